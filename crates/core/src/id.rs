@@ -1,0 +1,52 @@
+//! Identifiers that more than one room uses.
+
+use core::fmt;
+
+/// The 128-bit session identifier of RFC 5971 §3.7. Any value is legal; ours come from a CSPRNG.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct SessionId(pub [u8; 16]);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({self})")
+    }
+}
+
+signalbox_wire::code_points! {
+    /// Identifier of a signaling application (NSIS Signaling Layer Protocol) in the GIST common header.
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct NslpId(u16) {
+        /// MA-Hello messages belong to no application (RFC 5971 §5.2.2).
+        NONE = 0, "none";
+        /// QoS signaling (RFC 5974).
+        QOS = 1, "QoS";
+        /// NAT and firewall signaling (RFC 5973).
+        NATFW = 2, "NATFW";
+        /// Our Ping application: first value of the range for private and experimental use
+        /// (RFC 5971 §9), configurable.
+        PING = 32704, "Ping";
+    }
+}
+
+/// The kernel's number of a network interface; 0 means none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct IfIndex(pub u32);
+
+impl IfIndex {
+    /// No interface.
+    pub const NONE: Self = Self(0);
+}
+
+impl fmt::Display for IfIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "if{}", self.0)
+    }
+}

@@ -1,0 +1,163 @@
+//! The contract between a node (the sans-IO whole) and whoever drives it.
+//!
+//! **Drain invariant.** After each [`NodeEngine::handle`], call [`NodeEngine::poll`] until it returns `None`,
+//! then ask [`NodeEngine::next_deadline`]. Extra polls are no-ops. Time never runs backwards. A driver that
+//! is asked for a route answers with [`Input::Route`] of the same id, at once or later.
+
+use core::net::IpAddr;
+
+use crate::id::IfIndex;
+use crate::packet::{Received, Transmit};
+use crate::time::Time;
+
+/// What comes in. `C` is the node's own command type.
+#[derive(Debug)]
+pub enum Input<'a, C> {
+    /// Nothing but the time: a deadline is due.
+    Timer,
+    /// A datagram arrived.
+    Datagram(Received<'a>),
+    /// The node's interfaces and addresses, whole; given once at the start and again after each change.
+    Interfaces(&'a [Interface]),
+    /// The answer to [`Output::RouteLookup`] of the same id.
+    Route {
+        /// The id that the lookup carried.
+        id: u64,
+        /// The route, or why there is none.
+        result: Result<Route, NoRoute>,
+    },
+    /// Routes to these destinations may have changed.
+    RouteChanged(Prefix),
+    /// A datagram to this destination could not be sent.
+    TransmitFailed {
+        /// Where it was to go.
+        dst: IpAddr,
+        /// Why it did not.
+        error: TransmitError,
+    },
+    /// Somebody asks the node for something.
+    Command(C),
+}
+
+/// What goes out. `E` is the node's own event type.
+#[derive(Debug)]
+pub enum Output<'a, E> {
+    /// Send this datagram.
+    Transmit(Transmit<'a>),
+    /// Find the route that a packet of this flow would take.
+    RouteLookup {
+        /// To be given back with the answer.
+        id: u64,
+        /// Which packet.
+        query: RouteQuery,
+    },
+    /// Something that a user of the node waits for.
+    Event(E),
+}
+
+/// A node: every engine of the suite behind one door.
+pub trait NodeEngine {
+    /// What users ask of it.
+    type Command;
+    /// What it tells users.
+    type Event;
+
+    /// Takes one input at `now`.
+    fn handle(&mut self, now: Time, input: Input<'_, Self::Command>);
+    /// The next output, if any; its octets live until the next call.
+    fn poll(&mut self) -> Option<Output<'_, Self::Event>>;
+    /// When [`Input::Timer`] is due next; `None` while nothing waits.
+    fn next_deadline(&self) -> Option<Time>;
+}
+
+/// A network interface of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Interface {
+    /// Kernel number.
+    pub ifindex: IfIndex,
+    /// Name, for people.
+    pub name: String,
+    /// Whether packets can pass.
+    pub up: bool,
+    /// Largest IP packet it carries, in octets.
+    pub mtu: u32,
+    /// Its addresses, loopback and link-local ones included.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A destination prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Prefix {
+    /// Network address.
+    pub addr: IpAddr,
+    /// Bits that count: 0–32 or 0–128.
+    pub len: u8,
+}
+
+/// Which packet's route is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct RouteQuery {
+    /// Source address of the packet, if it matters; it may belong to another node.
+    pub src: Option<IpAddr>,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// IP protocol of the flow, if known.
+    pub protocol: Option<u8>,
+    /// Source port of the flow, if known.
+    pub src_port: Option<u16>,
+    /// Destination port of the flow, if known.
+    pub dst_port: Option<u16>,
+    /// TOS octet or traffic class.
+    pub tos: u8,
+}
+
+impl RouteQuery {
+    /// The route to `dst`, whatever else the packet says.
+    #[must_use]
+    pub const fn to(dst: IpAddr) -> Self {
+        Self { src: None, dst, protocol: None, src_port: None, dst_port: None, tos: 0 }
+    }
+}
+
+/// Where a packet would go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Route {
+    /// Interface it would leave by.
+    pub ifindex: IfIndex,
+    /// This node's address on the way out.
+    pub src: IpAddr,
+    /// Next hop, if the destination is not on the link.
+    pub gateway: Option<IpAddr>,
+    /// Largest IP packet that the interface (or a known path limit) carries, in octets.
+    pub mtu: u32,
+    /// The destination is this node.
+    pub local: bool,
+}
+
+/// Why there is no route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum NoRoute {
+    /// No entry covers the destination.
+    Unreachable,
+    /// An entry forbids it.
+    Prohibited,
+    /// The lookup itself failed.
+    Failed,
+}
+
+/// Why a datagram was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum TransmitError {
+    /// It exceeds the path's MTU, given in octets if known.
+    TooBig(Option<u32>),
+    /// No route, or the next hop does not answer.
+    Unreachable,
+    /// Anything else; counted by the driver.
+    Other,
+}

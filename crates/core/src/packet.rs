@@ -1,0 +1,109 @@
+//! UDP packets as they come from and go to the network, with what their IP headers said.
+
+use core::net::SocketAddr;
+
+use crate::id::IfIndex;
+
+/// A UDP datagram that arrived: addressed to this node, or passing by with a Router Alert and intercepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received<'a> {
+    /// Address and port in the packet's source fields.
+    pub src: SocketAddr,
+    /// Address and port in the packet's destination fields, even when the packet was intercepted.
+    pub dst: SocketAddr,
+    /// Interface it came in by.
+    pub ifindex: IfIndex,
+    /// IPv4 TTL or IPv6 hop limit as received, not yet decremented by this node.
+    pub ttl: u8,
+    /// IPv4 TOS octet or IPv6 traffic class.
+    pub tos: u8,
+    /// IPv4 options as in the header, or the whole IPv6 hop-by-hop options header (from its next-header
+    /// octet on); empty if there were none.
+    pub options: &'a [u8],
+    /// UDP payload.
+    pub payload: &'a [u8],
+}
+
+/// A UDP datagram to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit<'a> {
+    /// Source address and port. An unspecified address lets the kernel choose; any other may belong to
+    /// another node (a Query carries its flow's source, RFC 5971 §5.8.1.2; a forwarded packet its own).
+    pub src: SocketAddr,
+    /// Destination address and port.
+    pub dst: SocketAddr,
+    /// Interface to leave by; `None` lets routing decide.
+    pub ifindex: Option<IfIndex>,
+    /// IPv4 TTL or IPv6 hop limit to send.
+    pub ttl: u8,
+    /// IPv4 TOS octet or IPv6 traffic class.
+    pub tos: u8,
+    /// Set IPv4's DF bit (RFC 5971 §5.3.2.1 demands it in Q-mode).
+    pub dont_fragment: bool,
+    /// IPv4 options (a multiple of 4 octets) or a whole IPv6 hop-by-hop options header; empty for none.
+    pub options: &'a [u8],
+    /// UDP payload.
+    pub payload: &'a [u8],
+}
+
+/// IPv4 Router Alert option with value `value` (RFC 2113).
+#[must_use]
+pub const fn router_alert_v4(value: u16) -> [u8; 4] {
+    let [high, low] = value.to_be_bytes();
+    [0x94, 4, high, low]
+}
+
+/// IPv6 hop-by-hop options header in front of UDP that holds a Router Alert of `value` (RFC 2711).
+#[must_use]
+pub const fn router_alert_v6(value: u16) -> [u8; 8] {
+    let [high, low] = value.to_be_bytes();
+    // next header UDP, length 0 (8 octets), option 5 of 2 octets, PadN of no octets
+    [17, 0, 5, 2, high, low, 1, 0]
+}
+
+/// The Router Alert value among the options of a received packet, as [`Received::options`] gives them.
+#[must_use]
+pub fn router_alert(options: &[u8], ipv6: bool) -> Option<u16> {
+    let (mut rest, alert, pad1) =
+        if ipv6 { (options.get(2..)?, 5, 0) } else { (options, 0x94, 1) };
+    while let Some((&kind, tail)) = rest.split_first() {
+        if !ipv6 && kind == 0 {
+            return None; // end of option list
+        }
+        if kind == pad1 {
+            rest = tail;
+            continue;
+        }
+        let length = usize::from(*tail.first()?);
+        // IPv4 counts the two leading octets in the length, IPv6 does not.
+        let data = if ipv6 { tail.get(1..1 + length)? } else { tail.get(1..length.checked_sub(1)?)? };
+        if kind == alert {
+            return data.first_chunk::<2>().map(|v| u16::from_be_bytes(*v));
+        }
+        rest = tail.get(1 + data.len()..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn router_alert_is_found_among_other_options() {
+        assert_eq!(router_alert(&router_alert_v4(7), false), Some(7));
+        assert_eq!(router_alert(&router_alert_v6(9), true), Some(9));
+        assert_eq!(router_alert(&[1, 1, 7, 3, 4, 0x94, 4, 0, 1, 0, 0, 0], false), Some(1));
+        assert_eq!(router_alert(&[17, 0, 0, 1, 0, 5, 2, 0, 3], true), Some(3));
+    }
+
+    #[test]
+    fn broken_options_hold_no_router_alert() {
+        for options in [&[][..], &[0x94], &[0x94, 4], &[0x94, 0, 0, 0], &[7, 200, 0], &[0, 0x94, 4, 0, 0]] {
+            assert_eq!(router_alert(options, false), None, "{options:?}");
+        }
+        for options in [&[][..], &[17], &[17, 0, 5], &[17, 0, 5, 2, 0], &[17, 0, 5, 0]] {
+            assert_eq!(router_alert(options, true), None, "{options:?}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The decoding cursor.
+
+use core::fmt;
+
+/// The octets ended before the field did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Short {
+    /// Offset of the field from the start of the outermost buffer, in octets.
+    pub offset: usize,
+    /// Octets the field needs.
+    pub needed: usize,
+    /// Octets that were left.
+    pub left: usize,
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} octets needed at offset {}, {} left", self.needed, self.offset, self.left)
+    }
+}
+
+impl core::error::Error for Short {}
+
+/// A cursor over received octets. It remembers how far the outermost buffer's start lies behind it, so that
+/// offsets in errors are those of the whole message.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// A cursor at the start of `octets`, which is offset 0.
+    #[must_use]
+    pub const fn new(octets: &'a [u8]) -> Self {
+        Self { rest: octets, offset: 0 }
+    }
+
+    /// A cursor at the start of `octets`, which stands at `offset` in a larger buffer.
+    #[must_use]
+    pub const fn at(octets: &'a [u8], offset: usize) -> Self {
+        Self { rest: octets, offset }
+    }
+
+    /// Offset of the next octet in the outermost buffer.
+    #[must_use]
+    pub const fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Octets left.
+    #[must_use]
+    pub const fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Whether nothing is left.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// What is left, without consuming it.
+    #[must_use]
+    pub const fn peek_rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Consumes and returns all that is left.
+    pub fn take_rest(&mut self) -> &'a [u8] {
+        let rest = self.rest;
+        self.offset += rest.len();
+        self.rest = &[];
+        rest
+    }
+
+    /// Consumes `n` octets.
+    ///
+    /// # Errors
+    /// [`Short`] if fewer are left; nothing is consumed then.
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], Short> {
+        let Some((head, tail)) = self.rest.split_at_checked(n) else {
+            return Err(Short { offset: self.offset, needed: n, left: self.rest.len() });
+        };
+        self.rest = tail;
+        self.offset += n;
+        Ok(head)
+    }
+
+    /// Consumes `N` octets as an array.
+    ///
+    /// # Errors
+    /// [`Short`] if fewer are left; nothing is consumed then.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
+        let Some((head, tail)) = self.rest.split_first_chunk::<N>() else {
+            return Err(Short { offset: self.offset, needed: N, left: self.rest.len() });
+        };
+        self.rest = tail;
+        self.offset += N;
+        Ok(*head)
+    }
+
+    /// One octet.
+    ///
+    /// # Errors
+    /// [`Short`] if none is left.
+    pub fn u8(&mut self) -> Result<u8, Short> {
+        self.array::<1>().map(|[b]| b)
+    }
+
+    /// 16 bits in network order.
+    ///
+    /// # Errors
+    /// [`Short`] if fewer than two octets are left.
+    pub fn u16(&mut self) -> Result<u16, Short> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// 32 bits in network order.
+    ///
+    /// # Errors
+    /// [`Short`] if fewer than four octets are left.
+    pub fn u32(&mut self) -> Result<u32, Short> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    /// 64 bits in network order.
+    ///
+    /// # Errors
+    /// [`Short`] if fewer than eight octets are left.
+    pub fn u64(&mut self) -> Result<u64, Short> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// A cursor over the next `n` octets, which this one skips.
+    ///
+    /// # Errors
+    /// [`Short`] if fewer are left; nothing is consumed then.
+    pub fn sub(&mut self, n: usize) -> Result<Reader<'a>, Short> {
+        let offset = self.offset;
+        self.take(n).map(|octets| Reader::at(octets, offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_take_consumes_nothing() {
+        let mut r = Reader::new(&[1, 2, 3]);
+        assert_eq!(r.u8(), Ok(1));
+        assert_eq!(r.u32(), Err(Short { offset: 1, needed: 4, left: 2 }));
+        assert_eq!(r.u16(), Ok(0x0203));
+        assert!(r.is_empty());
+    }
+
+    #[test]
+    fn sub_keeps_outer_offsets() {
+        let mut r = Reader::new(&[0, 0, 9, 8, 7]);
+        r.take(2).unwrap();
+        let mut s = r.sub(2).unwrap();
+        assert_eq!(s.offset(), 2);
+        assert_eq!(s.take_rest(), &[9, 8]);
+        assert_eq!(s.u8(), Err(Short { offset: 4, needed: 1, left: 0 }));
+        assert_eq!(r.u8(), Ok(7));
+    }
+}

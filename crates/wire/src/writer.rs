@@ -1,0 +1,152 @@
+//! The encoding side: append, then patch lengths.
+
+use core::fmt;
+
+/// A length did not fit its field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LengthOverflow {
+    /// The length that was to be written, in the field's unit.
+    pub length: usize,
+    /// The largest the field holds.
+    pub max: usize,
+}
+
+impl fmt::Display for LengthOverflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "length {} does not fit a field that holds at most {}", self.length, self.max)
+    }
+}
+
+impl core::error::Error for LengthOverflow {}
+
+/// A 16-bit length field that was left open; give it back to [`Writer::close_u16`].
+#[derive(Debug)]
+#[must_use = "a length slot that is not closed leaves zero in the message"]
+pub struct LengthSlot {
+    at: usize,
+}
+
+/// Appends to a caller's buffer, which keeps its capacity from message to message.
+#[derive(Debug)]
+pub struct Writer<'b> {
+    buf: &'b mut Vec<u8>,
+    start: usize,
+}
+
+impl<'b> Writer<'b> {
+    /// Appends after what `buf` already holds.
+    pub const fn new(buf: &'b mut Vec<u8>) -> Self {
+        let start = buf.len();
+        Self { buf, start }
+    }
+
+    /// Octets written by this writer.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.buf.len() - self.start
+    }
+
+    /// Whether this writer wrote nothing yet.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends octets as they are.
+    pub fn bytes(&mut self, octets: &[u8]) {
+        self.buf.extend_from_slice(octets);
+    }
+
+    /// Appends one octet.
+    pub fn u8(&mut self, v: u8) {
+        self.buf.push(v);
+    }
+
+    /// Appends 16 bits in network order.
+    pub fn u16(&mut self, v: u16) {
+        self.bytes(&v.to_be_bytes());
+    }
+
+    /// Appends 32 bits in network order.
+    pub fn u32(&mut self, v: u32) {
+        self.bytes(&v.to_be_bytes());
+    }
+
+    /// Appends 64 bits in network order.
+    pub fn u64(&mut self, v: u64) {
+        self.bytes(&v.to_be_bytes());
+    }
+
+    /// Appends zeros until what this writer wrote is a multiple of `n` octets long.
+    pub fn pad_to(&mut self, n: usize) {
+        let missing = self.len().next_multiple_of(n) - self.len();
+        self.buf.resize(self.buf.len() + missing, 0);
+    }
+
+    /// Appends a 16-bit field to be filled in later.
+    pub fn open_u16(&mut self) -> LengthSlot {
+        let at = self.buf.len();
+        self.u16(0);
+        LengthSlot { at }
+    }
+
+    /// Octets written since the slot's field (not counting the field).
+    #[must_use]
+    pub const fn since(&self, slot: &LengthSlot) -> usize {
+        self.buf.len() - slot.at - 2
+    }
+
+    /// Fills the slot: `length` (in the field's own unit, at most `max`) is or-ed into the 16 bits over
+    /// `high_bits`.
+    ///
+    /// # Errors
+    /// [`LengthOverflow`] if `length` exceeds `max`; the field keeps its zero and the message must not be sent.
+    pub fn close_u16(
+        &mut self,
+        slot: LengthSlot,
+        length: usize,
+        max: u16,
+        high_bits: u16,
+    ) -> Result<(), LengthOverflow> {
+        let overflow = LengthOverflow { length, max: usize::from(max) };
+        let length = u16::try_from(length).ok().filter(|l| *l <= max).ok_or(overflow)?;
+        if let Some(field) = self.buf.get_mut(slot.at..slot.at + 2) {
+            field.copy_from_slice(&(length | high_bits).to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// Takes back everything this writer wrote: a message that could not be finished leaves no octets.
+    pub fn abandon(self) {
+        self.buf.truncate(self.start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_patched_and_overflow_is_an_error() {
+        let mut buf = vec![0xff];
+        let mut w = Writer::new(&mut buf);
+        let slot = w.open_u16();
+        w.u32(7);
+        let words = w.since(&slot) / 4;
+        w.close_u16(slot, words, 0xfff, 0).unwrap();
+        assert_eq!(w.len(), 6);
+        let slot = w.open_u16();
+        assert_eq!(w.close_u16(slot, 0x1000, 0xfff, 0), Err(LengthOverflow { length: 0x1000, max: 0xfff }));
+        w.abandon();
+        assert_eq!(buf, [0xff]);
+    }
+
+    #[test]
+    fn padding_counts_from_the_writers_start() {
+        let mut buf = vec![1];
+        let mut w = Writer::new(&mut buf);
+        w.bytes(&[2, 3, 4, 5, 6]);
+        w.pad_to(4);
+        assert_eq!(buf, [1, 2, 3, 4, 5, 6, 0, 0, 0]);
+    }
+}
