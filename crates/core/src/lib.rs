@@ -5,16 +5,34 @@
 //!   benchmark).
 //! * [`service`] is the contract between GIST and its signaling applications (RFC 5971, Appendix B).
 //! * [`mri`] names flows the way both sides of that contract do.
+//! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: small ids, no copying growth, no
+//!   allocation per message.
+//! * [`rng`], [`secret`], [`bucket`] and [`counter`] are the small tools that every engine needs.
 //!
 //! Nothing here reads a clock, opens a socket or starts a thread.
 
+pub mod bucket;
+pub mod counter;
 pub mod id;
+pub mod index;
+pub mod intern;
 pub mod mri;
 pub mod node;
 pub mod packet;
+pub mod rng;
+pub mod secret;
 pub mod service;
+pub mod slab;
 pub mod time;
+pub mod wheel;
 
+pub use bucket::TokenBucket;
 pub use id::{IfIndex, NslpId, SessionId};
+pub use index::{Index, KeyedHasher};
+pub use intern::Interner;
 pub use mri::{Direction, LooseEnd, Mri, PathCoupled};
+pub use rng::Random;
+pub use secret::RotatingSecret;
+pub use slab::{Full, Key, Slab};
 pub use time::Time;
+pub use wheel::{Link, Links, Wheel};

@@ -64,8 +64,7 @@ pub const fn router_alert_v6(value: u16) -> [u8; 8] {
 /// The Router Alert value among the options of a received packet, as [`Received::options`] gives them.
 #[must_use]
 pub fn router_alert(options: &[u8], ipv6: bool) -> Option<u16> {
-    let (mut rest, alert, pad1) =
-        if ipv6 { (options.get(2..)?, 5, 0) } else { (options, 0x94, 1) };
+    let (mut rest, alert, pad1) = if ipv6 { (options.get(2..)?, 5, 0) } else { (options, 0x94, 1) };
     while let Some((&kind, tail)) = rest.split_first() {
         if !ipv6 && kind == 0 {
             return None; // end of option list

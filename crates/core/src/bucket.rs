@@ -1,0 +1,71 @@
+//! Rate limits.
+
+use crate::time::Time;
+
+/// A token bucket: `rate` a second on average, `burst` at once. Starts full. 32 octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenBucket {
+    rate: u32,
+    burst: u32,
+    /// Millionths of a token.
+    level: u64,
+    filled: Time,
+}
+
+/// Millionths of a token in one.
+const TOKEN: u64 = 1_000_000;
+
+impl TokenBucket {
+    /// `rate` tokens a second (0: none ever come back), at most `burst` of them saved up (0: nothing passes).
+    #[must_use]
+    pub fn new(rate: u32, burst: u32) -> Self {
+        Self { rate, burst, level: u64::from(burst) * TOKEN, filled: Time::ZERO }
+    }
+
+    /// Takes one token if there is one.
+    pub fn allow(&mut self, now: Time) -> bool {
+        self.allow_many(now, 1)
+    }
+
+    /// Takes `count` tokens if there are so many, else none.
+    pub fn allow_many(&mut self, now: Time, count: u32) -> bool {
+        let passed = u64::try_from(now.since(self.filled).as_micros()).unwrap_or(u64::MAX);
+        let most = u64::from(self.burst) * TOKEN;
+        // A token a second is one millionth of it a microsecond.
+        self.level = passed.saturating_mul(u64::from(self.rate)).saturating_add(self.level).min(most);
+        self.filled = self.filled.max(now);
+        let wanted = u64::from(count) * TOKEN;
+        if self.level < wanted {
+            return false;
+        }
+        self.level -= wanted;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_pass_and_the_rate_holds_afterwards() {
+        let mut bucket = TokenBucket::new(10, 3);
+        let passed = |bucket: &mut TokenBucket, from: u64, to: u64| {
+            (from..to).filter(|ms| bucket.allow(Time::from_millis(*ms))).count()
+        };
+        assert_eq!(passed(&mut bucket, 0, 50), 3);
+        assert_eq!(passed(&mut bucket, 50, 1050), 10);
+        assert_eq!((0..9).filter(|_| bucket.allow(Time::from_secs(100))).count(), 3);
+    }
+
+    #[test]
+    fn no_token_is_won_by_asking_often_or_by_time_that_stands_still() {
+        let mut bucket = TokenBucket::new(1, 1);
+        assert!(bucket.allow(Time::from_secs(9)));
+        assert!((0..999_999).step_by(997).all(|us| !bucket.allow(Time::from_micros(9_000_000 + us))));
+        assert!(bucket.allow(Time::from_secs(10)));
+        assert!(!bucket.allow(Time::from_secs(3)));
+        assert!(!TokenBucket::new(5, 0).allow(Time::from_secs(7)));
+        assert!(!TokenBucket::new(5, 2).allow_many(Time::from_secs(7), 3));
+    }
+}

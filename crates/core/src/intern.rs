@@ -1,0 +1,139 @@
+//! Values that many records share, kept once: a record holds a 4-octet id instead.
+
+use core::hash::Hash;
+
+use crate::index::{Index, KeyedHasher};
+use crate::slab::{Full, Slab};
+
+/// Shared values by id, counted by reference and bounded in number.
+#[derive(Debug, Clone)]
+pub struct Interner<T> {
+    hasher: KeyedHasher,
+    entries: Slab<Entry<T>>,
+    index: Index,
+}
+
+#[derive(Debug, Clone)]
+struct Entry<T> {
+    value: T,
+    references: u32,
+}
+
+impl<T: Eq + Hash> Interner<T> {
+    /// An empty interner of at most `limit` different values.
+    #[must_use]
+    pub const fn new(limit: u32, hasher: KeyedHasher) -> Self {
+        Self { hasher, entries: Slab::new(limit), index: Index::new() }
+    }
+
+    /// The id of `value`, with one more reference. Equal values have equal ids.
+    ///
+    /// # Errors
+    /// [`Full`] when the value is new and the limit is reached.
+    pub fn intern(&mut self, value: T) -> Result<u32, Full> {
+        let hash = self.hasher.hash_one(&value);
+        let Self { hasher, entries, index } = self;
+        let known = |id| entries.get_index(id).is_some_and(|e: &Entry<T>| e.value == value);
+        if let Some(id) = index.find(hash, known) {
+            self.retain(id);
+            return Ok(id);
+        }
+        let id = entries.insert(Entry { value, references: 1 })?.index();
+        // The table's ids are those of the slab, so each is found.
+        index.insert(hash, id, |id| entries.get_index(id).map_or(0, |e| hasher.hash_one(&e.value)));
+        Ok(id)
+    }
+
+    /// The id of `value`, if it is interned; no new reference.
+    #[must_use]
+    pub fn find(&self, value: &T) -> Option<u32> {
+        let known = |id| self.entries.get_index(id).is_some_and(|e| e.value == *value);
+        self.index.find(self.hasher.hash_one(value), known)
+    }
+
+    /// One more reference to `id`.
+    pub fn retain(&mut self, id: u32) {
+        if let Some(entry) = self.entries.get_index_mut(id) {
+            entry.references = entry.references.saturating_add(1);
+        }
+    }
+
+    /// The value of `id`.
+    ///
+    /// # Panics
+    /// If `id` is not interned: whoever holds an id holds a reference. [`Interner::lookup`] does not panic.
+    #[must_use]
+    pub fn get(&self, id: u32) -> &T {
+        self.lookup(id).expect("an id that holds a reference is interned")
+    }
+
+    /// The value of `id`, if it is interned.
+    #[must_use]
+    pub fn lookup(&self, id: u32) -> Option<&T> {
+        self.entries.get_index(id).map(|e| &e.value)
+    }
+
+    /// One reference less to `id`; the value if that was the last one.
+    pub fn release(&mut self, id: u32) -> Option<T> {
+        let entry = self.entries.get_index_mut(id)?;
+        entry.references -= 1;
+        if entry.references > 0 {
+            return None;
+        }
+        let hash = self.hasher.hash_one(&entry.value);
+        self.index.remove(hash, |other| other == id);
+        let key = self.entries.key_of(id)?;
+        self.entries.remove(key).map(|e| e.value)
+    }
+
+    /// References to `id`.
+    #[must_use]
+    pub fn references(&self, id: u32) -> u32 {
+        self.entries.get_index(id).map_or(0, |e| e.references)
+    }
+
+    /// Different values.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.entries.len()
+    }
+
+    /// No values.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All values, by rising id.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.entries.iter().map(|(key, e)| (key.index(), &e.value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_share_an_id_until_the_last_reference_goes() {
+        let mut interner = Interner::new(2, KeyedHasher::with_key([0; 16]));
+        let a = interner.intern("a").unwrap();
+        assert_eq!(interner.intern("a"), Ok(a));
+        let b = interner.intern("b").unwrap();
+        assert_eq!((interner.get(a), interner.get(b), interner.len()), (&"a", &"b", 2));
+        assert_eq!(interner.intern("c"), Err(Full));
+        assert_eq!(interner.intern("b"), Ok(b), "a full table still knows its values");
+        assert_eq!(interner.release(a), None);
+        assert_eq!(interner.release(a), Some("a"));
+        assert_eq!((interner.lookup(a), interner.find(&"a")), (None, None));
+        assert_eq!(interner.release(a), None);
+        assert!(interner.intern("c").is_ok());
+    }
+
+    #[test]
+    fn many_values_are_found_again() {
+        let mut interner = Interner::new(5000, KeyedHasher::with_key([3; 16]));
+        let ids: Vec<u32> = (0..5000).map(|n: u32| interner.intern(n).unwrap()).collect();
+        assert!((0..5000).zip(&ids).all(|(n, id)| interner.find(&n) == Some(*id)));
+    }
+}

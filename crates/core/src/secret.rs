@@ -1,0 +1,120 @@
+//! Secrets that change with time, for cookies that are checked without being stored (RFC 5971 §8.5).
+
+use core::hash::Hasher as _;
+use core::time::Duration;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+
+use crate::rng::Random;
+use crate::time::Time;
+
+/// A family of 128-bit keys, one for each generation of `period`; the present and the last one are valid.
+///
+/// The keys are derived from one master key, so nothing is stored per generation and time alone rotates.
+#[derive(Clone)]
+pub struct RotatingSecret {
+    master: [u8; 16],
+    period_us: u64,
+}
+
+impl core::fmt::Debug for RotatingSecret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("RotatingSecret").field("period_us", &self.period_us).finish_non_exhaustive()
+    }
+}
+
+impl RotatingSecret {
+    /// A new secret that changes each `period` (at least 1 µs). A tag is valid for one to two periods.
+    #[must_use]
+    pub fn new(period: Duration, rng: &mut Random) -> Self {
+        Self { master: rng.array(), period_us: u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1) }
+    }
+
+    /// The generation to make tags with at `now`.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "generations count modulo 2^32")]
+    pub const fn current(&self, now: Time) -> u32 {
+        (now.as_micros() / self.period_us) as u32
+    }
+
+    /// Whether tags of `generation` are still taken at `now`: it is the present one or the last.
+    #[must_use]
+    pub const fn is_valid(&self, now: Time, generation: u32) -> bool {
+        self.current(now).wrapping_sub(generation) <= 1
+    }
+
+    /// The valid generation whose low octet is `octet`, for formats that spend one octet on it.
+    #[must_use]
+    pub fn from_octet(&self, now: Time, octet: u8) -> Option<u32> {
+        let current = self.current(now);
+        [current, current.wrapping_sub(1)].into_iter().find(|g| g.to_be_bytes()[3] == octet)
+    }
+
+    /// The tag of `parts` under the key of `generation`: SipHash-2-4 with 128 bits of result. Each part is
+    /// preceded by its length, so that octets cannot wander from one part to the next.
+    #[must_use]
+    pub fn tag(&self, generation: u32, parts: &[&[u8]]) -> [u8; 16] {
+        let mut derive = SipHasher24::new_with_key(&self.master);
+        derive.write_u32(generation.to_le());
+        let mut hasher = SipHasher24::new_with_key(&derive.finish128().as_bytes());
+        for part in parts {
+            hasher.write(&(part.len() as u64).to_le_bytes());
+            hasher.write(part);
+        }
+        hasher.finish128().as_bytes()
+    }
+
+    /// Whether `tag` is that of `parts` under a generation that is valid at `now`. Takes the same time
+    /// wherever a wrong tag differs.
+    #[must_use]
+    pub fn verify(&self, now: Time, generation: u32, parts: &[&[u8]], tag: &[u8]) -> bool {
+        self.is_valid(now, generation) && same(&self.tag(generation, parts), tag)
+    }
+}
+
+/// Compares secrets in a time that depends on their length only.
+#[must_use]
+pub fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret() -> RotatingSecret {
+        RotatingSecret::new(Duration::from_secs(10), &mut Random::from_number(1))
+    }
+
+    #[test]
+    fn a_tag_is_valid_for_one_to_two_periods() {
+        let secret = secret();
+        let made = Time::from_millis(19_999);
+        let generation = secret.current(made);
+        let tag = secret.tag(generation, &[b"a", b"b"]);
+        let valid = |at| secret.verify(at, generation, &[b"a", b"b"], &tag);
+        assert!(valid(made) && valid(Time::from_millis(29_999)));
+        assert!(!valid(Time::from_secs(30)));
+        assert!(!secret.is_valid(made, generation + 1), "not from the future");
+        assert_eq!(secret.from_octet(Time::from_secs(25), 1), Some(1));
+        assert_eq!(secret.from_octet(Time::from_secs(25), 0), None);
+        assert_eq!(secret.from_octet(Time::from_secs(2560), 255), Some(255));
+    }
+
+    #[test]
+    fn a_tag_depends_on_all_that_goes_into_it() {
+        let secret = secret();
+        let tag = secret.tag(1, &[b"ab", b"c"]);
+        let other = RotatingSecret::new(Duration::from_secs(10), &mut Random::from_number(2));
+        assert_eq!(tag, secret.tag(1, &[b"ab", b"c"]));
+        for different in [
+            secret.tag(2, &[b"ab", b"c"]),
+            secret.tag(1, &[b"a", b"bc"]),
+            secret.tag(1, &[b"abc"]),
+            other.tag(1, &[b"ab", b"c"]),
+        ] {
+            assert_ne!(tag, different);
+        }
+        assert!(!secret.verify(Time::from_secs(10), 1, &[b"ab", b"c"], &tag[..15]));
+    }
+}

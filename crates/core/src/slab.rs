@@ -1,0 +1,319 @@
+//! Where state lives: records addressed by a small index and a generation.
+//!
+//! A record never moves and growth never copies: storage comes in chunks of 512 slots. Freed slots are used
+//! again, last freed first, under a new generation, so that a [`Key`] kept too long is recognised. An entry
+//! costs the record, 4 octets of generation and, where the record has no spare bit pattern, the alignment of
+//! one tag. Chunks are kept once allocated: memory follows the highest number of records at one time.
+
+use core::fmt;
+
+/// Slots in a chunk.
+const CHUNK: usize = 512;
+/// End of the free list.
+const NONE: u32 = u32::MAX;
+
+/// Name of a record: its slot and which of the slot's successive records it is. A generation is never 0, so
+/// `Key::default()` and `Key::from_u64(0)` name nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Key {
+    index: u32,
+    generation: u32,
+}
+
+impl Key {
+    /// The slot, for tables and timers that live as long as the record.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.index
+    }
+
+    /// Which of the slot's successive records.
+    #[must_use]
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// As a handle to give away.
+    #[must_use]
+    pub const fn to_u64(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// From a handle; any number is harmless, for a wrong one names no record.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves are taken apart")]
+    pub const fn from_u64(handle: u64) -> Self {
+        Self { index: handle as u32, generation: (handle >> 32) as u32 }
+    }
+}
+
+/// A table has reached its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("table full")
+    }
+}
+
+impl core::error::Error for Full {}
+
+/// Records with stable indexes; see the module.
+#[derive(Debug, Clone)]
+pub struct Slab<T> {
+    chunks: Vec<Vec<Slot<T>>>,
+    /// Slots in use or on the free list.
+    touched: u32,
+    len: u32,
+    limit: u32,
+    free: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Slot<T> {
+    generation: u32,
+    state: State<T>,
+}
+
+#[derive(Debug, Clone)]
+enum State<T> {
+    Used(T),
+    /// The next slot on the free list.
+    Free(u32),
+}
+
+impl<T> Slab<T> {
+    /// An empty slab that will hold at most `limit` records. Allocates nothing yet.
+    #[must_use]
+    pub const fn new(limit: u32) -> Self {
+        // u32::MAX is the list's end and cannot be an index: a limit of u32::MAX gives indexes up to MAX - 1.
+        Self { chunks: Vec::new(), touched: 0, len: 0, limit, free: NONE }
+    }
+
+    /// Puts a record in.
+    ///
+    /// # Errors
+    /// [`Full`] when the limit is reached; the record is dropped.
+    pub fn insert(&mut self, value: T) -> Result<Key, Full> {
+        if self.len >= self.limit {
+            return Err(Full);
+        }
+        if self.free != NONE {
+            let index = self.free;
+            if let Some(slot) = self.slot_mut(index)
+                && let State::Free(next) = slot.state
+            {
+                slot.state = State::Used(value);
+                let generation = slot.generation;
+                self.free = next;
+                self.len += 1;
+                return Ok(Key { index, generation });
+            }
+            return Err(Full); // the free list holds free slots only
+        }
+        let index = self.touched;
+        let slot = Slot { generation: 1, state: State::Used(value) };
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push(slot),
+            _ => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(slot);
+                self.chunks.push(chunk);
+            }
+        }
+        self.touched += 1;
+        self.len += 1;
+        Ok(Key { index, generation: 1 })
+    }
+
+    /// The record of `key`, if it is still there.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        match self.slot(key.index)? {
+            Slot { generation, state: State::Used(value) } if *generation == key.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The record of `key`, if it is still there.
+    #[must_use]
+    #[inline]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        match self.slot_mut(key.index)? {
+            Slot { generation, state: State::Used(value) } if *generation == key.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The record now in slot `index`.
+    #[must_use]
+    #[inline]
+    pub fn get_index(&self, index: u32) -> Option<&T> {
+        match &self.slot(index)?.state {
+            State::Used(value) => Some(value),
+            State::Free(_) => None,
+        }
+    }
+
+    /// The record now in slot `index`.
+    #[must_use]
+    #[inline]
+    pub fn get_index_mut(&mut self, index: u32) -> Option<&mut T> {
+        match &mut self.slot_mut(index)?.state {
+            State::Used(value) => Some(value),
+            State::Free(_) => None,
+        }
+    }
+
+    /// Key of the record now in slot `index`.
+    #[must_use]
+    pub fn key_of(&self, index: u32) -> Option<Key> {
+        match self.slot(index)? {
+            Slot { generation, state: State::Used(_) } => Some(Key { index, generation: *generation }),
+            _ => None,
+        }
+    }
+
+    /// Takes a record out; its key and all copies of it name nothing from now on.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let free = self.free;
+        let slot = self.slot_mut(key.index)?;
+        if slot.generation != key.generation || matches!(slot.state, State::Free(_)) {
+            return None;
+        }
+        // 0 is skipped when the generations of a slot wrap after 2^32 - 1 records.
+        slot.generation = slot.generation.checked_add(1).unwrap_or(1);
+        let State::Used(value) = core::mem::replace(&mut slot.state, State::Free(free)) else {
+            return None; // excluded above
+        };
+        self.free = key.index;
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// Records now in the slab.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// No records.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Most records that the slab will hold.
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// All records, by rising index.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        (0u32..).zip(self.chunks.iter().flatten()).filter_map(|(index, slot)| match &slot.state {
+            State::Used(value) => Some((Key { index, generation: slot.generation }, value)),
+            State::Free(_) => None,
+        })
+    }
+
+    /// All records, by rising index.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
+        (0u32..).zip(self.chunks.iter_mut().flatten()).filter_map(|(index, slot)| match &mut slot.state {
+            State::Used(value) => Some((Key { index, generation: slot.generation }, value)),
+            State::Free(_) => None,
+        })
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> Option<&Slot<T>> {
+        let index = usize::try_from(index).ok()?;
+        self.chunks.get(index / CHUNK)?.get(index % CHUNK)
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
+        let index = usize::try_from(index).ok()?;
+        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_stale_key_names_nothing() {
+        let mut slab = Slab::new(2);
+        let first = slab.insert("a").unwrap();
+        assert_eq!(slab.remove(first), Some("a"));
+        let second = slab.insert("b").unwrap();
+        assert_eq!((first.index(), slab.get(first)), (second.index(), None));
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get(second), Some(&"b"));
+        assert_eq!(slab.get(Key::default()), None);
+    }
+
+    #[test]
+    fn the_limit_holds_and_a_removal_makes_room() {
+        let mut slab = Slab::new(2);
+        let key = slab.insert(1).unwrap();
+        slab.insert(2).unwrap();
+        assert_eq!(slab.insert(3), Err(Full));
+        slab.remove(key);
+        assert!(slab.insert(3).is_ok());
+        assert_eq!(Slab::new(0).insert(0), Err(Full));
+    }
+
+    #[test]
+    fn a_key_survives_being_a_handle() {
+        let key = Key { index: 0xdead_beef, generation: 7 };
+        assert_eq!(Key::from_u64(key.to_u64()), key);
+        assert_eq!(Slab::<u8>::new(1).get(Key::from_u64(u64::MAX)), None);
+    }
+
+    #[test]
+    fn records_do_not_move_when_the_slab_grows() {
+        let mut slab = Slab::new(10_000);
+        let key = slab.insert(0u64).unwrap();
+        let before = core::ptr::from_ref(slab.get(key).unwrap());
+        for n in 1..5000 {
+            slab.insert(n).unwrap();
+        }
+        assert!(core::ptr::eq(before, slab.get(key).unwrap()));
+    }
+
+    proptest! {
+        /// Against a map from key to value.
+        #[test]
+        fn behaves_like_a_map(steps in prop::collection::vec((0u8..3, any::<u16>()), 0..2000)) {
+            let mut slab = Slab::new(600);
+            let mut model = BTreeMap::new();
+            let mut gone = Vec::new();
+            for (kind, n) in steps {
+                if kind < 2 {
+                    match slab.insert(n) {
+                        Ok(key) => prop_assert_eq!(model.insert(key, n), None),
+                        Err(Full) => prop_assert_eq!(model.len(), 600),
+                    }
+                } else if let Some(&key) = model.keys().nth(usize::from(n) % model.len().max(1)) {
+                    prop_assert_eq!(slab.remove(key), model.remove(&key));
+                    gone.push(key);
+                }
+            }
+            prop_assert_eq!(slab.len() as usize, model.len());
+            prop_assert!(slab.iter().map(|(k, v)| (k, *v)).eq(model.iter().map(|(k, v)| (*k, *v))));
+            for (key, value) in &model {
+                prop_assert_eq!(slab.get(*key), Some(value));
+                prop_assert_eq!(slab.key_of(key.index()), Some(*key));
+            }
+            prop_assert!(gone.iter().all(|key| slab.get(*key).is_none()));
+        }
+    }
+}
