@@ -1,0 +1,220 @@
+//! What a user asks of Ping and what it hears.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::service::SendError;
+use signalbox_core::{Mri, SessionId};
+
+/// What a user asks for: messages along the flow from `src` to `dst`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct PingRequest {
+    /// Where the flow goes: a unicast address.
+    pub dst: IpAddr,
+    /// Where it comes from; of the same version as `dst`. The node finds its own address if it is `None`.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub src: Option<IpAddr>,
+    /// IP protocol of the flow; `None` stands for any.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub protocol: Option<u8>,
+    /// Source port of the flow; needs `protocol`.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub src_port: Option<u16>,
+    /// Destination port of the flow; needs `protocol`.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub dst_port: Option<u16>,
+    /// How many messages to send, at least 1; `None`: until stopped.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub count: Option<u32>,
+    /// Time between two messages, at least [`MIN_INTERVAL`].
+    #[cfg_attr(feature = "serde", serde(default = "default_interval"))]
+    pub interval: Duration,
+    /// How long to wait for a reply before the message counts as lost, at least [`MIN_INTERVAL`].
+    #[cfg_attr(feature = "serde", serde(default = "default_timeout"))]
+    pub timeout: Duration,
+}
+
+/// Smallest interval and timeout of a ping.
+pub const MIN_INTERVAL: Duration = Duration::from_millis(1);
+
+const fn default_interval() -> Duration {
+    Duration::from_secs(1)
+}
+
+const fn default_timeout() -> Duration {
+    Duration::from_secs(5)
+}
+
+impl PingRequest {
+    /// One message a second to `dst` until stopped, each given up after five seconds.
+    #[must_use]
+    pub const fn to(dst: IpAddr) -> Self {
+        Self {
+            dst,
+            src: None,
+            protocol: None,
+            src_port: None,
+            dst_port: None,
+            count: None,
+            interval: default_interval(),
+            timeout: default_timeout(),
+        }
+    }
+}
+
+/// What a user hears of a ping. [`PingEvent::Refused`] or [`PingEvent::Done`] is the last event of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum PingEvent {
+    /// It runs.
+    Started {
+        /// Its session.
+        session: SessionId,
+        /// Its flow, downstream.
+        mri: Mri,
+    },
+    /// It does not run.
+    Refused(Refusal),
+    /// A message came back.
+    Reply(Reply),
+    /// A message did not come back.
+    Lost {
+        /// Which one, from 0.
+        seq: u32,
+        /// Why.
+        reason: LostReason,
+    },
+    /// It ended: all its messages are accounted for, or somebody stopped it.
+    Done {
+        /// Messages sent.
+        sent: u32,
+        /// Messages that came back from the end of the flow.
+        received: u32,
+    },
+}
+
+/// A message that came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Reply {
+    /// Which one, from 0.
+    pub seq: u32,
+    /// When it was sent, in microseconds since 1970.
+    pub sent_us: u64,
+    /// Time from sending to return.
+    pub rtt: Duration,
+    /// Nodes on the way there, in order; the last is the one that turned it round. The initiator is not
+    /// among them.
+    pub hops: Vec<Hop>,
+    /// Nodes on the way back, in order.
+    pub back: Vec<Hop>,
+    /// Whether it was turned round where the flow ends, and not by a node that found none further on.
+    pub reached_end: bool,
+    /// Whether nodes are missing because the message had no room for them.
+    pub truncated: bool,
+}
+
+/// A node that the message met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Hop {
+    /// Its address on the side that the message came from; the flow's destination at the flow's end.
+    pub address: IpAddr,
+    /// When the message arrived, in microseconds since 1970 by the node's own clock.
+    pub received_us: u64,
+    /// When it went on, by the same clock.
+    pub sent_us: u64,
+    /// IP hops from the node before it; 0 if not known.
+    pub ip_distance: u8,
+}
+
+/// Why a ping does not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Refusal {
+    /// The node does not run the application.
+    NoApplication,
+    /// A ping with this id runs already.
+    IdInUse,
+    /// As many pings run as the configuration allows.
+    TooMany,
+    /// No source address is given, and no route to the destination gives one.
+    NoRoute,
+    /// The addresses are not unicast, or of different IP versions.
+    Address,
+    /// Ports without a protocol.
+    Ports,
+    /// Count is zero, or interval or timeout is shorter than [`MIN_INTERVAL`].
+    Timing,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoApplication => "this node does not run the Ping application",
+            Self::IdInUse => "a ping with this id runs already",
+            Self::TooMany => "as many pings run as the configuration allows",
+            Self::NoRoute => "no route to the destination",
+            Self::Address => "source and destination must be unicast addresses of the same IP version",
+            Self::Ports => "ports need a protocol",
+            Self::Timing => "count must be at least 1, interval and timeout at least 1 ms",
+        })
+    }
+}
+
+/// Why a message did not come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum LostReason {
+    /// Nothing was heard in time.
+    Timeout,
+    /// No node on the path answered.
+    NoNextNode,
+    /// No route to the flow's destination.
+    NoRoute,
+    /// The flow ends at the initiator itself.
+    FlowEndsHere,
+    /// GIST has no room for it now.
+    Overload,
+    /// GIST refused it.
+    Refused,
+    /// The next node's GIST refused it, with this error code and subcode (RFC 5971 A.4.4).
+    Peer {
+        /// Error code.
+        code: u16,
+        /// Subcode.
+        subcode: u8,
+    },
+}
+
+impl From<SendError> for LostReason {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::NoNextNode => Self::NoNextNode,
+            SendError::NoRoute => Self::NoRoute,
+            SendError::FlowEndsHere => Self::FlowEndsHere,
+            SendError::Overload => Self::Overload,
+            SendError::NoStateUpstream | SendError::TooLarge { .. } | SendError::Refused => Self::Refused,
+            SendError::Peer { code, subcode } => Self::Peer { code, subcode },
+        }
+    }
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("no reply in time"),
+            Self::NoNextNode => f.write_str("no node on the path answered"),
+            Self::NoRoute => f.write_str("no route to the destination"),
+            Self::FlowEndsHere => f.write_str("the flow ends at this node"),
+            Self::Overload => f.write_str("GIST has no room for it now"),
+            Self::Refused => f.write_str("GIST refused it"),
+            Self::Peer { code, subcode } => {
+                write!(f, "the next node refused it with GIST error {code}/{subcode}")
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Why octets are no Ping message.
+
+use signalbox_wire::Short;
+
+/// Octets that are no Ping message of a version that we know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The octets end inside a field.
+    #[error("{field}: {short}")]
+    Short {
+        /// The field that is cut.
+        field: &'static str,
+        /// Where, and how much is missing.
+        short: Short,
+    },
+    /// A version that we do not speak.
+    #[error("version {found} at offset 0, known is 1")]
+    Version {
+        /// The version found.
+        found: u8,
+    },
+    /// A record whose address family is neither 4 nor 6.
+    #[error("address family {found} at offset {offset}, known are 4 and 6")]
+    Family {
+        /// The family found.
+        found: u8,
+        /// Offset of the record in octets.
+        offset: usize,
+    },
+    /// Octets after the last record.
+    #[error("{octets} octets after the last record, from offset {offset} on")]
+    Trailing {
+        /// Where they start.
+        offset: usize,
+        /// How many.
+        octets: usize,
+    },
+}
+
+impl DecodeError {
+    /// Offset of the field that is wrong, in octets from the start of the message.
+    #[must_use]
+    pub const fn offset(&self) -> usize {
+        match self {
+            Self::Short { short, .. } => short.offset,
+            Self::Version { .. } => 0,
+            Self::Family { offset, .. } | Self::Trailing { offset, .. } => *offset,
+        }
+    }
+
+    /// Name of the field that is wrong.
+    #[must_use]
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::Short { field, .. } => field,
+            Self::Version { .. } => "version",
+            Self::Family { .. } => "address family",
+            Self::Trailing { .. } => "end of message",
+        }
+    }
+}

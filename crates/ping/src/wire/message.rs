@@ -1,0 +1,183 @@
+//! The message: 24 octets and two lists of records.
+
+use core::fmt;
+
+use signalbox_wire::{Reader, Short, Writer};
+
+use super::error::DecodeError;
+use super::record::{Record, Records};
+
+/// The version that this implementation speaks.
+pub const VERSION: u8 = 1;
+/// Length of a message without records, in octets.
+pub const HEADER_OCTETS: usize = 24;
+/// Largest message that we send, in octets. With what GIST puts around it for an IPv6 flow with ports (136
+/// octets at most) it stays within the 512 octets that GIST may send over a path of unknown MTU (RFC 5971
+/// §5.3.2.1): room for 22 IPv4 or 12 IPv6 records, there and back together.
+pub const MAX_OCTETS: usize = 376;
+
+signalbox_wire::code_points! {
+    /// What a message is.
+    pub struct Kind(u8) {
+        /// On its way along the flow; records go to the first list.
+        REQUEST = 1, "echo request";
+        /// On its way back; records go to the second list.
+        REPLY = 2, "echo reply";
+    }
+}
+
+/// What happened to a message on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// It was turned round at the node where the flow ends.
+    pub const END_REACHED: Self = Self(0x80);
+    /// It was turned round earlier: no node further on answered.
+    pub const NO_NEXT_NODE: Self = Self(0x40);
+    /// It was turned round earlier: the node had no route or could not send.
+    pub const NOT_SENT: Self = Self(0x20);
+    /// A node on the way there found no room for its record.
+    pub const THERE_TRUNCATED: Self = Self(0x02);
+    /// A node on the way back found no room for its record.
+    pub const BACK_TRUNCATED: Self = Self(0x01);
+
+    const NAMES: [(Self, &'static str); 5] = [
+        (Self::END_REACHED, "end-reached"),
+        (Self::NO_NEXT_NODE, "no-next-node"),
+        (Self::NOT_SENT, "not-sent"),
+        (Self::THERE_TRUNCATED, "there-truncated"),
+        (Self::BACK_TRUNCATED, "back-truncated"),
+    ];
+
+    /// Whether all bits of `other` are set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These bits and those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Names of the known bits that are set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| name)
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flags({:#04x}", self.0)?;
+        self.names().try_for_each(|name| write!(f, " {name}"))?;
+        f.write_str(")")
+    }
+}
+
+/// Which list a record goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum List {
+    /// Nodes on the way to the end, the turning one included.
+    There,
+    /// Nodes on the way back.
+    Back,
+}
+
+/// A message, received or to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// Request or reply; unknown kinds keep their number (0–15).
+    pub kind: Kind,
+    /// What happened on the way; unknown bits are carried along.
+    pub flags: Flags,
+    /// The initiator's count of its messages.
+    pub sequence: u32,
+    /// Random number of the initiator, the same in all messages of one ping.
+    pub identifier: u64,
+    /// When the initiator sent it, in microseconds since 1970 by its own clock.
+    pub sent_us: u64,
+    /// Records of the way there.
+    pub there: Records<'a>,
+    /// Records of the way back.
+    pub back: Records<'a>,
+}
+
+impl<'a> Message<'a> {
+    /// A request without records.
+    #[must_use]
+    pub fn request(sequence: u32, identifier: u64, sent_us: u64) -> Self {
+        Self {
+            kind: Kind::REQUEST,
+            flags: Flags::default(),
+            sequence,
+            identifier,
+            sent_us,
+            there: Records::default(),
+            back: Records::default(),
+        }
+    }
+
+    /// Reads a message that fills `octets` exactly, without copying. A message longer than [`MAX_OCTETS`] is
+    /// fine.
+    ///
+    /// # Errors
+    /// [`DecodeError`] names the field that is wrong and its offset.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(octets);
+        let cut = |field| move |short: Short| DecodeError::Short { field, short };
+        let [first, flags, there, back] = r.array().map_err(cut("first word"))?;
+        if first >> 4 != VERSION {
+            return Err(DecodeError::Version { found: first >> 4 });
+        }
+        let sequence = r.u32().map_err(cut("sequence"))?;
+        let identifier = r.u64().map_err(cut("identifier"))?;
+        let sent_us = r.u64().map_err(cut("time sent"))?;
+        let there = Records::parse(&mut r, there)?;
+        let back = Records::parse(&mut r, back)?;
+        if !r.is_empty() {
+            return Err(DecodeError::Trailing { offset: r.offset(), octets: r.left() });
+        }
+        Ok(Self { kind: Kind(first & 0x0f), flags: Flags(flags), sequence, identifier, sent_us, there, back })
+    }
+
+    /// Appends the message to `w`, with one record more if `add` names one. If the record would make the
+    /// message longer than [`MAX_OCTETS`], it is left out and the list's truncation flag is set instead.
+    pub fn encode(&self, add: Option<(List, Record)>, w: &mut Writer<'_>) {
+        let room = MAX_OCTETS.saturating_sub(self.octets());
+        let fits = |list: List, record: &Record| {
+            let count = if list == List::There { self.there.count() } else { self.back.count() };
+            record.octets() <= room && count < u8::MAX
+        };
+        let (mut there, mut back, mut flags) = (None, None, self.flags);
+        match add {
+            Some((List::There, record)) if fits(List::There, &record) => there = Some(record),
+            Some((List::Back, record)) if fits(List::Back, &record) => back = Some(record),
+            Some((List::There, _)) => flags = flags.with(Flags::THERE_TRUNCATED),
+            Some((List::Back, _)) => flags = flags.with(Flags::BACK_TRUNCATED),
+            None => {}
+        }
+        w.u8(VERSION << 4 | self.kind.0 & 0x0f);
+        w.u8(flags.0);
+        w.u8(self.there.count() + u8::from(there.is_some()));
+        w.u8(self.back.count() + u8::from(back.is_some()));
+        w.u32(self.sequence);
+        w.u64(self.identifier);
+        w.u64(self.sent_us);
+        w.bytes(self.there.octets());
+        if let Some(record) = there {
+            record.encode(w);
+        }
+        w.bytes(self.back.octets());
+        if let Some(record) = back {
+            record.encode(w);
+        }
+    }
+
+    /// Length in octets.
+    #[must_use]
+    pub const fn octets(&self) -> usize {
+        HEADER_OCTETS + self.there.octets().len() + self.back.octets().len()
+    }
+}

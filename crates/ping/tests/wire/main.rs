@@ -1,0 +1,5 @@
+//! Octets of the Ping application: the test vectors of `docs/wire/ping.md`, round trips, and messages that
+//! are cut or changed.
+
+mod damaged;
+mod vectors;
