@@ -1,0 +1,11 @@
+#!/bin/bash
+# What a session and a message cost. Figures of one machine stand in docs/performance.md.
+set -eu
+"$(dirname "$0")/setup.sh"
+. "$(dirname "$0")/env.sh"
+
+cargo build --release --locked -p signalboxd -p signalbox
+say "the engine in memory"
+"$bin/signalbox" bench gist-engine
+say "a node on the wire, and a bare forwarder"
+"$bin/signalbox" bench gist-forward

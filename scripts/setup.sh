@@ -1,0 +1,75 @@
+#!/bin/bash
+# Installs what is missing: a C compiler for linking, nftables and iproute2 for the lab, and a Rust toolchain by
+# its official installer where cargo is absent or too old. Does nothing where all is there.
+set -eu
+. "$(dirname "$0")/env.sh"
+
+quietly() {
+    local log
+    log=$(mktemp)
+    if ! "$@" >"$log" 2>&1; then
+        tail -n 30 "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
+}
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+packages=()
+need() { # program, Debian package
+    if ! PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null; then packages+=("$2"); fi
+}
+need cc gcc
+need nft nftables
+need ip iproute2
+need sysctl procps
+if [ ! -e /usr/include/stdlib.h ]; then packages+=(libc6-dev); fi
+
+cargo_version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2 || true)
+rust_is_fit=no
+if [ -n "$cargo_version" ] && at_least "$cargo_version" "$msrv"; then rust_is_fit=yes; fi
+if [ $rust_is_fit = no ] && ! command -v rustup >/dev/null; then
+    need curl curl
+    if [ ! -e /etc/ssl/certs/ca-certificates.crt ]; then packages+=(ca-certificates); fi
+fi
+
+if [ ${#packages[@]} -gt 0 ]; then
+    say "installing ${packages[*]}"
+    command -v apt-get >/dev/null || die "no apt-get here: install ${packages[*]} yourself, then try again"
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null || die "as root: apt-get install ${packages[*]}"
+    quietly as_root apt-get update -qq || die "apt-get update failed: is there a network?"
+    quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}" ||
+        die "apt-get could not install ${packages[*]}"
+fi
+
+if [ $rust_is_fit = no ]; then
+    if command -v rustup >/dev/null; then
+        say "Rust ${cargo_version:-(none)} is older than $msrv: updating the stable toolchain"
+        quietly rustup toolchain install stable --profile minimal --component clippy --component rustfmt ||
+            die "rustup could not install the stable toolchain"
+        quietly rustup default stable || die "rustup could not select the stable toolchain"
+    else
+        say "installing Rust by its official installer (found: ${cargo_version:-none}, needed: $msrv or newer)"
+        installer=$(mktemp)
+        trap 'rm -f "$installer"' EXIT
+        curl --proto '=https' --tlsv1.2 --retry 3 -sSf https://sh.rustup.rs -o "$installer" ||
+            die "cannot fetch https://sh.rustup.rs: install Rust $msrv or newer (https://rustup.rs), then try again"
+        quietly sh "$installer" -y --no-modify-path --profile minimal --component clippy --component rustfmt ||
+            die "the Rust installer failed"
+        PATH=$cargo_bin:$PATH
+    fi
+    cargo_version=$(cargo --version | cut -d ' ' -f 2)
+    at_least "$cargo_version" "$msrv" || die "cargo is $cargo_version after all; $msrv or newer is needed"
+fi
+
+if [ "${1:-}" = test ]; then
+    for part in fmt clippy; do
+        if ! cargo $part --version >/dev/null 2>&1; then
+            say "adding cargo $part"
+            component=${part/fmt/rustfmt}
+            quietly rustup component add "$component" || die "cargo $part is missing: install $component"
+        fi
+    done
+fi
