@@ -1,0 +1,345 @@
+//! From a scenario to what has to be made: names, addresses, routes. Touches nothing.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::scenario::{Family, Link, Prefix, Scenario};
+use crate::units::{Percent, Rate, Span};
+
+/// Every namespace of ours begins so.
+pub(crate) const NAMESPACE_PREFIX: &str = "sbx-";
+
+/// What a lab consists of.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The scenario's name, which is the lab's.
+    pub(crate) name: String,
+    pub(crate) nodes: Vec<PlannedNode>,
+    pub(crate) links: Vec<PlannedLink>,
+}
+
+/// A namespace and what is in it.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedNode {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) forward: bool,
+    pub(crate) daemon: bool,
+    pub(crate) ping: bool,
+    pub(crate) config: toml::Table,
+    pub(crate) interfaces: Vec<PlannedInterface>,
+    pub(crate) routes: Vec<PlannedRoute>,
+}
+
+/// One end of a link.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedInterface {
+    pub(crate) name: String,
+    pub(crate) address: Prefix,
+    /// Index of the link.
+    pub(crate) link: usize,
+    /// Index of the node at the other end, and its address there.
+    pub(crate) peer: (usize, IpAddr),
+}
+
+/// A pair of interfaces joined by a wire.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedLink {
+    pub(crate) name: String,
+    /// Of the two ends: index of the node, name of the interface there.
+    pub(crate) ends: [(usize, String); 2],
+    pub(crate) rate: Option<Rate>,
+    pub(crate) delay: Option<Span>,
+    pub(crate) loss: Percent,
+}
+
+/// Where packets to a network go next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PlannedRoute {
+    pub(crate) to: Prefix,
+    pub(crate) via: IpAddr,
+}
+
+/// A link on the way from one node to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leg {
+    /// Index of the link.
+    pub(crate) link: usize,
+    /// Index of the node that the packet leaves.
+    pub(crate) from: usize,
+    /// Index of the node that it reaches.
+    pub(crate) to: usize,
+}
+
+/// The namespace of a node.
+pub(crate) fn namespace(lab: &str, node: &str) -> String {
+    format!("{NAMESPACE_PREFIX}{lab}-{node}")
+}
+
+impl Plan {
+    /// Decides everything that the scenario leaves open.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let index: BTreeMap<&str, usize> =
+            scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_ref().as_str(), i)).collect();
+        let mut nodes: Vec<PlannedNode> = scenario
+            .nodes
+            .iter()
+            .map(|node| {
+                let mut config = scenario.config.clone();
+                merge(&mut config, &node.config);
+                PlannedNode {
+                    name: node.name.as_ref().clone(),
+                    namespace: namespace(&scenario.name, node.name.as_ref()),
+                    forward: node.forward,
+                    daemon: node.daemon,
+                    ping: node.daemon && node.ping,
+                    config,
+                    interfaces: Vec::new(),
+                    routes: Vec::new(),
+                }
+            })
+            .collect();
+        let used: BTreeSet<_> = scenario
+            .links
+            .iter()
+            .filter_map(|link| link.addresses.as_ref())
+            .map(|addresses| addresses.as_ref()[0].network())
+            .collect();
+        let mut networks = (1..=u16::MAX)
+            .map(|n| automatic(scenario.family, n))
+            .filter(|[a, _]| !used.contains(&a.network()));
+        let mut links = Vec::with_capacity(scenario.links.len());
+        for (i, link) in scenario.links.iter().enumerate() {
+            // The file has far fewer links than there are networks.
+            let given = link.addresses.as_ref().map(|addresses| *addresses.as_ref());
+            let Some(addresses) = given.or_else(|| networks.next()) else { continue };
+            let ends = [index[link.ends[0].as_ref().as_str()], index[link.ends[1].as_ref().as_str()]];
+            let names = [interface_name(link, 1), interface_name(link, 0)];
+            for (end, other) in [(0, 1), (1, 0)] {
+                nodes[ends[end]].interfaces.push(PlannedInterface {
+                    name: names[end].clone(),
+                    address: addresses[end],
+                    link: i,
+                    peer: (ends[other], addresses[other].address),
+                });
+            }
+            let [a, b] = names;
+            links.push(PlannedLink {
+                name: link.name(),
+                ends: [(ends[0], a), (ends[1], b)],
+                rate: link.rate,
+                delay: link.delay.as_ref().map(|delay| *delay.as_ref()),
+                loss: link.loss,
+            });
+        }
+        let mut plan = Self { name: scenario.name.clone(), nodes, links };
+        for node in 0..plan.nodes.len() {
+            plan.nodes[node].routes = plan.routes(scenario, &index, node);
+        }
+        plan
+    }
+
+    /// The index of the node with this name.
+    pub(crate) fn node(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.name == name)
+    }
+
+    /// The index of the link with this name.
+    pub(crate) fn link(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.name == name)
+    }
+
+    /// The address by which others reach a node: that of its first interface.
+    pub(crate) fn address(&self, node: usize) -> Option<IpAddr> {
+        self.nodes.get(node)?.interfaces.first().map(|interface| interface.address.address)
+    }
+
+    /// The address that a node sends from when it sends to `to`.
+    pub(crate) fn source(&self, node: usize, to: IpAddr) -> Option<IpAddr> {
+        let leg = self.next(node, to)?;
+        let interface = self.nodes[node].interfaces.iter().find(|interface| interface.link == leg.link)?;
+        Some(interface.address.address)
+    }
+
+    /// The node that has an address.
+    pub(crate) fn owner(&self, address: IpAddr) -> Option<usize> {
+        self.nodes.iter().position(|node| node.has(address))
+    }
+
+    /// The way that a packet to an address takes, as the routes have it; empty when it does not arrive.
+    pub(crate) fn path(&self, from: usize, to: IpAddr) -> Vec<Leg> {
+        let mut legs = Vec::new();
+        let mut at = from;
+        while !self.nodes[at].has(to) {
+            match self.next(at, to) {
+                Some(leg) if legs.len() < self.nodes.len() => {
+                    legs.push(leg);
+                    at = leg.to;
+                }
+                _ => return Vec::new(),
+            }
+        }
+        legs
+    }
+
+    fn next(&self, node: usize, to: IpAddr) -> Option<Leg> {
+        let here = &self.nodes[node];
+        let leg =
+            |interface: &PlannedInterface| Leg { link: interface.link, from: node, to: interface.peer.0 };
+        let attached = here.interfaces.iter().find(|interface| interface.address.contains(to));
+        if let Some(interface) = attached {
+            return (interface.peer.1 == to).then(|| leg(interface));
+        }
+        let route =
+            here.routes.iter().filter(|route| route.to.contains(to)).max_by_key(|route| route.to.length)?;
+        here.interfaces.iter().find(|interface| interface.peer.1 == route.via).map(leg)
+    }
+
+    /// The file's routes of a node, and the shortest way to every other network.
+    fn routes(&self, scenario: &Scenario, index: &BTreeMap<&str, usize>, node: usize) -> Vec<PlannedRoute> {
+        let via = |peer: usize| {
+            self.nodes[node].interfaces.iter().find(|i| i.peer.0 == peer).map(|interface| interface.peer.1)
+        };
+        let mut routes: Vec<PlannedRoute> = scenario
+            .routes
+            .iter()
+            .filter(|route| index[route.node.as_ref().as_str()] == node)
+            .filter_map(|route| {
+                Some(PlannedRoute { to: route.to, via: via(index[route.via.as_ref().as_str()])? })
+            })
+            .collect();
+        // Breadth first from here, links in the file's order; only routers are passed through.
+        let mut first: Vec<Option<usize>> = vec![None; self.nodes.len()];
+        let mut seen = BTreeSet::from([node]);
+        let mut queue = VecDeque::from([node]);
+        let mut networks: BTreeSet<_> =
+            self.nodes[node].interfaces.iter().map(|interface| interface.address.network()).collect();
+        networks.extend(routes.iter().map(|route| route.to.network()));
+        while let Some(at) = queue.pop_front() {
+            for interface in &self.nodes[at].interfaces {
+                let network = interface.address.network();
+                if let Some(first) = first[at]
+                    && networks.insert(network)
+                    && let Some(via) = via(first)
+                {
+                    routes.push(PlannedRoute { to: Prefix { address: network.0, length: network.1 }, via });
+                }
+            }
+            if at != node && !self.nodes[at].forward {
+                continue;
+            }
+            for interface in &self.nodes[at].interfaces {
+                let peer = interface.peer.0;
+                if seen.insert(peer) {
+                    first[peer] = first[at].or(Some(peer));
+                    queue.push_back(peer);
+                }
+            }
+        }
+        routes
+    }
+}
+
+impl PlannedNode {
+    /// Whether an interface has the address.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.interfaces.iter().any(|interface| interface.address.address == address)
+    }
+}
+
+/// The interface of a link towards its end number `end`.
+fn interface_name(link: &Link, end: usize) -> String {
+    format!("to-{}", link.ends[end].as_ref())
+}
+
+/// The two addresses of the automatic network number `n`: `10.x.y.0/24` or `fd00:0:0:n::/64`.
+fn automatic(family: Family, n: u16) -> [Prefix; 2] {
+    let [high, low] = n.to_be_bytes();
+    match family {
+        Family::Ipv4 => {
+            [1, 2].map(|host| Prefix { address: Ipv4Addr::new(10, high, low, host).into(), length: 24 })
+        }
+        Family::Ipv6 => [1, 2]
+            .map(|host| Prefix { address: Ipv6Addr::new(0xfd00, 0, 0, n, 0, 0, 0, host).into(), length: 64 }),
+    }
+}
+
+/// Lays one table over another, table by table.
+fn merge(under: &mut toml::Table, over: &toml::Table) {
+    for (key, value) in over {
+        match (under.get_mut(key), value) {
+            (Some(toml::Value::Table(under)), toml::Value::Table(over)) => merge(under, over),
+            _ => {
+                under.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::read;
+
+    const LINE: &str = r#"name = "line"
+description = "four in a row"
+nodes = [
+    { name = "h1" },
+    { name = "r1", forward = true },
+    { name = "r2", forward = true },
+    { name = "h2" },
+]
+links = [{ ends = ["h1", "r1"] }, { ends = ["r1", "r2"] }, { ends = ["r2", "h2"] }]
+"#;
+
+    fn plan(text: &str) -> Plan {
+        Plan::new(&read("line.toml", text).unwrap_or_else(|e| panic!("{e}")))
+    }
+
+    #[test]
+    fn networks_and_routes_are_found() {
+        let plan = plan(LINE);
+        assert_eq!(plan.nodes[0].namespace, "sbx-line-h1");
+        assert_eq!(plan.nodes[0].interfaces[0].name, "to-r1");
+        let h2 = plan.address(3).expect("has one");
+        assert_eq!(h2.to_string(), "10.0.3.2");
+        assert_eq!(plan.source(0, h2).expect("there is a way").to_string(), "10.0.1.1");
+        let nodes: Vec<_> = plan.path(0, h2).iter().map(|leg| (leg.from, leg.to)).collect();
+        assert_eq!(nodes, [(0, 1), (1, 2), (2, 3)]);
+        assert_eq!(plan.nodes[0].routes.len(), 2);
+        assert_eq!(plan.owner(h2), Some(3));
+    }
+
+    #[test]
+    fn hosts_do_not_forward_and_given_addresses_and_routes_go_first() {
+        let closed = plan(&LINE.replace("\"r1\", forward = true", "\"r1\""));
+        assert!(closed.path(0, closed.address(3).expect("has one")).is_empty());
+
+        let text = LINE.replace(
+            "ends = [\"r1\", \"r2\"]",
+            "ends = [\"r1\", \"r2\"], addresses = [\"10.0.1.8/24\", \"10.0.1.9/24\"]",
+        );
+        let given =
+            plan(&format!("{text}routes = [{{ node = \"h1\", to = \"0.0.0.0/0\", via = \"r1\" }}]\n"));
+        assert_eq!(given.nodes[1].interfaces[1].address.to_string(), "10.0.1.8/24");
+        assert_eq!(given.nodes[0].interfaces[0].address.to_string(), "10.0.2.1/24");
+        assert_eq!(given.nodes[0].routes[0].to.to_string(), "0.0.0.0/0");
+        assert_eq!(given.path(0, "192.0.2.1".parse().expect("an address")), Vec::new());
+    }
+
+    #[test]
+    fn ipv6_networks() {
+        let plan = plan(&LINE.replace("description", "family = \"ipv6\"\ndescription"));
+        assert_eq!(plan.address(3).expect("has one").to_string(), "fd00:0:0:3::2");
+    }
+
+    #[test]
+    fn tables_are_merged_key_by_key() {
+        let mut under: toml::Table = toml::from_str("[gist]\na = 1\nb = 2").expect("sound");
+        merge(&mut under, &toml::from_str("[gist]\nb = 3\n[log]\nlevel = 'debug'").expect("sound"));
+        assert_eq!(
+            under,
+            toml::from_str("gist = { a = 1, b = 3 }\nlog = { level = 'debug' }").expect("sound")
+        );
+    }
+}

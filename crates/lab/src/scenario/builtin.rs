@@ -1,0 +1,35 @@
+//! The scenarios that come with the program: the files of `scenarios/`, built in.
+
+const BUILTINS: [(&str, &str); 4] = [
+    ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
+    ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
+    ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
+    ("gist-loss", include_str!("../../../../scenarios/gist-loss.toml")),
+];
+
+/// Name and text of each.
+pub(crate) fn builtins() -> impl Iterator<Item = (&'static str, &'static str)> {
+    BUILTINS.into_iter()
+}
+
+/// The text of the one with this name.
+pub(crate) fn builtin(name: &str) -> Option<&'static str> {
+    builtins().find(|(known, _)| *known == name).map(|(_, text)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_built_in_and_readable_under_its_own_name() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+        let files = std::fs::read_dir(directory).expect("the scenarios are part of the repository").count();
+        assert_eq!(files, BUILTINS.len());
+        for (name, text) in builtins() {
+            let scenario =
+                crate::scenario::read(&format!("{name}.toml"), text).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(scenario.name, name);
+        }
+    }
+}

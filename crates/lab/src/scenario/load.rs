@@ -1,0 +1,304 @@
+//! From the text of a file to a [`Scenario`], or to the line that is wrong.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use super::{Check, CheckKind, Family, Link, Node, Route, Scenario, Step, builtin, validate};
+
+/// Why a scenario cannot be used.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(crate) enum ScenarioError {
+    /// The file has a mistake.
+    #[error("{file}:{line}: {what}")]
+    Mistake {
+        /// The file's name.
+        file: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read scenario {file}: {cause}; give the path of a readable TOML file")]
+    Unreadable {
+        /// The file's name.
+        file: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// No scenario has this name.
+    #[error("no scenario {name:?}; there are {known}; a file is given by its path, like ./mine.toml")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+}
+
+/// A mistake before it is known on which line it stands.
+pub(super) struct Mistake {
+    pub(super) at: Range<usize>,
+    pub(super) what: String,
+}
+
+impl Mistake {
+    pub(super) fn new(at: Range<usize>, what: impl Into<String>) -> Self {
+        Self { at, what: what.into() }
+    }
+}
+
+impl From<toml::de::Error> for Mistake {
+    fn from(error: toml::de::Error) -> Self {
+        // The parser's messages may span lines; an error is one line here.
+        Self::new(error.span().unwrap_or(0..0), error.message().replace('\n', "; "))
+    }
+}
+
+/// The scenario that is built in under this name, or the one in the file at this path.
+pub(crate) fn find(name: &str) -> Result<Scenario, ScenarioError> {
+    if let Some(text) = builtin(name) {
+        return read(&format!("{name}.toml"), text);
+    }
+    if !name.contains('/') && !Path::new(name).extension().is_some_and(|extension| extension == "toml") {
+        let known = super::builtins().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+        return Err(ScenarioError::Unknown { name: name.to_owned(), known });
+    }
+    let text = std::fs::read_to_string(name)
+        .map_err(|error| ScenarioError::Unreadable { file: name.to_owned(), cause: error.to_string() })?;
+    read(name, &text)
+}
+
+/// Reads the text of a scenario file; `file` is its name in errors.
+pub(crate) fn read(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
+    let scenario = parse(text).and_then(|scenario| validate::validate(&scenario).map(|()| scenario));
+    scenario.map_err(|mistake| {
+        let before = text.get(..mistake.at.start).unwrap_or("");
+        let line = before.bytes().filter(|octet| *octet == b'\n').count() + 1;
+        ScenarioError::Mistake { file: file.to_owned(), line, what: mistake.what }
+    })
+}
+
+/// Everything but the two arrays whose elements are read by their kind.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    name: Spanned<String>,
+    description: String,
+    #[serde(default)]
+    family: Family,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    config: toml::Table,
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    #[serde(default)]
+    routes: Vec<Route>,
+}
+
+fn parse(text: &str) -> Result<Scenario, Mistake> {
+    let mut file = DeTable::parse(text)?.into_inner();
+    let workload = elements(&mut file, "workload")?;
+    let checks = elements(&mut file, "checks")?;
+    let head: Head = decode(Spanned::new(0..0, DeValue::Table(file)))?;
+    validate::name(&head.name, "a scenario")?;
+    Ok(Scenario {
+        name: head.name.into_inner(),
+        description: head.description,
+        family: head.family,
+        seed: head.seed,
+        config: head.config,
+        nodes: head.nodes,
+        links: head.links,
+        routes: head.routes,
+        workload: workload.into_iter().map(step).collect::<Result<_, _>>()?,
+        checks: checks.into_iter().map(check).collect::<Result<_, _>>()?,
+    })
+}
+
+type Element<'i> = Spanned<DeTable<'i>>;
+
+/// Takes an array of tables out of the file.
+fn elements<'i>(file: &mut DeTable<'i>, key: &str) -> Result<Vec<Element<'i>>, Mistake> {
+    let Some(value) = file.remove(key) else { return Ok(Vec::new()) };
+    let at = value.span();
+    let wrong = |at| Mistake::new(at, format!("`{key}` has to be written as [[{key}]] tables"));
+    let DeValue::Array(array) = value.into_inner() else { return Err(wrong(at)) };
+    array
+        .into_iter()
+        .map(|element| {
+            let at = element.span();
+            match element.into_inner() {
+                DeValue::Table(table) => Ok(Spanned::new(at, table)),
+                _ => Err(wrong(at)),
+            }
+        })
+        .collect()
+}
+
+/// Takes a string out of an element.
+fn take(element: &mut Element<'_>, key: &str, of: &str) -> Result<Spanned<String>, Mistake> {
+    let at = element.span();
+    let value = element
+        .get_mut()
+        .remove(key)
+        .ok_or_else(|| Mistake::new(at, format!("{of} lacks the key `{key}`")))?;
+    decode(value)
+}
+
+fn decode<T: DeserializeOwned>(value: Spanned<DeValue<'_>>) -> Result<T, Mistake> {
+    Ok(T::deserialize(ValueDeserializer::from(value))?)
+}
+
+fn rest<T: DeserializeOwned>(element: Element<'_>) -> Result<T, Mistake> {
+    let at = element.span();
+    decode(Spanned::new(at.clone(), DeValue::Table(element.into_inner())))
+        .map_err(|mistake: Mistake| if mistake.at.is_empty() { Mistake { at, ..mistake } } else { mistake })
+}
+
+fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
+    let kind = take(&mut element, "step", "a workload step")?;
+    Ok(match kind.as_ref().as_str() {
+        "udp" => Step::Udp(rest(element)?),
+        "ping" => Step::Ping(rest(element)?),
+        "show" => Step::Show(rest(element)?),
+        "wait_for" => Step::WaitFor(rest(element)?),
+        "watch" => Step::Watch(rest(element)?),
+        "probe_expired" => Step::ProbeExpired(rest(element)?),
+        "set_loss" => Step::SetLoss(rest(element)?),
+        "link_down" => Step::LinkDown(rest(element)?),
+        "link_up" => Step::LinkUp(rest(element)?),
+        "stop" => Step::Stop(rest(element)?),
+        "kill" => Step::Kill(rest(element)?),
+        "start" => Step::Start(rest(element)?),
+        other => {
+            return Err(Mistake::new(
+                kind.span(),
+                format!(
+                    "unknown step `{other}`, expected one of udp, ping, show, wait_for, watch, probe_expired, \
+                     set_loss, link_down, link_up, stop, kill, start"
+                ),
+            ));
+        }
+    })
+}
+
+fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
+    let name = take(&mut element, "name", "a check")?.into_inner();
+    let kind = take(&mut element, "kind", "a check")?;
+    let kind = match kind.as_ref().as_str() {
+        "forwarding" => CheckKind::Forwarding(rest(element)?),
+        "path" => CheckKind::Path(rest(element)?),
+        "handshake" => CheckKind::Handshake(rest(element)?),
+        "passes_query" => CheckKind::PassesQuery(rest(element)?),
+        "set_up" => CheckKind::SetUp(rest(element)?),
+        "loss" => CheckKind::Loss(rest(element)?),
+        "state" => CheckKind::State(rest(element)?),
+        "silent" => CheckKind::Silent(rest(element)?),
+        "no_routing_state" => CheckKind::NoRoutingState(rest(element)?),
+        "no_errors" => CheckKind::NoErrors(rest(element)?),
+        "clean_stop" => CheckKind::CleanStop(rest(element)?),
+        other => {
+            return Err(Mistake::new(
+                kind.span(),
+                format!(
+                    "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
+                     set_up, loss, state, silent, no_routing_state, no_errors, clean_stop"
+                ),
+            ));
+        }
+    };
+    Ok(Check { name, kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOUND: &str = r#"name = "two"
+description = "two hosts"
+
+[[nodes]]
+name = "a"
+
+[[nodes]]
+name = "b"
+
+[[links]]
+ends = ["a", "b"]
+
+[[workload]]
+step = "ping"
+from = "a"
+to = "b"
+
+[[checks]]
+name = "all nodes visited"
+kind = "path"
+hops = ["a", "b"]
+"#;
+
+    fn mistake(from: &str, to: &str) -> String {
+        assert!(SOUND.contains(from), "{from}");
+        read("two.toml", &SOUND.replacen(from, to, 1)).expect_err("has a mistake").to_string()
+    }
+
+    #[test]
+    fn a_sound_file_is_read() {
+        let scenario = read("two.toml", SOUND).expect("sound");
+        assert_eq!((scenario.nodes.len(), scenario.links.len()), (2, 1));
+        assert!(scenario.nodes.iter().all(|node| node.daemon && node.ping && !node.forward));
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line_and_the_keys_that_exist() {
+        let said = mistake("name = \"a\"", "name = \"a\"\nfroward = true");
+        assert_eq!(
+            said,
+            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `ping`, `forward`, `config`"
+        );
+        let said = mistake("from = \"a\"", "form = \"a\"");
+        assert!(
+            said.starts_with("two.toml:15: unknown field `form`, expected one of `from`, `to`"),
+            "{said}"
+        );
+        let said = mistake("hops =", "hop =");
+        assert!(said.starts_with("two.toml:21: unknown field `hop`, expected `hops`"), "{said}");
+    }
+
+    #[test]
+    fn every_mistake_has_its_line_and_says_what_would_be_right() {
+        for (from, to, line, right) in [
+            ("name = \"two\"", "name = \"Two\"", 1, "use 1 to 24 of a-z, 0-9 and -"),
+            ("name = \"b\"", "name = \"a\"", 8, "give it another name"),
+            ("ends = [\"a\", \"b\"]", "ends = [\"a\", \"c\"]", 11, "expected one of a, b"),
+            ("ends = [\"a\", \"b\"]", "ends = [\"a\", \"b\"]\nrate = \"fast\"", 12, "like \"10mbit\""),
+            ("ends = [\"a\", \"b\"]", "ends = [\"a\", \"b\"]\nloss = 120.0", 12, "from 0 to 100"),
+            ("step = \"ping\"", "step = \"pong\"", 14, "expected one of udp, ping"),
+            ("step = \"ping\"\n", "", 13, "lacks the key `step`"),
+            ("to = \"b\"", "to = \"c\"", 16, "unknown node `c`, expected one of a, b"),
+            ("to = \"b\"", "to = \"b\"\nsessions = 0", 17, "between 1 and 200"),
+            ("kind = \"path\"", "kind = \"road\"", 20, "expected one of forwarding, path"),
+            ("description =", "description", 2, ""),
+        ] {
+            let said = mistake(from, to);
+            assert!(said.starts_with(&format!("two.toml:{line}: ")), "{said}");
+            assert!(said.contains(right), "{said} lacks {right}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let said = find("quikstart").expect_err("no such scenario").to_string();
+        assert!(said.contains("quickstart, gist-dmode-v6"), "{said}");
+        let said = find("./no-such.toml").expect_err("no such file").to_string();
+        assert!(said.starts_with("cannot read scenario ./no-such.toml"), "{said}");
+    }
+}

@@ -1,0 +1,229 @@
+//! What the shape of a file cannot say: names that exist, numbers in range, topologies that can be built.
+
+use std::collections::BTreeSet;
+
+use toml::Spanned;
+
+use super::load::Mistake;
+use super::{CheckKind, Link, Scenario, Step};
+
+/// A node's name is part of interface names, which the kernel limits to 15 octets.
+const NODE_NAME_MAX: usize = 8;
+/// A scenario's name is part of namespace names and of socket paths.
+const SCENARIO_NAME_MAX: usize = 24;
+/// More would be a simulation, not a lab.
+const NODES_MAX: usize = 64;
+/// One process each.
+const SESSIONS_MAX: u32 = 200;
+/// Our own delay stays below what makes every timer meaningless.
+const DELAY_MAX_MS: u128 = 10_000;
+
+pub(super) fn validate(scenario: &Scenario) -> Result<(), Mistake> {
+    nodes(scenario)?;
+    links(scenario)?;
+    routes(scenario)?;
+    let mut labels = BTreeSet::new();
+    for step in &scenario.workload {
+        one_step(scenario, step, &mut labels)?;
+    }
+    scenario.checks.iter().try_for_each(|check| one_check(scenario, &check.kind, &labels))
+}
+
+/// Names become parts of namespace, interface and file names.
+pub(super) fn name(name: &Spanned<String>, of: &str) -> Result<(), Mistake> {
+    let text = name.as_ref();
+    // A hyphen joins the parts of a link's name, so that nodes cannot have one.
+    let (most, hyphen, letters) = if of == "a node" {
+        (NODE_NAME_MAX, false, "a-z and 0-9")
+    } else {
+        (SCENARIO_NAME_MAX, true, "a-z, 0-9 and -")
+    };
+    let legal = text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || (hyphen && c == b'-'))
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.len() <= most;
+    let what =
+        || format!("{text:?} cannot be the name of {of}; use 1 to {most} of {letters}, a letter first");
+    if legal { Ok(()) } else { Err(Mistake::new(name.span(), what())) }
+}
+
+fn nodes(scenario: &Scenario) -> Result<(), Mistake> {
+    let mut seen = BTreeSet::new();
+    for (index, node) in scenario.nodes.iter().enumerate() {
+        name(&node.name, "a node")?;
+        if !seen.insert(node.name.as_ref()) {
+            let what =
+                format!("node {:?} stands here a second time; give it another name", node.name.as_ref());
+            return Err(Mistake::new(node.name.span(), what));
+        }
+        if index == NODES_MAX {
+            return Err(Mistake::new(node.name.span(), format!("a lab has at most {NODES_MAX} nodes")));
+        }
+        if !node.daemon && !node.config.is_empty() {
+            let what = format!(
+                "node {:?} has a `config` but no daemon; take one of the two out",
+                node.name.as_ref()
+            );
+            return Err(Mistake::new(node.name.span(), what));
+        }
+    }
+    Ok(())
+}
+
+fn node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
+    if scenario.nodes.iter().any(|node| node.name.as_ref() == name.as_ref()) {
+        return Ok(());
+    }
+    let known: Vec<_> = scenario.nodes.iter().map(|node| node.name.as_ref().as_str()).collect();
+    let what = format!("unknown node `{}`, expected one of {}", name.as_ref(), known.join(", "));
+    Err(Mistake::new(name.span(), what))
+}
+
+fn daemon_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
+    node(scenario, name)?;
+    let runs = |node: &&super::Node| node.name.as_ref() == name.as_ref() && node.daemon;
+    if scenario.nodes.iter().any(|node| runs(&node)) {
+        return Ok(());
+    }
+    let what = format!("node `{}` runs no daemon; name one that does", name.as_ref());
+    Err(Mistake::new(name.span(), what))
+}
+
+fn links(scenario: &Scenario) -> Result<(), Mistake> {
+    let mut networks: BTreeSet<String> = BTreeSet::new();
+    let mut pairs = BTreeSet::new();
+    for link in &scenario.links {
+        let [a, b] = &link.ends;
+        node(scenario, a)?;
+        node(scenario, b)?;
+        if a.as_ref() == b.as_ref() {
+            return Err(Mistake::new(b.span(), "a link joins two nodes; name another one here"));
+        }
+        let mut pair = [a.as_ref(), b.as_ref()];
+        pair.sort();
+        if !pairs.insert(pair) {
+            let what =
+                format!("{} and {} are joined already; one link joins two nodes", a.as_ref(), b.as_ref());
+            return Err(Mistake::new(a.span(), what));
+        }
+        if let Some(delay) = &link.delay
+            && delay.as_ref().0.as_millis() > DELAY_MAX_MS
+        {
+            return Err(Mistake::new(delay.span(), "a link's delay lies between 0ms and 10s"));
+        }
+        addresses(link, &mut networks)?;
+    }
+    Ok(())
+}
+
+fn addresses(link: &Link, seen: &mut BTreeSet<String>) -> Result<(), Mistake> {
+    let Some(addresses) = &link.addresses else { return Ok(()) };
+    let [a, b] = *addresses.as_ref();
+    let wrong = |what: String| Err(Mistake::new(addresses.span(), what));
+    if a.network() != b.network() || a.address == b.address {
+        return wrong(format!(
+            "{} and {} are not two addresses of one network; write two like \"10.0.1.1/24\", \"10.0.1.2/24\"",
+            a.address, b.address
+        ));
+    }
+    for prefix in [a, b] {
+        if !seen.insert(prefix.address.to_string()) {
+            return wrong(format!("{} is given twice; every address stands once", prefix.address));
+        }
+    }
+    Ok(())
+}
+
+fn routes(scenario: &Scenario) -> Result<(), Mistake> {
+    for route in &scenario.routes {
+        node(scenario, &route.node)?;
+        node(scenario, &route.via)?;
+        let joined = |link: &Link| {
+            let ends = [link.ends[0].as_ref(), link.ends[1].as_ref()];
+            ends.contains(&route.node.as_ref()) && ends.contains(&route.via.as_ref())
+        };
+        if !scenario.links.iter().any(joined) {
+            let what = format!(
+                "{} is no neighbour of {}; a next hop is at the other end of a link",
+                route.via.as_ref(),
+                route.node.as_ref()
+            );
+            return Err(Mistake::new(route.via.span(), what));
+        }
+    }
+    Ok(())
+}
+
+fn link(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
+    let names: Vec<_> = scenario.links.iter().map(Link::name).collect();
+    if names.contains(name.as_ref()) {
+        return Ok(());
+    }
+    let what = format!("unknown link `{}`, expected one of {}", name.as_ref(), names.join(", "));
+    Err(Mistake::new(name.span(), what))
+}
+
+fn one_step<'s>(
+    scenario: &'s Scenario,
+    step: &'s Step,
+    labels: &mut BTreeSet<&'s str>,
+) -> Result<(), Mistake> {
+    match step {
+        Step::Udp(step) => {
+            node(scenario, &step.from)?;
+            node(scenario, &step.to)
+        }
+        Step::Ping(step) => {
+            daemon_node(scenario, &step.from)?;
+            node(scenario, &step.to)?;
+            labels.extend(step.show.as_deref());
+            let sessions = *step.sessions.as_ref();
+            if (1..=SESSIONS_MAX).contains(&sessions) {
+                return Ok(());
+            }
+            Err(Mistake::new(step.sessions.span(), format!("`sessions` lies between 1 and {SESSIONS_MAX}")))
+        }
+        Step::Show(step) => {
+            labels.insert(&step.label);
+            Ok(())
+        }
+        Step::Watch(step) => {
+            labels.insert(&step.label);
+            Ok(())
+        }
+        Step::WaitFor(_) => Ok(()),
+        Step::ProbeExpired(step) => {
+            node(scenario, &step.from)?;
+            daemon_node(scenario, &step.to)
+        }
+        Step::SetLoss(step) => link(scenario, &step.link),
+        Step::LinkDown(step) | Step::LinkUp(step) => link(scenario, &step.link),
+        Step::Stop(step) | Step::Kill(step) | Step::Start(step) => daemon_node(scenario, &step.node),
+    }
+}
+
+fn one_check(scenario: &Scenario, kind: &CheckKind, labels: &BTreeSet<&str>) -> Result<(), Mistake> {
+    let label = |label: &Spanned<String>| {
+        if labels.contains(label.as_ref().as_str()) {
+            return Ok(());
+        }
+        let known = labels.iter().copied().collect::<Vec<_>>().join(", ");
+        let what = format!("no step has the label `{}`, expected one of {known}", label.as_ref());
+        Err(Mistake::new(label.span(), what))
+    };
+    match kind {
+        CheckKind::Forwarding(check) | CheckKind::Handshake(check) => {
+            node(scenario, &check.from)?;
+            node(scenario, &check.to)
+        }
+        CheckKind::SetUp(check) => {
+            node(scenario, &check.from)?;
+            node(scenario, &check.to)
+        }
+        CheckKind::Path(check) => check.hops.iter().try_for_each(|hop| node(scenario, hop)),
+        CheckKind::PassesQuery(check) => node(scenario, &check.node),
+        CheckKind::NoRoutingState(check) => daemon_node(scenario, &check.node),
+        CheckKind::State(check) => label(&check.label),
+        CheckKind::Silent(check) => label(&check.label),
+        CheckKind::Loss(_) | CheckKind::NoErrors(_) | CheckKind::CleanStop(_) => Ok(()),
+    }
+}
