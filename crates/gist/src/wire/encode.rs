@@ -1,0 +1,103 @@
+//! Composing messages.
+
+use signalbox_wire::Writer;
+
+use super::MAGIC;
+use super::code_points::{MessageType, ObjectType};
+use super::message::Message;
+use crate::error::EncodeError;
+
+/// Appends one object: TLV header with AB=00, and what `value` writes.
+fn object(
+    w: &mut Writer<'_>,
+    kind: ObjectType,
+    value: impl FnOnce(&mut Writer<'_>) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
+    w.u16(kind.0);
+    let slot = w.open_u16();
+    value(w)?;
+    let octets = w.since(&slot);
+    if octets % 4 != 0 {
+        return Err(EncodeError::forbidden(kind, "Length"));
+    }
+    Ok(w.close_u16(slot, octets / 4, 0xfff, 0)?)
+}
+
+/// Appends one object whose value is given, if it is there.
+fn plain(w: &mut Writer<'_>, kind: ObjectType, value: Option<&[u8]>) -> Result<(), EncodeError> {
+    let Some(value) = value else { return Ok(()) };
+    object(w, kind, |w| {
+        w.bytes(value);
+        Ok(())
+    })
+}
+
+impl Message<'_> {
+    /// Appends the message without a magic number, objects in the order of §5.1, length computed, reserved
+    /// bits zero; of a received [`MriObject`](super::MriObject) the octets as they came.
+    ///
+    /// Which objects there are is the caller's business; flags and values that the format forbids are not.
+    ///
+    /// # Errors
+    /// [`EncodeError`] for what the format cannot or must not say; the octets written so far are useless then
+    /// ([`Writer::abandon`]).
+    pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        self.check_flags()?;
+        let [version, hops, _, _, rest @ ..] = self.header.octets();
+        w.bytes(&[version, hops]);
+        let length = w.open_u16();
+        w.bytes(&rest);
+        if let Some(nat) = &self.nat_traversal {
+            object(w, ObjectType::NAT_TRAVERSAL, |w| nat.write(w))?;
+        }
+        if let Some(mri) = &self.mri {
+            object(w, ObjectType::MRI, |w| mri.write(w))?;
+        }
+        plain(w, ObjectType::SESSION_ID, self.session.as_ref().map(|s| &s.0[..]))?;
+        if let Some(nli) = &self.nli {
+            object(w, ObjectType::NLI, |w| nli.write(w))?;
+        }
+        plain(w, ObjectType::QUERY_COOKIE, self.query_cookie)?;
+        plain(w, ObjectType::RESPONDER_COOKIE, self.responder_cookie)?;
+        if let Some(proposal) = &self.stack_proposal {
+            object(w, ObjectType::STACK_PROPOSAL, |w| proposal.write(w))?;
+        }
+        if let Some(configuration) = &self.stack_configuration {
+            object(w, ObjectType::STACK_CONFIGURATION, |w| configuration.write(w))?;
+        }
+        if let Some(error) = &self.error {
+            object(w, ObjectType::ERROR, |w| error.write(w))?;
+        }
+        let hello_id = self.hello_id.map(u32::to_be_bytes);
+        plain(w, ObjectType::HELLO_ID, hello_id.as_ref().map(|id| &id[..]))?;
+        plain(w, ObjectType::NSLP_DATA, self.nslp_data)?;
+        self.unknown.iter().for_each(|unknown| w.bytes(unknown.octets));
+        let words = w.since(&length).saturating_sub(4) / 4;
+        Ok(w.close_u16(length, words, u16::MAX, 0)?)
+    }
+
+    /// Appends the magic number and the message: the payload of a UDP datagram.
+    ///
+    /// # Errors
+    /// As [`Message::encode`].
+    pub fn encode_datagram(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.bytes(&MAGIC);
+        self.encode(w)
+    }
+
+    /// Flags that a type must not have (A.1), whatever the encapsulation.
+    fn check_flags(&self) -> Result<(), EncodeError> {
+        let header = &self.header;
+        let kind = header.kind;
+        let refuse = |bad: bool, field| {
+            if bad { Err(EncodeError::Forbidden { object: None, field }) } else { Ok(()) }
+        };
+        let query = kind == MessageType::QUERY;
+        let r_free = kind == MessageType::RESPONSE || kind == MessageType::MA_HELLO;
+        refuse(kind.name().is_none(), "Type")?;
+        refuse(header.r != query && !r_free, "R-flag")?;
+        refuse(kind == MessageType::RESPONSE && self.responder_cookie.is_some() && !header.r, "R-flag")?;
+        refuse(header.e && kind != MessageType::DATA, "E-flag")?;
+        refuse(header.c != query && kind != MessageType::DATA, "C-flag")
+    }
+}

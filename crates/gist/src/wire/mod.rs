@@ -1,0 +1,49 @@
+//! The octets of GIST (RFC 5971, Appendix A), both ways.
+//!
+//! [`Message`] is one borrowed view for decoding and composing: `parse` fills it from a receive buffer without
+//! allocating, `encode` appends it to a send buffer. What a receiver must answer to octets that it cannot
+//! accept follows from the [`DecodeError`](crate::error::DecodeError): [`error_object_for`] makes the Error
+//! object of it.
+//!
+//! A node that only forwards a Query of an application it does not host looks at nothing but
+//! [`Header::parse`] (and [`find_mri`] for the wildcard check); nothing else of the message is judged then.
+
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
+mod code_points;
+mod encode;
+mod error_object;
+mod header;
+mod list;
+mod message;
+mod mri;
+mod nat;
+mod nli;
+mod object;
+mod report;
+mod stack;
+
+pub use crate::error::{DecodeError, EncodeError, Fault, GistError, Problem};
+pub use code_points::{ErrorClass, ErrorCode, InfoType, MaProtocolId, MessageType, MrmId, ObjectType};
+pub use error_object::{ErrorObject, Info, Infos, InfosIter};
+pub use header::{Encapsulation, HEADER_LENGTH, Header, VERSION};
+pub use list::{Item, List, ListIter};
+pub use message::Message;
+pub use mri::{MriObject, mri_encode, mri_parse};
+pub use nat::{NatTraversal, Replaced, Translated};
+pub use nli::Nli;
+pub use object::{Extensibility, Objects, RawObject, Unknown, find_mri, find_object, find_session};
+pub use report::{MAX_INFO_OBJECT, error_object_for, object_value_info};
+pub use stack::{MaOptions, Profile, StackConfiguration, StackProposal};
+
+/// What a GIST datagram begins with, before the common header (RFC 5971 §5.3.1).
+pub const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
+
+/// UDP port of GIST (RFC 5971 §9).
+pub const PORT: u16 = 270;
+
+/// The message in a UDP payload that begins with the magic number; `None` if it does not.
+#[must_use]
+pub fn strip_magic(payload: &[u8]) -> Option<&[u8]> {
+    payload.strip_prefix(&MAGIC)
+}
