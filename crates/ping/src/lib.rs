@@ -6,6 +6,11 @@
 //! message carries all that is known.
 
 #[cfg(feature = "engine")]
+mod counters;
+#[cfg(feature = "engine")]
 pub mod engine;
 pub mod fuzz;
 pub mod wire;
+
+#[cfg(feature = "engine")]
+pub use counters::Counters;

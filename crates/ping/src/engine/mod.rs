@@ -1,5 +1,226 @@
-//! The application.
+//! The application as an engine without clock, socket or thread.
+//!
+//! **Drain invariant.** After each [`Ping::handle`], call [`Ping::poll`] until it returns `None`, then ask
+//! [`Ping::next_deadline`]. Extra polls are no-ops. Time never runs backwards.
+//!
+//! The side of the initiator is in `initiator.rs`, that of the nodes on the way in `relay.rs`.
 
+mod addresses;
+mod config;
 mod event;
+mod initiator;
+mod parcels;
+mod relay;
+mod session;
 
+use std::collections::VecDeque;
+
+use signalbox_core::index::Index;
+use signalbox_core::node::Interface;
+use signalbox_core::rng::Random;
+use signalbox_core::service::{
+    CheckId, Indication, MessageStatus, Peering, RecvMessage, Request, SendMessage, TransferAttributes,
+};
+use signalbox_core::slab::{Key, Slab};
+use signalbox_core::wheel::Wheel;
+use signalbox_core::{Mri, SessionId, Time};
+
+pub use config::Config;
 pub use event::{Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply};
+
+use crate::counters::Counters;
+use addresses::Addresses;
+use parcels::{Origin, Parcels};
+use session::Session;
+
+/// What comes in.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// Nothing but the time: a deadline is due.
+    Timer,
+    /// GIST tells something.
+    Indication(Indication<'a>),
+    /// The node's interfaces, whole; given at the start and after each change.
+    Interfaces(&'a [Interface]),
+    /// A user wants a ping. Without [`PingRequest::src`] it is refused: whoever drives this knows routes.
+    Start {
+        /// The user's name for it, to be given back with each event.
+        id: u64,
+        /// What is wanted.
+        request: PingRequest,
+    },
+    /// A user has enough of a ping; one that does not run is no mistake.
+    Stop {
+        /// The name it was started under.
+        id: u64,
+    },
+}
+
+/// What goes out.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// GIST is asked for something.
+    Request(Request<'a>),
+    /// A user hears something.
+    Event {
+        /// The name that the ping was started under.
+        id: u64,
+        /// What happened.
+        event: PingEvent,
+    },
+}
+
+/// An output that waits to be polled.
+#[derive(Debug)]
+enum Queued {
+    Parcel(Key),
+    Peering(CheckId),
+    Lifetime(Mri, SessionId),
+    Event(u64, PingEvent),
+}
+
+/// The application.
+#[derive(Debug)]
+pub struct Ping {
+    config: Config,
+    /// Microseconds since 1970 at [`Time::ZERO`].
+    wall_clock_us: u64,
+    rng: Random,
+    addresses: Addresses,
+    sessions: Slab<Session>,
+    /// Sessions by identifier. Their own octets are the hash: we drew them at random and nobody else can
+    /// put one in.
+    by_session: Index,
+    wheel: Wheel,
+    parcels: Parcels,
+    queue: VecDeque<Queued>,
+    counters: Counters,
+}
+
+impl Ping {
+    /// An application without sessions. `wall_clock_us` is the time in microseconds since 1970 at
+    /// [`Time::ZERO`]; session identifiers are drawn from `seed`.
+    #[must_use]
+    pub fn new(config: Config, wall_clock_us: u64, seed: [u8; 32]) -> Self {
+        Self {
+            config,
+            wall_clock_us,
+            rng: Random::new(seed),
+            addresses: Addresses::default(),
+            sessions: Slab::new(config.max_pings),
+            by_session: Index::new(),
+            wheel: Wheel::default(),
+            parcels: Parcels::new(config.max_watched),
+            queue: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes one input at `now`.
+    pub fn handle(&mut self, now: Time, input: Input<'_>) {
+        self.parcels.sweep();
+        match input {
+            Input::Timer => self.on_timer(now),
+            Input::Indication(Indication::RecvMessage(message)) => self.on_message(now, &message),
+            Input::Indication(Indication::MessageStatus { handle, session, status }) => {
+                let Some(parcel) = self.parcels.settle(handle, session) else { return };
+                match status {
+                    MessageStatus::Sent(_) => self.parcels.reuse(parcel.octets),
+                    MessageStatus::Failed(error) => self.on_failed(now, parcel, error),
+                }
+            }
+            // Each message's own status says what matters of these.
+            Input::Indication(Indication::NetworkNotification { .. }) => {}
+            Input::Interfaces(interfaces) => self.addresses.set(interfaces),
+            Input::Start { id, request } => self.on_start(now, id, request),
+            Input::Stop { id } => self.on_stop(id),
+        }
+    }
+
+    /// The next output, if any; its octets live until the next call.
+    pub fn poll(&mut self) -> Option<Output<'_>> {
+        self.parcels.sweep();
+        let nslp = self.config.nslp;
+        match self.queue.pop_front()? {
+            Queued::Parcel(key) => {
+                let (parcel, handle) = self.parcels.give(key)?;
+                Some(Output::Request(Request::SendMessage(SendMessage {
+                    data: &parcel.octets,
+                    handle,
+                    nslp,
+                    session: parcel.session,
+                    mri: parcel.mri,
+                    state: parcel.state,
+                    sii: None,
+                    attributes: TransferAttributes::default(),
+                    timeout: parcel.timeout,
+                    ip_ttl: None,
+                    hops: parcel.hops,
+                })))
+            }
+            Queued::Peering(check) => {
+                Some(Output::Request(Request::Peering { check, decision: Peering::Accept(None) }))
+            }
+            Queued::Lifetime(mri, session) => Some(Output::Request(Request::SetStateLifetime {
+                nslp,
+                mri,
+                session: Some(session),
+                lifetime: self.config.linger,
+            })),
+            Queued::Event(id, event) => Some(Output::Event { id, event }),
+        }
+    }
+
+    /// When [`Input::Timer`] is due next; `None` while nothing waits.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Pings that this node started and that run.
+    #[must_use]
+    pub const fn running(&self) -> u32 {
+        self.sessions.len()
+    }
+
+    /// Messages whose fate GIST has not told yet.
+    #[must_use]
+    pub const fn watched(&self) -> u32 {
+        self.parcels.watched()
+    }
+
+    fn on_message(&mut self, now: Time, message: &RecvMessage<'_>) {
+        if let Some(check) = message.check {
+            self.queue.push_back(Queued::Peering(check));
+        }
+        if message.data.is_empty() {
+            return; // a Query without payload
+        }
+        self.on_data(now, message);
+    }
+
+    /// Microseconds since 1970 at `now`.
+    const fn wall_us(&self, now: Time) -> u64 {
+        self.wall_clock_us.saturating_add(now.as_micros())
+    }
+
+    /// Composes a message and queues it.
+    fn send(&mut self, parcel: parcels::Parcel, write: impl FnOnce(&mut signalbox_wire::Writer<'_>)) -> bool {
+        let watchable = parcel.origin != Origin::Reply;
+        let Some(key) = self.parcels.put(parcel, write) else {
+            self.counters.overload += 1;
+            return false;
+        };
+        if watchable && !self.parcels.is_watched(key) {
+            self.counters.unwatched += 1;
+        }
+        self.queue.push_back(Queued::Parcel(key));
+        true
+    }
+}

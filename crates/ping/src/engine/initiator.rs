@@ -1,0 +1,163 @@
+//! The node that starts a ping: sends, waits, reports.
+
+use signalbox_core::service::{RecvMessage, SendError};
+use signalbox_core::slab::Key;
+use signalbox_core::{SessionId, Time};
+
+use super::event::{Hop, LostReason, PingEvent, PingRequest, Refusal, Reply};
+use super::parcels::{Origin, Parcel};
+use super::session::{Probe, Session, flow};
+use super::{Ping, Queued};
+use crate::wire::{Flags, Message, Records};
+
+impl Ping {
+    pub(super) fn on_start(&mut self, now: Time, id: u64, request: PingRequest) {
+        match self.open(now, id, request) {
+            Ok(key) => self.step(now, key),
+            Err(refusal) => self.queue.push_back(Queued::Event(id, PingEvent::Refused(refusal))),
+        }
+    }
+
+    fn open(&mut self, now: Time, id: u64, request: PingRequest) -> Result<Key, Refusal> {
+        let mri = flow(&request)?;
+        if self.key_of(id).is_some() {
+            return Err(Refusal::IdInUse);
+        }
+        let session = self.rng.session_id();
+        let record = Session::new(id, session, mri, self.rng.u64(), request, now);
+        let key = self.sessions.insert(record).map_err(|_| Refusal::TooMany)?;
+        let sessions = &self.sessions;
+        let rehash = |index| sessions.get_index(index).map_or(0, |s: &Session| hash(s.session));
+        self.by_session.insert(hash(session), key.index(), rehash);
+        self.queue.push_back(Queued::Event(id, PingEvent::Started { session, mri }));
+        Ok(key)
+    }
+
+    pub(super) fn on_stop(&mut self, id: u64) {
+        if let Some(key) = self.key_of(id) {
+            self.close(key);
+        }
+    }
+
+    pub(super) fn on_timer(&mut self, now: Time) {
+        while let Some(index) = self.wheel.pop_due(&mut self.sessions, now) {
+            if let Some(key) = self.sessions.key_of(index) {
+                self.step(now, key);
+            }
+        }
+    }
+
+    /// A reply for a session of ours. False if the session is not.
+    pub(super) fn on_reply(&mut self, now: Time, received: &RecvMessage<'_>, message: &Message<'_>) -> bool {
+        let Some(key) = self.find(received.session) else { return false };
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let probe =
+            (message.identifier == session.identifier).then(|| session.settle(message.sequence)).flatten();
+        let Some(probe) = probe else {
+            self.counters.unexpected_replies += 1;
+            return true;
+        };
+        let reached_end = message.flags.contains(Flags::END_REACHED);
+        session.state = received.state;
+        session.received = session.received.wrapping_add(u32::from(reached_end));
+        self.counters.probes_answered += 1;
+        let truncated =
+            message.flags.contains(Flags::THERE_TRUNCATED) || message.flags.contains(Flags::BACK_TRUNCATED);
+        let reply = Reply {
+            seq: probe.seq,
+            sent_us: probe.sent_us,
+            rtt: now.since(probe.sent),
+            hops: hops(message.there),
+            back: hops(message.back),
+            reached_end,
+            truncated,
+        };
+        self.queue.push_back(Queued::Event(session.id, PingEvent::Reply(reply)));
+        self.step(now, key);
+        true
+    }
+
+    /// GIST could not send a message of ours.
+    pub(super) fn on_probe_failed(&mut self, now: Time, key: Key, seq: u32, error: SendError) {
+        let Some(probe) = self.sessions.get_mut(key).and_then(|s| s.settle(seq)) else { return };
+        self.lost(key, probe, error.into());
+        self.step(now, key);
+    }
+
+    /// Does what is due for a session at `now`, and ends it or sets its timer.
+    fn step(&mut self, now: Time, key: Key) {
+        let wall_us = self.wall_us(now);
+        while let Some(probe) = self.sessions.get_mut(key).and_then(|s| s.expired(now)) {
+            self.lost(key, probe, LostReason::Timeout);
+        }
+        if let Some(probe) = self.sessions.get_mut(key).and_then(|s| s.next_probe(now, wall_us)) {
+            self.probe(key, probe);
+        }
+        let Some(session) = self.sessions.get(key) else { return };
+        if session.is_done() {
+            self.close(key);
+        } else if let Some(deadline) = session.deadline() {
+            self.wheel.arm(&mut self.sessions, key.index(), deadline);
+        }
+    }
+
+    fn probe(&mut self, key: Key, probe: Probe) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let message = Message::request(probe.seq, session.identifier, probe.sent_us);
+        let parcel = Parcel {
+            octets: Vec::new(),
+            session: session.session,
+            mri: session.mri,
+            state: session.state,
+            hops: None,
+            timeout: Some(session.request.timeout),
+            origin: Origin::Probe(key, probe.seq),
+            watched: false,
+        };
+        self.counters.probes_sent += 1;
+        // If there is no room, the message times out.
+        self.send(parcel, |w| message.encode(None, w));
+    }
+
+    fn lost(&mut self, key: Key, probe: Probe, reason: LostReason) {
+        let Some(session) = self.sessions.get(key) else { return };
+        self.counters.probes_lost += 1;
+        let event = PingEvent::Lost { seq: probe.seq, reason };
+        self.queue.push_back(Queued::Event(session.id, event));
+    }
+
+    fn close(&mut self, key: Key) {
+        self.wheel.cancel(&mut self.sessions, key.index());
+        let Some(session) = self.sessions.remove(key) else { return };
+        self.by_session.remove(hash(session.session), |index| index == key.index());
+        // No further interest: the state on the path expires by itself.
+        self.queue.push_back(Queued::Lifetime(session.mri, session.session));
+        let done = PingEvent::Done { sent: session.sent, received: session.received };
+        self.queue.push_back(Queued::Event(session.id, done));
+    }
+
+    fn find(&self, session: SessionId) -> Option<Key> {
+        let is = |index| self.sessions.get_index(index).is_some_and(|s| s.session == session);
+        self.by_session.find(hash(session), is).and_then(|index| self.sessions.key_of(index))
+    }
+
+    /// Users come seldom: a search will do.
+    fn key_of(&self, id: u64) -> Option<Key> {
+        self.sessions.iter().find(|(_, session)| session.id == id).map(|(key, _)| key)
+    }
+}
+
+fn hash(session: SessionId) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = session.0;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn hops(records: Records<'_>) -> Vec<Hop> {
+    let hop = |record: crate::wire::Record| Hop {
+        address: record.address,
+        received_us: record.received_us,
+        sent_us: record.sent_us(),
+        ip_distance: record.ip_distance,
+    };
+    records.iter().map(hop).collect()
+}

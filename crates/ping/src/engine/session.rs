@@ -1,0 +1,139 @@
+//! A ping that this node started.
+
+use std::collections::VecDeque;
+
+use signalbox_core::mri::PathCoupled;
+use signalbox_core::service::StateHandle;
+use signalbox_core::wheel::{Link, Timed};
+use signalbox_core::{Mri, SessionId, Time};
+
+use super::event::{MIN_INTERVAL, PingRequest, Refusal};
+
+/// Most messages of one ping on their way at one time; the next one waits until one of them is accounted for.
+pub(super) const MAX_OUTSTANDING: usize = 64;
+
+/// A message on its way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Probe {
+    pub(super) seq: u32,
+    pub(super) sent: Time,
+    pub(super) sent_us: u64,
+}
+
+/// A ping that this node started.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// The user's name for it.
+    pub(super) id: u64,
+    pub(super) session: SessionId,
+    pub(super) mri: Mri,
+    pub(super) identifier: u64,
+    pub(super) request: PingRequest,
+    /// State that the last reply came by.
+    pub(super) state: Option<StateHandle>,
+    pub(super) sent: u32,
+    pub(super) received: u32,
+    next_send: Time,
+    outstanding: VecDeque<Probe>,
+    link: Link,
+}
+
+impl Timed for Session {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Session {
+    pub(super) fn new(
+        id: u64,
+        session: SessionId,
+        mri: Mri,
+        identifier: u64,
+        request: PingRequest,
+        now: Time,
+    ) -> Self {
+        Self {
+            id,
+            session,
+            mri,
+            identifier,
+            request,
+            state: None,
+            sent: 0,
+            received: 0,
+            next_send: now,
+            outstanding: VecDeque::new(),
+            link: Link::default(),
+        }
+    }
+
+    fn all_sent(&self) -> bool {
+        self.request.count.is_some_and(|count| self.sent >= count)
+    }
+
+    /// The next message to send at `now`, if it is time for it.
+    pub(super) fn next_probe(&mut self, now: Time, wall_us: u64) -> Option<Probe> {
+        if self.all_sent() || self.outstanding.len() >= MAX_OUTSTANDING || now < self.next_send {
+            return None;
+        }
+        let probe = Probe { seq: self.sent, sent: now, sent_us: wall_us };
+        self.sent = self.sent.wrapping_add(1);
+        self.outstanding.push_back(probe);
+        // In step with the first one, but never a burst to catch up.
+        self.next_send = self.next_send + self.request.interval;
+        if self.next_send <= now {
+            self.next_send = now + self.request.interval;
+        }
+        Some(probe)
+    }
+
+    /// Takes out the oldest message if its time is over at `now`.
+    pub(super) fn expired(&mut self, now: Time) -> Option<Probe> {
+        let deadline = self.outstanding.front()?.sent + self.request.timeout;
+        if deadline <= now { self.outstanding.pop_front() } else { None }
+    }
+
+    /// Takes out the message with this number, if it is on its way.
+    pub(super) fn settle(&mut self, seq: u32) -> Option<Probe> {
+        let at = self.outstanding.iter().position(|probe| probe.seq == seq)?;
+        self.outstanding.remove(at)
+    }
+
+    /// Whether all messages are sent and accounted for.
+    pub(super) fn is_done(&self) -> bool {
+        self.all_sent() && self.outstanding.is_empty()
+    }
+
+    /// When something is to be done next.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let timeout = self.outstanding.front().map(|probe| probe.sent + self.request.timeout);
+        let room = !self.all_sent() && self.outstanding.len() < MAX_OUTSTANDING;
+        let send = room.then_some(self.next_send);
+        [timeout, send].into_iter().flatten().min()
+    }
+}
+
+/// The flow that a request names, downstream.
+pub(super) fn flow(request: &PingRequest) -> Result<Mri, Refusal> {
+    let src = request.src.ok_or(Refusal::NoRoute)?;
+    let unicast = |addr: core::net::IpAddr| {
+        let broadcast = matches!(addr, core::net::IpAddr::V4(v4) if v4.is_broadcast());
+        !addr.is_unspecified() && !addr.is_multicast() && !broadcast
+    };
+    if src.is_ipv4() != request.dst.is_ipv4() || !unicast(src) || !unicast(request.dst) {
+        return Err(Refusal::Address);
+    }
+    if request.protocol.is_none() && (request.src_port.is_some() || request.dst_port.is_some()) {
+        return Err(Refusal::Ports);
+    }
+    if request.count == Some(0) || request.interval < MIN_INTERVAL || request.timeout < MIN_INTERVAL {
+        return Err(Refusal::Timing);
+    }
+    Ok(Mri::PathCoupled(PathCoupled {
+        protocol: request.protocol,
+        src_port: request.src_port,
+        dst_port: request.dst_port,
+        ..PathCoupled::between(src, request.dst)
+    }))
+}

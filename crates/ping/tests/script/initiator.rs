@@ -1,0 +1,227 @@
+//! The node that starts a ping.
+
+use core::time::Duration;
+
+use signalbox_core::service::{RecvMessage, SendError, StateHandle};
+use signalbox_core::{SessionId, Time};
+use signalbox_ping::engine::{Config, Hop, Input, LostReason, PingEvent, PingRequest, Refusal, Reply};
+use signalbox_ping::wire::{Flags, Kind, List, Message, Record};
+
+use crate::rig::{DST, Rig, SRC, Said, Sent, WALL_US, addr, flow, octets, received, request};
+
+/// Takes the first output off and expects it to be a message.
+fn message(said: &mut Vec<Said>) -> Sent {
+    let first = said.remove(0);
+    let Said::Send(sent) = first else { panic!("expected a message: {first:?}") };
+    sent
+}
+
+/// Starts a ping and returns its first message.
+fn started(rig: &mut Rig, request: PingRequest) -> Sent {
+    let mut said = rig.start(request);
+    let Said::Event(5, PingEvent::Started { session, mri }) = said.remove(0) else {
+        panic!("expected the start: {said:?}")
+    };
+    let sent = message(&mut said);
+    assert_eq!(said, []);
+    assert_eq!((sent.session, sent.mri, mri), (session, flow(), flow()));
+    sent
+}
+
+/// The reply to `sent` as it comes back to the initiator, turned round with `flags`.
+fn reply_to(sent: &Sent, flags: Flags) -> Vec<u8> {
+    let end = Record { address: addr(DST), received_us: WALL_US, held_us: 4, ip_distance: 1 };
+    let back = Record { address: addr("10.0.1.2"), received_us: WALL_US + 9, held_us: 0, ip_distance: 1 };
+    let turned = octets(&Message { kind: Kind::REPLY, flags, ..sent.message() }, Some((List::There, end)));
+    octets(&Message::parse(&turned).unwrap(), Some((List::Back, back)))
+}
+
+fn answer(rig: &mut Rig, sent: &Sent, flags: Flags) -> Vec<Said> {
+    let data = reply_to(sent, flags);
+    rig.receive(RecvMessage { at_flow_end: true, ..received(&data, flow().inverted(), sent.session) })
+}
+
+fn lost(seq: u32, reason: LostReason) -> Said {
+    Said::Event(5, PingEvent::Lost { seq, reason })
+}
+
+fn done(sent: u32, received: u32) -> Said {
+    Said::Event(5, PingEvent::Done { sent, received })
+}
+
+fn lifetime(session: SessionId) -> Said {
+    Said::Lifetime(session, Duration::from_secs(5))
+}
+
+#[test]
+fn one_probe_there_and_back() {
+    let mut rig = Rig::new();
+    let sent = started(&mut rig, request(1));
+    assert_eq!((sent.state, sent.hops, sent.timeout), (None, None, Some(Duration::from_secs(5))));
+    assert_eq!((sent.message().sequence, sent.message().sent_us), (0, WALL_US + 1_000_000));
+    assert_eq!((sent.message().there.count(), sent.data.len()), (0, 24));
+    rig.sent(&sent);
+    rig.now = Time::from_micros(1_000_345);
+    let said = answer(&mut rig, &sent, Flags::END_REACHED);
+    let reply = Reply {
+        seq: 0,
+        sent_us: WALL_US + 1_000_000,
+        rtt: Duration::from_micros(345),
+        hops: vec![Hop { address: addr(DST), received_us: WALL_US, sent_us: WALL_US + 4, ip_distance: 1 }],
+        back: vec![Hop {
+            address: addr("10.0.1.2"),
+            received_us: WALL_US + 9,
+            sent_us: WALL_US + 9,
+            ip_distance: 1,
+        }],
+        reached_end: true,
+        truncated: false,
+    };
+    assert_eq!(said, [Said::Event(5, PingEvent::Reply(reply)), lifetime(sent.session), done(1, 1)]);
+    assert_eq!((rig.ping.running(), rig.ping.next_deadline()), (0, None));
+}
+
+#[test]
+fn probes_go_out_in_step_and_use_the_state_that_answered() {
+    let mut rig = Rig::new();
+    let first = started(&mut rig, request(3));
+    rig.sent(&first);
+    rig.now = Time::from_millis(1_200);
+    assert_eq!(answer(&mut rig, &first, Flags::END_REACHED).len(), 1);
+    let mut said = rig.timer_at(2_000);
+    let second = message(&mut said);
+    assert_eq!((second.message().sequence, second.state), (1, Some(StateHandle(99))));
+    assert_eq!(second.message().identifier, first.message().identifier);
+    let mut said = rig.timer_at(3_000);
+    assert_eq!(message(&mut said).message().sequence, 2);
+    assert_eq!(rig.timer_at(7_000), [lost(1, LostReason::Timeout)]);
+    assert_eq!(rig.timer_at(8_000), [lost(2, LostReason::Timeout), lifetime(first.session), done(3, 1)]);
+    let c = rig.ping.counters();
+    assert_eq!((c.probes_sent, c.probes_answered, c.probes_lost), (3, 1, 2));
+}
+
+#[test]
+fn a_probe_that_gist_cannot_send_is_lost_at_once() {
+    let mut rig = Rig::new();
+    let sent = started(&mut rig, request(1));
+    rig.now = Time::from_millis(1_500);
+    let said = rig.failed(&sent, SendError::NoRoute);
+    assert_eq!(said, [lost(0, LostReason::NoRoute), lifetime(sent.session), done(1, 0)]);
+}
+
+#[test]
+fn a_failure_told_after_the_timeout_is_no_second_loss() {
+    let mut rig = Rig::new();
+    let sent = started(&mut rig, request(2));
+    let mut said = rig.timer_at(2_000);
+    message(&mut said);
+    assert_eq!(rig.timer_at(6_000), [lost(0, LostReason::Timeout)]);
+    assert_eq!(rig.failed(&sent, SendError::NoNextNode), []);
+    assert_eq!(rig.ping.running(), 1);
+}
+
+#[test]
+fn a_reply_from_short_of_the_end_is_reported_but_not_counted() {
+    let mut rig = Rig::new();
+    let sent = started(&mut rig, request(1));
+    let said = answer(&mut rig, &sent, Flags::NO_NEXT_NODE);
+    let [Said::Event(5, PingEvent::Reply(reply)), _, end] = said.as_slice() else { panic!("{said:?}") };
+    assert!(!reply.reached_end && reply.hops.len() == 1);
+    assert_eq!(*end, done(1, 0));
+}
+
+#[test]
+fn duplicates_late_and_foreign_replies_are_counted_only() {
+    let mut rig = Rig::new();
+    let sent = started(&mut rig, request(2));
+    assert_eq!(answer(&mut rig, &sent, Flags::END_REACHED).len(), 1);
+    assert_eq!(answer(&mut rig, &sent, Flags::END_REACHED), []);
+    let mut said = rig.timer_at(2_000);
+    let second = message(&mut said);
+    let mut forged = reply_to(&second, Flags::END_REACHED);
+    forged[8] ^= 1; // identifier
+    let forged = RecvMessage { at_flow_end: true, ..received(&forged, flow().inverted(), sent.session) };
+    assert_eq!(rig.receive(forged), []);
+    assert_eq!(rig.timer_at(7_000).len(), 3);
+    assert_eq!(answer(&mut rig, &second, Flags::END_REACHED), []);
+    assert_eq!(rig.ping.counters().unexpected_replies, 3);
+}
+
+#[test]
+fn without_count_it_runs_until_stopped() {
+    let mut rig = Rig::new();
+    let first = started(&mut rig, PingRequest { count: None, ..request(1) });
+    for n in 2..50 {
+        let said = rig.timer_at(n * 1000);
+        assert!(said.iter().any(|s| matches!(s, Said::Send(_))), "{said:?}");
+    }
+    assert_eq!(rig.input(Input::Stop { id: 6 }), []);
+    assert_eq!(rig.input(Input::Stop { id: 5 }), [lifetime(first.session), done(49, 0)]);
+    assert_eq!(rig.ping.next_deadline(), None);
+}
+
+#[test]
+fn a_timer_that_comes_late_makes_no_burst() {
+    let mut rig = Rig::new();
+    started(&mut rig, PingRequest { timeout: Duration::from_secs(100), ..request(9) });
+    rig.now = Time::from_millis(9_500);
+    let mut said = rig.input(Input::Timer);
+    message(&mut said);
+    assert_eq!(said, []);
+    let mut said = rig.timer_at(10_500);
+    message(&mut said);
+    assert_eq!(said, []);
+}
+
+#[test]
+fn probes_on_their_way_are_bounded() {
+    let mut rig = Rig::new();
+    let fast = PingRequest { interval: Duration::from_millis(1), count: None, ..request(1) };
+    started(&mut rig, fast);
+    let mut sent = 1;
+    while rig.ping.next_deadline().unwrap() < Time::from_secs(6) {
+        rig.now = rig.ping.next_deadline().unwrap();
+        sent += rig.input(Input::Timer).len();
+    }
+    assert_eq!(sent, 64);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let refused = |request: PingRequest| {
+        let said = Rig::new().start(request);
+        let [Said::Event(5, PingEvent::Refused(refusal))] = said.as_slice() else { panic!("{said:?}") };
+        *refusal
+    };
+    assert_eq!(refused(PingRequest { src: None, ..request(1) }), Refusal::NoRoute);
+    assert_eq!(refused(PingRequest { src: Some(addr("::1")), ..request(1) }), Refusal::Address);
+    assert_eq!(refused(PingRequest { dst: addr("224.0.0.1"), ..request(1) }), Refusal::Address);
+    assert_eq!(refused(PingRequest { src: Some(addr("0.0.0.0")), ..request(1) }), Refusal::Address);
+    assert_eq!(refused(PingRequest { dst_port: Some(80), ..request(1) }), Refusal::Ports);
+    assert_eq!(refused(request(0)), Refusal::Timing);
+    assert_eq!(refused(PingRequest { interval: Duration::ZERO, ..request(1) }), Refusal::Timing);
+    assert_eq!(refused(PingRequest { timeout: Duration::from_micros(999), ..request(1) }), Refusal::Timing);
+}
+
+#[test]
+fn pings_are_bounded_and_ids_are_unique() {
+    let mut rig = Rig::with(Config { max_pings: 2, ..Config::default() });
+    started(&mut rig, request(1));
+    let refusal = |said: Vec<Said>, id| {
+        let [Said::Event(i, PingEvent::Refused(refusal))] = said.as_slice() else { panic!("{said:?}") };
+        assert_eq!(*i, id);
+        *refusal
+    };
+    assert_eq!(refusal(rig.start(request(1)), 5), Refusal::IdInUse);
+    assert_eq!(rig.input(Input::Start { id: 6, request: request(1) }).len(), 2);
+    assert_eq!(refusal(rig.input(Input::Start { id: 7, request: request(1) }), 7), Refusal::TooMany);
+}
+
+#[test]
+fn the_flow_has_the_ports_that_were_asked_for() {
+    let mut rig = Rig::new();
+    let udp = PingRequest { protocol: Some(17), src_port: Some(9), dst_port: Some(53), ..request(1) };
+    let said = rig.start(udp);
+    let Said::Event(_, PingEvent::Started { mri, .. }) = &said[0] else { panic!("{said:?}") };
+    assert_eq!(mri.to_string(), format!("{SRC} port 9 > {DST} port 53 proto 17"));
+}

@@ -1,0 +1,5 @@
+//! The application against a scripted GIST.
+
+mod initiator;
+mod relay;
+mod rig;
