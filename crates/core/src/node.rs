@@ -4,7 +4,8 @@
 //! then ask [`NodeEngine::next_deadline`]. Extra polls are no-ops. Time never runs backwards. A driver that
 //! is asked for a route answers with [`Input::Route`] of the same id, at once or later.
 
-use core::net::IpAddr;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::id::IfIndex;
 use crate::packet::{Received, Transmit};
@@ -96,6 +97,46 @@ pub struct Prefix {
     pub len: u8,
 }
 
+impl Prefix {
+    /// The prefix of this one address.
+    #[must_use]
+    pub const fn host(addr: IpAddr) -> Self {
+        Self { addr, len: if addr.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// Every address of the version of `addr`.
+    #[must_use]
+    pub const fn all_like(addr: IpAddr) -> Self {
+        match addr {
+            IpAddr::V4(_) => Self { addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED), len: 0 },
+            IpAddr::V6(_) => Self { addr: IpAddr::V6(Ipv6Addr::UNSPECIFIED), len: 0 },
+        }
+    }
+
+    /// Whether `addr` is of this version and its first `len` bits are those of the prefix. A length beyond the
+    /// address stands for all of it.
+    #[must_use]
+    pub fn contains(&self, addr: IpAddr) -> bool {
+        match (self.addr, addr) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                let differing = a.to_bits() ^ b.to_bits();
+                differing.leading_zeros() >= u32::from(self.len.min(32))
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                let differing = a.to_bits() ^ b.to_bits();
+                differing.leading_zeros() >= u32::from(self.len.min(128))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.addr, self.len)
+    }
+}
+
 /// Which packet's route is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -160,4 +201,23 @@ pub enum TransmitError {
     Unreachable,
     /// Anything else; counted by the driver.
     Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_contains_what_shares_its_bits() {
+        let prefix = |text: &str, len| Prefix { addr: text.parse().unwrap(), len };
+        let contains = |p: Prefix, text: &str| p.contains(text.parse().unwrap());
+        assert!(contains(prefix("10.1.0.0", 16), "10.1.255.255"));
+        assert!(!contains(prefix("10.1.0.0", 16), "10.2.0.0"));
+        assert!(contains(prefix("fd00:1::", 32), "fd00:1:ffff::1"));
+        assert!(!contains(prefix("fd00:1::", 32), "fd00:2::"));
+        let one: IpAddr = "192.0.2.1".parse().unwrap();
+        assert!(Prefix::host(one).contains(one) && !contains(Prefix::host(one), "192.0.2.0"));
+        assert!(Prefix::all_like(one).contains(one) && !contains(Prefix::all_like(one), "::1"));
+        assert!(!contains(prefix("10.0.0.1", 200), "10.0.0.2"));
+    }
 }

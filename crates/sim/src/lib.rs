@@ -1,1 +1,42 @@
+//! Networks of Signalbox nodes in virtual time.
+//!
+//! A [`Sim`] holds nodes and links. A node is a plain router, or runs an engine: anything that keeps the
+//! contract of [`signalbox_core::node`]. Packets are UDP over IPv4 or IPv6; routers forward them by longest
+//! prefix and decrement their TTL; nodes whose engine runs take out passing packets with Router Alert, the
+//! GIST port and the GIST magic number, as the kernel's rule does for the daemon. Links lose, delay, reorder
+//! and duplicate by seeded chance, each direction by its own.
+//!
+//! The same seed gives the same run, octet by octet. `SIGNALBOX_SEED` in the environment replaces a test's
+//! seed, and whatever fails while a [`Sim`] lives prints the seed.
+//!
+//! ```
+//! # use signalbox_sim::{Family, LinkConfig, Sim, topology};
+//! # use signalbox_core::node::{Input, NodeEngine, Output};
+//! # use signalbox_core::Time;
+//! # struct Deaf;
+//! # impl NodeEngine for Deaf {
+//! #     type Command = (); type Event = ();
+//! #     fn handle(&mut self, _: Time, _: Input<'_, ()>) {}
+//! #     fn poll(&mut self) -> Option<Output<'_, ()>> { None }
+//! #     fn next_deadline(&self) -> Option<Time> { None }
+//! # }
+//! let mut sim = Sim::new(7);
+//! let nodes = sim.add_engines(3, |boot| { let _ = boot.seed; Deaf });
+//! topology::chain(&mut sim, &nodes, &LinkConfig::default());
+//! let far_end = sim.address(nodes[2], Family::V4);
+//! sim.run_for(std::time::Duration::from_secs(1));
+//! assert_eq!(far_end.to_string(), "10.0.0.6");
+//! ```
 
+mod config;
+mod network;
+mod packet;
+mod routing;
+mod seed;
+mod sim;
+pub mod topology;
+
+pub use config::{Family, Impairment, LinkConfig, LinkId, NextHop, NodeId};
+pub use packet::{Captured, Fate, Packet};
+pub use seed::seed_from_environment;
+pub use sim::{Boot, Counters, Happened, Sim};

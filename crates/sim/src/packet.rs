@@ -1,0 +1,106 @@
+//! Packets under way, and the log of those a test wants to see.
+
+use core::net::SocketAddr;
+
+use signalbox_core::packet::{Received, Transmit, router_alert};
+use signalbox_core::{IfIndex, Time};
+
+use crate::config::{LinkId, NodeId};
+
+/// A UDP packet on a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// Source address and port.
+    pub src: SocketAddr,
+    /// Destination address and port.
+    pub dst: SocketAddr,
+    /// TTL or hop limit.
+    pub ttl: u8,
+    /// TOS octet or traffic class.
+    pub tos: u8,
+    /// IPv4's DF bit.
+    pub dont_fragment: bool,
+    /// IPv4 options or IPv6 hop-by-hop options header.
+    pub options: Vec<u8>,
+    /// UDP payload.
+    pub payload: Vec<u8>,
+}
+
+impl Packet {
+    /// A packet with TTL 64 and no options.
+    #[must_use]
+    pub fn new(src: SocketAddr, dst: SocketAddr, payload: impl Into<Vec<u8>>) -> Self {
+        Self { src, dst, ttl: 64, tos: 0, dont_fragment: false, options: Vec::new(), payload: payload.into() }
+    }
+
+    /// Size of the IP packet, in octets.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let header = if self.dst.is_ipv4() { 20 } else { 40 };
+        header + self.options.len() + 8 + self.payload.len()
+    }
+
+    /// The Router Alert value that the packet carries.
+    #[must_use]
+    pub fn router_alert(&self) -> Option<u16> {
+        router_alert(&self.options, self.dst.is_ipv6())
+    }
+
+    /// As a node gets it that receives it by `ifindex`.
+    #[must_use]
+    pub fn received(&self, ifindex: IfIndex) -> Received<'_> {
+        Received {
+            src: self.src,
+            dst: self.dst,
+            ifindex,
+            ttl: self.ttl,
+            tos: self.tos,
+            options: &self.options,
+            payload: &self.payload,
+        }
+    }
+}
+
+impl From<&Transmit<'_>> for Packet {
+    fn from(t: &Transmit<'_>) -> Self {
+        Self {
+            src: t.src,
+            dst: t.dst,
+            ttl: t.ttl,
+            tos: t.tos,
+            dont_fragment: t.dont_fragment,
+            options: t.options.to_vec(),
+            payload: t.payload.to_vec(),
+        }
+    }
+}
+
+/// What a link did with a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Carried to the other end.
+    Carried,
+    /// Carried to the other end twice.
+    Doubled,
+    /// Lost by chance.
+    Lost,
+    /// Taken out by the test's filter.
+    Filtered,
+}
+
+/// A packet in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// When it was put on the link.
+    pub at: Time,
+    /// The link.
+    pub link: LinkId,
+    /// Who put it there.
+    pub from: NodeId,
+    /// Who was to get it.
+    pub to: NodeId,
+    /// The packet.
+    pub packet: Packet,
+    /// What became of it.
+    pub fate: Fate,
+}

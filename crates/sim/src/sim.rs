@@ -1,0 +1,484 @@
+//! The simulation itself: engines, events in order of time, and what tests ask.
+
+mod run;
+
+use core::cmp::Ordering;
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BinaryHeap, VecDeque};
+
+use signalbox_core::node::{Input, NodeEngine, Prefix, RouteQuery, TransmitError};
+use signalbox_core::{IfIndex, Random, Time};
+
+use crate::config::{Impairment, LinkConfig, LinkId, NextHop, NodeId};
+use crate::network::Network;
+use crate::packet::{Captured, Packet};
+use crate::seed::{Purpose, seed_from_environment, stream};
+
+/// Events of one run beyond which an engine is taken to be caught in a loop.
+const MOST_STEPS: u64 = 20_000_000;
+
+signalbox_core::counters! {
+    /// What happened to packets.
+    pub struct Counters {
+        /// Packets put on links, forwarded ones included.
+        carried: u64,
+        /// Packets lost by chance or taken out by a filter.
+        lost: u64,
+        /// Packets carried twice.
+        duplicated: u64,
+        /// Packets that routers passed on.
+        forwarded: u64,
+        /// Packets taken out of forwarding for an engine.
+        intercepted: u64,
+        /// Packets delivered to an engine at their destination.
+        delivered: u64,
+        /// Packets at a destination where nothing listens.
+        unheard: u64,
+        /// Packets dropped because their TTL was used up.
+        ttl_expired: u64,
+        /// Packets dropped on the way for want of a route.
+        unrouted: u64,
+        /// Packets dropped on the way because they were larger than the MTU and not to be fragmented.
+        too_big: u64,
+    }
+}
+
+/// What a node's engine is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Boot {
+    /// The node.
+    pub node: NodeId,
+    /// A seed of its own, another one after each restart.
+    pub seed: [u8; 32],
+    /// When it starts; its time goes on from there.
+    pub now: Time,
+}
+
+/// An event that an engine gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Happened<E> {
+    /// When.
+    pub at: Time,
+    /// Whose.
+    pub node: NodeId,
+    /// What.
+    pub event: E,
+}
+
+/// A network of nodes in virtual time.
+pub struct Sim<N: NodeEngine> {
+    seed: u64,
+    now: Time,
+    network: Network,
+    nodes: Vec<Node<N>>,
+    started: bool,
+    queue: BinaryHeap<Queued>,
+    queued: u64,
+    happened: Vec<Happened<N::Event>>,
+    log: VecDeque<Captured>,
+    counters: Counters,
+    lookup_delay: Duration,
+    step_limit: u64,
+    steps: u64,
+}
+
+type Factory<N> = Box<dyn FnMut(Boot) -> N>;
+
+struct Node<N> {
+    factory: Option<Factory<N>>,
+    engine: Option<N>,
+    /// Counts restarts, so that answers to a dead engine do not reach its successor.
+    incarnation: u32,
+    interception: bool,
+    timer: Option<Time>,
+}
+
+/// What happens at some time. Ties go in the order of queueing.
+struct Queued {
+    at: Time,
+    order: u64,
+    what: What,
+}
+
+enum What {
+    Arrival {
+        link: LinkId,
+        end: usize,
+        packet: Packet,
+    },
+    /// A packet of a node to itself.
+    Loop {
+        node: NodeId,
+        packet: Packet,
+    },
+    Timer {
+        node: NodeId,
+    },
+    Lookup {
+        node: NodeId,
+        incarnation: u32,
+        id: u64,
+        query: RouteQuery,
+    },
+    Failure {
+        node: NodeId,
+        incarnation: u32,
+        dst: IpAddr,
+        error: TransmitError,
+    },
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Queued {}
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Queued {
+    /// The earliest is the greatest, as the heap wants it.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+impl<N: NodeEngine> Sim<N> {
+    /// An empty network; `SIGNALBOX_SEED` in the environment replaces `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let seed = seed_from_environment(seed);
+        Self {
+            seed,
+            now: Time::ZERO,
+            network: Network::new(seed),
+            nodes: Vec::new(),
+            started: false,
+            queue: BinaryHeap::new(),
+            queued: 0,
+            happened: Vec::new(),
+            log: VecDeque::new(),
+            counters: Counters::default(),
+            lookup_delay: Duration::ZERO,
+            step_limit: MOST_STEPS,
+            steps: 0,
+        }
+    }
+
+    /// The seed of this run, for messages of failure.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The time now.
+    #[must_use]
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// A random stream of this run for the test itself; streams of different numbers do not disturb each
+    /// other, nor anything else in the run.
+    #[must_use]
+    pub fn random(&self, number: u32) -> Random {
+        stream(self.seed, Purpose::Topology, number, 0)
+    }
+
+    /// Adds a node that only forwards.
+    pub fn add_router(&mut self, name: impl Into<String>) -> NodeId {
+        self.add(name.into(), None)
+    }
+
+    /// Adds a node whose engine `factory` makes: at the start of the run, and again at each restart.
+    pub fn add_engine(
+        &mut self,
+        name: impl Into<String>,
+        factory: impl FnMut(Boot) -> N + 'static,
+    ) -> NodeId {
+        self.add(name.into(), Some(Box::new(factory)))
+    }
+
+    /// Adds `count` nodes with engines from the same factory, named by their number.
+    pub fn add_engines(
+        &mut self,
+        count: u32,
+        factory: impl FnMut(Boot) -> N + Clone + 'static,
+    ) -> Vec<NodeId> {
+        (0..count).map(|_| self.add_engine(format!("n{}", self.nodes.len()), factory.clone())).collect()
+    }
+
+    fn add(&mut self, name: String, factory: Option<Factory<N>>) -> NodeId {
+        self.nodes.push(Node { factory, engine: None, incarnation: 0, interception: true, timer: None });
+        let node = self.network.add_host(name);
+        if self.started {
+            self.boot(node);
+        }
+        node
+    }
+
+    /// Joins two nodes. Link number k has the nets 10.0.0.0/30 + 4k and fd00:0:0:k::/64, `a` the first address
+    /// of each and `b` the second.
+    pub fn link(&mut self, a: NodeId, b: NodeId, config: &LinkConfig) -> LinkId {
+        let (link, changes) = self.network.add_link(a, b, config);
+        self.tell_interfaces(link);
+        self.tell_routes(changes);
+        link
+    }
+
+    /// Gives the node an address of its own on its loopback interface, before the run starts.
+    pub fn add_address(&mut self, node: NodeId, addr: IpAddr) {
+        self.network.add_address(node, addr);
+    }
+
+    /// The node's address: one that was added, else that on its first link.
+    ///
+    /// # Panics
+    /// If the node has neither.
+    #[must_use]
+    pub fn address(&self, node: NodeId, family: crate::Family) -> IpAddr {
+        let address = self.network.address(node, family);
+        address.unwrap_or_else(|| panic!("{node} has no address (seed {})", self.seed))
+    }
+
+    /// The node's address on this link.
+    #[must_use]
+    pub fn address_on(&self, node: NodeId, link: LinkId, family: crate::Family) -> IpAddr {
+        self.network.address_on(link, self.network.end_of(link, node), family)
+    }
+
+    /// The number that the node gives its end of this link.
+    #[must_use]
+    pub fn ifindex(&self, node: NodeId, link: LinkId) -> IfIndex {
+        self.network.ifindex(link, self.network.end_of(link, node))
+    }
+
+    /// The node's name.
+    #[must_use]
+    pub fn name(&self, node: NodeId) -> &str {
+        self.network.name(node)
+    }
+
+    /// All links.
+    pub fn links(&self) -> impl Iterator<Item = LinkId> + use<N> {
+        self.network.links()
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<N> {
+        (0..u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)).map(NodeId)
+    }
+
+    /// Whether passing GIST packets are taken out of forwarding for the node's engine. On at first.
+    pub fn set_interception(&mut self, node: NodeId, on: bool) {
+        self.nodes[node.at()].interception = on;
+    }
+
+    /// What the link does to packets in both directions, from now on.
+    pub fn set_impairment(&mut self, link: LinkId, impairment: Impairment) {
+        self.network.link_mut(link).impairment = [impairment; 2];
+    }
+
+    /// What the link does to packets that `from` sends.
+    pub fn set_impairment_from(&mut self, link: LinkId, from: NodeId, impairment: Impairment) {
+        let end = self.network.end_of(link, from);
+        self.network.link_mut(link).impairment[end] = impairment;
+    }
+
+    /// Takes a link down or up. Both ends' engines hear of it, every path in use is found anew, and nodes whose
+    /// routes changed hear of that. Packets under way still arrive.
+    pub fn set_link_up(&mut self, link: LinkId, up: bool) {
+        if self.network.is_up(link) == up {
+            return;
+        }
+        let changes = self.network.set_up(link, up);
+        self.tell_interfaces(link);
+        self.tell_routes(changes);
+    }
+
+    /// Changes what the link adds to the length of paths; nodes whose routes changed hear of it.
+    pub fn set_cost(&mut self, link: LinkId, cost: u32) {
+        let changes = self.network.set_cost(link, cost);
+        self.tell_routes(changes);
+    }
+
+    /// Sets a route at one node, before all shortest paths, and tells its engine.
+    pub fn set_route(&mut self, node: NodeId, prefix: Prefix, hop: NextHop) {
+        self.network.set_route(node, prefix, Some(hop));
+        self.tell_routes(vec![(node, prefix)]);
+    }
+
+    /// Removes a route that was set, and tells the node's engine.
+    pub fn remove_route(&mut self, node: NodeId, prefix: Prefix) {
+        self.network.set_route(node, prefix, None);
+        self.tell_routes(vec![(node, prefix)]);
+    }
+
+    /// Answers route lookups after this time. Zero at first: at once, though not within the same input.
+    pub fn set_lookup_delay(&mut self, delay: Duration) {
+        self.lookup_delay = delay;
+    }
+
+    /// Most events of one run (20 million at first); a run that needs more panics.
+    pub fn set_step_limit(&mut self, steps: u64) {
+        self.step_limit = steps;
+    }
+
+    /// Puts the link's packets into the log from now on.
+    pub fn capture(&mut self, link: LinkId) {
+        self.network.link_mut(link).captured = true;
+    }
+
+    /// Puts the packets of all present links into the log from now on.
+    pub fn capture_all(&mut self) {
+        self.network.links().for_each(|link| self.capture(link));
+    }
+
+    /// The log: the last 100,000 packets of the links captured, oldest first.
+    pub fn captured(&self) -> impl Iterator<Item = &Captured> {
+        self.log.iter()
+    }
+
+    /// Lets `drop` see each packet on the link, with the time and its sender: true takes it out.
+    pub fn set_filter(&mut self, link: LinkId, drop: impl FnMut(Time, NodeId, &Packet) -> bool + 'static) {
+        self.network.link_mut(link).filter = Some(Box::new(drop));
+    }
+
+    /// Removes the link's filter.
+    pub fn clear_filter(&mut self, link: LinkId) {
+        self.network.link_mut(link).filter = None;
+    }
+
+    /// Lets a packet, true or forged, arrive at `to` by this link now.
+    pub fn inject(&mut self, link: LinkId, to: NodeId, packet: Packet) {
+        let end = self.network.end_of(link, to);
+        self.enqueue(self.now, What::Arrival { link, end, packet });
+    }
+
+    /// Sends a packet from a node as any program there could.
+    ///
+    /// # Errors
+    /// As the kernel would answer at once.
+    pub fn send(&mut self, node: NodeId, packet: Packet) -> Result<(), TransmitError> {
+        self.originate(node, packet, None)
+    }
+
+    /// The node's engine, while it lives.
+    #[must_use]
+    pub fn engine(&self, node: NodeId) -> Option<&N> {
+        self.nodes[node.at()].engine.as_ref()
+    }
+
+    /// Gives an engine a command now.
+    ///
+    /// # Panics
+    /// If the node has no engine or it is down.
+    pub fn command(&mut self, node: NodeId, command: N::Command) {
+        self.input(node, Input::Command(command));
+    }
+
+    /// Gives an engine any input now.
+    ///
+    /// # Panics
+    /// If the node has no engine or it is down.
+    pub fn input(&mut self, node: NodeId, input: Input<'_, N::Command>) {
+        self.start();
+        assert!(self.engine(node).is_some(), "{node} runs no engine (seed {})", self.seed);
+        self.drive(node, input);
+    }
+
+    /// Drops the node's engine with all its state; the node forwards on as a plain router.
+    pub fn crash(&mut self, node: NodeId) {
+        self.start();
+        let state = &mut self.nodes[node.at()];
+        state.engine = None;
+        state.timer = None;
+    }
+
+    /// Makes the node's engine anew, from another seed.
+    pub fn restart(&mut self, node: NodeId) {
+        self.crash(node);
+        self.nodes[node.at()].incarnation += 1;
+        self.boot(node);
+    }
+
+    /// What happened so far and was not taken, in order.
+    #[must_use]
+    pub fn events(&self) -> &[Happened<N::Event>] {
+        &self.happened
+    }
+
+    /// Takes what happened so far.
+    pub fn take_events(&mut self) -> Vec<Happened<N::Event>> {
+        core::mem::take(&mut self.happened)
+    }
+
+    /// What happened to packets so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Events handled so far.
+    #[must_use]
+    pub const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Lets time pass until `end`, with everything that happens up to and at it.
+    pub fn run_until(&mut self, end: Time) {
+        self.run(end, |_| false);
+    }
+
+    /// Lets so much time pass.
+    pub fn run_for(&mut self, time: Duration) {
+        self.run_until(self.now + time);
+    }
+
+    /// Lets time pass until `done`, which is asked after each event, or for `limit`; whether `done` came.
+    pub fn wait(&mut self, limit: Duration, done: impl FnMut(&Self) -> bool) -> bool {
+        self.run(self.now + limit, done)
+    }
+
+    /// [`Sim::wait`] for what must come.
+    ///
+    /// # Panics
+    /// If it does not come within `limit`; the message has `what`, the time and the seed.
+    pub fn expect(&mut self, what: &str, limit: Duration, done: impl FnMut(&Self) -> bool) {
+        assert!(self.wait(limit, done), "{what}: not within {limit:?}, at {} (seed {})", self.now, self.seed);
+    }
+
+    fn run(&mut self, end: Time, mut done: impl FnMut(&Self) -> bool) -> bool {
+        self.start();
+        let first = self.steps;
+        if done(self) {
+            return true;
+        }
+        while self.queue.peek().is_some_and(|q| q.at <= end) {
+            let Some(Queued { at, what, .. }) = self.queue.pop() else { break };
+            self.now = at;
+            if self.step(what) {
+                self.steps += 1;
+                let limit = self.step_limit;
+                assert!(self.steps - first <= limit, "{limit} steps and no end at {at} (seed {})", self.seed);
+                if done(self) {
+                    return true;
+                }
+            }
+        }
+        self.now = self.now.max(end);
+        done(self)
+    }
+}
+
+impl<N: NodeEngine> Drop for Sim<N> {
+    /// Whatever a test fails by, the seed of its run is printed.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("simulation failed at {}: run again with SIGNALBOX_SEED={}", self.now, self.seed);
+        }
+    }
+}

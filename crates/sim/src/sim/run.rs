@@ -1,0 +1,264 @@
+//! What happens, event by event.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::BTreeSet;
+
+use signalbox_core::node::{Input, NodeEngine, Output, Prefix, TransmitError};
+use signalbox_core::{IfIndex, Time};
+
+use super::{Boot, Happened, Queued, Sim, What};
+use crate::config::{Impairment, LinkId, NodeId};
+use crate::network::{RouteChange, Way, family_of};
+use crate::packet::{Captured, Fate, Packet};
+use crate::seed::{Purpose, stream};
+
+/// The port that engines listen at, and whose passing packets with Router Alert they get.
+const PORT: u16 = 270;
+/// What passing packets must start with to be taken out.
+const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
+/// More route changes than this at once are told to a node as "any of this IP version".
+const MOST_CHANGES: usize = 64;
+/// Packets in the log; the oldest go first.
+const LOG: usize = 100_000;
+/// Outputs of one input beyond which an engine is taken to be caught in a loop.
+const MOST_OUTPUTS: usize = 1_000_000;
+
+impl<N: NodeEngine> Sim<N> {
+    pub(super) fn start(&mut self) {
+        if !core::mem::replace(&mut self.started, true) {
+            self.nodes().for_each(|node| self.boot(node));
+        }
+    }
+
+    pub(super) fn boot(&mut self, node: NodeId) {
+        let state = &mut self.nodes[node.at()];
+        let seed = stream(self.seed, Purpose::Engine, node.0, state.incarnation).array();
+        let Some(factory) = &mut state.factory else { return };
+        state.engine = Some(factory(Boot { node, seed, now: self.now }));
+        let interfaces = self.network.interfaces(node);
+        self.drive(node, Input::Interfaces(&interfaces));
+    }
+
+    /// Handles one event; false if it was out of date.
+    pub(super) fn step(&mut self, what: What) -> bool {
+        match what {
+            What::Arrival { link, end, packet } => self.arrive(link, end, packet),
+            What::Loop { node, packet } => self.deliver(node, IfIndex(1), &packet),
+            What::Timer { node } => {
+                let state = &mut self.nodes[node.at()];
+                if state.timer != Some(self.now) {
+                    return false;
+                }
+                state.timer = None;
+                self.drive(node, Input::Timer);
+            }
+            What::Lookup { node, incarnation, id, query } => {
+                if self.nodes[node.at()].incarnation != incarnation {
+                    return false;
+                }
+                let result = self.network.route(node, query.dst);
+                self.drive(node, Input::Route { id, result });
+            }
+            What::Failure { node, incarnation, dst, error } => {
+                if self.nodes[node.at()].incarnation != incarnation {
+                    return false;
+                }
+                self.drive(node, Input::TransmitFailed { dst, error });
+            }
+        }
+        true
+    }
+
+    pub(super) fn enqueue(&mut self, at: Time, what: What) {
+        self.queued += 1;
+        self.queue.push(Queued { at, order: self.queued, what });
+    }
+
+    /// Gives an input to a living engine, and carries out what it wants.
+    pub(super) fn drive(&mut self, node: NodeId, input: Input<'_, N::Command>) {
+        let Some(engine) = &mut self.nodes[node.at()].engine else { return };
+        engine.handle(self.now, input);
+        let mut sent = Vec::new();
+        let mut asked = Vec::new();
+        let mut outputs = 0;
+        while let Some(output) = engine.poll() {
+            match output {
+                Output::Transmit(transmit) => sent.push((Packet::from(&transmit), transmit.ifindex)),
+                Output::RouteLookup { id, query } => asked.push((id, query)),
+                Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
+            }
+            outputs += 1;
+            assert!(
+                outputs < MOST_OUTPUTS,
+                "{node} does not stop to talk at {} (seed {})",
+                self.now,
+                self.seed
+            );
+        }
+        // A deadline that has passed is due now; the step limit catches an engine that leaves it there.
+        let deadline = engine.next_deadline().map(|at| at.max(self.now));
+        let state = &mut self.nodes[node.at()];
+        let incarnation = state.incarnation;
+        if state.timer != deadline {
+            state.timer = deadline;
+            if let Some(at) = deadline {
+                self.enqueue(at, What::Timer { node });
+            }
+        }
+        for (id, query) in asked {
+            self.enqueue(self.now + self.lookup_delay, What::Lookup { node, incarnation, id, query });
+        }
+        for (packet, ifindex) in sent {
+            let dst = packet.dst.ip();
+            if let Err(error) = self.originate(node, packet, ifindex) {
+                self.enqueue(self.now, What::Failure { node, incarnation, dst, error });
+            }
+        }
+    }
+
+    pub(super) fn originate(
+        &mut self,
+        node: NodeId,
+        mut packet: Packet,
+        by: Option<IfIndex>,
+    ) -> Result<(), TransmitError> {
+        let way = match by {
+            None => self.network.way(node, packet.dst.ip()).map_err(|_| TransmitError::Unreachable)?,
+            Some(IfIndex(1)) => Way::Local,
+            Some(by) => {
+                let (link, end) = self.network.port(node, by).ok_or(TransmitError::Other)?;
+                Way::Out { link, end }
+            }
+        };
+        let mixed = packet.src.is_ipv4() != packet.dst.is_ipv4();
+        if packet.ttl == 0 || (mixed && !packet.src.ip().is_unspecified()) {
+            return Err(TransmitError::Other);
+        }
+        match way {
+            Way::Local => {
+                if packet.src.ip().is_unspecified() {
+                    packet.src.set_ip(packet.dst.ip());
+                }
+                self.enqueue(self.now, What::Loop { node, packet });
+            }
+            Way::Out { link, end } => {
+                if !self.network.is_up(link) {
+                    return Err(TransmitError::Unreachable);
+                }
+                let mtu = self.network.mtu(link);
+                if packet.dont_fragment && packet.size() > mtu as usize {
+                    return Err(TransmitError::TooBig(Some(mtu)));
+                }
+                if packet.src.ip().is_unspecified() {
+                    packet.src.set_ip(self.network.address_on(link, end, family_of(packet.dst.ip())));
+                }
+                self.carry(link, end, packet);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a packet on a link from one of its ends.
+    fn carry(&mut self, link: LinkId, end: usize, packet: Packet) {
+        self.counters.carried += 1;
+        let now = self.now;
+        let wire = self.network.link_mut(link);
+        let (from, to) = (wire.node(end), wire.node(1 - end));
+        let Impairment { delay, jitter, loss, duplication } = wire.impairment[end];
+        let random = &mut wire.random[end];
+        // Each packet takes the same numbers from the stream, whatever its fate.
+        let (lost, doubled) = (random.chance(loss), random.chance(duplication));
+        let delays = [0, 1].map(|_| delay + jitter.mul_f64(random.unit()));
+        let filtered = wire.filter.as_mut().is_some_and(|drop| drop(now, from, &packet));
+        let fate = match (filtered, lost, doubled) {
+            (true, ..) => Fate::Filtered,
+            (_, true, _) => Fate::Lost,
+            (_, _, true) => Fate::Doubled,
+            _ => Fate::Carried,
+        };
+        if wire.captured {
+            if self.log.len() == LOG {
+                self.log.pop_front();
+            }
+            self.log.push_back(Captured { at: now, link, from, to, packet: packet.clone(), fate });
+        }
+        let end = 1 - end;
+        match fate {
+            Fate::Filtered | Fate::Lost => self.counters.lost += 1,
+            Fate::Carried => self.enqueue(now + delays[0], What::Arrival { link, end, packet }),
+            Fate::Doubled => {
+                self.counters.duplicated += 1;
+                self.enqueue(now + delays[0], What::Arrival { link, end, packet: packet.clone() });
+                self.enqueue(now + delays[1], What::Arrival { link, end, packet });
+            }
+        }
+    }
+
+    fn arrive(&mut self, link: LinkId, end: usize, mut packet: Packet) {
+        let node = self.network.link(link).node(end);
+        let way = self.network.way(node, packet.dst.ip());
+        let ifindex = self.network.ifindex(link, end);
+        if way == Ok(Way::Local) {
+            self.deliver(node, ifindex, &packet);
+            return;
+        }
+        let state = &self.nodes[node.at()];
+        let taken = state.interception && packet.dst.port() == PORT && packet.payload.starts_with(&MAGIC);
+        if taken && state.engine.is_some() && packet.router_alert().is_some() {
+            self.counters.intercepted += 1;
+            self.drive(node, Input::Datagram(packet.received(ifindex)));
+            return;
+        }
+        if packet.ttl <= 1 {
+            self.counters.ttl_expired += 1;
+            return;
+        }
+        packet.ttl -= 1;
+        match way {
+            Ok(Way::Out { link, end }) if self.network.is_up(link) => {
+                if packet.dont_fragment && packet.size() > self.network.mtu(link) as usize {
+                    self.counters.too_big += 1;
+                    return;
+                }
+                self.counters.forwarded += 1;
+                self.carry(link, end, packet);
+            }
+            _ => self.counters.unrouted += 1,
+        }
+    }
+
+    fn deliver(&mut self, node: NodeId, ifindex: IfIndex, packet: &Packet) {
+        if packet.dst.port() != PORT || self.nodes[node.at()].engine.is_none() {
+            self.counters.unheard += 1;
+            return;
+        }
+        self.counters.delivered += 1;
+        self.drive(node, Input::Datagram(packet.received(ifindex)));
+    }
+
+    pub(super) fn tell_interfaces(&mut self, link: LinkId) {
+        if self.started {
+            for end in 0..2 {
+                let node = self.network.link(link).node(end);
+                let interfaces = self.network.interfaces(node);
+                self.drive(node, Input::Interfaces(&interfaces));
+            }
+        }
+    }
+
+    pub(super) fn tell_routes(&mut self, changes: Vec<RouteChange>) {
+        if !self.started {
+            return;
+        }
+        for node in changes.iter().map(|(node, _)| *node).collect::<BTreeSet<_>>() {
+            let of_node = || changes.iter().filter(|(n, _)| *n == node).map(|(_, prefix)| *prefix);
+            if of_node().count() <= MOST_CHANGES {
+                of_node().for_each(|prefix| self.drive(node, Input::RouteChanged(prefix)));
+                continue;
+            }
+            for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+                self.drive(node, Input::RouteChanged(Prefix::all_like(any)));
+            }
+        }
+    }
+}
