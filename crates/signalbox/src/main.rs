@@ -1,1 +1,138 @@
-fn main() {}
+//! `signalbox`: the command for people. It parses arguments, asks the daemon or a library, and prints.
+
+mod client;
+mod ping;
+mod show;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+/// Exit status of a wrong command line, of a daemon that cannot be reached or refuses.
+const FAILED: u8 = 2;
+
+/// Internet signaling: ask a Signalbox node, follow a path, look at messages, run scenarios.
+#[derive(Debug, Parser)]
+#[command(name = "signalbox", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(flatten)]
+    node: NodeArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  signalbox ping 192.0.2.9 --count 3
+  signalbox show sessions --json
+  signalbox --socket /run/signalbox/r1.sock show counters
+  signalbox lab run quickstart
+  signalbox decode --protocol gist capture.pcap
+
+Exit status: 0 all is well, 1 the answer is \"no\" (a probe unanswered, a check failed, a message that
+cannot be understood), 2 wrong arguments or no daemon.";
+
+/// Which node to ask.
+#[derive(Debug, Args)]
+struct NodeArgs {
+    /// Control socket of the daemon.
+    #[arg(
+        long,
+        global = true,
+        env = "SIGNALBOX_SOCKET",
+        value_name = "PATH",
+        default_value = signalbox_api::DEFAULT_SOCKET
+    )]
+    socket: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Send probes along the path of a flow and show the signaling nodes that they meet.
+    Ping(ping::PingArgs),
+    /// Show what the node knows: sessions, peers, counters, status.
+    Show(show::ShowArgs),
+    /// Print the version of this command.
+    Version,
+}
+
+fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(message) => {
+            // If not even the message can be written, the status still tells.
+            let _ = message.print();
+            return if message.use_stderr() { ExitCode::from(FAILED) } else { ExitCode::SUCCESS };
+        }
+    };
+    match execute(cli) {
+        Ok(code) => code,
+        // Whoever read our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "signalbox: {error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn execute(cli: Cli) -> Result<ExitCode> {
+    let socket = &cli.node.socket;
+    match cli.command {
+        Command::Ping(arguments) => on_runtime(ping::run(socket, &arguments)),
+        Command::Show(arguments) => on_runtime(show::run(socket, &arguments)),
+        Command::Version => {
+            writeln!(io::stdout(), "signalbox {}", env!("CARGO_PKG_VERSION"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn on_runtime(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_socket_may_stand_anywhere() {
+        for line in [
+            ["signalbox", "--socket", "/s", "show", "peers"],
+            ["signalbox", "show", "--socket", "/s", "peers"],
+            ["signalbox", "show", "peers", "--socket", "/s"],
+        ] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            assert_eq!(cli.node.socket.to_str(), Some("/s"));
+        }
+    }
+
+    #[test]
+    fn a_broken_pipe_is_recognised_below_other_errors() {
+        let error = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
+        assert!(is_broken_pipe(&error));
+        assert!(!is_broken_pipe(&anyhow::anyhow!("else")));
+    }
+}

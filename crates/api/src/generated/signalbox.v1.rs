@@ -78,7 +78,7 @@ pub struct Flow {
     #[prost(uint32, optional, tag = "11")]
     pub destination_port: ::core::option::Option<u32>,
 }
-/// One piece of message routing state.
+/// A session: the row of the routing state table for both directions of a flow (RFC 5971 section 4.2.1).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Session {
     /// Session identifier, 16 octets.
@@ -90,28 +90,50 @@ pub struct Session {
     /// The flow.
     #[prost(message, optional, tag = "3")]
     pub flow: ::core::option::Option<Flow>,
-    /// Where the peer is, seen from this node.
-    #[prost(enumeration = "Direction", tag = "4")]
-    pub direction: i32,
+    /// State towards the flow's source.
+    #[prost(message, optional, tag = "4")]
+    pub upstream: ::core::option::Option<RoutingState>,
+    /// State towards the flow's destination.
+    #[prost(message, optional, tag = "5")]
+    pub downstream: ::core::option::Option<RoutingState>,
+    /// Messages that wait for a handshake.
+    #[prost(uint32, tag = "6")]
+    pub queued: u32,
+}
+/// Message routing state in one direction.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RoutingState {
     /// The node's part in the handshake: "querying" or "responding".
-    #[prost(string, tag = "5")]
+    #[prost(string, tag = "1")]
     pub role: ::prost::alloc::string::String,
-    /// State of the state machine (RFC 5971 section 6).
-    #[prost(string, tag = "6")]
+    /// State of the state machine, as RFC 5971 section 6 names it.
+    #[prost(string, tag = "2")]
     pub state: ::prost::alloc::string::String,
-    /// Address of the peer; empty while it is not known.
-    #[prost(string, tag = "7")]
+    /// How far it can be trusted (RFC 5971 section 7.1.3): "bad", "tentative" or "good".
+    #[prost(string, tag = "3")]
+    pub validity: ::prost::alloc::string::String,
+    /// Address and port of the peer; empty while it is not known.
+    #[prost(string, tag = "4")]
     pub peer: ::prost::alloc::string::String,
-    /// Identity of the peer in hexadecimal; empty while it is not known.
-    #[prost(string, tag = "8")]
-    pub peer_identity: ::prost::alloc::string::String,
-    /// IP hops to the peer.
-    #[prost(uint32, tag = "9")]
+    /// Identity of the peer; empty while it is not known.
+    #[prost(bytes = "vec", tag = "5")]
+    pub peer_identity: ::prost::alloc::vec::Vec<u8>,
+    /// This node's address towards the peer; empty while it is not known.
+    #[prost(string, tag = "6")]
+    pub local: ::prost::alloc::string::String,
+    /// Kernel number of the interface towards the peer; 0 if not known.
+    #[prost(uint32, tag = "7")]
+    pub ifindex: u32,
+    /// IP hops to the peer; 0: neighbour, or not known.
+    #[prost(uint32, tag = "8")]
     pub ip_distance: u32,
-    /// Until the next timer of this state; absent while none runs.
+    /// Since the state was installed.
+    #[prost(uint64, tag = "9")]
+    pub age_ms: u64,
+    /// Until the next refresh; absent if none is planned.
     #[prost(uint64, optional, tag = "10")]
-    pub next_timer_ms: ::core::option::Option<u64>,
-    /// Until the state expires unless it is refreshed; absent while no such time is set.
+    pub refresh_in_ms: ::core::option::Option<u64>,
+    /// Until the state expires unless it is refreshed; absent if no such time is set.
     #[prost(uint64, optional, tag = "11")]
     pub expires_in_ms: ::core::option::Option<u64>,
 }
@@ -120,18 +142,18 @@ pub struct ListPeersRequest {}
 /// A GIST peer.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Peer {
-    /// Identity that the peer gave, in hexadecimal.
-    #[prost(string, tag = "1")]
-    pub identity: ::prost::alloc::string::String,
-    /// Address of its interface towards this node.
+    /// Identity that the peer gave.
+    #[prost(bytes = "vec", tag = "1")]
+    pub identity: ::prost::alloc::vec::Vec<u8>,
+    /// Its address and UDP port.
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
-    /// Our interface towards it, by its kernel number; 0 if not known.
+    /// Kernel number of the interface towards it; 0 if not known.
     #[prost(uint32, tag = "3")]
     pub ifindex: u32,
-    /// Pieces of routing state that refer to it.
-    #[prost(uint64, tag = "4")]
-    pub sessions: u64,
+    /// Pieces of routing state that point to it, each direction of each session one.
+    #[prost(uint32, tag = "4")]
+    pub sessions: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListCountersRequest {}
@@ -222,20 +244,26 @@ pub struct PingReply {
     /// From sending to receiving, by this node's clock.
     #[prost(uint64, tag = "2")]
     pub rtt_us: u64,
-    /// Nodes on the way there, in order, this one first.
+    /// Nodes on the way there, in order; the last turned it round. This node is not among them.
     #[prost(message, repeated, tag = "3")]
     pub hops: ::prost::alloc::vec::Vec<Hop>,
     /// Nodes on the way back, in order.
     #[prost(message, repeated, tag = "4")]
     pub back: ::prost::alloc::vec::Vec<Hop>,
-    /// The node that turned it around is where the flow ends.
+    /// It was turned round where the flow ends, and not by a node that found none further on.
     #[prost(bool, tag = "5")]
     pub reached_end: bool,
+    /// When it was sent, by this node's clock.
+    #[prost(uint64, tag = "6")]
+    pub sent_us: u64,
+    /// Nodes are missing because the message had no room for them.
+    #[prost(bool, tag = "7")]
+    pub truncated: bool,
 }
 /// A node that a probe passed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hop {
-    /// The node's address.
+    /// The node's address on the side that the probe came from; the flow's destination at its end.
     #[prost(string, tag = "1")]
     pub address: ::prost::alloc::string::String,
     /// When it received the probe, by its own clock.
@@ -244,7 +272,7 @@ pub struct Hop {
     /// When it sent the probe on, by its own clock.
     #[prost(uint64, tag = "3")]
     pub sent_us: u64,
-    /// IP hops from the node before it.
+    /// IP hops from the node before it; 0 if not known.
     #[prost(uint32, tag = "4")]
     pub ip_distance: u32,
 }
@@ -264,42 +292,9 @@ pub struct PingDone {
     /// Probes sent.
     #[prost(uint32, tag = "1")]
     pub sent: u32,
-    /// Replies received.
+    /// Replies received from the end of the flow.
     #[prost(uint32, tag = "2")]
     pub received: u32,
-}
-/// Which way along the flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum Direction {
-    /// Not said.
-    Unspecified = 0,
-    /// The way the flow goes.
-    Downstream = 1,
-    /// Against the flow.
-    Upstream = 2,
-}
-impl Direction {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "DIRECTION_UNSPECIFIED",
-            Self::Downstream => "DIRECTION_DOWNSTREAM",
-            Self::Upstream => "DIRECTION_UPSTREAM",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "DIRECTION_UNSPECIFIED" => Some(Self::Unspecified),
-            "DIRECTION_DOWNSTREAM" => Some(Self::Downstream),
-            "DIRECTION_UPSTREAM" => Some(Self::Upstream),
-            _ => None,
-        }
-    }
 }
 /// Generated client implementations.
 pub mod control_client {
@@ -406,7 +401,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("signalbox.v1.Control", "GetStatus"));
             self.inner.unary(req, path, codec).await
         }
-        /// The message routing state of the node, one message a session, flow and direction.
+        /// The message routing state of the node, one message a session and flow.
         pub async fn list_sessions(
             &mut self,
             request: impl tonic::IntoRequest<super::ListSessionsRequest>,
@@ -481,7 +476,8 @@ pub mod control_client {
                 .insert(GrpcMethod::new("signalbox.v1.Control", "ListCounters"));
             self.inner.unary(req, path, codec).await
         }
-        /// Pings along the path of a flow. The stream ends with `done`; cancelling the call stops the pings.
+        /// Pings along the path of a flow. The stream ends with `done`, or with an error if the node refuses the
+        /// request; cancelling the call stops the pings.
         pub async fn ping(
             &mut self,
             request: impl tonic::IntoRequest<super::PingRequest>,
@@ -534,7 +530,7 @@ pub mod control_server {
             >
             + std::marker::Send
             + 'static;
-        /// The message routing state of the node, one message a session, flow and direction.
+        /// The message routing state of the node, one message a session and flow.
         async fn list_sessions(
             &self,
             request: tonic::Request<super::ListSessionsRequest>,
@@ -567,7 +563,8 @@ pub mod control_server {
             >
             + std::marker::Send
             + 'static;
-        /// Pings along the path of a flow. The stream ends with `done`; cancelling the call stops the pings.
+        /// Pings along the path of a flow. The stream ends with `done`, or with an error if the node refuses the
+        /// request; cancelling the call stops the pings.
         async fn ping(
             &self,
             request: tonic::Request<super::PingRequest>,
