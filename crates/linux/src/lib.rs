@@ -1,1 +1,27 @@
+//! The one room that reaches the kernel.
+//!
+//! * [`Io`] is what the daemon drives a node with: datagrams in batches, interception of what passes by with a
+//!   Router Alert, route lookups, interfaces, changes of both.
+//! * [`capability`] says before the start what is missing and what to do about it.
+//! * [`netns`], [`topology`], [`process`] and [`capture`] are what the lab and tests build networks of.
+//! * [`clock`] and [`memory`] are measurements of this process and machine.
+//!
+//! Everything made here is found again and removed by name or number: the nftables tables `signalbox`, the rule
+//! and route with the configured mark and table.
 
+pub mod capability;
+pub mod capture;
+pub mod clock;
+mod error;
+mod intercept;
+mod io;
+pub mod memory;
+mod netlink;
+pub mod netns;
+pub mod process;
+mod sys;
+pub mod topology;
+
+pub use error::OpenError;
+pub use io::{Batch, Io, IoConfig, IoCounters, Ready, Waker};
+pub use netlink::Change;

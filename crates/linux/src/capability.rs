@@ -1,0 +1,23 @@
+//! What the daemon needs from this machine, found out by trying.
+
+use crate::error::OpenError;
+use crate::intercept;
+use crate::io::{Io, IoConfig};
+
+/// Tries everything that [`Io::open`] does for `config` and takes it back at once; gives all that is missing,
+/// empty if the daemon can run.
+#[must_use]
+pub fn check(config: &IoConfig) -> Vec<OpenError> {
+    let mut missing = Vec::new();
+    // Without interception first: otherwise the first refusal would hide the others.
+    if let Err(error) = Io::open(&IoConfig { intercept: false, ..config.clone() }) {
+        missing.push(error);
+    }
+    if config.intercept
+        && let Err(error) = intercept::check(config)
+        && !missing.iter().any(|known| known.id == error.id)
+    {
+        missing.push(error);
+    }
+    missing
+}

@@ -1,0 +1,195 @@
+//! Interception: GIST packets with a Router Alert that pass by are given to this node instead of forwarded.
+//!
+//! An nftables table of our own redirects them (tproxy) to the UDP socket, with their addresses, TTL and
+//! options as they were. The magic number is compared in the kernel, so nothing but GIST is ever taken. The
+//! redirection stands before the mark: without a listening socket the rule ends there and the packet is
+//! forwarded as if nothing were laid (a dead daemon harms nobody).
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+use capctl::{Cap, CapState, ambient};
+
+use crate::error::OpenError;
+use crate::io::IoConfig;
+use crate::netlink::rules;
+use crate::sys;
+
+/// Name of the tables, in families `ip` and `ip6`.
+const TABLE: &str = "signalbox";
+
+/// What was laid; removed when dropped.
+pub(crate) struct Interception {
+    config: IoConfig,
+    laid: bool,
+}
+
+/// Lays the rules, over what a dead predecessor may have left.
+pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
+    // From here on a failure removes what is there.
+    let interception = Interception { config: config.clone(), laid: true };
+    nft(&ruleset(config), false)?;
+    for ipv6 in families(config) {
+        rules::add(ipv6, config.mark, config.table).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => OpenError::net_admin("the routing rule for intercepted packets", &error),
+            Some(libc::ENETDOWN) => OpenError::new(
+                "loopback-down",
+                format!("the loopback interface is down ({error})"),
+                "ip link set lo up",
+            ),
+            Some(libc::EEXIST) => OpenError::new(
+                "table-in-use",
+                format!("routing table {} holds a route that is not ours", config.table),
+                "choose another table number in the configuration",
+            ),
+            _ => OpenError::system("the routing rule for intercepted packets", &error),
+        })?;
+    }
+    Ok(interception)
+}
+
+/// Lets the kernel check the rules without laying them.
+pub(crate) fn check(config: &IoConfig) -> Result<(), OpenError> {
+    nft(&ruleset(config), true)
+}
+
+impl Interception {
+    /// Removes the rules.
+    pub(crate) fn remove(mut self) -> Result<(), OpenError> {
+        self.take_away()
+    }
+
+    fn take_away(&mut self) -> Result<(), OpenError> {
+        if !std::mem::take(&mut self.laid) {
+            return Ok(());
+        }
+        let mut result = nft(&removal(&self.config), false);
+        for ipv6 in families(&self.config) {
+            let removed = rules::remove(ipv6, self.config.mark, self.config.table)
+                .map_err(|error| OpenError::system("removing the routing rule", &error));
+            result = result.and(removed);
+        }
+        result
+    }
+}
+
+impl Drop for Interception {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_away() {
+            tracing::warn!(%error, "interception rules stay behind");
+        }
+    }
+}
+
+fn families(config: &IoConfig) -> impl Iterator<Item = bool> {
+    [(config.ipv4, false), (config.ipv6, true)].into_iter().filter_map(|(on, ipv6)| on.then_some(ipv6))
+}
+
+fn family_name(ipv6: bool) -> &'static str {
+    if ipv6 { "ip6" } else { "ip" }
+}
+
+/// Deletes the tables; naming them first makes that no error where they are not.
+fn removal(config: &IoConfig) -> String {
+    families(config)
+        .map(family_name)
+        .map(|family| format!("table {family} {TABLE}\ndelete table {family} {TABLE}\n"))
+        .collect()
+}
+
+fn ruleset(config: &IoConfig) -> String {
+    let mut text = removal(config);
+    for ipv6 in families(config) {
+        // hdrlength is cheap and sorts out nearly everything.
+        let alert = if ipv6 { "exthdr hbh exists" } else { "ip hdrlength > 5 ip option ra exists" };
+        let (family, port, mark) = (family_name(ipv6), config.port, config.mark);
+        text.push_str(&format!(
+            "table {family} {TABLE} {{\n  chain prerouting {{\n    \
+             type filter hook prerouting priority mangle; policy accept;\n    \
+             {alert} udp dport {port} @th,64,32 0x4e04bda5 tproxy to :{port} meta mark set {mark:#x} accept\n  \
+             }}\n}}\n"
+        ));
+    }
+    text
+}
+
+/// Gives `script` to the nft tool.
+fn nft(script: &str, check_only: bool) -> Result<(), OpenError> {
+    let missing = |error: io::Error| {
+        OpenError::new("missing-nft", format!("cannot run nft ({error})"), "apt-get install nftables")
+    };
+    let program = sys::find_program("nft").ok_or_else(|| missing(io::ErrorKind::NotFound.into()))?;
+    let mut command = Command::new(program);
+    if check_only {
+        command.arg("--check");
+    }
+    command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = {
+        let _guard = Ambient::raise();
+        command.spawn().map_err(missing)?
+    };
+    if let Some(mut input) = child.stdin.take() {
+        // If nft ends early, its own words say why.
+        let _ = input.write_all(script.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(|error| OpenError::system("waiting for nft", &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().next().unwrap_or("nft failed without a word").trim().to_owned();
+    if said.contains("Operation not permitted") {
+        let error = io::Error::from_raw_os_error(libc::EPERM);
+        return Err(OpenError::net_admin("laying the nftables rules", &error));
+    }
+    Err(OpenError::new(
+        "tproxy-unsupported",
+        said,
+        "the kernel needs nf_tables with tproxy (modules nft_tproxy, nf_tproxy_ipv4, nf_tproxy_ipv6), or \
+         switch interception off in the configuration",
+    ))
+}
+
+/// While it lives, programs started by this thread inherit CAP_NET_ADMIN, if the thread has it: file
+/// capabilities alone would end with us.
+struct Ambient {
+    lower: bool,
+}
+
+impl Ambient {
+    fn raise() -> Self {
+        let raised = !nix::unistd::geteuid().is_root()
+            && ambient::is_set(Cap::NET_ADMIN) == Some(false)
+            && CapState::get_current().is_ok_and(|mut state| {
+                state.inheritable.add(Cap::NET_ADMIN);
+                state.set_current().is_ok() && ambient::raise(Cap::NET_ADMIN).is_ok()
+            });
+        Self { lower: raised }
+    }
+}
+
+impl Drop for Ambient {
+    fn drop(&mut self) {
+        if self.lower {
+            // Lowering what was raised a moment ago cannot be refused.
+            let _ = ambient::lower(Cap::NET_ADMIN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_redirection_stands_before_the_mark() {
+        let text = ruleset(&IoConfig::default());
+        for line in text.lines().filter(|line| line.contains("mark set")) {
+            assert!(line.find("tproxy").unwrap() < line.find("meta mark").unwrap(), "{line}");
+            assert!(line.contains("@th,64,32 0x4e04bda5"), "{line}");
+        }
+        assert_eq!(text.matches("tproxy to :270").count(), 2);
+        let v4 = IoConfig { ipv6: false, ..IoConfig::default() };
+        assert!(!ruleset(&v4).contains("ip6"));
+    }
+}

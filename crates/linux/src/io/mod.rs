@@ -1,0 +1,248 @@
+//! The daemon's door to the network: datagrams in and out, routes, interfaces, changes.
+
+mod batch;
+mod compose;
+mod queue;
+mod sockets;
+mod wake;
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery, TransmitError};
+use signalbox_core::packet::Transmit;
+
+pub use batch::Batch;
+pub use wake::Waker;
+
+use crate::error::OpenError;
+use crate::intercept::{self, Interception};
+use crate::netlink::{Change, Events, Routes};
+use crate::sys;
+use queue::Queue;
+use sockets::Sockets;
+
+/// What [`Io::open`] shall open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IoConfig {
+    /// UDP port to receive on and send from (270 is GIST's).
+    pub port: u16,
+    /// Speak IPv4.
+    pub ipv4: bool,
+    /// Speak IPv6.
+    pub ipv6: bool,
+    /// Take GIST packets with a Router Alert that pass by; without it only what is addressed to this node.
+    pub intercept: bool,
+    /// Packet mark that turns intercepted packets to this node. Not 0; nobody else's.
+    pub mark: u32,
+    /// Routing table that holds the route for marked packets. Nobody else's.
+    pub table: u32,
+    /// Socket receive buffer in octets, as far as the kernel allows.
+    pub receive_buffer: usize,
+    /// Socket send buffer in octets, as far as the kernel allows.
+    pub send_buffer: usize,
+}
+
+impl Default for IoConfig {
+    fn default() -> Self {
+        Self {
+            port: 270,
+            ipv4: true,
+            ipv6: true,
+            intercept: true,
+            mark: 0x5b00_010e,
+            table: 270,
+            receive_buffer: 8 << 20,
+            send_buffer: 4 << 20,
+        }
+    }
+}
+
+signalbox_core::counters! {
+    /// What went through the sockets.
+    pub struct IoCounters {
+        /// Datagrams received.
+        received: u64,
+        /// Receive calls that gave at least one datagram.
+        receive_calls: u64,
+        /// Datagrams dropped because they or their IP options did not fit.
+        receive_truncated: u64,
+        /// Datagrams handed to the kernel.
+        sent: u64,
+        /// Send calls.
+        send_calls: u64,
+        /// Datagrams that went as part of a run to one peer (UDP_SEGMENT).
+        sent_segmented: u64,
+        /// Datagrams that the kernel refused.
+        send_refused: u64,
+        /// Datagrams dropped because the send buffer stayed full.
+        send_overflow: u64,
+    }
+}
+
+/// What [`Io::wait`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ready {
+    /// [`Io::receive`] has something.
+    pub datagrams: bool,
+    /// [`Io::changes`] has something.
+    pub changes: bool,
+    /// A [`Waker`] was used.
+    pub woken: bool,
+}
+
+/// Sockets, interception and netlink of one node, in the network namespace of the thread that opened it.
+///
+/// Not `Sync`; one loop owns it. Nothing here waits except [`Io::wait`], and [`Io::flush`] for some
+/// milliseconds when the send buffer is full.
+pub struct Io {
+    port: u16,
+    sockets: Sockets,
+    queue: Queue,
+    routes: Routes,
+    events: Events,
+    wake: Waker,
+    counters: IoCounters,
+    /// Dropped with the rest, and then removes what it laid.
+    interception: Option<Interception>,
+}
+
+impl Io {
+    /// Opens the sockets and lays the interception.
+    ///
+    /// # Errors
+    /// The first thing that the kernel refuses, with what to do about it. Nothing stays behind then.
+    pub fn open(config: &IoConfig) -> Result<Self, OpenError> {
+        let sockets = Sockets::open(config)?;
+        let netlink = |error| OpenError::system("route netlink", &error);
+        let routes = Routes::open().map_err(netlink)?;
+        let events = Events::open(config.table).map_err(netlink)?;
+        let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
+        let interception = if config.intercept { Some(intercept::lay(config)?) } else { None };
+        Ok(Self {
+            port: config.port,
+            sockets,
+            queue: Queue::default(),
+            routes,
+            events,
+            wake,
+            counters: IoCounters::default(),
+            interception,
+        })
+    }
+
+    /// The descriptors whose readability means work: the datagram sockets, then netlink events, then the
+    /// waker. For loops of other make than [`Io::wait`]; they live as long as this value.
+    #[must_use]
+    pub fn fds(&self) -> Vec<RawFd> {
+        self.sockets.fds().chain([self.events.fd(), self.wake.fd()]).collect()
+    }
+
+    /// Waits until there is something to do, a [`Waker`] is used, or the timeout is over (`None`: no end).
+    ///
+    /// # Errors
+    /// What `ppoll` says.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Ready> {
+        let mut fds = [sys::poll_fd(-1, libc::POLLIN); 4];
+        fds[0].fd = self.events.fd();
+        fds[1].fd = self.wake.fd();
+        for (slot, fd) in fds[2..].iter_mut().zip(self.sockets.fds()) {
+            slot.fd = fd;
+        }
+        sys::poll(&mut fds, timeout)?;
+        let ready = |fd: &libc::pollfd| fd.revents != 0;
+        let woken = ready(&fds[1]);
+        if woken {
+            self.wake.clear();
+        }
+        Ok(Ready { datagrams: fds[2..].iter().any(ready), changes: ready(&fds[0]), woken })
+    }
+
+    /// A handle by which another thread ends [`Io::wait`].
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.wake.clone()
+    }
+
+    /// Fills `batch` with what waits, without waiting for more; gives the number of datagrams.
+    ///
+    /// # Errors
+    /// A broken socket. Errors that the network reports about earlier packets are not among them.
+    pub fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        let count = batch.fill(&self.sockets)?;
+        if count > 0 {
+            self.counters.receive_calls += 1;
+            self.counters.received += count as u64;
+            self.counters.receive_truncated += batch.truncated();
+        }
+        Ok(count)
+    }
+
+    /// Takes a datagram into the send queue; a full queue is sent at once.
+    pub fn send(&mut self, transmit: &Transmit<'_>) {
+        let mut transmit = *transmit;
+        if transmit.src.port() != self.port && transmit.src.ip().is_unspecified() {
+            // Only the UDP socket can leave the choice of an address to the kernel.
+            match self.routes.lookup(&RouteQuery::to(transmit.dst.ip())) {
+                Ok(route) => transmit.src.set_ip(route.src),
+                Err(_) => {
+                    self.counters.send_refused += 1;
+                    return self.queue.fail(transmit.dst.ip(), TransmitError::Unreachable);
+                }
+            }
+        }
+        self.queue.push(&transmit, self.port);
+        if self.queue.is_full() {
+            self.queue.send(&mut self.sockets, &mut self.counters);
+        }
+    }
+
+    /// Sends what is queued; gives the destinations that could not be sent to since the last flush.
+    pub fn flush(&mut self) -> Vec<(IpAddr, TransmitError)> {
+        self.queue.send(&mut self.sockets, &mut self.counters);
+        let mut failures = self.queue.take_failures();
+        for (dst, error) in &mut failures {
+            if *error == TransmitError::TooBig(None) {
+                let mtu = self.routes.lookup(&RouteQuery::to(*dst)).ok().map(|route| route.mtu);
+                *error = TransmitError::TooBig(mtu);
+            }
+        }
+        failures
+    }
+
+    /// The route that a packet would take from here.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn route(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
+        self.routes.lookup(query)
+    }
+
+    /// All interfaces with their addresses, as of the last [`Change::Interfaces`] (or the start).
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        self.routes.interfaces()
+    }
+
+    /// What changed in interfaces and routes since the last call.
+    pub fn changes(&mut self) -> Vec<Change> {
+        self.events.drain(&mut self.routes)
+    }
+
+    /// What went through the sockets so far.
+    #[must_use]
+    pub const fn counters(&self) -> &IoCounters {
+        &self.counters
+    }
+
+    /// Removes everything that was laid, and says so if that fails; dropping does the same in silence.
+    ///
+    /// # Errors
+    /// What could not be removed, and why.
+    pub fn close(mut self) -> Result<(), OpenError> {
+        self.flush();
+        self.interception.take().map_or(Ok(()), Interception::remove)
+    }
+}

@@ -1,0 +1,294 @@
+//! Datagrams on their way out: gathered, runs to one peer joined, sent many at a time.
+
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::time::Duration;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::TransmitError;
+use signalbox_core::packet::Transmit;
+
+use super::IoCounters;
+use super::compose;
+use super::sockets::{Path, Sockets};
+use crate::sys::mmsg::{self, BATCH, Outgoing};
+use crate::sys::{self, cmsg, sockaddr};
+
+/// Most datagrams in one run; the kernel takes 64 since it knows runs.
+const RUN: usize = 64;
+/// Most octets in one run: they travel as one packet as far as the device.
+const RUN_OCTETS: usize = 65_000;
+/// A queue with this many octets is sent.
+const FULL: usize = 512 * 1024;
+/// How long a full send buffer may hold up one flush.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// Room for the control message that makes a run.
+const SEGMENT: usize = cmsg::space(2);
+
+/// What the datagrams of a run have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Likeness {
+    src: SocketAddr,
+    dst: SocketAddr,
+    ifindex: Option<IfIndex>,
+    ttl: u8,
+    tos: u8,
+    dont_fragment: bool,
+}
+
+/// One datagram, or a run of them.
+struct Entry {
+    like: Likeness,
+    path: Path,
+    name: [u8; sockaddr::MAX],
+    name_length: usize,
+    /// In the queue's control octets, without the room for a run's control message behind it.
+    control: Range<usize>,
+    payload: Range<usize>,
+    /// Octets of each datagram but the last.
+    size: usize,
+    count: usize,
+    /// Options, a shorter last datagram or another family: nothing may join.
+    closed: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    entries: Vec<Entry>,
+    payload: Vec<u8>,
+    control: Vec<u8>,
+    failures: Vec<(IpAddr, TransmitError)>,
+    /// A device refused runs (no checksum offload on an old kernel): send singly from now on.
+    no_runs: bool,
+}
+
+impl Queue {
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= BATCH || self.payload.len() >= FULL
+    }
+
+    pub(super) fn take_failures(&mut self) -> Vec<(IpAddr, TransmitError)> {
+        mem::take(&mut self.failures)
+    }
+
+    pub(super) fn fail(&mut self, dst: IpAddr, error: TransmitError) {
+        self.failures.push((dst, error));
+    }
+
+    /// Copies a datagram in; `port` is the port of the UDP sockets.
+    pub(super) fn push(&mut self, transmit: &Transmit<'_>, port: u16) {
+        let like = Likeness {
+            src: transmit.src,
+            dst: transmit.dst,
+            ifindex: transmit.ifindex,
+            ttl: transmit.ttl,
+            tos: transmit.tos,
+            dont_fragment: transmit.dont_fragment,
+        };
+        if transmit.options.is_empty() && self.join(like, transmit.payload) {
+            return;
+        }
+        let (payload, control) = (self.payload.len(), self.control.len());
+        let ours = transmit.src.port() == port;
+        let path = match (transmit.dst.is_ipv4(), ours) {
+            (true, true) => Path::Udp4,
+            (false, true) => Path::Udp6,
+            (true, false) => Path::Raw4,
+            (false, false) => Path::Raw6,
+        };
+        let fits = if ours {
+            compose::control(transmit, &mut self.control);
+            self.payload.extend_from_slice(transmit.payload);
+            transmit.src.is_ipv4() == transmit.dst.is_ipv4()
+        } else {
+            if transmit.ifindex.is_some() {
+                compose::packet_info(transmit, &mut self.control);
+            }
+            compose::packet(transmit, &mut self.payload)
+        };
+        if !fits {
+            self.payload.truncate(payload);
+            self.control.truncate(control);
+            return self.fail(transmit.dst.ip(), TransmitError::Other);
+        }
+        let control = control..self.control.len();
+        self.control.resize(control.end + SEGMENT, 0);
+        let mut to = transmit.dst;
+        if !ours {
+            to.set_port(0); // raw IPv6 sockets want none
+        }
+        let (name, name_length) = sockaddr::encode(to);
+        self.entries.push(Entry {
+            like,
+            path,
+            name,
+            name_length,
+            control,
+            payload: payload..self.payload.len(),
+            size: transmit.payload.len(),
+            count: 1,
+            closed: !ours || !transmit.options.is_empty() || transmit.payload.is_empty(),
+        });
+    }
+
+    /// Joins a datagram to the run at the end, if it belongs there.
+    fn join(&mut self, like: Likeness, payload: &[u8]) -> bool {
+        let Some(last) = self.entries.last_mut() else { return false };
+        if self.no_runs
+            || last.closed
+            || last.like != like
+            || last.count == RUN
+            || payload.is_empty()
+            || payload.len() > last.size
+            || last.payload.len() + payload.len() > RUN_OCTETS
+        {
+            return false;
+        }
+        if last.count == 1 {
+            let Ok(size) = u16::try_from(last.size) else { return false };
+            self.control.truncate(last.control.end);
+            compose::segment(size, &mut self.control);
+            last.control.end = self.control.len();
+        }
+        self.payload.extend_from_slice(payload);
+        last.payload.end = self.payload.len();
+        last.closed = payload.len() < last.size;
+        last.count += 1;
+        true
+    }
+
+    /// Sends everything and leaves the queue empty.
+    pub(super) fn send(&mut self, sockets: &mut Sockets, counters: &mut IoCounters) {
+        let mut patience = PATIENCE;
+        let entries = mem::take(&mut self.entries);
+        let mut rest = &entries[..];
+        while let Some(first) = rest.first() {
+            // As many as the same socket takes with the same DF bit, in one call.
+            let same = |e: &&Entry| e.path == first.path && e.like.dont_fragment == first.like.dont_fragment;
+            let length = rest.iter().take_while(same).count();
+            let (group, others) = rest.split_at(length);
+            self.send_group(group, sockets, counters, &mut patience);
+            rest = others;
+        }
+        self.entries = entries;
+        self.entries.clear();
+        self.payload.clear();
+        self.control.clear();
+    }
+
+    fn send_group(
+        &mut self,
+        group: &[Entry],
+        sockets: &mut Sockets,
+        counters: &mut IoCounters,
+        patience: &mut Duration,
+    ) {
+        let Some(first) = group.first() else { return };
+        let Some(fd) = sockets.fd(first.path) else {
+            for entry in group {
+                counters.send_refused += entry.count as u64;
+                self.fail(entry.like.dst.ip(), TransmitError::Unreachable);
+            }
+            return;
+        };
+        if first.path == Path::Udp4 {
+            sockets.set_dont_fragment(first.like.dont_fragment);
+        }
+        let mut rest = group;
+        while let Some(first) = rest.first() {
+            counters.send_calls += 1;
+            match mmsg::send(fd, rest.iter().map(|entry| self.outgoing(entry))) {
+                Ok(sent) => {
+                    for entry in rest.iter().take(sent) {
+                        counters.sent += entry.count as u64;
+                        counters.sent_segmented += if entry.count > 1 { entry.count as u64 } else { 0 };
+                    }
+                    rest = rest.get(sent.max(1)..).unwrap_or(&[]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_full(&error) => {
+                    if !wait_for_room(fd, patience) {
+                        for entry in rest {
+                            counters.send_overflow += entry.count as u64;
+                            self.fail(entry.like.dst.ip(), TransmitError::Other);
+                        }
+                        return;
+                    }
+                }
+                Err(error) => {
+                    // The error is the first entry's alone.
+                    if first.count > 1 && refuses_run(&error) {
+                        self.no_runs |= error.raw_os_error() == Some(libc::EIO);
+                        self.send_singly(first, fd, counters, patience);
+                    } else {
+                        counters.send_refused += first.count as u64;
+                        self.fail(first.like.dst.ip(), transmit_error(&error));
+                    }
+                    rest = rest.get(1..).unwrap_or(&[]);
+                }
+            }
+        }
+    }
+
+    fn outgoing<'a>(&'a self, entry: &'a Entry) -> Outgoing<'a> {
+        Outgoing {
+            name: entry.name.get(..entry.name_length).unwrap_or(&[]),
+            payload: self.payload.get(entry.payload.clone()).unwrap_or(&[]),
+            control: self.control.get(entry.control.clone()).unwrap_or(&[]),
+        }
+    }
+
+    /// Sends the datagrams of a run that the kernel refused as such.
+    fn send_singly(&mut self, run: &Entry, fd: i32, counters: &mut IoCounters, patience: &mut Duration) {
+        let mut start = run.payload.start;
+        while start < run.payload.end {
+            let end = (start + run.size).min(run.payload.end);
+            let whole = self.outgoing(run);
+            let control = whole.control.get(..whole.control.len().saturating_sub(SEGMENT)).unwrap_or(&[]);
+            let single = Outgoing { payload: self.payload.get(start..end).unwrap_or(&[]), control, ..whole };
+            counters.send_calls += 1;
+            match mmsg::send(fd, std::iter::once(single)) {
+                Ok(_) => counters.sent += 1,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if is_full(&error) && wait_for_room(fd, patience) => continue,
+                Err(error) => {
+                    counters.send_refused += 1;
+                    self.fail(run.like.dst.ip(), transmit_error(&error));
+                }
+            }
+            start = end;
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
+}
+
+/// Waits for room in the send buffer and takes the time off `patience`; false once that is used up.
+fn wait_for_room(fd: i32, patience: &mut Duration) -> bool {
+    const STEP: Duration = Duration::from_millis(1);
+    let Some(left) = patience.checked_sub(STEP) else { return false };
+    *patience = left;
+    // An error of poll itself only means that the wait was short.
+    let _ = sys::poll(&mut [sys::poll_fd(fd, libc::POLLOUT)], Some(STEP));
+    true
+}
+
+/// Whether a run may have been refused for being one: each segment must fit the device's MTU, and old kernels
+/// want checksum offload.
+fn refuses_run(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO))
+}
+
+fn transmit_error(error: &io::Error) -> TransmitError {
+    match error.raw_os_error() {
+        Some(libc::EMSGSIZE) => TransmitError::TooBig(None),
+        Some(
+            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::ENODEV | libc::EADDRNOTAVAIL,
+        ) => TransmitError::Unreachable,
+        _ => TransmitError::Other,
+    }
+}

@@ -1,0 +1,33 @@
+//! How another thread ends the loop's wait.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use crate::sys;
+
+/// Ends [`super::Io::wait`] from any thread. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Waker(Arc<File>);
+
+impl Waker {
+    pub(super) fn new() -> io::Result<Self> {
+        sys::eventfd().map(|fd| Self(Arc::new(File::from(fd))))
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Ends the present wait, or the next one if nobody waits. Many calls before it count as one.
+    pub fn wake(&self) {
+        // It fails only if the counter is at its limit, and then the wait ends anyway.
+        let _ = (&*self.0).write(&1_u64.to_ne_bytes());
+    }
+
+    /// Forgets the calls so far; for loops that watch [`super::Io::fds`] themselves.
+    pub fn clear(&self) {
+        let _ = (&*self.0).read(&mut [0; 8]);
+    }
+}

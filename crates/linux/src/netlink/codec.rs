@@ -1,0 +1,165 @@
+//! Netlink messages and their attributes, and a socket that asks and answers.
+
+use std::io;
+
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+const HEADER: usize = 16;
+/// The kernel never sends more than this in one datagram.
+pub(super) const REPLY: usize = 64 * 1024;
+
+/// Asks the kernel, one request at a time.
+pub(crate) struct Connection {
+    socket: Socket,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+    sequence: u32,
+}
+
+impl Connection {
+    /// A connection to this thread's network namespace.
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, request: Vec::with_capacity(256), reply: vec![0; REPLY], sequence: 0 })
+    }
+
+    /// Starts a request of `kind` whose fixed part is `body`.
+    pub(crate) fn begin(&mut self, kind: u16, flags: i32, body: &[u8]) -> &mut Self {
+        self.sequence = self.sequence.wrapping_add(1);
+        let flags = (flags | libc::NLM_F_REQUEST) as u16;
+        self.request.clear();
+        self.request.extend_from_slice(&[0; 4]); // length, known when it is sent
+        self.request.extend_from_slice(&kind.to_ne_bytes());
+        self.request.extend_from_slice(&flags.to_ne_bytes());
+        self.request.extend_from_slice(&self.sequence.to_ne_bytes());
+        self.request.extend_from_slice(&[0; 4]); // port: the kernel's
+        self.request.extend_from_slice(body);
+        self
+    }
+
+    /// Appends an attribute to the request.
+    pub(crate) fn attribute(&mut self, kind: u16, data: &[u8]) -> &mut Self {
+        let length = u16::try_from(4 + data.len()).unwrap_or(u16::MAX);
+        self.request.extend_from_slice(&length.to_ne_bytes());
+        self.request.extend_from_slice(&kind.to_ne_bytes());
+        self.request.extend_from_slice(data);
+        self.request.resize(self.request.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// Sends the request and hands each message of the answer to `each`. A refusal comes as the error whose
+    /// number the kernel gave.
+    pub(crate) fn transact(&mut self, mut each: impl FnMut(&Message<'_>)) -> io::Result<()> {
+        let length = u32::try_from(self.request.len()).map_err(io::Error::other)?;
+        self.request[..4].copy_from_slice(&length.to_ne_bytes());
+        let acknowledged = self.request[6] & libc::NLM_F_ACK as u8 != 0;
+        self.socket.send(&self.request, 0)?;
+        loop {
+            let length = self.socket.recv(&mut &mut self.reply[..], 0)?;
+            for message in Messages(self.reply.get(..length).unwrap_or(&[])) {
+                if message.sequence != self.sequence {
+                    continue; // left over from a request that was given up
+                }
+                match i32::from(message.kind) {
+                    libc::NLMSG_ERROR => return message.error(),
+                    libc::NLMSG_DONE => return Ok(()),
+                    _ => each(&message),
+                }
+                if !acknowledged && i32::from(message.flags) & libc::NLM_F_MULTI == 0 {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// One netlink message.
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
+    pub(crate) flags: u16,
+    pub(crate) sequence: u32,
+    pub(crate) body: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    /// What an NLMSG_ERROR says: number 0 is an acknowledgement.
+    fn error(&self) -> io::Result<()> {
+        match self.body.first_chunk::<4>().map(|v| i32::from_ne_bytes(*v)) {
+            Some(0) => Ok(()),
+            Some(number) => Err(io::Error::from_raw_os_error(number.wrapping_neg())),
+            None => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// The fixed part of `N` octets and the attributes after it.
+    pub(crate) fn split<const N: usize>(&self) -> Option<(&'a [u8; N], Attributes<'a>)> {
+        let (fixed, _) = self.body.split_first_chunk::<N>()?;
+        Some((fixed, Attributes(self.body.get(N.next_multiple_of(4)..).unwrap_or(&[]))))
+    }
+}
+
+/// The messages of a datagram; ends at the first that is broken.
+pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    fn next(&mut self) -> Option<Message<'a>> {
+        let (header, _) = self.0.split_first_chunk::<HEADER>()?;
+        let [l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, ..] = *header;
+        let length = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
+        let body = self.0.get(HEADER..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(Message {
+            kind: u16::from_ne_bytes([k0, k1]),
+            flags: u16::from_ne_bytes([f0, f1]),
+            sequence: u32::from_ne_bytes([s0, s1, s2, s3]),
+            body,
+        })
+    }
+}
+
+/// Attributes as (type without flags, data); ends at the first that is broken.
+#[derive(Clone, Copy)]
+pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let ([l0, l1, k0, k1], _) = self.0.split_first_chunk::<4>()?;
+        let length = usize::from(u16::from_ne_bytes([*l0, *l1]));
+        let data = self.0.get(4..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((u16::from_ne_bytes([*k0, *k1]) & 0x3fff, data))
+    }
+}
+
+/// The 32-bit number in `data`.
+pub(crate) fn u32_of(data: &[u8]) -> Option<u32> {
+    data.first_chunk::<4>().map(|v| u32::from_ne_bytes(*v))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_messages_and_attributes_end_the_list() {
+        let mut octets = vec![20, 0, 0, 0, 24, 0, 2, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
+        assert_eq!(Messages(&octets).count(), 1);
+        for cut in 0..octets.len() {
+            assert_eq!(Messages(&octets[..cut]).count(), 0);
+        }
+        octets[0] = 3;
+        assert_eq!(Messages(&octets).count(), 0);
+
+        let attributes = [5, 0, 1, 0, 9, 0, 0, 0, 8, 0, 2, 0, 1, 0, 0, 0];
+        let read: Vec<_> = Attributes(&attributes).collect();
+        assert_eq!(read, [(1, &[9][..]), (2, &[1, 0, 0, 0][..])]);
+        assert_eq!(Attributes(&attributes[..12]).count(), 1);
+        assert_eq!(Attributes(&[2, 0, 1, 0]).count(), 0);
+    }
+}

@@ -1,0 +1,68 @@
+//! The node's interfaces and addresses.
+
+use std::io;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::Interface;
+
+use super::codec::{Connection, u32_of};
+use crate::sys::sockaddr;
+
+// A link and an address in linux/if_link.h and linux/if_addr.h; libc names only some of these.
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+/// An IPv6 address that cannot be used, yet or at all.
+const UNUSABLE: u32 = 0x40 | 0x08; // IFA_F_TENTATIVE, IFA_F_DADFAILED
+
+/// All interfaces of the connection's network namespace, in the order of their numbers.
+pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
+    let mut interfaces = Vec::new();
+    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
+        let Some((fixed, attributes)) = message.split::<16>() else { return };
+        let [_, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = *fixed;
+        let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
+        let working = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+        let mut interface = Interface {
+            ifindex: IfIndex(u32::from_ne_bytes([i0, i1, i2, i3])),
+            name: String::new(),
+            up: flags & working == working,
+            mtu: 0,
+            addresses: Vec::new(),
+        };
+        for (kind, data) in attributes {
+            match kind {
+                IFLA_IFNAME => {
+                    interface.name = String::from_utf8_lossy(data).trim_end_matches('\0').to_owned();
+                }
+                IFLA_MTU => interface.mtu = u32_of(data).unwrap_or(0),
+                _ => {}
+            }
+        }
+        interfaces.push(interface);
+    })?;
+    interfaces.sort_by_key(|interface| interface.ifindex);
+
+    connection.begin(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]).transact(|message| {
+        let Some((fixed, attributes)) = message.split::<8>() else { return };
+        let [_, _, flags, _, i0, i1, i2, i3] = *fixed;
+        let ifindex = IfIndex(u32::from_ne_bytes([i0, i1, i2, i3]));
+        let (mut flags, mut local, mut address) = (u32::from(flags), None, None);
+        for (kind, data) in attributes {
+            match kind {
+                IFA_LOCAL => local = sockaddr::ip(data),
+                IFA_ADDRESS => address = sockaddr::ip(data),
+                IFA_FLAGS => flags = u32_of(data).unwrap_or(flags),
+                _ => {}
+            }
+        }
+        // On a point-to-point link IFA_ADDRESS is the other end.
+        let Some(address) = local.or(address).filter(|_| flags & UNUSABLE == 0) else { return };
+        if let Ok(found) = interfaces.binary_search_by_key(&ifindex, |i| i.ifindex) {
+            interfaces[found].addresses.push(address);
+        }
+    })?;
+    Ok(interfaces)
+}

@@ -1,0 +1,207 @@
+//! The route that a packet would take, as the kernel's own tables say.
+
+use std::io;
+use std::net::IpAddr;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+
+use super::codec::{Attributes, Connection, u32_of};
+use crate::sys::sockaddr;
+
+pub(super) const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_IIF: u16 = 3;
+pub(super) const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+pub(super) const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+const RTA_IP_PROTO: u16 = 27;
+const RTA_SPORT: u16 = 28;
+const RTA_DPORT: u16 = 29;
+const RTAX_MTU: u16 = 2;
+/// The DSCP without the two congestion bits, which routing must not see.
+const DSCP: u8 = 0xfc;
+
+/// Looks routes up.
+pub(crate) struct Routes {
+    connection: Connection,
+    /// As the kernel last gave them: for MTUs, and to tell our own addresses from foreign ones.
+    interfaces: Vec<Interface>,
+}
+
+/// Which of the possible questions is asked.
+#[derive(Clone, Copy, Default)]
+struct Question {
+    src: Option<IpAddr>,
+    /// The packet comes in here, so that it is routed as a forwarded one.
+    iif: Option<IfIndex>,
+    oif: Option<IfIndex>,
+}
+
+impl Routes {
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut connection = Connection::open()?;
+        let interfaces = super::interfaces(&mut connection)?;
+        Ok(Self { connection, interfaces })
+    }
+
+    /// The interfaces as last read.
+    pub(crate) fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// Reads the interfaces again and gives what they were before.
+    pub(crate) fn refresh(&mut self) -> io::Result<Vec<Interface>> {
+        let new = super::interfaces(&mut self.connection)?;
+        Ok(std::mem::replace(&mut self.interfaces, new))
+    }
+
+    /// The route of a packet.
+    ///
+    /// A packet whose source is another node's is a forwarded one. For IPv4 the kernel refuses to route it as
+    /// our own, and leaving the source out could pick another member of a multipath route or miss a rule on
+    /// the source. So it is asked as if it came in by the interface that leads back to its source; three
+    /// questions of a microsecond each, once per flow. Where the kernel would not forward it (a host, or a
+    /// reverse path filter), the route by destination stands.
+    pub(crate) fn lookup(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
+        let src = query.src.filter(|src| !src.is_unspecified() && src.is_ipv4() == query.dst.is_ipv4());
+        let foreign = src.is_some_and(|src| src.is_ipv4() && !self.is_local(src));
+        if !foreign {
+            let route = self.ask(query, Question { src, ..Question::default() });
+            // The address may have gone a moment ago, so that the kernel takes it for a bad question.
+            return match route {
+                Err(_) if src.is_some() => self.ask(query, Question::default()),
+                route => route,
+            };
+        }
+        let plain = self.ask(query, Question::default());
+        let Some(src) = src else { return plain };
+        let Ok(back) = self.ask(&RouteQuery::to(src), Question::default()) else { return plain };
+        let input = Question { src: Some(src), iif: Some(back.ifindex), oif: None };
+        let Ok(route) = self.ask(query, input) else { return plain };
+        if route.local {
+            return plain;
+        }
+        // What the kernel says of a forwarded packet lacks our own address.
+        let ours = match plain {
+            Ok(plain) if plain.ifindex == route.ifindex => Some(plain.src),
+            _ => {
+                let towards = RouteQuery::to(route.gateway.unwrap_or(query.dst));
+                let out = Question { oif: Some(route.ifindex), ..Question::default() };
+                self.ask(&towards, out).ok().map(|route| route.src)
+            }
+        };
+        ours.map(|src| Route { src, ..route }).ok_or(NoRoute::Failed)
+    }
+
+    fn is_local(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.interfaces.iter().any(|i| i.addresses.contains(&address))
+    }
+
+    fn ask(&mut self, query: &RouteQuery, question: Question) -> Result<Route, NoRoute> {
+        let ipv6 = query.dst.is_ipv6();
+        let (family, length) = if ipv6 { (libc::AF_INET6, 128) } else { (libc::AF_INET, 32) };
+        let src_length = if question.src.is_some() { length } else { 0 };
+        let mut message = [0; 12];
+        message[..4].copy_from_slice(&[family as u8, length, src_length, query.tos & DSCP]);
+        self.connection.begin(libc::RTM_GETROUTE, 0, &message);
+        address(&mut self.connection, RTA_DST, query.dst);
+        if let Some(src) = question.src {
+            address(&mut self.connection, RTA_SRC, src);
+        }
+        for (kind, index) in [(RTA_IIF, question.iif), (RTA_OIF, question.oif)] {
+            if let Some(index) = index {
+                self.connection.attribute(kind, &index.0.to_ne_bytes());
+            }
+        }
+        // The kernel knows these protocols' ports only, and refuses others.
+        if let Some(protocol) = query.protocol.filter(|p| [6, 17].contains(p)) {
+            self.connection.attribute(RTA_IP_PROTO, &[protocol]);
+            for (kind, port) in [(RTA_SPORT, query.src_port), (RTA_DPORT, query.dst_port)] {
+                if let Some(port) = port.filter(|port| *port != 0) {
+                    self.connection.attribute(kind, &port.to_be_bytes());
+                }
+            }
+        }
+        let mut answer = None;
+        let interfaces = &self.interfaces;
+        self.connection
+            .transact(|message| {
+                if let Some((fixed, attributes)) = message.split::<12>() {
+                    answer = Some(read(fixed[7], attributes, interfaces, query.dst, question.src));
+                }
+            })
+            .map_err(|error| no_route(&error))?;
+        answer.unwrap_or(Err(NoRoute::Failed))
+    }
+}
+
+fn address(connection: &mut Connection, kind: u16, address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => connection.attribute(kind, &v4.octets()),
+        IpAddr::V6(v6) => connection.attribute(kind, &v6.octets()),
+    };
+}
+
+/// Reads the kernel's answer: a route of type `kind`.
+fn read(
+    kind: u8,
+    attributes: Attributes<'_>,
+    interfaces: &[Interface],
+    dst: IpAddr,
+    asked_src: Option<IpAddr>,
+) -> Result<Route, NoRoute> {
+    // IPv6 answers with a route that says no, where IPv4 answers with an error.
+    match kind {
+        libc::RTN_UNREACHABLE | libc::RTN_THROW => return Err(NoRoute::Unreachable),
+        libc::RTN_PROHIBIT | libc::RTN_BLACKHOLE => return Err(NoRoute::Prohibited),
+        _ => {}
+    }
+    let (mut ifindex, mut src, mut gateway, mut mtu) = (None, None, None, None);
+    for (kind, data) in attributes {
+        match kind {
+            RTA_OIF => ifindex = u32_of(data).map(IfIndex),
+            RTA_PREFSRC => src = sockaddr::ip(data),
+            RTA_GATEWAY => gateway = sockaddr::ip(data),
+            RTA_VIA => gateway = data.get(2..).and_then(sockaddr::ip), // an IPv6 next hop for IPv4
+            RTA_METRICS => {
+                mtu = Attributes(data).find(|(kind, _)| *kind == RTAX_MTU).and_then(|(_, data)| u32_of(data));
+            }
+            _ => {}
+        }
+    }
+    let ifindex = ifindex.ok_or(NoRoute::Unreachable)?;
+    let interface = interfaces.iter().find(|interface| interface.ifindex == ifindex);
+    let local = kind == libc::RTN_LOCAL;
+    Ok(Route {
+        ifindex,
+        src: src.or(asked_src).unwrap_or(if local { dst } else { unspecified(dst) }),
+        gateway: gateway.filter(|gateway| !gateway.is_unspecified()),
+        mtu: mtu.filter(|mtu| *mtu != 0).or(interface.map(|i| i.mtu)).unwrap_or(minimum_mtu(dst)),
+        local,
+    })
+}
+
+fn no_route(error: &io::Error) -> NoRoute {
+    match error.raw_os_error() {
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::ESRCH) => NoRoute::Unreachable,
+        // EINVAL is what a blackhole route answers.
+        Some(libc::EACCES | libc::EINVAL) => NoRoute::Prohibited,
+        _ => NoRoute::Failed,
+    }
+}
+
+const fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
+    }
+}
+
+/// What every link of the family carries.
+const fn minimum_mtu(like: IpAddr) -> u32 {
+    if like.is_ipv4() { 576 } else { 1280 }
+}

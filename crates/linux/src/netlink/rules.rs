@@ -1,0 +1,95 @@
+//! The rule and the route that turn marked packets to this node.
+
+use std::io;
+
+use super::codec::Connection;
+use super::lookup::{RTA_OIF, RTA_TABLE};
+
+const FRA_PRIORITY: u16 = 6;
+const FRA_FWMARK: u16 = 10;
+const FRA_TABLE: u16 = 15;
+const FRA_PROTOCOL: u16 = 21;
+const FR_ACT_TO_TBL: u8 = 1;
+/// Who made it, as `ip rule` and `ip route` show it: a number that no routing daemon uses.
+const PROTOCOL: u8 = 91;
+/// Scope of the host itself (RT_SCOPE_HOST).
+const HOST: u8 = 254;
+/// Rules are looked up by this order: after local (0), before anybody's usual ones.
+const PRIORITY: u32 = 270;
+/// More rules of ours than this cannot be: each start removes what it finds.
+const MOST: usize = 64;
+
+/// Adds `ip rule fwmark MARK lookup TABLE` and `ip route local default dev lo table TABLE`, after removing
+/// what a predecessor left.
+pub(crate) fn add(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
+    remove(ipv6, mark, table)?;
+    let mut connection = Connection::open()?;
+    let create = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    route(&mut connection, libc::RTM_NEWROUTE, create, ipv6, table)?;
+    rule(&mut connection, libc::RTM_NEWRULE, create, ipv6, mark, table)
+}
+
+/// Removes them; that they are not there is no error.
+pub(crate) fn remove(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
+    let mut connection = Connection::open()?;
+    for _ in 0..MOST {
+        match rule(&mut connection, libc::RTM_DELRULE, libc::NLM_F_ACK, ipv6, mark, table) {
+            Ok(()) => {}
+            Err(error) if absent(&error) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    match route(&mut connection, libc::RTM_DELROUTE, libc::NLM_F_ACK, ipv6, table) {
+        Err(error) if !absent(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn absent(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+const fn family(ipv6: bool) -> u8 {
+    if ipv6 { libc::AF_INET6 as u8 } else { libc::AF_INET as u8 }
+}
+
+fn rule(
+    connection: &mut Connection,
+    kind: u16,
+    flags: i32,
+    ipv6: bool,
+    mark: u32,
+    table: u32,
+) -> io::Result<()> {
+    let fixed = [family(ipv6), 0, 0, 0, libc::RT_TABLE_UNSPEC, 0, 0, FR_ACT_TO_TBL, 0, 0, 0, 0];
+    connection
+        .begin(kind, flags, &fixed)
+        .attribute(FRA_PRIORITY, &PRIORITY.to_ne_bytes())
+        .attribute(FRA_FWMARK, &mark.to_ne_bytes())
+        .attribute(FRA_TABLE, &table.to_ne_bytes())
+        .attribute(FRA_PROTOCOL, &[PROTOCOL])
+        .transact(|_| {})
+}
+
+fn route(connection: &mut Connection, kind: u16, flags: i32, ipv6: bool, table: u32) -> io::Result<()> {
+    let loopback = crate::sys::interface_index("lo")?;
+    let fixed = [
+        family(ipv6),
+        0,
+        0,
+        0,
+        libc::RT_TABLE_UNSPEC,
+        PROTOCOL,
+        if ipv6 { 0 } else { HOST },
+        libc::RTN_LOCAL,
+        0,
+        0,
+        0,
+        0,
+    ];
+    connection
+        .begin(kind, flags, &fixed)
+        .attribute(RTA_OIF, &loopback.to_ne_bytes())
+        .attribute(RTA_TABLE, &table.to_ne_bytes())
+        .transact(|_| {})
+}

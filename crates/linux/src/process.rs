@@ -1,0 +1,110 @@
+//! Processes known by number and start, so that a number used again is never taken for the old process.
+
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use crate::sys;
+
+/// A process, for as long as it is the one that was meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Process number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
+    pub start: u64,
+}
+
+impl Identity {
+    /// The process that has the number `pid` now.
+    ///
+    /// # Errors
+    /// There is none, or it has ended and only waits for its parent.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The second field is the name in parentheses and may hold anything.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let mut fields = fields.split_whitespace();
+        let state = fields.next().unwrap_or("");
+        let start = fields.nth(18).and_then(|start| start.parse().ok());
+        match start {
+            Some(start) if !["Z", "X"].contains(&state) => Ok(Self { pid, start }),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Self::of(self.pid).is_ok_and(|now| now == *self)
+    }
+
+    /// Asks it to end (SIGTERM), waits up to `grace`, and ends it (SIGKILL) if it did not. A process that is
+    /// not there any more is no error.
+    ///
+    /// # Errors
+    /// It belongs to somebody else.
+    pub fn terminate(&self, grace: Duration) -> io::Result<()> {
+        let pidfd = match sys::pidfd_open(self.pid) {
+            Ok(pidfd) => pidfd,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        // The descriptor stands for one process for ever, so this check holds for what follows.
+        if !self.is_alive() {
+            return Ok(());
+        }
+        for (signal, patience) in [(libc::SIGTERM, grace), (libc::SIGKILL, Duration::from_secs(5))] {
+            match sys::pidfd_signal(&pidfd, signal) {
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+                other => other?,
+            }
+            let deadline = Instant::now() + patience;
+            loop {
+                let mut fds = [sys::poll_fd(pidfd.as_raw_fd(), libc::POLLIN)];
+                let left = deadline.saturating_duration_since(Instant::now());
+                sys::poll(&mut fds, Some(left))?;
+                if fds[0].revents != 0 {
+                    return Ok(());
+                }
+                if left.is_zero() {
+                    break;
+                }
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+/// All processes, in the order of their numbers.
+///
+/// # Errors
+/// /proc is not mounted.
+pub fn all() -> io::Result<Vec<Identity>> {
+    let mut processes: Vec<_> = fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Identity::of(pid).ok())
+        .collect();
+    processes.sort_by_key(|process| process.pid);
+    Ok(processes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_is_ended_and_another_start_is_not_it() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let identity = Identity::of(child.id()).unwrap();
+        assert!(identity.is_alive());
+        let other = Identity { start: identity.start + 1, ..identity };
+        other.terminate(Duration::ZERO).unwrap();
+        assert!(identity.is_alive());
+        identity.terminate(Duration::from_secs(5)).unwrap();
+        assert!(!child.wait().unwrap().success());
+        identity.terminate(Duration::ZERO).unwrap();
+    }
+}

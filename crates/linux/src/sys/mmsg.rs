@@ -1,0 +1,160 @@
+//! Many datagrams per system call: `recvmmsg` into buffers made once, `sendmmsg` from borrowed slices.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use super::check;
+
+/// Most datagrams that one call takes: more gains nothing (see design notes on batch sizes).
+pub(crate) const BATCH: usize = 64;
+
+/// Room for the sender's address: `sockaddr_in6` and `sockaddr_ll` both fit.
+const NAME: usize = 32;
+
+/// Buffers for up to [`BATCH`] datagrams with their control messages.
+pub(crate) struct Buffers {
+    payload: Vec<u8>,
+    control: Vec<usize>, // usize, for its alignment
+    names: Vec<[u8; NAME]>,
+    vectors: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+    payload_size: usize,
+    control_size: usize,
+}
+
+// SAFETY: the pointers inside point only into vectors that the same value owns and never resizes.
+unsafe impl Send for Buffers {}
+
+impl Buffers {
+    /// Room for [`BATCH`] datagrams of `payload_size` octets with `control_size` octets beside each. Pages
+    /// that no datagram has touched stay unmapped.
+    pub(crate) fn new(payload_size: usize, control_size: usize) -> Self {
+        let control_size = control_size.next_multiple_of(size_of::<usize>());
+        // SAFETY: mmsghdr is a plain C struct for which all-zero is a valid value.
+        let empty: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        let mut buffers = Self {
+            payload: vec![0; payload_size * BATCH],
+            control: vec![0; control_size / size_of::<usize>() * BATCH],
+            names: vec![[0; NAME]; BATCH],
+            vectors: Vec::with_capacity(BATCH),
+            headers: vec![empty; BATCH],
+            payload_size,
+            control_size,
+        };
+        for slot in 0..BATCH {
+            buffers.vectors.push(libc::iovec {
+                iov_base: buffers.payload[slot * payload_size..].as_mut_ptr().cast(),
+                iov_len: payload_size,
+            });
+        }
+        for slot in 0..BATCH {
+            let header = &mut buffers.headers[slot].msg_hdr;
+            header.msg_name = buffers.names[slot].as_mut_ptr().cast();
+            header.msg_iov = &raw mut buffers.vectors[slot];
+            header.msg_iovlen = 1;
+            header.msg_control =
+                buffers.control[slot * control_size / size_of::<usize>()..].as_mut_ptr().cast();
+        }
+        buffers
+    }
+
+    /// Receives what waits at `fd` into the slots from `first` on, without waiting for more; gives the number
+    /// of datagrams, 0 if none wait.
+    pub(crate) fn receive(&mut self, fd: &impl AsRawFd, first: usize) -> io::Result<usize> {
+        let Some(headers) = self.headers.get_mut(first..).filter(|h| !h.is_empty()) else { return Ok(0) };
+        for header in headers.iter_mut() {
+            header.msg_hdr.msg_namelen = NAME as libc::socklen_t;
+            header.msg_hdr.msg_controllen = self.control_size as _;
+            header.msg_hdr.msg_flags = 0;
+        }
+        // SAFETY: each header points to buffers of the lengths it states, all owned by self and live; the
+        // vector holds `headers.len()` of them; no timeout is given.
+        let result = unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                headers.as_mut_ptr(),
+                headers.len() as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        match check(result) {
+            Ok(count) => Ok(count.unsigned_abs() as usize),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// The datagram in `slot`; only slots that [`Self::receive`] has just filled mean anything.
+    pub(crate) fn get(&self, slot: usize) -> Option<Datagram<'_>> {
+        let header = self.headers.get(slot)?;
+        let payload = self.payload.get(slot * self.payload_size..(slot + 1) * self.payload_size)?;
+        let words = self.control_size / size_of::<usize>();
+        let control = self.control.get(slot * words..(slot + 1) * words)?;
+        // SAFETY: the same memory seen as octets: every octet of a usize is initialised and u8 has no
+        // alignment.
+        let control = unsafe { std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), self.control_size) };
+        #[allow(clippy::unnecessary_cast)] // another type on musl
+        let control_length = header.msg_hdr.msg_controllen as usize;
+        Some(Datagram {
+            name: self.names.get(slot)?.get(..header.msg_hdr.msg_namelen as usize)?,
+            payload: payload.get(..(header.msg_len as usize).min(self.payload_size))?,
+            control: control.get(..control_length)?,
+            flags: header.msg_hdr.msg_flags,
+        })
+    }
+}
+
+/// A received datagram in its buffers.
+pub(crate) struct Datagram<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) payload: &'a [u8],
+    pub(crate) control: &'a [u8],
+    pub(crate) flags: i32,
+}
+
+impl Datagram<'_> {
+    /// Something did not fit: neither payload nor control messages can be trusted to be whole.
+    pub(crate) fn truncated(&self) -> bool {
+        self.flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0
+    }
+}
+
+/// A datagram to send.
+#[derive(Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) payload: &'a [u8],
+    pub(crate) control: &'a [u8],
+}
+
+/// Sends the first [`BATCH`] of `datagrams` without waiting; gives how many went, at least one. An error
+/// belongs to the first.
+pub(crate) fn send<'a>(fd: RawFd, datagrams: impl Iterator<Item = Outgoing<'a>>) -> io::Result<usize> {
+    // SAFETY: both are plain C structs for which all-zero is a valid value.
+    let (mut headers, mut vectors): ([libc::mmsghdr; BATCH], [libc::iovec; BATCH]) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    let mut count = 0;
+    for ((header, vector), datagram) in headers.iter_mut().zip(&mut vectors).zip(datagrams) {
+        vector.iov_base = datagram.payload.as_ptr().cast_mut().cast();
+        vector.iov_len = datagram.payload.len();
+        let header = &mut header.msg_hdr;
+        header.msg_name = datagram.name.as_ptr().cast_mut().cast();
+        header.msg_namelen = datagram.name.len() as libc::socklen_t;
+        header.msg_iov = vector;
+        header.msg_iovlen = 1;
+        if !datagram.control.is_empty() {
+            header.msg_control = datagram.control.as_ptr().cast_mut().cast();
+            header.msg_controllen = datagram.control.len() as _;
+        }
+        count += 1;
+    }
+    // SAFETY: the first `count` headers point to slices and vectors that live until the call returns, with
+    // their lengths; the kernel only reads through them (and writes msg_len, in `headers`).
+    let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
+    check(sent).map(|sent| sent.unsigned_abs() as usize)
+}

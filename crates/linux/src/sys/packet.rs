@@ -1,0 +1,60 @@
+//! AF_PACKET sockets.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use super::check;
+
+/// Where the packet type stands in a `sockaddr_ll`.
+const PACKET_TYPE: usize = 10;
+
+/// Takes in the frames of the interface `index` from now on.
+pub(crate) fn bind(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
+    // SAFETY: sockaddr_ll is a plain C struct for which all-zero is a valid value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index.cast_signed();
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: `address` is a live sockaddr_ll and `length` its size.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
+}
+
+/// Also takes in what is addressed to other stations, for as long as the socket lives.
+pub(crate) fn promiscuous(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: index.cast_signed(),
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    let length = size_of::<libc::packet_mreq>() as libc::socklen_t;
+    // SAFETY: `request` is a live packet_mreq and `length` its size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            (&raw const request).cast(),
+            length,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// Whether the frame whose `sockaddr_ll` this is was sent by this end.
+pub(crate) fn is_outgoing(name: &[u8]) -> bool {
+    name.get(PACKET_TYPE) == Some(&libc::PACKET_OUTGOING)
+}
+
+/// The time in a `timespec`.
+pub(crate) fn timespec(data: &[u8]) -> Option<Duration> {
+    let (seconds, rest) = data.split_first_chunk::<{ size_of::<libc::time_t>() }>()?;
+    let nanoseconds = rest.first_chunk::<{ size_of::<libc::c_long>() }>()?;
+    let seconds = u64::try_from(libc::time_t::from_ne_bytes(*seconds)).ok()?;
+    let nanoseconds = u32::try_from(libc::c_long::from_ne_bytes(*nanoseconds)).ok()?;
+    Some(Duration::new(seconds, nanoseconds))
+}

@@ -1,0 +1,318 @@
+//! Links between namespaces, their addresses, routes, rates and losses: what the lab and the tests build
+//! networks of.
+//!
+//! Done with the tools `ip`, `tc` and `nft`: making a network is no hot path (3 ms a step), and when a step
+//! fails the person sees a command that can be tried by hand and the tool's own words.
+
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+use signalbox_core::node::Prefix;
+
+use crate::netns::Namespace;
+use crate::sys;
+
+/// A step that failed: the command as one would type it, and what it said.
+#[derive(Debug, thiserror::Error)]
+#[error("`{command}` failed: {said}")]
+pub struct TopologyError {
+    /// The command, or what was tried.
+    pub command: String,
+    /// The tool's or the kernel's words.
+    pub said: String,
+}
+
+type Result<T> = std::result::Result<T, TopologyError>;
+
+/// Joins two namespaces by a link with the interface `name_a` at one end and `name_b` at the other, both
+/// down.
+///
+/// # Errors
+/// A name is taken or too long (15 characters are allowed).
+pub fn create_veth(a: &Namespace, name_a: &str, b: &Namespace, name_b: &str) -> Result<()> {
+    run(
+        "ip",
+        &[
+            "link",
+            "add",
+            name_a,
+            "netns",
+            a.name(),
+            "type",
+            "veth",
+            "peer",
+            "name",
+            name_b,
+            "netns",
+            b.name(),
+        ],
+    )
+}
+
+/// Removes an interface; the other end of a veth goes with it.
+///
+/// # Errors
+/// There is none of that name.
+pub fn delete_link(namespace: &Namespace, interface: &str) -> Result<()> {
+    ip(namespace, &["link", "delete", interface])
+}
+
+/// Marks an interface with a text that `ip link` shows (at most 255 octets).
+///
+/// # Errors
+/// There is no such interface.
+pub fn set_alias(namespace: &Namespace, interface: &str, alias: &str) -> Result<()> {
+    ip(namespace, &["link", "set", interface, "alias", alias])
+}
+
+/// Switches an interface on or off.
+///
+/// # Errors
+/// There is no such interface.
+pub fn set_up(namespace: &Namespace, interface: &str, up: bool) -> Result<()> {
+    ip(namespace, &["link", "set", interface, if up { "up" } else { "down" }])
+}
+
+/// Sets the largest IP packet that an interface carries, in octets.
+///
+/// # Errors
+/// There is no such interface, or it cannot.
+pub fn set_mtu(namespace: &Namespace, interface: &str, mtu: u32) -> Result<()> {
+    ip(namespace, &["link", "set", interface, "mtu", &mtu.to_string()])
+}
+
+/// Gives an interface an address, usable at once (no duplicate address detection).
+///
+/// # Errors
+/// It has it already.
+pub fn add_address(namespace: &Namespace, interface: &str, address: IpAddr, prefix_len: u8) -> Result<()> {
+    let address_and_length = format!("{address}/{prefix_len}");
+    let mut arguments = vec!["address", "add", &address_and_length, "dev", interface];
+    if address.is_ipv6() {
+        arguments.push("nodad");
+    }
+    ip(namespace, &arguments)
+}
+
+/// Takes an address from an interface.
+///
+/// # Errors
+/// It has not got it.
+pub fn delete_address(namespace: &Namespace, interface: &str, address: IpAddr, prefix_len: u8) -> Result<()> {
+    ip(namespace, &["address", "delete", &format!("{address}/{prefix_len}"), "dev", interface])
+}
+
+/// Adds a route, or replaces the one to the same destinations.
+///
+/// # Errors
+/// The gateway cannot be reached, or the interface is down.
+pub fn add_route(
+    namespace: &Namespace,
+    dst: Prefix,
+    gateway: Option<IpAddr>,
+    interface: Option<&str>,
+) -> Result<()> {
+    let dst = format!("{}/{}", dst.addr, dst.len);
+    let gateway = gateway.map(|gateway| gateway.to_string());
+    let mut arguments = vec!["route", "replace", &dst];
+    if let Some(gateway) = &gateway {
+        arguments.extend(["via", gateway]);
+    }
+    if let Some(interface) = interface {
+        arguments.extend(["dev", interface]);
+    }
+    ip(namespace, &arguments)
+}
+
+/// Removes the route to `dst`.
+///
+/// # Errors
+/// There is none.
+pub fn delete_route(namespace: &Namespace, dst: Prefix) -> Result<()> {
+    let family = if dst.addr.is_ipv6() { "-6" } else { "-4" };
+    ip(namespace, &[family, "route", "delete", &format!("{}/{}", dst.addr, dst.len)])
+}
+
+/// Sets a kernel parameter of the namespace, named as in `sysctl`: `net.ipv4.ip_forward`. Interfaces whose
+/// names hold dots need slashes: `net/ipv4/conf/eth0.1/rp_filter`.
+///
+/// # Errors
+/// There is no such parameter.
+pub fn set_sysctl(namespace: &Namespace, key: &str, value: &str) -> Result<()> {
+    let relative = if key.contains('/') { key.to_owned() } else { key.replace('.', "/") };
+    let written =
+        namespace.run(|| fs::write(format!("/proc/sys/{relative}"), value)).and_then(|result| result);
+    written.map_err(|error| failed(format!("sysctl -w {key}={value}"), &error))
+}
+
+/// Makes the namespace a router of both families.
+///
+/// # Errors
+/// The kernel lacks one.
+pub fn set_forwarding(namespace: &Namespace, on: bool) -> Result<()> {
+    let value = if on { "1" } else { "0" };
+    set_sysctl(namespace, "net.ipv4.ip_forward", value)?;
+    set_sysctl(namespace, "net.ipv6.conf.all.forwarding", value)
+}
+
+/// Limits what leaves an interface to `bits_per_second` (token bucket of 10 ms, at least one full packet, and
+/// a queue of 50 ms).
+///
+/// # Errors
+/// The kernel has no TBF.
+pub fn set_rate(namespace: &Namespace, interface: &str, bits_per_second: u64) -> Result<()> {
+    let burst = (bits_per_second / 8 / 100).max(3000);
+    tc(
+        namespace,
+        &[
+            "qdisc",
+            "replace",
+            "dev",
+            interface,
+            "root",
+            "tbf",
+            "rate",
+            &format!("{bits_per_second}bit"),
+            "burst",
+            &burst.to_string(),
+            "latency",
+            "50ms",
+        ],
+    )
+}
+
+/// Drops `percent` (0–100, in hundredths) of the IP packets that come in by an interface, at random, neighbour
+/// discovery and ARP excepted: losing those would hold up whole seconds. 0 takes the loss away.
+///
+/// # Errors
+/// The kernel lacks nftables or its number generator.
+pub fn set_loss(namespace: &Namespace, interface: &str, percent: f64) -> Result<()> {
+    let of_ten_thousand = (percent.clamp(0.0, 100.0) * 100.0).round();
+    // One table an interface, so that one does not touch the others.
+    let table = format!("signalbox_loss_{}", interface.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+    let mut script = format!("table netdev {table}\ndelete table netdev {table}\n");
+    if of_ten_thousand > 0.0 {
+        let drop = format!("numgen random mod 10000 < {of_ten_thousand} drop");
+        script.push_str(&format!(
+            "table netdev {table} {{ chain ingress {{ \
+             type filter hook ingress device \"{interface}\" priority 0; policy accept;\n\
+             icmpv6 type {{ 133, 134, 135, 136, 137 }} accept\n\
+             meta protocol ip {drop}\nmeta protocol ip6 {drop}\n}} }}\n"
+        ));
+    }
+    nft(namespace, &script)
+}
+
+/// Drops each UDP packet to `port` that enters by an interface, or lets them pass again: a node that filters
+/// signaling out.
+///
+/// # Errors
+/// The kernel lacks nftables.
+pub fn set_blocked(namespace: &Namespace, interface: &str, port: u16, blocked: bool) -> Result<()> {
+    let table = format!("signalbox_block_{}", interface.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+    let mut script = format!("table netdev {table}\ndelete table netdev {table}\n");
+    if blocked {
+        script.push_str(&format!(
+            "table netdev {table} {{ chain ingress {{ \
+             type filter hook ingress device \"{interface}\" priority 0; policy accept; udp dport {port} drop; }} }}\n"
+        ));
+    }
+    nft(namespace, &script)
+}
+
+/// Whether the kernel has netem, found out by using it in a namespace made for that.
+#[must_use]
+pub fn has_netem() -> bool {
+    let name = format!("signalbox-probe-{}", std::process::id());
+    let Ok(scratch) = Namespace::create(&name) else { return false };
+    let worked = set_netem(&scratch, "lo", std::time::Duration::from_millis(1), 0.0).is_ok();
+    // A probe that stays behind is found by its name.
+    let _ = scratch.delete();
+    worked
+}
+
+/// Delays what leaves an interface and drops `loss_percent` of it, by netem.
+///
+/// # Errors
+/// The kernel lacks netem ([`has_netem`]).
+pub fn set_netem(
+    namespace: &Namespace,
+    interface: &str,
+    delay: std::time::Duration,
+    loss_percent: f64,
+) -> Result<()> {
+    let delay = format!("{}us", delay.as_micros());
+    let loss = format!("{loss_percent}%");
+    tc(namespace, &["qdisc", "replace", "dev", interface, "root", "netem", "delay", &delay, "loss", &loss])
+}
+
+/// Switches checksum and segmentation offload of an interface off: captures then hold packets as they would be
+/// on a wire, and a relay passes on what the far end accepts.
+///
+/// # Errors
+/// The interface does not allow it.
+pub fn disable_offload(namespace: &Namespace, interface: &str) -> Result<()> {
+    let done = namespace.run(|| sys::ethtool::disable_offload(interface)).and_then(|result| result);
+    done.map_err(|error| failed(format!("ethtool -K {interface} tx off gso off gro off tso off"), &error))
+}
+
+/// Runs nft inside a namespace with `script` as its input.
+///
+/// # Errors
+/// What nft says.
+pub fn nft(namespace: &Namespace, script: &str) -> Result<()> {
+    let command = || format!("nft -f - (in {}): {script}", namespace.name());
+    let mut child = namespace
+        .spawn(
+            Command::new(program("nft")?)
+                .args(["-f", "-"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped()),
+        )
+        .map_err(|error| failed(command(), &error))?;
+    if let Some(mut input) = child.stdin.take() {
+        // If nft ends early, its own words say why.
+        let _ = io::Write::write_all(&mut input, script.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(|error| failed(command(), &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(TopologyError { command: command(), said })
+}
+
+fn ip(namespace: &Namespace, arguments: &[&str]) -> Result<()> {
+    run("ip", &[&["-n", namespace.name()], arguments].concat())
+}
+
+fn tc(namespace: &Namespace, arguments: &[&str]) -> Result<()> {
+    run("tc", &[&["-n", namespace.name()], arguments].concat())
+}
+
+fn run(tool: &str, arguments: &[&str]) -> Result<()> {
+    let command = || format!("{tool} {}", arguments.join(" "));
+    let output = Command::new(program(tool)?)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(command(), &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(TopologyError { command: command(), said })
+}
+
+fn program(tool: &str) -> Result<std::path::PathBuf> {
+    sys::find_program(tool).ok_or_else(|| TopologyError {
+        command: tool.to_owned(),
+        said: "not installed: apt-get install iproute2 nftables".to_owned(),
+    })
+}
+
+fn failed(command: String, error: &io::Error) -> TopologyError {
+    TopologyError { command, said: error.to_string() }
+}

@@ -1,0 +1,1 @@
+//! On the real kernel, in namespaces of our own. Needs root.
