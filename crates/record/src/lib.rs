@@ -1,1 +1,31 @@
+//! Recordings of everything that goes into a node, and their replay.
+//!
+//! A node's behaviour follows from its configuration, its seed and its inputs. A recording holds these three
+//! as JSON Lines: a header, then one object an input, in order:
+//!
+//! ```text
+//! {"signalbox-recording":1,"config":{…},"seed":"0011…"}
+//! {"t":0,"input":{"interfaces":[…]}}
+//! {"t":1200,"input":{"datagram":{"src":"10.0.0.1:270","dst":"10.0.0.6:270","ifindex":2,"ttl":64,…}}}
+//! {"t":1200,"input":{"route":{"id":1,"result":{"Ok":{…}}}}}
+//! {"t":501200,"input":"timer"}
+//! ```
+//!
+//! `t` is in microseconds on the node's clock; octets are hexadecimal. What the node asked of its driver is
+//! not recorded, for the answers are inputs. A recording that reached its size limit ends in `{"end":"limit"}`.
+//!
+//! **The seed is a secret**: with it, session ids and cookies of the recorded node can be computed. A recording
+//! of a live node must be readable by its owner only, and not be published before the node has been restarted.
 
+mod input;
+mod read;
+mod replay;
+mod write;
+
+pub use input::{OwnedDatagram, OwnedInput};
+pub use read::{ReadError, Reader, Recorded};
+pub use replay::{Replayed, replay};
+pub use write::Writer;
+
+/// Version of the format, in the header's `signalbox-recording`.
+pub const VERSION: u32 = 1;

@@ -1,0 +1,166 @@
+//! Inputs that own what they hold, and how inputs look in a line.
+
+use core::net::{IpAddr, SocketAddr};
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use signalbox_core::IfIndex;
+use signalbox_core::node::{Input, Interface, NoRoute, Prefix, Route, TransmitError};
+use signalbox_core::packet::Received;
+use signalbox_wire::{hex, parse_hex};
+
+/// A datagram that owns its octets; the fields are those of [`Received`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedDatagram {
+    /// Address and port in the source fields.
+    pub src: SocketAddr,
+    /// Address and port in the destination fields.
+    pub dst: SocketAddr,
+    /// Interface it came in by.
+    pub ifindex: IfIndex,
+    /// TTL or hop limit as received.
+    pub ttl: u8,
+    /// TOS octet or traffic class.
+    pub tos: u8,
+    /// IPv4 options or IPv6 hop-by-hop options header.
+    pub options: Vec<u8>,
+    /// UDP payload.
+    pub payload: Vec<u8>,
+}
+
+/// An input that owns what it holds; the variants are those of [`Input`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnedInput<C> {
+    /// Nothing but the time.
+    Timer,
+    /// A datagram arrived.
+    Datagram(OwnedDatagram),
+    /// The node's interfaces.
+    Interfaces(Vec<Interface>),
+    /// The answer to a route lookup.
+    Route {
+        /// The lookup's id.
+        id: u64,
+        /// The answer.
+        result: Result<Route, NoRoute>,
+    },
+    /// Routes may have changed.
+    RouteChanged(Prefix),
+    /// A datagram could not be sent.
+    TransmitFailed {
+        /// Where it was to go.
+        dst: IpAddr,
+        /// Why it did not.
+        error: TransmitError,
+    },
+    /// A user's command.
+    Command(C),
+}
+
+impl<C> OwnedInput<C> {
+    /// Hands it to `take` in the form that engines take.
+    pub fn give<T>(self, take: impl FnOnce(Input<'_, C>) -> T) -> T {
+        match self {
+            Self::Timer => take(Input::Timer),
+            Self::Datagram(d) => take(Input::Datagram(Received {
+                src: d.src,
+                dst: d.dst,
+                ifindex: d.ifindex,
+                ttl: d.ttl,
+                tos: d.tos,
+                options: &d.options,
+                payload: &d.payload,
+            })),
+            Self::Interfaces(interfaces) => take(Input::Interfaces(&interfaces)),
+            Self::Route { id, result } => take(Input::Route { id, result }),
+            Self::RouteChanged(prefix) => take(Input::RouteChanged(prefix)),
+            Self::TransmitFailed { dst, error } => take(Input::TransmitFailed { dst, error }),
+            Self::Command(command) => take(Input::Command(command)),
+        }
+    }
+}
+
+/// An input as it stands in a line: borrowed to write, owned when read.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Saved<'a, C> {
+    Timer,
+    Datagram(Datagram<'a>),
+    Interfaces(Cow<'a, [Interface]>),
+    Route { id: u64, result: Result<Route, NoRoute> },
+    RouteChanged(Prefix),
+    TransmitFailed { dst: IpAddr, error: TransmitError },
+    Command(C),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Datagram<'a> {
+    src: SocketAddr,
+    dst: SocketAddr,
+    ifindex: IfIndex,
+    ttl: u8,
+    tos: u8,
+    options: Octets<'a>,
+    payload: Octets<'a>,
+}
+
+/// Octets in hexadecimal.
+pub(crate) struct Octets<'a>(pub(crate) Cow<'a, [u8]>);
+
+impl Serialize for Octets<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Octets<'_> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        parse_hex(&text).map(|octets| Self(Cow::Owned(octets))).map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'a, C> From<&'a Input<'_, C>> for Saved<'a, &'a C> {
+    fn from(input: &'a Input<'_, C>) -> Self {
+        match input {
+            Input::Timer => Self::Timer,
+            Input::Datagram(r) => Self::Datagram(Datagram {
+                src: r.src,
+                dst: r.dst,
+                ifindex: r.ifindex,
+                ttl: r.ttl,
+                tos: r.tos,
+                options: Octets(Cow::Borrowed(r.options)),
+                payload: Octets(Cow::Borrowed(r.payload)),
+            }),
+            Input::Interfaces(interfaces) => Self::Interfaces(Cow::Borrowed(interfaces)),
+            Input::Route { id, result } => Self::Route { id: *id, result: *result },
+            Input::RouteChanged(prefix) => Self::RouteChanged(*prefix),
+            Input::TransmitFailed { dst, error } => Self::TransmitFailed { dst: *dst, error: *error },
+            Input::Command(command) => Self::Command(command),
+        }
+    }
+}
+
+impl<C> From<Saved<'_, C>> for OwnedInput<C> {
+    fn from(saved: Saved<'_, C>) -> Self {
+        match saved {
+            Saved::Timer => Self::Timer,
+            Saved::Datagram(d) => Self::Datagram(OwnedDatagram {
+                src: d.src,
+                dst: d.dst,
+                ifindex: d.ifindex,
+                ttl: d.ttl,
+                tos: d.tos,
+                options: d.options.0.into_owned(),
+                payload: d.payload.0.into_owned(),
+            }),
+            Saved::Interfaces(interfaces) => Self::Interfaces(interfaces.into_owned()),
+            Saved::Route { id, result } => Self::Route { id, result },
+            Saved::RouteChanged(prefix) => Self::RouteChanged(prefix),
+            Saved::TransmitFailed { dst, error } => Self::TransmitFailed { dst, error },
+            Saved::Command(command) => Self::Command(command),
+        }
+    }
+}
