@@ -110,7 +110,8 @@ impl Ping {
             mri: session.mri,
             state: session.state,
             hops: None,
-            timeout: Some(session.request.timeout),
+            // So that what GIST has to say comes before our own timeout.
+            timeout: Some(session.request.timeout / 8 * 7),
             origin: Origin::Probe(key, probe.seq),
             watched: false,
         };

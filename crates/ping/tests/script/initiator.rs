@@ -57,7 +57,7 @@ fn lifetime(session: SessionId) -> Said {
 fn one_probe_there_and_back() {
     let mut rig = Rig::new();
     let sent = started(&mut rig, request(1));
-    assert_eq!((sent.state, sent.hops, sent.timeout), (None, None, Some(Duration::from_secs(5))));
+    assert_eq!((sent.state, sent.hops, sent.timeout), (None, None, Some(Duration::from_millis(4_375))));
     assert_eq!((sent.message().sequence, sent.message().sent_us), (0, WALL_US + 1_000_000));
     assert_eq!((sent.message().there.count(), sent.data.len()), (0, 24));
     rig.sent(&sent);

@@ -1,0 +1,34 @@
+//! What users ask of a node and what they hear.
+
+use signalbox_ping::engine::{PingEvent, PingRequest};
+
+/// What a user asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Command {
+    /// Start a ping.
+    PingStart {
+        /// The user's name for it, to be given back with each event; unique among those that run.
+        id: u64,
+        /// What is wanted. Without source address the node looks up its own towards the destination.
+        request: PingRequest,
+    },
+    /// Stop a ping; one that does not run is no mistake.
+    PingStop {
+        /// The name it was started under.
+        id: u64,
+    },
+}
+
+/// What a user hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Event {
+    /// Of a ping.
+    Ping {
+        /// The name it was started under.
+        id: u64,
+        /// What happened.
+        event: PingEvent,
+    },
+}

@@ -1,0 +1,72 @@
+//! What a node is made of.
+
+use signalbox_core::NslpId;
+
+/// Settings of a node.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Microseconds since 1970 at [`Time::ZERO`](signalbox_core::Time::ZERO), the driver's start.
+    pub wall_clock_us: u64,
+    /// Settings of GIST.
+    pub gist: signalbox_gist::engine::Config,
+    /// Settings of the Ping application; `None`: the node is without it and lets its signaling pass.
+    pub ping: Option<signalbox_ping::engine::Config>,
+}
+
+impl Default for Config {
+    /// GIST and Ping with their defaults, started in 1970.
+    fn default() -> Self {
+        Self {
+            wall_clock_us: 0,
+            gist: signalbox_gist::engine::Config::default(),
+            ping: Some(Default::default()),
+        }
+    }
+}
+
+/// A node cannot be made of this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// GIST's settings.
+    #[error(transparent)]
+    Gist(#[from] signalbox_gist::engine::ConfigError),
+    /// Ping's number is not free for it.
+    #[error("ping.nslp: {0} belongs to another application; 32704 to 32767 are for private use")]
+    Nslp(NslpId),
+}
+
+impl Config {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first setting that is out of its range, and the range.
+    pub fn validated(&self) -> Result<(), ConfigError> {
+        self.gist.validated()?;
+        match &self.ping {
+            Some(ping) if matches!(ping.nslp, NslpId::NONE | NslpId::QOS | NslpId::NATFW) => {
+                Err(ConfigError::Nslp(ping.nslp))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_another_application_is_refused() {
+        assert_eq!(Config::default().validated(), Ok(()));
+        let ping = signalbox_ping::engine::Config { nslp: NslpId::QOS, ..Default::default() };
+        let error = Config { ping: Some(ping), ..Config::default() }.validated();
+        assert_eq!(error, Err(ConfigError::Nslp(NslpId::QOS)));
+    }
+
+    #[test]
+    fn what_gist_refuses_is_refused() {
+        let gist = signalbox_gist::engine::Config { hops: 0, ..Default::default() };
+        let error = Config { gist, ..Config::default() }.validated().unwrap_err();
+        assert_eq!(error.to_string(), "gist.hops: 1 to 255");
+    }
+}

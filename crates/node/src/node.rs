@@ -1,0 +1,196 @@
+//! The composition: who hears what.
+
+use std::collections::VecDeque;
+
+use signalbox_core::Time;
+use signalbox_core::node::{Input, NoRoute, NodeEngine, Output, Route, RouteQuery};
+use signalbox_core::packet::Transmit;
+use signalbox_core::rng::Random;
+use signalbox_gist::engine::{self as gist, Gist, PeeringPolicy, Registration};
+use signalbox_ping::engine::{self as ping, Ping, PingEvent, PingRequest, Refusal};
+
+use crate::command::{Command, Event};
+use crate::config::{Config, ConfigError};
+use crate::starts::{Starts, is_ours};
+
+/// Messages that pass between the rooms for one input. What is left then waits for the next input, which
+/// [`Node::next_deadline`] asks for at once: rooms that never come to an end cannot hold their driver.
+const EXCHANGES: u32 = 10_000;
+
+/// Pings that wait for their route at one time.
+const MAX_STARTS: usize = 256;
+
+/// A node: every room of the suite behind the contract of [`signalbox_core::node`].
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) gist: Gist,
+    pub(crate) ping: Option<Ping>,
+    starts: Starts,
+    /// Outputs of the node's own.
+    own: VecDeque<Own>,
+    now: Time,
+    /// Exchanges left for this input.
+    budget: u32,
+    /// The datagram that was given out last: options, then payload. Its buffer is used again and again.
+    datagram: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Own {
+    Lookup(u64, RouteQuery),
+    Event(u64, PingEvent),
+}
+
+impl Node {
+    /// A node without state. All its randomness comes from `seed`, which must be secret outside of tests.
+    ///
+    /// # Errors
+    /// What [`Config::validated`] says.
+    pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
+        config.validated()?;
+        let mut rng = Random::new(seed);
+        let mut gist = Gist::new(config.gist, rng.array())?;
+        let ping = config.ping.map(|ping| {
+            gist.register(
+                ping.nslp,
+                Registration { policy: PeeringPolicy::Always, ..Registration::default() },
+            );
+            Ping::new(ping, config.wall_clock_us, rng.array())
+        });
+        Ok(Self {
+            gist,
+            ping,
+            starts: Starts::default(),
+            own: VecDeque::new(),
+            now: Time::ZERO,
+            budget: EXCHANGES,
+            datagram: Vec::new(),
+        })
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::PingStart { id, request } => self.start(id, request),
+            Command::PingStop { id } => {
+                if self.starts.remove(id) {
+                    self.own.push_back(Own::Event(id, PingEvent::Done { sent: 0, received: 0 }));
+                } else if let Some(ping) = &mut self.ping {
+                    ping.handle(self.now, ping::Input::Stop { id });
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, id: u64, request: PingRequest) {
+        let Some(ping) = &mut self.ping else { return self.refuse(id, Refusal::NoApplication) };
+        if self.starts.contains(id) {
+            self.refuse(id, Refusal::IdInUse);
+        } else if request.src.is_some() {
+            ping.handle(self.now, ping::Input::Start { id, request });
+        } else if self.starts.len() >= MAX_STARTS {
+            self.refuse(id, Refusal::TooMany);
+        } else {
+            let (lookup, query) = self.starts.put(id, request);
+            self.own.push_back(Own::Lookup(lookup, query));
+        }
+    }
+
+    fn route(&mut self, lookup: u64, result: Result<Route, NoRoute>) {
+        if !is_ours(lookup) {
+            return self.gist.handle(self.now, gist::Input::Route { id: lookup, result });
+        }
+        let (Some((id, request)), Some(ping)) = (self.starts.take(lookup), &mut self.ping) else { return };
+        match result {
+            Ok(route) => {
+                let request = PingRequest { src: Some(route.src), ..request };
+                ping.handle(self.now, ping::Input::Start { id, request });
+            }
+            Err(_) => self.refuse(id, Refusal::NoRoute),
+        }
+    }
+
+    fn refuse(&mut self, id: u64, refusal: Refusal) {
+        self.own.push_back(Own::Event(id, PingEvent::Refused(refusal)));
+    }
+}
+
+impl NodeEngine for Node {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, now: Time, input: Input<'_, Command>) {
+        self.now = now;
+        self.budget = EXCHANGES;
+        let gist = match input {
+            Input::Timer => {
+                if let Some(ping) = &mut self.ping {
+                    ping.handle(now, ping::Input::Timer);
+                }
+                gist::Input::Timer
+            }
+            Input::Interfaces(interfaces) => {
+                if let Some(ping) = &mut self.ping {
+                    ping.handle(now, ping::Input::Interfaces(interfaces));
+                }
+                gist::Input::Interfaces(interfaces)
+            }
+            Input::Datagram(datagram) => gist::Input::Datagram(datagram),
+            Input::RouteChanged(prefix) => gist::Input::RouteChanged(prefix),
+            Input::TransmitFailed { dst, error } => gist::Input::TransmitFailed { dst, error },
+            Input::Route { id, result } => return self.route(id, result),
+            Input::Command(command) => return self.command(command),
+        };
+        self.gist.handle(now, gist);
+    }
+
+    fn poll(&mut self) -> Option<Output<'_, Event>> {
+        if let Some(own) = self.own.pop_front() {
+            return Some(match own {
+                Own::Lookup(id, query) => Output::RouteLookup { id, query },
+                Own::Event(id, event) => Output::Event(Event::Ping { id, event }),
+            });
+        }
+        while self.budget > 0 {
+            match self.gist.poll() {
+                Some(gist::Output::Transmit(t)) => {
+                    let Transmit { src, dst, ifindex, ttl, tos, dont_fragment, options, payload } = t;
+                    // The borrow checker does not let a loop give out what it borrowed: one copy.
+                    self.datagram.clear();
+                    self.datagram.extend_from_slice(options);
+                    self.datagram.extend_from_slice(payload);
+                    let (options, payload) = self.datagram.split_at(options.len());
+                    let t = Transmit { src, dst, ifindex, ttl, tos, dont_fragment, options, payload };
+                    return Some(Output::Transmit(t));
+                }
+                Some(gist::Output::RouteLookup { id, query }) => {
+                    return Some(Output::RouteLookup { id, query });
+                }
+                Some(gist::Output::Indication(indication)) => {
+                    self.budget -= 1;
+                    if let Some(ping) = &mut self.ping {
+                        ping.handle(self.now, ping::Input::Indication(indication));
+                    }
+                }
+                None => match self.ping.as_mut().and_then(Ping::poll) {
+                    Some(ping::Output::Request(request)) => {
+                        self.budget -= 1;
+                        self.gist.handle(self.now, gist::Input::Request(request));
+                    }
+                    Some(ping::Output::Event { id, event }) => {
+                        return Some(Output::Event(Event::Ping { id, event }));
+                    }
+                    None => return None,
+                },
+            }
+        }
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        if self.budget == 0 {
+            return Some(self.now);
+        }
+        let ping = self.ping.as_ref().and_then(Ping::next_deadline);
+        [self.gist.next_deadline(), ping].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,57 @@
+//! What operators see.
+
+use signalbox_gist::engine::{PeerView, SessionView};
+
+use crate::node::Node;
+
+/// One number that a room of the node counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counter {
+    /// The room: `gist` or `ping`.
+    pub room: &'static str,
+    /// The counter's name in its room.
+    pub name: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    /// Since the start.
+    pub value: u64,
+}
+
+impl Node {
+    /// GIST's sessions, in a fixed order.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
+        self.gist.sessions()
+    }
+
+    /// Number of GIST's sessions.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.gist.sessions().count()
+    }
+
+    /// GIST's peers, in a fixed order.
+    pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
+        self.gist.peers()
+    }
+
+    /// Pings that this node started and that run.
+    #[must_use]
+    pub fn pings(&self) -> u32 {
+        self.ping.as_ref().map_or(0, signalbox_ping::engine::Ping::running)
+    }
+
+    /// All that the rooms count.
+    pub fn counters(&self) -> impl Iterator<Item = Counter> {
+        let counter = |room| {
+            move |(name, help, value): (&'static str, &'static str, u64)| Counter { room, name, help, value }
+        };
+        let ping = self.ping.iter().flat_map(|ping| ping.counters().iter());
+        self.gist.counters().iter().map(counter("gist")).chain(ping.map(counter("ping")))
+    }
+
+    /// The counter of this name, 0 if there is none.
+    #[must_use]
+    pub fn counter(&self, room: &str, name: &str) -> u64 {
+        self.counters().find(|c| c.room == room && c.name == name).map_or(0, |c| c.value)
+    }
+}

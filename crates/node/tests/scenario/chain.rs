@@ -1,0 +1,197 @@
+//! Every node of the path has the application.
+
+use core::time::Duration;
+
+use signalbox_core::packet::router_alert;
+use signalbox_gist::wire::MessageType;
+use signalbox_node::ping::{LostReason, PingEvent, PingRequest, Refusal};
+use signalbox_node::{Command, Event};
+use signalbox_sim::{Family, LinkConfig};
+
+use crate::net::{FAMILIES, Net, WALL_US, all_sessions, assert_clean_wire, header, message, path, replies};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Each node of the path is met once, in order, there and back (GIST-5.8.1.2-01).
+#[test]
+fn a_ping_meets_every_node_there_and_back() {
+    for family in FAMILIES {
+        for length in 2..8 {
+            let mut net = Net::chain(1, length, &LinkConfig::default());
+            net.sim.capture_all();
+            net.ping(7, family, Some(3));
+            assert_eq!(net.done(7, LIMIT), (3, 3), "{family:?} {length} nodes");
+            let there: Vec<_> = (1..length).map(|n| net.towards_first(n, family)).collect();
+            let back: Vec<_> = (1..length - 1).rev().map(|n| net.towards_last(n, family)).collect();
+            for (seq, (at, reply)) in replies(&net.sim, 7).into_iter().enumerate() {
+                assert_eq!(u32::try_from(seq), Ok(reply.seq));
+                assert_eq!(path(reply), there);
+                assert_eq!(reply.back.iter().map(|hop| hop.address).collect::<Vec<_>>(), back);
+                assert!(reply.reached_end && !reply.truncated);
+                // Times rise along the way, by the clock that all share here.
+                let times = reply.hops.iter().chain(&reply.back).map(|hop| hop.received_us);
+                assert!(times.clone().is_sorted() && times.clone().all(|t| t > reply.sent_us));
+                assert_eq!(
+                    reply.sent_us + u64::try_from(reply.rtt.as_micros()).unwrap(),
+                    WALL_US + at.as_micros()
+                );
+            }
+            assert_clean_wire(&net.sim);
+        }
+    }
+}
+
+/// With routing state in place a message needs one packet per link and direction: 1 ms each here.
+#[test]
+fn the_second_message_needs_no_handshake() {
+    let mut net = Net::chain(2, 4, &LinkConfig::default());
+    net.ping(7, Family::V4, Some(2));
+    assert_eq!(net.done(7, LIMIT), (2, 2));
+    let rtts: Vec<_> = replies(&net.sim, 7).iter().map(|(_, reply)| reply.rtt).collect();
+    assert_eq!(rtts[1], Duration::from_millis(6));
+    // Three handshakes of two packets before the first message goes on: Query, Response, then Confirm and Data.
+    assert_eq!(rtts[0], Duration::from_millis(12));
+}
+
+/// GIST-6.1-12: a message without state starts a handshake. GIST-5.3.1-01, GIST-5.3.1-06: what follows the
+/// Query goes straight to the peer, with its ports. GIST-4.3.3-14: so does Data.
+#[test]
+fn the_handshake_on_each_link() {
+    let mut net = Net::chain(3, 3, &LinkConfig::default());
+    net.sim.capture_all();
+    net.ping(7, Family::V4, Some(1));
+    net.done(7, LIMIT);
+    for link in 0..2 {
+        assert_eq!(
+            net.sent_on(link, link),
+            [MessageType::QUERY, MessageType::CONFIRM, MessageType::DATA],
+            "link {link}"
+        );
+        assert_eq!(net.sent_on(link, link + 1), [MessageType::RESPONSE, MessageType::DATA], "link {link}");
+        let (near, far) = (net.towards_last(link, Family::V4), net.towards_first(link + 1, Family::V4));
+        for captured in net.sim.captured().filter(|c| c.link == net.links[link]) {
+            let packet = &captured.packet;
+            let ends = (packet.src.ip(), packet.dst.ip());
+            match header(captured).kind {
+                MessageType::QUERY => {}
+                _ if captured.from == net.nodes[link] => assert_eq!(ends, (near, far)),
+                _ => assert_eq!(ends, (far, near)),
+            }
+        }
+    }
+}
+
+/// GIST-5.8.1.2-02, GIST-5.8.1.2-03: a Query goes from the flow's source to its destination, whichever node
+/// sends it. GIST-4.3.1-06, GIST-5.3.2.2-01: with Router Alert. GIST-4.1.3-01: under a random session.
+#[test]
+fn every_query_looks_like_a_packet_of_its_flow() {
+    for family in FAMILIES {
+        let mut net = Net::chain(4, 4, &LinkConfig::default());
+        net.sim.capture_all();
+        net.ping(7, family, Some(1));
+        net.done(7, LIMIT);
+        let (src, dst) = (net.sim.address(net.first(), family), net.sim.address(net.last(), family));
+        let queries: Vec<_> = net.sim.captured().filter(|c| header(c).kind == MessageType::QUERY).collect();
+        assert_eq!(queries.len(), 3);
+        for query in queries {
+            assert_eq!((query.packet.src.ip(), query.packet.dst.ip()), (src, dst));
+            assert!(router_alert(&query.packet.options, family == Family::V6).is_some());
+            assert!(!header(query).s && header(query).c);
+            let mri = message(query).mri.unwrap().mri;
+            assert_eq!((mri.src(), mri.dst()), (src, dst));
+        }
+    }
+}
+
+/// GIST-3.5-02: nothing is sent before an application asks for something.
+#[test]
+fn nodes_without_users_are_silent() {
+    let mut net = Net::chain(5, 4, &LinkConfig::default());
+    net.sim.capture_all();
+    net.sim.run_for(Duration::from_secs(300));
+    assert_eq!(net.sim.captured().count(), 0);
+    assert_eq!(all_sessions(&net.sim), 0);
+}
+
+/// GIST-4.2.1-01, GIST-4.2.1-03: each node knows its neighbours on the path, the ends none beyond themselves.
+#[test]
+fn routing_state_points_at_the_neighbours() {
+    let mut net = Net::chain(6, 4, &LinkConfig::default());
+    net.ping(7, Family::V4, None);
+    net.sim.run_for(Duration::from_secs(5));
+    for n in 0..4 {
+        let engine = net.sim.engine(net.nodes[n]).unwrap();
+        let views: Vec<_> = engine.sessions().collect();
+        assert_eq!(views.len(), 1);
+        let upstream = views[0].upstream.and_then(|d| d.peer).map(|p| p.ip());
+        let downstream = views[0].downstream.and_then(|d| d.peer).map(|p| p.ip());
+        assert_eq!(upstream, (n > 0).then(|| net.towards_last(n - 1, Family::V4)), "node {n}");
+        assert_eq!(downstream, (n < 3).then(|| net.towards_first(n + 1, Family::V4)), "node {n}");
+    }
+}
+
+/// GIST-3.7-03: sessions over the same path do not disturb each other.
+#[test]
+fn two_pings_over_one_path_are_two_sessions() {
+    let mut net = Net::chain(7, 3, &LinkConfig::default());
+    net.ping(1, Family::V4, Some(1));
+    net.ping(2, Family::V4, Some(10));
+    assert_eq!(net.done(1, LIMIT), (1, 1));
+    assert_eq!(net.sessions(1), 2);
+    assert_eq!(net.done(2, LIMIT), (10, 10));
+}
+
+#[test]
+fn a_path_longer_than_the_message_has_room_for_is_truncated_not_broken() {
+    let mut net = Net::chain(8, 16, &LinkConfig::default());
+    net.sim.capture_all();
+    for (id, family, room) in [(1, Family::V4, 22), (2, Family::V6, 12)] {
+        net.ping(id, family, Some(2));
+        assert_eq!(net.done(id, LIMIT), (2, 2));
+        let replies = replies(&net.sim, id);
+        let (_, reply) = replies[0];
+        assert!(reply.truncated && reply.reached_end);
+        assert_eq!(reply.hops.len() + reply.back.len(), room);
+    }
+    assert_clean_wire(&net.sim);
+}
+
+fn events(net: &Net) -> Vec<PingEvent> {
+    let event = |h: &signalbox_sim::Happened<Event>| match &h.event {
+        Event::Ping { event, .. } => event.clone(),
+    };
+    net.sim.events().iter().map(event).collect()
+}
+
+#[test]
+fn a_destination_without_route_is_refused() {
+    let mut net = Net::chain(9, 2, &LinkConfig::default());
+    let request = PingRequest::to("192.0.2.99".parse().unwrap());
+    net.sim.command(net.first(), Command::PingStart { id: 1, request });
+    net.sim.run_for(Duration::from_secs(1));
+    assert_eq!(events(&net), [PingEvent::Refused(Refusal::NoRoute)]);
+}
+
+/// GIST-4.3.3-01: a node does not signal to itself.
+#[test]
+fn a_ping_to_oneself_is_told_where_the_flow_ends() {
+    let mut net = Net::chain(10, 2, &LinkConfig::default());
+    let request = PingRequest { count: Some(1), ..PingRequest::to(net.sim.address(net.first(), Family::V4)) };
+    net.sim.command(net.first(), Command::PingStart { id: 1, request });
+    net.sim.run_for(Duration::from_secs(1));
+    let lost = PingEvent::Lost { seq: 0, reason: LostReason::FlowEndsHere };
+    assert_eq!(events(&net)[1..], [lost, PingEvent::Done { sent: 1, received: 0 }]);
+}
+
+#[test]
+fn a_ping_is_stopped_before_and_after_its_route_is_known() {
+    let mut net = Net::chain(11, 3, &LinkConfig::default());
+    net.sim.set_lookup_delay(Duration::from_millis(10));
+    net.ping(1, Family::V4, None);
+    net.sim.command(net.first(), Command::PingStop { id: 1 });
+    assert_eq!(events(&net), [PingEvent::Done { sent: 0, received: 0 }]);
+    net.ping(2, Family::V4, None);
+    net.sim.run_for(Duration::from_millis(3_500));
+    net.sim.command(net.first(), Command::PingStop { id: 2 });
+    assert_eq!(net.done(2, LIMIT), (4, 4));
+}

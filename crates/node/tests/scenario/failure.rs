@@ -1,0 +1,133 @@
+//! Nodes that crash and paths that change.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::Time;
+use signalbox_gist::wire::MessageType;
+use signalbox_node::Node;
+use signalbox_node::ping::PingRequest;
+use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
+
+use crate::net::{FAMILIES, Net, full, path, replies, sessions};
+
+/// Whether a reply that was sent after `since` came from the end along `expected`.
+fn answered(sim: &Sim<Node>, since: Time, expected: &[IpAddr]) -> bool {
+    let replies = replies(sim, 1);
+    replies.iter().any(|(at, reply)| *at - reply.rtt > since && reply.reached_end && path(reply) == expected)
+}
+
+/// GIST-4.4.6-06, GIST-4.4.6-08: a restarted node tells its neighbour that it knows nothing of the session, and
+/// the neighbour introduces it anew.
+#[test]
+fn a_restarted_node_is_back_on_the_path() {
+    for family in FAMILIES {
+        let mut net = Net::chain(1, 4, &LinkConfig::default());
+        net.sim.capture_all();
+        net.ping(1, family, None);
+        net.sim.run_for(Duration::from_secs(5));
+        let expected: Vec<_> = (1..4).map(|n| net.towards_first(n, family)).collect();
+        assert!(answered(&net.sim, Time::ZERO, &expected));
+        net.sim.crash(net.nodes[1]);
+        net.sim.run_for(Duration::from_secs(1));
+        net.sim.restart(net.nodes[1]);
+        let since = net.sim.now();
+        net.sim.expect("a reply along the whole path", Duration::from_secs(10), |sim| {
+            answered(sim, since, &expected)
+        });
+        assert!(net.sent_on(0, 1).contains(&MessageType::ERROR));
+    }
+}
+
+/// GIST-7.1.2-01, GIST-7.1.2-03: refreshes find out that a node has gone, and who answers instead.
+#[test]
+fn a_dead_node_is_passed_by() {
+    for family in FAMILIES {
+        let mut net = Net::chain(2, 4, &LinkConfig::default());
+        net.ping(1, family, None);
+        net.sim.run_for(Duration::from_secs(5));
+        net.sim.crash(net.nodes[1]);
+        let since = net.sim.now();
+        let expected: Vec<_> = (2..4).map(|n| net.towards_first(n, family)).collect();
+        net.sim.expect("a reply past the dead node", Duration::from_secs(30), |sim| {
+            answered(sim, since, &expected)
+        });
+    }
+}
+
+/// GIST-6.2-01: the initiator starts anew after its own restart, under a session of its own.
+#[test]
+fn a_restarted_initiator_starts_anew() {
+    let mut net = Net::chain(3, 3, &LinkConfig::default());
+    net.ping(1, Family::V4, None);
+    net.sim.run_for(Duration::from_secs(3));
+    let before = net.sim.engine(net.nodes[1]).unwrap().sessions().next().unwrap().session;
+    net.sim.restart(net.first());
+    net.ping(2, Family::V4, Some(3));
+    assert_eq!(net.done(2, Duration::from_secs(30)), (3, 3));
+    assert!(net.sim.engine(net.nodes[1]).unwrap().sessions().any(|view| view.session != before));
+}
+
+/// The two ways from `a` to `d`: over `b` at first, over `c` if the cost of the first link rises.
+struct Diamond {
+    sim: Sim<Node>,
+    a: NodeId,
+    b: NodeId,
+    first: LinkId,
+    /// Addresses of b, c and d that the message enters by.
+    over_b: Vec<IpAddr>,
+    over_c: Vec<IpAddr>,
+}
+
+fn diamond(seed: u64, family: Family) -> Diamond {
+    let mut sim = Sim::new(seed);
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| sim.add_engine(name, full));
+    // d's own address is that of its first link, whichever way packets take.
+    let leaf = sim.add_router("leaf");
+    sim.link(d, leaf, &LinkConfig::default());
+    let dear = LinkConfig { cost: 3, ..LinkConfig::default() };
+    let ab = sim.link(a, b, &LinkConfig::default());
+    sim.link(b, d, &LinkConfig::default());
+    let ac = sim.link(a, c, &dear);
+    sim.link(c, d, &LinkConfig::default());
+    let end = sim.address(d, family);
+    let over_b = vec![sim.address_on(b, ab, family), end];
+    let over_c = vec![sim.address_on(c, ac, family), end];
+    let request = PingRequest { src: Some(sim.address(a, family)), ..PingRequest::to(end) };
+    sim.command(a, signalbox_node::Command::PingStart { id: 1, request });
+    sim.run_for(Duration::from_secs(5));
+    Diamond { sim, a, b, first: ab, over_b, over_c }
+}
+
+/// GIST-7.1.2-05: a changed route at the node itself sends the next message along the new path at once, long
+/// before the next refresh.
+#[test]
+fn a_changed_route_is_followed() {
+    for family in FAMILIES {
+        let mut net = diamond(4, family);
+        assert!(answered(&net.sim, Time::ZERO, &net.over_b));
+        net.sim.set_cost(net.first, 10);
+        let since = net.sim.now();
+        net.sim.expect("a reply along the new path", Duration::from_secs(5), |sim| {
+            answered(sim, since, &net.over_c)
+        });
+        // Nobody refreshes the old path.
+        net.sim.expect("no state off the path", Duration::from_secs(120), |sim| sessions(sim, net.b) == 0);
+        assert_eq!(sessions(&net.sim, net.a), 1);
+    }
+}
+
+#[test]
+fn a_link_that_goes_down_is_got_round() {
+    let mut net = diamond(5, Family::V6);
+    net.sim.set_link_up(net.first, false);
+    let since = net.sim.now();
+    net.sim.expect("a reply along the new path", Duration::from_secs(5), |sim| {
+        answered(sim, since, &net.over_c)
+    });
+    net.sim.set_link_up(net.first, true);
+    let since = net.sim.now();
+    net.sim.expect("a reply along the old path", Duration::from_secs(5), |sim| {
+        answered(sim, since, &net.over_b)
+    });
+}

@@ -1,0 +1,12 @@
+//! Networks of nodes in virtual time. What is asserted is what a person at the wire would see: packets, and
+//! what the nodes tell their users and operators.
+
+mod bypass;
+mod chain;
+mod expiry;
+mod failure;
+mod impaired;
+mod large;
+mod net;
+mod seeds;
+mod spoofed;
