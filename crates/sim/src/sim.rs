@@ -67,6 +67,10 @@ pub struct Happened<E> {
 }
 
 /// A network of nodes in virtual time.
+///
+/// Routes depend on the destination alone: those that were set come first (longest prefix), then the nets of
+/// the node's own links, then the shortest path to the node that has the address. Routing has no protocol and
+/// no delay of its own: all nodes change their minds at once.
 pub struct Sim<N: NodeEngine> {
     seed: u64,
     now: Time,
@@ -222,16 +226,21 @@ impl<N: NodeEngine> Sim<N> {
 
     /// Joins two nodes. Link number k has the nets 10.0.0.0/30 + 4k and fd00:0:0:k::/64, `a` the first address
     /// of each and `b` the second.
+    ///
+    /// # Panics
+    /// If both are the same node.
     pub fn link(&mut self, a: NodeId, b: NodeId, config: &LinkConfig) -> LinkId {
+        assert_ne!(a, b, "a link joins two nodes (seed {})", self.seed);
         let (link, changes) = self.network.add_link(a, b, config);
-        self.tell_interfaces(link);
+        self.tell_ends(link);
         self.tell_routes(changes);
         link
     }
 
-    /// Gives the node an address of its own on its loopback interface, before the run starts.
+    /// Gives the node an address of its own on its loopback interface.
     pub fn add_address(&mut self, node: NodeId, addr: IpAddr) {
         self.network.add_address(node, addr);
+        self.tell_interfaces(node);
     }
 
     /// The node's address: one that was added, else that on its first link.
@@ -295,7 +304,7 @@ impl<N: NodeEngine> Sim<N> {
             return;
         }
         let changes = self.network.set_up(link, up);
-        self.tell_interfaces(link);
+        self.tell_ends(link);
         self.tell_routes(changes);
     }
 

@@ -35,8 +35,7 @@ impl<N: NodeEngine> Sim<N> {
         let seed = stream(self.seed, Purpose::Engine, node.0, state.incarnation).array();
         let Some(factory) = &mut state.factory else { return };
         state.engine = Some(factory(Boot { node, seed, now: self.now }));
-        let interfaces = self.network.interfaces(node);
-        self.drive(node, Input::Interfaces(&interfaces));
+        self.tell_interfaces(node);
     }
 
     /// Handles one event; false if it was out of date.
@@ -236,13 +235,16 @@ impl<N: NodeEngine> Sim<N> {
         self.drive(node, Input::Datagram(packet.received(ifindex)));
     }
 
-    pub(super) fn tell_interfaces(&mut self, link: LinkId) {
+    pub(super) fn tell_ends(&mut self, link: LinkId) {
+        for end in 0..2 {
+            self.tell_interfaces(self.network.link(link).node(end));
+        }
+    }
+
+    pub(super) fn tell_interfaces(&mut self, node: NodeId) {
         if self.started {
-            for end in 0..2 {
-                let node = self.network.link(link).node(end);
-                let interfaces = self.network.interfaces(node);
-                self.drive(node, Input::Interfaces(&interfaces));
-            }
+            let interfaces = self.network.interfaces(node);
+            self.drive(node, Input::Interfaces(&interfaces));
         }
     }
 

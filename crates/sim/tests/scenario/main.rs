@@ -1,5 +1,6 @@
 //! The simulation itself, with engines that do next to nothing.
 
+mod paths;
 mod toy;
 
 use std::net::{IpAddr, SocketAddr};
@@ -238,7 +239,9 @@ fn chance_loses_doubles_and_reorders_alike_for_the_same_seed() {
     };
     let (log, heard, counters) = run(1);
     assert_eq!((&log, heard), (&run(1).0, run(1).1));
-    assert_ne!(log, run(2).0);
+    if std::env::var_os("SIGNALBOX_SEED").is_none() {
+        assert_ne!(log, run(2).0);
+    }
     // 500 * 0.8 * 1.1 twice over: about 387.
     assert!((330..450).contains(&heard), "{heard}");
     let fates = |fate| log.iter().filter(|c| c.fate == fate).count() as u64;
