@@ -4,4 +4,5 @@
 //! `engine`; a dissector leaves them off.
 
 pub mod error;
+pub mod fuzz;
 pub mod wire;

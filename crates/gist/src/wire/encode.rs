@@ -17,7 +17,7 @@ fn object(
     let slot = w.open_u16();
     value(w)?;
     let octets = w.since(&slot);
-    if octets % 4 != 0 {
+    if !octets.is_multiple_of(4) {
         return Err(EncodeError::forbidden(kind, "Length"));
     }
     Ok(w.close_u16(slot, octets / 4, 0xfff, 0)?)

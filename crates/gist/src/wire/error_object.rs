@@ -88,7 +88,7 @@ impl<'a> Item<'a> for Info<'a> {
             Self::Other { value, .. } => w.bytes(value),
         }
         let octets = w.since(&slot);
-        if octets % 4 != 0 {
+        if !octets.is_multiple_of(4) {
             return Err(EncodeError::forbidden(ObjectType::ERROR, "AI-Length"));
         }
         Ok(w.close_u16(slot, octets / 4, u16::MAX, 0)?)
@@ -125,7 +125,6 @@ impl<'a> Infos<'a> {
     }
 
     /// All of them in order.
-    #[must_use]
     pub fn iter(&self) -> InfosIter<'a> {
         self.own.into_iter().flatten().chain(self.list.iter())
     }

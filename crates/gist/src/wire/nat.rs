@@ -110,7 +110,7 @@ impl<'a> NatTraversal<'a> {
 
 /// The length of `octets` in whole words as an 8-bit field holds it.
 pub(crate) fn words_u8(octets: &[u8], object: ObjectType, field: &'static str) -> Result<u8, EncodeError> {
-    if octets.len() % 4 != 0 {
+    if !octets.len().is_multiple_of(4) {
         return Err(EncodeError::forbidden(object, field));
     }
     let length = octets.len() / 4;

@@ -1,0 +1,162 @@
+//! From an error to the Error object that reports it (RFC 5971 A.4.1, A.4.4).
+
+use signalbox_core::Direction;
+use signalbox_gist::wire::{
+    Encapsulation, ErrorObject, GistError, Info, Infos, MAX_INFO_OBJECT, Message, MessageType, ObjectType,
+    error_object_for, find_object, object_value_info,
+};
+use signalbox_wire::hex;
+
+use crate::support::*;
+
+fn report(octets: &[u8], encapsulation: Encapsulation) -> ErrorObject<'_> {
+    let error = Message::parse(octets, encapsulation).unwrap_err();
+    error_object_for(&error, octets, encapsulation).unwrap()
+}
+
+/// GIST-A.4.1-05 GIST-A.4.1-06: a bad NLI: the original header, session and MRI are in the report.
+#[test]
+fn header_session_and_mri() {
+    let bad = "0002 0004 04 40 50 00 00007530 0a000001 c0000201";
+    let octets = message(QUERY_HEADER, &[MRI, SID, bad, QUERY_COOKIE]);
+    let object = report(&octets, Encapsulation::QMode);
+    assert_eq!(object.error, GistError::VALUE_NOT_SUPPORTED);
+    assert_eq!(object.header[..], octets[..8]);
+    assert_eq!(object.session, Some(SESSION));
+    assert_eq!(object.mri(), Some(flow(Direction::Downstream)));
+    assert_eq!(object.mri_octets, Some(&octets[12..32]));
+    assert!(object.d_mode && object.q_mode);
+    // GIST-A.4.4.10-01, GIST-A.4.2-05: one Object Value Info with the object and the octet at fault in it.
+    let nli = crate::support::octets(bad);
+    assert!(object.infos.iter().eq([Info::ObjectValue { offset: 6, object: &nli }]));
+}
+
+/// GIST-A.4.1-06: an MRI or session that could not be decoded is left out.
+#[test]
+fn undecodable_mri_and_session() {
+    let mri = "0000 0005 63 00 48 c0 c0000201 c6336407 20 20 11 00 1388 1389";
+    let octets = message(QUERY_HEADER, &[mri, SID, NLI, QUERY_COOKIE]);
+    let object = report(&octets, Encapsulation::QMode);
+    assert_eq!((object.mri_octets, object.session), (None, Some(SESSION)));
+    let octets = message(QUERY_HEADER, &[MRI, "0001 0001 00000000", NLI, QUERY_COOKIE]);
+    let object = report(&octets, Encapsulation::QMode);
+    assert_eq!((object.mri(), object.session), (Some(flow(Direction::Downstream)), None));
+}
+
+/// GIST-A.4.1-04: D and Q tell how the original came.
+#[test]
+fn encapsulations() {
+    for (header, encapsulation, d, q) in [
+        ("01 1e 0000 7fc0 83 80", Encapsulation::QMode, true, true),
+        (DATA_HEADER, Encapsulation::Normal, true, false),
+        (DATA_HEADER, Encapsulation::Association, false, false),
+    ] {
+        let octets = message(header, &[MRI, SID]);
+        let object = report(&octets, encapsulation);
+        assert_eq!((object.d_mode, object.q_mode), (d, q));
+    }
+}
+
+/// GIST-A.4.4.1-01 GIST-A.4.4.1-02 GIST-A.4.4-01: code 1 has neither session nor MRI, and Message Length Info for subcode 3
+/// only.
+#[test]
+fn code_1() {
+    let change = |at: usize, flip: u8| {
+        let mut octets = query();
+        octets[at] ^= flip;
+        octets
+    };
+    let words = u16::try_from(query().len() / 4 - 2).unwrap();
+    for (octets, subcode, infos) in [
+        (change(0, 2), 0, vec![]),
+        (change(6, 0x40), 1, vec![]),
+        (change(7, 0x40), 2, vec![]),
+        (change(3, 1), 3, vec![Info::MessageLength(words)]),
+        (change(7, 0x20), 4, vec![]),
+        (change(6, 0x80), 5, vec![]),
+    ] {
+        let object = report(&octets, Encapsulation::QMode);
+        assert_eq!((object.error.class.0, object.error.code.0, object.error.subcode), (2, 1, subcode));
+        assert_eq!((object.session, object.mri_octets), (None, None));
+        assert!(object.infos.iter().eq(infos));
+        assert_eq!(object.header[..], octets[..8]);
+    }
+}
+
+/// GIST-A.4.4.10-07 GIST-A.4.2-06 GIST-5.7.1-02: a contradiction between the stack objects quotes both, the
+/// Stack-Proposal first.
+#[test]
+fn stack_mismatch() {
+    let configuration = "0004 0003 01 000000 00007530 01 09 00 00";
+    let octets = message(QUERY_HEADER, &[MRI, SID, NLI, QUERY_COOKIE, PROPOSAL, configuration]);
+    let object = report(&octets, Encapsulation::QMode);
+    assert_eq!(object.error, GistError::STACK_MISMATCH);
+    let (first, second) = (crate::support::octets(PROPOSAL), crate::support::octets(configuration));
+    assert!(object.infos.iter().eq([
+        Info::ObjectValue { offset: 0, object: &first },
+        Info::ObjectValue { offset: 12, object: &second },
+    ]));
+}
+
+/// Code 3 has no additional information; session and MRI are there.
+#[test]
+fn incorrect_encapsulation() {
+    let octets = query();
+    let object = report(&octets, Encapsulation::Association);
+    assert_eq!(object.error, GistError::INCORRECT_ENCAPSULATION);
+    assert!(object.infos.is_empty());
+    assert_eq!(object.session, Some(SESSION));
+}
+
+/// GIST-A.4.4.12-01: the engine's own errors quote the MRI with the octet that it dislikes; GIST-A.4.4.1-02 holds for
+/// them too.
+#[test]
+fn errors_of_the_engine() {
+    let octets = query();
+    let info = object_value_info(&octets, ObjectType::MRI, 17);
+    let about =
+        |error| ErrorObject::about(error, &octets, Encapsulation::QMode, Infos::some(info, None)).unwrap();
+    let object = about(GistError::MRI_TOO_WILD);
+    assert!(object.infos.iter().eq([Info::ObjectValue { offset: 17, object: &octets[8..32] }]));
+    assert_eq!(object.session, Some(SESSION));
+    assert_eq!(about(GistError::UNKNOWN_VERSION).session, None);
+    assert_eq!(object_value_info(&octets, ObjectType::HELLO_ID, 0), None);
+}
+
+/// An MRI that nobody understands goes uninterpreted into an error that is not about it.
+#[test]
+fn uninterpreted_mri() {
+    let mri = "0000 0002 63 00 00 00 01020304";
+    let octets = message(QUERY_HEADER, &[mri, SID, NLI, QUERY_COOKIE]);
+    let object =
+        ErrorObject::about(GistError::ENDPOINT_FOUND, &octets, Encapsulation::QMode, Infos::NONE).unwrap();
+    assert_eq!(object.mri_octets, Some(&octets[12..20]));
+    assert_eq!(object.mri(), None);
+}
+
+/// Nothing is said about Error messages, nor about less than a header.
+#[test]
+fn silence() {
+    let octets = message(ERROR_HEADER, &[NLI]);
+    let error = Message::parse(&octets, Encapsulation::Normal).unwrap_err();
+    assert_eq!(error_object_for(&error, &octets, Encapsulation::Normal), None);
+    let error = Message::parse(&octets[..7], Encapsulation::Normal).unwrap_err();
+    assert_eq!(error_object_for(&error, &octets[..7], Encapsulation::Normal), None);
+}
+
+/// GIST-A.4.2-05: a very long object is quoted in part; the Error message stays below 512 octets and parses.
+#[test]
+fn long_objects_are_cut() {
+    let long = format!("0000 0fff 00 00 48 c0 {}", hex(&vec![0xee; 4094 * 4]));
+    let octets = message(QUERY_HEADER, &[&long, SID, NLI, QUERY_COOKIE]);
+    let object = report(&octets, Encapsulation::QMode);
+    let Some(Info::ObjectValue { object: quoted, .. }) = object.infos.iter().next() else { panic!() };
+    assert_eq!(quoted.len(), MAX_INFO_OBJECT);
+    assert_eq!(find_object(&octets, ObjectType::MRI).unwrap().octets[..MAX_INFO_OBJECT], *quoted);
+    let mut m = Message::new(MessageType::ERROR, signalbox_core::NslpId::NONE, 30);
+    m.nli = Some(nli());
+    m.error = Some(object);
+    let sent = encode(&m).unwrap();
+    assert!(sent.len() < 512);
+    assert_eq!(Message::parse(&sent, Encapsulation::Normal), Ok(m));
+}
