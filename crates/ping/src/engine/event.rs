@@ -127,7 +127,7 @@ pub struct Hop {
     pub received_us: u64,
     /// When it went on, by the same clock.
     pub sent_us: u64,
-    /// IP hops from the node before it; 0 if not known.
+    /// Routers without the application between the node before it and this one; 0: none, or not known.
     pub ip_distance: u8,
 }
 

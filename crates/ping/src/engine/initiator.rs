@@ -14,7 +14,7 @@ impl Ping {
     pub(super) fn on_start(&mut self, now: Time, id: u64, request: PingRequest) {
         match self.open(now, id, request) {
             Ok(key) => self.step(now, key),
-            Err(refusal) => self.queue.push_back(Queued::Event(id, PingEvent::Refused(refusal))),
+            Err(refusal) => self.tell(id, PingEvent::Refused(refusal)),
         }
     }
 
@@ -29,7 +29,7 @@ impl Ping {
         let sessions = &self.sessions;
         let rehash = |index| sessions.get_index(index).map_or(0, |s: &Session| hash(s.session));
         self.by_session.insert(hash(session), key.index(), rehash);
-        self.queue.push_back(Queued::Event(id, PingEvent::Started { session, mri }));
+        self.tell(id, PingEvent::Started { session, mri });
         Ok(key)
     }
 
@@ -72,7 +72,8 @@ impl Ping {
             reached_end,
             truncated,
         };
-        self.queue.push_back(Queued::Event(session.id, PingEvent::Reply(reply)));
+        let id = session.id;
+        self.tell(id, PingEvent::Reply(reply));
         self.step(now, key);
         true
     }
@@ -121,10 +122,9 @@ impl Ping {
     }
 
     fn lost(&mut self, key: Key, probe: Probe, reason: LostReason) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(id) = self.sessions.get(key).map(|session| session.id) else { return };
         self.counters.probes_lost += 1;
-        let event = PingEvent::Lost { seq: probe.seq, reason };
-        self.queue.push_back(Queued::Event(session.id, event));
+        self.tell(id, PingEvent::Lost { seq: probe.seq, reason });
     }
 
     fn close(&mut self, key: Key) {
@@ -132,9 +132,8 @@ impl Ping {
         let Some(session) = self.sessions.remove(key) else { return };
         self.by_session.remove(hash(session.session), |index| index == key.index());
         // No further interest: the state on the path expires by itself.
-        self.queue.push_back(Queued::Lifetime(session.mri, session.session));
-        let done = PingEvent::Done { sent: session.sent, received: session.received };
-        self.queue.push_back(Queued::Event(session.id, done));
+        self.queue.push_back(Queued::Lifetime(Box::new((session.mri, session.session))));
+        self.tell(session.id, PingEvent::Done { sent: session.sent, received: session.received });
     }
 
     fn find(&self, session: SessionId) -> Option<Key> {

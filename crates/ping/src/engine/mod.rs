@@ -70,13 +70,13 @@ pub enum Output<'a> {
     },
 }
 
-/// An output that waits to be polled.
+/// An output that waits to be polled. Small: what is large and seldom, at the initiator only, is boxed.
 #[derive(Debug)]
 enum Queued {
     Parcel(Key),
     Peering(CheckId),
-    Lifetime(Mri, SessionId),
-    Event(u64, PingEvent),
+    Lifetime(Box<(Mri, SessionId)>),
+    Event(u64, Box<PingEvent>),
 }
 
 /// The application.
@@ -161,13 +161,16 @@ impl Ping {
             Queued::Peering(check) => {
                 Some(Output::Request(Request::Peering { check, decision: Peering::Accept(None) }))
             }
-            Queued::Lifetime(mri, session) => Some(Output::Request(Request::SetStateLifetime {
-                nslp,
-                mri,
-                session: Some(session),
-                lifetime: self.config.linger,
-            })),
-            Queued::Event(id, event) => Some(Output::Event { id, event }),
+            Queued::Lifetime(of) => {
+                let (mri, session) = *of;
+                Some(Output::Request(Request::SetStateLifetime {
+                    nslp,
+                    mri,
+                    session: Some(session),
+                    lifetime: self.config.linger,
+                }))
+            }
+            Queued::Event(id, event) => Some(Output::Event { id, event: *event }),
         }
     }
 
@@ -203,6 +206,10 @@ impl Ping {
             return; // a Query without payload
         }
         self.on_data(now, message);
+    }
+
+    fn tell(&mut self, id: u64, event: PingEvent) {
+        self.queue.push_back(Queued::Event(id, Box::new(event)));
     }
 
     /// Microseconds since 1970 at `now`.

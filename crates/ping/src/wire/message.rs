@@ -158,11 +158,17 @@ impl<'a> Message<'a> {
             Some((List::Back, _)) => flags = flags.with(Flags::BACK_TRUNCATED),
             None => {}
         }
-        w.u8(VERSION << 4 | self.kind.0 & 0x0f);
-        w.u8(flags.0);
-        w.u8(self.there.count() + u8::from(there.is_some()));
-        w.u8(self.back.count() + u8::from(back.is_some()));
-        w.u32(self.sequence);
+        let [s0, s1, s2, s3] = self.sequence.to_be_bytes();
+        w.bytes(&[
+            VERSION << 4 | self.kind.0 & 0x0f,
+            flags.0,
+            self.there.count() + u8::from(there.is_some()),
+            self.back.count() + u8::from(back.is_some()),
+            s0,
+            s1,
+            s2,
+            s3,
+        ]);
         w.u64(self.identifier);
         w.u64(self.sent_us);
         w.bytes(self.there.octets());

@@ -23,7 +23,7 @@ pub struct Record {
     pub received_us: u64,
     /// How long the application held it, in microseconds; the largest value stands for that and more.
     pub held_us: u32,
-    /// IP hops from the previous node that has the application; 0 if not known.
+    /// Routers between the previous node that has the application and this one; 0: none, or not known.
     pub ip_distance: u8,
 }
 

@@ -8,7 +8,7 @@ use signalbox_wire::{Writer, parse_hex};
 /// Vector 1: a request as the initiator sends it.
 pub(crate) const REQUEST: &str = "11000000 00000007 0123456789abcdef 000644c1b7b3e240";
 
-/// Vector 2: the same after one IPv4 router, 3 IP hops away, that held it for 25 µs.
+/// Vector 2: the same after one IPv4 node, behind 3 routers, that held it for 25 µs.
 pub(crate) const ONE_HOP: &str = "11000100 00000007 0123456789abcdef 000644c1b7b3e240
     403644c1b7b3e628 00000019 0a000102";
 
