@@ -6,3 +6,8 @@
 pub mod error;
 pub mod fuzz;
 pub mod wire;
+
+#[cfg(feature = "engine")]
+pub mod counters;
+#[cfg(feature = "engine")]
+pub mod engine;

@@ -1,0 +1,117 @@
+//! Peering decisions that an application has not answered yet (RFC 5971 §4.3.2, B.2).
+
+use core::net::SocketAddr;
+
+use signalbox_core::service::{CheckId, Peering};
+use signalbox_core::{IfIndex, Time};
+
+use super::Gist;
+use super::receive::{Arrival, Subject};
+use crate::wire::{Encapsulation, Header, Message};
+
+/// A Query that waits for its decision.
+#[derive(Debug)]
+pub(super) struct Check {
+    id: CheckId,
+    until: Time,
+    src: SocketAddr,
+    dst: SocketAddr,
+    ifindex: IfIndex,
+    ttl: u8,
+    tos: u8,
+    local: bool,
+    options: Box<[u8]>,
+    octets: Box<[u8]>,
+}
+
+impl Gist {
+    /// Asks the application. If too many Queries wait, this node steps aside: it forwards (overload
+    /// protection, RFC 5971 §8.4), unless the Query ends here.
+    pub(super) fn ask(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+        if self.checks.len() >= self.config.max_checks {
+            self.counters.checks_full += 1;
+            if a.local {
+                self.accept_query(a, message, subject, None);
+            } else {
+                self.forward(a, &message.header, None);
+            }
+            return;
+        }
+        let id = CheckId(self.next_check);
+        self.next_check += 1;
+        self.deliver_query(a, message, subject, message.nslp_data.unwrap_or_default(), Some(id));
+        self.checks.push_back(Check {
+            id,
+            until: self.now + self.config.check_timeout,
+            src: a.src,
+            dst: a.dst,
+            ifindex: a.ifindex,
+            ttl: a.ttl,
+            tos: a.tos,
+            local: a.local,
+            options: a.options.into(),
+            octets: a.octets.into(),
+        });
+    }
+
+    /// The application decided.
+    pub(super) fn decide(&mut self, id: CheckId, decision: Peering<'_>) {
+        let Some(check) =
+            self.checks.iter().position(|check| check.id == id).and_then(|at| self.checks.remove(at))
+        else {
+            self.counters.checks_stale += 1;
+            return;
+        };
+        self.carry_out(&check, decision);
+    }
+
+    fn carry_out(&mut self, check: &Check, decision: Peering<'_>) {
+        let a = Arrival {
+            src: check.src,
+            dst: check.dst,
+            ifindex: check.ifindex,
+            ttl: check.ttl,
+            tos: check.tos,
+            options: &check.options,
+            octets: &check.octets,
+            local: check.local,
+            encapsulation: Encapsulation::QMode,
+        };
+        let fits = |data: &&[u8]| data.len().is_multiple_of(4);
+        match decision {
+            // GIST-4.3.2-04, GIST-4.3.2-05: on it goes, perhaps with another payload.
+            Peering::Decline(data) if !check.local => {
+                if let Ok(header) = Header::parse(a.octets) {
+                    self.forward(&a, &header, data.filter(fits));
+                }
+            }
+            // GIST-4.3.2-01: who is addressed peers, whatever the application says.
+            Peering::Decline(_) => self.accept_checked(&a, None),
+            // GIST-4.3.2-03, GIST-B.2-02
+            Peering::Accept(data) => self.accept_checked(&a, data.filter(fits)),
+        }
+    }
+
+    /// It was understood when it came, so it is again.
+    fn accept_checked(&mut self, a: &Arrival<'_>, payload: Option<&[u8]>) {
+        let Ok(message) = Message::parse(a.octets, a.encapsulation) else { return };
+        let (Some(mri), Some(session), Some(nli)) = (message.mri, message.session, message.nli) else {
+            return;
+        };
+        let subject = Subject { mri: mri.mri, session, nslp: message.header.nslp, nli };
+        self.accept_query(a, &message, &subject, payload);
+    }
+
+    pub(super) fn check_deadline(&self) -> Option<Time> {
+        self.checks.front().map(|check| check.until)
+    }
+
+    /// An application that does not decide in time has declined.
+    pub(super) fn expire_checks(&mut self) {
+        while self.checks.front().is_some_and(|check| check.until <= self.now) {
+            if let Some(check) = self.checks.pop_front() {
+                self.carry_out(&check, Peering::Decline(None));
+            }
+        }
+    }
+}

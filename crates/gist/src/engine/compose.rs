@@ -1,0 +1,115 @@
+//! What all messages of ours have in common.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use signalbox_core::packet::{router_alert_v4, router_alert_v6};
+use signalbox_core::{Direction, Mri};
+
+use super::Gist;
+use super::config::Config;
+use super::outbox::Envelope;
+use crate::wire::{HEADER_LENGTH, Nli, PORT};
+
+/// The validity time as the NLI says it: whole milliseconds, never 0.
+pub(super) fn milliseconds(validity: Duration) -> u32 {
+    u32::try_from(validity.as_millis()).unwrap_or(u32::MAX).max(1)
+}
+
+/// How a message in normal mode leaves: from our address and GIST's port, without options (§5.3.1).
+pub(super) fn normal(src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
+    Envelope { src: (src, PORT).into(), dst, ifindex: None, ttl, tos: 0, dont_fragment: false }
+}
+
+/// The options of a Q-mode packet, of which the first so many octets count: Router Alert, which only IPv4
+/// can do without (§5.3.2). GIST-5.3.2.1-02, GIST-5.3.2.2-01.
+pub(super) const fn router_alert(ipv6: bool, value: u16, with_v4: bool) -> ([u8; 8], usize) {
+    if ipv6 {
+        return (router_alert_v6(value), 8);
+    }
+    let [a, b, c, d] = router_alert_v4(value);
+    ([a, b, c, d, 0, 0, 0, 0], if with_v4 { 4 } else { 0 })
+}
+
+/// The IP-TTL of our NLI: as sent if downstream, the distance measured if upstream (RFC 5971 §5.2.2).
+/// GIST-5.2.2-05, GIST-5.2.2-07.
+pub(super) const fn nli_ttl(direction: Direction, sent: u8, distance: u8) -> u8 {
+    match direction {
+        Direction::Downstream => sent,
+        Direction::Upstream => distance,
+    }
+}
+
+/// The distance to the sender of a message: measured if it came downstream, told if upstream
+/// (RFC 5971 §5.2.2). `None`: the message tells nothing. GIST-5.2.2-06, GIST-5.2.2-08.
+pub(super) fn distance(mri: &Mri, nli: &Nli<'_>, received_ttl: u8) -> Option<u8> {
+    match mri.direction() {
+        Direction::Downstream if nli.ip_ttl == 0 => None,
+        Direction::Downstream => nli.ip_ttl.checked_sub(received_ttl),
+        Direction::Upstream => Some(nli.ip_ttl),
+    }
+}
+
+/// Our Network-Layer-Information.
+pub(super) fn nli(config: &Config, validity: Duration, interface: IpAddr, ip_ttl: u8) -> Nli<'_> {
+    Nli { peer_identity: &config.identity, ip_ttl, validity_ms: milliseconds(validity), interface }
+}
+
+/// Octets of a Data message of ours, beside the application's.
+pub(super) fn overhead(mri: &Mri, identity: usize) -> usize {
+    let address = if mri.src().is_ipv6() { 16 } else { 4 };
+    let mri = match mri {
+        Mri::PathCoupled(p) => {
+            let word = |there: bool| if there { 4 } else { 0 };
+            8 + 2 * address
+                + word(p.flow_label.is_some())
+                + word(p.spi.is_some())
+                + word(p.src_port.is_some() || p.dst_port.is_some())
+        }
+        Mri::LooseEnd(_) => 4 + 2 * address,
+    };
+    let (session, nli) = (16, 8 + identity.next_multiple_of(4) + address);
+    // Four TLV headers: MRI, session, NLI, NSLP-Data.
+    HEADER_LENGTH + 4 * 4 + mri + session + nli
+}
+
+impl Gist {
+    /// The validity time that we propose and require: as configured, or so long that refreshes take half of
+    /// what the rate limit lets through (RFC 5971 §4.4.4). GIST-4.4.4-04.
+    pub(super) fn validity(&self) -> Duration {
+        let limit = u64::from(self.config.dmode_rate);
+        if limit == 0 {
+            return self.config.validity;
+        }
+        let needed = Duration::from_millis(2000 * u64::from(self.records.len()) / limit);
+        self.config.validity.max(needed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_core::{NslpId, PathCoupled, SessionId};
+    use signalbox_wire::Writer;
+
+    use super::*;
+    use crate::wire::{Message, MessageType};
+
+    #[test]
+    fn the_overhead_is_what_the_encoder_makes() {
+        let config = Config { identity: vec![1; 7], ..Config::default() };
+        for (src, ports) in [("10.0.0.1", None), ("10.0.0.1", Some(5)), ("2001:db8::1", Some(5))] {
+            let src: IpAddr = src.parse().unwrap();
+            let mut p = PathCoupled::between(src, src);
+            (p.protocol, p.src_port) = (ports.map(|_| 17), ports);
+            let mri = Mri::PathCoupled(p);
+            let mut message = Message::new(MessageType::DATA, NslpId::PING, 1);
+            message.mri = Some(mri.into());
+            message.session = Some(SessionId([0; 16]));
+            message.nli = Some(nli(&config, config.validity, src, 0));
+            message.nslp_data = Some(&[0; 8]);
+            let mut octets = Vec::new();
+            message.encode(&mut Writer::new(&mut octets)).unwrap();
+            assert_eq!(octets.len(), overhead(&mri, 7) + 8);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What can be configured, with the defaults of RFC 5971.
+
+use core::time::Duration;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::Prefix;
+
+/// When routing state is installed at a responding node (RFC 5971 §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Installation {
+    /// On the Query, without a Confirm: fast, and open to forged Queries.
+    Immediate,
+    /// On the Query; removed again unless a Confirm with a valid cookie comes. Responses are retransmitted.
+    Confirmed,
+    /// On a Confirm with a valid cookie; a Query leaves no trace.
+    #[default]
+    Delayed,
+}
+
+/// Flows that may enter by an interface: sources of downstream Queries must lie in one of its prefixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IngressFilter {
+    /// The interface. Interfaces without any filter accept all sources.
+    pub ifindex: IfIndex,
+    /// Sources that may be behind it.
+    pub prefix: Prefix,
+}
+
+/// Configuration of a [`Gist`](super::Gist).
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Peer identity in our Network-Layer-Information, 1–255 octets; empty: 16 random octets, new with
+    /// each engine (RFC 5971 §4.4.3).
+    pub identity: Vec<u8>,
+    /// Validity time of routing state that we propose and require; 1 s to 49 days; default 30 s (§4.4.4).
+    pub validity: Duration,
+    /// First interval between Queries, T1; 10 ms to 1 min; default 500 ms (§5.3.3).
+    pub t1: Duration,
+    /// Longest interval between Queries, T2; at least T1; default 64·T1 = 32 s.
+    pub t2: Duration,
+    /// Queries (and retransmitted Responses) of one handshake before giving up; 1–32; default 7, which is
+    /// 63.5 s with the default T1.
+    pub attempts: u8,
+    /// How long a Querying state machine without application traffic is kept (`Inactive_QNode`); at least
+    /// 1 s; default 60 s. `SetStateLifetime` changes it per session.
+    pub inactivity: Duration,
+    /// When a responding node installs state.
+    pub installation: Installation,
+    /// How long a Responder-Cookie's secret is used; cookies are valid for one to two periods; default 60 s.
+    pub cookie_period: Duration,
+    /// Answer invalid cookies with an error: for debugging only, since it makes backscatter (§8.5).
+    pub cookie_errors: bool,
+    /// Put the first message into the Query where its attributes allow; else it follows the Confirm.
+    pub piggyback: bool,
+    /// Deliver Q-mode Data for which there is no routing state, flagged as such (§6.1 rule 4).
+    pub stateless_data: bool,
+    /// Use the signaling source address (S=1) in every n-th retransmission of a Query; 0: never; default 3.
+    pub signaling_source_every: u8,
+    /// IP TTL of our messages, 1–255; default 64. Upstream Queries always have 255.
+    pub ip_ttl: u8,
+    /// GIST hop count of our messages, 1–255; default 64.
+    pub hops: u8,
+    /// Send Queries with the IPv4 Router Alert option; switching it off needs next nodes that intercept
+    /// without it, see §5.3.2.1. IPv6 always has it.
+    pub router_alert_v4: bool,
+    /// Take intercepted packets without Router Alert for Q-mode, if they are Queries or C=1 Data by their
+    /// header; default false: they are passed on.
+    pub intercept_without_alert: bool,
+    /// Shortest destination mask that a downstream Query may have to be forwarded, IPv4; default 32 (§4.3.4).
+    pub min_dst_prefix_v4: u8,
+    /// The same for IPv6; default 128.
+    pub min_dst_prefix_v6: u8,
+    /// Which flows may come in where; empty: all.
+    pub ingress_filters: Vec<IngressFilter>,
+    /// Largest GIST message in a datagram, in octets from the common header on, where the path MTU is not
+    /// known; 128–1472; default 512 (§4.3.3).
+    pub max_datagram: u16,
+    /// Messages of ours per second, of all types together (§5.3.3); 0: no limit, where capacity is
+    /// engineered; default 20 000.
+    pub dmode_rate: u32,
+    /// Messages that may leave at once after a pause; default 5 000.
+    pub dmode_burst: u32,
+    /// Error messages per second; 0: none at all; default 100. They count for the limit above as well.
+    pub error_rate: u32,
+    /// Candidate Q-mode packets processed per second (§5.3.2.3); 0: no limit; default 200 000.
+    pub intercept_rate: u32,
+    /// How long the name of a former peer stays usable for explicit routing; default 60 s.
+    pub sii_retention: Duration,
+    /// How long an application may take to decide about peering; default 1 s.
+    pub check_timeout: Duration,
+    /// Most sessions; default 2 000 000.
+    pub max_sessions: u32,
+    /// Most peers; default 65 536.
+    pub max_peers: u32,
+    /// Most messages queued for one session's handshake; default 16.
+    pub max_queued_session: usize,
+    /// Most octets queued for all handshakes together; default 16 MiB.
+    pub max_queued: usize,
+    /// Most peering decisions pending at one time; default 256.
+    pub max_checks: usize,
+    /// Most packets waiting for a route lookup; default 256.
+    pub max_lookups: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            identity: Vec::new(),
+            validity: Duration::from_secs(30),
+            t1: Duration::from_millis(500),
+            t2: Duration::from_secs(32),
+            attempts: 7,
+            inactivity: Duration::from_secs(60),
+            installation: Installation::Delayed,
+            cookie_period: Duration::from_secs(60),
+            cookie_errors: false,
+            piggyback: false,
+            stateless_data: true,
+            signaling_source_every: 3,
+            ip_ttl: 64,
+            hops: 64,
+            router_alert_v4: true,
+            intercept_without_alert: false,
+            min_dst_prefix_v4: 32,
+            min_dst_prefix_v6: 128,
+            ingress_filters: Vec::new(),
+            max_datagram: 512,
+            dmode_rate: 20_000,
+            dmode_burst: 5_000,
+            error_rate: 100,
+            intercept_rate: 200_000,
+            sii_retention: Duration::from_secs(60),
+            check_timeout: Duration::from_secs(1),
+            max_sessions: 2_000_000,
+            max_peers: 65_536,
+            max_queued_session: 16,
+            max_queued: 16 << 20,
+            max_checks: 256,
+            max_lookups: 256,
+        }
+    }
+}
+
+/// A value that cannot be configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("gist.{field}: {rule}")]
+pub struct ConfigError {
+    /// The field of [`Config`].
+    pub field: &'static str,
+    /// What it must be.
+    pub rule: &'static str,
+}
+
+impl Config {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first field that is out of its range, and the range.
+    pub fn validated(&self) -> Result<(), ConfigError> {
+        let second = Duration::from_secs(1);
+        let day = 86_400;
+        let rules = [
+            (self.identity.len() <= 255, "identity", "at most 255 octets"),
+            (
+                self.validity >= second && self.validity <= Duration::from_secs(49 * day),
+                "validity",
+                "1 s to 49 days",
+            ),
+            (
+                self.t1 >= Duration::from_millis(10) && self.t1 <= Duration::from_secs(60),
+                "t1",
+                "10 ms to 60 s",
+            ),
+            (self.t2 >= self.t1 && self.t2 <= Duration::from_secs(day), "t2", "t1 to 1 day"),
+            (self.attempts >= 1 && self.attempts <= 32, "attempts", "1 to 32"),
+            (
+                self.inactivity >= second && self.inactivity <= Duration::from_secs(49 * day),
+                "inactivity",
+                "1 s to 49 days",
+            ),
+            (self.cookie_period >= second, "cookie_period", "at least 1 s"),
+            (self.ip_ttl >= 1, "ip_ttl", "1 to 255"),
+            (self.hops >= 1, "hops", "1 to 255"),
+            (self.min_dst_prefix_v4 <= 32, "min_dst_prefix_v4", "0 to 32"),
+            (self.min_dst_prefix_v6 <= 128, "min_dst_prefix_v6", "0 to 128"),
+            ((128..=1472).contains(&self.max_datagram), "max_datagram", "128 to 1472 octets"),
+            (self.dmode_rate == 0 || self.dmode_burst >= 1, "dmode_burst", "at least 1"),
+            (self.max_sessions >= 1, "max_sessions", "at least 1"),
+            (self.max_peers >= 1, "max_peers", "at least 1"),
+            (self.max_queued_session >= 1, "max_queued_session", "at least 1"),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, field, rule)) => Err(ConfigError { field, rule }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// GIST-4.4.4-01, GIST-5.3.3-03, GIST-5.3.3-06: 30 s, 500 ms, 64·T1.
+    #[test]
+    fn defaults_are_those_of_the_rfc() {
+        let config = Config::default();
+        assert_eq!(config.validated(), Ok(()));
+        assert_eq!(config.validity, Duration::from_secs(30));
+        assert_eq!(config.t1, Duration::from_millis(500));
+        assert_eq!(config.t2, config.t1 * 64);
+        assert!(config.router_alert_v4 && !config.cookie_errors);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        let config = Config { t2: Duration::from_millis(1), ..Config::default() };
+        let error = config.validated().unwrap_err();
+        assert_eq!(error.to_string(), "gist.t2: t1 to 1 day");
+    }
+}

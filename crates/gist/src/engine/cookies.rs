@@ -1,0 +1,121 @@
+//! Cookies (RFC 5971 §8.5), both kinds checked without anything stored for them.
+
+use core::net::IpAddr;
+
+use signalbox_core::secret::same;
+use signalbox_core::slab::Key;
+use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
+use signalbox_wire::Writer;
+
+use super::Gist;
+use crate::wire::{Nli, mri_encode};
+
+/// Number of the Query, then a 96-bit tag.
+const QUERY_COOKIE: usize = 16;
+/// Generation of the secret, arrival interface, then a 128-bit tag.
+const RESPONDER_COOKIE: usize = 24;
+
+/// What a Responder-Cookie is bound to, beside the interface.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound<'a> {
+    pub(super) nli: &'a Nli<'a>,
+    /// As in the Query, and so in the Confirm.
+    pub(super) mri: &'a Mri,
+    pub(super) session: SessionId,
+    pub(super) nslp: NslpId,
+}
+
+impl Gist {
+    /// The cookie of Query number `query` of a record: unguessable by the tag, different for every Query by
+    /// the number, and of no use to a later record by its generation. GIST-8.5-01, GIST-8.5-02.
+    pub(super) fn query_cookie(&self, key: Key, session: SessionId, query: u32) -> [u8; QUERY_COOKIE] {
+        let number = query.to_be_bytes();
+        let tag = self.query_secret.tag(0, &[&number, &key.to_u64().to_be_bytes(), &session.0]);
+        let mut cookie = [0; QUERY_COOKIE];
+        let (head, tail) = cookie.split_at_mut(4);
+        head.copy_from_slice(&number);
+        tail.copy_from_slice(tag.first_chunk::<12>().unwrap_or(&[0; 12]));
+        cookie
+    }
+
+    /// Whether `cookie` is that of one of the last `attempts` Queries up to number `last`: any of a
+    /// handshake's Queries may be answered (RFC 5971 §5.3.3). GIST-5.3.3-13, GIST-5.3.3-18: strangers fail at
+    /// the number, before any hashing.
+    pub(super) fn is_query_cookie(
+        &self,
+        key: Key,
+        session: SessionId,
+        last: u32,
+        attempts: u8,
+        cookie: &[u8],
+    ) -> bool {
+        let Some(number) = cookie.first_chunk::<4>() else { return false };
+        let number = u32::from_be_bytes(*number);
+        last.wrapping_sub(number) < u32::from(attempts)
+            && same(&self.query_cookie(key, session, number), cookie)
+    }
+
+    /// A Responder-Cookie as RFC 5971 §8.5 suggests: liveness (the secret's generation, in the clear), the
+    /// reception interface, and a keyed hash over what the state will be made of. GIST-8.5-03, GIST-8.5-04.
+    pub(super) fn responder_cookie(&mut self, bound: &Bound<'_>, ifindex: IfIndex) -> [u8; RESPONDER_COOKIE] {
+        let generation = self.responder_secret.current(self.now);
+        let mut cookie = [0; RESPONDER_COOKIE];
+        let (head, tag) = cookie.split_at_mut(8);
+        let (first, second) = head.split_at_mut(4);
+        first.copy_from_slice(&self.liveness(generation));
+        second.copy_from_slice(&ifindex.0.to_be_bytes());
+        tag.copy_from_slice(&self.responder_tag(generation, bound, ifindex));
+        cookie
+    }
+
+    /// The interface that the Query came by, if `cookie` is ours, young enough, and made for what the
+    /// Confirm says. GIST-8.5-05, GIST-8.5-06.
+    pub(super) fn check_responder_cookie(&mut self, bound: &Bound<'_>, cookie: &[u8]) -> Option<IfIndex> {
+        let cookie: &[u8; RESPONDER_COOKIE] = cookie.try_into().ok()?;
+        let (liveness, rest) = cookie.split_first_chunk::<4>()?;
+        let (ifindex, tag) = rest.split_first_chunk::<4>()?;
+        let current = self.responder_secret.current(self.now);
+        let generation = [current, current.wrapping_sub(1)]
+            .into_iter()
+            .find(|generation| self.liveness(*generation) == *liveness)?;
+        let ifindex = IfIndex(u32::from_be_bytes(*ifindex));
+        same(&self.responder_tag(generation, bound, ifindex), tag).then_some(ifindex)
+    }
+
+    /// How a generation shows in the clear: not guessable, so that blind floods fail before any hashing over
+    /// the message (RFC 5971 §8.5).
+    fn liveness(&self, generation: u32) -> [u8; 4] {
+        let tag = self.responder_secret.tag(generation, &[b"liveness"]);
+        *tag.first_chunk::<4>().unwrap_or(&[0; 4])
+    }
+
+    fn responder_tag(&mut self, generation: u32, bound: &Bound<'_>, ifindex: IfIndex) -> [u8; 16] {
+        self.scratch.clear();
+        let mut writer = Writer::new(&mut self.scratch);
+        // An MRI that was parsed can be written; were it not, an empty part binds nothing less than it says.
+        let _ = mri_encode(bound.mri, &mut writer);
+        let v4;
+        let v6;
+        let address: &[u8] = match bound.nli.interface {
+            IpAddr::V4(a) => {
+                v4 = a.octets();
+                &v4
+            }
+            IpAddr::V6(a) => {
+                v6 = a.octets();
+                &v6
+            }
+        };
+        self.responder_secret.tag(
+            generation,
+            &[
+                bound.nli.peer_identity,
+                address,
+                &self.scratch,
+                &bound.nslp.0.to_be_bytes(),
+                &bound.session.0,
+                &ifindex.0.to_be_bytes(),
+            ],
+        )
+    }
+}

@@ -1,0 +1,176 @@
+//! Flows as they stand in records: an MRI without its direction, packed.
+
+use core::hash::{Hash, Hasher};
+use core::net::{IpAddr, Ipv4Addr};
+
+use signalbox_core::{Direction, Mri, NslpId, PathCoupled, SessionId};
+
+const PROTOCOL: u8 = 1;
+const DSCP: u8 = 2;
+const SPI: u8 = 4;
+const SRC_PORT: u8 = 8;
+const DST_PORT: u8 = 16;
+
+/// A flow, whichever way its messages travel. Path-coupled IPv4, the common case, lies in the record (24
+/// octets with the tag); everything else takes one allocation per session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Path-coupled, IPv4.
+    V4 {
+        /// Which of the optional fields are there.
+        present: u8,
+        src_prefix: u8,
+        dst_prefix: u8,
+        protocol: u8,
+        dscp: u8,
+        src_port: u16,
+        dst_port: u16,
+        src: [u8; 4],
+        dst: [u8; 4],
+        spi: u32,
+    },
+    /// Anything else, written downstream.
+    Other(Box<Mri>),
+}
+
+impl Flow {
+    /// The flow of `mri`.
+    pub(crate) fn of(mri: &Mri) -> Self {
+        if let Mri::PathCoupled(p) = mri
+            && let (IpAddr::V4(src), IpAddr::V4(dst)) = (p.src, p.dst)
+            && p.flow_label.is_none()
+        {
+            let bit = |there: bool, bit: u8| if there { bit } else { 0 };
+            return Self::V4 {
+                present: bit(p.protocol.is_some(), PROTOCOL)
+                    | bit(p.dscp.is_some(), DSCP)
+                    | bit(p.spi.is_some(), SPI)
+                    | bit(p.src_port.is_some(), SRC_PORT)
+                    | bit(p.dst_port.is_some(), DST_PORT),
+                src_prefix: p.src_prefix,
+                dst_prefix: p.dst_prefix,
+                protocol: p.protocol.unwrap_or(0),
+                dscp: p.dscp.unwrap_or(0),
+                src_port: p.src_port.unwrap_or(0),
+                dst_port: p.dst_port.unwrap_or(0),
+                src: src.octets(),
+                dst: dst.octets(),
+                spi: p.spi.unwrap_or(0),
+            };
+        }
+        Self::Other(Box::new(mri.with_direction(Direction::Downstream)))
+    }
+
+    /// The MRI of a message of this flow in `direction`.
+    pub(crate) fn mri(&self, direction: Direction) -> Mri {
+        match self {
+            Self::V4 {
+                present,
+                src_prefix,
+                dst_prefix,
+                protocol,
+                dscp,
+                src_port,
+                dst_port,
+                src,
+                dst,
+                spi,
+            } => {
+                let there = |bit: u8| present & bit != 0;
+                Mri::PathCoupled(PathCoupled {
+                    src: IpAddr::V4(Ipv4Addr::from(*src)),
+                    dst: IpAddr::V4(Ipv4Addr::from(*dst)),
+                    src_prefix: *src_prefix,
+                    dst_prefix: *dst_prefix,
+                    protocol: there(PROTOCOL).then_some(*protocol),
+                    dscp: there(DSCP).then_some(*dscp),
+                    flow_label: None,
+                    spi: there(SPI).then_some(*spi),
+                    src_port: there(SRC_PORT).then_some(*src_port),
+                    dst_port: there(DST_PORT).then_some(*dst_port),
+                    direction,
+                })
+            }
+            Self::Other(mri) => mri.with_direction(direction),
+        }
+    }
+
+    /// Whether `mri`, of either direction, is of this flow. Compares without allocating.
+    pub(crate) fn is_of(&self, mri: &Mri) -> bool {
+        self.mri(mri.direction()) == *mri
+    }
+
+    /// Destination address of the flow.
+    pub(crate) fn dst(&self) -> IpAddr {
+        match self {
+            Self::V4 { dst, .. } => IpAddr::V4(Ipv4Addr::from(*dst)),
+            Self::Other(mri) => mri.dst(),
+        }
+    }
+}
+
+/// The key of the routing state table (RFC 5971 §4.2.1) in a form that hashes in one go.
+pub(crate) struct Triple<'a> {
+    pub(crate) mri: &'a Mri,
+    pub(crate) session: SessionId,
+    pub(crate) nslp: NslpId,
+}
+
+impl Hash for Triple<'_> {
+    /// Hashes the session, the application and the addresses; what else a flow has is left to comparison,
+    /// since a peer that wanted long chains could as well send that many sessions of one flow.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut octets = [0_u8; 50];
+        let (session, rest) = octets.split_at_mut(16);
+        session.copy_from_slice(&self.session.0);
+        let (nslp, rest) = rest.split_at_mut(2);
+        nslp.copy_from_slice(&self.nslp.0.to_be_bytes());
+        match (self.mri.src(), self.mri.dst()) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let (a, rest) = rest.split_at_mut(4);
+                a.copy_from_slice(&src.octets());
+                let (b, _) = rest.split_at_mut(4);
+                b.copy_from_slice(&dst.octets());
+                state.write(octets.get(..26).unwrap_or_default());
+            }
+            (src, dst) => {
+                let wide = |a: IpAddr| match a {
+                    IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+                    IpAddr::V6(a) => a.octets(),
+                };
+                let (a, b) = rest.split_at_mut(16);
+                a.copy_from_slice(&wide(src));
+                b.copy_from_slice(&wide(dst));
+                state.write(&octets);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_keeps_every_field() {
+        let mut p = PathCoupled::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        for (protocol, ports) in [(None, None), (Some(17), Some((0, 9))), (Some(0), None)] {
+            p.protocol = protocol;
+            p.src_port = ports.map(|p| p.0);
+            p.dst_port = ports.map(|p| p.1);
+            p.dscp = Some(46);
+            p.src_prefix = 24;
+            let mri = Mri::PathCoupled(p);
+            let flow = Flow::of(&mri);
+            assert_eq!(flow.mri(Direction::Downstream), mri);
+            assert_eq!(flow.mri(Direction::Upstream), mri.inverted());
+            assert!(flow.is_of(&mri) && flow.is_of(&mri.inverted()));
+        }
+        assert!(!Flow::of(&Mri::PathCoupled(p)).is_of(&Mri::PathCoupled(PathCoupled { dscp: Some(0), ..p })));
+    }
+
+    #[test]
+    fn a_common_flow_takes_24_octets() {
+        assert_eq!(size_of::<Flow>(), 24);
+    }
+}

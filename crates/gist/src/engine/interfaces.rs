@@ -1,0 +1,110 @@
+//! The node's own addresses.
+
+use core::net::IpAddr;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::Interface;
+
+/// An interface with the addresses by which peers can reach this node, one of each IP version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Usable {
+    ifindex: IfIndex,
+    v4: Option<IpAddr>,
+    v6: Option<IpAddr>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Interfaces {
+    /// Sorted.
+    local: Vec<IpAddr>,
+    /// By rising number.
+    usable: Vec<Usable>,
+    /// What peers can use whatever the interface (RFC 5971 §5.2.2).
+    any: Option<Usable>,
+    on: Vec<(IfIndex, IpAddr)>,
+}
+
+/// Usable beyond the link, so fit for the NLI (RFC 5971 §5.2.2).
+fn is_routable(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(a) => !(a.is_loopback() || a.is_link_local() || a.is_unspecified() || a.is_multicast()),
+        IpAddr::V6(a) => {
+            !(a.is_loopback() || a.is_unicast_link_local() || a.is_unspecified() || a.is_multicast())
+        }
+    }
+}
+
+impl Interfaces {
+    /// Takes over the whole list; whether anything that matters changed.
+    pub(crate) fn update(&mut self, interfaces: &[Interface]) -> bool {
+        let mut new = Self::default();
+        for interface in interfaces.iter().filter(|i| i.up) {
+            new.local.extend(&interface.addresses);
+            let first =
+                |v6: bool| interface.addresses.iter().copied().find(|a| a.is_ipv6() == v6 && is_routable(*a));
+            let usable = Usable { ifindex: interface.ifindex, v4: first(false), v6: first(true) };
+            new.usable.push(usable);
+            new.on.extend(interface.addresses.iter().map(|a| (interface.ifindex, *a)));
+            let any = new.any.get_or_insert(Usable { ifindex: IfIndex::NONE, v4: None, v6: None });
+            any.v4 = any.v4.or(usable.v4);
+            any.v6 = any.v6.or(usable.v6);
+        }
+        new.usable.sort_by_key(|u| u.ifindex);
+        new.local.sort_unstable();
+        new.local.dedup();
+        let changed = new.usable != self.usable || new.local != self.local;
+        *self = new;
+        changed
+    }
+
+    /// Whether `address` is this node's.
+    pub(crate) fn is_local(&self, address: IpAddr) -> bool {
+        self.local.binary_search(&address).is_ok()
+    }
+
+    /// Whether `address` is on interface `ifindex`.
+    pub(crate) fn is_on(&self, ifindex: IfIndex, address: IpAddr) -> bool {
+        self.on.contains(&(ifindex, address))
+    }
+
+    /// The address by which peers of that IP version reach this node on `ifindex`, or else on any interface.
+    pub(crate) fn address(&self, ifindex: IfIndex, v6: bool) -> Option<IpAddr> {
+        let of = |u: &Usable| if v6 { u.v6 } else { u.v4 };
+        let here = self.usable.binary_search_by_key(&ifindex, |u| u.ifindex).ok();
+        here.and_then(|at| self.usable.get(at)).and_then(of).or_else(|| self.any.as_ref().and_then(of))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(number: u32, up: bool, addresses: &[&str]) -> Interface {
+        Interface {
+            ifindex: IfIndex(number),
+            name: format!("if{number}"),
+            up,
+            mtu: 1500,
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+        }
+    }
+
+    /// GIST-5.2.2-01, GIST-5.2.2-04: never loopback or link-local, always of the version asked for.
+    #[test]
+    fn addresses_for_peers_are_routable_and_of_the_right_version() {
+        let mut all = Interfaces::default();
+        let list = [
+            interface(2, true, &["fe80::1", "2001:db8::1", "169.254.1.1", "192.0.2.1"]),
+            interface(1, true, &["127.0.0.1", "::1"]),
+            interface(3, false, &["198.51.100.1"]),
+        ];
+        assert!(all.update(&list));
+        assert!(!all.update(&list));
+        assert_eq!(all.address(IfIndex(2), false), Some("192.0.2.1".parse().unwrap()));
+        assert_eq!(all.address(IfIndex(2), true), Some("2001:db8::1".parse().unwrap()));
+        assert_eq!(all.address(IfIndex(1), false), Some("192.0.2.1".parse().unwrap()));
+        assert!(all.is_local("127.0.0.1".parse().unwrap()));
+        assert!(!all.is_local("198.51.100.1".parse().unwrap()));
+        assert!(all.is_on(IfIndex(2), "fe80::1".parse().unwrap()));
+    }
+}

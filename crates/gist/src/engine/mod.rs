@@ -1,0 +1,228 @@
+//! The state machines of GIST (RFC 5971 §4, §6): datagram mode, path-coupled routing.
+//!
+//! [`Gist`] is sans-IO: give it inputs with [`Gist::handle`], then drain [`Gist::poll`], then ask
+//! [`Gist::next_deadline`]. It reads no clock, opens no socket and allocates nothing per message once its
+//! tables have grown.
+//!
+//! * A datagram goes through [`receive`] (whose is it?), then to [`forward`] (not for an application of this
+//!   node), or to the machine of its type: [`node_sm`] where no state exists, [`querying`] and [`responding`]
+//!   where it does. Each transition of RFC 5971 §6 is one function there, named by its rule.
+//! * Requests of applications go through [`send`] (messages) and [`requests`] (everything else).
+//! * State lives in [`record`]s, found through [`table`]; peers and ways out are shared in [`peers`].
+//!
+//! **Association mode** is not here yet. A Stack-Proposal in a Query is parsed and not answered: RFC 5971 §5.1
+//! and §5.7.1 want a Response with a proposal where a new association is to be set up, and this node, which
+//! has none to offer, completes the handshake for datagram mode, as both peers may (§4.4.1: "in case a
+//! messaging association was requested" presumes a node that can). Messages that need an association
+//! (reliable, secured, or larger than a datagram may be) are refused to the application.
+
+mod checks;
+mod compose;
+mod config;
+mod cookies;
+mod errors;
+mod flow;
+mod forward;
+mod interfaces;
+mod io;
+mod node_sm;
+mod outbox;
+mod peers;
+mod querying;
+mod receive;
+mod record;
+mod report;
+mod requests;
+mod responding;
+mod route;
+mod send;
+mod stamp;
+mod table;
+mod view;
+
+use signalbox_core::bucket::TokenBucket;
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::rng::Random;
+use signalbox_core::secret::RotatingSecret;
+use signalbox_core::slab::Slab;
+use signalbox_core::wheel::Wheel;
+use signalbox_core::{NslpId, Time};
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use checks::Check;
+use interfaces::Interfaces;
+use outbox::Outbox;
+use peers::Peers;
+use record::Record;
+use route::{Lookup, Sweep};
+
+pub use config::{Config, ConfigError, IngressFilter, Installation};
+pub use io::{Input, Output, PeeringPolicy, Registration};
+pub use view::{DirectionView, PeerView, SessionView, Validity};
+
+use crate::counters::Counters;
+
+/// One GIST node.
+#[derive(Debug)]
+pub struct Gist {
+    config: Config,
+    counters: Counters,
+    rng: Random,
+    /// The time of the input in hand.
+    now: Time,
+    applications: Vec<(NslpId, Registration)>,
+    interfaces: Interfaces,
+    records: Slab<Record>,
+    /// Slots of `records` that were ever used: sweeps end there.
+    touched: u32,
+    /// By flow, session and application; peers choose these keys, so the hash is keyed.
+    index: Index,
+    hasher: KeyedHasher,
+    wheel: Wheel,
+    peers: Peers,
+    /// Octets queued for all handshakes together.
+    queued: usize,
+    checks: VecDeque<Check>,
+    next_check: u64,
+    lookups: VecDeque<Lookup>,
+    next_lookup: u64,
+    sweeps: VecDeque<Sweep>,
+    /// For Query-Cookies; never rotates, since each Query has its own number.
+    query_secret: RotatingSecret,
+    /// For Responder-Cookies.
+    responder_secret: RotatingSecret,
+    /// `None`: no limit.
+    dmode: Option<TokenBucket>,
+    errors: TokenBucket,
+    intercept: Option<TokenBucket>,
+    /// For MRIs as octets.
+    scratch: Vec<u8>,
+    out: Outbox,
+}
+
+impl Gist {
+    /// A node without applications and interfaces.
+    ///
+    /// # Errors
+    /// A value of `config` is out of its range.
+    pub fn new(mut config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
+        config.validated()?;
+        let mut rng = Random::new(seed);
+        if config.identity.is_empty() {
+            config.identity = rng.array::<16>().to_vec();
+        }
+        let limit = |rate: u32, burst: u32| (rate > 0).then(|| TokenBucket::new(rate, burst));
+        Ok(Self {
+            counters: Counters::default(),
+            now: Time::ZERO,
+            applications: Vec::new(),
+            interfaces: Interfaces::default(),
+            records: Slab::new(config.max_sessions),
+            touched: 0,
+            index: Index::new(),
+            hasher: KeyedHasher::new(&mut rng),
+            wheel: Wheel::new(Duration::from_millis(10)),
+            peers: Peers::new(config.max_peers, KeyedHasher::new(&mut rng)),
+            queued: 0,
+            checks: VecDeque::new(),
+            next_check: 0,
+            lookups: VecDeque::new(),
+            next_lookup: 0,
+            sweeps: VecDeque::new(),
+            query_secret: RotatingSecret::new(Duration::MAX, &mut rng),
+            responder_secret: RotatingSecret::new(config.cookie_period, &mut rng),
+            dmode: limit(config.dmode_rate, config.dmode_burst),
+            errors: TokenBucket::new(config.error_rate, config.error_rate.div_ceil(4)),
+            intercept: limit(config.intercept_rate, config.intercept_rate.div_ceil(4)),
+            scratch: Vec::new(),
+            out: Outbox::default(),
+            rng,
+            config,
+        })
+    }
+
+    /// Makes an application known; a second call replaces the first. MA-Hello's number 0 is no application.
+    pub fn register(&mut self, nslp: NslpId, registration: Registration) {
+        match self.applications.iter_mut().find(|(known, _)| *known == nslp) {
+            Some((_, known)) => *known = registration,
+            None => self.applications.push((nslp, registration)),
+        }
+    }
+
+    /// Takes one input at `now`, which never runs backwards. Drain [`Gist::poll`] afterwards.
+    pub fn handle(&mut self, now: Time, input: Input<'_>) {
+        self.now = self.now.max(now);
+        self.out.recycle();
+        match input {
+            Input::Datagram(received) => self.receive(&received),
+            Input::Timer => {}
+            Input::Route { id, result } => self.route_answer(id, result),
+            Input::Interfaces(interfaces) => self.interfaces_changed(interfaces),
+            Input::RouteChanged(prefix) => self.route_changed(prefix),
+            Input::TransmitFailed { .. } => self.counters.transmit_failed += 1,
+            Input::Request(request) => self.request(request),
+        }
+        self.run_timers();
+    }
+
+    /// The next output, if any; its octets live until the next call.
+    pub fn poll(&mut self) -> Option<Output<'_>> {
+        self.out.poll()
+    }
+
+    /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let sweep = (!self.sweeps.is_empty()).then_some(self.now);
+        [
+            self.wheel.next_deadline(),
+            sweep,
+            self.check_deadline(),
+            self.lookup_deadline(),
+            self.peers.deadline(self.now),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// This node's peer identity.
+    #[must_use]
+    pub fn identity(&self) -> &[u8] {
+        &self.config.identity
+    }
+
+    /// Handles everything that is due.
+    fn run_timers(&mut self) {
+        while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
+            if let Some(key) = self.records.key_of(index) {
+                self.deadline(key);
+            }
+        }
+        self.run_sweeps();
+        self.expire_checks();
+        self.expire_lookups();
+        self.peers.expire(self.now);
+    }
+
+    fn registration(&self, nslp: NslpId) -> Option<Registration> {
+        self.applications.iter().find(|(known, _)| *known == nslp).map(|(_, registration)| *registration)
+    }
+
+    /// Whether one more D-mode message of ours may leave now (RFC 5971 §5.3.3). GIST-5.3.3-19.
+    fn may_send(&mut self) -> bool {
+        let allowed = self.dmode.as_mut().is_none_or(|bucket| bucket.allow(self.now));
+        if !allowed {
+            self.counters.dmode_limited += 1;
+        }
+        allowed
+    }
+}

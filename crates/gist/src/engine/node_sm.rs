@@ -1,0 +1,228 @@
+//! Node-SM (RFC 5971 §6.1): messages for which no machine exists yet, and how messages reach one.
+
+use signalbox_core::Direction;
+use signalbox_core::service::{AddressValidation, RecvMessage, StateHandle, TransferAttributes};
+use signalbox_core::slab::Key;
+
+use super::Gist;
+use super::compose::distance;
+use super::config::Installation;
+use super::io::PeeringPolicy;
+use super::receive::{Arrival, Subject};
+use super::record::{PROVEN, State};
+use crate::wire::{Encapsulation, GistError, Message, ObjectType, object_value_info};
+
+impl Gist {
+    /// Rule 1, `rx_Query`: the application decides; its answer may come at once (policy) or by
+    /// `Request::Peering`. GIST-4.3.1-05, GIST-4.3.2-08, GIST-B.2-01.
+    pub(super) fn rx_query(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+        self.counters.queries_received += 1;
+        match self.registration(subject.nslp).map(|r| r.policy) {
+            Some(PeeringPolicy::Ask) => self.ask(a, message, subject),
+            _ => {
+                if let Some(data) = message.nslp_data {
+                    self.deliver_query(a, message, subject, data, None);
+                }
+                self.accept_query(a, message, subject, None);
+            }
+        }
+    }
+
+    /// The application peers: state now (policies 1 and 2, GIST-6.1-01) or a Response without any
+    /// (policy 3, GIST-6.1-02); the machine that exists already gets it otherwise.
+    /// GIST-4.3.2-02, GIST-4.4.1-01.
+    pub(super) fn accept_query(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+        payload: Option<&[u8]>,
+    ) {
+        // A Query that comes downstream was sent by the upstream peer.
+        let direction = subject.mri.direction().inverted();
+        let key = self.find(&subject.mri, subject.session, subject.nslp);
+        let state = key.map_or(State::None, |key| self.state(key, direction));
+        match (key, state, self.config.installation) {
+            // GIST-5.8.1.3-04: what our own downstream exchange installed is not touched by an upstream one.
+            (_, state, _) if state.is_querying() => self.respond(None, a, message, subject, true, payload),
+            (Some(key), state, Installation::Immediate) if state.is_responding() => {
+                self.rx_query_unconfirmed(key, a, message, subject, payload);
+            }
+            (Some(key), state, _) if state.is_responding() => {
+                self.rx_query_confirmed(key, a, message, subject, payload);
+            }
+            (_, _, Installation::Delayed) => self.respond(None, a, message, subject, true, payload),
+            (key, _, installation) => {
+                let key = match key {
+                    Some(key) => key,
+                    None => match self.create(&subject.mri, subject.session, subject.nslp) {
+                        Ok(key) => key,
+                        Err(_) => return,
+                    },
+                };
+                if !self.install(key, direction, a, subject, false) {
+                    return;
+                }
+                if installation == Installation::Immediate {
+                    self.rx_query_unconfirmed(key, a, message, subject, payload);
+                } else {
+                    self.rx_query_confirmed(key, a, message, subject, payload);
+                }
+            }
+        }
+    }
+
+    /// `rx_Confirm`: to the machine, or to a new one if it proves that we answered its Query (rule 3,
+    /// GIST-6.1-06), or refused where state would have been made before (GIST-6.1-05).
+    pub(super) fn rx_confirm(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+        let direction = subject.mri.direction().inverted();
+        let key = self.find(&subject.mri, subject.session, subject.nslp);
+        let state = key.map_or(State::None, |key| self.state(key, direction));
+        match (key, state) {
+            (Some(key), state) if state.is_responding() => self.rx_confirm_of(key, a, message, subject),
+            // See `accept_query`: answered for politeness, not wanted.
+            (_, state) if state.is_querying() => self.counters.unexpected += 1,
+            _ if self.config.installation != Installation::Delayed || message.responder_cookie.is_none() => {
+                self.refuse_without_state(a);
+            }
+            (key, _) => {
+                if !self.is_confirmed(a, message, subject) {
+                    return; // GIST-8.5-06, GIST-5.7.1-15: no state
+                }
+                let key =
+                    match key.map_or_else(|| self.create(&subject.mri, subject.session, subject.nslp), Ok) {
+                        Ok(key) => key,
+                        Err(_) => return,
+                    };
+                if self.install(key, direction, a, subject, true) {
+                    self.birth_confirmed(key, a, message, subject);
+                }
+            }
+        }
+    }
+
+    /// Whether the Confirm's cookie is ours for this very message; GIST-8.5-09: silent unless configured.
+    pub(super) fn is_confirmed(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) -> bool {
+        let cookie = message.responder_cookie.unwrap_or_default();
+        if self.check_responder_cookie(&subject.bound(), cookie).is_some() {
+            return true;
+        }
+        self.counters.cookies_invalid += 1;
+        if self.config.cookie_errors {
+            let info = object_value_info(a.octets, ObjectType::RESPONDER_COOKIE, 4);
+            self.refuse_with(a, GistError::INVALID_COOKIE, info);
+        }
+        false
+    }
+
+    /// `rx_Data`: the delivery checks in the order of RFC 5971 §4.3.2 (GIST-4.3.2-11), then the machine.
+    pub(super) fn rx_data(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+        let Some(data) = message.nslp_data else { return }; // the grammar demands it
+        // Check 1: explicitly routed or without state: delivered, and marked. GIST-4.3.2-12, GIST-7.1.4-06.
+        let q_mode = a.encapsulation == Encapsulation::QMode;
+        if message.header.e || q_mode && self.config.stateless_data {
+            self.counters.data_unchecked += 1;
+            return self.deliver(a, message, subject, data, None, true); // GIST-6.1-08
+        }
+        // Check 2 is for associations. Check 3 (GIST-4.3.2-14):
+        let direction = subject.mri.direction().inverted();
+        let key = self.find(&subject.mri, subject.session, subject.nslp);
+        let state = key.map_or(State::None, |key| self.state(key, direction));
+        match (key, state) {
+            // Querying-SM rule 7 (GIST-6.2-11, GIST-6.2-14), Responding-SM rule 4 (GIST-6.3-15, GIST-6.3-20).
+            (Some(key), state) if state.is_established() && !q_mode => {
+                if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl)
+                    && let Some(record) = self.records.get_mut(key)
+                {
+                    record.half_mut(direction).distance = distance;
+                }
+                self.counters.data_received += 1;
+                self.deliver(a, message, subject, data, Some((key, direction)), false);
+                if direction == Direction::Downstream {
+                    self.touch(key);
+                }
+            }
+            // Querying-SM, Awaiting Response: not to be expected; the Query is on its way. GIST-6.2-20.
+            (_, State::Resolving | State::AwaitingResponse) if !q_mode => self.counters.data_early += 1,
+            // Node-SM rule 4 (GIST-6.1-07), Responding-SM rule 6 (GIST-6.3-08), GIST-4.4.6-06.
+            _ => {
+                self.counters.data_without_state += 1;
+                self.refuse_without_state(a);
+            }
+        }
+    }
+
+    /// Hands a payload to its application. `state` is where the message belongs; `unchecked`: nobody looked.
+    /// GIST-3.7-02, GIST-4.3.2-09, GIST-4.3.2-10, GIST-4.3.3-04, GIST-B.2-04, GIST-B.2-05.
+    pub(super) fn deliver(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+        data: &[u8],
+        state: Option<(Key, Direction)>,
+        unchecked: bool,
+    ) {
+        let half = state.and_then(|(key, direction)| Some(*self.records.get(key)?.half(direction)));
+        let sender = subject.nli.interface;
+        let (src, dst) = (subject.mri.src(), subject.mri.dst());
+        let (first, last) = match subject.mri.direction() {
+            Direction::Downstream => (src, dst),
+            Direction::Upstream => (dst, src),
+        };
+        let measured = distance(&subject.mri, &subject.nli, a.ttl).unwrap_or(0);
+        self.out.receive(RecvMessage {
+            data,
+            nslp: subject.nslp,
+            session: subject.session,
+            mri: subject.mri,
+            check: None,
+            state: state.map(|(key, _)| StateHandle(key.to_u64())),
+            sii: half.and_then(|half| self.peers.sii(half.peer)),
+            attributes: TransferAttributes {
+                stateless: a.encapsulation == Encapsulation::QMode,
+                ..TransferAttributes::default()
+            },
+            validation: AddressValidation {
+                first_or_last_hop: sender == first,
+                return_routable: half.is_some_and(|h| h.has(PROVEN) || h.state.is_querying()),
+                unchecked_route: unchecked,
+            },
+            ip_ttl: a.ttl,
+            ip_distance: half.map_or(measured, |half| half.distance),
+            hops: message.header.hops - 1, // 0 was refused on reception
+            ifindex: a.ifindex,
+            at_flow_end: self.interfaces.is_local(last),
+        });
+    }
+
+    /// The same for a Query, whose state, if any, is that of its direction.
+    pub(super) fn deliver_query(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+        data: &[u8],
+        check: Option<signalbox_core::service::CheckId>,
+    ) {
+        let direction = subject.mri.direction().inverted();
+        let key = self.find(&subject.mri, subject.session, subject.nslp);
+        let state = key.filter(|key| self.state(*key, direction).is_established());
+        self.deliver(a, message, subject, data, state.map(|key| (key, direction)), false);
+        if check.is_some() {
+            self.out.mark_check(check);
+        }
+    }
+}
+
+impl<'a> Subject<'a> {
+    /// What a Responder-Cookie is bound to.
+    pub(super) const fn bound(&'a self) -> super::cookies::Bound<'a> {
+        super::cookies::Bound { nli: &self.nli, mri: &self.mri, session: self.session, nslp: self.nslp }
+    }
+}

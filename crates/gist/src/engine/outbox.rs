@@ -1,0 +1,188 @@
+//! Outputs wait here: small values in a queue, their octets in one buffer that is emptied when the queue is.
+
+use core::net::SocketAddr;
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use signalbox_core::node::RouteQuery;
+use signalbox_core::packet::Transmit;
+use signalbox_core::service::{CheckId, Indication, MessageHandle, MessageStatus, NetworkEvent, RecvMessage};
+use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
+use signalbox_wire::Writer;
+
+use super::io::Output;
+use crate::wire::{EncodeError, MAGIC, Message};
+
+/// Addressing of a datagram to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Envelope {
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    pub(crate) ifindex: Option<IfIndex>,
+    pub(crate) ttl: u8,
+    pub(crate) tos: u8,
+    pub(crate) dont_fragment: bool,
+}
+
+/// Where octets lie in the buffer: 8 octets, and offsets into one batch of outputs fit 32 bits.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Transmit { envelope: Envelope, options: Span, payload: Span },
+    Lookup { id: u64, query: RouteQuery },
+    Receive { message: RecvMessage<'static>, data: Span },
+    Status { handle: MessageHandle, session: SessionId, status: MessageStatus },
+    Notify { nslp: NslpId, mri: Mri, session: SessionId, event: NetworkEvent },
+}
+
+/// A message did not become a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    /// It would take this many octets from the common header on.
+    TooLarge(usize),
+    /// The encoder refused.
+    Encode(EncodeError),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    queue: VecDeque<Entry>,
+    octets: Vec<u8>,
+}
+
+impl Outbox {
+    /// Frees the octets of outputs that were taken. Called before anything new is put in.
+    pub(crate) fn recycle(&mut self) {
+        if self.queue.is_empty() {
+            self.octets.clear();
+        }
+    }
+
+    fn put(&mut self, octets: &[u8]) -> Span {
+        let start = self.mark();
+        self.octets.extend_from_slice(octets);
+        Span { start, end: self.mark() }
+    }
+
+    fn mark(&self) -> u32 {
+        // One batch of outputs holds far less than 4 GiB: each input causes a few datagrams at most, sweeps
+        // are bounded. Beyond that octets would be cut off, never mixed up.
+        u32::try_from(self.octets.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Composes `message` as a datagram of at most `limit` octets after the magic number; yields its size.
+    pub(crate) fn compose(
+        &mut self,
+        envelope: Envelope,
+        options: &[u8],
+        message: &Message<'_>,
+        limit: usize,
+    ) -> Result<usize, Unsent> {
+        let whole = self.octets.len();
+        let options = self.put(options);
+        let start = self.mark();
+        let mut writer = Writer::new(&mut self.octets);
+        writer.bytes(&MAGIC);
+        let size = match message.encode(&mut writer) {
+            Ok(()) => writer.len() - MAGIC.len(),
+            Err(error) => {
+                self.octets.truncate(whole);
+                return Err(Unsent::Encode(error));
+            }
+        };
+        if size > limit {
+            self.octets.truncate(whole);
+            return Err(Unsent::TooLarge(size));
+        }
+        let payload = Span { start, end: self.mark() };
+        self.queue.push_back(Entry::Transmit { envelope, options, payload });
+        Ok(size)
+    }
+
+    /// A datagram whose payload is `parts` one after the other.
+    pub(crate) fn forward(&mut self, envelope: Envelope, options: &[u8], parts: &[&[u8]]) {
+        let options = self.put(options);
+        let start = self.mark();
+        for part in parts {
+            self.octets.extend_from_slice(part);
+        }
+        let payload = Span { start, end: self.mark() };
+        self.queue.push_back(Entry::Transmit { envelope, options, payload });
+    }
+
+    /// The payload of the datagram put in last, to be kept.
+    pub(crate) fn last_payload(&self) -> &[u8] {
+        match self.queue.back() {
+            Some(Entry::Transmit { payload, .. }) => self.slice(*payload),
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn lookup(&mut self, id: u64, query: RouteQuery) {
+        self.queue.push_back(Entry::Lookup { id, query });
+    }
+
+    pub(crate) fn receive(&mut self, message: RecvMessage<'_>) {
+        let data = self.put(message.data);
+        self.queue.push_back(Entry::Receive { message: RecvMessage { data: &[], ..message }, data });
+    }
+
+    /// Marks the message put in last as one that asks for a peering decision.
+    pub(crate) fn mark_check(&mut self, check: Option<CheckId>) {
+        if let Some(Entry::Receive { message, .. }) = self.queue.back_mut() {
+            message.check = check;
+        }
+    }
+
+    pub(crate) fn status(
+        &mut self,
+        handle: Option<MessageHandle>,
+        session: SessionId,
+        status: MessageStatus,
+    ) {
+        if let Some(handle) = handle {
+            self.queue.push_back(Entry::Status { handle, session, status });
+        }
+    }
+
+    pub(crate) fn notify(&mut self, nslp: NslpId, mri: Mri, session: SessionId, event: NetworkEvent) {
+        self.queue.push_back(Entry::Notify { nslp, mri, session, event });
+    }
+
+    fn slice(&self, span: Span) -> &[u8] {
+        let range: Range<usize> = span.start as usize..span.end as usize;
+        self.octets.get(range).unwrap_or_default()
+    }
+
+    /// The next output.
+    pub(crate) fn poll(&mut self) -> Option<Output<'_>> {
+        let entry = self.queue.pop_front()?;
+        Some(match entry {
+            Entry::Transmit { envelope, options, payload } => Output::Transmit(Transmit {
+                src: envelope.src,
+                dst: envelope.dst,
+                ifindex: envelope.ifindex,
+                ttl: envelope.ttl,
+                tos: envelope.tos,
+                dont_fragment: envelope.dont_fragment,
+                options: self.slice(options),
+                payload: self.slice(payload),
+            }),
+            Entry::Lookup { id, query } => Output::RouteLookup { id, query },
+            Entry::Receive { message, data } => {
+                Output::Indication(Indication::RecvMessage(RecvMessage { data: self.slice(data), ..message }))
+            }
+            Entry::Status { handle, session, status } => {
+                Output::Indication(Indication::MessageStatus { handle, session, status })
+            }
+            Entry::Notify { nslp, mri, session, event } => {
+                Output::Indication(Indication::NetworkNotification { nslp, mri, session, event })
+            }
+        })
+    }
+}

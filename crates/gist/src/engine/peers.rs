@@ -1,0 +1,137 @@
+//! Peers and ways out, kept once and shared by all sessions that use them.
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+
+use signalbox_core::index::KeyedHasher;
+use signalbox_core::intern::Interner;
+use signalbox_core::service::SiiHandle;
+use signalbox_core::slab::Full;
+use signalbox_core::{IfIndex, Time};
+
+use super::record::NONE;
+use super::stamp::Stamp;
+use crate::wire::Nli;
+
+/// A peer and the interface towards it: what source identification information names (RFC 5971 B.2).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Peer {
+    pub(crate) identity: Box<[u8]>,
+    pub(crate) address: SocketAddr,
+    pub(crate) ifindex: IfIndex,
+}
+
+impl Peer {
+    /// Whether it is what `nli`, seen with this port and interface, describes.
+    pub(crate) fn matches(&self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> bool {
+        *self.identity == *nli.peer_identity
+            && self.address.ip() == nli.interface
+            && self.address.port() == port
+            && self.ifindex == ifindex
+    }
+}
+
+/// A way out of this node: by which interface, from which address, over which next hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Egress {
+    pub(crate) ifindex: IfIndex,
+    pub(crate) address: IpAddr,
+    pub(crate) gateway: Option<IpAddr>,
+}
+
+/// Most former peers whose names stay usable.
+const RETIRED: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) peers: Interner<Peer>,
+    pub(crate) egresses: Interner<Egress>,
+    hasher: KeyedHasher,
+    /// Former peers that keep one reference until then, so that applications can still name them.
+    retired: VecDeque<(Stamp, u32)>,
+}
+
+impl Peers {
+    pub(crate) fn new(limit: u32, hasher: KeyedHasher) -> Self {
+        Self {
+            peers: Interner::new(limit, hasher),
+            // Ways out are ours, not chosen by peers; bounded all the same.
+            egresses: Interner::new(limit, hasher),
+            hasher,
+            retired: VecDeque::new(),
+        }
+    }
+
+    /// The id of the peer that `nli` describes, with one more reference.
+    pub(crate) fn intern(&mut self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Result<u32, Full> {
+        self.peers.intern(Peer {
+            identity: nli.peer_identity.into(),
+            address: SocketAddr::new(nli.interface, port),
+            ifindex,
+        })
+    }
+
+    pub(crate) fn peer(&self, id: u32) -> Option<&Peer> {
+        self.peers.lookup(id)
+    }
+
+    pub(crate) fn egress(&self, id: u32) -> Option<&Egress> {
+        self.egresses.lookup(id)
+    }
+
+    /// Gives back a reference, but keeps the peer's name usable until `until`.
+    pub(crate) fn retire(&mut self, id: u32, until: Stamp) {
+        if id == NONE {
+            return;
+        }
+        if self.peers.references(id) > 1 {
+            self.peers.release(id);
+            return;
+        }
+        if self.retired.len() >= RETIRED
+            && let Some((_, oldest)) = self.retired.pop_front()
+        {
+            self.peers.release(oldest);
+        }
+        self.retired.push_back((until, id));
+    }
+
+    pub(crate) fn release_egress(&mut self, id: u32) {
+        if id != NONE {
+            self.egresses.release(id);
+        }
+    }
+
+    /// Forgets former peers whose time has come.
+    pub(crate) fn expire(&mut self, now: Time) {
+        while let Some((until, id)) = self.retired.front().copied()
+            && until.is_due(now)
+        {
+            self.retired.pop_front();
+            self.peers.release(id);
+        }
+    }
+
+    /// Pieces of routing state that point to a peer.
+    pub(crate) fn sessions(&self, id: u32) -> u32 {
+        let retired = self.retired.iter().filter(|(_, other)| *other == id).count();
+        self.peers.references(id).saturating_sub(u32::try_from(retired).unwrap_or(u32::MAX))
+    }
+
+    /// When [`Peers::expire`] has something to do next.
+    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
+        self.retired.front().map(|(until, _)| until.time(now))
+    }
+
+    /// The name of a peer: its id, and in the upper half a keyed check that tells a stale name.
+    pub(crate) fn sii(&self, id: u32) -> Option<SiiHandle> {
+        let check = self.hasher.hash_one(self.peer(id)?) >> 32;
+        Some(SiiHandle(check << 32 | u64::from(id)))
+    }
+
+    /// The peer of a name, if it is still known.
+    pub(crate) fn by_sii(&self, sii: SiiHandle) -> Option<u32> {
+        let id = u32::try_from(sii.0 & 0xffff_ffff).ok()?;
+        (self.sii(id)? == sii).then_some(id)
+    }
+}

@@ -1,0 +1,343 @@
+//! The Querying-Node state machine (RFC 5971 §6.2): one function per event, named by its rule.
+
+use core::time::Duration;
+
+use signalbox_core::Direction;
+use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::slab::Key;
+
+use super::Gist;
+use super::compose::{nli, normal, router_alert};
+use super::receive::{Arrival, Subject};
+use super::record::{EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
+use super::send::{q_mode, unsent};
+use super::stamp::{Span, Stamp};
+use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_value_info};
+
+/// The direction of all our Queries; sending them upstream is optional (RFC 5971 §5.8.1.3) and not done.
+const DOWN: Direction = Direction::Downstream;
+/// How long the first Query waits for its route.
+const RESOLVE: Duration = Duration::from_secs(2);
+/// When a Query that the rate limit held back is tried again.
+const HELD_BACK: Duration = Duration::from_millis(100);
+
+impl Gist {
+    /// Birth: the Query leaves as soon as its route is known. GIST-6.2-01, GIST-3.5-02.
+    pub(super) fn birth(&mut self, key: Key) {
+        let (now, query) = (self.now, self.rng.u32());
+        let inactivity = Span::of(self.config.inactivity);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let mut half = Half { state: State::Resolving, query, inactivity, ..Half::default() };
+        half.start_retry(now, RESOLVE);
+        *record.half_mut(DOWN) = half;
+        self.lookup_record(key);
+        self.arm(key);
+    }
+
+    /// The route is there: Awaiting Response, first Query, `No_Response` starts.
+    pub(super) fn first_query(&mut self, key: Key) {
+        self.restart(key, State::AwaitingResponse);
+    }
+
+    /// Starts a handshake in `state`, from its first Query.
+    fn restart(&mut self, key: Key, state: State) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(DOWN);
+        half.state = state;
+        half.attempts = 0;
+        half.set(EXPIRE, half.has(EXPIRE) && state == State::AwaitingRefresh);
+        self.send_query(key);
+    }
+
+    /// Sends one Query and (re)starts `No_Response` with the next value of the backoff: T1, 2·T1, … up to T2
+    /// (RFC 5971 §5.3.3). GIST-5.3.3-02, GIST-5.3.3-09, GIST-6.2-22. The rate limit holds it back, but
+    /// loses none (GIST-5.3.3-22).
+    fn send_query(&mut self, key: Key) {
+        let now = self.now;
+        if !self.may_send() {
+            let after = self.rng.jitter(HELD_BACK, 1.0, 2.0);
+            if let Some(record) = self.records.get_mut(key) {
+                record.half_mut(DOWN).start_retry(now, after);
+            }
+            return self.arm(key);
+        }
+        let validity = self.validity();
+        let Some(record) = self.records.get_mut(key) else { return };
+        let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(DOWN));
+        let half = record.half_mut(DOWN);
+        let Some(egress) = self.peers.egress(half.egress).copied() else { return };
+        half.query = half.query.wrapping_add(1);
+        half.attempts = half.attempts.saturating_add(1);
+        let Half { query, attempts, .. } = *half;
+        let doublings = u32::from(attempts.saturating_sub(1)).min(31);
+        let backoff = self.config.t1.saturating_mul(1 << doublings).min(self.config.t2);
+        half.start_retry(now, backoff);
+
+        let cookie = self.query_cookie(key, session, query);
+        // GIST-5.8.1.2-04: some retransmissions carry the signaling source.
+        let every = self.config.signaling_source_every;
+        let own_source = every > 0 && attempts > 1 && (attempts - 1).is_multiple_of(every);
+        let ttl = self.config.ip_ttl;
+        let envelope = q_mode(&egress, &mri, own_source, ttl);
+        let mut message = Message::new(MessageType::QUERY, nslp, self.config.hops);
+        // GIST-5.2.1-02
+        message.header.s = envelope.src.ip() == egress.address;
+        message.mri = Some(mri.into());
+        message.session = Some(session);
+        message.nli = Some(nli(&self.config, validity, egress.address, ttl));
+        message.query_cookie = Some(&cookie);
+        let pending = self.records.get(key).and_then(|r| r.pending.as_ref());
+        message.nslp_data = pending.and_then(|p| match p.down.front() {
+            Some(first) if p.piggybacked => Some(&*first.data),
+            _ => Some(&*p.query_data).filter(|data| !data.is_empty()),
+        });
+        let data = message.nslp_data.map_or(0, <[u8]>::len);
+        let alert = self.registration(nslp).unwrap_or_default().router_alert;
+        let (options, length) = router_alert(mri.dst().is_ipv6(), alert, self.config.router_alert_v4);
+        let options = options.get(..length).unwrap_or_default();
+        let limit = usize::from(self.config.max_datagram);
+        match self.out.compose(envelope, options, &message, limit) {
+            Ok(_) => {
+                self.counters.queries_sent += 1;
+                self.counters.queries_retransmitted += u64::from(attempts > 1);
+                self.arm(key);
+            }
+            Err(error) => self.remove_half(key, DOWN, unsent(error, data, limit)),
+        }
+    }
+
+    /// `rx_Response`, whatever the state: one that answers no Query of ours is discarded silently, Node-SM rule
+    /// 2 (GIST-6.1-04, GIST-4.4.6-01, GIST-5.3.3-18); the others are rule 4.
+    pub(super) fn rx_response(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+        // The Response's MRI is that of the Query, inverted.
+        let key = self.find(&subject.mri, subject.session, subject.nslp);
+        let record = key.and_then(|key| self.records.get(key).map(|record| (key, record)));
+        let Some((key, record)) = record.filter(|_| subject.mri.direction() == DOWN.inverted()) else {
+            self.counters.responses_stray += 1;
+            return;
+        };
+        let half = record.half(DOWN);
+        if !half.state.is_querying() || half.attempts == 0 {
+            self.counters.responses_stray += 1;
+            return;
+        }
+        let cookie = message.query_cookie.unwrap_or_default();
+        if !self.is_query_cookie(key, subject.session, half.query, half.attempts, cookie) {
+            self.counters.cookies_invalid += 1;
+            if self.config.cookie_errors {
+                let info = object_value_info(a.octets, ObjectType::QUERY_COOKIE, 4);
+                self.refuse_with(a, GistError::INVALID_COOKIE, info);
+            }
+            return;
+        }
+        // GIST-7.2.1-06: a NAT in between that does not know GIST; the handshake ends.
+        if message.header.s && a.src.ip() != subject.nli.interface {
+            self.counters.untranslated += 1;
+            let GistError { code, subcode, .. } = GistError::UNTRANSLATED_OBJECT;
+            return self.end_handshake(key, SendError::Peer { code: code.0, subcode });
+        }
+        self.rx_matching_response(key, a, message, subject);
+    }
+
+    /// Rule 4, `rx_Response` in all states: Confirm if R=1, stored Data, timers, payload; Established.
+    /// GIST-6.2-07, GIST-6.2-09, GIST-6.2-17, GIST-5.3.3-15, GIST-4.4.1-07.
+    fn rx_matching_response(
+        &mut self,
+        key: Key,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) {
+        self.counters.responses_received += 1;
+        let now = self.now;
+        let validity = Duration::from_millis(u64::from(subject.nli.validity_ms));
+        let refresh = self.rng.jitter(validity, 0.5, 0.75);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(DOWN);
+        let ifindex = self.peers.egress(half.egress).map(|e| e.ifindex).unwrap_or_default();
+        let (old, before, tentative) = (half.peer, half.state, half.has(TENTATIVE));
+        let same = self.peers.peer(old).is_some_and(|p| p.matches(&subject.nli, PORT, ifindex));
+        if !same {
+            let Ok(peer) = self.peers.intern(&subject.nli, PORT, ifindex) else {
+                self.counters.peers_full += 1;
+                return self.end_handshake(key, SendError::Overload);
+            };
+            half.peer = peer;
+        }
+        half.distance = subject.nli.ip_ttl;
+        half.state = State::Established;
+        half.set(TENTATIVE, false);
+        if !before.is_established() {
+            self.counters.installed += 1;
+            half.since = Stamp::of(now);
+        }
+
+        if message.header.r {
+            self.send_confirm(key, message.responder_cookie);
+        }
+        self.send_stored(key, DOWN);
+        let Some(record) = self.records.get_mut(key) else { return };
+        if let Some(pending) = &mut record.pending {
+            pending.query_data = Vec::new();
+        }
+        // GIST-6.2-21, GIST-4.4.4-09, GIST-4.4.4-10: `No_Response` stops, `Refresh_QNode` starts.
+        let half = record.half_mut(DOWN);
+        half.start_retry(now, refresh);
+        half.start_expire(now, validity);
+        if !half.has(INACTIVE) {
+            half.start_inactive(now);
+        }
+        if !before.is_established() || tentative || !same {
+            self.peer_is_good(key, DOWN, old, !same);
+        }
+        if let Some(data) = message.nslp_data {
+            self.deliver(a, message, subject, data, Some((key, DOWN)), false);
+            self.touch(key);
+        }
+        self.settle(key);
+    }
+
+    /// Tells the application that state is good, and that a former peer is off the route (RFC 5971 §7.1.4).
+    /// GIST-7.1.2-03, GIST-7.1.2-04, GIST-B.4-02, GIST-B.4-03.
+    pub(super) fn peer_is_good(&mut self, key: Key, direction: Direction, old: u32, changed: bool) {
+        let Some(record) = self.records.get(key) else { return };
+        if let Some(sii) = self.peers.sii(record.half(direction).peer) {
+            self.notify(key, direction, NetworkEvent::Good(sii));
+        }
+        if changed && old != NONE {
+            self.counters.peer_changed += 1;
+            if let Some(sii) = self.peers.sii(old) {
+                self.notify(key, direction, NetworkEvent::RouteDeleted(sii));
+            }
+            self.peers.retire(old, Stamp::after(self.now + self.config.sii_retention));
+        }
+    }
+
+    /// The Confirm: MRI as in the Query, the Responder-Cookie as it came. GIST-4.4.1-09, GIST-5.1-14.
+    fn send_confirm(&mut self, key: Key, cookie: Option<&[u8]>) {
+        if !self.may_send() {
+            return; // as if it was lost: the peer asks again, or refuses Data
+        }
+        let validity = self.validity();
+        let Some(record) = self.records.get(key) else { return };
+        let half = record.half(DOWN);
+        let (Some(peer), Some(egress)) = (self.peers.peer(half.peer), self.peers.egress(half.egress)) else {
+            return;
+        };
+        let ttl = self.config.ip_ttl;
+        let mut message = Message::new(MessageType::CONFIRM, record.nslp, self.config.hops);
+        message.mri = Some(record.flow.mri(DOWN).into());
+        message.session = Some(record.session);
+        message.nli = Some(nli(&self.config, validity, egress.address, ttl));
+        message.responder_cookie = cookie;
+        let envelope = normal(egress.address, peer.address, ttl);
+        let limit = usize::from(self.config.max_datagram);
+        if self.out.compose(envelope, &[], &message, limit).is_ok() {
+            self.counters.confirms_sent += 1;
+        }
+    }
+
+    /// NSLP data was handled: `Inactive_QNode` starts again. GIST-6.2-23.
+    pub(super) fn touch(&mut self, key: Key) {
+        let now = self.now;
+        if let Some(record) = self.records.get_mut(key) {
+            let half = record.half_mut(DOWN);
+            if half.state.is_querying() {
+                half.start_inactive(now);
+            }
+        }
+    }
+
+    /// Rule 2, `to_No_Response` in Awaiting Response and Awaiting Refresh: another Query, or the end.
+    /// GIST-6.2-05, GIST-6.2-06, GIST-6.2-15, GIST-6.2-16.
+    pub(super) fn to_no_response(&mut self, key: Key) {
+        let Some(record) = self.records.get(key) else { return };
+        if record.half(DOWN).attempts < self.config.attempts {
+            return self.send_query(key);
+        }
+        self.counters.no_response += 1;
+        self.end_handshake(key, SendError::NoNextNode);
+    }
+
+    /// The end of a handshake that cannot succeed: queued messages fail, the application hears that state
+    /// which it could use is gone.
+    pub(super) fn end_handshake(&mut self, key: Key, error: SendError) {
+        if self.state(key, DOWN).is_established() {
+            self.notify(key, DOWN, NetworkEvent::Bad);
+        }
+        self.remove_half(key, DOWN, error);
+    }
+
+    /// Rule 3, `er_NoRSM` in all states: the peer lost its state, or never got the Confirm. The handshake starts
+    /// from the beginning; Data waits meanwhile. GIST-6.2-18, GIST-4.4.6-08.
+    pub(super) fn er_no_rsm(&mut self, key: Key) {
+        match self.state(key, DOWN) {
+            State::Established | State::AwaitingRefresh => {
+                self.notify(key, DOWN, NetworkEvent::Bad);
+                self.restart(key, State::AwaitingResponse);
+            }
+            // One more Query of the handshake that runs; the limit on their number holds.
+            State::AwaitingResponse
+                if self.records.get(key).is_some_and(|r| r.half(DOWN).attempts < self.config.attempts) =>
+            {
+                self.send_query(key);
+            }
+            _ => self.counters.unexpected += 1,
+        }
+    }
+
+    /// Rule 6, `to_Inactive_QNode` in all states: nobody uses it. GIST-6.2-19.
+    fn to_inactive(&mut self, key: Key) {
+        self.remove_half(key, DOWN, SendError::NoNextNode);
+    }
+
+    /// Rule 8, `to_Refresh_QNode`: Awaiting Refresh, unless the session is known to be inactive
+    /// (RFC 5971 §4.4.4). GIST-6.2-12, GIST-4.4.4-08, GIST-7.1.2-01.
+    fn to_refresh(&mut self, key: Key) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(DOWN);
+        if half.has(NO_REFRESH) {
+            half.set(RETRY, false);
+            return;
+        }
+        self.start_refresh(key);
+    }
+
+    /// To Awaiting Refresh with a Query at once.
+    pub(super) fn start_refresh(&mut self, key: Key) {
+        if self.state(key, DOWN).is_established() {
+            self.restart(key, State::AwaitingRefresh);
+        }
+    }
+
+    /// To Awaiting Response with a Query at once; Data waits.
+    pub(super) fn start_over(&mut self, key: Key) {
+        if self.state(key, DOWN).is_established() {
+            self.restart(key, State::AwaitingResponse);
+        }
+    }
+
+    /// What is due in a querying direction.
+    pub(super) fn querying_deadline(&mut self, key: Key) {
+        let Some(record) = self.records.get(key) else { return };
+        let half = *record.half(DOWN);
+        let due = |flag, stamp: Stamp| half.has(flag) && stamp.is_due(self.now);
+        if due(INACTIVE, half.inactive) {
+            return self.to_inactive(key);
+        }
+        // GIST-4.2.1-02: what was not refreshed in time is removed, whatever still runs.
+        if due(EXPIRE, half.expire) {
+            self.counters.no_response += u64::from(half.state == State::AwaitingRefresh);
+            return self.end_handshake(key, SendError::NoNextNode);
+        }
+        if !due(RETRY, half.retry) {
+            return;
+        }
+        match half.state {
+            State::Established => self.to_refresh(key),
+            State::AwaitingResponse | State::AwaitingRefresh => self.to_no_response(key),
+            State::Resolving => self.remove_half(key, DOWN, SendError::NoRoute),
+            _ => {}
+        }
+    }
+}

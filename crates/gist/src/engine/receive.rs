@@ -1,0 +1,246 @@
+//! Reception of datagrams (RFC 5971 §4.3.1, §4.3.4): whose is it, and which machine gets it.
+
+use core::net::SocketAddr;
+
+use signalbox_core::packet::{Received, router_alert};
+use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
+
+use super::Gist;
+use crate::wire::{
+    Encapsulation, GistError, HEADER_LENGTH, Header, Infos, Message, MessageType, Nli, ObjectType, VERSION,
+    error_object_for, object_value_info, strip_magic,
+};
+use crate::wire::{ErrorObject, Info};
+
+/// A GIST message with what its packet said.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival<'a> {
+    pub(super) src: SocketAddr,
+    pub(super) dst: SocketAddr,
+    pub(super) ifindex: IfIndex,
+    pub(super) ttl: u8,
+    pub(super) tos: u8,
+    pub(super) options: &'a [u8],
+    /// From the common header on.
+    pub(super) octets: &'a [u8],
+    /// Addressed to this node.
+    pub(super) local: bool,
+    pub(super) encapsulation: Encapsulation,
+}
+
+/// What every message but Errors says: flow, session, application, sender.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) mri: Mri,
+    pub(super) session: SessionId,
+    pub(super) nslp: NslpId,
+    pub(super) nli: Nli<'a>,
+}
+
+impl Gist {
+    /// Takes in one datagram.
+    ///
+    /// GIST-3.6-01, GIST-5.3.1-04, GIST-5.3.2.3-06, GIST-5.3.2.3-07: without the magic number it is no GIST
+    /// message: dropped if it is for this node, passed on unchanged if it was intercepted.
+    pub(super) fn receive(&mut self, received: &Received<'_>) {
+        let local = self.interfaces.is_local(received.dst.ip());
+        let Some(octets) = strip_magic(received.payload) else {
+            if local {
+                self.counters.no_magic += 1;
+            } else {
+                self.pass_on(received);
+            }
+            return;
+        };
+        let Some([_, _, _, _, n1, n0, kind, _]) = octets.first_chunk::<HEADER_LENGTH>().copied() else {
+            self.counters.malformed += 1;
+            if !local {
+                self.pass_on(received);
+            }
+            return;
+        };
+        let c_flag = kind & 0x80 != 0;
+        let alert = router_alert(received.options, received.dst.is_ipv6()).is_some();
+        // GIST-4.3.1-03, GIST-4.3.4-01: what was intercepted but is no Q-mode packet goes on as it came.
+        if !local && !alert && !(self.config.intercept_without_alert && c_flag) {
+            self.pass_on(received);
+            return;
+        }
+        let q_mode = !local || alert || c_flag;
+        // GIST-5.3.2.3-08, GIST-5.3.2.3-09: candidates beyond the limit are discarded.
+        if q_mode && self.intercept.as_mut().is_some_and(|bucket| !bucket.allow(self.now)) {
+            self.counters.intercept_limited += 1;
+            return;
+        }
+        let arrival = Arrival {
+            src: received.src,
+            dst: received.dst,
+            ifindex: received.ifindex,
+            ttl: received.ttl,
+            tos: received.tos,
+            options: received.options,
+            octets,
+            local,
+            encapsulation: if q_mode { Encapsulation::QMode } else { Encapsulation::Normal },
+        };
+        // GIST-4.3.1-04, GIST-4.3.1-07: the NSLPID is looked at first, and nothing else says whose it is.
+        let nslp = NslpId(u16::from_be_bytes([n1, n0]));
+        self.demultiplex(&arrival, nslp, MessageType(kind & 0x7f), received);
+    }
+
+    fn demultiplex(&mut self, a: &Arrival<'_>, nslp: NslpId, kind: MessageType, received: &Received<'_>) {
+        let hosted = self.registration(nslp).is_some();
+        let q_mode = a.encapsulation == Encapsulation::QMode;
+        let header = match Header::parse(a.octets) {
+            Ok(header) => header,
+            // Another version: ours to refuse only if it is for us or our application.
+            Err(_) if !hosted && !a.local => return self.pass_on(received),
+            Err(error) => {
+                self.counters.malformed += 1;
+                if let Some(object) = error_object_for(&error, a.octets, a.encapsulation) {
+                    self.send_error(a, object);
+                }
+                return;
+            }
+        };
+        debug_assert_eq!(VERSION, 1);
+        // GIST-4.3.1-08, GIST-A.4.4.2-01: hop count 0 is refused before anything else is done.
+        if header.hops == 0 {
+            self.counters.hops_exceeded += 1;
+            return self.refuse(a, GistError::HOP_LIMIT_EXCEEDED, Infos::NONE);
+        }
+        let of_application = !matches!(kind, MessageType::ERROR | MessageType::MA_HELLO);
+        if of_application && !hosted {
+            match (q_mode, a.local) {
+                // GIST-4.3.4-04, GIST-A.4.4.7-01: the end of the flow lacks the application.
+                (true, true) => self.refuse(a, GistError::ENDPOINT_FOUND, Infos::NONE),
+                // GIST-4.3.4-02: it travels on.
+                (true, false) => self.forward(a, &header, None),
+                // GIST-4.3.4-03, GIST-A.4.4.6-01. A stray Response gets silence all the same (§4.4.6).
+                (false, _) => {
+                    self.counters.unknown_nslp += 1;
+                    if kind != MessageType::RESPONSE {
+                        self.refuse(a, GistError::UNKNOWN_NSLPID, Infos::NONE);
+                    }
+                }
+            }
+            return;
+        }
+        match Message::parse(a.octets, a.encapsulation) {
+            Ok(message) => self.dispatch(a, &message),
+            // GIST-5.1-03: refused as the error says; GIST-5.6-01: an Error never draws one.
+            Err(error) => {
+                self.counters.malformed += 1;
+                if let Some(object) = error_object_for(&error, a.octets, a.encapsulation) {
+                    self.send_error(a, object);
+                }
+            }
+        }
+    }
+
+    fn dispatch(&mut self, a: &Arrival<'_>, message: &Message<'_>) {
+        if message.header.kind == MessageType::ERROR {
+            if let Some(error) = &message.error {
+                self.rx_error(error);
+            }
+            return;
+        }
+        // The grammar gives each of the four all of these; MA-Hello did not pass the encapsulation check.
+        let (Some(mri), Some(session), Some(nli)) = (message.mri, message.session, message.nli) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let subject = Subject { mri: mri.mri, session, nslp: message.header.nslp, nli };
+        if !self.is_plausible(a, message, &subject) {
+            return;
+        }
+        match message.header.kind {
+            MessageType::QUERY => self.rx_query(a, message, &subject),
+            MessageType::RESPONSE => self.rx_response(a, message, &subject),
+            MessageType::CONFIRM => self.rx_confirm(a, message, &subject),
+            _ => self.rx_data(a, message, &subject),
+        }
+    }
+
+    /// Checks that need no state: addresses, IP version, NAT, IP TTL, ingress.
+    fn is_plausible(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) -> bool {
+        let sender = subject.nli.interface;
+        // An answer to such a sender would go to this node or to nobody (§4.3.3: GIST-4.3.3-01).
+        if sender.is_unspecified()
+            || sender.is_multicast()
+            || sender.is_loopback()
+            || self.interfaces.is_local(sender)
+        {
+            self.counters.malformed += 1;
+            return false;
+        }
+        let q_mode = a.encapsulation == Encapsulation::QMode;
+        // GIST-5.3.1-08, GIST-5.3.2.1-01: a NAT that does not know GIST. A Response goes on to its machine,
+        // which has to end a handshake for this.
+        if message.header.s && a.src.ip() != sender && message.header.kind != MessageType::RESPONSE {
+            self.counters.untranslated += 1;
+            // GIST-7.2.1-01, GIST-7.2.1-02, GIST-7.2.1-03
+            if q_mode {
+                let infos = Infos::one(Info::ObjectType(ObjectType::MRI));
+                self.refuse_to_source(a, GistError::UNTRANSLATED_OBJECT, infos);
+            }
+            return false;
+        }
+        if !q_mode {
+            return true;
+        }
+        let problem = self.mri_problem(a, subject);
+        if let Some((error, offset)) = problem {
+            self.counters.mri_rejected += 1;
+            let info = object_value_info(a.octets, ObjectType::MRI, offset);
+            self.refuse(a, error, Infos::some(info, None));
+            return false;
+        }
+        // GIST-5.8.1.3-12, GIST-A.4.4.11-01: an upstream Query comes from a neighbour or not at all.
+        let upstream = matches!(&subject.mri, Mri::PathCoupled(p)
+            if p.direction == signalbox_core::Direction::Upstream);
+        if upstream && message.header.kind == MessageType::QUERY && a.ttl < 254 {
+            self.counters.ttl_rejected += 1;
+            self.refuse(a, GistError::INVALID_IP_TTL, Infos::NONE);
+            return false;
+        }
+        true
+    }
+
+    /// What is wrong with the MRI of a Q-mode message that came in here (§5.8.1.2), and at which octet of
+    /// the object. GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-A.4.4.12-03, GIST-A.4.4.12-04.
+    fn mri_problem(&self, a: &Arrival<'_>, subject: &Subject<'_>) -> Option<(GistError, u16)> {
+        let Mri::PathCoupled(p) = &subject.mri else {
+            return None; // GIST-5.8.2-05: the loose-end method has no such checks
+        };
+        if p.src.is_ipv6() != a.src.is_ipv6() {
+            return Some((GistError::IP_VERSION_MISMATCH, 6));
+        }
+        if p.direction == signalbox_core::Direction::Downstream && !self.may_enter(a.ifindex, p) {
+            return Some((GistError::INGRESS_FILTER_FAILURE, 8));
+        }
+        None
+    }
+
+    fn refuse(&mut self, a: &Arrival<'_>, error: GistError, infos: Infos<'_>) {
+        if let Some(object) = ErrorObject::about(error, a.octets, a.encapsulation, infos) {
+            self.send_error(a, object);
+        }
+    }
+
+    fn refuse_to_source(&mut self, a: &Arrival<'_>, error: GistError, infos: Infos<'_>) {
+        if let Some(object) = ErrorObject::about(error, a.octets, a.encapsulation, infos) {
+            self.send_error_to(a, object, Some(a.src));
+        }
+    }
+
+    /// "No Routing State" (RFC 5971 A.4.4.5). GIST-A.4.4.5-01.
+    pub(super) fn refuse_without_state(&mut self, a: &Arrival<'_>) {
+        self.refuse(a, GistError::NO_ROUTING_STATE, Infos::NONE);
+    }
+
+    /// Refuses a message for something in one of its objects, or in its journey.
+    pub(super) fn refuse_with(&mut self, a: &Arrival<'_>, error: GistError, info: Option<Info<'_>>) {
+        self.refuse(a, error, Infos::some(info, None));
+    }
+}

@@ -1,0 +1,296 @@
+//! The record of a session: both directions of its routing state.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use signalbox_core::service::MessageHandle;
+use signalbox_core::slab::{Full, Key};
+use signalbox_core::wheel::{Link, Timed};
+use signalbox_core::{Direction, NslpId, SessionId, Time};
+
+use super::flow::Flow;
+use super::stamp::{Span, Stamp};
+
+/// No peer, no egress.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The states of RFC 5971 §6.2 and §6.3, and none at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum State {
+    /// No state machine in this direction.
+    #[default]
+    None,
+    /// Querying, Awaiting Response, and the route that the first Query takes is still being looked up.
+    Resolving,
+    /// Querying: Awaiting Response.
+    AwaitingResponse,
+    /// Querying: Established.
+    Established,
+    /// Querying: Awaiting Refresh.
+    AwaitingRefresh,
+    /// Responding: Awaiting Confirm.
+    RespondingAwaitingConfirm,
+    /// Responding: Established.
+    RespondingEstablished,
+    /// Responding: Awaiting Refresh.
+    RespondingAwaitingRefresh,
+}
+
+impl State {
+    pub(crate) const fn is_querying(self) -> bool {
+        matches!(self, Self::Resolving | Self::AwaitingResponse | Self::Established | Self::AwaitingRefresh)
+    }
+
+    pub(crate) const fn is_responding(self) -> bool {
+        matches!(
+            self,
+            Self::RespondingAwaitingConfirm | Self::RespondingEstablished | Self::RespondingAwaitingRefresh
+        )
+    }
+
+    /// Data can be sent and received.
+    pub(crate) const fn is_established(self) -> bool {
+        matches!(
+            self,
+            Self::Established
+                | Self::AwaitingRefresh
+                | Self::RespondingEstablished
+                | Self::RespondingAwaitingRefresh
+        )
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "None",
+            Self::Resolving | Self::AwaitingResponse => "Awaiting Response",
+            Self::Established | Self::RespondingEstablished => "Established",
+            Self::AwaitingRefresh | Self::RespondingAwaitingRefresh => "Awaiting Refresh",
+            Self::RespondingAwaitingConfirm => "Awaiting Confirm",
+        }
+    }
+}
+
+/// Routing state in one direction, 36 octets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Half {
+    /// Interned peer, or [`NONE`].
+    pub(crate) peer: u32,
+    /// Interned egress (querying) or arrival (responding), or [`NONE`].
+    pub(crate) egress: u32,
+    /// Querying: end of the validity time that the peer granted. Responding: `Expire_RNode`.
+    pub(crate) expire: Stamp,
+    /// Querying: `No_Response` or `Refresh_QNode`, whichever runs. Responding: `No_Confirm`.
+    pub(crate) retry: Stamp,
+    /// Querying: `Inactive_QNode`.
+    pub(crate) inactive: Stamp,
+    /// Period of `Inactive_QNode`.
+    pub(crate) inactivity: Span,
+    /// When the state was installed.
+    pub(crate) since: Stamp,
+    /// Number of the last Query, which its cookie carries. Starts anywhere.
+    pub(crate) query: u32,
+    /// Queries (or Responses) sent in this handshake; the last this many Queries may be answered.
+    pub(crate) attempts: u8,
+    pub(crate) state: State,
+    /// IP hops to the peer (RFC 5971 §5.2.2).
+    pub(crate) distance: u8,
+    pub(crate) flags: u8,
+}
+
+/// [`Half::retry`] runs.
+pub(crate) const RETRY: u8 = 1;
+/// [`Half::expire`] runs.
+pub(crate) const EXPIRE: u8 = 2;
+/// [`Half::inactive`] runs.
+pub(crate) const INACTIVE: u8 = 4;
+/// Trust is Tentative (RFC 5971 §7.1.3).
+pub(crate) const TENTATIVE: u8 = 8;
+/// The application caused the last change: it is not told.
+pub(crate) const BY_APPLICATION: u8 = 16;
+/// A Confirm proved that the peer can be reached at its address.
+pub(crate) const PROVEN: u8 = 32;
+/// Do not refresh: the state upstream has expired (RFC 5971 §4.4.4).
+pub(crate) const NO_REFRESH: u8 = 64;
+
+impl Default for Half {
+    fn default() -> Self {
+        Self {
+            peer: NONE,
+            egress: NONE,
+            expire: Stamp::default(),
+            retry: Stamp::default(),
+            inactive: Stamp::default(),
+            inactivity: Span::default(),
+            since: Stamp::default(),
+            query: 0,
+            attempts: 0,
+            state: State::None,
+            distance: 0,
+            flags: 0,
+        }
+    }
+}
+
+impl Half {
+    pub(crate) const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) const fn set(&mut self, flag: u8, on: bool) {
+        if on {
+            self.flags |= flag;
+        } else {
+            self.flags &= !flag;
+        }
+    }
+
+    /// Starts the handshake's or the refresh timer.
+    pub(crate) fn start_retry(&mut self, now: Time, after: Duration) {
+        self.retry = Stamp::after(now + after);
+        self.set(RETRY, true);
+    }
+
+    /// Starts the validity timer.
+    pub(crate) fn start_expire(&mut self, now: Time, after: Duration) {
+        self.expire = Stamp::after(now + after);
+        self.set(EXPIRE, true);
+    }
+
+    /// (Re)starts `Inactive_QNode` with its period.
+    pub(crate) fn start_inactive(&mut self, now: Time) {
+        self.inactive = Stamp::after(now + self.inactivity.duration());
+        self.set(INACTIVE, true);
+    }
+
+    /// The first of the timers that run.
+    pub(crate) fn deadline(&self) -> Option<Stamp> {
+        if matches!(self.state, State::None) {
+            return None;
+        }
+        [(RETRY, self.retry), (EXPIRE, self.expire), (INACTIVE, self.inactive)]
+            .into_iter()
+            .filter(|(flag, _)| self.has(*flag))
+            .map(|(_, stamp)| stamp)
+            .reduce(Stamp::min)
+    }
+}
+
+/// A message that waits for a handshake.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) data: Box<[u8]>,
+    pub(crate) handle: Option<MessageHandle>,
+    /// When the application gives up.
+    pub(crate) deadline: Option<Stamp>,
+    pub(crate) ip_ttl: Option<u8>,
+    pub(crate) hops: Option<u8>,
+}
+
+/// What only a running handshake needs; its own allocation, freed at the end of it.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// Messages for the downstream peer.
+    pub(crate) down: VecDeque<Queued>,
+    /// Messages for the upstream peer (Awaiting Confirm).
+    pub(crate) up: VecDeque<Queued>,
+    /// Payload of the Queries, given by the application for this handshake.
+    pub(crate) query_data: Vec<u8>,
+    /// The first message of `down` rides in the Queries.
+    pub(crate) piggybacked: bool,
+    /// What a retransmitted Response repeats, downstream and upstream.
+    pub(crate) response: [Option<Box<StoredResponse>>; 2],
+}
+
+/// A Response to be retransmitted (RFC 5971 §6.3 case 2).
+#[derive(Debug)]
+pub(crate) struct StoredResponse {
+    pub(crate) octets: Box<[u8]>,
+    pub(crate) src: core::net::SocketAddr,
+    pub(crate) dst: core::net::SocketAddr,
+}
+
+impl Pending {
+    pub(crate) fn queue(&mut self, direction: Direction) -> &mut VecDeque<Queued> {
+        match direction {
+            Direction::Downstream => &mut self.down,
+            Direction::Upstream => &mut self.up,
+        }
+    }
+
+    /// When the first queued message is given up.
+    pub(crate) fn deadline(&self) -> Option<Stamp> {
+        self.down.iter().chain(&self.up).filter_map(|q| q.deadline).reduce(Stamp::min)
+    }
+}
+
+/// The place of a direction in arrays of two.
+pub(crate) const fn side(direction: Direction) -> usize {
+    match direction {
+        Direction::Downstream => 0,
+        Direction::Upstream => 1,
+    }
+}
+
+/// A session of an application on a flow.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) link: Link,
+    pub(crate) flow: Flow,
+    pub(crate) session: SessionId,
+    pub(crate) nslp: NslpId,
+    /// State for messages downstream and upstream: the peers towards the flow's destination and source.
+    pub(crate) halves: [Half; 2],
+    pub(crate) pending: Option<Box<Pending>>,
+    /// What the wheel is armed for.
+    pub(crate) armed: Stamp,
+}
+
+impl Record {
+    pub(crate) const fn half(&self, direction: Direction) -> &Half {
+        match direction {
+            Direction::Downstream => &self.halves[0],
+            Direction::Upstream => &self.halves[1],
+        }
+    }
+
+    pub(crate) const fn half_mut(&mut self, direction: Direction) -> &mut Half {
+        match direction {
+            Direction::Downstream => &mut self.halves[0],
+            Direction::Upstream => &mut self.halves[1],
+        }
+    }
+
+    /// Nothing is left of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.halves.iter().all(|half| half.state == State::None)
+    }
+
+    /// The first of all its timers.
+    pub(crate) fn deadline(&self) -> Option<Stamp> {
+        let [down, up] = &self.halves;
+        let queued = self.pending.as_ref().and_then(|p| p.deadline());
+        [down.deadline(), up.deadline(), queued].into_iter().flatten().reduce(Stamp::min)
+    }
+}
+
+impl Timed for Record {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+/// Shorthand of the tables.
+pub(crate) type Inserted = Result<Key, Full>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The budget of design.md §4: 250 octets for an IPv4 session in both directions, index (at most 12) and
+    /// generation included.
+    #[test]
+    fn a_session_fits_its_budget() {
+        assert_eq!(size_of::<Half>(), 36);
+        assert!(size_of::<Record>() <= 152, "{}", size_of::<Record>());
+    }
+}

@@ -1,0 +1,78 @@
+//! Error messages from others (RFC 5971 §5.6, A.4).
+
+use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::slab::Key;
+use signalbox_core::{Direction, Mri};
+
+use super::Gist;
+use super::record::State;
+use crate::wire::{ErrorCode, ErrorObject, Header, MessageType};
+
+impl Gist {
+    /// An Error came. What it is about is in it: application (GIST-5.6-10), flow and session. One that matches
+    /// no state of ours is discarded (GIST-4.4.6-04, GIST-4.4.6-07, GIST-6.1-09); one without flow and session
+    /// can only be counted. How to react depends on the error, not on its class (GIST-A.4.3-02).
+    pub(super) fn rx_error(&mut self, error: &ErrorObject<'_>) {
+        let subject = error.original().zip(error.mri()).zip(error.session);
+        let found = subject
+            .and_then(|((header, mri), session)| Some((header, mri, self.find(&mri, session, header.nslp)?)));
+        let Some((header, mri, key)) = found else {
+            self.counters.errors_stray += 1;
+            return;
+        };
+        let handled = match error.error.code {
+            ErrorCode::NO_ROUTING_STATE => self.er_no_routing_state(key, mri.direction()),
+            ErrorCode::ENDPOINT_FOUND => self.er_endpoint_found(key, &header),
+            _ => self.er_other(key, &header, &mri, error),
+        };
+        if handled {
+            self.counters.errors_received += 1;
+        } else {
+            self.counters.errors_stray += 1;
+        }
+    }
+
+    /// `er_NoRSM`: about a message that we sent in `direction`.
+    fn er_no_routing_state(&mut self, key: Key, direction: Direction) -> bool {
+        let state = self.state(key, direction);
+        if state.is_querying() {
+            self.er_no_rsm(key);
+        } else if state.is_responding() {
+            self.end_responding(key, direction);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// The flow's end lacks the application, so this node is the last that has it (RFC 5971 §4.3.4, B.4).
+    /// GIST-B.4-01.
+    fn er_endpoint_found(&mut self, key: Key, header: &Header) -> bool {
+        let direction = Direction::Downstream;
+        if header.kind != MessageType::QUERY || !self.state(key, direction).is_querying() {
+            return false;
+        }
+        self.notify(key, direction, NetworkEvent::LastNode);
+        self.end_handshake(key, SendError::NoNextNode);
+        true
+    }
+
+    /// Any other error. A Query that is refused ends its handshake: the same Query again would fare no better
+    /// (for 9/4 RFC 5971 §7.2.1 demands it: GIST-7.2.1-04). Data that is refused is reported as lost.
+    fn er_other(&mut self, key: Key, header: &Header, mri: &Mri, error: &ErrorObject<'_>) -> bool {
+        let direction = mri.direction();
+        let state = self.state(key, direction);
+        let peer_error = SendError::Peer { code: error.error.code.0, subcode: error.error.subcode };
+        match header.kind {
+            MessageType::QUERY | MessageType::CONFIRM if state.is_querying() => {
+                self.end_handshake(key, peer_error);
+            }
+            MessageType::RESPONSE if state.is_responding() => self.end_responding(key, direction),
+            MessageType::DATA if state != State::None => {
+                self.notify(key, direction, NetworkEvent::CommunicationFailure);
+            }
+            _ => return false,
+        }
+        true
+    }
+}

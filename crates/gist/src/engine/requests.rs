@@ -1,0 +1,139 @@
+//! What applications ask for beside sending (RFC 5971 B.2, B.5, B.6), and timers of whole records.
+
+use core::time::Duration;
+
+use signalbox_core::Direction;
+use signalbox_core::service::{InvalidStatus, MessageStatus, Request, SendError};
+use signalbox_core::slab::Key;
+
+use super::Gist;
+use super::record::{BY_APPLICATION, State, TENTATIVE};
+use super::stamp::Span;
+
+impl Gist {
+    pub(super) fn request(&mut self, request: Request<'_>) {
+        match request {
+            Request::SendMessage(message) => self.send_message(&message),
+            Request::Peering { check, decision } => self.decide(check, decision),
+            Request::SetStateLifetime { nslp, mri, session, lifetime } => {
+                let done = match session {
+                    Some(session) => match self.find(&mri, session, nslp) {
+                        Some(key) => {
+                            self.set_lifetime(key, mri.direction(), lifetime);
+                            true
+                        }
+                        None => false,
+                    },
+                    None => self.sweep_lifetime(nslp, mri, lifetime),
+                };
+                self.counters.requests_refused += u64::from(!done);
+            }
+            // Urgent or not, it begins as soon as the walk finds the session (GIST-7.1.3-11).
+            Request::InvalidateRoutingState { nslp, mri, status, data, urgent: _ } => {
+                let sane =
+                    data.len().is_multiple_of(4) && data.len() <= usize::from(self.config.max_datagram);
+                let done = sane && self.sweep_invalid(nslp, mri, status, data);
+                self.counters.requests_refused += u64::from(!done);
+            }
+        }
+    }
+
+    /// `SetStateLifetime` for one session: the period of `Inactive_QNode`, which starts again (GIST-6.2-24);
+    /// zero means no further interest, and the state goes (GIST-4.4.4-08, GIST-B.5-01). A Responding-SM
+    /// cannot prolong its life by itself: for it only zero means something.
+    pub(super) fn set_lifetime(&mut self, key: Key, direction: Direction, lifetime: Duration) {
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(direction);
+        if half.state == State::None {
+            return;
+        }
+        if lifetime.is_zero() {
+            half.set(BY_APPLICATION, true);
+            return self.remove_half(key, direction, SendError::NoNextNode);
+        }
+        if half.state.is_querying() {
+            half.inactivity = Span::of(lifetime);
+            half.start_inactive(now);
+            self.arm(key);
+        }
+    }
+
+    /// `InvalidateRoutingState` for one session (RFC 5971 §7.1.3): Tentative means a Query while Data still
+    /// flows, Bad a Query while Data waits (GIST-7.1.3-10). A Responding-SM has no repair of its own
+    /// (GIST-7.1.3-07): Bad state goes, Tentative state stays. The application knows; it is not told
+    /// (GIST-7.1.3-06), nor is the other direction touched (GIST-7.1.3-05).
+    pub(super) fn invalidate(&mut self, key: Key, direction: Direction, status: InvalidStatus, data: &[u8]) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(direction);
+        if !half.state.is_established() {
+            return;
+        }
+        if half.state.is_responding() {
+            match status {
+                InvalidStatus::Tentative => half.set(TENTATIVE, true),
+                InvalidStatus::Bad => self.remove_half(key, direction, SendError::NoNextNode),
+            }
+            return;
+        }
+        half.set(TENTATIVE, true);
+        // GIST-B.6-02: the payload travels with the Queries.
+        if !data.is_empty()
+            && let Some(pending) = self.pending(key)
+        {
+            pending.query_data = data.to_vec();
+        }
+        match status {
+            InvalidStatus::Tentative => self.start_refresh(key),
+            InvalidStatus::Bad => self.start_over(key),
+        }
+    }
+
+    /// A record's timer fired: whatever of its timers is due is handled, then the next one armed.
+    pub(super) fn deadline(&mut self, key: Key) {
+        for direction in [Direction::Downstream, Direction::Upstream] {
+            let state = self.state(key, direction);
+            if state.is_querying() {
+                self.querying_deadline(key);
+            } else if state.is_responding() {
+                self.responding_deadline(key, direction);
+            }
+        }
+        self.expire_queued(key);
+        self.settle(key);
+    }
+
+    /// Messages whose application gave them a time that is over (GIST-5.3.3-08, GIST-B.1-04). With the last
+    /// of them the handshake ends that was made for them.
+    fn expire_queued(&mut self, key: Key) {
+        let now = self.now;
+        for direction in [Direction::Downstream, Direction::Upstream] {
+            let Some(record) = self.records.get_mut(key) else { return };
+            let (session, state) = (record.session, record.half(direction).state);
+            let Some(pending) = &mut record.pending else { return };
+            let queue = pending.queue(direction);
+            let before = queue.len();
+            let mut first = true;
+            let mut piggyback_gone = false;
+            queue.retain(|queued| {
+                let over = queued.deadline.is_some_and(|deadline| deadline.is_due(now));
+                if over {
+                    self.queued -= queued.data.len();
+                    piggyback_gone |= first;
+                    let status = MessageStatus::Failed(SendError::NoNextNode);
+                    self.out.status(queued.handle, session, status);
+                }
+                first = false;
+                !over
+            });
+            let emptied = before > 0 && queue.is_empty();
+            if direction == Direction::Downstream && piggyback_gone {
+                pending.piggybacked = false;
+            }
+            if emptied && matches!(state, State::Resolving | State::AwaitingResponse) {
+                self.counters.no_response += 1;
+                self.remove_half(key, direction, SendError::NoNextNode);
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The Responding-Node state machine (RFC 5971 §6.3): one function per event, named by its rule.
+
+use core::net::{IpAddr, SocketAddr};
+
+use signalbox_core::Direction;
+use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::slab::Key;
+
+use super::Gist;
+use super::compose::{distance, nli, nli_ttl, normal};
+use super::peers::Egress;
+use super::receive::{Arrival, Subject};
+use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, side};
+use super::stamp::Stamp;
+use crate::wire::{MAGIC, Message, MessageType};
+
+impl Gist {
+    /// The address that we answer a message from: the one it was sent to, or one of the interface it came by.
+    fn own_address(&self, a: &Arrival<'_>, v6: bool) -> Option<IpAddr> {
+        let addressed = Some(a.dst.ip()).filter(|ip| a.local && ip.is_ipv6() == v6 && !ip.is_loopback());
+        addressed.or_else(|| self.interfaces.address(a.ifindex, v6))
+    }
+
+    /// Points a direction at the node that a Query or Confirm came from. False (and the half is gone) if a
+    /// table is full or this node has no address for the peer. GIST-4.2.1-01, GIST-4.4.1-14.
+    pub(super) fn install(
+        &mut self,
+        key: Key,
+        direction: Direction,
+        a: &Arrival<'_>,
+        subject: &Subject<'_>,
+        proven: bool,
+    ) -> bool {
+        let Some(address) = self.own_address(a, subject.nli.interface.is_ipv6()) else {
+            self.counters.transmit_failed += 1;
+            self.settle(key);
+            return false;
+        };
+        let port = a.src.port();
+        let Some(record) = self.records.get_mut(key) else { return false };
+        let half = record.half_mut(direction);
+        // The interface that the Query came by would be better than the Confirm's, and on one path is the same.
+        let egress = Egress { ifindex: a.ifindex, address, gateway: None };
+        let ids = (self.peers.intern(&subject.nli, port, a.ifindex), self.peers.egresses.intern(egress));
+        let (Ok(peer), Ok(egress)) = ids else {
+            self.counters.peers_full += 1;
+            if let Ok(peer) = ids.0 {
+                self.peers.peers.release(peer);
+            }
+            if let Ok(egress) = ids.1 {
+                self.peers.release_egress(egress);
+            }
+            if half.state == State::None {
+                self.settle(key);
+            }
+            return false;
+        };
+        let (old_peer, old_egress, state) = (half.peer, half.egress, half.state);
+        half.peer = peer;
+        half.egress = egress;
+        half.set(PROVEN, proven);
+        self.peers.release_egress(old_egress);
+        if old_peer == peer {
+            self.peers.peers.release(peer); // it holds one reference already
+        } else if state.is_established() {
+            self.peer_is_good(key, direction, old_peer, true);
+        } else {
+            self.peers.retire(old_peer, Stamp::after(self.now + self.config.sii_retention));
+        }
+        true
+    }
+
+    /// Whether a Query or Confirm came from the peer that the state points to, by the same interface.
+    fn is_from_peer(&self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) -> bool {
+        let peer = self.records.get(key).map_or(NONE, |r| r.half(direction).peer);
+        self.peers.peer(peer).is_some_and(|p| p.matches(&subject.nli, a.src.port(), a.ifindex))
+    }
+
+    /// Notes the distance that a message tells (RFC 5971 §5.2.2).
+    fn note_distance(&mut self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) {
+        if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl)
+            && let Some(record) = self.records.get_mut(key)
+        {
+            record.half_mut(direction).distance = distance;
+        }
+    }
+
+    /// Rule 5, `rx_Query` when no Confirm is required: Response with R=0, `Expire_RNode` (re)starts; Established.
+    /// GIST-6.3-04, GIST-6.3-12, GIST-6.3-26. A changed NLI or interface is a change of the upstream peer
+    /// (GIST-7.1.2-04).
+    pub(super) fn rx_query_unconfirmed(
+        &mut self,
+        key: Key,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+        payload: Option<&[u8]>,
+    ) {
+        let direction = subject.mri.direction().inverted();
+        if !self.is_from_peer(key, direction, a, subject) && !self.install(key, direction, a, subject, false)
+        {
+            return;
+        }
+        self.note_distance(key, direction, a, subject);
+        self.respond(Some(key), a, message, subject, false, payload);
+        self.establish(key, direction);
+    }
+
+    /// Rule 1, `rx_Query` when a Confirm is required: Response with R=1, `No_Confirm` (re)starts at its initial
+    /// value; Awaiting Confirm, or Awaiting Refresh if state was there. GIST-6.3-03, GIST-6.3-06,
+    /// GIST-6.3-13, GIST-6.3-19, GIST-6.3-27. The peer that state points to changes with the Confirm.
+    pub(super) fn rx_query_confirmed(
+        &mut self,
+        key: Key,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+        payload: Option<&[u8]>,
+    ) {
+        let direction = subject.mri.direction().inverted();
+        let (now, t1) = (self.now, self.config.t1);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(direction);
+        half.state = match half.state {
+            State::RespondingEstablished | State::RespondingAwaitingRefresh => {
+                State::RespondingAwaitingRefresh
+            }
+            _ => State::RespondingAwaitingConfirm,
+        };
+        half.attempts = 1;
+        half.start_retry(now, t1);
+        self.respond(Some(key), a, message, subject, true, payload);
+        self.arm(key);
+    }
+
+    /// Sends a Response: MRI inverted, session and cookie of the Query octet by octet, our NLI, and a
+    /// Responder-Cookie if a Confirm is wanted. With a record whose Confirm is waited for, it is kept for
+    /// retransmission. GIST-5.1-11, GIST-5.1-12, GIST-5.3.1-05, GIST-5.3.1-06, GIST-8.4-01.
+    pub(super) fn respond(
+        &mut self,
+        key: Option<Key>,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+        confirm: bool,
+        payload: Option<&[u8]>,
+    ) {
+        let Some(own) = self.own_address(a, subject.nli.interface.is_ipv6()) else {
+            self.counters.transmit_failed += 1;
+            return;
+        };
+        let cookie = self.responder_cookie(&subject.bound(), a.ifindex);
+        let direction = subject.mri.direction().inverted();
+        let measured = distance(&subject.mri, &subject.nli, a.ttl).unwrap_or(0);
+        let validity = self.validity();
+        let may_send = self.may_send();
+        let ttl = self.config.ip_ttl;
+        let mut response = Message::new(MessageType::RESPONSE, subject.nslp, self.config.hops);
+        response.header.r = confirm;
+        response.mri = message.mri.map(|mri| mri.inverted());
+        response.session = Some(subject.session);
+        response.nli = Some(nli(&self.config, validity, own, nli_ttl(direction, ttl, measured)));
+        response.query_cookie = message.query_cookie;
+        response.responder_cookie = if confirm { Some(&cookie) } else { None };
+        response.nslp_data = payload.filter(|p| !p.is_empty());
+        let to = SocketAddr::new(subject.nli.interface, a.src.port());
+        let envelope = normal(own, to, ttl);
+        if !may_send {
+            return; // the Query will come again
+        }
+        let limit = usize::from(self.config.max_datagram);
+        let mut sent = self.out.compose(envelope, &[], &response, limit);
+        if sent.is_err() && response.nslp_data.is_some() {
+            // The application's part does not fit; the handshake goes on without it.
+            self.counters.requests_refused += 1;
+            response.nslp_data = None;
+            sent = self.out.compose(envelope, &[], &response, limit);
+        }
+        if sent.is_err() {
+            self.counters.transmit_failed += 1;
+            return;
+        }
+        self.counters.responses_sent += 1;
+        if let Some(key) = key.filter(|_| confirm) {
+            let octets = self.out.last_payload().into();
+            if let Some(kept) = self.pending(key).and_then(|p| p.response.get_mut(side(direction))) {
+                *kept = Some(Box::new(StoredResponse { octets, src: envelope.src, dst: envelope.dst }));
+            }
+        }
+    }
+
+    /// Established: `Expire_RNode` (re)starts, and what is new is told.
+    fn establish(&mut self, key: Key, direction: Direction) {
+        let (now, validity) = (self.now, self.validity());
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(direction);
+        let new = !half.state.is_established();
+        half.state = State::RespondingEstablished;
+        half.set(RETRY, false);
+        half.start_expire(now, validity);
+        if new {
+            half.since = Stamp::of(now);
+            self.counters.installed += 1;
+            if direction == Direction::Upstream {
+                record.half_mut(Direction::Downstream).set(NO_REFRESH, false);
+            }
+            self.peer_is_good(key, direction, NONE, false);
+        }
+        if let Some(record) = self.records.get_mut(key)
+            && let Some(kept) = record.pending.as_mut().and_then(|p| p.response.get_mut(side(direction)))
+        {
+            *kept = None;
+        }
+    }
+
+    /// Rule 2, `rx_Confirm` at birth (policy 3): payload up, `Expire_RNode` starts; Established. GIST-6.3-05,
+    /// GIST-4.4.6-03, GIST-4.4.1-16.
+    pub(super) fn birth_confirmed(
+        &mut self,
+        key: Key,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) {
+        let direction = subject.mri.direction().inverted();
+        self.counters.confirms_received += 1;
+        self.note_distance(key, direction, a, subject);
+        self.establish(key, direction);
+        if let Some(data) = message.nslp_data {
+            self.deliver(a, message, subject, data, Some((key, direction)), false);
+        }
+        self.settle(key);
+    }
+
+    /// `rx_Confirm` where a machine exists. Established: rule 10, a duplicate, ignored silently (GIST-6.3-14).
+    /// Awaiting Confirm or Awaiting Refresh: rule 8 (GIST-6.3-09, GIST-6.3-22); a Confirm that fails the
+    /// cookie check removes the state (GIST-5.7.1-16).
+    pub(super) fn rx_confirm_of(
+        &mut self,
+        key: Key,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) {
+        let direction = subject.mri.direction().inverted();
+        if self.state(key, direction) == State::RespondingEstablished {
+            self.counters.confirms_duplicate += 1;
+            return;
+        }
+        if !self.is_confirmed(a, message, subject) {
+            return self.end_responding(key, direction);
+        }
+        if self.is_from_peer(key, direction, a, subject) {
+            if let Some(record) = self.records.get_mut(key) {
+                record.half_mut(direction).set(PROVEN, true);
+            }
+        } else if !self.install(key, direction, a, subject, true) {
+            return;
+        }
+        self.counters.confirms_received += 1;
+        self.note_distance(key, direction, a, subject);
+        self.establish(key, direction);
+        if let Some(data) = message.nslp_data {
+            self.deliver(a, message, subject, data, Some((key, direction)), false);
+        }
+        self.send_stored(key, direction);
+        self.settle(key);
+    }
+
+    /// Rule 9, `to_No_Confirm`: the Response again, with the backoff of Queries, or the end. GIST-6.3-10,
+    /// GIST-6.3-11, GIST-6.3-23, GIST-6.3-24, GIST-5.3.3-17.
+    fn to_no_confirm(&mut self, key: Key, direction: Direction) {
+        let now = self.now;
+        let attempts = self.records.get(key).map_or(0, |r| r.half(direction).attempts);
+        if attempts >= self.config.attempts {
+            self.counters.no_confirm += 1;
+            return self.end_responding(key, direction);
+        }
+        let may_send = self.may_send();
+        let backoff = self.config.t1.saturating_mul(1 << u32::from(attempts).min(31)).min(self.config.t2);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(direction);
+        half.attempts += 1;
+        half.start_retry(now, backoff);
+        let kept = record.pending.as_ref().and_then(|p| p.response.get(side(direction))?.as_ref());
+        if let Some(kept) = kept.filter(|_| may_send) {
+            let envelope = normal(kept.src.ip(), kept.dst, self.config.ip_ttl);
+            debug_assert!(kept.octets.starts_with(&MAGIC));
+            self.out.forward(envelope, &[], &[&kept.octets]);
+            self.counters.responses_sent += 1;
+        }
+        self.arm(key);
+    }
+
+    /// Rule 11, `to_Expire_RNode` and `er_NoRSM`, and the ends of rules 8 and 9: the machine is destroyed, and
+    /// the application hears that state which it could use is gone. GIST-6.3-17, GIST-6.3-18, GIST-6.3-25,
+    /// GIST-4.4.6-09, GIST-4.4.6-10.
+    pub(super) fn end_responding(&mut self, key: Key, direction: Direction) {
+        if self.state(key, direction).is_established() {
+            self.notify(key, direction, NetworkEvent::Bad);
+        }
+        self.remove_half(key, direction, SendError::NoNextNode);
+    }
+
+    /// What is due in a responding direction.
+    pub(super) fn responding_deadline(&mut self, key: Key, direction: Direction) {
+        let Some(record) = self.records.get(key) else { return };
+        let half: Half = *record.half(direction);
+        let due = |flag, stamp: Stamp| half.has(flag) && stamp.is_due(self.now);
+        if due(EXPIRE, half.expire) {
+            self.end_responding(key, direction);
+        } else if due(RETRY, half.retry) {
+            self.to_no_confirm(key, direction);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Routes: looking them up, and what happens to sessions when they change (RFC 5971 §7.1).
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
+use signalbox_core::service::{InvalidStatus, NetworkEvent, SendError};
+use signalbox_core::slab::Key;
+use signalbox_core::{Direction, IfIndex, Mri, NslpId, PathCoupled, Time};
+
+use super::Gist;
+use super::outbox::Envelope;
+use super::peers::Egress;
+use super::record::{NONE, State, TENTATIVE};
+use super::send::Stateless;
+
+/// The upper bit of a lookup's id tells those of [`Lookup`]s from those of records.
+const NOT_A_RECORD: u64 = 1 << 63;
+/// How long an answer to a lookup is waited for.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Records that one call looks at when routes or applications touch many sessions at once.
+const SWEEP_STEP: u32 = 4096;
+/// Sweeps that wait at most; more are merged into one over everything.
+const MAX_SWEEPS: usize = 16;
+
+/// A message that is forwarded once its route is known.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) src: SocketAddr,
+    pub(super) dst: SocketAddr,
+    pub(super) ifindex: IfIndex,
+    /// As received.
+    pub(super) ttl: u8,
+    pub(super) tos: u8,
+    pub(super) local: bool,
+    pub(super) options: Box<[u8]>,
+    /// As received, for an Error.
+    pub(super) original: Box<[u8]>,
+    /// As sent.
+    pub(super) octets: Box<[u8]>,
+}
+
+impl Parcel {
+    pub(super) const fn envelope(&self, ifindex: Option<IfIndex>, dont_fragment: bool) -> Envelope {
+        Envelope {
+            src: self.src,
+            dst: self.dst,
+            ifindex,
+            ttl: self.ttl.saturating_sub(1),
+            tos: self.tos,
+            dont_fragment,
+        }
+    }
+}
+
+/// What waits for a route, other than a handshake.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Forward(Parcel),
+    Stateless(Stateless),
+}
+
+/// A lookup that is not a record's.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    id: u64,
+    until: Time,
+    waiting: Waiting,
+}
+
+/// A walk over all records, a bounded number of them per call.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    next: u32,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// Flows to these destinations may take another way.
+    Routes(Option<Prefix>),
+    /// An application lost trust in a flow (B.6).
+    Invalidate { nslp: Option<NslpId>, mri: Mri, status: InvalidStatus, data: Box<[u8]> },
+    /// An application set the lifetime of a whole flow (B.5).
+    Lifetime { nslp: NslpId, mri: Mri, lifetime: Duration },
+}
+
+/// Which packet's route a message with this MRI follows.
+pub(super) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery {
+    match mri {
+        Some(Mri::PathCoupled(p)) if p.direction == Direction::Downstream => RouteQuery {
+            src: Some(p.src),
+            dst: p.dst,
+            protocol: p.protocol,
+            src_port: p.src_port.filter(|port| *port != 0),
+            dst_port: p.dst_port.filter(|port| *port != 0),
+            tos: p.dscp.map_or(tos, |dscp| dscp << 2),
+        },
+        _ => RouteQuery { tos, ..RouteQuery::to(dst) },
+    }
+}
+
+/// Whether `addr`, with the first `len` bits counting, lies in `prefix`.
+fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
+    let bits = |a: IpAddr| match a {
+        IpAddr::V4(a) => (u128::from(a.to_bits()) << 96, 32),
+        IpAddr::V6(a) => (a.to_bits(), 128),
+    };
+    let ((a, width), (p, prefix_width)) = (bits(addr), bits(prefix.addr));
+    let shift = 128 - u32::from(prefix.len.min(128));
+    width == prefix_width && len >= prefix.len && (a ^ p).checked_shr(shift).unwrap_or(0) == 0
+}
+
+impl Gist {
+    /// Whether flows of `p` may enter by an interface (RFC 5971 §5.8.1.2): not from an address of this node,
+    /// nor from what cannot be a source, nor against the configured filters; over all its sources.
+    pub(super) fn may_enter(&self, ifindex: IfIndex, p: &PathCoupled) -> bool {
+        if self.interfaces.is_local(p.src) || p.src.is_loopback() || p.src.is_multicast() {
+            return false;
+        }
+        let mut filters = self.config.ingress_filters.iter().filter(|f| f.ifindex == ifindex).peekable();
+        filters.peek().is_none() || filters.any(|f| covers(&f.prefix, p.src, p.src_prefix))
+    }
+
+    /// Asks for the route of a record's downstream messages.
+    pub(super) fn lookup_record(&mut self, key: Key) {
+        let Some(record) = self.records.get(key) else { return };
+        let mri = record.flow.mri(Direction::Downstream);
+        self.out.lookup(key.to_u64() & !NOT_A_RECORD, route_query(Some(&mri), mri.dst(), 0));
+    }
+
+    /// Asks for the route of a message to be forwarded; gives it back if too many are waiting.
+    pub(super) fn lookup_parcel(&mut self, parcel: Parcel, query: RouteQuery) -> Option<Parcel> {
+        match self.lookup(Waiting::Forward(parcel), query) {
+            Some(Waiting::Forward(parcel)) => Some(parcel),
+            _ => None,
+        }
+    }
+
+    /// Asks for a route on behalf of `waiting`; gives it back if too many are waiting.
+    pub(super) fn lookup(&mut self, waiting: Waiting, query: RouteQuery) -> Option<Waiting> {
+        if self.lookups.len() >= self.config.max_lookups {
+            self.counters.lookups_full += 1;
+            return Some(waiting);
+        }
+        let id = NOT_A_RECORD | self.next_lookup;
+        self.next_lookup += 1;
+        self.lookups.push_back(Lookup { id, until: self.now + LOOKUP_TIMEOUT, waiting });
+        self.out.lookup(id, query);
+        None
+    }
+
+    /// An answer came. Late and repeated ones find nothing.
+    pub(super) fn route_answer(&mut self, id: u64, result: Result<Route, NoRoute>) {
+        if id & NOT_A_RECORD == 0 {
+            let key = Key::from_u64(id);
+            let key = self.records.key_of(key.index()).filter(|k| k.to_u64() & !NOT_A_RECORD == id);
+            if let Some(key) = key {
+                self.record_route(key, result);
+            }
+            return;
+        }
+        let Some(at) = self.lookups.iter().position(|lookup| lookup.id == id) else { return };
+        match self.lookups.remove(at).map(|lookup| lookup.waiting) {
+            Some(Waiting::Forward(parcel)) => self.forward_along(&parcel, result),
+            Some(Waiting::Stateless(stateless)) => self.send_stateless_along(stateless, result),
+            None => {}
+        }
+    }
+
+    pub(super) fn lookup_deadline(&self) -> Option<Time> {
+        self.lookups.front().map(|lookup| lookup.until)
+    }
+
+    pub(super) fn expire_lookups(&mut self) {
+        while self.lookups.front().is_some_and(|lookup| lookup.until <= self.now) {
+            match self.lookups.pop_front().map(|lookup| lookup.waiting) {
+                Some(Waiting::Stateless(stateless)) => {
+                    self.send_stateless_along(stateless, Err(NoRoute::Failed))
+                }
+                Some(Waiting::Forward(_)) => self.counters.transmit_failed += 1,
+                None => {}
+            }
+        }
+    }
+
+    /// The way out that a route means for a flow, with the address that we give to peers: the flow's source
+    /// if it is ours on that interface, else the route's, else one of the interface's.
+    pub(super) fn egress_of(&self, route: &Route, mri: &Mri) -> Option<Egress> {
+        let flow = mri.src();
+        let v6 = flow.is_ipv6();
+        let fits = |a: &IpAddr| a.is_ipv6() == v6 && !a.is_unspecified() && !a.is_loopback();
+        let address = Some(flow)
+            .filter(|a| self.interfaces.is_on(route.ifindex, *a))
+            .or_else(|| Some(route.src).filter(fits))
+            .or_else(|| self.interfaces.address(route.ifindex, v6))?;
+        Some(Egress { ifindex: route.ifindex, address, gateway: route.gateway })
+    }
+
+    /// The route of a record's downstream messages is known: a first Query leaves; established state is
+    /// checked against it (local trigger, RFC 5971 §7.1.2).
+    fn record_route(&mut self, key: Key, result: Result<Route, NoRoute>) {
+        let Some(record) = self.records.get(key) else { return };
+        let half = record.half(Direction::Downstream);
+        let (state, old) = (half.state, half.egress);
+        if !state.is_querying() {
+            return;
+        }
+        let mri = record.flow.mri(Direction::Downstream);
+        let new = match result {
+            Err(_) => Err(SendError::NoRoute),
+            Ok(route) if route.local => Err(SendError::FlowEndsHere),
+            Ok(route) => self.egress_of(&route, &mri).ok_or(SendError::NoRoute),
+        };
+        let egress = match new {
+            Ok(egress) if self.peers.egress(old) == Some(&egress) => {
+                // GIST-7.1.3-09: the way is as it was, so nothing is to be repaired.
+                if state != State::Resolving {
+                    return;
+                }
+                old
+            }
+            Ok(egress) => match self.peers.egresses.intern(egress) {
+                Ok(id) => id,
+                Err(_) => {
+                    self.counters.peers_full += 1;
+                    return self.remove_half(key, Direction::Downstream, SendError::Overload);
+                }
+            },
+            Err(error) => {
+                if state.is_established() {
+                    self.notify(key, Direction::Downstream, NetworkEvent::Bad);
+                }
+                return self.remove_half(key, Direction::Downstream, error);
+            }
+        };
+        if egress != old {
+            self.peers.release_egress(old);
+        }
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(Direction::Downstream);
+        half.egress = egress;
+        match state {
+            State::Resolving => self.first_query(key),
+            State::AwaitingResponse => {}
+            _ => self.repair(key),
+        }
+    }
+
+    /// The local forwarding table says that the way changed: state is Tentative until a Response proves
+    /// which peer is there now (RFC 5971 §7.1.3 option 2). GIST-7.1.2-05.
+    fn repair(&mut self, key: Key) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(Direction::Downstream);
+        if !half.has(TENTATIVE) {
+            half.set(TENTATIVE, true);
+            self.notify(key, Direction::Downstream, NetworkEvent::Tentative);
+        }
+        self.start_refresh(key);
+    }
+
+    /// The node's interfaces and addresses changed.
+    pub(super) fn interfaces_changed(&mut self, interfaces: &[Interface]) {
+        if self.interfaces.update(interfaces) && !self.records.is_empty() {
+            self.sweep(What::Routes(None));
+        }
+    }
+
+    /// Routes to `prefix` may have changed.
+    pub(super) fn route_changed(&mut self, prefix: Prefix) {
+        if !self.records.is_empty() {
+            self.sweep(What::Routes(Some(prefix)));
+        }
+    }
+
+    /// An application lost trust in a flow.
+    pub(super) fn sweep_invalid(
+        &mut self,
+        nslp: Option<NslpId>,
+        mri: Mri,
+        status: InvalidStatus,
+        data: &[u8],
+    ) -> bool {
+        self.sweep(What::Invalidate { nslp, mri, status, data: data.into() })
+    }
+
+    /// An application set the lifetime of a whole flow.
+    pub(super) fn sweep_lifetime(&mut self, nslp: NslpId, mri: Mri, lifetime: Duration) -> bool {
+        self.sweep(What::Lifetime { nslp, mri, lifetime })
+    }
+
+    /// Starts a walk; false if too many wait (route changes are merged instead).
+    fn sweep(&mut self, what: What) -> bool {
+        if self.sweeps.len() >= MAX_SWEEPS {
+            if !matches!(what, What::Routes(_)) {
+                return false;
+            }
+            self.sweeps.retain(|s| !matches!(s.what, What::Routes(_)));
+            self.sweeps.push_back(Sweep { next: 0, what: What::Routes(None) });
+            return true;
+        }
+        self.sweeps.push_back(Sweep { next: 0, what });
+        true
+    }
+
+    /// Goes on with the walk in front, for a bounded number of records.
+    pub(super) fn run_sweeps(&mut self) {
+        let Some(mut sweep) = self.sweeps.pop_front() else { return };
+        let touched = self.touched;
+        let end = sweep.next.saturating_add(SWEEP_STEP).min(touched);
+        for index in sweep.next..end {
+            if let Some(key) = self.records.key_of(index) {
+                self.sweep_record(key, &sweep.what);
+            }
+        }
+        sweep.next = end;
+        if end < touched {
+            self.sweeps.push_front(sweep);
+        }
+    }
+
+    fn sweep_record(&mut self, key: Key, what: &What) {
+        let Some(record) = self.records.get(key) else { return };
+        match what {
+            What::Routes(prefix) => {
+                let half = record.half(Direction::Downstream);
+                let touched = prefix.is_none_or(|p| covers(&p, record.flow.dst(), u8::MAX));
+                if touched && half.state.is_querying() && half.egress != NONE {
+                    self.counters.route_checks += 1;
+                    self.lookup_record(key);
+                }
+            }
+            What::Invalidate { nslp, mri, status, data } => {
+                if nslp.is_none_or(|nslp| nslp == record.nslp) && record.flow.is_of(mri) {
+                    self.invalidate(key, mri.direction(), *status, data);
+                }
+            }
+            What::Lifetime { nslp, mri, lifetime } => {
+                if *nslp == record.nslp && record.flow.is_of(mri) {
+                    self.set_lifetime(key, mri.direction(), *lifetime);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_cover_what_lies_wholly_inside() {
+        let prefix = |addr: &str, len| Prefix { addr: addr.parse().unwrap(), len };
+        let addr = |a: &str| a.parse().unwrap();
+        assert!(covers(&prefix("10.1.0.0", 16), addr("10.1.2.3"), 32));
+        assert!(covers(&prefix("10.1.0.0", 16), addr("10.1.2.0"), 24));
+        assert!(!covers(&prefix("10.1.0.0", 16), addr("10.0.0.0"), 8));
+        assert!(!covers(&prefix("10.1.0.0", 16), addr("10.2.2.3"), 32));
+        assert!(covers(&prefix("0.0.0.0", 0), addr("10.2.2.3"), 32));
+        assert!(!covers(&prefix("0.0.0.0", 0), addr("2001:db8::1"), 128));
+        assert!(covers(&prefix("2001:db8::", 32), addr("2001:db8::1"), 128));
+    }
+}

@@ -1,0 +1,342 @@
+//! Sending for applications (RFC 5971 §4.3.3, B.1).
+
+use signalbox_core::node::{NoRoute, Route};
+use signalbox_core::service::{
+    MessageHandle, MessageStatus, Security, SendError, SendMessage, StateHandle, TransferAttributes,
+};
+use signalbox_core::slab::Key;
+use signalbox_core::{Direction, Mri, NslpId, SessionId};
+
+use super::Gist;
+use super::compose::{nli, nli_ttl, normal, overhead, router_alert};
+use super::outbox::{Envelope, Unsent};
+use super::peers::Egress;
+use super::record::{Queued, State};
+use super::route::{Waiting, route_query};
+use super::stamp::Stamp;
+use crate::wire::{Message, MessageType, PORT};
+
+/// A message for which no routing state is wanted, waiting for its route.
+#[derive(Debug)]
+pub(super) struct Stateless {
+    nslp: NslpId,
+    session: SessionId,
+    mri: Mri,
+    data: Box<[u8]>,
+    handle: Option<MessageHandle>,
+    ip_ttl: Option<u8>,
+    hops: Option<u8>,
+}
+
+/// What one Data message says beside its flow.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outgoing<'a> {
+    pub(super) data: &'a [u8],
+    pub(super) handle: Option<MessageHandle>,
+    pub(super) ip_ttl: Option<u8>,
+    pub(super) hops: Option<u8>,
+}
+
+impl Gist {
+    /// `SendMessage`. What cannot be sent is reported at once, if the application asked by a handle.
+    pub(super) fn send_message(&mut self, m: &SendMessage<'_>) {
+        if let Err(error) = self.try_send(m) {
+            self.counters.requests_refused += 1;
+            self.out.status(m.handle, m.session, MessageStatus::Failed(error));
+        }
+    }
+
+    fn try_send(&mut self, m: &SendMessage<'_>) -> Result<(), SendError> {
+        // Reliable and protected delivery need an association.
+        let deliverable = !m.attributes.reliable && m.attributes.security == Security::None;
+        // GIST-4.3.3-02, GIST-B.1-06: hop count 0 is refused.
+        let sane = m.hops != Some(0) && m.ip_ttl != Some(0) && m.data.len().is_multiple_of(4);
+        if !deliverable || !sane || self.registration(m.nslp).is_none() {
+            return Err(SendError::Refused);
+        }
+        let outgoing = Outgoing { data: m.data, handle: m.handle, ip_ttl: m.ip_ttl, hops: m.hops };
+        if let Some(sii) = m.sii {
+            let peer = self.peers.by_sii(sii).ok_or(SendError::NoNextNode)?;
+            return self.send_explicitly(peer, m, &outgoing);
+        }
+        let Mri::PathCoupled(_) = m.mri else {
+            return Err(SendError::Refused); // the loose-end method is received, not sent
+        };
+        if m.attributes.stateless {
+            return self.send_stateless(m);
+        }
+        let direction = m.mri.direction();
+        let key = self.key_of(m);
+        match key.map_or(State::None, |key| self.state(key, direction)) {
+            State::None => self.tg_data_without_state(key, m),
+            State::Established
+            | State::AwaitingRefresh
+            | State::RespondingEstablished
+            | State::RespondingAwaitingRefresh => {
+                // Not `None`: a state was found.
+                key.map_or(Ok(()), |key| self.send_data(key, direction, &outgoing))
+            }
+            State::Resolving | State::AwaitingResponse | State::RespondingAwaitingConfirm => {
+                key.map_or(Ok(()), |key| self.store(key, direction, m))
+            }
+        }
+    }
+
+    /// The record of a message: by the handle that the application kept, or by search.
+    fn key_of(&self, m: &SendMessage<'_>) -> Option<Key> {
+        m.state
+            .map(|StateHandle(handle)| Key::from_u64(handle))
+            .filter(|key| {
+                self.records
+                    .get(*key)
+                    .is_some_and(|r| r.session == m.session && r.nslp == m.nslp && r.flow.is_of(&m.mri))
+            })
+            .or_else(|| self.find(&m.mri, m.session, m.nslp))
+    }
+
+    /// Node-SM, Idle, `tg_NSLPData` (RFC 5971 §6.1 rule 5): a Querying-SM is made, or the message refused
+    /// where the flow ends (GIST-4.2.1-03, GIST-4.3.3-01) or Q-mode has no way (GIST-6.1-10, GIST-4.3.3-16).
+    /// GIST-6.1-12.
+    fn tg_data_without_state(&mut self, key: Option<Key>, m: &SendMessage<'_>) -> Result<(), SendError> {
+        if m.mri.direction() == Direction::Upstream {
+            let ends = self.interfaces.is_local(m.mri.src());
+            return Err(if ends { SendError::FlowEndsHere } else { SendError::NoStateUpstream });
+        }
+        if self.interfaces.is_local(m.mri.dst()) {
+            return Err(SendError::FlowEndsHere);
+        }
+        self.check_size(m)?;
+        let key = match key {
+            Some(key) => key,
+            None => self.create(&m.mri, m.session, m.nslp).map_err(|_| SendError::Overload)?,
+        };
+        self.birth(key);
+        let stored = self.store(key, Direction::Downstream, m);
+        if let Err(error) = stored {
+            self.remove_half(key, Direction::Downstream, error);
+            return Err(error);
+        }
+        if self.config.piggyback
+            && let Some(pending) = self.pending(key)
+        {
+            pending.piggybacked = !m.data.is_empty();
+        }
+        Ok(())
+    }
+
+    /// Whether the message fits a datagram. GIST-4.3.3-07.
+    fn check_size(&self, m: &SendMessage<'_>) -> Result<(), SendError> {
+        let limit = usize::from(self.config.max_datagram);
+        // A Query has a cookie more than Data.
+        let cookie = if self.config.piggyback { 20 } else { 0 };
+        let max = limit.saturating_sub(overhead(&m.mri, self.config.identity.len()) + cookie) & !3;
+        if m.data.len() > max { Err(SendError::TooLarge { max }) } else { Ok(()) }
+    }
+
+    /// Stores a message until the handshake is done: Querying-SM rule 1 (GIST-6.2-04), Responding-SM rule 7
+    /// (GIST-6.3-07). An empty one asked for the handshake only.
+    fn store(&mut self, key: Key, direction: Direction, m: &SendMessage<'_>) -> Result<(), SendError> {
+        self.check_size(m)?;
+        let (now, most, most_octets) = (self.now, self.config.max_queued_session, self.config.max_queued);
+        let total = self.queued + m.data.len();
+        let Some(pending) = self.pending(key) else { return Err(SendError::Overload) };
+        let queue = pending.queue(direction);
+        if queue.len() >= most || total > most_octets {
+            self.counters.queue_full += 1;
+            return Err(SendError::Overload);
+        }
+        queue.push_back(Queued {
+            data: m.data.into(),
+            handle: m.handle,
+            deadline: m.timeout.map(|timeout| Stamp::after(now + timeout)),
+            ip_ttl: m.ip_ttl,
+            hops: m.hops,
+        });
+        self.queued = total;
+        self.arm(key);
+        Ok(())
+    }
+
+    /// Sends what was stored for a direction, in order (Querying-SM rule 4, Responding-SM rule 8).
+    pub(super) fn send_stored(&mut self, key: Key, direction: Direction) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let session = record.session;
+        let Some(pending) = &mut record.pending else { return };
+        let queue = core::mem::take(pending.queue(direction));
+        let mut answered = direction == Direction::Downstream && core::mem::take(&mut pending.piggybacked);
+        for queued in queue {
+            self.queued -= queued.data.len();
+            let status = if core::mem::take(&mut answered) {
+                // It went with the Queries, one of which was answered.
+                Ok(())
+            } else {
+                let (ip_ttl, hops) = (queued.ip_ttl, queued.hops);
+                let outgoing = Outgoing { data: &queued.data, handle: None, ip_ttl, hops };
+                self.send_data(key, direction, &outgoing)
+            };
+            let status = match status {
+                Ok(()) => MessageStatus::Sent(TransferAttributes::default()),
+                Err(error) => MessageStatus::Failed(error),
+            };
+            self.out.status(queued.handle, session, status);
+        }
+    }
+
+    /// Sends Data along established state: Querying-SM rule 5 (GIST-6.2-10, GIST-6.2-13), Responding-SM rule 3
+    /// (GIST-6.3-16, GIST-6.3-21). GIST-4.3.3-14: straight to the peer's address and port.
+    pub(super) fn send_data(
+        &mut self,
+        key: Key,
+        direction: Direction,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<(), SendError> {
+        if !self.may_send() {
+            return Err(SendError::Overload); // GIST-5.3.3-22
+        }
+        let (now, validity) = (self.now, self.validity());
+        let Some(record) = self.records.get_mut(key) else { return Err(SendError::NoNextNode) };
+        let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(direction));
+        let half = record.half_mut(direction);
+        let (Some(peer), Some(egress)) = (self.peers.peer(half.peer), self.peers.egress(half.egress)) else {
+            return Err(SendError::NoNextNode); // established state has both
+        };
+        let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
+        let told = nli_ttl(direction, ttl, half.distance);
+        let hops = outgoing.hops.unwrap_or(self.config.hops);
+        let mut message = Message::new(MessageType::DATA, nslp, hops);
+        message.mri = Some(mri.into());
+        message.session = Some(session);
+        message.nli = Some(nli(&self.config, validity, egress.address, told));
+        message.nslp_data = Some(outgoing.data);
+        let limit = usize::from(self.config.max_datagram);
+        let envelope = normal(egress.address, peer.address, ttl);
+        self.out
+            .compose(envelope, &[], &message, limit)
+            .map_err(|e| unsent(e, outgoing.data.len(), limit))?;
+        self.counters.data_sent += 1;
+        if half.state.is_querying() {
+            half.start_inactive(now);
+        }
+        let sent = MessageStatus::Sent(TransferAttributes::default());
+        self.out.status(outgoing.handle, session, sent);
+        Ok(())
+    }
+
+    /// Sends Data to a peer that the application names, past the routing state table and marked so
+    /// (RFC 5971 §7.1.4). GIST-7.1.4-03, GIST-7.1.4-04.
+    fn send_explicitly(
+        &mut self,
+        peer: u32,
+        m: &SendMessage<'_>,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<(), SendError> {
+        if !self.may_send() {
+            return Err(SendError::Overload);
+        }
+        let validity = self.validity();
+        let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
+        let own = self.interfaces.address(peer.ifindex, peer.address.is_ipv6()).ok_or(SendError::NoRoute)?;
+        let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
+        let mut message = Message::new(MessageType::DATA, m.nslp, outgoing.hops.unwrap_or(self.config.hops));
+        message.header.e = true;
+        message.mri = Some(m.mri.into());
+        message.session = Some(m.session);
+        message.nli = Some(nli(&self.config, validity, own, nli_ttl(m.mri.direction(), ttl, 0)));
+        message.nslp_data = Some(outgoing.data);
+        let limit = usize::from(self.config.max_datagram);
+        let envelope = normal(own, peer.address, ttl);
+        self.out
+            .compose(envelope, &[], &message, limit)
+            .map_err(|e| unsent(e, outgoing.data.len(), limit))?;
+        self.counters.data_sent += 1;
+        let sent = MessageStatus::Sent(m.attributes);
+        self.out.status(outgoing.handle, m.session, sent);
+        Ok(())
+    }
+
+    /// Q-mode Data (RFC 5971 §6.1 rule 5, §4.3.3): downstream only. GIST-6.1-11, GIST-4.3.3-15.
+    fn send_stateless(&mut self, m: &SendMessage<'_>) -> Result<(), SendError> {
+        if m.mri.direction() == Direction::Upstream {
+            return Err(SendError::NoStateUpstream);
+        }
+        if self.interfaces.is_local(m.mri.dst()) {
+            return Err(SendError::FlowEndsHere);
+        }
+        self.check_size(m)?;
+        let waiting = Waiting::Stateless(Stateless {
+            nslp: m.nslp,
+            session: m.session,
+            mri: m.mri,
+            data: m.data.into(),
+            handle: m.handle,
+            ip_ttl: m.ip_ttl,
+            hops: m.hops,
+        });
+        match self.lookup(waiting, route_query(Some(&m.mri), m.mri.dst(), 0)) {
+            None => Ok(()),
+            Some(_) => Err(SendError::Overload),
+        }
+    }
+
+    /// The route of Q-mode Data is known.
+    pub(super) fn send_stateless_along(&mut self, m: Stateless, result: Result<Route, NoRoute>) {
+        let status = match self.q_mode_data(&m, result) {
+            Ok(()) => MessageStatus::Sent(TransferAttributes { stateless: true, ..Default::default() }),
+            Err(error) => MessageStatus::Failed(error),
+        };
+        self.out.status(m.handle, m.session, status);
+    }
+
+    fn q_mode_data(&mut self, m: &Stateless, result: Result<Route, NoRoute>) -> Result<(), SendError> {
+        let route = result.map_err(|_| SendError::NoRoute)?;
+        let egress = self.egress_of(&route, &m.mri).ok_or(SendError::NoRoute)?;
+        if !self.may_send() {
+            return Err(SendError::Overload);
+        }
+        let ttl = m.ip_ttl.unwrap_or(self.config.ip_ttl);
+        let validity = self.validity();
+        let mut message = Message::new(MessageType::DATA, m.nslp, m.hops.unwrap_or(self.config.hops));
+        message.header.c = true;
+        let envelope = q_mode(&egress, &m.mri, false, ttl);
+        message.header.s = envelope.src.ip() == egress.address;
+        message.mri = Some(m.mri.into());
+        message.session = Some(m.session);
+        message.nli = Some(nli(&self.config, validity, egress.address, ttl));
+        message.nslp_data = Some(&m.data);
+        let alert = self.registration(m.nslp).unwrap_or_default().router_alert;
+        let (options, length) = router_alert(m.mri.dst().is_ipv6(), alert, self.config.router_alert_v4);
+        let options = options.get(..length).unwrap_or_default();
+        let limit = usize::from(self.config.max_datagram);
+        self.out.compose(envelope, options, &message, limit).map_err(|e| unsent(e, m.data.len(), limit))?;
+        self.counters.data_sent += 1;
+        Ok(())
+    }
+}
+
+/// Addressing of a downstream Q-mode packet (RFC 5971 §5.8.1.2): from the flow's source unless the signaling
+/// source is wanted, to its destination, looking like its packets. GIST-5.8.1.2-02, GIST-5.8.1.2-03,
+/// GIST-5.8.1.2-05.
+pub(super) fn q_mode(egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> Envelope {
+    let dscp = match mri {
+        Mri::PathCoupled(p) => p.dscp.unwrap_or(0),
+        Mri::LooseEnd(_) => 0,
+    };
+    Envelope {
+        src: (if own_source { egress.address } else { mri.src() }, PORT).into(),
+        dst: (mri.dst(), PORT).into(),
+        ifindex: Some(egress.ifindex),
+        ttl,
+        tos: dscp << 2,
+        dont_fragment: mri.dst().is_ipv4(),
+    }
+}
+
+/// What an application hears of a message that did not become a datagram.
+pub(super) const fn unsent(error: Unsent, data: usize, limit: usize) -> SendError {
+    match error {
+        Unsent::TooLarge(size) => {
+            SendError::TooLarge { max: limit.saturating_sub(size.saturating_sub(data)) & !3 }
+        }
+        Unsent::Encode(_) => SendError::Refused,
+    }
+}

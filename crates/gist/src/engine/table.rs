@@ -1,0 +1,152 @@
+//! The routing state table: finding, creating, arming and removing records.
+
+use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
+use signalbox_core::slab::Key;
+use signalbox_core::wheel::Link;
+use signalbox_core::{Direction, Mri, NslpId, SessionId};
+
+use super::Gist;
+use super::flow::{Flow, Triple};
+use super::record::{BY_APPLICATION, Half, Inserted, NO_REFRESH, Pending, Record, State, side};
+use super::stamp::Stamp;
+
+impl Gist {
+    /// The record of a flow (whichever direction `mri` has), session and application. GIST-3.7-03.
+    pub(super) fn find(&self, mri: &Mri, session: SessionId, nslp: NslpId) -> Option<Key> {
+        let hash = self.hasher.hash_one(&Triple { mri, session, nslp });
+        let index = self.index.find(hash, |index| {
+            self.records
+                .get_index(index)
+                .is_some_and(|r| r.session == session && r.nslp == nslp && r.flow.is_of(mri))
+        })?;
+        self.records.key_of(index)
+    }
+
+    /// A new record, without state in either direction.
+    pub(super) fn create(&mut self, mri: &Mri, session: SessionId, nslp: NslpId) -> Inserted {
+        let record = Record {
+            link: Link::default(),
+            flow: Flow::of(mri),
+            session,
+            nslp,
+            halves: [Half::default(); 2],
+            pending: None,
+            armed: Stamp::default(),
+        };
+        let key = self.records.insert(record).inspect_err(|_| self.counters.sessions_full += 1)?;
+        self.touched = self.touched.max(key.index() + 1);
+        let Self { records, hasher, index, .. } = self;
+        index.insert(hasher.hash_one(&Triple { mri, session, nslp }), key.index(), |index| {
+            records.get_index(index).map_or(0, |r| hash_of(hasher, r))
+        });
+        Ok(key)
+    }
+
+    /// Makes the timer fire for the record's first deadline. A deadline that moved away leaves the timer as
+    /// it is: it finds nothing due when it fires and comes here again (design.md §4).
+    pub(super) fn arm(&mut self, key: Key) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(deadline) = record.deadline() else {
+            self.wheel.cancel(&mut self.records, key.index());
+            return;
+        };
+        if record.link.is_armed() && record.armed.min(deadline) == record.armed {
+            return;
+        }
+        record.armed = deadline;
+        self.wheel.arm(&mut self.records, key.index(), deadline.time(self.now));
+    }
+
+    /// Removes the state machine of one direction: its queue fails with `error`, its peer is released, and
+    /// the record goes with the last of them.
+    pub(super) fn remove_half(&mut self, key: Key, direction: Direction, error: SendError) {
+        self.fail_queue(key, direction, error);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = core::mem::take(record.half_mut(direction));
+        if let Some(pending) = &mut record.pending {
+            if let Some(response) = pending.response.get_mut(side(direction)) {
+                *response = None;
+            }
+            if direction == Direction::Downstream {
+                pending.query_data = Vec::new();
+            }
+        }
+        if half.state.is_established() {
+            self.counters.removed += 1;
+        }
+        // RFC 5971 §4.4.4: a session whose upstream state is gone is not refreshed. GIST-4.4.4-08.
+        if direction == Direction::Upstream && half.state.is_responding() {
+            record.half_mut(Direction::Downstream).set(NO_REFRESH, true);
+        }
+        self.peers.retire(half.peer, Stamp::after(self.now + self.config.sii_retention));
+        self.peers.release_egress(half.egress);
+        self.settle(key);
+    }
+
+    /// Removes a record that has nothing left, else brings its timer up to date.
+    pub(super) fn settle(&mut self, key: Key) {
+        self.drop_pending(key);
+        let Some(record) = self.records.get(key) else { return };
+        if !record.is_empty() {
+            self.arm(key);
+            return;
+        }
+        let hash = hash_of(&self.hasher, record);
+        self.index.remove(hash, |index| index == key.index());
+        self.wheel.cancel(&mut self.records, key.index());
+        self.records.remove(key);
+    }
+
+    /// Frees what only a running handshake needs, once nothing is in it.
+    fn drop_pending(&mut self, key: Key) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let done = record.pending.as_ref().is_some_and(|p| {
+            p.down.is_empty()
+                && p.up.is_empty()
+                && p.query_data.is_empty()
+                && p.response.iter().all(Option::is_none)
+        });
+        if done {
+            record.pending = None;
+        }
+    }
+
+    /// What the handshake of a record needs beside it.
+    pub(super) fn pending(&mut self, key: Key) -> Option<&mut Pending> {
+        Some(self.records.get_mut(key)?.pending.get_or_insert_default())
+    }
+
+    /// Reports every message that waits for `direction` as not sent.
+    pub(super) fn fail_queue(&mut self, key: Key, direction: Direction, error: SendError) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let session = record.session;
+        let Some(pending) = &mut record.pending else { return };
+        for queued in core::mem::take(pending.queue(direction)) {
+            self.queued -= queued.data.len();
+            self.out.status(queued.handle, session, MessageStatus::Failed(error));
+        }
+    }
+
+    /// Tells the application what happened to a direction's state, unless it caused that itself
+    /// (RFC 5971 §7.1.3). GIST-7.1.3-06.
+    pub(super) fn notify(&mut self, key: Key, direction: Direction, event: NetworkEvent) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let mri = record.flow.mri(direction);
+        let half = record.half_mut(direction);
+        let own = half.flags & BY_APPLICATION != 0;
+        half.set(BY_APPLICATION, false);
+        if !own {
+            self.out.notify(record.nslp, mri, record.session, event);
+        }
+    }
+
+    /// A direction's state, [`State::None`] if the record is gone.
+    pub(super) fn state(&self, key: Key, direction: Direction) -> State {
+        self.records.get(key).map_or(State::None, |r| r.half(direction).state)
+    }
+}
+
+fn hash_of(hasher: &signalbox_core::index::KeyedHasher, record: &Record) -> u64 {
+    let mri = record.flow.mri(Direction::Downstream);
+    hasher.hash_one(&Triple { mri: &mri, session: record.session, nslp: record.nslp })
+}

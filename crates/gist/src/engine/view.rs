@@ -1,0 +1,128 @@
+//! What operators see of the state.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
+
+use super::Gist;
+use super::record::{EXPIRE, Half, RETRY, State, TENTATIVE};
+
+/// How far a piece of routing state can be trusted (RFC 5971 §7.1.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validity {
+    /// Not usable.
+    Bad,
+    /// Usable, to be verified.
+    Tentative,
+    /// Verified.
+    Good,
+}
+
+/// One direction of a session's routing state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectionView<'a> {
+    /// `querying` or `responding`: the role of this node in the handshake.
+    pub role: &'static str,
+    /// State as RFC 5971 §6 names it.
+    pub state: &'static str,
+    /// Trust in it.
+    pub validity: Validity,
+    /// The peer's address and port; `None` before the handshake is done.
+    pub peer: Option<SocketAddr>,
+    /// The peer's identity; empty before the handshake is done.
+    pub identity: &'a [u8],
+    /// This node's address towards the peer.
+    pub local: Option<IpAddr>,
+    /// Interface towards the flow's next hop (querying) or by which the Query came (responding).
+    pub ifindex: IfIndex,
+    /// IP hops to the peer; 0: neighbour, or not known.
+    pub ip_distance: u8,
+    /// Since the state was installed; zero before.
+    pub age: Duration,
+    /// Until the next refresh (querying, established).
+    pub refresh_in: Option<Duration>,
+    /// Until it expires unless it is refreshed.
+    pub expires_in: Option<Duration>,
+}
+
+/// One session: a row of the routing state table for both directions (RFC 5971 §4.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionView<'a> {
+    /// The session.
+    pub session: SessionId,
+    /// The application.
+    pub nslp: NslpId,
+    /// The flow, written downstream.
+    pub mri: Mri,
+    /// State towards the flow's source.
+    pub upstream: Option<DirectionView<'a>>,
+    /// State towards the flow's destination.
+    pub downstream: Option<DirectionView<'a>>,
+    /// Messages that wait for a handshake.
+    pub queued: usize,
+}
+
+/// One peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerView<'a> {
+    /// Its identity.
+    pub identity: &'a [u8],
+    /// Its address and UDP port.
+    pub address: SocketAddr,
+    /// Interface towards it.
+    pub ifindex: IfIndex,
+    /// Pieces of routing state that point to it, each direction of each session one.
+    pub sessions: u32,
+}
+
+impl Gist {
+    /// All sessions, by their place in the table.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
+        self.records.iter().map(|(_, record)| SessionView {
+            session: record.session,
+            nslp: record.nslp,
+            mri: record.flow.mri(Direction::Downstream),
+            upstream: self.direction_view(record.half(Direction::Upstream)),
+            downstream: self.direction_view(record.half(Direction::Downstream)),
+            queued: record.pending.as_ref().map_or(0, |p| p.down.len() + p.up.len()),
+        })
+    }
+
+    /// All peers that state points to, or that applications may still name.
+    pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
+        self.peers.peers.iter().map(|(id, peer)| PeerView {
+            identity: &peer.identity,
+            address: peer.address,
+            ifindex: peer.ifindex,
+            sessions: self.peers.sessions(id),
+        })
+    }
+
+    fn direction_view(&self, half: &Half) -> Option<DirectionView<'_>> {
+        let (state, now) = (half.state, self.now);
+        if state == State::None {
+            return None;
+        }
+        let peer = self.peers.peer(half.peer);
+        let egress = self.peers.egress(half.egress);
+        Some(DirectionView {
+            role: if state.is_querying() { "querying" } else { "responding" },
+            state: state.name(),
+            // GIST-7.1.3-01, GIST-7.1.3-02
+            validity: match (state.is_established(), half.has(TENTATIVE)) {
+                (false, _) => Validity::Bad,
+                (true, true) => Validity::Tentative,
+                (true, false) => Validity::Good,
+            },
+            peer: peer.map(|p| p.address),
+            identity: peer.map_or(&[], |p| &p.identity),
+            local: egress.map(|e| e.address),
+            ifindex: egress.map(|e| e.ifindex).unwrap_or_default(),
+            ip_distance: half.distance,
+            age: if state.is_established() { half.since.age(now) } else { Duration::ZERO },
+            refresh_in: (state == State::Established && half.has(RETRY)).then(|| half.retry.left(now)),
+            expires_in: half.has(EXPIRE).then(|| half.expire.left(now)),
+        })
+    }
+}
