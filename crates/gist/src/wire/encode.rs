@@ -1,6 +1,6 @@
 //! Composing messages.
 
-use signalbox_wire::Writer;
+use signalbox_wire::{LengthOverflow, Writer};
 
 use super::MAGIC;
 use super::code_points::{MessageType, ObjectType};
@@ -26,10 +26,16 @@ fn object(
 /// Appends one object whose value is given, if it is there.
 fn plain(w: &mut Writer<'_>, kind: ObjectType, value: Option<&[u8]>) -> Result<(), EncodeError> {
     let Some(value) = value else { return Ok(()) };
-    object(w, kind, |w| {
-        w.bytes(value);
-        Ok(())
-    })
+    if !value.len().is_multiple_of(4) {
+        return Err(EncodeError::forbidden(kind, "Length"));
+    }
+    let (length, max) = (value.len() / 4, 0xfff);
+    let words = u16::try_from(length).ok().filter(|words| *words <= 0xfff);
+    let words = words.ok_or(LengthOverflow { length, max })?;
+    let ([k1, k0], [l1, l0]) = (kind.0.to_be_bytes(), words.to_be_bytes());
+    w.bytes(&[k1, k0, l1, l0]);
+    w.bytes(value);
+    Ok(())
 }
 
 impl Message<'_> {

@@ -23,10 +23,12 @@ pub trait Item<'a>: Copy + PartialEq + fmt::Debug {
 
 /// A list of which nothing is copied: entries of a slice, or of octets that were received and checked.
 #[derive(Clone, Copy)]
-pub struct List<'a, T> {
-    given: &'a [T],
-    octets: &'a [u8],
-    count: u8,
+pub struct List<'a, T>(Source<'a, T>);
+
+#[derive(Clone, Copy)]
+enum Source<'a, T> {
+    Given(&'a [T]),
+    Received { octets: &'a [u8], count: u8 },
 }
 
 impl<'a, T: Item<'a>> List<'a, T> {
@@ -36,7 +38,7 @@ impl<'a, T: Item<'a>> List<'a, T> {
     /// The entries of a slice.
     #[must_use]
     pub const fn of(items: &'a [T]) -> Self {
-        Self { given: items, octets: &[], count: 0 }
+        Self(Source::Given(items))
     }
 
     /// `count` entries from received octets, consuming them from `r`.
@@ -46,13 +48,16 @@ impl<'a, T: Item<'a>> List<'a, T> {
             T::read(r)?;
         }
         let used = octets.len() - r.left();
-        Ok(Self { given: &[], octets: octets.get(..used).unwrap_or_default(), count })
+        Ok(Self(Source::Received { octets: octets.get(..used).unwrap_or_default(), count }))
     }
 
     /// Number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.given.len() + self.count as usize
+        match self.0 {
+            Source::Given(items) => items.len(),
+            Source::Received { count, .. } => count as usize,
+        }
     }
 
     /// Whether there are none.
@@ -64,7 +69,11 @@ impl<'a, T: Item<'a>> List<'a, T> {
     /// The entries in order.
     #[must_use]
     pub fn iter(&self) -> ListIter<'a, T> {
-        ListIter { given: self.given.iter(), octets: Reader::new(self.octets), left: self.count }
+        let (given, octets, left) = match self.0 {
+            Source::Given(items) => (items, &[][..], 0),
+            Source::Received { octets, count } => (&[][..], octets, count),
+        };
+        ListIter { given: given.iter(), octets: Reader::new(octets), left }
     }
 
     /// The number of entries as the objects' 8-bit counts hold it.

@@ -81,9 +81,8 @@ fn direction_flag(value: &[u8]) -> Option<u16> {
 /// [`Problem::FlagField`] for F with IPv4 and S, A or B without P, [`Problem::ObjectLength`].
 pub fn mri_parse(value: &[u8]) -> Result<Mri, DecodeError> {
     let mut r = Reader::at(value, 4);
-    let first = r.u16().map_err(|short| length(short, value))?;
-    let method = MrmId(first.to_be_bytes()[0]);
-    match method {
+    let [method, _n_flag_and_reserved] = r.array().map_err(|short| length(short, value))?;
+    match MrmId(method) {
         MrmId::PATH_COUPLED => path_coupled(r, value),
         MrmId::LOOSE_END => loose_end(r, value),
         MrmId(other) => Err(error(Problem::Value, "MRM-ID", 4, other.into())),
@@ -105,7 +104,7 @@ fn end(r: Reader<'_>, value: &[u8]) -> Result<(), DecodeError> {
 
 fn path_coupled(mut r: Reader<'_>, value: &[u8]) -> Result<Mri, DecodeError> {
     let short = |s| length(s, value);
-    let flags = r.u16().map_err(short)?;
+    let flags = u16::from_be_bytes(r.array().map_err(short)?);
     let v6 = ip_version(flags)?;
     let set = |flag| flags & flag != 0;
     if set(F) && !v6 {
@@ -128,10 +127,11 @@ fn path_coupled(mut r: Reader<'_>, value: &[u8]) -> Result<Mri, DecodeError> {
             return Err(error(Problem::Value, field, offset, prefix.into()));
         }
     }
-    let flow_label = if set(F) { Some(r.u32().map_err(short)? & 0x000f_ffff) } else { None };
-    let spi = if set(S) { Some(r.u32().map_err(short)?) } else { None };
+    let flow_label = if set(F) { Some(word(&mut r).map_err(short)? & 0x000f_ffff) } else { None };
+    let spi = if set(S) { Some(word(&mut r).map_err(short)?) } else { None };
     let (src_port, dst_port) = if set(A) || set(B) {
-        let (a, b) = (r.u16().map_err(short)?, r.u16().map_err(short)?);
+        let [a1, a0, b1, b0] = r.array().map_err(short)?;
+        let (a, b) = (u16::from_be_bytes([a1, a0]), u16::from_be_bytes([b1, b0]));
         (set(A).then_some(a), set(B).then_some(b))
     } else {
         (None, None)
@@ -154,12 +154,16 @@ fn path_coupled(mut r: Reader<'_>, value: &[u8]) -> Result<Mri, DecodeError> {
 
 fn loose_end(mut r: Reader<'_>, value: &[u8]) -> Result<Mri, DecodeError> {
     let short = |s| length(s, value);
-    let flags = r.u16().map_err(short)?;
+    let flags = u16::from_be_bytes(r.array().map_err(short)?);
     let v6 = ip_version(flags)?;
     let src = address(&mut r, v6).map_err(short)?;
     let dst = address(&mut r, v6).map_err(short)?;
     end(r, value)?;
     Ok(Mri::LooseEnd(LooseEnd { src, dst, direction: direction(flags & LOOSE_D != 0) }))
+}
+
+fn word(r: &mut Reader<'_>) -> Result<u32, Short> {
+    r.array().map(u32::from_be_bytes)
 }
 
 const fn direction(upstream: bool) -> Direction {
