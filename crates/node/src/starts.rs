@@ -3,9 +3,6 @@
 use signalbox_core::node::RouteQuery;
 use signalbox_ping::engine::PingRequest;
 
-/// Set in the ids of our lookups; GIST counts its own from zero.
-const OURS: u64 = 1 << 63;
-
 #[derive(Debug)]
 struct Start {
     lookup: u64,
@@ -17,19 +14,20 @@ struct Start {
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
     waiting: Vec<Start>,
-    lookups: u64,
+    lookups: u32,
 }
 
-/// Whether this lookup is ours, and not GIST's.
+/// Whether this lookup is ours, and not GIST's. Ours are small numbers. GIST's are never: they are names of
+/// records, whose upper half is a generation from 1 on, or have the highest bit set.
 pub(crate) const fn is_ours(lookup: u64) -> bool {
-    lookup & OURS != 0
+    lookup <= u32::MAX as u64
 }
 
 impl Starts {
     /// Lets a ping wait, and says what to look up.
     pub(crate) fn put(&mut self, id: u64, request: PingRequest) -> (u64, RouteQuery) {
-        let lookup = self.lookups | OURS;
-        self.lookups += 1;
+        let lookup = u64::from(self.lookups);
+        self.lookups = self.lookups.wrapping_add(1);
         self.waiting.push(Start { lookup, id, request });
         let query = RouteQuery {
             protocol: request.protocol,

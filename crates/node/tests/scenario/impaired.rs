@@ -60,12 +60,12 @@ fn doubled_packets_change_nothing() {
 #[test]
 fn reordered_packets_change_nothing() {
     for seed in 0..10 {
-        let jitter = Impairment { jitter: Duration::from_millis(40), ..Impairment::default() };
+        let jitter = Impairment { jitter: Duration::from_millis(60), ..Impairment::default() };
         let mut net = Net::chain(seed, 4, &LinkConfig::impaired(jitter));
         let dst = net.sim.address(net.last(), Family::V4);
         let request = signalbox_node::ping::PingRequest {
             count: Some(100),
-            interval: Duration::from_millis(5),
+            interval: Duration::from_millis(20),
             ..signalbox_node::ping::PingRequest::to(dst)
         };
         net.sim.command(net.first(), signalbox_node::Command::PingStart { id: 1, request });
