@@ -6,7 +6,8 @@
 
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
-use std::{fs, io};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use signalbox_core::node::Prefix;
 
@@ -193,12 +194,15 @@ pub fn set_loss(namespace: &Namespace, interface: &str, percent: f64) -> Result<
     let table = format!("signalbox_loss_{}", interface.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
     let mut script = format!("table netdev {table}\ndelete table netdev {table}\n");
     if of_ten_thousand > 0.0 {
-        let drop = format!("numgen random mod 10000 < {of_ten_thousand} drop");
+        let drop = match of_ten_thousand {
+            10_000.0.. => "drop".to_owned(), // nft refuses a comparison that is always true
+            share => format!("numgen random mod 10000 < {share} drop"),
+        };
         script.push_str(&format!(
             "table netdev {table} {{ chain ingress {{ \
              type filter hook ingress device \"{interface}\" priority 0; policy accept;\n\
              icmpv6 type {{ 133, 134, 135, 136, 137 }} accept\n\
-             meta protocol ip {drop}\nmeta protocol ip6 {drop}\n}} }}\n"
+             meta protocol ip {drop}\nmeta protocol ip6 {drop}\n}}\n}}\n"
         ));
     }
     nft(namespace, &script)
@@ -215,10 +219,30 @@ pub fn set_blocked(namespace: &Namespace, interface: &str, port: u16, blocked: b
     if blocked {
         script.push_str(&format!(
             "table netdev {table} {{ chain ingress {{ \
-             type filter hook ingress device \"{interface}\" priority 0; policy accept; udp dport {port} drop; }} }}\n"
+             type filter hook ingress device \"{interface}\" priority 0; policy accept; udp dport {port} drop\n}}\n}}\n"
         ));
     }
     nft(namespace, &script)
+}
+
+/// Waits until every interface that is switched on has carrier and every address can be used: up to a second
+/// after both ends of a link are up the kernel still drops what is sent.
+///
+/// # Errors
+/// It is not so after `timeout`.
+pub fn settle(namespace: &Namespace, timeout: Duration) -> Result<()> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let links = output("ip", &["-n", namespace.name(), "-o", "link", "show", "up"])?;
+        let waiting = links.lines().find(|link| !link.contains("LOOPBACK") && !link.contains("state UP"));
+        let tentative = output("ip", &["-n", namespace.name(), "-6", "-o", "address", "show", "tentative"])?;
+        let Some(waiting) = waiting.or(tentative.lines().next()) else { return Ok(()) };
+        if Instant::now() >= deadline {
+            let command = format!("waiting for the links of {}", namespace.name());
+            return Err(TopologyError { command, said: waiting.to_owned() });
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Whether the kernel has netem, found out by using it in a namespace made for that.
@@ -226,7 +250,7 @@ pub fn set_blocked(namespace: &Namespace, interface: &str, port: u16, blocked: b
 pub fn has_netem() -> bool {
     let name = format!("signalbox-probe-{}", std::process::id());
     let Ok(scratch) = Namespace::create(&name) else { return false };
-    let worked = set_netem(&scratch, "lo", std::time::Duration::from_millis(1), 0.0).is_ok();
+    let worked = set_netem(&scratch, "lo", Duration::from_millis(1), 0.0).is_ok();
     // A probe that stays behind is found by its name.
     let _ = scratch.delete();
     worked
@@ -236,12 +260,7 @@ pub fn has_netem() -> bool {
 ///
 /// # Errors
 /// The kernel lacks netem ([`has_netem`]).
-pub fn set_netem(
-    namespace: &Namespace,
-    interface: &str,
-    delay: std::time::Duration,
-    loss_percent: f64,
-) -> Result<()> {
+pub fn set_netem(namespace: &Namespace, interface: &str, delay: Duration, loss_percent: f64) -> Result<()> {
     let delay = format!("{}us", delay.as_micros());
     let loss = format!("{loss_percent}%");
     tc(namespace, &["qdisc", "replace", "dev", interface, "root", "netem", "delay", &delay, "loss", &loss])
@@ -293,6 +312,10 @@ fn tc(namespace: &Namespace, arguments: &[&str]) -> Result<()> {
 }
 
 fn run(tool: &str, arguments: &[&str]) -> Result<()> {
+    output(tool, arguments).map(drop)
+}
+
+fn output(tool: &str, arguments: &[&str]) -> Result<String> {
     let command = || format!("{tool} {}", arguments.join(" "));
     let output = Command::new(program(tool)?)
         .args(arguments)
@@ -300,7 +323,7 @@ fn run(tool: &str, arguments: &[&str]) -> Result<()> {
         .output()
         .map_err(|error| failed(command(), &error))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(TopologyError { command: command(), said })

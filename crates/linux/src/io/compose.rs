@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use signalbox_core::IfIndex;
 use signalbox_core::packet::Transmit;
 
 use crate::sys::cmsg;
@@ -14,7 +15,7 @@ const UDP_SEGMENT: i32 = 103;
 pub(super) fn control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
     let ttl = i32::from(transmit.ttl).to_ne_bytes();
     let tos = i32::from(transmit.tos).to_ne_bytes();
-    packet_info(transmit, buffer);
+    packet_info(transmit.src.ip(), transmit.ifindex, buffer);
     if transmit.dst.is_ipv4() {
         cmsg::push(buffer, libc::IPPROTO_IP, libc::IP_TTL, &ttl);
         cmsg::push(buffer, libc::IPPROTO_IP, libc::IP_TOS, &tos);
@@ -34,9 +35,8 @@ pub(super) fn control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
 }
 
 /// Appends source address and interface, where any is given.
-pub(super) fn packet_info(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
-    let src = transmit.src.ip();
-    let index = transmit.ifindex.map_or(0, |index| index.0);
+fn packet_info(src: IpAddr, ifindex: Option<IfIndex>, buffer: &mut Vec<u8>) {
+    let index = ifindex.map_or(0, |index| index.0);
     if src.is_unspecified() && index == 0 {
         return;
     }
@@ -54,6 +54,15 @@ pub(super) fn packet_info(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
             cmsg::push(buffer, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
         }
     }
+}
+
+/// Appends the control messages for the raw socket: the interface only, all else stands in the packet.
+pub(super) fn raw_control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
+    let unspecified: IpAddr = match transmit.dst {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    packet_info(unspecified, transmit.ifindex, buffer);
 }
 
 /// Appends the control message that cuts a run into datagrams of `size` octets.

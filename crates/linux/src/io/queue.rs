@@ -103,9 +103,7 @@ impl Queue {
             self.payload.extend_from_slice(transmit.payload);
             transmit.src.is_ipv4() == transmit.dst.is_ipv4()
         } else {
-            if transmit.ifindex.is_some() {
-                compose::packet_info(transmit, &mut self.control);
-            }
+            compose::raw_control(transmit, &mut self.control);
             compose::packet(transmit, &mut self.payload)
         };
         if !fits {

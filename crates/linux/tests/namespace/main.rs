@@ -1,1 +1,8 @@
-//! On the real kernel, in namespaces of our own. Needs root.
+//! On the real kernel: three namespaces of our own, host – router – host, and packets through them. Needs root;
+//! run with `cargo test -p signalbox-linux --features namespace-tests`.
+
+mod intercept;
+mod network;
+mod routes;
+mod send;
+mod topology;

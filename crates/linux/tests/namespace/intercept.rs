@@ -1,0 +1,195 @@
+//! What passes by with a Router Alert is taken, all else is not, and nothing stays behind.
+
+use std::env;
+use std::process::Command;
+use std::time::Duration;
+
+use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
+use signalbox_linux::{Io, IoConfig};
+
+use crate::network::{GIST, Network, datagram, families, footprint, receive_one, send, tool, until};
+
+/// Set for the process that [`dead_daemon`] runs as.
+const VICTIM: &str = "SBXT_VICTIM";
+/// Set for the process that [`unprivileged`] runs as.
+const NOBODY: &str = "SBXT_NOBODY";
+
+fn index(namespace: &signalbox_linux::netns::Namespace, interface: &str) -> u32 {
+    let line = tool(namespace, &format!("ip -o link show dev {interface}"));
+    line.split(':').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn passing_queries_are_taken_with_all_that_their_headers_say() {
+    let net = Network::new("take");
+    let (mut a, mut r, mut b) = (Network::host(&net.a), Network::node(&net.r), Network::host(&net.b));
+    for (family, value) in families().into_iter().zip([0_u16, 5]) {
+        let (v4, v6) = (router_alert_v4(value), router_alert_v6(value));
+        let options: &[u8] = if family.a.is_ipv4() { &v4 } else { &v6 };
+        let query =
+            Transmit { options, tos: 0xb8, dont_fragment: true, ..datagram(family.a, family.b, GIST) };
+        send(&mut a, &query);
+        let got = receive_one(&mut r);
+        assert_eq!((got.src, got.dst), ((family.a, 270).into(), (family.b, 270).into()));
+        assert_eq!((got.ttl, got.tos, got.ifindex), (20, 0xb8, index(&net.r, "ra")));
+        assert_eq!((got.options.as_slice(), got.payload.as_slice()), (options, GIST));
+
+        // The other way round too, and from a source port of another kind.
+        let query = Transmit { src: (family.b, 4711).into(), ..datagram(family.b, family.a, GIST) };
+        send(&mut b, &Transmit { options, ..query });
+        let got = receive_one(&mut r);
+        assert_eq!((got.src, got.dst), ((family.b, 4711).into(), (family.a, 270).into()));
+        assert_eq!(got.ifindex, index(&net.r, "rb"));
+
+        // The hosts got neither: what they get first is sent after it.
+        send(&mut a, &datagram(family.a, family.b, b"after"));
+        assert_eq!(receive_one(&mut b).payload, b"after");
+        send(&mut b, &datagram(family.b, family.a, b"after"));
+        assert_eq!(receive_one(&mut a).payload, b"after");
+    }
+    net.r.run(|| r.close()).unwrap().unwrap();
+}
+
+#[test]
+fn whatever_is_addressed_to_the_node_arrives_with_and_without_alert() {
+    let net = Network::new("own");
+    let (mut a, mut r) = (Network::host(&net.a), Network::node(&net.r));
+    for (family, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
+        let own = own.parse().unwrap();
+        let (v4, v6) = (router_alert_v4(0), router_alert_v6(0));
+        let alert: &[u8] = if family.a.is_ipv4() { &v4 } else { &v6 };
+        for options in [&[][..], alert] {
+            send(&mut a, &Transmit { options, ..datagram(family.a, own, GIST) });
+            let got = receive_one(&mut r);
+            assert_eq!((got.src, got.dst), ((family.a, 270).into(), (own, 270).into()));
+            assert_eq!((got.options.as_slice(), got.ttl), (options, 20));
+        }
+    }
+}
+
+#[test]
+fn everything_else_is_forwarded_unchanged() {
+    let net = Network::new("pass");
+    let (mut a, r, mut b) = (Network::host(&net.a), Network::node(&net.r), Network::host(&net.b));
+    for family in families() {
+        let (v4, v6) = (router_alert_v4(0), router_alert_v6(0));
+        let options: &[u8] = if family.a.is_ipv4() { &v4 } else { &v6 };
+        let plain = datagram(family.a, family.b, GIST);
+        let no_magic = Transmit { options, payload: b"not GIST at all", ..plain };
+        let short = Transmit { options, payload: &[0x4e, 0x04, 0xbd], ..plain };
+        for passing in [plain, no_magic, short] {
+            send(&mut a, &passing);
+            let got = receive_one(&mut b);
+            assert_eq!((got.src, got.dst, got.ttl), (passing.src, passing.dst, passing.ttl - 1));
+            assert_eq!((got.options.as_slice(), got.payload.as_slice()), (passing.options, passing.payload));
+        }
+        // To another port: only a socket there can tell.
+        let socket = net.b.run(|| std::net::UdpSocket::bind((family.b, 271))).unwrap().unwrap();
+        socket.set_read_timeout(Some(crate::network::PATIENCE)).unwrap();
+        send(&mut a, &Transmit { dst: (family.b, 271).into(), options, ..plain });
+        let mut buffer = [0; 64];
+        let (length, from) = socket.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..length], from), (GIST, (family.a, 270).into()));
+    }
+    drop(net.r.run(|| r.close()));
+}
+
+#[test]
+fn closing_leaves_the_namespace_as_it_was() {
+    let net = Network::new("clean");
+    let before = footprint(&net.r);
+    let io = Network::node(&net.r);
+    assert_ne!(footprint(&net.r), before);
+    net.r.run(|| io.close()).unwrap().unwrap();
+    assert_eq!(footprint(&net.r), before);
+
+    let io = Network::node(&net.r);
+    net.r.run(|| drop(io)).unwrap();
+    assert_eq!(footprint(&net.r), before);
+
+    // A start that fails leaves nothing either.
+    let first = Network::node(&net.r);
+    let during = footprint(&net.r);
+    let second = net.r.run(|| Io::open(&IoConfig::default()).map(drop)).unwrap();
+    assert_eq!(second.unwrap_err().id, "port-in-use");
+    assert_eq!(footprint(&net.r), during);
+    net.r.run(|| first.close()).unwrap().unwrap();
+}
+
+/// The process of [`a_dead_daemon_harms_nobody`]: not a test of its own.
+#[test]
+#[ignore = "a process for another test"]
+fn dead_daemon() {
+    if env::var_os(VICTIM).is_some() {
+        let _io = Io::open(&IoConfig::default()).unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+fn helper(test: &str, variable: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture"]).env(variable, "1");
+    command
+}
+
+#[test]
+fn a_dead_daemon_harms_nobody() {
+    let net = Network::new("dead");
+    let before = footprint(&net.r);
+    let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
+    let mut victim = net.r.spawn(&mut helper("intercept::dead_daemon", VICTIM)).unwrap();
+    until("the rules are laid", || {
+        let laid = footprint(&net.r);
+        laid.contains("table ip6 signalbox") && laid.matches("lookup 270").count() == 2
+    });
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert!(footprint(&net.r).contains("tproxy"), "a killed daemon cannot clean up");
+
+    let alerts = (router_alert_v4(0), router_alert_v6(0));
+    let options = |v4: bool| -> &[u8] { if v4 { &alerts.0 } else { &alerts.1 } };
+    for family in families() {
+        let query = Transmit { options: options(family.a.is_ipv4()), ..datagram(family.a, family.b, GIST) };
+        send(&mut a, &query);
+        let got = receive_one(&mut b);
+        assert_eq!((got.dst, got.ttl), ((family.b, 270).into(), 19), "forwarded without a daemon");
+    }
+
+    // The next one takes over what is left and cleans it up.
+    let mut r = Network::node(&net.r);
+    for family in families() {
+        let query = Transmit { options: options(family.a.is_ipv4()), ..datagram(family.a, family.b, GIST) };
+        send(&mut a, &query);
+        assert_eq!(receive_one(&mut r).ttl, 20);
+    }
+    net.r.run(|| r.close()).unwrap().unwrap();
+    assert_eq!(footprint(&net.r), before);
+}
+
+/// The process of [`missing_privileges_are_named`]: not a test of its own.
+#[test]
+#[ignore = "a process for another test"]
+fn unprivileged() {
+    if env::var_os(NOBODY).is_some() {
+        let missing = signalbox_linux::capability::check(&IoConfig::default());
+        missing.iter().for_each(|missing| eprintln!("{missing}"));
+        assert!(Io::open(&IoConfig::default()).is_err());
+    }
+}
+
+#[test]
+fn missing_privileges_are_named() {
+    use std::os::unix::process::CommandExt;
+    let net = Network::new("priv");
+    assert_eq!(net.r.run(|| signalbox_linux::capability::check(&IoConfig::default())).unwrap(), []);
+    let copy = env::temp_dir().join(format!("sbxt-{}", std::process::id()));
+    std::fs::copy(env::current_exe().unwrap(), &copy).unwrap();
+    let mut command = Command::new(&copy);
+    command.args(["--exact", "intercept::unprivileged", "--ignored", "--nocapture"]).env(NOBODY, "1");
+    let output = net.r.run(|| command.uid(65_534).gid(65_534).output()).unwrap();
+    std::fs::remove_file(&copy).unwrap();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("missing-net-admin") && said.contains("setcap"), "{said}");
+}

@@ -1,0 +1,188 @@
+//! The network that every test here makes for itself: `a` – `r` – `b`, with `r` forwarding.
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use signalbox_core::node::Prefix;
+use signalbox_core::packet::{Received, Transmit};
+use signalbox_linux::netns::{self, Namespace};
+use signalbox_linux::topology;
+use signalbox_linux::{Batch, Io, IoConfig};
+
+/// How long a condition may take; a busy machine needs some of it, a working one none.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Magic number and the beginning of a message.
+pub(crate) const GIST: &[u8] = &[0x4e, 0x04, 0xbd, 0xa5, 1, 30, 0, 4, 0x7f, 0xc0, 0, 0];
+
+pub(crate) struct Network {
+    pub(crate) a: Namespace,
+    pub(crate) r: Namespace,
+    pub(crate) b: Namespace,
+    names: [String; 3],
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // In a failing test the failure is what matters; names carry our prefix.
+            let _ = netns::delete(name);
+        }
+    }
+}
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub(crate) fn prefix(text: &str) -> Prefix {
+    let (addr, len) = text.split_once('/').unwrap();
+    Prefix { addr: ip(addr), len: len.parse().unwrap() }
+}
+
+/// The hosts' addresses in one family.
+#[derive(Clone, Copy)]
+pub(crate) struct Addresses {
+    pub(crate) a: IpAddr,
+    pub(crate) b: IpAddr,
+}
+
+pub(crate) fn families() -> [Addresses; 2] {
+    [("10.1.0.1", "10.2.0.1"), ("fd01::1", "fd02::1")].map(|(a, b)| Addresses { a: ip(a), b: ip(b) })
+}
+
+impl Network {
+    pub(crate) fn new(label: &str) -> Self {
+        let names = ["a", "r", "b"].map(|end| format!("sbxt-{}-{label}-{end}", std::process::id()));
+        let [a, r, b] = names.each_ref().map(|name| Namespace::create(name).unwrap());
+        let network = Self { a, r, b, names };
+        let Self { a, r, b, .. } = &network;
+        topology::create_veth(a, "a0", r, "ra").unwrap();
+        topology::create_veth(r, "rb", b, "b0").unwrap();
+        let links = [(a, "a0"), (r, "ra"), (r, "rb"), (b, "b0")];
+        let addresses = ["10.1.0.1 fd01::1", "10.1.0.2 fd01::2", "10.2.0.2 fd02::2", "10.2.0.1 fd02::1"];
+        for ((namespace, interface), addresses) in links.into_iter().zip(addresses) {
+            let (v4, v6) = addresses.split_once(' ').unwrap();
+            topology::add_address(namespace, interface, ip(v4), 24).unwrap();
+            topology::add_address(namespace, interface, ip(v6), 64).unwrap();
+            topology::set_up(namespace, interface, true).unwrap();
+            topology::disable_offload(namespace, interface).unwrap();
+        }
+        topology::set_forwarding(r, true).unwrap();
+        // Link-local addresses come with the carrier; tests compare what they find before and after.
+        let settled = |namespace: &Namespace, links: usize| {
+            topology::settle(namespace, PATIENCE).unwrap();
+            tool(namespace, "ip -6 -o address show scope link").lines().count() == links
+        };
+        until("the links work", || settled(a, 1) && settled(r, 2) && settled(b, 1));
+        for (namespace, gateways) in [(a, ["10.1.0.2", "fd01::2"]), (b, ["10.2.0.2", "fd02::2"])] {
+            for (dst, gateway) in ["0.0.0.0/0", "::/0"].into_iter().zip(gateways) {
+                topology::add_route(namespace, prefix(dst), Some(ip(gateway)), None).unwrap();
+            }
+        }
+        network
+    }
+
+    /// A host's end: sends and receives, takes nothing that passes by.
+    pub(crate) fn host(namespace: &Namespace) -> Io {
+        open(namespace, &IoConfig { intercept: false, ..IoConfig::default() })
+    }
+
+    /// A node on the path.
+    pub(crate) fn node(namespace: &Namespace) -> Io {
+        open(namespace, &IoConfig::default())
+    }
+}
+
+fn open(namespace: &Namespace, config: &IoConfig) -> Io {
+    namespace.run(|| Io::open(config)).unwrap().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// An owned copy of what was received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Got {
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    pub(crate) ifindex: u32,
+    pub(crate) ttl: u8,
+    pub(crate) tos: u8,
+    pub(crate) options: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl From<Received<'_>> for Got {
+    fn from(r: Received<'_>) -> Self {
+        Self {
+            src: r.src,
+            dst: r.dst,
+            ifindex: r.ifindex.0,
+            ttl: r.ttl,
+            tos: r.tos,
+            options: r.options.to_vec(),
+            payload: r.payload.to_vec(),
+        }
+    }
+}
+
+/// Receives until `enough` says so.
+pub(crate) fn receive_until(io: &mut Io, mut enough: impl FnMut(&[Got]) -> bool) -> Vec<Got> {
+    let (mut batch, mut got) = (Batch::new(), Vec::new());
+    let deadline = Instant::now() + PATIENCE;
+    while !enough(&got) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "received only {} datagrams: {:?}", got.len(), got.last());
+        io.wait(Some(left)).unwrap();
+        io.receive(&mut batch).unwrap();
+        got.extend(batch.iter().map(Got::from));
+    }
+    got
+}
+
+pub(crate) fn receive_one(io: &mut Io) -> Got {
+    receive_until(io, |got| !got.is_empty()).remove(0)
+}
+
+/// A datagram between two addresses, port 270 at both ends.
+pub(crate) fn datagram<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> Transmit<'a> {
+    Transmit {
+        src: (src, 270).into(),
+        dst: (dst, 270).into(),
+        ifindex: None,
+        ttl: 20,
+        tos: 0,
+        dont_fragment: false,
+        options: &[],
+        payload,
+    }
+}
+
+pub(crate) fn send(io: &mut Io, transmit: &Transmit<'_>) {
+    io.send(transmit);
+    assert_eq!(io.flush(), []);
+}
+
+/// What a tool says inside a namespace.
+pub(crate) fn tool(namespace: &Namespace, line: &str) -> String {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap());
+    let output = namespace.run(|| command.args(words).output()).unwrap().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Everything that a node could leave behind in a namespace.
+pub(crate) fn footprint(namespace: &Namespace) -> String {
+    ["nft list ruleset", "ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all"]
+        .map(|line| tool(namespace, line))
+        .join("--\n")
+}
+
+/// Waits for a condition.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "in vain waited for: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

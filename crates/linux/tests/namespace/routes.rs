@@ -1,0 +1,145 @@
+//! Routes, interfaces and what changes in them.
+
+use std::time::Instant;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::{NoRoute, RouteQuery};
+use signalbox_linux::{Change, Io, topology};
+
+use crate::network::{Network, PATIENCE, families, ip, prefix, tool};
+
+fn index(io: &Io, name: &str) -> IfIndex {
+    io.interfaces().iter().find(|interface| interface.name == name).unwrap().ifindex
+}
+
+/// Collects changes until `enough`.
+fn changes_until(io: &mut Io, enough: impl Fn(&[Change]) -> bool) -> Vec<Change> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut changes = io.changes();
+    while !enough(&changes) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "only {changes:?}");
+        io.wait(Some(left)).unwrap();
+        changes.extend(io.changes());
+    }
+    changes
+}
+
+#[test]
+fn lookups_answer_as_the_tables_stand() {
+    let net = Network::new("look");
+    let mut r = Network::node(&net.r);
+    let (ra, rb) = (index(&r, "ra"), index(&r, "rb"));
+    for (family, (own, far, next)) in families()
+        .into_iter()
+        .zip([("10.2.0.2", "192.0.2.0/24", "10.2.0.1"), ("fd02::2", "2001:db8::/32", "fd02::1")])
+    {
+        let direct = r.route(&RouteQuery::to(family.b)).unwrap();
+        assert_eq!((direct.ifindex, direct.src, direct.gateway), (rb, ip(own), None));
+        assert_eq!((direct.mtu, direct.local), (1500, false));
+        let local = r.route(&RouteQuery::to(ip(own))).unwrap();
+        assert!(local.local);
+
+        let far = prefix(far);
+        assert_eq!(r.route(&RouteQuery::to(far.addr)), Err(NoRoute::Unreachable));
+        topology::add_route(&net.r, far, Some(ip(next)), None).unwrap();
+        for src in [None, Some(family.a), Some(ip(own))] {
+            let query = RouteQuery {
+                src,
+                protocol: Some(17),
+                src_port: Some(5000),
+                dst_port: Some(5001),
+                tos: 0xb9,
+                ..RouteQuery::to(far.addr)
+            };
+            let route = r.route(&query).unwrap();
+            assert_eq!((route.ifindex, route.gateway), (rb, Some(ip(next))), "{src:?}");
+            assert_eq!((route.src, route.mtu), (ip(own), 1500), "{src:?}");
+        }
+        let kind = if family.a.is_ipv4() { "-4" } else { "-6" };
+        let dst = format!("{}/{}", far.addr, far.len);
+        tool(&net.r, &format!("ip {kind} route replace {dst} via {next} mtu 1400"));
+        assert_eq!(r.route(&RouteQuery::to(far.addr)).unwrap().mtu, 1400);
+        tool(&net.r, &format!("ip {kind} route delete {dst}"));
+        for (refusal, why) in [
+            ("prohibit", NoRoute::Prohibited),
+            ("blackhole", NoRoute::Prohibited),
+            ("unreachable", NoRoute::Unreachable),
+        ] {
+            tool(&net.r, &format!("ip {kind} route add {refusal} {dst}"));
+            assert_eq!(r.route(&RouteQuery::to(far.addr)), Err(why), "{refusal}");
+            tool(&net.r, &format!("ip {kind} route delete {refusal} {dst}"));
+        }
+        topology::add_route(&net.r, far, Some(ip(next)), None).unwrap();
+
+        // A rule on the source of a forwarded flow.
+        let back = if family.a.is_ipv4() { "10.1.0.1" } else { "fd01::1" };
+        tool(&net.r, &format!("ip {kind} route add {dst} via {back} table 77"));
+        tool(&net.r, &format!("ip {kind} rule add from {} lookup 77", family.b));
+        let from_b = RouteQuery { src: Some(family.b), ..RouteQuery::to(far.addr) };
+        let route = r.route(&from_b).unwrap();
+        assert_eq!((route.ifindex, route.gateway), (ra, Some(ip(back))));
+        let from_a = RouteQuery { src: Some(family.a), ..RouteQuery::to(far.addr) };
+        assert_eq!(r.route(&from_a).unwrap().ifindex, rb);
+    }
+    let other = RouteQuery { src: Some(ip("fd01::1")), ..RouteQuery::to(ip("10.2.0.1")) };
+    assert_eq!(r.route(&other).unwrap().ifindex, rb);
+}
+
+#[test]
+fn a_host_finds_its_routes_for_foreign_sources_too() {
+    let net = Network::new("host");
+    let mut a = Network::host(&net.a);
+    for (family, foreign) in families().into_iter().zip(["198.51.100.7", "2001:db8::7"]) {
+        let query = RouteQuery { src: Some(ip(foreign)), ..RouteQuery::to(family.b) };
+        let route = a.route(&query).unwrap();
+        assert_eq!((route.src, route.local), (family.a, false));
+    }
+}
+
+#[test]
+fn interfaces_come_with_their_addresses() {
+    let net = Network::new("face");
+    let r = Network::node(&net.r);
+    let ra = r.interfaces().iter().find(|interface| interface.name == "ra").unwrap();
+    assert!(ra.up && ra.mtu == 1500, "{ra:?}");
+    for address in ["10.1.0.2", "fd01::2"] {
+        assert!(ra.addresses.contains(&ip(address)), "{ra:?}");
+    }
+    let lo = r.interfaces().iter().find(|interface| interface.name == "lo").unwrap();
+    assert!(lo.up && lo.addresses.contains(&ip("127.0.0.1")) && lo.addresses.contains(&ip("::1")), "{lo:?}");
+}
+
+#[test]
+fn changes_are_seen_and_our_own_are_not() {
+    let net = Network::new("news");
+    let r = &net.r;
+    let mut io = Network::node(r);
+    io.changes();
+
+    for (dst, gateway) in [("192.0.2.0/24", "10.2.0.1"), ("2001:db8::/32", "fd02::1")] {
+        let change = Change::Route(prefix(dst));
+        topology::add_route(r, prefix(dst), Some(ip(gateway)), None).unwrap();
+        let seen = changes_until(&mut io, |changes| changes.contains(&change));
+        assert!(seen.iter().all(|seen| *seen == change), "{seen:?}");
+        topology::delete_route(r, prefix(dst)).unwrap();
+        changes_until(&mut io, |changes| changes.contains(&change));
+    }
+
+    topology::add_address(r, "ra", ip("10.9.0.1"), 24).unwrap();
+    changes_until(&mut io, |changes| changes.contains(&Change::Interfaces));
+    assert!(io.interfaces().iter().any(|i| i.name == "ra" && i.addresses.contains(&ip("10.9.0.1"))));
+
+    // IPv4 routes that go with a link are not reported by the kernel; that they may have gone is.
+    topology::set_up(&net.b, "b0", false).unwrap();
+    let everything = Change::Route(prefix("0.0.0.0/0"));
+    changes_until(&mut io, |changes| changes.contains(&Change::Interfaces) && changes.contains(&everything));
+    assert!(io.interfaces().iter().any(|i| i.name == "rb" && !i.up));
+
+    tool(r, "ip rule add from 10.9.9.9 lookup 78");
+    changes_until(&mut io, |changes| changes.contains(&everything));
+
+    topology::set_mtu(r, "ra", 1400).unwrap();
+    changes_until(&mut io, |changes| changes.contains(&Change::Interfaces));
+    assert_eq!(io.interfaces().iter().find(|i| i.name == "ra").unwrap().mtu, 1400);
+}

@@ -1,0 +1,212 @@
+//! What goes onto the wire, read by an independent parser.
+
+use std::time::{Duration, Instant};
+
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use signalbox_core::IfIndex;
+use signalbox_core::node::TransmitError;
+use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
+use signalbox_linux::capture::{Capture, CaptureConfig};
+use signalbox_linux::topology;
+
+use crate::network::{GIST, Network, PATIENCE, datagram, families, ip, receive_one, receive_until, send};
+
+/// The first captured frame that holds a UDP datagram with `payload`.
+fn frame_with(capture: &mut Capture, payload: &[u8]) -> Vec<u8> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut found = None;
+    while found.is_none() {
+        assert!(Instant::now() < deadline, "no frame with {payload:?}");
+        let each = |frame: signalbox_linux::capture::Frame<'_>| {
+            assert!(frame.timestamp > Duration::from_secs(1_600_000_000));
+            if frame.octets.ends_with(payload) {
+                found.get_or_insert_with(|| frame.octets.to_vec());
+            }
+        };
+        capture.read(Duration::from_millis(100), each).unwrap();
+    }
+    found.unwrap()
+}
+
+/// Asserts that the frame is `sent` as it stands on the wire, checksums included.
+fn assert_on_wire(octets: &[u8], sent: &Transmit<'_>) {
+    let parsed = SlicedPacket::from_ethernet(octets).unwrap();
+    let Some(TransportSlice::Udp(udp)) = &parsed.transport else { panic!("no UDP: {octets:02x?}") };
+    let ports = (udp.source_port(), udp.destination_port());
+    assert_eq!(ports, (sent.src.port(), sent.dst.port()));
+    assert_eq!(udp.payload(), sent.payload);
+    match &parsed.net {
+        Some(NetSlice::Ipv4(v4)) => {
+            let header = v4.header();
+            assert_eq!((header.source_addr(), header.destination_addr()).0, sent.src.ip());
+            assert_eq!(header.destination_addr(), sent.dst.ip());
+            assert_eq!(header.ttl(), sent.ttl);
+            assert_eq!((header.dcp().value() << 2) | header.ecn().value(), sent.tos);
+            assert_eq!((header.options(), header.dont_fragment()), (sent.options, sent.dont_fragment));
+            assert_eq!(header.header_checksum(), header.to_header().calc_header_checksum());
+            let right = udp.to_header().calc_checksum_ipv4(&header.to_header(), sent.payload).unwrap();
+            assert_eq!(udp.checksum(), right);
+        }
+        Some(NetSlice::Ipv6(v6)) => {
+            let header = v6.header();
+            assert_eq!(header.source_addr(), sent.src.ip());
+            assert_eq!(header.destination_addr(), sent.dst.ip());
+            assert_eq!((header.hop_limit(), header.traffic_class()), (sent.ttl, sent.tos));
+            let extensions = v6.extensions().slice();
+            assert_eq!(extensions, sent.options);
+            let right = udp.to_header().calc_checksum_ipv6(&header.to_header(), sent.payload).unwrap();
+            assert_eq!(udp.checksum(), right);
+        }
+        other => panic!("no IP: {other:?}"),
+    }
+}
+
+#[test]
+fn queries_leave_with_their_flows_source_alert_and_whole_checksum() {
+    let net = Network::new("wire");
+    let mut r = Network::node(&net.r);
+    let mut capture = Capture::open(&net.r, "rb", CaptureConfig::default()).unwrap();
+    let (v4, v6) = (router_alert_v4(2), router_alert_v6(2));
+    let cases = families().into_iter().flat_map(|family| {
+        let options: &[u8] = if family.a.is_ipv4() { &v4 } else { &v6 };
+        // As GIST originates them, as it forwards another implementation's, and plain ones.
+        [
+            (270, true, options),
+            (4711, true, options),
+            (270, false, options),
+            (270, false, &[]),
+            (9, false, &[]),
+        ]
+        .map(|case| (family, case))
+    });
+    for (number, (family, (port, dont_fragment, options))) in (1_u8..).zip(cases) {
+        let payload = [GIST, &[number]].concat(); // also of odd length
+        let query = Transmit {
+            src: (family.a, port).into(), // a's address, not ours
+            ttl: 10 + number,
+            tos: 0x28,
+            dont_fragment,
+            options,
+            ..datagram(family.a, family.b, &payload)
+        };
+        send(&mut r, &query);
+        assert_on_wire(&frame_with(&mut capture, &payload), &query);
+    }
+}
+
+#[test]
+fn the_kernel_chooses_the_source_where_none_is_given() {
+    let net = Network::new("src");
+    let (mut r, mut b) = (Network::node(&net.r), Network::host(&net.b));
+    for (family, (unspecified, own)) in
+        families().into_iter().zip([("0.0.0.0", "10.2.0.2"), ("::", "fd02::2")])
+    {
+        for port in [270, 4711] {
+            let unspecified =
+                Transmit { src: (ip(unspecified), port).into(), ..datagram(family.a, family.b, b"whose?") };
+            send(&mut r, &unspecified);
+            assert_eq!(receive_one(&mut b).src, (ip(own), port).into());
+        }
+    }
+}
+
+#[test]
+fn an_interface_that_is_given_is_taken_against_the_routing_table() {
+    let net = Network::new("oif");
+    let mut r = Network::node(&net.r);
+    let mut capture = Capture::open(&net.r, "ra", CaptureConfig::default()).unwrap();
+    let ra = r.interfaces().iter().find(|i| i.name == "ra").unwrap().ifindex;
+    // The neighbour must be known, or the packet never leaves: take a's own address as far end.
+    for (family, far) in families().into_iter().zip(["10.1.0.1", "fd01::1"]) {
+        for (port, payload) in [(270, b"udp socket"), (99, b"raw socket")] {
+            let out = Transmit {
+                src: (family.b, port).into(),
+                ifindex: Some(ra),
+                ..datagram(family.b, ip(far), payload)
+            };
+            send(&mut r, &out);
+            assert_on_wire(&frame_with(&mut capture, payload), &out);
+        }
+        let nowhere = Transmit { ifindex: Some(IfIndex(9999)), ..datagram(family.b, ip(far), b"x") };
+        r.send(&nowhere);
+        let failures = r.flush();
+        assert_eq!(failures.first().map(|f| f.0), Some(ip(far)), "{failures:?}");
+    }
+}
+
+#[test]
+fn runs_to_one_peer_arrive_as_datagrams() {
+    let net = Network::new("runs");
+    let (mut r, mut b) = (Network::node(&net.r), Network::host(&net.b));
+    let payloads: Vec<Vec<u8>> = (0..200_u8)
+        .map(|n| vec![n; if n == 199 { 40 } else { 150 }])
+        .chain((0..5_u8).map(|n| vec![n; 100 + usize::from(n)]))
+        .collect();
+    for (family, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
+        let before = *r.counters();
+        for payload in &payloads {
+            r.send(&datagram(ip(own), family.b, payload));
+        }
+        assert_eq!(r.flush(), []);
+        let got = receive_until(&mut b, |got| got.len() == payloads.len());
+        let arrived: Vec<_> = got.iter().map(|got| got.payload.clone()).collect();
+        assert_eq!(arrived, payloads);
+        assert!(got.iter().all(|got| got.ttl == 20 && got.src == (ip(own), 270).into()));
+        assert_eq!(r.counters().sent - before.sent, payloads.len() as u64);
+        assert!(r.counters().sent_segmented - before.sent_segmented >= 200);
+        assert!(r.counters().send_calls - before.send_calls < 5, "{:?}", r.counters());
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_reported_and_the_rest_goes() {
+    let net = Network::new("fail");
+    let (mut r, mut b) = (Network::node(&net.r), Network::host(&net.b));
+    let large = vec![7; 1600];
+    let families = families();
+    topology::nft(
+        &net.r,
+        "table ip sbxt { chain out { type filter hook output priority 0; ip daddr 10.2.0.9 drop\n}\n}\n",
+    )
+    .unwrap();
+    for family in families {
+        let too_big = Transmit { dont_fragment: true, ..datagram(family.a, family.b, &large) };
+        r.send(&too_big);
+        r.send(&Transmit { payload: &large[..1590], ..too_big });
+        r.send(&Transmit { src: (family.a, 9).into(), ..too_big });
+        r.send(&datagram(family.a, family.b, b"small"));
+        assert_eq!(r.flush(), [(family.b, TransmitError::TooBig(Some(1500))); 3]);
+        assert_eq!(receive_one(&mut b).payload, b"small");
+        // Without the demand it goes in fragments, and alone, although it stood in a run.
+        for _ in 0..3 {
+            r.send(&datagram(family.a, family.b, &large));
+        }
+        assert_eq!(r.flush(), []);
+        let got = receive_until(&mut b, |got| got.len() == 3);
+        assert!(got.iter().all(|got| got.payload == large));
+    }
+    for unreachable in ["192.0.2.1", "2001:db8::1"] {
+        let src = if unreachable.contains(':') { families[1].a } else { families[0].a };
+        r.send(&datagram(src, ip(unreachable), b"x"));
+        assert_eq!(r.flush(), [(ip(unreachable), TransmitError::Unreachable)]);
+    }
+    r.send(&datagram(families[0].a, ip("10.2.0.9"), b"x"));
+    assert_eq!(r.flush(), [(ip("10.2.0.9"), TransmitError::Other)]);
+    r.send(&datagram(families[0].a, families[1].b, b"two families"));
+    assert_eq!(r.flush(), [(families[1].b, TransmitError::Other)]);
+    assert_eq!(r.counters().send_overflow, 0);
+}
+
+#[test]
+fn another_thread_ends_the_wait() {
+    let net = Network::new("wake");
+    let mut r = Network::node(&net.r);
+    let waker = r.waker();
+    let thread = std::thread::spawn(move || waker.wake());
+    // Addresses that settle may end it before.
+    while !r.wait(Some(PATIENCE)).unwrap().woken {
+        r.changes();
+    }
+    thread.join().unwrap();
+    assert!(!r.wait(Some(Duration::ZERO)).unwrap().woken);
+}
