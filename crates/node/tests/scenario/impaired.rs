@@ -57,11 +57,12 @@ fn doubled_packets_change_nothing() {
     }
 }
 
+/// Once the session stands: Data that overtakes the first Confirm is refused (RFC 5971 §4.4.6).
 #[test]
 fn reordered_packets_change_nothing() {
     for seed in 0..10 {
         let jitter = Impairment { jitter: Duration::from_millis(60), ..Impairment::default() };
-        let mut net = Net::chain(seed, 4, &LinkConfig::impaired(jitter));
+        let mut net = Net::chain(seed, 4, &LinkConfig::default());
         let dst = net.sim.address(net.last(), Family::V4);
         let request = signalbox_node::ping::PingRequest {
             count: Some(100),
@@ -69,6 +70,10 @@ fn reordered_packets_change_nothing() {
             ..signalbox_node::ping::PingRequest::to(dst)
         };
         net.sim.command(net.first(), signalbox_node::Command::PingStart { id: 1, request });
+        net.sim.run_for(Duration::from_millis(100));
+        for link in net.links.clone() {
+            net.sim.set_impairment(link, jitter);
+        }
         assert_eq!(net.done(1, Duration::from_secs(60)), (100, 100), "seed {seed}");
         let order: Vec<_> = replies(&net.sim, 1).iter().map(|(_, reply)| reply.seq).collect();
         assert!(!order.is_sorted(), "nothing was reordered, seed {seed}");
