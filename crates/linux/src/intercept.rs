@@ -48,6 +48,17 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     Ok(interception)
 }
 
+/// Removes what a dead predecessor may have left, where this one shall not intercept. Its rule and route tell
+/// whether there is anything, so that a host without nft needs none.
+pub(crate) fn clear(config: &IoConfig) -> Result<(), OpenError> {
+    let mut found = false;
+    for ipv6 in families(config) {
+        found |= rules::remove(ipv6, config.mark, config.table)
+            .map_err(|error| OpenError::system("removing an old routing rule", &error))?;
+    }
+    if found { nft(&removal(config), false) } else { Ok(()) }
+}
+
 /// Lets the kernel check the rules without laying them.
 pub(crate) fn check(config: &IoConfig) -> Result<(), OpenError> {
     nft(&ruleset(config), true)
@@ -67,7 +78,7 @@ impl Interception {
         for ipv6 in families(&self.config) {
             let removed = rules::remove(ipv6, self.config.mark, self.config.table)
                 .map_err(|error| OpenError::system("removing the routing rule", &error));
-            result = result.and(removed);
+            result = result.and(removed.map(drop));
         }
         result
     }

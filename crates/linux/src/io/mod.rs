@@ -120,7 +120,12 @@ impl Io {
         let routes = Routes::open().map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
         let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
-        let interception = if config.intercept { Some(intercept::lay(config)?) } else { None };
+        let interception = if config.intercept {
+            Some(intercept::lay(config)?)
+        } else {
+            intercept::clear(config)?;
+            None
+        };
         Ok(Self {
             port: config.port,
             sockets,

@@ -29,19 +29,20 @@ pub(crate) fn add(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
     rule(&mut connection, libc::RTM_NEWRULE, create, ipv6, mark, table)
 }
 
-/// Removes them; that they are not there is no error.
-pub(crate) fn remove(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
+/// Removes them and says whether there was anything; that they are not there is no error.
+pub(crate) fn remove(ipv6: bool, mark: u32, table: u32) -> io::Result<bool> {
     let mut connection = Connection::open()?;
+    let mut found = false;
     for _ in 0..MOST {
         match rule(&mut connection, libc::RTM_DELRULE, libc::NLM_F_ACK, ipv6, mark, table) {
-            Ok(()) => {}
+            Ok(()) => found = true,
             Err(error) if absent(&error) => break,
             Err(error) => return Err(error),
         }
     }
     match route(&mut connection, libc::RTM_DELROUTE, libc::NLM_F_ACK, ipv6, table) {
         Err(error) if !absent(&error) => Err(error),
-        _ => Ok(()),
+        result => Ok(found | result.is_ok()),
     }
 }
 

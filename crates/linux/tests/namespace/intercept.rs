@@ -1,18 +1,10 @@
 //! What passes by with a Router Alert is taken, all else is not, and nothing stays behind.
 
-use std::env;
-use std::process::Command;
-use std::time::Duration;
-
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_linux::{Io, IoConfig};
 
+use crate::helper::helper;
 use crate::network::{GIST, Network, datagram, families, footprint, receive_one, send, tool, until};
-
-/// Set for the process that [`dead_daemon`] runs as.
-const VICTIM: &str = "SBXT_VICTIM";
-/// Set for the process that [`unprivileged`] runs as.
-const NOBODY: &str = "SBXT_NOBODY";
 
 fn index(namespace: &signalbox_linux::netns::Namespace, interface: &str) -> u32 {
     let line = tool(namespace, &format!("ip -o link show dev {interface}"));
@@ -116,28 +108,12 @@ fn closing_leaves_the_namespace_as_it_was() {
     net.r.run(|| first.close()).unwrap().unwrap();
 }
 
-/// The process of [`a_dead_daemon_harms_nobody`]: not a test of its own.
-#[test]
-#[ignore = "a process for another test"]
-fn dead_daemon() {
-    if env::var_os(VICTIM).is_some() {
-        let _io = Io::open(&IoConfig::default()).unwrap();
-        std::thread::sleep(Duration::from_secs(60));
-    }
-}
-
-fn helper(test: &str, variable: &str) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", test, "--ignored", "--nocapture"]).env(variable, "1");
-    command
-}
-
 #[test]
 fn a_dead_daemon_harms_nobody() {
     let net = Network::new("dead");
     let before = footprint(&net.r);
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
-    let mut victim = net.r.spawn(&mut helper("intercept::dead_daemon", VICTIM)).unwrap();
+    let mut victim = net.r.spawn(&mut helper("daemon")).unwrap();
     until("the rules are laid", || {
         let laid = footprint(&net.r);
         laid.contains("table ip6 signalbox") && laid.matches("lookup 270").count() == 2
@@ -155,6 +131,15 @@ fn a_dead_daemon_harms_nobody() {
         assert_eq!((got.dst, got.ttl), ((family.b, 270).into(), 19), "forwarded without a daemon");
     }
 
+    // One that shall not intercept clears it away.
+    let io = Network::host(&net.r);
+    assert_eq!(footprint(&net.r), before);
+    drop(io);
+    let mut victim = net.r.spawn(&mut helper("daemon")).unwrap();
+    until("the rules are laid", || footprint(&net.r).matches("lookup 270").count() == 2);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+
     // The next one takes over what is left and cleans it up.
     let mut r = Network::node(&net.r);
     for family in families() {
@@ -164,32 +149,4 @@ fn a_dead_daemon_harms_nobody() {
     }
     net.r.run(|| r.close()).unwrap().unwrap();
     assert_eq!(footprint(&net.r), before);
-}
-
-/// The process of [`missing_privileges_are_named`]: not a test of its own.
-#[test]
-#[ignore = "a process for another test"]
-fn unprivileged() {
-    if env::var_os(NOBODY).is_some() {
-        let missing = signalbox_linux::capability::check(&IoConfig::default());
-        missing.iter().for_each(|missing| eprintln!("{missing}"));
-        assert!(Io::open(&IoConfig::default()).is_err());
-    }
-}
-
-#[test]
-fn missing_privileges_are_named() {
-    use std::os::unix::process::CommandExt;
-    let net = Network::new("priv");
-    assert_eq!(net.r.run(|| signalbox_linux::capability::check(&IoConfig::default())).unwrap(), []);
-    let copy = env::temp_dir().join(format!("sbxt-{}", std::process::id()));
-    std::fs::copy(env::current_exe().unwrap(), &copy).unwrap();
-    let mut command = Command::new(&copy);
-    command.args(["--exact", "intercept::unprivileged", "--ignored", "--nocapture"]).env(NOBODY, "1");
-    let output = net.r.run(|| command.uid(65_534).gid(65_534).output()).unwrap();
-    std::fs::remove_file(&copy).unwrap();
-    let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("missing-net-admin") && said.contains("setcap"), "{said}");
 }
