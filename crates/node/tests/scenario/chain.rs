@@ -105,6 +105,26 @@ fn every_query_looks_like_a_packet_of_its_flow() {
     }
 }
 
+/// GIST-5.8.1.1-01: the MRI says what the flow says.
+#[test]
+fn a_flow_with_ports_is_signaled_as_such() {
+    let mut net = Net::chain(12, 3, &LinkConfig::default());
+    net.sim.capture_all();
+    let request = PingRequest {
+        protocol: Some(17),
+        src_port: Some(4000),
+        dst_port: Some(53),
+        count: Some(1),
+        ..PingRequest::to(net.sim.address(net.last(), Family::V6))
+    };
+    net.sim.command(net.first(), Command::PingStart { id: 1, request });
+    assert_eq!(net.done(1, LIMIT), (1, 1));
+    for captured in net.sim.captured() {
+        let text = message(captured).mri.unwrap().mri.to_string();
+        assert!(text.ends_with(" port 4000 > fd00:0:0:1::2 port 53 proto 17"), "{text}");
+    }
+}
+
 /// GIST-3.5-02: nothing is sent before an application asks for something.
 #[test]
 fn nodes_without_users_are_silent() {

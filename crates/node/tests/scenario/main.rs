@@ -7,6 +7,7 @@ mod expiry;
 mod failure;
 mod impaired;
 mod large;
+mod limits;
 mod net;
 mod seeds;
 mod spoofed;

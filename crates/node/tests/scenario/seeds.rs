@@ -7,7 +7,7 @@ use signalbox_node::ping::PingRequest;
 use signalbox_node::{Command, Config, Node};
 use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim, topology};
 
-use crate::net::{QUIET, all_sessions, config, full, make, replies};
+use crate::net::{QUIET, all_sessions, config, full, make, path, replies};
 
 const SEEDS: u64 = 100;
 const PINGS: u64 = 4;
@@ -67,9 +67,9 @@ impl World {
         from[usize::try_from(random.range(0..from.len() as u64)).unwrap()]
     }
 
-    /// Starts a ping from each of some nodes to some other; who started it.
-    fn start(&mut self) -> Vec<NodeId> {
-        let mut starters = Vec::new();
+    /// Starts pings between nodes that have it; who started each, and what was asked.
+    fn start(&mut self) -> Vec<(NodeId, PingRequest)> {
+        let mut started = Vec::new();
         for id in 0..PINGS {
             let from = Self::pick(&mut self.random, &self.full);
             let to = loop {
@@ -82,9 +82,9 @@ impl World {
             let src = Some(self.sim.address(from, family));
             let request = PingRequest { src, ..PingRequest::to(self.sim.address(to, family)) };
             self.sim.command(from, Command::PingStart { id, request });
-            starters.push(from);
+            started.push((from, request));
         }
-        starters
+        started
     }
 
     /// One thing that goes wrong.
@@ -129,13 +129,14 @@ impl World {
     }
 }
 
-/// Whatever went wrong, once it works again every message is answered from the end of its flow after a
+/// Whatever went wrong, once it works again every message is answered along the present path from the end of its flow after a
 /// while, and when the pings stop all state goes.
 #[test]
 fn every_network_recovers_and_forgets() {
     for seed in 0..SEEDS {
         let mut world = World::new(seed);
-        let starters = world.start();
+        let started = world.start();
+        let starters: Vec<_> = started.iter().map(|(node, _)| *node).collect();
         for _ in 0..8 {
             world.sim.run_for(Duration::from_secs(5));
             world.trouble(&starters);
@@ -150,10 +151,48 @@ fn every_network_recovers_and_forgets() {
                 replies.iter().filter(|(at, reply)| *at - reply.rtt > healed && reply.reached_end).count();
             assert!(good >= 29, "ping {id}: {good} replies of 30, seed {}", world.sim.seed());
         }
+        // The old sessions go the way that a new one finds.
+        for (id, (node, request)) in (0..).zip(&started) {
+            let request = PingRequest { count: Some(1), ..*request };
+            world.sim.command(*node, Command::PingStart { id: PINGS + id, request });
+        }
+        world.sim.run_for(Duration::from_secs(5));
+        for id in 0..PINGS {
+            let last = |id| replies(&world.sim, id).last().map(|(_, reply)| path(reply));
+            let new = last(PINGS + id);
+            assert!(
+                new.is_some() && last(id) == new,
+                "ping {id}: {:?} {new:?}, seed {}",
+                last(id),
+                world.sim.seed()
+            );
+        }
         for (id, node) in (0..).zip(&starters) {
             world.sim.command(*node, Command::PingStop { id });
         }
         world.sim.run_for(QUIET);
         assert_eq!(all_sessions(&world.sim), 0, "seed {}", world.sim.seed());
+    }
+}
+
+/// The same seed gives the same run: every packet, every event.
+#[test]
+fn a_seed_is_a_run() {
+    for seed in [3, 4] {
+        let run = || {
+            let mut world = World::new(seed);
+            world.sim.capture_all();
+            let started = world.start();
+            let starters: Vec<_> = started.iter().map(|(node, _)| *node).collect();
+            for _ in 0..8 {
+                world.sim.run_for(Duration::from_secs(5));
+                world.trouble(&starters);
+            }
+            let packets: Vec<_> = world.sim.captured().cloned().collect();
+            (packets, world.sim.take_events())
+        };
+        let (first, second) = (run(), run());
+        assert!(first.0.len() > 100);
+        assert!(first == second, "seed {seed}");
     }
 }

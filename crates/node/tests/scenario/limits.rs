@@ -1,0 +1,121 @@
+//! Hop counts that run out and tables that are full.
+
+use core::time::Duration;
+
+use signalbox_gist::wire::{GistError, MessageType};
+use signalbox_node::Config;
+use signalbox_node::ping::PingRequest;
+use signalbox_sim::{Family, LinkConfig, Sim, topology};
+
+use crate::net::{Net, QUIET, all_sessions, config, full, header, make, message, replies, total};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A row whose nodes run with these settings.
+fn row(seed: u64, configs: Vec<Config>) -> Net {
+    let mut sim = Sim::new(seed);
+    let nodes: Vec<_> = configs
+        .into_iter()
+        .enumerate()
+        .map(|(n, config)| sim.add_engine(format!("n{n}"), move |boot| make(boot, config.clone())))
+        .collect();
+    let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    Net { sim, nodes, links }
+}
+
+/// GIST-4.3.1-09, GIST-4.3.4-11: a Query whose hop count ends on the way draws an error to its sender, and goes
+/// no further.
+#[test]
+fn a_query_runs_out_of_hops() {
+    let mut first = config();
+    first.gist.hops = 2;
+    let without = Config { ping: None, ..config() };
+    let mut net = row(1, vec![first, without.clone(), without.clone(), without, config()]);
+    net.sim.capture_all();
+    net.ping(1, Family::V4, Some(1));
+    assert_eq!(net.done(1, LIMIT), (1, 0));
+    let queries = |link: usize| {
+        let link = net.links[link];
+        net.sim.captured().filter(|c| c.link == link && header(c).kind == MessageType::QUERY).count()
+    };
+    assert!(queries(0) > 0 && queries(1) > 0);
+    assert_eq!((queries(2), queries(3)), (0, 0));
+    let error = net.sim.captured().find(|c| header(c).kind == MessageType::ERROR).unwrap();
+    assert_eq!(error.from, net.nodes[2]);
+    assert_eq!(message(error).error.unwrap().error, GistError::HOP_LIMIT_EXCEEDED);
+    assert_eq!(all_sessions(&net.sim), 0);
+}
+
+/// GIST-4.3.3-04: the application passes the hop count on, so that its messages cannot go round for ever.
+#[test]
+fn data_runs_out_of_hops_among_applications() {
+    let mut first = config();
+    first.gist.hops = 3;
+    let mut net = row(2, vec![first, config(), config(), config(), config()]);
+    net.ping(1, Family::V4, Some(2));
+    assert_eq!(net.done(1, LIMIT), (2, 0));
+    assert_eq!(net.sim.engine(net.nodes[3]).unwrap().counter("ping", "hop_limit"), 2);
+    assert_eq!(net.sessions(4), 0);
+}
+
+/// A node whose table of sessions is full refuses more and serves those it has.
+#[test]
+fn a_full_table_keeps_what_it_holds() {
+    let mut middle = config();
+    middle.gist.max_sessions = 2;
+    let mut net = row(3, vec![config(), middle, config()]);
+    for id in 1..=3 {
+        net.ping(id, Family::V4, Some(10));
+        net.sim.run_for(Duration::from_millis(500));
+    }
+    assert_eq!(net.done(1, LIMIT), (10, 10));
+    assert_eq!(net.done(2, LIMIT), (10, 10));
+    let (_, received) = net.done(3, LIMIT);
+    assert!(received < 10, "the third session was not kept out");
+    assert!(total(&net.sim, "gist", "sessions_full") > 0);
+    net.sim.run_for(QUIET);
+    assert_eq!(all_sessions(&net.sim), 0);
+}
+
+/// GIST-5.3.3-19, GIST-5.3.3-23: a node sends no more than its rate of messages, whatever it is asked for.
+#[test]
+fn the_rate_of_own_messages_is_bounded() {
+    let mut first = config();
+    first.gist.dmode_rate = 10;
+    first.gist.dmode_burst = 5;
+    let mut net = row(4, vec![first, config()]);
+    net.sim.capture(net.links[0]);
+    let dst = net.sim.address(net.last(), Family::V4);
+    let interval = Duration::from_millis(10);
+    let request = PingRequest { count: Some(1000), interval, ..PingRequest::to(dst) };
+    net.sim.command(net.first(), signalbox_node::Command::PingStart { id: 1, request });
+    net.done(1, LIMIT);
+    let first = net.first();
+    let times: Vec<_> = net.sim.captured().filter(|c| c.from == first).map(|c| c.at).collect();
+    for (n, from) in times.iter().enumerate() {
+        let within = times[n..].iter().filter(|t| t.since(*from) < Duration::from_secs(1)).count();
+        assert!(within <= 16, "{within} messages within a second of {from}");
+    }
+    assert!(total(&net.sim, "gist", "dmode_limited") > 0);
+}
+
+/// A message that goes round for ever would be seen here: two nodes whose routes point at each other.
+#[test]
+fn a_routing_loop_ends_by_itself() {
+    let mut sim = Sim::new(5);
+    let nodes = sim.add_engines(3, full);
+    let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    let lost = signalbox_core::node::Prefix { addr: "198.51.100.0".parse().unwrap(), len: 24 };
+    for (node, link) in [(0, 0), (1, 1), (2, 1)] {
+        sim.set_route(nodes[node], lost, signalbox_sim::NextHop::Link(links[link]));
+    }
+    sim.capture_all();
+    let request = PingRequest { count: Some(1), ..PingRequest::to("198.51.100.7".parse().unwrap()) };
+    sim.command(nodes[0], signalbox_node::Command::PingStart { id: 1, request });
+    sim.run_for(Duration::from_secs(10));
+    assert!(replies(&sim, 1).iter().all(|(_, reply)| !reply.reached_end));
+    let packets = sim.captured().count();
+    assert!(packets < 2000, "{packets} packets for one message");
+    sim.run_for(Duration::from_secs(120));
+    assert_eq!(all_sessions(&sim), 0);
+}
