@@ -4,6 +4,19 @@
 //! carries the plan out and takes it down again, `run` does the workload, `capture` and `checks` judge it from
 //! outside the daemons. `docs/lab.md` describes the format.
 
+mod checks;
+pub mod cli;
+mod command;
+mod daemon;
+mod evidence;
+mod kernel;
+mod lab;
+mod net;
+mod observe;
 mod plan;
+mod report;
+mod run;
 mod scenario;
+mod state;
 mod units;
+mod wait;

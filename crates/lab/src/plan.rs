@@ -265,7 +265,7 @@ fn automatic(family: Family, n: u16) -> [Prefix; 2] {
 }
 
 /// Lays one table over another, table by table.
-fn merge(under: &mut toml::Table, over: &toml::Table) {
+pub(crate) fn merge(under: &mut toml::Table, over: &toml::Table) {
     for (key, value) in over {
         match (under.get_mut(key), value) {
             (Some(toml::Value::Table(under)), toml::Value::Table(over)) => merge(under, over),

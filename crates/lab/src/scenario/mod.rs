@@ -13,7 +13,7 @@ use toml::Spanned;
 use crate::units::{Percent, Rate, Span};
 
 pub(crate) use builtin::{builtin, builtins};
-pub(crate) use load::{ScenarioError, find, read};
+pub(crate) use load::{find, read};
 
 /// One experiment.
 #[derive(Debug, Clone)]

@@ -1,0 +1,166 @@
+//! The daemons of a lab: real processes inside its namespaces.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signalbox_linux::netns::Namespace;
+use signalbox_linux::process::Identity;
+
+use crate::evidence::Stop;
+use crate::plan::PlannedNode;
+use crate::state;
+use crate::{kernel, net, wait};
+
+/// A daemon has this long to answer after its start, and to end when asked to.
+const BUDGET: Duration = Duration::from_secs(10);
+/// Lines of a log that an error shows.
+const LOG_LINES: usize = 15;
+
+/// A daemon that this process started.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub(crate) node: usize,
+    pub(crate) process: Identity,
+    namespace: Namespace,
+    child: Child,
+    log: PathBuf,
+    /// The kernel's rules before the start.
+    before: Vec<String>,
+}
+
+/// The program of this name: `variable` says where, else it is beside the one that runs now.
+pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
+    let path = match std::env::var_os(variable) {
+        Some(path) => PathBuf::from(path),
+        None => std::env::current_exe()?.with_file_name(name),
+    };
+    if path.is_file() {
+        return Ok(path);
+    }
+    bail!("no program {}; build it (cargo build -p {name}) or say in ${variable} where it is", path.display())
+}
+
+/// The configuration that the plan wants, as the text of the daemon's file.
+pub(crate) fn configuration(lab: &str, node: &PlannedNode) -> Result<String> {
+    let socket = state::socket(lab, &node.name);
+    let mut table = toml::Table::new();
+    table.insert("node".into(), node.name.clone().into());
+    let control = toml::Table::from_iter([("socket".to_owned(), socket.display().to_string().into())]);
+    table.insert("control".into(), control.into());
+    table.insert("ping".into(), toml::Table::from_iter([("enabled".to_owned(), node.ping.into())]).into());
+    crate::plan::merge(&mut table, &node.config);
+    Ok(toml::to_string(&table)?)
+}
+
+impl Daemon {
+    /// Starts the daemon of a node; it may not answer yet.
+    pub(crate) fn start(lab: &str, index: usize, node: &PlannedNode) -> Result<Self> {
+        let program = program("SIGNALBOXD", "signalboxd")?;
+        let directory = state::directory(lab);
+        let file = directory.join(format!("{}.toml", node.name));
+        fs::write(&file, configuration(lab, node)?).with_context(|| file.display().to_string())?;
+        let namespace = kernel::namespace(&node.namespace)?;
+        let before = net::rules(&namespace)?;
+        let log = directory.join(format!("{}.log", node.name));
+        let writer = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| log.display().to_string())?;
+        let errors = writer.try_clone()?;
+        let mut command = Command::new(&program);
+        command.arg("--config").arg(&file).stdin(Stdio::null()).stdout(writer).stderr(errors);
+        // An interrupt from the terminal is for us; we end the daemons in order.
+        command.process_group(0);
+        let child =
+            namespace.spawn(&mut command).with_context(|| format!("cannot start {}", program.display()))?;
+        let process = Identity::of(child.id()).map_err(|_| anyhow!("{}", early(&node.name, &log)))?;
+        Ok(Self { node: index, process, namespace, child, log, before })
+    }
+
+    /// Waits until the control socket answers.
+    pub(crate) fn wait_ready(&mut self, lab: &str, node: &PlannedNode) -> Result<()> {
+        let socket = state::socket(lab, &node.name);
+        let mut ended = false;
+        let answers = wait::until(BUDGET, || {
+            ended = !self.process.is_alive();
+            ended || wait::check().is_err() || UnixStream::connect(&socket).is_ok()
+        });
+        wait::check()?;
+        if ended {
+            bail!("{}", early(&node.name, &self.log));
+        }
+        if !answers {
+            bail!("the daemon of {} does not answer on {}{}", node.name, socket.display(), tail(&self.log));
+        }
+        Ok(())
+    }
+
+    /// Asks the daemon to end, waits until it has, and looks at what it left.
+    pub(crate) fn stop(mut self) -> Result<Stop> {
+        self.signal(Signal::SIGTERM)?;
+        let fault = self.wait_end("does not end when asked to");
+        self.compare(fault)
+    }
+
+    /// Ends the daemon as a crash would.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.signal(Signal::SIGKILL)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// The child is ours and nobody has waited for it, so that its number is nobody else's.
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.process.pid)?);
+        kill(pid, signal).with_context(|| format!("cannot signal process {pid}"))
+    }
+
+    fn wait_end(&mut self, late: &str) -> Option<String> {
+        let mut status = None;
+        wait::until(BUDGET, || {
+            status = self.child.try_wait().ok().flatten();
+            status.is_some()
+        });
+        match status {
+            Some(status) if status.success() => None,
+            Some(status) => Some(format!("ended with {status}{}", tail(&self.log))),
+            None => {
+                // Reported as not clean; whatever this says, the daemon has to go.
+                let _ = self.child.kill().and_then(|()| self.child.wait());
+                Some(late.to_owned())
+            }
+        }
+    }
+
+    fn compare(self, fault: Option<String>) -> Result<Stop> {
+        let after = net::rules(&self.namespace)?;
+        let (old, new): (BTreeSet<_>, BTreeSet<_>) = (self.before.iter().collect(), after.iter().collect());
+        let gone = old.difference(&new).map(|line| format!("- {line}"));
+        let changed = new.difference(&old).map(|line| format!("+ {line}")).chain(gone).collect();
+        Ok(Stop { node: self.node, fault, changed })
+    }
+}
+
+fn early(node: &str, log: &Path) -> String {
+    format!("the daemon of {node} ended at once{}", tail(log))
+}
+
+/// The end of a log, to be put behind a sentence.
+pub(crate) fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    let from = lines.len().saturating_sub(LOG_LINES);
+    match &lines[from..] {
+        [] => "; its log is empty".to_owned(),
+        last => format!("; its log ends:\n  {}", last.join("\n  ")),
+    }
+}

@@ -1,0 +1,114 @@
+//! What a run leaves behind for the checks and the report.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::observe::trace::{Session, Trace};
+use crate::plan::Plan;
+
+/// Everything that was observed.
+#[derive(Debug)]
+pub(crate) struct Evidence {
+    pub(crate) plan: Plan,
+    pub(crate) trace: Trace,
+    pub(crate) udp: Vec<UdpRun>,
+    pub(crate) pings: Vec<PingRun>,
+    pub(crate) snapshots: BTreeMap<String, Snapshot>,
+    /// Since 1970, by label: from when to when the lab watched.
+    pub(crate) windows: BTreeMap<String, (Duration, Duration)>,
+    pub(crate) probes: Vec<ExpiredProbe>,
+    pub(crate) losses: Vec<LossCount>,
+    pub(crate) stops: Vec<Stop>,
+}
+
+/// A `udp` step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UdpRun {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) sent: u32,
+    pub(crate) arrived: u32,
+}
+
+/// One session of a `ping` step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PingRun {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) replies: Vec<Reply>,
+    /// What the command wrote last, if it wrote a summary.
+    pub(crate) summary: Option<Value>,
+    /// What the command complained of.
+    pub(crate) complaint: String,
+}
+
+/// An answered probe, as the command showed it.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) rtt_ms: f64,
+    /// Nodes on the way there, in order.
+    pub(crate) hops: Vec<Hop>,
+    pub(crate) last_link_ms: Option<f64>,
+}
+
+/// A node that a probe visited.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hop {
+    pub(crate) address: IpAddr,
+    /// On the way from the hop before.
+    pub(crate) link_ms: Option<f64>,
+    /// Inside the node.
+    pub(crate) node_ms: Option<f64>,
+}
+
+/// What the daemons said of their sessions, by the index of the node.
+pub(crate) type Snapshot = BTreeMap<usize, Vec<Value>>;
+
+/// A Data message sent for a session that should be gone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExpiredProbe {
+    pub(crate) to: usize,
+    pub(crate) at: Duration,
+    pub(crate) session: Session,
+}
+
+/// Packets that came to one end of a link, and what of them was thrown away there.
+#[derive(Debug, Clone)]
+pub(crate) struct LossCount {
+    /// Index of the link.
+    pub(crate) link: usize,
+    /// Index of the node that they came to.
+    pub(crate) node: usize,
+    pub(crate) seen: u64,
+    pub(crate) dropped: u64,
+}
+
+/// How a daemon ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop {
+    pub(crate) node: usize,
+    /// Why the end was not clean, if it was not.
+    pub(crate) fault: Option<String>,
+    /// Lines of the kernel's rules that were not there before (`+`) or are gone (`-`).
+    pub(crate) changed: Vec<String>,
+}
+
+impl Evidence {
+    /// The nodes that a reply visited, the sender first.
+    pub(crate) fn visited(&self, ping: &PingRun, reply: &Reply) -> Vec<&str> {
+        let name = |node: usize| self.plan.nodes.get(node).map_or("?", |node| node.name.as_str());
+        let mut visited = vec![name(ping.from)];
+        for hop in &reply.hops {
+            match self.plan.owner(hop.address) {
+                // Whether the sender counts itself is the application's affair.
+                Some(node) if node == ping.from && visited.len() == 1 => {}
+                Some(node) => visited.push(name(node)),
+                None => visited.push("?"),
+            }
+        }
+        visited
+    }
+}

@@ -1,0 +1,116 @@
+//! A standing lab: its nodes, its daemons, its end.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::daemon::{self, Daemon};
+use crate::evidence::Stop;
+use crate::plan::Plan;
+use crate::state::{self, State};
+use crate::{net, wait};
+
+/// A lab that this process has made.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    pub(crate) plan: Plan,
+    state: State,
+    daemons: BTreeMap<usize, Daemon>,
+}
+
+impl Lab {
+    /// Makes the network of a plan; a failure leaves nothing behind.
+    pub(crate) fn make(plan: Plan) -> Result<Self> {
+        net::refuse_standing(&plan)?;
+        let namespaces = plan.nodes.iter().map(|node| node.namespace.clone()).collect();
+        let state = State::create(&plan.name, namespaces)?;
+        let lab = Self { plan, state, daemons: BTreeMap::new() };
+        let directory = state::directory(&lab.plan.name);
+        let made = fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make {}", directory.display()))
+            .and_then(|()| net::make(&lab.plan))
+            .and_then(|()| wait::check());
+        match made {
+            Ok(()) => Ok(lab),
+            Err(error) => Err(lab.abandon(error)),
+        }
+    }
+
+    /// Takes the lab down after a failure; gives back why.
+    pub(crate) fn abandon(self, error: anyhow::Error) -> anyhow::Error {
+        match self.down() {
+            Ok(()) => error,
+            Err(second) => error.context(format!("and what was made cannot be taken down: {second:#}")),
+        }
+    }
+
+    /// Starts all daemons and waits until each answers.
+    pub(crate) fn start_all(&mut self) -> Result<()> {
+        let nodes: Vec<usize> =
+            (0..self.plan.nodes.len()).filter(|node| self.plan.nodes[*node].daemon).collect();
+        for node in &nodes {
+            self.launch(*node)?;
+        }
+        nodes.into_iter().try_for_each(|node| self.wait_ready(node))
+    }
+
+    /// Starts the daemon of a node and waits until it answers.
+    pub(crate) fn start(&mut self, node: usize) -> Result<()> {
+        self.launch(node)?;
+        self.wait_ready(node)
+    }
+
+    fn launch(&mut self, node: usize) -> Result<()> {
+        let planned = &self.plan.nodes[node];
+        let daemon = Daemon::start(&self.plan.name, node, planned)?;
+        self.state.daemons.push(state::Daemon { node: planned.name.clone(), process: daemon.process.into() });
+        self.daemons.insert(node, daemon);
+        self.state.save()
+    }
+
+    fn wait_ready(&mut self, node: usize) -> Result<()> {
+        let (name, planned) = (&self.plan.name, &self.plan.nodes[node]);
+        self.daemons.get_mut(&node).map_or(Ok(()), |daemon| daemon.wait_ready(name, planned))
+    }
+
+    /// Asks the daemon of a node to end, and waits for it.
+    pub(crate) fn stop(&mut self, node: usize) -> Result<Stop> {
+        self.take(node)?.stop()
+    }
+
+    /// Ends the daemon of a node as a crash would.
+    pub(crate) fn kill(&mut self, node: usize) -> Result<()> {
+        self.take(node)?.kill()
+    }
+
+    fn take(&mut self, node: usize) -> Result<Daemon> {
+        let name = &self.plan.nodes[node].name;
+        self.daemons.remove(&node).ok_or_else(|| anyhow!("the daemon of {name} does not run"))
+    }
+
+    /// Ends all daemons that still run.
+    pub(crate) fn stop_all(&mut self) -> Result<Vec<Stop>> {
+        std::mem::take(&mut self.daemons).into_values().map(Daemon::stop).collect()
+    }
+
+    /// The indexes of the nodes whose daemon runs.
+    pub(crate) fn running(&self) -> impl Iterator<Item = usize> {
+        self.daemons.keys().copied()
+    }
+
+    /// The end of each daemon's log.
+    pub(crate) fn logs(&self) -> Vec<(String, String)> {
+        let directory = state::directory(&self.plan.name);
+        let tail = |name: &String| daemon::tail(&directory.join(format!("{name}.log")));
+        let nodes = self.plan.nodes.iter().filter(|node| node.daemon);
+        nodes.map(|node| (node.name.clone(), tail(&node.name))).collect()
+    }
+
+    /// Takes everything down.
+    pub(crate) fn down(mut self) -> Result<()> {
+        let stopped = self.stop_all();
+        net::remove(&self.plan.name)?;
+        stopped.map(drop)
+    }
+}

@@ -1,0 +1,252 @@
+//! Makes what the plan says, and takes down what carries our mark.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use signalbox_core::node::Prefix;
+use signalbox_linux::netns::{self, Namespace};
+use signalbox_linux::topology;
+
+use crate::evidence::LossCount;
+use crate::kernel;
+use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedNode};
+use crate::state::{self, State};
+use crate::units::Percent;
+
+/// The nftables table, of family netdev, that loses packets.
+const LOSS_TABLE: &str = "signalbox_lab";
+
+/// A daemon has this long to end by itself.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// The alias of every interface that the lab makes, `lo` of its namespaces included: nobody else's carries it.
+fn mark(lab: &str) -> String {
+    format!("signalbox-lab {lab}")
+}
+
+/// Makes namespaces, links, addresses, routes and impairments.
+pub(crate) fn make(plan: &Plan) -> Result<()> {
+    let mut namespaces = Vec::with_capacity(plan.nodes.len());
+    for node in &plan.nodes {
+        let made = make_node(plan, node).with_context(|| format!("cannot make node {}", node.name))?;
+        namespaces.push(made);
+    }
+    for (index, link) in plan.links.iter().enumerate() {
+        make_link(plan, &namespaces, index).with_context(|| format!("cannot make link {}", link.name))?;
+    }
+    for (node, namespace) in plan.nodes.iter().zip(&namespaces) {
+        add_routes(node, namespace).with_context(|| format!("cannot set the routes of {}", node.name))?;
+    }
+    Ok(())
+}
+
+fn make_node(plan: &Plan, node: &PlannedNode) -> Result<Namespace> {
+    let namespace = Namespace::create(&node.namespace)?;
+    topology::set_alias(&namespace, "lo", &mark(&plan.name))?;
+    topology::set_forwarding(&namespace, node.forward)?;
+    for (key, value) in [
+        ("net.ipv6.conf.default.accept_ra", "0"),
+        // Queries carry the flow's source address, whoever sends them.
+        ("net.ipv4.conf.all.rp_filter", "0"),
+        ("net.ipv4.conf.default.rp_filter", "0"),
+    ] {
+        topology::set_sysctl(&namespace, key, value)?;
+    }
+    Ok(namespace)
+}
+
+fn make_link(plan: &Plan, namespaces: &[Namespace], index: usize) -> Result<()> {
+    let link = &plan.links[index];
+    let [(a, a_name), (b, b_name)] = &link.ends;
+    topology::create_veth(&namespaces[*a], a_name, &namespaces[*b], b_name)?;
+    for (node, name) in &link.ends {
+        let namespace = &namespaces[*node];
+        topology::set_alias(namespace, name, &mark(&plan.name))?;
+        // Captures then hold checksums as they would be on a wire.
+        topology::disable_offload(namespace, name)?;
+        for interface in plan.nodes[*node].interfaces.iter().filter(|interface| interface.link == index) {
+            topology::add_address(namespace, name, interface.address.address, interface.address.length)?;
+        }
+        topology::set_up(namespace, name, true)?;
+        if let Some(rate) = link.rate {
+            let rate = format!("{}bit", rate.0);
+            let words = ["qdisc", "add", "dev", name, "root", "handle", "1:", "tbf", "rate", &rate];
+            let limits = ["burst", "16k", "latency", "100ms"];
+            kernel::output(namespace, "tc", &[&words[..], &limits[..]].concat())
+                .context("cannot limit the rate")?;
+        }
+        if let Some(delay) = link.delay {
+            let delay = format!("{}us", delay.0.as_micros());
+            let place: &[&str] = if link.rate.is_some() { &["parent", "1:1"] } else { &["root"] };
+            let words =
+                [&["qdisc", "add", "dev", name.as_str()], place, &["netem", "delay", &delay]].concat();
+            kernel::output(namespace, "tc", &words).context(
+                "cannot delay packets, which needs netem in the kernel: load sch_netem, or take `delay` out",
+            )?;
+        }
+    }
+    if link.loss.hundredths() > 0 {
+        set_loss(plan, index, link.loss)?;
+    }
+    Ok(())
+}
+
+fn add_routes(node: &PlannedNode, namespace: &Namespace) -> Result<()> {
+    for route in &node.routes {
+        let to = Prefix { addr: route.to.address, len: route.to.length };
+        topology::add_route(namespace, to, Some(route.via), None)?;
+    }
+    Ok(())
+}
+
+/// From now on each end of the link throws away this share of the IP packets that come to it, neighbour discovery
+/// excepted: losing that would hold up whole seconds.
+pub(crate) fn set_loss(plan: &Plan, index: usize, loss: Percent) -> Result<()> {
+    for (node, interface) in &plan.links[index].ends {
+        let chance = match loss.hundredths() {
+            10_000.. => String::new(),
+            hundredths => format!("numgen random mod 10000 < {hundredths}"),
+        };
+        let drop = format!("{chance} counter name dropped{index} drop");
+        let rules = [
+            "icmpv6 type { 133, 134, 135, 136, 137 } accept",
+            &format!("meta protocol {{ ip, ip6 }} counter name seen{index}"),
+            &format!("meta protocol {{ ip, ip6 }} {drop}"),
+        ];
+        let mut script = format!(
+            "add table netdev {LOSS_TABLE}\n\
+             add counter netdev {LOSS_TABLE} seen{index}\n\
+             add counter netdev {LOSS_TABLE} dropped{index}\n\
+             add chain netdev {LOSS_TABLE} in{index} \
+             {{ type filter hook ingress device \"{interface}\" priority 0; }}\n\
+             flush chain netdev {LOSS_TABLE} in{index}\n"
+        );
+        // Without loss only the counting stays.
+        for rule in rules.iter().take(if loss.hundredths() > 0 { 3 } else { 2 }) {
+            writeln!(script, "add rule netdev {LOSS_TABLE} in{index} {rule}")?;
+        }
+        let namespace = kernel::namespace(&plan.nodes[*node].namespace)?;
+        topology::nft(&namespace, &script).context("cannot lose packets")?;
+    }
+    Ok(())
+}
+
+/// What the links have lost so far.
+pub(crate) fn losses(plan: &Plan) -> Result<Vec<LossCount>> {
+    let mut counts = Vec::new();
+    for (node, planned) in plan.nodes.iter().enumerate() {
+        let namespace = kernel::namespace(&planned.namespace)?;
+        let text = kernel::output(&namespace, "nft", &["-j", "list", "counters"])?;
+        let value: Value = serde_json::from_str(&text).context("nft wrote something else than JSON")?;
+        let counters: Vec<&Value> = value["nftables"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.get("counter"))
+            .collect();
+        for interface in &planned.interfaces {
+            let packets = |name: String| {
+                counters.iter().find(|counter| counter["name"] == *name)?.get("packets")?.as_u64()
+            };
+            let link = interface.link;
+            if let (Some(seen), Some(dropped)) =
+                (packets(format!("seen{link}")), packets(format!("dropped{link}")))
+            {
+                counts.push(LossCount { link, node, seen, dropped });
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// Takes a link down or up again.
+pub(crate) fn set_link(plan: &Plan, index: usize, up: bool) -> Result<()> {
+    let ends = &plan.links[index].ends;
+    let (node, interface) = &ends[0];
+    topology::set_up(&kernel::namespace(&plan.nodes[*node].namespace)?, interface, up)?;
+    if up {
+        // The kernel took routes along with the link, and IPv6 addresses of the end that was switched off.
+        for (node, name) in ends {
+            let node = &plan.nodes[*node];
+            let namespace = kernel::namespace(&node.namespace)?;
+            for interface in node.interfaces.iter().filter(|i| i.link == index && i.address.address.is_ipv6())
+            {
+                let address = interface.address.to_string();
+                kernel::output(&namespace, "ip", &["address", "replace", &address, "dev", name, "nodad"])?;
+            }
+            add_routes(node, &namespace)?;
+        }
+    }
+    Ok(())
+}
+
+/// The rules of a node's kernel that a daemon may touch, one a line; counts are left out.
+pub(crate) fn rules(namespace: &Namespace) -> Result<Vec<String>> {
+    let commands: [(&str, &[&str]); 5] = [
+        ("nft", &["-s", "list", "ruleset"]),
+        ("ip", &["-4", "rule", "show"]),
+        ("ip", &["-6", "rule", "show"]),
+        ("ip", &["-4", "route", "show", "table", "all"]),
+        ("ip", &["-6", "route", "show", "table", "all"]),
+    ];
+    let mut lines = Vec::new();
+    for (program, words) in commands {
+        let text = kernel::output(namespace, program, words)?;
+        lines.extend(text.lines().map(|line| format!("{program}: {}", line.trim_end())));
+    }
+    Ok(lines)
+}
+
+/// Takes a lab down: ends the daemons that it recorded, deletes the namespaces that carry its mark.
+pub(crate) fn remove(lab: &str) -> Result<bool> {
+    let state = State::load(lab)?;
+    let mut found = state.is_some();
+    for daemon in state.iter().flat_map(|state| &state.daemons) {
+        let ended = daemon.process.identity().terminate(STOP_GRACE);
+        ended.with_context(|| format!("cannot stop the daemon of {}", daemon.node))?;
+    }
+    let planned = state.map(|state| state.namespaces).unwrap_or_default();
+    for namespace in netns::list(&format!("{NAMESPACE_PREFIX}{lab}-"))? {
+        // One that was made just before a crash is not marked yet, but it is in the state and holds nothing.
+        let aliases = aliases(&namespace)?;
+        let fresh = planned.contains(&namespace) && aliases.len() <= 1;
+        if aliases.contains(&mark(lab)) || fresh {
+            netns::delete(&namespace)?;
+            found = true;
+        }
+    }
+    State::remove(lab)?;
+    Ok(found)
+}
+
+/// The labs of which something stands: by their state, or by their mark where the state is lost.
+pub(crate) fn standing() -> Result<Vec<String>> {
+    let mut labs = State::labs()?;
+    for namespace in netns::list(NAMESPACE_PREFIX)? {
+        let marks = aliases(&namespace)?;
+        labs.extend(marks.iter().filter_map(|alias| alias.strip_prefix("signalbox-lab ")).map(str::to_owned));
+    }
+    labs.sort();
+    labs.dedup();
+    Ok(labs)
+}
+
+/// Fails if something stands where the lab would be made.
+pub(crate) fn refuse_standing(plan: &Plan) -> Result<()> {
+    let existing = netns::list(NAMESPACE_PREFIX)?;
+    let ours = plan.nodes.iter().find(|node| existing.contains(&node.namespace));
+    if ours.is_some() || State::load(&plan.name)?.is_some() || state::directory(&plan.name).exists() {
+        bail!("the lab {0} stands already; take it down with `signalbox lab down {0}`", plan.name);
+    }
+    Ok(())
+}
+
+/// The aliases of a namespace's interfaces; one without an alias counts as empty.
+fn aliases(namespace: &str) -> Result<Vec<String>> {
+    let text = kernel::output(&kernel::namespace(namespace)?, "ip", &["-j", "link", "show"])?;
+    let value: Value = serde_json::from_str(&text).context("ip wrote something else than JSON")?;
+    let alias = |interface: &Value| interface["ifalias"].as_str().unwrap_or_default().to_owned();
+    Ok(value.as_array().into_iter().flatten().map(alias).collect())
+}

@@ -1,0 +1,5 @@
+//! What happened, seen from outside the daemons: the packets on each link and the state of each kernel.
+
+pub(crate) mod capture;
+pub(crate) mod packet;
+pub(crate) mod trace;

@@ -1,0 +1,250 @@
+//! What a run says: tables for people, one JSON object for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use comfy_table::{Table, presets};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::checks::{Outcome, signal};
+use crate::evidence::{Evidence, PingRun, Reply};
+use crate::observe::packet::Kind;
+
+/// The result of a scenario.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Report {
+    pub(crate) scenario: String,
+    pub(crate) ok: bool,
+    pub(crate) checks: Vec<Outcome>,
+    pub(crate) measurements: Value,
+}
+
+impl Report {
+    /// Puts the outcomes and the measurements of a run together.
+    pub(crate) fn new(scenario: &str, checks: Vec<Outcome>, evidence: &Evidence) -> Self {
+        let ok = checks.iter().all(|check| check.ok);
+        Self { scenario: scenario.to_owned(), ok, checks, measurements: measurements(evidence) }
+    }
+
+    /// For people: the path, the routing state, the numbers, the checks.
+    pub(crate) fn text(&self, evidence: &Evidence) -> String {
+        let mut text = String::new();
+        let mut section = |title: &str, body: String| {
+            if !body.is_empty() {
+                // Writing to a string does not fail.
+                let _ = write!(text, "{title}\n{body}\n\n");
+            }
+        };
+        section("path of the signal, as the last reply tells it", path(evidence));
+        for (label, snapshot) in &evidence.snapshots {
+            section(&format!("routing state: {label}"), state(evidence, snapshot));
+        }
+        section("messages on the links", links(evidence));
+        if let Some(set_up) = self.measurements.get("set_up_ms") {
+            let number = |key: &str| set_up[key].as_f64().unwrap_or_default();
+            section(
+                "set-up from end to end",
+                format!(
+                    "{} sessions: p50 {:.1} ms, p90 {:.1} ms, longest {:.1} ms",
+                    set_up["sessions"],
+                    number("p50"),
+                    number("p90"),
+                    number("max")
+                ),
+            );
+        }
+        let mut checks = table(&["", "check", "seen"]);
+        for check in &self.checks {
+            checks.add_row([if check.ok { "ok" } else { "FAILED" }, &check.name, &check.detail]);
+        }
+        section("checks", checks.to_string());
+        let failed = self.checks.iter().filter(|check| !check.ok).count();
+        let _ = match failed {
+            0 => writeln!(text, "{}: all {} checks hold", self.scenario, self.checks.len()),
+            failed => writeln!(text, "{}: {failed} of {} checks FAILED", self.scenario, self.checks.len()),
+        };
+        text
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    table
+}
+
+fn last_reply(evidence: &Evidence) -> Option<(&PingRun, &Reply)> {
+    evidence.pings.iter().rev().find_map(|ping| Some((ping, ping.replies.last()?)))
+}
+
+fn path(evidence: &Evidence) -> String {
+    let Some((ping, reply)) = last_reply(evidence) else { return String::new() };
+    let ms = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3}"));
+    let mut hops = table(&["node", "address", "link ms", "in the node ms"]);
+    let from = &evidence.plan.nodes[ping.from];
+    let source = from.interfaces.first().map_or_else(String::new, |i| i.address.address.to_string());
+    hops.add_row([from.name.clone(), source, String::new(), String::new()]);
+    for hop in &reply.hops {
+        let name =
+            evidence.plan.owner(hop.address).map_or("?", |node| evidence.plan.nodes[node].name.as_str());
+        hops.add_row([name.to_owned(), hop.address.to_string(), ms(hop.link_ms), ms(hop.node_ms)]);
+    }
+    format!("{hops}\nround trip {:.3} ms", reply.rtt_ms)
+}
+
+fn state(evidence: &Evidence, snapshot: &BTreeMap<usize, Vec<Value>>) -> String {
+    let mut rows = table(&["node", "session", "upstream", "downstream"]);
+    for (node, sessions) in snapshot {
+        let name = &evidence.plan.nodes[*node].name;
+        if sessions.is_empty() {
+            rows.add_row([name, "none", "", ""]);
+        }
+        for session in sessions {
+            let id: String = session["session"].as_str().unwrap_or("?").chars().take(8).collect();
+            rows.add_row([
+                name.clone(),
+                id,
+                side(evidence, session, "upstream"),
+                side(evidence, session, "downstream"),
+            ]);
+        }
+    }
+    rows.to_string()
+}
+
+/// The state in one direction: the state machine's state, and the peer's name.
+fn side(evidence: &Evidence, session: &Value, direction: &str) -> String {
+    let side = &session[direction];
+    if side.is_null() {
+        return "-".to_owned();
+    }
+    let text = |key: &str| side[key].as_str().unwrap_or("?").to_owned();
+    let peer = text("peer");
+    let owner = peer.parse().ok().and_then(|address| evidence.plan.owner(address));
+    let peer = owner.map_or(peer, |node| evidence.plan.nodes[node].name.clone());
+    let expires =
+        side["expires_in_ms"].as_u64().map_or_else(String::new, |ms| format!(", expires in {ms} ms"));
+    format!("{} {} {peer}{expires}", text("role"), text("state"))
+}
+
+const KINDS: [(Kind, &str); 5] = [
+    (Kind::Query, "Query"),
+    (Kind::Response, "Response"),
+    (Kind::Confirm, "Confirm"),
+    (Kind::Data, "Data"),
+    (Kind::Error, "Error"),
+];
+
+fn links(evidence: &Evidence) -> String {
+    let header: Vec<_> = ["link"].into_iter().chain(KINDS.map(|(_, name)| name)).collect();
+    let mut rows = table(&header);
+    for (link, planned) in evidence.trace.links.iter().zip(&evidence.plan.links) {
+        let count = |kind: Kind| link.messages.iter().filter(|message| message.kind == kind).count();
+        let mut row = vec![planned.name.clone()];
+        row.extend(KINDS.map(|(kind, _)| count(kind).to_string()));
+        rows.add_row(row);
+    }
+    rows.to_string()
+}
+
+fn measurements(evidence: &Evidence) -> Value {
+    let mut all = serde_json::Map::new();
+    let mut links = serde_json::Map::new();
+    for (link, planned) in evidence.trace.links.iter().zip(&evidence.plan.links) {
+        let mut counts = serde_json::Map::new();
+        for (kind, name) in KINDS {
+            let count = link.messages.iter().filter(|message| message.kind == kind).count();
+            counts.insert(name.to_lowercase(), count.into());
+        }
+        counts.insert("query_retransmissions".into(), retransmissions(link).into());
+        links.insert(planned.name.clone(), counts.into());
+    }
+    all.insert("messages".into(), links.into());
+    if let Some((ping, reply)) = last_reply(evidence) {
+        let hops: Vec<Value> = reply
+            .hops
+            .iter()
+            .map(|hop| json!({"address": hop.address, "link_ms": hop.link_ms, "node_ms": hop.node_ms}))
+            .collect();
+        all.insert("path".into(), evidence.visited(ping, reply).into());
+        all.insert("hops".into(), hops.into());
+        all.insert("last_link_ms".into(), reply.last_link_ms.into());
+        let mut times: Vec<f64> =
+            evidence.pings.iter().flat_map(|ping| &ping.replies).map(|reply| reply.rtt_ms).collect();
+        times.sort_by(f64::total_cmp);
+        all.insert("rtt_ms".into(), quantiles(&times, "replies"));
+    }
+    let times = signal::set_up_times(evidence);
+    if !times.is_empty() {
+        all.insert("set_up_ms".into(), quantiles(&times, "sessions"));
+    }
+    if !evidence.losses.is_empty() {
+        let loss = |count: &crate::evidence::LossCount| {
+            json!({
+                "link": evidence.plan.links[count.link].name,
+                "to": evidence.plan.nodes[count.node].name,
+                "packets": count.seen,
+                "lost": count.dropped,
+            })
+        };
+        all.insert("loss".into(), evidence.losses.iter().map(loss).collect());
+    }
+    let sessions = |(label, snapshot): (&String, &BTreeMap<usize, Vec<Value>>)| {
+        let counts: serde_json::Map<_, _> = snapshot
+            .iter()
+            .map(|(node, shown)| {
+                (evidence.plan.nodes[*node].name.clone(), signal::session_ids(shown).len().into())
+            })
+            .collect();
+        (label.clone(), Value::from(counts))
+    };
+    all.insert(
+        "sessions".into(),
+        evidence.snapshots.iter().map(sessions).collect::<serde_json::Map<_, _>>().into(),
+    );
+    all.into()
+}
+
+/// Queries beyond the first of their session before its first Response.
+fn retransmissions(link: &crate::observe::trace::LinkTrace) -> usize {
+    let mut waiting = BTreeMap::new();
+    let mut again = 0;
+    for message in &link.messages {
+        let Some(session) = message.session else { continue };
+        match message.kind {
+            Kind::Query => {
+                let queries = waiting.entry(session).or_insert(0_usize);
+                *queries += 1;
+                again += usize::from(*queries > 1);
+            }
+            Kind::Response => {
+                waiting.remove(&session);
+            }
+            _ => {}
+        }
+    }
+    again
+}
+
+/// Of sorted times.
+fn quantiles(times: &[f64], count: &str) -> Value {
+    let at = |percent: usize| times.get(((times.len() * percent).div_ceil(100)).saturating_sub(1)).copied();
+    json!({
+        count: times.len(), "min": times.first(), "p50": at(50), "p90": at(90), "p99": at(99), "max": times.last(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_sorted_times() {
+        let times: Vec<f64> = (1..=10).map(f64::from).collect();
+        let value = quantiles(&times, "replies");
+        assert_eq!((&value["replies"], &value["p50"], &value["p90"]), (&json!(10), &json!(5.0), &json!(9.0)));
+        assert_eq!((&value["p99"], &value["max"]), (&json!(10.0), &json!(10.0)));
+        assert_eq!(quantiles(&[], "replies")["p50"], Value::Null);
+    }
+}

@@ -1,0 +1,290 @@
+//! A scenario from its first step to its evidence.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, bail};
+use signalbox_core::Random;
+
+use crate::checks::signal;
+use crate::command::{self, Order, Pings};
+use crate::evidence::{Evidence, ExpiredProbe, Snapshot, UdpRun};
+use crate::lab::Lab;
+use crate::observe::capture::Captures;
+use crate::observe::packet::{GIST_PORT, Kind};
+use crate::observe::trace::{PROBE_PAYLOAD, Trace};
+use crate::plan::Plan;
+use crate::scenario::{Condition, PingStep, ProbeStep, Scenario, Step, UdpStep};
+use crate::{kernel, net, wait};
+
+/// Where the lab's own datagrams go; port 9 is "discard".
+const PROBE_PORT: u16 = 9;
+/// A datagram that has not arrived by then is lost.
+const ARRIVAL: Duration = Duration::from_secs(1);
+/// An answer to a probe for an expired session comes at once, if at all.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Between two questions to all daemons.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Tells a person how far the run is.
+pub(crate) type Progress<'a> = dyn Fn(&str) + 'a;
+
+/// A run under way.
+pub(crate) struct Run<'a> {
+    scenario: &'a Scenario,
+    lab: &'a mut Lab,
+    captures: Captures,
+    evidence: Evidence,
+    progress: &'a Progress<'a>,
+}
+
+impl<'a> Run<'a> {
+    /// Starts captures and daemons of a lab whose network stands.
+    pub(crate) fn start(
+        scenario: &'a Scenario,
+        lab: &'a mut Lab,
+        progress: &'a Progress<'a>,
+    ) -> Result<Self> {
+        let captures = Captures::start(&lab.plan)?;
+        progress("starting the daemons");
+        lab.start_all()?;
+        let evidence = Evidence {
+            plan: lab.plan.clone(),
+            trace: Trace::default(),
+            udp: Vec::new(),
+            pings: Vec::new(),
+            snapshots: BTreeMap::new(),
+            windows: BTreeMap::new(),
+            probes: Vec::new(),
+            losses: Vec::new(),
+            stops: Vec::new(),
+        };
+        Ok(Self { scenario, lab, captures, evidence, progress })
+    }
+
+    /// Does the workload.
+    pub(crate) fn work(&mut self) -> Result<()> {
+        let scenario = self.scenario;
+        for step in &scenario.workload {
+            wait::check()?;
+            self.step(step)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the daemons (unless they are to stay) and gathers what was seen.
+    pub(crate) fn finish(mut self, keep: bool, pcap: Option<&Path>) -> Result<Evidence> {
+        self.evidence.losses = net::losses(&self.lab.plan)?;
+        if !keep {
+            (self.progress)("stopping the daemons");
+            self.evidence.stops.extend(self.lab.stop_all()?);
+        }
+        self.captures.stop()?;
+        self.evidence.trace = self.captures.trace();
+        if let Some(directory) = pcap {
+            self.captures.write(&self.lab.plan, directory)?;
+        }
+        Ok(self.evidence)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Udp(step) => self.udp(step),
+            Step::Ping(step) => self.ping(step),
+            Step::Show(step) => {
+                let snapshot = self.ask_all()?;
+                self.evidence.snapshots.insert(step.label.clone(), snapshot);
+                Ok(())
+            }
+            Step::WaitFor(step) => self.wait_for(step.condition, step.within.0),
+            Step::Watch(step) => {
+                (self.progress)(&format!("watching the links for {} ({})", step.span, step.label));
+                let from = now()?;
+                wait::pass(step.span.0)?;
+                self.evidence.windows.insert(step.label.clone(), (from, now()?));
+                Ok(())
+            }
+            Step::ProbeExpired(step) => self.probe_expired(step),
+            Step::SetLoss(step) => {
+                let link = self.link(step.link.as_ref())?;
+                net::set_loss(&self.lab.plan, link, step.loss)
+            }
+            Step::LinkDown(step) => net::set_link(&self.lab.plan, self.link(step.link.as_ref())?, false),
+            Step::LinkUp(step) => net::set_link(&self.lab.plan, self.link(step.link.as_ref())?, true),
+            Step::Stop(step) => {
+                let stop = self.lab.stop(self.node(step.node.as_ref())?)?;
+                self.evidence.stops.push(stop);
+                Ok(())
+            }
+            Step::Kill(step) => self.lab.kill(self.node(step.node.as_ref())?),
+            Step::Start(step) => self.lab.start(self.node(step.node.as_ref())?),
+        }
+    }
+
+    fn node(&self, name: &str) -> Result<usize> {
+        self.lab.plan.node(name).ok_or_else(|| anyhow!("no node {name}"))
+    }
+
+    fn link(&self, name: &str) -> Result<usize> {
+        self.lab.plan.link(name).ok_or_else(|| anyhow!("no link {name}"))
+    }
+
+    fn ends(&self, from: &str, to: &str) -> Result<(usize, usize, IpAddr)> {
+        let (from, to) = (self.node(from)?, self.node(to)?);
+        let address = self.lab.plan.address(to).ok_or_else(|| anyhow!("{} has no address", to))?;
+        Ok((from, to, address))
+    }
+
+    fn udp(&mut self, step: &UdpStep) -> Result<()> {
+        (self.progress)(&format!("datagrams from {} to {}", step.from.as_ref(), step.to.as_ref()));
+        let (from, to, address) = self.ends(step.from.as_ref(), step.to.as_ref())?;
+        let bind = |plan: &Plan, node: usize, address: SocketAddr| {
+            let namespace = kernel::namespace(&plan.nodes[node].namespace)?;
+            let socket = namespace.run(|| UdpSocket::bind(address))??;
+            socket.set_read_timeout(Some(ARRIVAL))?;
+            anyhow::Ok(socket)
+        };
+        let destination = SocketAddr::new(address, PROBE_PORT);
+        let receiver = bind(&self.lab.plan, to, destination)?;
+        let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+        let sender = bind(&self.lab.plan, from, SocketAddr::new(any, 0))?;
+        let mut arrived = 0;
+        let mut buffer = [0; 64];
+        for number in 0..step.count {
+            let payload = [PROBE_PAYLOAD, &number.to_be_bytes()].concat();
+            sender.send_to(&payload, destination).context("cannot send a datagram")?;
+            match receiver.recv(&mut buffer) {
+                Ok(length) if buffer.get(..length) == Some(&payload[..]) => arrived += 1,
+                _ => {}
+            }
+        }
+        self.evidence.udp.push(UdpRun { from, to, sent: step.count, arrived });
+        Ok(())
+    }
+
+    fn ping(&mut self, step: &PingStep) -> Result<()> {
+        let (from, to, destination) = self.ends(step.from.as_ref(), step.to.as_ref())?;
+        let sessions = *step.sessions.as_ref();
+        (self.progress)(&format!(
+            "{sessions} Ping session(s) from {} to {}",
+            step.from.as_ref(),
+            step.to.as_ref()
+        ));
+        let order = Order { from, to, destination, count: step.count, interval: step.interval.0 };
+        let deadline = Instant::now() + step.within.0;
+        let mut pings = Pings::new();
+        let begin = Instant::now();
+        for start in starts(self.scenario.seed, sessions, step.spread.0) {
+            pings.listen_until(begin + start)?;
+            pings.start(&self.lab.plan.name, &self.lab.plan.nodes[from], &order)?;
+        }
+        let mut to_show = step.show.as_ref();
+        while !pings.all_ended() && Instant::now() < deadline {
+            pings.listen(wait::STEP)?;
+            if pings.all_answered()
+                && let Some(label) = to_show.take()
+            {
+                let snapshot = self.ask_all()?;
+                self.evidence.snapshots.insert(label.clone(), snapshot);
+            }
+        }
+        self.evidence.pings.extend(pings.finish()?);
+        Ok(())
+    }
+
+    fn ask_all(&self) -> Result<Snapshot> {
+        let plan = &self.lab.plan;
+        self.lab.running().map(|node| Ok((node, command::sessions(&plan.name, &plan.nodes[node])?))).collect()
+    }
+
+    fn wait_for(&mut self, condition: Condition, budget: Duration) -> Result<()> {
+        let (what, empty) = match condition {
+            Condition::NoSessions => ("no daemon holds routing state", true),
+            Condition::Sessions => ("every daemon holds routing state", false),
+        };
+        (self.progress)(&format!("waiting until {what}"));
+        let deadline = Instant::now() + budget;
+        loop {
+            let snapshot = self.ask_all()?;
+            let holds = |(node, sessions): (&usize, &Vec<_>)| {
+                !self.lab.plan.nodes[*node].ping || signal::session_ids(sessions).is_empty() == empty
+            };
+            if snapshot.iter().all(holds) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                // Not an error of the run: the checks say what it means.
+                (self.progress)(&format!("after {budget:?} it still is not so that {what}"));
+                return Ok(());
+            }
+            wait::pass(ASK_AGAIN)?;
+        }
+    }
+
+    /// Takes the last Data message from one node to its neighbour out of the capture and sends it once more.
+    fn probe_expired(&mut self, step: &ProbeStep) -> Result<()> {
+        (self.progress)(&format!("Data for an expired session to {}", step.to.as_ref()));
+        let (from, to) = (self.node(step.from.as_ref())?, self.node(step.to.as_ref())?);
+        let planned = &self.lab.plan.nodes[from];
+        let Some(interface) = planned.interfaces.iter().find(|interface| interface.peer.0 == to) else {
+            bail!("{} is no neighbour of {}", step.to.as_ref(), step.from.as_ref());
+        };
+        let trace = self.captures.trace();
+        let link = &trace.links[interface.link];
+        let leg = crate::plan::Leg { link: interface.link, from, to };
+        let data = link
+            .messages
+            .iter()
+            .rev()
+            .find(|message| message.kind == Kind::Data && link.along(message.outgoing, leg));
+        let Some((session, payload)) =
+            data.and_then(|data| Some((data.session?, data.packet.get(data.payload_at..)?)))
+        else {
+            // The check finds that nothing was sent.
+            return Ok(());
+        };
+        let local = SocketAddr::new(interface.address.address, 0);
+        let namespace = kernel::namespace(&planned.namespace)?;
+        let socket = namespace.run(|| UdpSocket::bind(local))??;
+        let at = now()?;
+        socket.send_to(payload, SocketAddr::new(interface.peer.1, GIST_PORT))?;
+        self.evidence.probes.push(ExpiredProbe { to, at, session });
+        let answered = |trace: &Trace| {
+            let mut messages = trace.links[interface.link].messages.iter();
+            messages.any(|message| message.kind == Kind::Error && message.at >= at)
+        };
+        wait::until(ANSWER, || wait::check().is_err() || answered(&self.captures.trace()));
+        wait::check()
+    }
+}
+
+/// When each of many sessions starts: drawn from the seed, in order, the first at once.
+fn starts(seed: u64, sessions: u32, spread: Duration) -> Vec<Duration> {
+    let mut random = Random::from_number(seed);
+    let mut starts: Vec<_> = (1..sessions).map(|_| spread.mul_f64(random.unit())).collect();
+    starts.push(Duration::ZERO);
+    starts.sort();
+    starts
+}
+
+fn now() -> Result<Duration> {
+    SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_come_from_the_seed() {
+        let spread = Duration::from_secs(1);
+        let first = starts(1, 20, spread);
+        assert_eq!((first.len(), first[0]), (20, Duration::ZERO));
+        assert!(first.is_sorted() && first[19] <= spread);
+        assert_eq!(first, starts(1, 20, spread));
+        assert_ne!(first, starts(2, 20, spread));
+        assert_eq!(starts(1, 1, spread), [Duration::ZERO]);
+    }
+}

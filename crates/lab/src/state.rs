@@ -1,0 +1,142 @@
+//! What a lab has made, on disk, so that another process can take it down: also after a crash.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use signalbox_linux::process::Identity;
+
+/// Where the state of all labs is.
+pub(crate) const DIRECTORY: &str = "/run/signalbox/lab";
+
+/// What stands or may stand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) lab: String,
+    /// The process that makes the lab or runs the scenario.
+    pub(crate) maker: Process,
+    /// Written before they are made.
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) daemons: Vec<Daemon>,
+}
+
+/// A daemon that was started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Daemon {
+    pub(crate) node: String,
+    #[serde(flatten)]
+    pub(crate) process: Process,
+}
+
+/// A process, safe against reuse of its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    /// Clock ticks from the start of the system to the start of the process.
+    pub(crate) start: u64,
+}
+
+impl State {
+    /// Claims the name of a lab; fails if a lab of this name stands.
+    pub(crate) fn create(lab: &str, namespaces: Vec<String>) -> Result<Self> {
+        fs::create_dir_all(DIRECTORY).with_context(|| format!("cannot make {DIRECTORY}"))?;
+        let state = Self { lab: lab.to_owned(), maker: Process::own()?, namespaces, daemons: Vec::new() };
+        let path = path(lab);
+        // Written whole under another name, then linked: nobody reads half a file, and only one can claim the name.
+        let draft = draft(lab);
+        fs::write(&draft, serde_json::to_vec_pretty(&state)?).with_context(|| draft.display().to_string())?;
+        let linked = fs::hard_link(&draft, &path);
+        fs::remove_file(&draft).with_context(|| draft.display().to_string())?;
+        match linked {
+            Ok(()) => Ok(state),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                bail!("the lab {lab} stands already; take it down with `signalbox lab down {lab}`")
+            }
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    /// The state of a lab, if there is one.
+    pub(crate) fn load(lab: &str) -> Result<Option<Self>> {
+        let path = path(lab);
+        match fs::read(&path) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text).with_context(|| path.display().to_string())?)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    /// The names of all labs that have a state.
+    pub(crate) fn labs() -> Result<Vec<String>> {
+        let entries = match fs::read_dir(DIRECTORY) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error).context(DIRECTORY),
+        };
+        let mut labs = Vec::new();
+        for entry in entries {
+            let path = entry.context(DIRECTORY)?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                labs.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+            }
+        }
+        labs.sort();
+        Ok(labs)
+    }
+
+    /// Writes what changed.
+    pub(crate) fn save(&self) -> Result<()> {
+        let draft = draft(&self.lab);
+        fs::write(&draft, serde_json::to_vec_pretty(self)?).with_context(|| draft.display().to_string())?;
+        fs::rename(&draft, path(&self.lab)).with_context(|| draft.display().to_string())
+    }
+
+    /// Forgets the lab and its files.
+    pub(crate) fn remove(lab: &str) -> Result<()> {
+        for result in [fs::remove_dir_all(directory(lab)), fs::remove_file(path(lab))] {
+            match result {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                result => result.with_context(|| format!("cannot remove the files of lab {lab}"))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the configurations, sockets and logs of a lab are.
+pub(crate) fn directory(lab: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(lab)
+}
+
+/// The control socket of a node.
+pub(crate) fn socket(lab: &str, node: &str) -> PathBuf {
+    directory(lab).join(format!("{node}.sock"))
+}
+
+fn path(lab: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("{lab}.json"))
+}
+
+fn draft(lab: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(format!(".{lab}.{}", std::process::id()))
+}
+
+impl Process {
+    /// This process.
+    pub(crate) fn own() -> Result<Self> {
+        Ok(Identity::of(std::process::id()).context("no /proc")?.into())
+    }
+
+    /// What it can be asked and ended by.
+    pub(crate) const fn identity(self) -> Identity {
+        Identity { pid: self.pid, start: self.start }
+    }
+}
+
+impl From<Identity> for Process {
+    fn from(identity: Identity) -> Self {
+        Self { pid: identity.pid, start: identity.start }
+    }
+}

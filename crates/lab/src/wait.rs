@@ -1,0 +1,57 @@
+//! Waiting for conditions.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Time between two looks.
+pub(crate) const STEP: Duration = Duration::from_millis(10);
+
+static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on SIGINT, SIGTERM and SIGHUP do not end this process but make [`check`] fail, so that what was made is
+/// taken down.
+pub(crate) fn catch_signals() -> Result<()> {
+    let flag = INTERRUPTED.get_or_init(Arc::default);
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(flag))?;
+    }
+    Ok(())
+}
+
+/// Fails once a signal has asked us to end.
+pub(crate) fn check() -> Result<()> {
+    if INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+        bail!("interrupted");
+    }
+    Ok(())
+}
+
+/// Looks until `condition` holds; `false` if it does not within `budget`.
+pub(crate) fn until(budget: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + budget;
+    loop {
+        if condition() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(STEP);
+    }
+}
+
+/// Lets time pass, in which something is watched; fails at once when interrupted.
+pub(crate) fn pass(span: Duration) -> Result<()> {
+    let deadline = Instant::now() + span;
+    while Instant::now() < deadline {
+        check()?;
+        thread::sleep(STEP.min(deadline.saturating_duration_since(Instant::now())));
+    }
+    Ok(())
+}
