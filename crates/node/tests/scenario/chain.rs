@@ -1,5 +1,6 @@
 //! Every node of the path has the application.
 
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use signalbox_core::packet::router_alert;
@@ -41,7 +42,7 @@ fn a_ping_meets_every_node_there_and_back() {
     }
 }
 
-/// With routing state in place a message needs one packet per link and direction: 1 ms each here.
+/// GIST-6.2-01: the first Query leaves at once. With routing state in place a message needs one packet per link and direction: 1 ms each here.
 #[test]
 fn the_second_message_needs_no_handshake() {
     let mut net = Net::chain(2, 4, &LinkConfig::default());
@@ -68,12 +69,13 @@ fn the_handshake_on_each_link() {
             "link {link}"
         );
         assert_eq!(net.sent_on(link, link + 1), [MessageType::RESPONSE, MessageType::DATA], "link {link}");
-        let (near, far) = (net.towards_last(link, Family::V4), net.towards_first(link + 1, Family::V4));
+        let gist = |address| SocketAddr::new(address, 270);
+        let near = gist(net.towards_last(link, Family::V4));
+        let far = gist(net.towards_first(link + 1, Family::V4));
         for captured in net.sim.captured().filter(|c| c.link == net.links[link]) {
-            let packet = &captured.packet;
-            let ends = (packet.src.ip(), packet.dst.ip());
+            let ends = (captured.packet.src, captured.packet.dst);
             match header(captured).kind {
-                MessageType::QUERY => {}
+                MessageType::QUERY => assert_eq!(ends.0.port(), 270),
                 _ if captured.from == net.nodes[link] => assert_eq!(ends, (near, far)),
                 _ => assert_eq!(ends, (far, near)),
             }
@@ -82,7 +84,7 @@ fn the_handshake_on_each_link() {
 }
 
 /// GIST-5.8.1.2-02, GIST-5.8.1.2-03: a Query goes from the flow's source to its destination, whichever node
-/// sends it. GIST-4.3.1-06, GIST-5.3.2.2-01: with Router Alert. GIST-4.1.3-01: under a random session.
+/// sends it. GIST-4.3.1-06, GIST-5.3.2.2-01: with Router Alert.
 #[test]
 fn every_query_looks_like_a_packet_of_its_flow() {
     for family in FAMILIES {

@@ -71,7 +71,7 @@ fn a_session_in_use_is_refreshed_in_time() {
     }
 }
 
-/// GIST-3.7-03, GIST-5.8.1.3-03: the end of one session is not that of another on the same path.
+/// GIST-3.7-03: the end of one session is not that of another on the same path.
 #[test]
 fn one_session_goes_the_other_stays() {
     let mut net = Net::chain(4, 3, &LinkConfig::default());

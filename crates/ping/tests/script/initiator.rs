@@ -4,7 +4,9 @@ use core::time::Duration;
 
 use signalbox_core::service::{RecvMessage, SendError, StateHandle};
 use signalbox_core::{SessionId, Time};
-use signalbox_ping::engine::{Config, Hop, Input, LostReason, PingEvent, PingRequest, Refusal, Reply};
+use signalbox_ping::engine::{
+    Config, Hop, Input, LostReason, Output, Ping, PingEvent, PingRequest, Refusal, Reply,
+};
 use signalbox_ping::wire::{Flags, Kind, List, Message, Record};
 
 use crate::rig::{DST, Rig, SRC, Said, Sent, WALL_US, addr, flow, octets, received, request};
@@ -224,4 +226,36 @@ fn the_flow_has_the_ports_that_were_asked_for() {
     let said = rig.start(udp);
     let Said::Event(_, PingEvent::Started { mri, .. }) = &said[0] else { panic!("{said:?}") };
     assert_eq!(mri.to_string(), format!("{SRC} port 9 > {DST} port 53 proto 17"));
+}
+
+/// GIST-4.1.3-01: session identifiers come from the engine's CSPRNG: no two alike, and no two seeds alike.
+#[test]
+fn sessions_are_drawn_at_random() {
+    let draw = |seed: [u8; 32], count| {
+        let mut ping = Ping::new(Config::default(), 0, seed);
+        let mut sessions = Vec::new();
+        for id in 0..count {
+            ping.handle(Time::ZERO, Input::Start { id, request: request(1) });
+            ping.handle(Time::ZERO, Input::Stop { id });
+            while let Some(output) = ping.poll() {
+                if let Output::Event { event: PingEvent::Started { session, .. }, .. } = output {
+                    sessions.push(session);
+                }
+            }
+        }
+        sessions
+    };
+    let many = draw([1; 32], 100_000);
+    assert_eq!(many.len(), 100_000);
+    assert_eq!(draw([1; 32], 10), many[..10]);
+    let other = draw([2; 32], 10);
+    let mut all: Vec<_> = many.into_iter().chain(other).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 100_010);
+    // Each bit is set about every second time.
+    for bit in 0..128 {
+        let set = all.iter().filter(|s| s.0[bit / 8] >> (bit % 8) & 1 == 1).count();
+        assert!((49_000..51_000).contains(&set), "bit {bit} is set {set} times");
+    }
 }
