@@ -1,0 +1,4 @@
+//! Packet scripts: one node, explicit times, one test per transition of RFC 5971 §6 and per edge around it.
+
+mod querying;
+mod rig;
