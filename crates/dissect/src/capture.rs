@@ -1,0 +1,255 @@
+//! UDP datagrams in captured packets.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::io::Read;
+
+use pcap_file::pcap::{PcapReader, RawPcapPacket};
+use pcap_file::{PcapError, TsResolution};
+use signalbox_core::packet::router_alert;
+use signalbox_wire::Reader;
+
+signalbox_wire::code_points! {
+    /// What a captured packet begins with (numbers of the pcap format).
+    pub struct LinkType(u32) {
+        /// Ethernet, with VLAN tags or without.
+        ETHERNET = 1, "Ethernet";
+        /// An IP packet.
+        RAW = 101, "raw IP";
+        /// Linux "cooked" capture, version 1.
+        LINUX_SLL = 113, "Linux cooked";
+        /// An IPv4 packet.
+        IPV4 = 228, "raw IPv4";
+        /// An IPv6 packet.
+        IPV6 = 229, "raw IPv6";
+        /// Linux "cooked" capture, version 2.
+        LINUX_SLL2 = 276, "Linux cooked v2";
+    }
+}
+
+/// A UDP datagram with what its IP header said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpPacket<'a> {
+    /// Source address and port.
+    pub src: SocketAddr,
+    /// Destination address and port.
+    pub dst: SocketAddr,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub ttl: u8,
+    /// IPv4 options, or the whole IPv6 hop-by-hop options header; empty if there are none.
+    pub options: &'a [u8],
+    /// UDP payload, as far as it was captured.
+    pub payload: &'a [u8],
+}
+
+impl UdpPacket<'_> {
+    /// The value of its Router Alert option, if it has one.
+    #[must_use]
+    pub fn router_alert(&self) -> Option<u16> {
+        router_alert(self.options, self.src.is_ipv6())
+    }
+}
+
+/// The UDP datagram in an Ethernet frame (802.1Q and 802.1ad tags are skipped); `None` if it holds none.
+#[must_use]
+pub fn parse_ethernet(frame: &[u8]) -> Option<UdpPacket<'_>> {
+    let mut r = Reader::new(frame);
+    r.take(12).ok()?;
+    let mut kind = r.u16().ok()?;
+    while matches!(kind, 0x8100 | 0x88a8) {
+        r.take(2).ok()?;
+        kind = r.u16().ok()?;
+    }
+    matches!(kind, 0x0800 | 0x86dd).then(|| parse_ip(r.take_rest())).flatten()
+}
+
+/// The UDP datagram in an IP packet; `None` if it holds none, or only a fragment of one.
+#[must_use]
+pub fn parse_ip(packet: &[u8]) -> Option<UdpPacket<'_>> {
+    match packet.first()? >> 4 {
+        4 => parse_ipv4(packet),
+        6 => parse_ipv6(packet),
+        _ => None,
+    }
+}
+
+fn parse_ipv4(packet: &[u8]) -> Option<UdpPacket<'_>> {
+    let mut r = Reader::new(packet);
+    let [first, _tos, t1, t0, _, _, f1, f0, ttl, protocol, _, _] = r.array().ok()?;
+    let (src, dst) = (r.array::<4>().ok()?, r.array::<4>().ok()?);
+    let options = r.take((usize::from(first & 0x0f) * 4).checked_sub(20)?).ok()?;
+    let fragment = u16::from_be_bytes([f1, f0]) & 0x3fff;
+    if protocol != 17 || fragment != 0 {
+        return None;
+    }
+    // A frame may be padded behind the packet, and a capture may have cut it.
+    let total = usize::from(u16::from_be_bytes([t1, t0]));
+    let rest = r.take_rest();
+    let rest = rest.get(..total.checked_sub(20 + options.len())?).unwrap_or(rest);
+    udp(rest, src.into(), dst.into(), ttl, options)
+}
+
+fn parse_ipv6(packet: &[u8]) -> Option<UdpPacket<'_>> {
+    let mut r = Reader::new(packet);
+    let [_, _, _, _, l1, l0, mut next, ttl] = r.array().ok()?;
+    let (src, dst) = (r.array::<16>().ok()?, r.array::<16>().ok()?);
+    let rest = r.take_rest();
+    let mut r = Reader::new(rest.get(..usize::from(u16::from_be_bytes([l1, l0]))).unwrap_or(rest));
+    let mut options: &[u8] = &[];
+    loop {
+        match next {
+            17 => return udp(r.take_rest(), src.into(), dst.into(), ttl, options),
+            // hop-by-hop, routing, destination options
+            0 | 43 | 60 => {
+                let header = r.peek_rest();
+                let [following, length] = *header.first_chunk()?;
+                let header = r.take((usize::from(length) + 1) * 8).ok()?;
+                if next == 0 {
+                    options = header;
+                }
+                next = following;
+            }
+            44 => {
+                let [following, _, o1, o0] = r.array().ok()?;
+                r.take(4).ok()?;
+                if u16::from_be_bytes([o1, o0]) & 0xfff9 != 0 {
+                    return None;
+                }
+                next = following;
+            }
+            _ => return None,
+        }
+    }
+}
+
+fn udp<'a>(octets: &'a [u8], src: IpAddr, dst: IpAddr, ttl: u8, options: &'a [u8]) -> Option<UdpPacket<'a>> {
+    let mut r = Reader::new(octets);
+    let (src_port, dst_port) = (r.u16().ok()?, r.u16().ok()?);
+    let length = usize::from(r.u16().ok()?).checked_sub(8)?;
+    r.take(2).ok()?;
+    let rest = r.take_rest();
+    let payload = rest.get(..length).unwrap_or(rest);
+    Some(UdpPacket {
+        src: SocketAddr::new(src, src_port),
+        dst: SocketAddr::new(dst, dst_port),
+        ttl,
+        options,
+        payload,
+    })
+}
+
+/// A captured packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// Its number in the capture, from 1.
+    pub number: u64,
+    /// When it was captured, since 1970.
+    pub time: Duration,
+    /// What its octets begin with.
+    pub link: LinkType,
+    /// Its octets, as many as were captured.
+    pub octets: Vec<u8>,
+}
+
+impl Packet {
+    /// The UDP datagram in it.
+    #[must_use]
+    pub fn udp(&self) -> Option<UdpPacket<'_>> {
+        let mut r = Reader::new(&self.octets);
+        match self.link {
+            LinkType::ETHERNET => parse_ethernet(&self.octets),
+            LinkType::LINUX_SLL => {
+                let kind = r.take(14).ok().and_then(|_| r.u16().ok())?;
+                matches!(kind, 0x0800 | 0x86dd).then(|| parse_ip(r.take_rest())).flatten()
+            }
+            LinkType::LINUX_SLL2 => {
+                let kind = r.u16().ok()?;
+                r.take(18).ok()?;
+                matches!(kind, 0x0800 | 0x86dd).then(|| parse_ip(r.take_rest())).flatten()
+            }
+            _ => parse_ip(&self.octets),
+        }
+    }
+}
+
+/// A capture that cannot be read, or not further.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// No pcap file header.
+    #[error("no pcap file: {0}")]
+    Header(PcapError),
+    /// The newer format, which we do not read.
+    #[error("this is a pcapng file: convert it to pcap (editcap -F pcap IN OUT)")]
+    PcapNg,
+    /// Packets begin with something that we do not know.
+    #[error("link type {0} of this capture is not supported")]
+    LinkType(LinkType),
+    /// A packet header makes no sense, or the file ends within a packet.
+    #[error("frame {frame}: broken capture: {cause}")]
+    Broken {
+        /// Number of the packet, from 1.
+        frame: u64,
+        /// What the reader says.
+        cause: PcapError,
+    },
+}
+
+/// The packets of a pcap file.
+#[derive(Debug)]
+pub struct Packets<R: Read> {
+    reader: PcapReader<R>,
+    link: LinkType,
+    nanoseconds: bool,
+    number: u64,
+    broken: bool,
+}
+
+/// Whether a file that begins so is a capture.
+#[must_use]
+pub const fn is_capture(start: [u8; 4]) -> bool {
+    matches!(u32::from_be_bytes(start), 0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 | PCAPNG)
+}
+
+const PCAPNG: u32 = 0x0a0d_0d0a;
+
+impl<R: Read> Packets<R> {
+    /// Reads the file header.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if it is none, or the packets are of a link type that we do not read.
+    pub fn open(reader: R) -> Result<Self, CaptureError> {
+        let reader = PcapReader::new(reader).map_err(CaptureError::Header)?;
+        let header = reader.header();
+        let link = LinkType(u32::from(header.datalink));
+        if link.name().is_none() {
+            return Err(CaptureError::LinkType(link));
+        }
+        let nanoseconds = header.ts_resolution == TsResolution::NanoSecond;
+        Ok(Self { reader, link, nanoseconds, number: 0, broken: false })
+    }
+}
+
+impl<R: Read> Iterator for Packets<R> {
+    type Item = Result<Packet, CaptureError>;
+
+    /// After a broken packet there is nothing more: where the next one begins is not known.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.broken {
+            return None;
+        }
+        self.number += 1;
+        // Not `next_packet`: it refuses packets that the snap length cut.
+        match self.reader.next_raw_packet()? {
+            Ok(RawPcapPacket { ts_sec, ts_frac, data, .. }) => {
+                let fraction = u64::from(ts_frac) * if self.nanoseconds { 1 } else { 1000 };
+                let time = Duration::from_secs(ts_sec.into()) + Duration::from_nanos(fraction);
+                let octets = data.into_owned();
+                Some(Ok(Packet { number: self.number, time, link: self.link, octets }))
+            }
+            Err(cause) => {
+                self.broken = true;
+                Some(Err(CaptureError::Broken { frame: self.number, cause }))
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The command `signalbox decode`, without its arguments.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
+
+use serde_json::{Value, json};
+use signalbox_gist::wire::{
+    DecodeError, Encapsulation, GistError, Header, MAGIC, Message, MriObject, PORT, strip_magic,
+};
+use signalbox_wire::{Writer, hex, parse_hex};
+
+use crate::capture::{CaptureError, Packet, Packets, UdpPacket, is_capture};
+use crate::{json, text};
+
+/// How to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// One JSON object a line instead of text.
+    pub json: bool,
+    /// Print what our encoder makes of what was understood: as text nothing but its hexadecimal octets, a
+    /// message a line (what is not understood becomes a comment); in JSON as a further field.
+    pub reencode: bool,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Messages, understood or not.
+    pub messages: u64,
+    /// Messages that were not understood, lines that are no hexadecimal, and captures that broke off.
+    pub failed: u64,
+}
+
+/// Reading or writing failed; nothing that the input's contents can cause.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The input could not be read.
+    #[error("cannot read the input: {0}")]
+    Read(#[source] io::Error),
+    /// The output could not be written.
+    #[error("cannot write the output: {0}")]
+    Write(#[source] io::Error),
+}
+
+/// Where a message comes from.
+enum Source<'a> {
+    Line(u64),
+    Frame(&'a Packet, UdpPacket<'a>),
+    Input,
+}
+
+/// Why there is no message.
+enum Failure {
+    /// The octets are no GIST message.
+    Gist(DecodeError),
+    /// The input is not what it should be.
+    Input(String),
+}
+
+/// Reads GIST messages from hexadecimal lines or from a pcap file, and prints each.
+///
+/// A line holds a UDP payload with its magic number, or the bare message of a stream; blank lines and what
+/// follows a `#` are skipped. Of a capture, UDP datagrams from or to port 270 are read. How a message came is
+/// taken from its C-flag and magic number, [`Encapsulation::of`].
+///
+/// # Errors
+/// [`Error`] if reading or writing fails. Bad contents are printed and counted in the [`Summary`] instead.
+pub fn decode(input: impl Read, out: &mut impl Write, options: &Options) -> Result<Summary, Error> {
+    let mut input = BufReader::new(input);
+    let mut start = Vec::new();
+    Read::by_ref(&mut input).take(4).read_to_end(&mut start).map_err(Error::Read)?;
+    let capture = start.first_chunk().is_some_and(|start| is_capture(*start));
+    let pcapng = start == [0x0a, 0x0d, 0x0d, 0x0a];
+    let input = Cursor::new(start).chain(input);
+    let mut printer = Printer { out, options, summary: Summary::default() };
+    if pcapng {
+        printer.failure(&Source::Input, &CaptureError::PcapNg.to_string())?;
+    } else if capture {
+        packets(input, &mut printer)?;
+    } else {
+        lines(input, &mut printer)?;
+    }
+    printer.out.flush().map_err(Error::Write)?;
+    Ok(printer.summary)
+}
+
+fn packets(input: impl Read, printer: &mut Printer<'_, impl Write>) -> Result<(), Error> {
+    let packets = match Packets::open(input) {
+        Ok(packets) => packets,
+        Err(error) => return printer.failure(&Source::Input, &error.to_string()),
+    };
+    for packet in packets {
+        let packet = match packet {
+            Ok(packet) => packet,
+            Err(error) => return printer.failure(&Source::Input, &error.to_string()),
+        };
+        let Some(udp) = packet.udp().filter(|u| u.src.port() == PORT || u.dst.port() == PORT) else {
+            continue;
+        };
+        let source = Source::Frame(&packet, udp);
+        match strip_magic(udp.payload) {
+            Some(octets) => printer.message(&source, octets, true)?,
+            None => {
+                printer.summary.messages += 1;
+                printer.failure(&source, "UDP port 270 without the GIST magic number 4e04bda5")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lines(mut input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Result<(), Error> {
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if input.read_until(b'\n', &mut line).map_err(Error::Read)? == 0 {
+            break;
+        }
+        let source = Source::Line(number);
+        let text = String::from_utf8_lossy(&line);
+        let text = text.split('#').next().unwrap_or_default();
+        match parse_hex(text) {
+            Ok(octets) if octets.is_empty() => {}
+            Ok(octets) => match strip_magic(&octets) {
+                Some(message) => printer.message(&source, message, true)?,
+                None => printer.message(&source, &octets, false)?,
+            },
+            Err(error) => printer.failure(&source, &format!("no message in hexadecimal: {error}"))?,
+        }
+    }
+    Ok(())
+}
+
+struct Printer<'a, W> {
+    out: &'a mut W,
+    options: &'a Options,
+    summary: Summary,
+}
+
+impl<W: Write> Printer<'_, W> {
+    /// One message, `octets` from its common header on.
+    fn message(&mut self, source: &Source<'_>, octets: &[u8], datagram: bool) -> Result<(), Error> {
+        self.summary.messages += 1;
+        let header = Header::parse(octets);
+        let encapsulation = header.as_ref().ok().map(|h| Encapsulation::of(h, datagram));
+        let parsed = Message::parse(octets, encapsulation.unwrap_or(Encapsulation::Normal));
+        let message = match parsed {
+            Ok(message) => message,
+            Err(error) => {
+                return self.not_understood(source, &Failure::Gist(error), header.ok(), octets, datagram);
+            }
+        };
+        let reencoded = if self.options.reencode {
+            match reencode(&message, datagram) {
+                Ok(octets) => Some(octets),
+                Err(text) => {
+                    return self.not_understood(source, &Failure::Input(text), header.ok(), octets, datagram);
+                }
+            }
+        } else {
+            None
+        };
+        let expired = (message.header.hops == 0).then_some(GistError::HOP_LIMIT_EXCEEDED);
+        let out = &mut *self.out;
+        if self.options.json {
+            let mut value = place_json(source);
+            value["ok"] = true.into();
+            value["magic"] = datagram.into();
+            value["encapsulation"] = encapsulation.map(name).into();
+            value["message"] = message.header.kind.name().into();
+            value["header"] = json::header(&message.header);
+            value["objects"] = json::objects(&message);
+            value["would_raise"] = expired.map_or(Value::Null, json::gist_error);
+            if let Some(octets) = reencoded {
+                value["reencoded"] = octets.into();
+            }
+            writeln!(out, "{value}")
+        } else if let Some(octets) = reencoded {
+            writeln!(out, "{octets}")
+        } else {
+            let note = expired.map_or(String::new(), |e| format!("  hop count 0: would raise {e}\n"));
+            let came = encapsulation.map_or("", name);
+            writeln!(out, "{}: {came} {}\n{note}", place(source), text::describe(&message))
+        }
+        .map_err(Error::Write)
+    }
+
+    /// Input that is no message at all.
+    fn failure(&mut self, source: &Source<'_>, text: &str) -> Result<(), Error> {
+        self.not_understood(source, &Failure::Input(text.to_owned()), None, &[], false)
+    }
+
+    fn not_understood(
+        &mut self,
+        source: &Source<'_>,
+        failure: &Failure,
+        header: Option<Header>,
+        octets: &[u8],
+        datagram: bool,
+    ) -> Result<(), Error> {
+        self.summary.failed += 1;
+        let place_text = place(source);
+        let out = &mut *self.out;
+        if self.options.json {
+            let mut value = place_json(source);
+            value["ok"] = false.into();
+            value["error"] = match failure {
+                Failure::Gist(error) => json::decode_error(error),
+                Failure::Input(text) => json!({ "text": text, "gist": null }),
+            };
+            if !octets.is_empty() {
+                value["magic"] = datagram.into();
+                value["octets"] = hex(octets).into();
+                value["header"] = header.as_ref().map_or(Value::Null, json::header);
+            }
+            return writeln!(out, "{value}").map_err(Error::Write);
+        }
+        let (text, raises) = match failure {
+            Failure::Gist(error) => {
+                let raises = error.gist_error().map(|e| e.to_string());
+                (error.to_string(), format!("raises {}", raises.as_deref().unwrap_or("no error")))
+            }
+            Failure::Input(text) => (text.clone(), String::new()),
+        };
+        if self.options.reencode {
+            let more = if raises.is_empty() { raises } else { format!("; {raises}") };
+            writeln!(out, "# {place_text}: not understood: {text}{more}")
+        } else if raises.is_empty() {
+            writeln!(out, "{place_text}: not understood: {text}\n")
+        } else {
+            let kind = header.map_or(String::new(), |h| format!("{} ", h.kind));
+            writeln!(out, "{place_text}: {kind}not understood: {text}\n  {raises}\n")
+        }
+        .map_err(Error::Write)
+    }
+}
+
+/// What our encoder makes of what was understood, in hexadecimal.
+fn reencode(message: &Message<'_>, datagram: bool) -> Result<String, String> {
+    // Without the MRI's own octets, or its reserved bits would be repeated instead of composed.
+    let message = Message { mri: message.mri.map(|m| MriObject::from(m.mri)), ..*message };
+    let mut octets = Vec::new();
+    let mut w = Writer::new(&mut octets);
+    if datagram {
+        w.bytes(&MAGIC);
+    }
+    message.encode(&mut w).map_err(|e| format!("cannot be encoded again: {e}"))?;
+    Ok(hex(&octets))
+}
+
+const fn name(encapsulation: Encapsulation) -> &'static str {
+    match encapsulation {
+        Encapsulation::Normal => "D-mode",
+        Encapsulation::QMode => "Q-mode",
+        Encapsulation::Association => "C-mode",
+    }
+}
+
+fn place(source: &Source<'_>) -> String {
+    match source {
+        Source::Input => "input".to_owned(),
+        Source::Line(number) => format!("line {number}"),
+        Source::Frame(packet, udp) => {
+            let time = packet.time;
+            let alert = udp.router_alert().map_or(String::new(), |v| format!(", Router Alert {v}"));
+            format!(
+                "frame {}, {}.{:06}, {} > {}, TTL {}{alert}",
+                packet.number,
+                time.as_secs(),
+                time.subsec_micros(),
+                udp.src,
+                udp.dst,
+                udp.ttl
+            )
+        }
+    }
+}
+
+fn place_json(source: &Source<'_>) -> Value {
+    match source {
+        Source::Input => json!({}),
+        Source::Line(number) => json!({ "line": number }),
+        Source::Frame(packet, udp) => json!({
+            "frame": packet.number,
+            "time_us": u64::try_from(packet.time.as_micros()).unwrap_or(u64::MAX),
+            "src": udp.src.to_string(),
+            "dst": udp.dst.to_string(),
+            "ttl": udp.ttl,
+            "router_alert": udp.router_alert(),
+        }),
+    }
+}

@@ -1,0 +1,30 @@
+//! Bodies of the fuzz targets: no input makes the dissector panic.
+
+use std::io;
+
+use crate::capture::{Packets, parse_ethernet, parse_ip};
+use crate::decode::{Options, decode};
+
+/// Any octets as a pcap file, an Ethernet frame and an IP packet.
+pub fn capture(data: &[u8]) {
+    let _ = (parse_ethernet(data), parse_ip(data));
+    if let Ok(packets) = Packets::open(data) {
+        for packet in packets.flatten() {
+            let _ = packet.udp().map(|udp| udp.router_alert());
+        }
+    }
+}
+
+/// Any octets as the input of the command, in each way of printing.
+pub fn decode_any(data: &[u8]) {
+    let mut failed = None;
+    for (json, reencode) in [(false, false), (true, false), (false, true), (true, true)] {
+        match decode(data, &mut io::sink(), &Options { json, reencode }) {
+            Ok(summary) => {
+                assert!(failed.is_none_or(|f| f == summary), "all ways of printing judge alike");
+                failed = Some(summary);
+            }
+            Err(error) => panic!("memory cannot fail: {error}"),
+        }
+    }
+}
