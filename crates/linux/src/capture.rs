@@ -77,17 +77,22 @@ impl Capture {
         self.socket.as_raw_fd()
     }
 
-    /// Waits up to `timeout` for frames and hands those that are there to `each`; gives their number.
+    /// Waits up to `timeout` for frames and hands those that are there to `each`; gives their number. While
+    /// the interface is down, or gone, there are none.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// The socket is broken.
     pub fn read(&mut self, timeout: Duration, mut each: impl FnMut(Frame<'_>)) -> io::Result<usize> {
         if !timeout.is_zero() {
             sys::poll(&mut [sys::poll_fd(self.fd(), libc::POLLIN)], Some(timeout))?;
         }
         let mut seen = 0;
         loop {
-            let count = self.buffers.receive(&self.socket, 0)?;
+            let count = match self.buffers.receive(&self.socket, 0) {
+                // Said once when the interface goes down; when it is up again, frames come again.
+                Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => return Ok(seen),
+                count => count?,
+            };
             for slot in 0..count {
                 let Some(datagram) = self.buffers.get(slot) else { continue };
                 let outgoing = packet::is_outgoing(datagram.name);

@@ -3,7 +3,7 @@
 //! * [`Io`] is what the daemon drives a node with: datagrams in batches, interception of what passes by with a
 //!   Router Alert, route lookups, interfaces, changes of both.
 //! * [`capability`] says before the start what is missing and what to do about it.
-//! * [`netns`], [`topology`], [`process`] and [`capture`] are what the lab and tests build networks of.
+//! * [`netns`], [`topology`], [`process`], [`capture`] and [`relay`] are what the lab and tests build networks of.
 //! * [`clock`] and [`memory`] are measurements of this process and machine.
 //!
 //! Everything made here is found again and removed by name or number: the nftables tables `signalbox`, the rule
@@ -19,6 +19,7 @@ pub mod memory;
 mod netlink;
 pub mod netns;
 pub mod process;
+pub mod relay;
 mod sys;
 pub mod topology;
 

@@ -12,11 +12,11 @@ use crate::sys;
 pub struct Waker(Arc<File>);
 
 impl Waker {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         sys::eventfd().map(|fd| Self(Arc::new(File::from(fd))))
     }
 
-    pub(super) fn fd(&self) -> RawFd {
+    pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 

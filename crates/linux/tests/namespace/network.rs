@@ -20,7 +20,7 @@ pub(crate) struct Network {
     pub(crate) a: Namespace,
     pub(crate) r: Namespace,
     pub(crate) b: Namespace,
-    names: [String; 3],
+    names: Vec<String>,
 }
 
 impl Drop for Network {
@@ -56,7 +56,7 @@ impl Network {
     pub(crate) fn new(label: &str) -> Self {
         let names = ["a", "r", "b"].map(|end| format!("sbxt-{}-{label}-{end}", std::process::id()));
         let [a, r, b] = names.each_ref().map(|name| Namespace::create(name).unwrap());
-        let network = Self { a, r, b, names };
+        let network = Self { a, r, b, names: names.into() };
         let Self { a, r, b, .. } = &network;
         topology::create_veth(a, "a0", r, "ra").unwrap();
         topology::create_veth(r, "rb", b, "b0").unwrap();
@@ -82,6 +82,14 @@ impl Network {
             }
         }
         network
+    }
+
+    /// One more namespace, removed with the others.
+    pub(crate) fn namespace(&mut self, label: &str) -> Namespace {
+        let name = format!("{}-{label}", self.names[0]);
+        let namespace = Namespace::create(&name).unwrap();
+        self.names.push(name);
+        namespace
     }
 
     /// A host's end: sends and receives, takes nothing that passes by.

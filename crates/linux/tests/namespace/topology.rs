@@ -1,13 +1,14 @@
 //! What the lab builds networks of.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::process::Identity;
-use signalbox_linux::topology;
+use signalbox_linux::relay::{Relay, RelayConfig};
+use signalbox_linux::{Batch, topology};
 
-use crate::network::{Network, datagram, families, receive_until, send, tool, until};
+use crate::network::{Network, PATIENCE, datagram, families, ip, receive_until, send, tool, until};
 
 #[test]
 fn loss_drops_its_share_and_no_neighbour_discovery() {
@@ -69,4 +70,62 @@ fn namespaces_are_listed_entered_and_removed_with_their_processes() {
     assert_eq!(netns::list(&name).unwrap(), Vec::<String>::new());
     netns::delete(&name).unwrap();
     assert!(netns::is_permitted());
+}
+
+#[test]
+fn a_relay_delays_and_loses() {
+    let mut net = Network::new("relay");
+    // A second link a1 – x, y – b1 with a relay in a namespace between them.
+    let wire = net.namespace("wire");
+    for (host, near, far, address) in [(&net.a, "a1", "x", "10.3.0.1"), (&net.b, "b1", "y", "10.3.0.2")] {
+        topology::create_veth(host, near, &wire, far).unwrap();
+        topology::add_address(host, near, ip(address), 24).unwrap();
+        for (namespace, interface) in [(host, near), (&wire, far)] {
+            topology::disable_offload(namespace, interface).unwrap();
+            topology::set_up(namespace, interface, true).unwrap();
+        }
+    }
+    let delay = Duration::from_millis(20);
+    let config = RelayConfig { delay, loss_percent: 0.0, seed: 1 };
+    let relay = Relay::start(&wire, "x", "y", config).unwrap();
+    topology::settle(&wire, PATIENCE).unwrap();
+    let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
+    let (from, to) = (ip("10.3.0.1"), ip("10.3.0.2"));
+    send(&mut a, &datagram(from, to, b"finds the neighbour"));
+    receive_until(&mut b, |got| !got.is_empty());
+
+    let start = Instant::now();
+    send(&mut a, &datagram(from, to, b"there"));
+    receive_until(&mut b, |got| !got.is_empty());
+    send(&mut b, &datagram(to, from, b"and back"));
+    receive_until(&mut a, |got| !got.is_empty());
+    assert!(start.elapsed() >= 2 * delay, "{:?}", start.elapsed());
+
+    let payloads: Vec<[u8; 2]> = (0..500_u16).map(u16::to_be_bytes).collect();
+    for payload in &payloads {
+        a.send(&datagram(from, to, payload));
+    }
+    assert_eq!(a.flush(), []);
+    let got = receive_until(&mut b, |got| got.len() == payloads.len());
+    assert!(got.iter().map(|got| &got.payload).eq(payloads.iter().map(|p| p.as_slice())));
+    let counters = relay.stop();
+    assert!(counters.passed >= 503 && counters.lost == 0 && counters.dropped == 0, "{counters:?}");
+
+    let config = RelayConfig { delay: Duration::ZERO, loss_percent: 30.0, seed: 1 };
+    let relay = Relay::start(&wire, "x", "y", config).unwrap();
+    let before = b.counters().received;
+    for payload in &payloads {
+        a.send(&datagram(from, to, payload));
+    }
+    assert_eq!(a.flush(), []);
+    until("the last that is not lost has arrived", || {
+        send(&mut a, &datagram(from, to, b"end"));
+        b.wait(Some(Duration::from_millis(20))).unwrap();
+        let mut batch = Batch::new();
+        b.receive(&mut batch).unwrap();
+        batch.iter().any(|got| got.payload == b"end")
+    });
+    let arrived = b.counters().received - before;
+    assert!((280..430).contains(&arrived), "{arrived} of 500 at 30 % loss");
+    assert!(relay.stop().lost > 0);
 }
