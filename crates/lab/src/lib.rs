@@ -4,6 +4,7 @@
 //! carries the plan out and takes it down again, `run` does the workload, `capture` and `checks` judge it from
 //! outside the daemons. `docs/lab.md` describes the format.
 
+pub mod bench;
 mod checks;
 pub mod cli;
 mod command;

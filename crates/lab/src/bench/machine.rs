@@ -1,8 +1,10 @@
-//! What the figures were measured on, and how much memory this process holds.
+//! What the figures were measured on, and by which clock.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 /// Processor, number of them, kernel.
@@ -18,15 +20,9 @@ pub(super) fn describe() -> Value {
     json!({"processor": model, "processors": processors, "kernel": kernel.trim()})
 }
 
-/// Octets of memory that this process holds now. Read from `smaps_rollup`, which is exact; `statm` lags by
-/// what each processor has not yet added up.
-pub(super) fn resident_octets() -> Result<u64> {
-    let text = fs::read_to_string("/proc/self/smaps_rollup").context("cannot read /proc/self/smaps_rollup")?;
-    let kilo: u64 = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Rss:"))
-        .and_then(|rest| rest.trim().strip_suffix("kB"))
-        .and_then(|number| number.trim().parse().ok())
-        .context("no Rss in /proc/self/smaps_rollup")?;
-    Ok(kilo * 1024)
+/// Processor time that the calling thread has used: what others do on the machine at the same time does not
+/// count, apart from what they drive out of the caches.
+pub(super) fn processor_time() -> Result<Duration> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).context("no clock of processor time")?;
+    Ok(Duration::from(time))
 }

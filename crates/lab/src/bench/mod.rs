@@ -3,6 +3,7 @@
 //! Every benchmark prints its goals beside what it measured, reached or not, and exits 0 if it could measure.
 
 mod engine;
+mod forward;
 mod machine;
 
 use std::io::{self, Write};
@@ -12,12 +13,15 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 pub use engine::EngineArgs;
+pub use forward::ForwardArgs;
 
 /// What can be measured.
 #[derive(Debug, Clone, Subcommand)]
 pub enum BenchCommand {
     /// A node in memory, without a kernel: time per message and handshake, memory per session.
     GistEngine(EngineArgs),
+    /// A node on real sockets between two namespaces, and a bare forwarder in its place: messages per second.
+    GistForward(ForwardArgs),
 }
 
 /// Runs one benchmark and prints its result.
@@ -27,6 +31,7 @@ pub enum BenchCommand {
 pub fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
     match command {
         BenchCommand::GistEngine(args) => engine::run(&args)?,
+        BenchCommand::GistForward(args) => forward::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -43,6 +48,10 @@ struct Goal {
 impl Goal {
     fn at_most(name: &'static str, wanted: &'static str, limit: f64, measured: f64) -> Self {
         Self { name, wanted, measured, reached: measured <= limit }
+    }
+
+    fn at_least(name: &'static str, wanted: &'static str, limit: f64, measured: f64) -> Self {
+        Self { name, wanted, measured, reached: measured >= limit }
     }
 
     fn json(&self) -> Value {

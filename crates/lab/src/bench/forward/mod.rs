@@ -1,0 +1,230 @@
+//! `bench gist-forward`: the daemon between two namespaces, and a bare forwarder in its place.
+
+mod bare;
+mod ends;
+mod site;
+mod source;
+
+use std::fmt::Write as _;
+use std::net::{SocketAddrV4, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{Goal, machine, print, rounded};
+use site::{Daemon, MIDDLE_UP, PORT, SINK, SOURCE, Site};
+
+const RATIO_GOAL: f64 = 0.5;
+/// The source and this program on one processor, what is measured on the other.
+const SOURCE_PROCESSOR: usize = 0;
+const MIDDLE_PROCESSOR: usize = 1;
+/// More than this share of the messages missing counts as loss.
+const LOSS_ALLOWED: f64 = 0.001;
+/// What is still on its way when the source stops arrives within this.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Options of `bench gist-forward`.
+#[derive(Debug, Clone, Args)]
+pub struct ForwardArgs {
+    /// Sessions whose messages are sent, in turn
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub sessions: u16,
+    /// Messages per second to offer, one after the other
+    #[arg(long, value_name = "N", value_delimiter = ',',
+          default_values_t = [50_000, 100_000, 150_000, 200_000, 250_000, 300_000, 400_000, 600_000],
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub rates: Vec<u64>,
+    /// Seconds at each rate
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub seconds: u64,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One rate through one forwarder, in messages and seconds.
+struct Step {
+    offered: u64,
+    sent: u64,
+    arrived: u64,
+    overrun: u64,
+    seconds: f64,
+}
+
+/// All rates through one forwarder.
+struct Lane {
+    name: &'static str,
+    steps: Vec<Step>,
+}
+
+pub(super) fn run(args: &ForwardArgs) -> Result<()> {
+    let site = Site::build()?;
+    let (node, messages) = through_node(&site, args)?;
+    let bare = through_bare(&site, args, &messages)?;
+    let size = messages.first().map_or(0, Vec::len);
+    let ratio = node.best() / bare.best().max(1.0);
+    let goal = Goal::at_least("node against bare forwarder", "at least 0.5", RATIO_GOAL, ratio);
+    if args.json {
+        let report = json!({
+            "bench": "gist-forward",
+            "machine": machine::describe(),
+            "sessions": args.sessions,
+            "message_octets": size,
+            "node": node.json(),
+            "bare": bare.json(),
+            "goals": [goal.json()],
+        });
+        print(&report.to_string());
+    } else {
+        print(&table(size, &[node, bare], &goal)?);
+    }
+    Ok(())
+}
+
+fn through_node(site: &Site, args: &ForwardArgs) -> Result<(Lane, Vec<Vec<u8>>)> {
+    let _daemon = Daemon::start(site, MIDDLE_PROCESSOR)?;
+    let messages = ends::establish(site, args.sessions)?;
+    let steps = sweep(site, args, &messages)?;
+    Ok((Lane { name: "node", steps }, messages))
+}
+
+fn through_bare(site: &Site, args: &ForwardArgs, messages: &[Vec<u8>]) -> Result<Lane> {
+    let stop = AtomicBool::new(false);
+    let socket = Site::socket(&site.middle, MIDDLE_UP)?;
+    let steps = thread::scope(|scope| {
+        let forwarder = scope.spawn(|| {
+            site::pin(MIDDLE_PROCESSOR)?;
+            bare::forward(&socket, SocketAddrV4::new(SINK, PORT), &stop)
+        });
+        let steps = sweep(site, args, messages);
+        stop.store(true, Ordering::Relaxed);
+        forwarder.join().map_err(|_| anyhow::anyhow!("the bare forwarder panicked"))??;
+        steps
+    })?;
+    Ok(Lane { name: "bare", steps })
+}
+
+/// Sends at each rate from a thread of its own, bound to its processor, and counts what arrives.
+fn sweep(site: &Site, args: &ForwardArgs, messages: &[Vec<u8>]) -> Result<Vec<Step>> {
+    // Nobody reads it: what arrives fills its buffer once and is counted by the kernel from then on.
+    let sink = Site::socket(&site.sink, SINK)?;
+    let source = Site::socket(&site.source, SOURCE)?;
+    source.connect((MIDDLE_UP, PORT)).context("cannot reach the middle")?;
+    let span = Duration::from_secs(args.seconds);
+    let steps = thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            site::pin(SOURCE_PROCESSOR)?;
+            fill(site, &source, messages)?;
+            args.rates.iter().map(|rate| step(site, &source, messages, *rate, span)).collect()
+        });
+        worker.join().map_err(|_| anyhow::anyhow!("the source panicked"))?
+    });
+    drop(sink);
+    steps
+}
+
+/// Sends until the sink's buffer is full, so that every further message is counted.
+fn fill(site: &Site, source: &UdpSocket, messages: &[Vec<u8>]) -> Result<()> {
+    let start = site.arrived()?;
+    for _ in 0..200 {
+        source::send(source, messages, 20_000, Duration::from_millis(50))?;
+        if site.arrived()? > start {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("nothing reaches the sink")
+}
+
+fn step(site: &Site, source: &UdpSocket, messages: &[Vec<u8>], rate: u64, span: Duration) -> Result<Step> {
+    let (arrived, overrun) = (site.arrived()?, site.overrun()?);
+    let (sent, time) = source::send(source, messages, rate, span)?;
+    thread::sleep(SETTLE);
+    Ok(Step {
+        offered: rate,
+        sent,
+        arrived: site.arrived()? - arrived,
+        overrun: site.overrun()? - overrun,
+        seconds: time.as_secs_f64(),
+    })
+}
+
+#[allow(clippy::cast_precision_loss, reason = "figures for people")]
+impl Step {
+    fn per_second(&self) -> f64 {
+        self.arrived as f64 / self.seconds
+    }
+
+    fn loss(&self) -> f64 {
+        1.0 - self.arrived as f64 / self.sent.max(1) as f64
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "offered_per_second": self.offered,
+            "sent": self.sent,
+            "arrived": self.arrived,
+            "arrived_per_second": self.per_second().round(),
+            "loss": rounded(self.loss()),
+            "middle_overrun": self.overrun,
+        })
+    }
+}
+
+impl Lane {
+    /// Most messages per second that arrived at any rate.
+    fn best(&self) -> f64 {
+        self.steps.iter().map(Step::per_second).fold(0.0, f64::max)
+    }
+
+    /// Most messages per second without loss.
+    fn lossless(&self) -> f64 {
+        let without = self.steps.iter().filter(|step| step.loss() <= LOSS_ALLOWED);
+        without.map(Step::per_second).fold(0.0, f64::max)
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "messages_per_second": self.best().round(),
+            "messages_per_second_without_loss": self.lossless().round(),
+            "steps": self.steps.iter().map(Step::json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn table(size: usize, lanes: &[Lane], goal: &Goal) -> Result<String> {
+    let mut text = format!("messages of {size} octets, one processor for what is measured\n\n");
+    writeln!(
+        text,
+        "{:<6} {:>10} {:>10} {:>10} {:>12} {:>7}",
+        "", "offered/s", "sent", "arrived", "arrived/s", "loss"
+    )?;
+    for lane in lanes {
+        for step in &lane.steps {
+            writeln!(
+                text,
+                "{:<6} {:>10} {:>10} {:>10} {:>12.0} {:>6.2}%",
+                lane.name,
+                step.offered,
+                step.sent,
+                step.arrived,
+                step.per_second(),
+                step.loss() * 100.0
+            )?;
+        }
+    }
+    for lane in lanes {
+        write!(
+            text,
+            "\n{}: at most {:.0} messages/s, {:.0} without loss",
+            lane.name,
+            lane.best(),
+            lane.lossless()
+        )?;
+    }
+    write!(text, "\n{goal}")?;
+    Ok(text)
+}

@@ -1,0 +1,189 @@
+//! Where it happens: three namespaces in a row, and the daemon in the middle one.
+
+use std::fs;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use signalbox_linux::netns::{self, Namespace};
+use signalbox_linux::process::Identity;
+use signalbox_linux::topology;
+
+/// Names of ours begin so.
+const PREFIX: &str = "sbx-bench-";
+pub(super) const PORT: u16 = 270;
+pub(super) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 1);
+pub(super) const MIDDLE_UP: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 2);
+const MIDDLE_DOWN: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 1);
+pub(super) const SINK: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 2);
+const PREFIX_LEN: u8 = 24;
+/// How long the daemon may take to start, and to stop.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Three namespaces: source, middle, sink. Dropping it removes them.
+pub(super) struct Site {
+    pub(super) source: Namespace,
+    pub(super) middle: Namespace,
+    pub(super) sink: Namespace,
+}
+
+impl Site {
+    /// Makes the namespaces and links; what an earlier run left behind goes first.
+    pub(super) fn build() -> Result<Self> {
+        ensure!(netns::is_permitted(), "making network namespaces is not permitted: run it as root");
+        sweep()?;
+        let make = |name: &str| {
+            let name = format!("{PREFIX}{name}");
+            Namespace::create(&name).with_context(|| format!("cannot make the namespace {name}"))
+        };
+        let site = Self { source: make("source")?, middle: make("middle")?, sink: make("sink")? };
+        topology::create_veth(&site.source, "source0", &site.middle, "middle0")?;
+        topology::create_veth(&site.middle, "middle1", &site.sink, "sink0")?;
+        for (namespace, interface, address) in [
+            (&site.source, "source0", SOURCE),
+            (&site.middle, "middle0", MIDDLE_UP),
+            (&site.middle, "middle1", MIDDLE_DOWN),
+            (&site.sink, "sink0", SINK),
+        ] {
+            topology::add_address(namespace, interface, IpAddr::V4(address), PREFIX_LEN)?;
+            topology::set_up(namespace, interface, true)?;
+        }
+        topology::set_forwarding(&site.middle, true)?;
+        let everywhere = signalbox_core::node::Prefix { addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED), len: 0 };
+        topology::add_route(&site.source, everywhere, Some(IpAddr::V4(MIDDLE_UP)), None)?;
+        topology::add_route(&site.sink, everywhere, Some(IpAddr::V4(MIDDLE_DOWN)), None)?;
+        Ok(site)
+    }
+
+    /// UDP datagrams that reached the sink's port so far, as its kernel counted them: nobody reads there, so
+    /// each of them is one that found the buffer full.
+    pub(super) fn arrived(&self) -> Result<u64> {
+        udp_counter(&self.sink, "RcvbufErrors")
+    }
+
+    /// UDP datagrams that the middle node was too slow for.
+    pub(super) fn overrun(&self) -> Result<u64> {
+        udp_counter(&self.middle, "RcvbufErrors")
+    }
+
+    /// A socket in `namespace` with GIST's port.
+    pub(super) fn socket(namespace: &Namespace, address: Ipv4Addr) -> Result<UdpSocket> {
+        let bound = namespace.run(|| UdpSocket::bind((address, PORT)))?;
+        bound.with_context(|| format!("cannot bind {address} port {PORT}"))
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // It cannot be told to anybody any more; the next run sweeps again.
+        let _ = sweep();
+    }
+}
+
+/// Removes namespaces that bear our names, and what runs in them.
+fn sweep() -> Result<()> {
+    for name in netns::list(PREFIX)? {
+        for process in Namespace::open(&name)?.processes()? {
+            process.terminate(Duration::from_secs(1))?;
+        }
+        netns::delete(&name)?;
+    }
+    Ok(())
+}
+
+fn udp_counter(namespace: &Namespace, name: &str) -> Result<u64> {
+    let text = namespace.run(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
+    let mut udp = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let (names, values) = udp.next().zip(udp.next()).context("no UDP counters in /proc/net/snmp")?;
+    let pair = names.split(' ').zip(values.split(' ')).find(|(found, _)| *found == name);
+    let value = pair.with_context(|| format!("no {name} in /proc/net/snmp"))?.1;
+    value.parse().with_context(|| format!("{name} in /proc/net/snmp is {value}"))
+}
+
+/// Binds the calling thread, and what it starts, to one processor; on a machine with one there is nothing to do.
+pub(super) fn pin(processor: usize) -> Result<()> {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    set.set(processor)?;
+    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot bind to processor {processor}"))
+}
+
+/// The daemon under test. Dropping it ends it.
+pub(super) struct Daemon {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Daemon {
+    /// Starts it in the middle, on one processor, and waits until it listens.
+    pub(super) fn start(site: &Site, processor: usize) -> Result<Self> {
+        let directory = std::env::temp_dir().join(format!("signalbox-bench-{}", std::process::id()));
+        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        let socket = directory.join("control");
+        let config = directory.join("signalboxd.toml");
+        // State that outlasts the measurement without neighbours to refresh it, and no rate limits: both are
+        // for networks, and this is a bench.
+        let text = format!(
+            "[node]\nname = \"middle\"\n\
+             [control]\nsocket = \"{}\"\n\
+             [gist]\nstate_validity = \"10m\"\ninactivity = \"10m\"\nrate_limit = 0\nintercept_rate_limit = 0\n\
+             [apps.ping]\n[log]\nlevel = \"warn\"\n",
+            socket.display()
+        );
+        fs::write(&config, text).with_context(|| config.display().to_string())?;
+        let program = program()?;
+        let started = site.middle.run(|| -> Result<Child> {
+            pin(processor)?;
+            let mut command = Command::new(&program);
+            command
+                .arg("--config")
+                .arg(&config)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped());
+            command.spawn().with_context(|| format!("cannot start {}", program.display()))
+        })?;
+        let mut daemon = Self { child: started?, directory };
+        let deadline = Instant::now() + PATIENCE;
+        while !socket.exists() {
+            if daemon.child.try_wait()?.is_some() {
+                let mut said = String::new();
+                if let Some(mut pipe) = daemon.child.stderr.take() {
+                    pipe.read_to_string(&mut said)?;
+                }
+                bail!("signalboxd did not start: {}", said.trim());
+            }
+            ensure!(Instant::now() < deadline, "signalboxd did not start within {} s", PATIENCE.as_secs());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(daemon)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Ok(process) = Identity::of(self.child.id()) {
+            // Nothing is left to do if it cannot be ended; the sweep tries again.
+            let _ = process.terminate(PATIENCE);
+        }
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// The daemon beside this program, or the one that `SIGNALBOXD` names.
+fn program() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("SIGNALBOXD") {
+        return Ok(path.into());
+    }
+    let path = std::env::current_exe().context("cannot find the own program")?.with_file_name("signalboxd");
+    ensure!(path.exists(), "no {}: build signalboxd, or name one in SIGNALBOXD", path.display());
+    Ok(path)
+}
