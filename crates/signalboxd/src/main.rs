@@ -1,1 +1,136 @@
-fn main() {}
+//! `signalboxd`: the daemon of a Signalbox node.
+//!
+//! It gives a [`Node`](signalbox_node::Node) what it lacks: a clock, sockets, routes, a log, and people who ask
+//! it things over a Unix socket. [`driver`] is the event loop, which has the main thread for itself and waits in
+//! the kernel. [`server`] is a second thread for clients and signals: it asks the loop through a channel
+//! ([`control`]) and never touches the node. [`convert`] is the edge between the API's types and ours.
+
+mod config;
+mod control;
+mod convert;
+mod driver;
+mod log;
+mod notify;
+mod record;
+mod report;
+mod server;
+mod socket;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Parser;
+use signalbox_core::NslpId;
+use signalbox_linux::clock::{self, Clock};
+use signalbox_linux::{Io, OpenError, capability};
+use signalbox_node::{Node, ping};
+
+use config::Config;
+use driver::Driver;
+use record::Recorder;
+use server::Server;
+use socket::ControlSocket;
+
+/// Exit status of a configuration that cannot be used.
+const WRONG_CONFIG: u8 = 2;
+
+/// The daemon of a Signalbox node: GIST and its signaling applications.
+#[derive(Debug, Parser)]
+#[command(name = "signalboxd", version, after_help = EXAMPLES)]
+struct Arguments {
+    /// Configuration file.
+    #[arg(long, value_name = "FILE", default_value = "/etc/signalbox/signalboxd.toml")]
+    config: PathBuf,
+    /// Only read the configuration and say OK or what is wrong.
+    #[arg(long)]
+    check: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  signalboxd --config /etc/signalbox/signalboxd.toml
+  signalboxd --config r1.toml --check
+  ip netns exec r1 signalboxd --config r1.toml
+
+It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, logs to standard error, and stops cleanly on
+SIGTERM and SIGINT.
+
+Exit status: 0 stopped or the configuration is fine, 1 it could not run, 2 wrong arguments or configuration.";
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let config = match Config::load(&arguments.config) {
+        Ok(config) => config,
+        Err(error) => return fail(&error, WRONG_CONFIG),
+    };
+    if arguments.check {
+        // If nobody reads it, the exit status still says it.
+        let _ = writeln!(io::stdout(), "{}: OK", arguments.config.display());
+        return ExitCode::SUCCESS;
+    }
+    log::start(&config.log);
+    match run(&config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format_args!("{error:#}"), 1),
+    }
+}
+
+fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {
+    let _ = writeln!(io::stderr(), "signalboxd: {error}");
+    ExitCode::from(status)
+}
+
+fn run(config: &Config) -> Result<()> {
+    // The control socket comes first: it tells whether another daemon runs with this configuration.
+    let control = ControlSocket::bind(&config.control.socket, config.control.mode)?;
+    let clock = Clock::start();
+    let io = open(config)?;
+    let settings = settings(config, &clock);
+    let seed = clock::seed().context("the kernel gives no random numbers")?;
+    let recorder = Recorder::open(&config.record, &settings, &seed)?;
+    // What the configuration's own check lets through, the node accepts.
+    let node = Node::new(settings, seed)?;
+    let waker = io.waker();
+    let mut driver = Driver::new(node, io, clock, recorder, config);
+
+    let (mut server, mut questions) = Server::start(control, config.ping().is_some(), waker)?;
+    tracing::info!(
+        node = config.node.name,
+        version = env!("CARGO_PKG_VERSION"),
+        socket = %config.control.socket.display(),
+        "ready"
+    );
+    notify::notify("READY=1");
+    let result = driver.run(&mut questions);
+    notify::notify("STOPPING=1");
+
+    driver.stop_pings();
+    drop(questions);
+    server.stop();
+    let closed = driver.close();
+    tracing::info!("stopped");
+    result.and(closed)
+}
+
+fn settings(config: &Config, clock: &Clock) -> signalbox_node::Config {
+    signalbox_node::Config {
+        wall_clock_us: clock.start_unix_us(),
+        gist: config.gist.engine(),
+        ping: config
+            .ping()
+            .map(|ping| ping::Config { nslp: NslpId(ping.nslp_id), ..ping::Config::default() }),
+    }
+}
+
+/// Opens sockets and interception; if that fails, says everything that is missing, not only the first.
+fn open(config: &Config) -> Result<Io> {
+    let io = config.io();
+    Io::open(&io).map_err(|first| {
+        let missing = capability::check(&io);
+        let missing = if missing.is_empty() { vec![first] } else { missing };
+        let lines: Vec<String> = missing.iter().map(OpenError::to_string).collect();
+        anyhow!("cannot reach the network:\n  {}", lines.join("\n  "))
+    })
+}

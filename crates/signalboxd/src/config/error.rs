@@ -1,0 +1,68 @@
+//! Configuration errors: file, line, column, what is wrong, what would be right.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: cannot read the configuration: {source}; give an existing file with --config", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file says something that cannot be.
+    #[error("{}:{line}:{column}: {message}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+}
+
+impl ConfigError {
+    /// A wrong value at `span`, in octets of `text`.
+    pub(super) fn at(path: &Path, text: &str, span: Option<Range<usize>>, message: String) -> Self {
+        let start = span.map_or(0, |s| s.start).min(text.len());
+        let before = text.get(..start).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        Self::Wrong { path: path.to_owned(), line, column, message }
+    }
+}
+
+/// A value that is out of its range, by the path of its key (`gist.t1`).
+#[derive(Debug)]
+pub(super) struct Problem {
+    /// The key, with its tables, joined by dots.
+    pub(super) key: String,
+    /// What is wrong and what would be right.
+    pub(super) message: String,
+}
+
+/// Where the value of `key` stands in `text`; if the key is absent (its default is at odds with another
+/// value), where its table does.
+pub(super) fn position(text: &str, key: &str) -> Option<Range<usize>> {
+    let root = DeTable::parse(text).ok()?;
+    let mut table: &DeTable<'_> = root.get_ref();
+    let mut found = None;
+    for name in key.split('.') {
+        let Some(value) = table.get(name) else { break };
+        found = Some(value.span());
+        match value.get_ref() {
+            DeValue::Table(inner) => table = inner,
+            _ => break,
+        }
+    }
+    found
+}

@@ -1,0 +1,166 @@
+//! `[gist]`: what operators can set of the engine, in their terms.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use signalbox_node::gist;
+
+use super::error::Problem;
+use super::units;
+
+/// `[gist]`. The ranges are the engine's; its documentation gives the reasons.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct GistConfig {
+    /// IPv4 switches.
+    pub(crate) ipv4: FamilyConfig,
+    /// IPv6 switches.
+    pub(crate) ipv6: FamilyConfig,
+    /// Peer identity as text; empty: random, new with each start.
+    peer_identity: String,
+    /// Validity time of routing state that we propose and require.
+    #[serde(deserialize_with = "units::duration")]
+    state_validity: Duration,
+    /// How long a querying node keeps state that no application uses.
+    #[serde(deserialize_with = "units::duration")]
+    inactivity: Duration,
+    /// First interval between Queries.
+    #[serde(deserialize_with = "units::duration")]
+    t1: Duration,
+    /// Longest interval between Queries.
+    #[serde(deserialize_with = "units::duration")]
+    t2: Duration,
+    /// Queries of one handshake before giving up.
+    attempts: u8,
+    /// When a responding node installs state.
+    state_installation: Installation,
+    /// How long a cookie's secret is used.
+    #[serde(deserialize_with = "units::duration")]
+    cookie_period: Duration,
+    /// GIST hop count of our messages.
+    hop_count: u8,
+    /// IP TTL of our messages.
+    ip_ttl: u8,
+    /// Largest GIST message in a datagram where the path MTU is not known.
+    max_datagram: u16,
+    /// Messages of ours per second; 0: no limit.
+    rate_limit: u32,
+    /// Messages that may leave at once after a pause.
+    rate_burst: u32,
+    /// Error messages per second; 0: none.
+    error_rate_limit: u32,
+    /// Candidate Q-mode packets processed per second; 0: no limit.
+    intercept_rate_limit: u32,
+    /// Most sessions.
+    max_sessions: u32,
+    /// Most peers.
+    max_peers: u32,
+}
+
+/// `[gist.ipv4]`, `[gist.ipv6]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct FamilyConfig {
+    /// Whether GIST speaks over it.
+    pub(crate) enabled: bool,
+}
+
+impl Default for FamilyConfig {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// When a responding node installs state (RFC 5971 §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Installation {
+    Immediate,
+    Confirmed,
+    Delayed,
+}
+
+/// Key of ours for a field of the engine, where they differ.
+const RENAMED: [(&str, &str); 8] = [
+    ("identity", "peer_identity"),
+    ("validity", "state_validity"),
+    ("installation", "state_installation"),
+    ("hops", "hop_count"),
+    ("dmode_rate", "rate_limit"),
+    ("dmode_burst", "rate_burst"),
+    ("error_rate", "error_rate_limit"),
+    ("intercept_rate", "intercept_rate_limit"),
+];
+
+impl Default for GistConfig {
+    /// The engine's defaults: they stand there, with their reasons, and nowhere else.
+    fn default() -> Self {
+        let engine = gist::Config::default();
+        Self {
+            ipv4: FamilyConfig::default(),
+            ipv6: FamilyConfig::default(),
+            peer_identity: String::new(),
+            state_validity: engine.validity,
+            inactivity: engine.inactivity,
+            t1: engine.t1,
+            t2: engine.t2,
+            attempts: engine.attempts,
+            state_installation: match engine.installation {
+                gist::Installation::Immediate => Installation::Immediate,
+                gist::Installation::Confirmed => Installation::Confirmed,
+                gist::Installation::Delayed => Installation::Delayed,
+            },
+            cookie_period: engine.cookie_period,
+            hop_count: engine.hops,
+            ip_ttl: engine.ip_ttl,
+            max_datagram: engine.max_datagram,
+            rate_limit: engine.dmode_rate,
+            rate_burst: engine.dmode_burst,
+            error_rate_limit: engine.error_rate,
+            intercept_rate_limit: engine.intercept_rate,
+            max_sessions: engine.max_sessions,
+            max_peers: engine.max_peers,
+        }
+    }
+}
+
+impl GistConfig {
+    /// The engine's configuration.
+    pub(crate) fn engine(&self) -> gist::Config {
+        gist::Config {
+            identity: self.peer_identity.clone().into_bytes(),
+            validity: self.state_validity,
+            inactivity: self.inactivity,
+            t1: self.t1,
+            t2: self.t2,
+            attempts: self.attempts,
+            installation: match self.state_installation {
+                Installation::Immediate => gist::Installation::Immediate,
+                Installation::Confirmed => gist::Installation::Confirmed,
+                Installation::Delayed => gist::Installation::Delayed,
+            },
+            cookie_period: self.cookie_period,
+            hops: self.hop_count,
+            ip_ttl: self.ip_ttl,
+            max_datagram: self.max_datagram,
+            dmode_rate: self.rate_limit,
+            dmode_burst: self.rate_burst,
+            error_rate: self.error_rate_limit,
+            intercept_rate: self.intercept_rate_limit,
+            max_sessions: self.max_sessions,
+            max_peers: self.max_peers,
+            ..gist::Config::default()
+        }
+    }
+
+    /// The first value that is out of its range.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        if !self.ipv4.enabled && !self.ipv6.enabled {
+            let message = "IPv4 and IPv6 are both switched off; leave one of them enabled".to_owned();
+            return Some(Problem { key: "gist.ipv6.enabled".to_owned(), message });
+        }
+        let error = self.engine().validated().err()?;
+        let key = RENAMED.iter().find(|(field, _)| *field == error.field).map_or(error.field, |(_, key)| key);
+        Some(Problem { key: format!("gist.{key}"), message: format!("out of range: {}", error.rule) })
+    }
+}

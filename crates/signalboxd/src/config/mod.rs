@@ -1,0 +1,254 @@
+//! The daemon's configuration: one TOML file, described in `docs/config.md`.
+//!
+//! Unknown keys, wrong types and values out of range are errors that name file, line and column; nothing
+//! falls back to a default silently.
+
+mod error;
+mod gist;
+mod units;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use signalbox_core::NslpId;
+use signalbox_linux::IoConfig;
+use tracing_subscriber::filter::LevelFilter;
+
+pub(crate) use error::ConfigError;
+use error::{Problem, position};
+pub(crate) use gist::GistConfig;
+
+/// NSLPIDs that are not free for Ping.
+const NAMED: [u16; 3] = [NslpId::NONE.0, NslpId::QOS.0, NslpId::NATFW.0];
+
+/// The whole file. Every section may be left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The node itself.
+    pub(crate) node: NodeConfig,
+    /// The control socket.
+    pub(crate) control: ControlConfig,
+    /// GIST.
+    pub(crate) gist: GistConfig,
+    /// What the daemon takes of the kernel.
+    pub(crate) io: IoSection,
+    /// Signaling applications; one runs only if its section is there.
+    pub(crate) apps: AppsConfig,
+    /// The log.
+    pub(crate) log: LogConfig,
+    /// Recording of the node's inputs.
+    pub(crate) record: RecordConfig,
+}
+
+/// `[node]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NodeConfig {
+    /// Name for logs and status; the host name if it is not given.
+    pub(crate) name: String,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self { name: name.trim().to_owned() }
+    }
+}
+
+/// `[control]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ControlConfig {
+    /// Path of the Unix socket.
+    pub(crate) socket: PathBuf,
+    /// Its file permissions.
+    #[serde(deserialize_with = "units::file_mode")]
+    pub(crate) mode: u32,
+}
+
+impl Default for ControlConfig {
+    fn default() -> Self {
+        Self { socket: signalbox_api::DEFAULT_SOCKET.into(), mode: 0o660 }
+    }
+}
+
+/// `[io]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct IoSection {
+    /// Take GIST packets that pass by with a Router Alert.
+    pub(crate) intercept: bool,
+    /// Packet mark for those.
+    pub(crate) mark: u32,
+    /// Routing table for packets with that mark.
+    pub(crate) table: u32,
+}
+
+impl Default for IoSection {
+    fn default() -> Self {
+        let IoConfig { intercept, mark, table, .. } = IoConfig::default();
+        Self { intercept, mark, table }
+    }
+}
+
+/// `[apps]`
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AppsConfig {
+    /// The Ping application; `None`: it does not run here.
+    pub(crate) ping: Option<PingConfig>,
+}
+
+/// `[apps.ping]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PingConfig {
+    /// Whether it runs.
+    pub(crate) enabled: bool,
+    /// NSLPID that its messages carry.
+    pub(crate) nslp_id: u16,
+}
+
+impl Default for PingConfig {
+    fn default() -> Self {
+        Self { enabled: true, nslp_id: NslpId::PING.0 }
+    }
+}
+
+/// `[log]`
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LogConfig {
+    /// What is logged.
+    pub(crate) level: LogLevel,
+    /// How it looks.
+    pub(crate) format: LogFormat,
+}
+
+/// Least important message that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    /// What makes the daemon stop.
+    Error,
+    /// What somebody should look at.
+    Warn,
+    /// Start, stop, changes.
+    #[default]
+    Info,
+    /// What the engines do.
+    Debug,
+    /// Each message.
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}
+
+/// Shape of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[record]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RecordConfig {
+    /// Where to write the node's inputs as JSON lines; `None`: nowhere.
+    pub(crate) file: Option<PathBuf>,
+    /// Size at which the recording ends, in MiB.
+    pub(crate) limit_mib: u32,
+}
+
+impl Default for RecordConfig {
+    fn default() -> Self {
+        Self { file: None, limit_mib: 1024 }
+    }
+}
+
+impl Config {
+    /// Reads and checks the file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the first thing in it that cannot be.
+    pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text)
+            .map_err(|error| ConfigError::at(path, text, error.span(), error.message().to_owned()))?;
+        match config.problem() {
+            None => Ok(config),
+            Some(Problem { key, message }) => {
+                Err(ConfigError::at(path, text, position(text, &key), format!("{key}: {message}")))
+            }
+        }
+    }
+
+    /// The first value that is out of its range.
+    fn problem(&self) -> Option<Problem> {
+        let problem = |key: &str, message: &str| Some(Problem { key: key.into(), message: message.into() });
+        // The kernel's limit is 108 octets with the closing zero.
+        if self.control.socket.as_os_str().len() > 107 {
+            return problem("control.socket", "at most 107 octets, the limit of Unix sockets");
+        }
+        if !self.control.socket.is_absolute() {
+            return problem("control.socket", "an absolute path, such as \"/run/signalbox/signalboxd.sock\"");
+        }
+        if self.io.mark == 0 {
+            return problem("io.mark", "not 0, and a mark that nothing else on this machine uses");
+        }
+        if matches!(self.io.table, 0 | 253..=255) {
+            return problem("io.table", "not 0 and not 253 to 255, and a table that nothing else uses");
+        }
+        if self.apps.ping.as_ref().is_some_and(|ping| NAMED.contains(&ping.nslp_id)) {
+            return problem(
+                "apps.ping.nslp_id",
+                "belongs to another application; 32704 to 32767 are for private use",
+            );
+        }
+        if self.record.limit_mib == 0 {
+            return problem("record.limit_mib", "at least 1");
+        }
+        self.gist.problem()
+    }
+
+    /// What to open of the kernel.
+    pub(crate) fn io(&self) -> IoConfig {
+        IoConfig {
+            ipv4: self.gist.ipv4.enabled,
+            ipv6: self.gist.ipv6.enabled,
+            intercept: self.io.intercept,
+            mark: self.io.mark,
+            table: self.io.table,
+            ..IoConfig::default()
+        }
+    }
+
+    /// The Ping application's section, if it runs.
+    pub(crate) fn ping(&self) -> Option<&PingConfig> {
+        self.apps.ping.as_ref().filter(|ping| ping.enabled)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! The event loop: everything that happens to the node passes here, one thing at a time.
+
+mod answer;
+mod clients;
+mod engine;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use signalbox_core::node::{Input, NodeEngine};
+use signalbox_linux::clock::Clock;
+use signalbox_linux::{Batch, Change, Io};
+use signalbox_node::{Command, Counter, Node};
+use tokio::sync::mpsc::{self, error::TryRecvError};
+
+use crate::config::Config;
+use crate::control::Ask;
+use crate::record::Recorder;
+use crate::report::Reporter;
+use answer::Identity;
+use clients::Clients;
+use engine::Engine;
+
+/// Batches received in one turn, so that questions and timers have theirs.
+const BATCHES: usize = 4;
+/// Questions answered in one turn.
+const QUESTIONS: usize = 4;
+/// Times that failed sends are fed back in one turn, lest failures that cause failures go on for ever.
+const FLUSHES: usize = 4;
+
+signalbox_core::counters! {
+    /// What the daemon counts.
+    pub(crate) struct DaemonCounters {
+        /// Questions over the control socket.
+        questions: u64,
+        /// Pings started over the control socket.
+        pings_started: u64,
+        /// Pings stopped because their client did not read the events.
+        clients_too_slow: u64,
+        /// Times that receiving failed.
+        receive_failed: u64,
+        /// Times that interfaces or addresses changed.
+        interface_changes: u64,
+        /// Times that routes changed.
+        route_changes: u64,
+    }
+}
+
+/// The node with all that it lives in.
+pub(crate) struct Driver {
+    engine: Engine,
+    clock: Clock,
+    batch: Batch,
+    clients: Clients,
+    counters: DaemonCounters,
+    reporter: Reporter,
+    /// Something happened since the reporter looked.
+    unreported: bool,
+    identity: Identity,
+}
+
+impl Driver {
+    /// A driver whose node knows its interfaces.
+    pub(crate) fn new(node: Node, io: Io, clock: Clock, recorder: Option<Recorder>, config: &Config) -> Self {
+        let mut driver = Self {
+            engine: Engine::new(node, io, recorder),
+            clock,
+            batch: Batch::new(),
+            clients: Clients::default(),
+            counters: DaemonCounters::default(),
+            reporter: Reporter::default(),
+            unreported: false,
+            identity: Identity::new(config, clock),
+        };
+        driver.interfaces();
+        driver.flush();
+        driver
+    }
+
+    /// Runs until somebody says stop.
+    ///
+    /// Whoever sends a question must wake [`Io::wait`] as well.
+    pub(crate) fn run(&mut self, questions: &mut mpsc::Receiver<Ask>) -> Result<()> {
+        loop {
+            let ready = self.engine.io.wait(self.timeout()).context("cannot wait for the network")?;
+            if ready.datagrams {
+                self.receive();
+            }
+            if ready.changes {
+                self.changes();
+            }
+            if ready.woken && !self.questions(questions)? {
+                return Ok(());
+            }
+            let now = self.clock.now();
+            if self.engine.node.next_deadline().is_some_and(|deadline| deadline <= now) {
+                self.input(Input::Timer);
+            }
+            if self.unreported && self.reporter.next() <= now {
+                self.report();
+            }
+            self.flush();
+        }
+    }
+
+    /// How long nothing but the network can have work for us; `None`: for ever.
+    fn timeout(&self) -> Option<Duration> {
+        let report = self.unreported.then(|| self.reporter.next());
+        let next = [self.engine.node.next_deadline(), report].into_iter().flatten().min();
+        next.map(|next| next.since(self.clock.now()))
+    }
+
+    /// Answers what is asked. False: somebody said stop.
+    fn questions(&mut self, questions: &mut mpsc::Receiver<Ask>) -> Result<bool> {
+        for _ in 0..QUESTIONS {
+            match questions.try_recv() {
+                Ok(Ask::Stop(signal)) => {
+                    tracing::info!(signal, "stopping");
+                    return Ok(false);
+                }
+                Ok(question) => self.answer(question),
+                Err(TryRecvError::Empty) => return Ok(true),
+                Err(TryRecvError::Disconnected) => bail!("the control service ended"),
+            }
+        }
+        // There may be more: look again after the network had its turn.
+        self.engine.io.waker().wake();
+        Ok(true)
+    }
+
+    /// Ends all pings; their clients hear of it.
+    pub(crate) fn stop_pings(&mut self) {
+        for id in self.clients.ids() {
+            self.input(Input::Command(Command::PingStop { id }));
+        }
+        self.flush();
+        self.clients = Clients::default();
+        self.report();
+    }
+
+    /// Takes back what was laid in the kernel.
+    pub(crate) fn close(self) -> Result<()> {
+        self.engine.io.close().context("cannot clean up")
+    }
+
+    fn input(&mut self, input: Input<'_, Command>) {
+        self.engine.feed(self.clock.now(), input, &mut |event| self.clients.deliver(event));
+    }
+
+    fn receive(&mut self) {
+        self.unreported = true;
+        for _ in 0..BATCHES {
+            match self.engine.io.receive(&mut self.batch) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) => {
+                    self.counters.receive_failed += 1;
+                    tracing::debug!(%error, "receive");
+                    return;
+                }
+            }
+            let now = self.clock.now();
+            for datagram in self.batch.iter() {
+                let input = Input::Datagram(datagram);
+                self.engine.feed(now, input, &mut |event| self.clients.deliver(event));
+            }
+            self.flush();
+        }
+    }
+
+    fn changes(&mut self) {
+        for change in self.engine.io.changes() {
+            match change {
+                Change::Interfaces => {
+                    self.counters.interface_changes += 1;
+                    self.interfaces();
+                }
+                Change::Route(prefix) => {
+                    self.counters.route_changes += 1;
+                    tracing::debug!(address = %prefix.addr, length = prefix.len, "routes changed");
+                    self.input(Input::RouteChanged(prefix));
+                }
+            }
+        }
+    }
+
+    fn interfaces(&mut self) {
+        // Seldom, so a copy does no harm, and the node may ask for routes meanwhile.
+        let interfaces = self.engine.io.interfaces().to_vec();
+        tracing::debug!(?interfaces, "interfaces");
+        self.input(Input::Interfaces(&interfaces));
+    }
+
+    /// Sends what is queued and tells the node what could not be sent.
+    fn flush(&mut self) {
+        for _ in 0..FLUSHES {
+            let failures = self.engine.io.flush();
+            if failures.is_empty() {
+                return;
+            }
+            self.unreported = true;
+            for (dst, error) in failures {
+                tracing::debug!(%dst, ?error, "not sent");
+                self.input(Input::TransmitFailed { dst, error });
+            }
+        }
+    }
+
+    fn report(&mut self) {
+        self.unreported = false;
+        self.engine.flush_recording();
+        let lines = self.reporter.look(self.clock.now(), counters(&self.engine, self.counted()));
+        for line in lines {
+            line.log();
+        }
+    }
+
+    fn counted(&self) -> DaemonCounters {
+        DaemonCounters { clients_too_slow: self.clients.too_slow(), ..self.counters }
+    }
+}
+
+/// All that the daemon, its sockets and its node count.
+fn counters(engine: &Engine, daemon: DaemonCounters) -> impl Iterator<Item = Counter> {
+    let counter = |room| move |(name, help, value)| Counter { room, name, help, value };
+    let daemon = daemon.iter().map(counter("daemon"));
+    daemon.chain(engine.io.counters().iter().map(counter("io"))).chain(engine.node.counters())
+}

@@ -1,0 +1,124 @@
+//! Answers to what clients ask.
+
+use signalbox_api::v1;
+use signalbox_core::NslpId;
+use signalbox_core::node::Input;
+use signalbox_linux::clock::Clock;
+use signalbox_node::Command;
+use signalbox_node::gist::SessionView;
+
+use super::{Driver, counters};
+use crate::config::Config;
+use crate::control::{Ask, PORTION, SessionFilter};
+use crate::convert;
+
+/// What does not change while the daemon runs.
+#[derive(Debug)]
+pub(super) struct Identity {
+    name: String,
+    nslps: Vec<NslpId>,
+    started: Clock,
+}
+
+impl Identity {
+    pub(super) fn new(config: &Config, started: Clock) -> Self {
+        let nslps = config.ping().map(|ping| NslpId(ping.nslp_id)).into_iter().collect();
+        Self { name: config.node.name.clone(), nslps, started }
+    }
+}
+
+impl Driver {
+    /// Answers a question; whoever asked may be gone by now, and then nobody hears the answer.
+    pub(super) fn answer(&mut self, question: Ask) {
+        match question {
+            Ask::Status(answer) => {
+                self.counters.questions += 1;
+                let _ = answer.send(self.status());
+            }
+            Ask::Sessions(portion) => {
+                self.counters.questions += 1;
+                let sessions = self.engine.node.sessions();
+                let wanted = |row: &SessionView<'_>| fits(&portion.filter, row);
+                let _ = portion.answer.send(rows(sessions, portion.from, wanted, convert::session));
+            }
+            Ask::Peers(portion) => {
+                self.counters.questions += 1;
+                let peers = self.engine.node.peers();
+                let _ = portion.answer.send(rows(peers, portion.from, |_| true, convert::peer));
+            }
+            Ask::Counters(answer) => {
+                self.counters.questions += 1;
+                let counters = counters(&self.engine, self.counted());
+                let _ = answer.send(counters.map(convert::counter).collect());
+            }
+            Ask::PingStart { request, events, id } => {
+                self.counters.pings_started += 1;
+                let ping = self.clients.add(events);
+                tracing::debug!(ping, ?request, "ping starts");
+                let _ = id.send(ping);
+                self.input(Input::Command(Command::PingStart { id: ping, request }));
+            }
+            // Seen by the loop before it comes here.
+            Ask::Stop(_) => {}
+            Ask::PingStop(id) => {
+                self.clients.remove(id);
+                tracing::debug!(ping = id, "ping stops");
+                self.input(Input::Command(Command::PingStop { id }));
+            }
+        }
+    }
+
+    fn status(&self) -> v1::GetStatusResponse {
+        v1::GetStatusResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: self.identity.name.clone(),
+            uptime_ms: self.identity.started.now().as_micros() / 1000,
+            pid: std::process::id(),
+            nslp_ids: self.identity.nslps.iter().map(|nslp| nslp.0.into()).collect(),
+            sessions: self.engine.node.sessions().count() as u64,
+            peers: self.engine.node.peers().count() as u64,
+        }
+    }
+}
+
+/// One portion of a table: looks at [`PORTION`] rows from `from` on, and gives those that fit.
+fn rows<R, T>(
+    table: impl Iterator<Item = R>,
+    from: usize,
+    wanted: impl Fn(&R) -> bool,
+    convert: impl Fn(&R) -> T,
+) -> (Vec<T>, Option<usize>) {
+    let mut looked = 0;
+    let rows = table
+        .skip(from)
+        .take(PORTION)
+        .inspect(|_| looked += 1)
+        .filter(wanted)
+        .map(|row| convert(&row))
+        .collect();
+    (rows, (looked == PORTION).then_some(from + looked))
+}
+
+fn fits(filter: &SessionFilter, row: &SessionView<'_>) -> bool {
+    filter.nslp.is_none_or(|nslp| row.nslp.0 == nslp)
+        && filter.address.is_none_or(|address| row.mri.src() == address || row.mri.dst() == address)
+        && (filter.prefix.is_empty() || row.session.to_string().starts_with(&filter.prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_cover_a_table_once() {
+        for length in [0, 1, PORTION - 1, PORTION, 3 * PORTION + 1] {
+            let (mut all, mut from) = (Vec::new(), Some(0));
+            while let Some(start) = from {
+                let (portion, next) = rows(0..length, start, |row| row % 2 == 0, |row| *row);
+                all.extend(portion);
+                from = next;
+            }
+            assert_eq!(all, (0..length).step_by(2).collect::<Vec<_>>());
+        }
+    }
+}

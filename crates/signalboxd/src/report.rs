@@ -1,0 +1,109 @@
+//! What others can provoke, logged at most once a second for each cause.
+//!
+//! Engines only count. Whenever counts of trouble have grown, one line each says by how much.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use signalbox_core::Time;
+use signalbox_node::Counter;
+
+/// Shortest time between two lines about the same cause.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Counters, by room and name, whose growth deserves a line.
+const TROUBLE: [(&str, &str); 23] = [
+    ("daemon", "receive_failed"),
+    ("daemon", "clients_too_slow"),
+    ("io", "receive_truncated"),
+    ("io", "send_overflow"),
+    ("gist", "malformed"),
+    ("gist", "hops_exceeded"),
+    ("gist", "ttl_expired"),
+    ("gist", "unknown_nslp"),
+    ("gist", "mri_rejected"),
+    ("gist", "untranslated"),
+    ("gist", "ttl_rejected"),
+    ("gist", "cookies_invalid"),
+    ("gist", "intercept_limited"),
+    ("gist", "dmode_limited"),
+    ("gist", "errors_suppressed"),
+    ("gist", "errors_received"),
+    ("gist", "sessions_full"),
+    ("gist", "peers_full"),
+    ("gist", "queue_full"),
+    ("gist", "checks_full"),
+    ("gist", "lookups_full"),
+    ("gist", "transmit_failed"),
+    ("ping", "malformed"),
+];
+
+/// Remembers what was reported.
+#[derive(Debug, Default)]
+pub(crate) struct Reporter {
+    reported: BTreeMap<(&'static str, &'static str), u64>,
+    /// When the next look is allowed.
+    next: Time,
+}
+
+/// One line of the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// The counter.
+    pub(crate) counter: Counter,
+    /// How much it has grown since it was reported last.
+    pub(crate) more: u64,
+}
+
+impl Reporter {
+    /// When to look at the counters again after something happened.
+    pub(crate) const fn next(&self) -> Time {
+        self.next
+    }
+
+    /// What has grown since the last look.
+    pub(crate) fn look(&mut self, now: Time, counters: impl Iterator<Item = Counter>) -> Vec<Line> {
+        self.next = now + PERIOD;
+        counters
+            .filter(|counter| TROUBLE.contains(&(counter.room, counter.name)))
+            .filter_map(|counter| {
+                let reported = self.reported.entry((counter.room, counter.name)).or_default();
+                let more = counter.value.saturating_sub(*reported);
+                *reported = counter.value;
+                (more > 0).then_some(Line { counter, more })
+            })
+            .collect()
+    }
+}
+
+impl Line {
+    /// Writes it to the log.
+    pub(crate) fn log(&self) {
+        let Counter { room, name, help, value } = self.counter;
+        tracing::warn!(more = self.more, total = value, "{room}.{name}: {help}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MALFORMED: Counter = Counter { room: "gist", name: "malformed", help: "", value: 3 };
+
+    #[test]
+    fn growth_is_reported_once() {
+        let mut reporter = Reporter::default();
+        let lines = reporter.look(Time::ZERO, [MALFORMED].into_iter());
+        assert_eq!(lines, [Line { counter: MALFORMED, more: 3 }]);
+        assert_eq!(reporter.next(), Time::from_secs(1));
+        assert!(reporter.look(Time::from_secs(1), [MALFORMED].into_iter()).is_empty());
+        let grown = Counter { value: 10, ..MALFORMED };
+        assert_eq!(reporter.look(Time::from_secs(2), [grown].into_iter())[0].more, 7);
+    }
+
+    #[test]
+    fn ordinary_counts_are_not_trouble() {
+        let counter = Counter { name: "data_received", ..MALFORMED };
+        assert!(Reporter::default().look(Time::ZERO, [counter].into_iter()).is_empty());
+    }
+}
