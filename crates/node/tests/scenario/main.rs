@@ -11,3 +11,5 @@ mod limits;
 mod net;
 mod seeds;
 mod spoofed;
+mod transit;
+mod wire;
