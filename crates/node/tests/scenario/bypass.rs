@@ -17,8 +17,9 @@ fn queries(net: &Net, link: usize) -> Vec<&Captured> {
     net.sim.captured().filter(|c| c.link == link && header(c).kind == MessageType::QUERY).collect()
 }
 
-/// GIST-4.3.4-02: a node without the application passes the Query on and keeps nothing.
-/// GIST-4.3.4-05, GIST-4.3.4-06: IP TTL and GIST hop count one less. GIST-4.3.2-06, GIST-4.3.4-17, GIST-3.7-01: every other octet as it was.
+/// GIST-4.3.4-02: a node without the application passes the Query on and keeps nothing. GIST-4.3.4-05,
+/// GIST-4.3.4-06: IP TTL and GIST hop count one less. GIST-4.3.2-06, GIST-4.3.4-17, GIST-3.7-01: every other
+/// octet as it was.
 #[test]
 fn a_node_without_the_application_lets_signaling_pass() {
     for family in FAMILIES {

@@ -42,7 +42,8 @@ fn a_ping_meets_every_node_there_and_back() {
     }
 }
 
-/// GIST-6.2-01: the first Query leaves at once. With routing state in place a message needs one packet per link and direction: 1 ms each here.
+/// GIST-6.2-01: the first Query leaves at once. With routing state in place a message needs one packet per
+/// link and direction: 1 ms each here.
 #[test]
 fn the_second_message_needs_no_handshake() {
     let mut net = Net::chain(2, 4, &LinkConfig::default());

@@ -47,8 +47,8 @@ fn an_initiator_that_died_leaves_nothing() {
     net.sim.expect("no state", QUIET, |sim| all_sessions(sim) == 0);
 }
 
-/// GIST-4.4.4-01, GIST-4.4.4-05, GIST-4.4.4-10, GIST-7.1.2-01: a session in use is refreshed on each link between 15 and 22.5 s
-/// after it was last.
+/// GIST-4.4.4-01, GIST-4.4.4-05, GIST-4.4.4-10, GIST-7.1.2-01: a session in use is refreshed on each link
+/// between 15 and 22.5 s after it was last.
 #[test]
 fn a_session_in_use_is_refreshed_in_time() {
     let mut net = Net::chain(3, 4, &LinkConfig::default());

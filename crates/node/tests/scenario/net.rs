@@ -174,8 +174,9 @@ pub(crate) fn message(captured: &Captured) -> Message<'_> {
 
 /// Everything in the log that is wrong on any wire.
 ///
-/// GIST-4.3.1-10: no message has hop count 0. GIST-5.3.1-03, GIST-5.3.2.3-05: every datagram starts with the magic number and goes to
-/// or comes from the GIST port. GIST-4.3.3-07: none is larger than 512 octets. GIST-5.3.2.1-08: Queries carry DF.
+/// GIST-4.3.1-10: no message has hop count 0. GIST-5.3.1-03, GIST-5.3.2.3-05: every datagram starts with the
+/// magic number and goes to or comes from the GIST port. GIST-4.3.3-07: none is larger than 512 octets.
+/// GIST-5.3.2.1-08: Queries carry DF.
 pub(crate) fn assert_clean_wire(sim: &Sim<Node>) {
     let mut seen = 0;
     for captured in sim.captured() {

@@ -129,8 +129,8 @@ impl World {
     }
 }
 
-/// Whatever went wrong, once it works again every message is answered along the present path from the end of its flow after a
-/// while, and when the pings stop all state goes.
+/// Whatever went wrong, once it works again every message is answered along the present path from the end of
+/// its flow after a while, and when the pings stop all state goes.
 #[test]
 fn every_network_recovers_and_forgets() {
     for seed in 0..SEEDS {

@@ -31,8 +31,9 @@ fn session_at(net: &Net, packet: &Packet) -> usize {
     packet.payload.windows(16).position(|window| window == session.0).unwrap()
 }
 
-/// GIST-6.1-02, GIST-4.4.1-13: Queries leave no state at a node that waits for the Confirm. GIST-8.4-01: each draws one Response
-/// at most, and not a large one. GIST-4.4.6-01, GIST-6.1-04: the node that seems to have asked keeps silent.
+/// GIST-6.1-02, GIST-4.4.1-13: Queries leave no state at a node that waits for the Confirm. GIST-8.4-01: each
+/// draws one Response at most, and not a large one. GIST-4.4.6-01, GIST-6.1-04: the node that seems to have
+/// asked keeps silent.
 #[test]
 fn a_flood_of_queries_leaves_no_state() {
     let (mut net, query, _) = overheard(1);

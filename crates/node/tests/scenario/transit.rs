@@ -61,8 +61,8 @@ impl Stage {
         4 + 8 + 4
     }
 
-    /// Gives a packet to the middle node as coming from the first, and returns what it sent because of it: to the
-    /// first node, and to the last.
+    /// Gives a packet to the middle node as coming from the first, and returns what it sent because of it: to
+    /// the first node, and to the last.
     fn offer(&mut self, packet: &Packet) -> (Vec<Captured>, Vec<Captured>) {
         let before = self.net.sim.captured().count();
         let (link, middle) = (self.net.links[0], self.net.nodes[1]);
@@ -95,7 +95,8 @@ impl Stage {
     }
 }
 
-/// GIST-3.6-01, GIST-4.3.1-03, GIST-4.3.4-01, GIST-5.3.2.3-06, GIST-5.3.2.3-07: what is no GIST packet goes on as it came.
+/// GIST-3.6-01, GIST-4.3.1-03, GIST-4.3.4-01, GIST-5.3.2.3-06, GIST-5.3.2.3-07: what is no GIST packet goes
+/// on as it came.
 #[test]
 fn what_is_not_gist_is_passed_on() {
     let mut stage = Stage::new(1, config());
@@ -109,8 +110,8 @@ fn what_is_not_gist_is_passed_on() {
     assert_eq!(all_sessions(&stage.net.sim), 0);
 }
 
-/// GIST-4.3.1-04, GIST-4.3.4-16: of a message for another application nothing is looked at but the common header and the
-/// MRI. GIST-5.3.2.4-02: its IP options travel with it.
+/// GIST-4.3.1-04, GIST-4.3.4-16: of a message for another application nothing is looked at but the common
+/// header and the MRI. GIST-5.3.2.4-02: its IP options travel with it.
 #[test]
 fn a_message_of_another_application_may_be_anything() {
     let mut stage = Stage::new(2, config());
@@ -137,8 +138,8 @@ fn the_alert_value_is_no_address() {
     }
 }
 
-/// GIST-4.3.1-08: hop count 0 is refused, whoever the message is for. GIST-4.3.1-09: 1 is enough for the node itself, but
-/// not to go on.
+/// GIST-4.3.1-08: hop count 0 is refused, whoever the message is for. GIST-4.3.1-09: 1 is enough for the node
+/// itself, but not to go on.
 #[test]
 fn hop_counts_that_have_run_out() {
     let (mut with, mut without) = (Stage::new(4, config()), Stage::without_ping(4));
@@ -150,8 +151,8 @@ fn hop_counts_that_have_run_out() {
     assert_eq!(header(&back[0]).kind, MessageType::RESPONSE);
 }
 
-/// GIST-4.3.4-13: a flow to a whole network has no single path. GIST-4.3.4-15: of a routing method that the node does not
-/// know it cannot tell.
+/// GIST-4.3.4-13: a flow to a whole network has no single path. GIST-4.3.4-15: of a routing method that the
+/// node does not know it cannot tell.
 #[test]
 fn a_flow_too_wild_is_refused() {
     let mut stage = Stage::without_ping(5);
@@ -178,8 +179,8 @@ fn a_message_larger_than_the_next_link_is_refused() {
     stage.assert_refused(&packet, GistError::MESSAGE_TOO_LARGE);
 }
 
-/// GIST-5.3.1-04: a datagram to the node itself without the magic number draws nothing. GIST-4.3.4-03: Data for an
-/// application that is not here draws an error.
+/// GIST-5.3.1-04: a datagram to the node itself without the magic number draws nothing. GIST-4.3.4-03: Data
+/// for an application that is not here draws an error.
 #[test]
 fn datagrams_to_the_node_itself() {
     let mut stage = Stage::new(7, config());

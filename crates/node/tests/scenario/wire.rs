@@ -35,8 +35,8 @@ fn busy(seed: u64) -> Net {
     net
 }
 
-/// GIST-5.1-08: each Query has R=1. GIST-5.3.2.1-02, GIST-5.3.2.1-05, GIST-5.3.2.1-07, GIST-5.3.2.2-02, GIST-5.3.2.2-05: and Router Alert, in these octets.
-/// GIST-5.1-10: a Response never travels in Q-mode.
+/// GIST-5.1-08: each Query has R=1. GIST-5.3.2.1-02, GIST-5.3.2.1-05, GIST-5.3.2.1-07, GIST-5.3.2.2-02,
+/// GIST-5.3.2.2-05: and Router Alert, in these octets. GIST-5.1-10: a Response never travels in Q-mode.
 #[test]
 fn flags_and_options_are_those_of_the_type() {
     let net = busy(1);
@@ -55,9 +55,10 @@ fn flags_and_options_are_those_of_the_type() {
     }
 }
 
-/// GIST-5.1-16, GIST-5.1-19: every message names its sender. GIST-5.2.1-02, GIST-5.2.2-02: S=1 if and only if the IP source is
-/// the sender's address. GIST-5.2.2-03: which is that of the interface that the message leaves by.
-/// GIST-5.2.2-05: downstream the NLI holds the TTL. GIST-5.6-07: in an Error the NLI is that of its sender.
+/// GIST-5.1-16, GIST-5.1-19: every message names its sender. GIST-5.2.1-02, GIST-5.2.2-02: S=1 if and only if
+/// the IP source is the sender's address. GIST-5.2.2-03: which is that of the interface that the message
+/// leaves by. GIST-5.2.2-05: downstream the NLI holds the TTL. GIST-5.6-07: in an Error the NLI is that of
+/// its sender.
 #[test]
 fn the_network_layer_information_is_that_of_the_sender() {
     let net = busy(2);
@@ -75,7 +76,8 @@ fn the_network_layer_information_is_that_of_the_sender() {
     }
 }
 
-/// GIST-4.4.3-01: a node has one identity on all its links, and no other node has it. GIST-4.4.3-02: until it restarts.
+/// GIST-4.4.3-01: a node has one identity on all its links, and no other node has it. GIST-4.4.3-02: until it
+/// restarts.
 #[test]
 fn an_identity_is_that_of_one_node() {
     let mut net = Net::chain(3, 5, &LinkConfig::default());
