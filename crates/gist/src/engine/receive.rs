@@ -7,7 +7,7 @@ use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 
 use super::Gist;
 use crate::wire::{
-    Encapsulation, GistError, HEADER_LENGTH, Header, Infos, Message, MessageType, Nli, ObjectType, VERSION,
+    Encapsulation, GistError, HEADER_LENGTH, Header, Infos, Message, MessageType, Nli, ObjectType,
     error_object_for, object_value_info, strip_magic,
 };
 use crate::wire::{ErrorObject, Info};
@@ -103,7 +103,6 @@ impl Gist {
                 return;
             }
         };
-        debug_assert_eq!(VERSION, 1);
         // GIST-4.3.1-08, GIST-A.4.4.2-01: hop count 0 is refused before anything else is done.
         if header.hops == 0 {
             self.counters.hops_exceeded += 1;
@@ -230,7 +229,7 @@ impl Gist {
 
     fn refuse_to_source(&mut self, a: &Arrival<'_>, error: GistError, infos: Infos<'_>) {
         if let Some(object) = ErrorObject::about(error, a.octets, a.encapsulation, infos) {
-            self.send_error_to(a, object, Some(a.src));
+            self.send_error_to(a, object, Some(a.src), true);
         }
     }
 

@@ -104,6 +104,7 @@ impl Gist {
         self.note_distance(key, direction, a, subject);
         self.respond(Some(key), a, message, subject, false, payload);
         self.establish(key, direction);
+        self.settle(key);
     }
 
     /// Rule 1, `rx_Query` when a Confirm is required: Response with R=1, `No_Confirm` (re)starts at its initial

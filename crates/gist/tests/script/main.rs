@@ -1,4 +1,6 @@
 //! Packet scripts: one node, explicit times, one test per transition of RFC 5971 §6 and per edge around it.
 
+mod node;
 mod querying;
+mod responding;
 mod rig;

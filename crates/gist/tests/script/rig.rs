@@ -423,15 +423,14 @@ impl Rig {
         self.respond_with(query, |_| {});
     }
 
-    pub(crate) fn respond_with(&mut self, query: &Packet, tweak: impl FnOnce(&mut Message<'_>)) {
-        let cookie = query.cookie();
+    pub(crate) fn respond_with<'a>(&mut self, query: &'a Packet, tweak: impl FnOnce(&mut Message<'a>)) {
         let asked = query.message();
         let mut message = Message::new(MessageType::RESPONSE, NSLP, 64);
         message.header.r = true;
         message.mri = asked.mri.map(|m| m.inverted());
         message.session = asked.session;
         message.nli = Some(nli(b"down", DOWN));
-        message.query_cookie = Some(&cookie);
+        message.query_cookie = asked.query_cookie;
         message.responder_cookie = Some(b"downstream peer.");
         tweak(&mut message);
         let payload = encode(&message);
@@ -443,7 +442,7 @@ impl Rig {
         self.confirm_with(response, |_| {});
     }
 
-    pub(crate) fn confirm_with(&mut self, response: &Packet, tweak: impl FnOnce(&mut Message<'_>)) {
+    pub(crate) fn confirm_with<'a>(&mut self, response: &'a Packet, tweak: impl FnOnce(&mut Message<'a>)) {
         let answered = response.message();
         let mut message = Message::new(MessageType::CONFIRM, NSLP, 64);
         message.mri = answered.mri.map(|m| m.inverted());
