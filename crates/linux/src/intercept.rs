@@ -111,13 +111,19 @@ fn removal(config: &IoConfig) -> String {
 fn ruleset(config: &IoConfig) -> String {
     let mut text = removal(config);
     for ipv6 in families(config) {
-        // hdrlength is cheap and sorts out nearly everything.
-        let alert = if ipv6 { "exthdr hbh exists" } else { "ip hdrlength > 5 ip option ra exists" };
+        let alert = match (config.intercept_without_alert, ipv6) {
+            // UDP header, magic number, six octets of the common header: the C-flag.
+            (true, _) => "@th,144,1 1",
+            // hdrlength is cheap and sorts out nearly everything.
+            (false, false) => "ip hdrlength > 5 ip option ra exists",
+            // Whether the header holds a Router Alert is for GIST to look at: it may stand anywhere in it.
+            (false, true) => "exthdr hbh exists",
+        };
         let (family, port, mark) = (family_name(ipv6), config.port, config.mark);
         text.push_str(&format!(
             "table {family} {TABLE} {{\n  chain prerouting {{\n    \
              type filter hook prerouting priority mangle; policy accept;\n    \
-             {alert} udp dport {port} @th,64,32 0x4e04bda5 tproxy to :{port} meta mark set {mark:#x} accept\n  \
+             udp dport {port} {alert} @th,64,32 0x4e04bda5 tproxy to :{port} meta mark set {mark:#x} accept\n  \
              }}\n}}\n"
         ));
     }

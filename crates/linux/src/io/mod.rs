@@ -35,6 +35,9 @@ pub struct IoConfig {
     pub ipv6: bool,
     /// Take GIST packets with a Router Alert that pass by; without it only what is addressed to this node.
     pub intercept: bool,
+    /// Take Q-mode packets (C-flag set) that pass by even if they carry no Router Alert (RFC 5971 §5.3.2.1
+    /// allows it, for networks that strip the option).
+    pub intercept_without_alert: bool,
     /// Packet mark that turns intercepted packets to this node. Not 0; nobody else's.
     pub mark: u32,
     /// Routing table that holds the route for marked packets. Nobody else's.
@@ -52,6 +55,7 @@ impl Default for IoConfig {
             ipv4: true,
             ipv6: true,
             intercept: true,
+            intercept_without_alert: false,
             mark: 0x5b00_010e,
             table: 270,
             receive_buffer: 8 << 20,

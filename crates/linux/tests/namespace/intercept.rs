@@ -1,16 +1,23 @@
 //! What passes by with a Router Alert is taken, all else is not, and nothing stays behind.
 
+use std::net::IpAddr;
+use std::time::Duration;
+
+use etherparse::{IpNumber, Ipv4Header, Ipv4Options};
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
+use signalbox_linux::capture::{Capture, CaptureConfig, Frame};
+use signalbox_linux::netns::Namespace;
 use signalbox_linux::{Io, IoConfig};
 
 use crate::helper::helper;
 use crate::network::{GIST, Network, datagram, families, footprint, receive_one, send, tool, until};
 
-fn index(namespace: &signalbox_linux::netns::Namespace, interface: &str) -> u32 {
+fn index(namespace: &Namespace, interface: &str) -> u32 {
     let line = tool(namespace, &format!("ip -o link show dev {interface}"));
     line.split(':').next().unwrap().parse().unwrap()
 }
 
+/// GIST-C-01: whatever the value of the Router Alert.
 #[test]
 fn passing_queries_are_taken_with_all_that_their_headers_say() {
     let net = Network::new("take");
@@ -59,6 +66,7 @@ fn whatever_is_addressed_to_the_node_arrives_with_and_without_alert() {
     }
 }
 
+/// GIST-3.6-01, GIST-4.3.1-03, GIST-4.3.4-01, as far as UDP goes.
 #[test]
 fn everything_else_is_forwarded_unchanged() {
     let net = Network::new("pass");
@@ -84,6 +92,90 @@ fn everything_else_is_forwarded_unchanged() {
         assert_eq!((&buffer[..length], from), (GIST, (family.a, 270).into()));
     }
     drop(net.r.run(|| r.close()));
+}
+
+/// GIST-4.3.1-03, GIST-4.3.4-01: what looks like GIST and has a Router Alert, but is not UDP.
+#[test]
+fn other_protocols_with_an_alert_are_forwarded_unchanged() {
+    let net = Network::new("proto");
+    let r = Network::node(&net.r);
+    let mac = |namespace: &Namespace, interface: &str| -> Vec<u8> {
+        let link = tool(namespace, &format!("ip -o link show dev {interface}"));
+        let mac = link.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
+        mac.split(':').map(|octet| u8::from_str_radix(octet, 16).unwrap()).collect()
+    };
+    // The router must know the far end before: frames are sent once.
+    let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
+    let end = Capture::open(&net.a, "a0", CaptureConfig::default()).unwrap();
+    let mut far =
+        Capture::open(&net.b, "b0", CaptureConfig { outgoing: false, ..CaptureConfig::default() }).unwrap();
+    let (v4, v6) = (router_alert_v4(0), router_alert_v6(0));
+    let like_udp = [&[1, 14, 1, 14, 0, 20, 0, 0], GIST].concat(); // ports 270, length, no checksum
+    let [family4, family6] = families();
+    for (family, protocol) in [(family4, 6), (family4, 51), (family6, 6), (family6, 51)] {
+        send(&mut a, &datagram(family.a, family.b, b"first"));
+        receive_one(&mut b);
+        let (kind, header) = match (family.a, family.b) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let mut header =
+                    Ipv4Header::new(20, 9, IpNumber(protocol), src.octets(), dst.octets()).unwrap();
+                header.options = Ipv4Options::from(v4);
+                header.set_payload_len(like_udp.len()).unwrap();
+                header.header_checksum = header.calc_header_checksum();
+                (0x0800_u16, header.to_bytes().to_vec())
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let fixed = [0x60, 0, 0, 0, 0, 28, 0, 9];
+                let mut header = [&fixed[..], &src.octets(), &dst.octets(), &v6].concat();
+                header[40] = protocol;
+                (0x86dd, header)
+            }
+            _ => unreachable!(),
+        };
+        let packet = [&header[..], &like_udp].concat();
+        let frame = [&mac(&net.r, "ra")[..], &mac(&net.a, "a0"), &kind.to_be_bytes(), &packet].concat();
+        end.send(&frame).unwrap();
+        let mut arrived = None;
+        until("the packet is on the other side", || {
+            let each = |frame: Frame<'_>| {
+                if frame.octets.ends_with(&like_udp) && !frame.octets.ends_with(b"first") {
+                    arrived = Some(frame.octets[14..].to_vec());
+                }
+            };
+            far.read(Duration::from_millis(50), each).unwrap();
+            arrived.is_some()
+        });
+        let mut expected = packet.clone();
+        if kind == 0x0800 {
+            let mut header = Ipv4Header::from_slice(&packet).unwrap().0;
+            header.time_to_live -= 1;
+            header.header_checksum = header.calc_header_checksum();
+            expected[..24].copy_from_slice(&header.to_bytes());
+        } else {
+            expected[7] -= 1;
+        }
+        assert_eq!(arrived.unwrap(), expected, "protocol {protocol}: nothing but the TTL changes");
+    }
+    net.r.run(|| r.close()).unwrap().unwrap();
+}
+
+/// GIST-5.3.2.1-03: where the configuration says so, the alert is not looked for; the C-flag is.
+#[test]
+fn without_alert_only_q_mode_is_taken() {
+    let net = Network::new("bare");
+    let config = IoConfig { intercept_without_alert: true, ..IoConfig::default() };
+    let mut r = net.r.run(|| Io::open(&config).unwrap()).unwrap();
+    let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
+    let mut q_mode = GIST.to_vec();
+    q_mode[10] |= 0x80;
+    for family in families() {
+        send(&mut a, &datagram(family.a, family.b, &q_mode));
+        let got = receive_one(&mut r);
+        assert_eq!((got.dst, got.payload.as_slice()), ((family.b, 270).into(), q_mode.as_slice()));
+        send(&mut a, &datagram(family.a, family.b, GIST));
+        assert_eq!(receive_one(&mut b).payload, GIST);
+    }
+    net.r.run(|| r.close()).unwrap().unwrap();
 }
 
 #[test]

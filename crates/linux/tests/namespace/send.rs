@@ -61,6 +61,7 @@ fn assert_on_wire(octets: &[u8], sent: &Transmit<'_>) {
     }
 }
 
+/// GIST-5.3.2.1-07, GIST-5.3.2.1-08, GIST-5.3.2.2-02, GIST-5.8.1.2-03: the octets as they leave.
 #[test]
 fn queries_leave_with_their_flows_source_alert_and_whole_checksum() {
     let net = Network::new("wire");
