@@ -83,7 +83,7 @@ impl Node {
 
     fn start(&mut self, id: u64, request: PingRequest) {
         let Some(ping) = &mut self.ping else { return self.refuse(id, Refusal::NoApplication) };
-        if self.starts.contains(id) {
+        if self.starts.contains(id) || ping.runs(id) {
             self.refuse(id, Refusal::IdInUse);
         } else if request.src.is_some() {
             ping.handle(self.now, ping::Input::Start { id, request });

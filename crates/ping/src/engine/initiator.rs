@@ -142,7 +142,7 @@ impl Ping {
     }
 
     /// Users come seldom: a search will do.
-    fn key_of(&self, id: u64) -> Option<Key> {
+    pub(super) fn key_of(&self, id: u64) -> Option<Key> {
         self.sessions.iter().find(|(_, session)| session.id == id).map(|(key, _)| key)
     }
 }

@@ -192,6 +192,12 @@ impl Ping {
         self.sessions.len()
     }
 
+    /// Whether a ping runs under this name.
+    #[must_use]
+    pub fn runs(&self, id: u64) -> bool {
+        self.key_of(id).is_some()
+    }
+
     /// Messages whose fate GIST has not told yet.
     #[must_use]
     pub const fn watched(&self) -> u32 {

@@ -1,0 +1,148 @@
+//! Any inputs in any order.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
+
+use proptest::prelude::*;
+use signalbox_core::node::{Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, TransmitError};
+use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6};
+use signalbox_core::{IfIndex, Time};
+use signalbox_gist::wire::MAGIC;
+use signalbox_node::ping::PingRequest;
+use signalbox_node::{Command, Config, Node};
+
+/// An input, with what it borrows.
+#[derive(Debug, Clone)]
+enum Step {
+    Timer,
+    Datagram { src: IpAddr, dst: IpAddr, ttl: u8, alert: bool, magic: bool, payload: Vec<u8> },
+    Interfaces(Vec<IpAddr>),
+    Route { id: u64, src: IpAddr, mtu: u32, found: bool },
+    RouteChanged(IpAddr, u8),
+    TransmitFailed(IpAddr),
+    Start { id: u64, dst: IpAddr, src: Option<IpAddr>, count: Option<u32> },
+    Stop(u64),
+}
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        (0u8..4).prop_map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n))),
+        (0u16..4).prop_map(|n| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n))),
+        any::<u32>().prop_map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))),
+    ]
+}
+
+/// A message with a good header, so that more of it is looked at than its first octets.
+fn payload() -> impl Strategy<Value = Vec<u8>> {
+    let body = prop::collection::vec(any::<u8>(), 0..200);
+    (0u8..6, any::<bool>(), any::<u8>(), body).prop_map(|(kind, c, flags, mut body)| {
+        body.truncate(body.len() & !3);
+        let [l1, l0] = u16::try_from(body.len() / 4).unwrap().to_be_bytes();
+        let mut octets = vec![1, 5, l1, l0, 0x7f, 0xc0, kind | u8::from(c) << 7, flags];
+        octets.append(&mut body);
+        octets
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        Just(Step::Timer),
+        (address(), address(), any::<u8>(), any::<bool>(), any::<bool>(), payload()).prop_map(
+            |(src, dst, ttl, alert, magic, payload)| Step::Datagram { src, dst, ttl, alert, magic, payload }
+        ),
+        prop::collection::vec(address(), 0..4).prop_map(Step::Interfaces),
+        (
+            prop_oneof![0u64..5, any::<u64>(), (1u64 << 32)..(1 << 32) + 3],
+            address(),
+            any::<u32>(),
+            any::<bool>()
+        )
+            .prop_map(|(id, src, mtu, found)| Step::Route { id, src, mtu, found }),
+        (address(), any::<u8>()).prop_map(|(addr, len)| Step::RouteChanged(addr, len)),
+        address().prop_map(Step::TransmitFailed),
+        (0u64..4, address(), prop::option::of(address()), prop::option::of(0u32..3))
+            .prop_map(|(id, dst, src, count)| Step::Start { id, dst, src, count }),
+        (0u64..4).prop_map(Step::Stop),
+    ]
+}
+
+fn give(node: &mut Node, now: Time, step: &Step) {
+    let ifindex = IfIndex(2);
+    match step {
+        Step::Timer => node.handle(now, Input::Timer),
+        Step::Datagram { src, dst, ttl, alert, magic, payload } => {
+            let octets = if *magic { [&MAGIC[..], payload].concat() } else { payload.clone() };
+            let options: &[u8] = match (alert, dst) {
+                (false, _) => &[],
+                (true, IpAddr::V4(_)) => &router_alert_v4(0),
+                (true, IpAddr::V6(_)) => &router_alert_v6(0),
+            };
+            let (src, dst) = (SocketAddr::new(*src, 270), SocketAddr::new(*dst, 270));
+            let received = Received { src, dst, ifindex, ttl: *ttl, tos: 0, options, payload: &octets };
+            node.handle(now, Input::Datagram(received));
+        }
+        Step::Interfaces(addresses) => {
+            let (name, addresses) = ("eth0".to_owned(), addresses.clone());
+            node.handle(
+                now,
+                Input::Interfaces(&[Interface { ifindex, name, up: true, mtu: 1500, addresses }]),
+            );
+        }
+        Step::Route { id, src, mtu, found } => {
+            let route = Route { ifindex, src: *src, gateway: None, mtu: *mtu, local: false };
+            let result = if *found { Ok(route) } else { Err(NoRoute::Failed) };
+            node.handle(now, Input::Route { id: *id, result });
+        }
+        Step::RouteChanged(addr, len) => {
+            node.handle(now, Input::RouteChanged(Prefix { addr: *addr, len: *len }));
+        }
+        Step::TransmitFailed(dst) => {
+            node.handle(now, Input::TransmitFailed { dst: *dst, error: TransmitError::Other });
+        }
+        Step::Start { id, dst, src, count } => {
+            let request = PingRequest { src: *src, count: *count, ..PingRequest::to(*dst) };
+            node.handle(now, Input::Command(Command::PingStart { id: *id, request }));
+        }
+        Step::Stop(id) => node.handle(now, Input::Command(Command::PingStop { id: *id })),
+    }
+}
+
+proptest! {
+    /// No panic, few outputs per input, and in the end nothing is left.
+    #[test]
+    fn any_inputs_in_any_order(steps in prop::collection::vec((step(), 0u64..3000), 1..60)) {
+        let mut node = Node::new(Config::default(), [9; 32]).unwrap();
+        let mut now = Time::ZERO;
+        let mut lookups = Vec::new();
+        for (step, ms) in &steps {
+            now = now + Duration::from_millis(*ms);
+            give(&mut node, now, step);
+            let mut outputs = 0;
+            while let Some(output) = node.poll() {
+                outputs += 1;
+                prop_assert!(outputs < 1000);
+                if let Output::RouteLookup { id, .. } = output {
+                    lookups.push(id);
+                }
+            }
+            // Some of what was asked is answered.
+            if let Some(id) = lookups.pop().filter(|_| ms % 2 == 0) {
+                give(&mut node, now, &Step::Route { id, src: Ipv4Addr::new(192, 0, 2, 1).into(), mtu: 1500, found: true });
+                while node.poll().is_some() {}
+            }
+        }
+        for id in 0..4 {
+            give(&mut node, now, &Step::Stop(id));
+            while node.poll().is_some() {}
+        }
+        let mut wakes = 0;
+        while let Some(next) = node.next_deadline() {
+            now = now.max(next);
+            node.handle(now, Input::Timer);
+            while node.poll().is_some() {}
+            wakes += 1;
+            prop_assert!(wakes < 20_000, "timers never end");
+        }
+        prop_assert_eq!((node.session_count(), node.pings()), (0, 0));
+    }
+}

@@ -1,0 +1,4 @@
+//! One node, driven input by input.
+
+mod inputs;
+mod starts;
