@@ -1,0 +1,7 @@
+//! The command `signalbox decode` from its input to what it prints.
+
+mod captures;
+mod corpus;
+mod lines;
+mod packets;
+mod support;
