@@ -24,7 +24,8 @@ pub(crate) struct Buffers {
     control_size: usize,
 }
 
-// SAFETY: the pointers inside point only into vectors that the same value owns and never resizes.
+// SAFETY: the pointers inside are set and used within one call that borrows the value; between calls nothing
+// reads them.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
@@ -34,48 +35,49 @@ impl Buffers {
         let control_size = control_size.next_multiple_of(size_of::<usize>());
         // SAFETY: mmsghdr is a plain C struct for which all-zero is a valid value.
         let empty: libc::mmsghdr = unsafe { std::mem::zeroed() };
-        let mut buffers = Self {
+        let nowhere = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        Self {
             payload: vec![0; payload_size * BATCH],
             control: vec![0; control_size / size_of::<usize>() * BATCH],
             names: vec![[0; NAME]; BATCH],
-            vectors: Vec::with_capacity(BATCH),
+            vectors: vec![nowhere; BATCH],
             headers: vec![empty; BATCH],
             payload_size,
             control_size,
-        };
-        for slot in 0..BATCH {
-            buffers.vectors.push(libc::iovec {
-                iov_base: buffers.payload[slot * payload_size..].as_mut_ptr().cast(),
-                iov_len: payload_size,
-            });
         }
-        for slot in 0..BATCH {
-            let header = &mut buffers.headers[slot].msg_hdr;
-            header.msg_name = buffers.names[slot].as_mut_ptr().cast();
-            header.msg_iov = &raw mut buffers.vectors[slot];
-            header.msg_iovlen = 1;
-            header.msg_control =
-                buffers.control[slot * control_size / size_of::<usize>()..].as_mut_ptr().cast();
-        }
-        buffers
     }
 
     /// Receives what waits at `fd` into the slots from `first` on, without waiting for more; gives the number
     /// of datagrams, 0 if none wait.
     pub(crate) fn receive(&mut self, fd: &impl AsRawFd, first: usize) -> io::Result<usize> {
-        let Some(headers) = self.headers.get_mut(first..).filter(|h| !h.is_empty()) else { return Ok(0) };
-        for header in headers.iter_mut() {
-            header.msg_hdr.msg_namelen = NAME as libc::socklen_t;
-            header.msg_hdr.msg_controllen = self.control_size as _;
-            header.msg_hdr.msg_flags = 0;
+        let mut count = 0;
+        let slots = self
+            .payload
+            .chunks_exact_mut(self.payload_size)
+            .zip(self.control.chunks_exact_mut(self.control_size / size_of::<usize>()))
+            .zip(self.names.iter_mut().zip(&mut self.vectors))
+            .zip(&mut self.headers);
+        for (((payload, control), (name, vector)), header) in slots.skip(first) {
+            vector.iov_base = payload.as_mut_ptr().cast();
+            vector.iov_len = payload.len();
+            let header = &mut header.msg_hdr;
+            header.msg_name = name.as_mut_ptr().cast();
+            header.msg_namelen = NAME as libc::socklen_t;
+            header.msg_iov = vector;
+            header.msg_iovlen = 1;
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = self.control_size as _;
+            header.msg_flags = 0;
+            count += 1;
         }
-        // SAFETY: each header points to buffers of the lengths it states, all owned by self and live; the
-        // vector holds `headers.len()` of them; no timeout is given.
+        let Some(headers) = self.headers.get_mut(first..).filter(|_| count > 0) else { return Ok(0) };
+        // SAFETY: the `count` headers were just pointed to distinct buffers of the lengths they state, all owned
+        // by self and live; no timeout is given.
         let result = unsafe {
             libc::recvmmsg(
                 fd.as_raw_fd(),
                 headers.as_mut_ptr(),
-                headers.len() as libc::c_uint,
+                count,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )

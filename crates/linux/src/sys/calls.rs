@@ -1,0 +1,116 @@
+//! Single system calls.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Turns `-1` into the thread's `errno`.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Sets a socket option whose value is one `int`.
+pub(crate) fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` is a live int and `length` is its size.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), length) };
+    check(result).map(drop)
+}
+
+/// Waits until one of `fds` can be read (or `events` says otherwise) or the timeout is over; says for each
+/// whether it is ready. `None` waits for ever. A signal ends the wait with nothing ready.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = timeout.map(|t| libc::timespec {
+        tv_sec: t.as_secs().min(1 << 31) as libc::time_t,
+        tv_nsec: t.subsec_nanos() as libc::c_long,
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), |t| &raw const *t);
+    // SAFETY: `fds` is a live slice of the length given; `timeout` is null or points to a live timespec; no
+    // signal mask is given.
+    let result =
+        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, std::ptr::null()) };
+    match check(result) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            fds.iter_mut().for_each(|fd| fd.revents = 0);
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
+
+/// A `pollfd` that waits for `events` on `fd`.
+pub(crate) fn poll_fd(fd: RawFd, events: i16) -> libc::pollfd {
+    libc::pollfd { fd, events, revents: 0 }
+}
+
+/// A new non-blocking eventfd.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer; on success the descriptor is new and ours alone.
+    unsafe {
+        let fd = check(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// A descriptor that stands for the process `pid` and becomes readable when it ends.
+pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer; on success the descriptor is new and ours alone.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
+        let fd = i32::try_from(fd).map_err(io::Error::other)?;
+        Ok(OwnedFd::from_raw_fd(check(fd)?))
+    }
+}
+
+/// Sends `signal` to the process behind `pidfd`.
+pub(crate) fn pidfd_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
+    // SAFETY: the siginfo pointer may be null, then the kernel fills it in.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    };
+    check(i32::try_from(result).unwrap_or(-1)).map(drop)
+}
+
+/// Fills `octets` with the kernel's randomness.
+pub(crate) fn getrandom(octets: &mut [u8]) -> io::Result<()> {
+    let mut rest = octets;
+    while !rest.is_empty() {
+        // SAFETY: `rest` is a live slice of the length given.
+        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match usize::try_from(got) {
+            Ok(got) => rest = rest.split_at_mut_checked(got).map_or(&mut [], |(_, rest)| rest),
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Octets in a page of memory.
+pub(crate) fn page_size() -> u64 {
+    // SAFETY: takes no pointer.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
+}
+
+/// The number of the interface `name` in this thread's network namespace.
+pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
+    let name = std::ffi::CString::new(name).map_err(io::Error::other)?;
+    // SAFETY: `name` is a NUL-terminated string.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
