@@ -134,7 +134,7 @@ impl Gist {
     }
 
     /// Stores a message until the handshake is done: Querying-SM rule 1 (GIST-6.2-04), Responding-SM rule 7
-    /// (GIST-6.3-07). An empty one asked for the handshake only.
+    /// (GIST-6.3-07).
     fn store(&mut self, key: Key, direction: Direction, m: &SendMessage<'_>) -> Result<(), SendError> {
         self.check_size(m)?;
         let (now, most, most_octets) = (self.now, self.config.max_queued_session, self.config.max_queued);

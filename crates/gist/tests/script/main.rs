@@ -1,6 +1,14 @@
 //! Packet scripts: one node, explicit times, one test per transition of RFC 5971 §6 and per edge around it.
 
+mod cookies;
+mod encapsulation;
+mod errors;
+mod forward;
+mod limits;
 mod node;
 mod querying;
 mod responding;
 mod rig;
+mod robust;
+mod routes;
+mod send;

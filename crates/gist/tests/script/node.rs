@@ -1,6 +1,5 @@
 //! Node-SM (RFC 5971 §6.1), delivery checks and peering decisions (§4.3.2).
 
-
 use signalbox_core::service::{CheckId, Peering, Request, SendError};
 use signalbox_core::{Direction, Mri};
 use signalbox_gist::engine::{Config, Input, Installation, PeeringPolicy};
@@ -46,8 +45,7 @@ fn rule_1_a_declined_query_is_forwarded() {
 /// none was.
 #[test]
 fn a_declining_application_may_replace_the_payload() {
-    for (old, new) in
-        [(Some(&b"data"[..]), &b"eight oc"[..]), (Some(b"eight oc"), b"four"), (None, b"four")]
+    for (old, new) in [(Some(&b"data"[..]), &b"eight oc"[..]), (Some(b"eight oc"), b"four"), (None, b"four")]
     {
         let mut rig = asking();
         rig.query(old);
@@ -186,7 +184,11 @@ fn rule_4_data_without_state() {
     rig.data_up(own(), b"data");
     let error = rig.sent().is_error(GistError::NO_ROUTING_STATE);
     assert_eq!(error.dst, at_port(DOWN));
-    rig.error(UP, GistError::ENDPOINT_FOUND, &Packet { payload: encode(&query(through(), &[1; 8])), ..error });
+    rig.error(
+        UP,
+        GistError::ENDPOINT_FOUND,
+        &Packet { payload: encode(&query(through(), &[1; 8])), ..error },
+    );
     rig.quiet();
     rig.no_state();
     // GIST-4.3.2-14: state in one direction is none for the other

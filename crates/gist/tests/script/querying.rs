@@ -240,8 +240,7 @@ fn rule_8_refresh() {
 fn refreshes_are_spread_over_their_interval() {
     let mut quarters = [0; 4];
     for seed in 0..120 {
-        let mut rig =
-            Rig::seeded(Config::default(), signalbox_gist::engine::PeeringPolicy::Always, seed);
+        let mut rig = Rig::seeded(Config::default(), signalbox_gist::engine::PeeringPolicy::Always, seed);
         rig.established();
         rig.until(30_000);
         let at = rig.sent_at().0;

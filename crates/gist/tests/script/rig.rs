@@ -161,8 +161,13 @@ impl Via {
     }
 }
 
-pub(crate) const ROUTE: Route =
-    Route { ifindex: IfIndex(2), src: IpAddr::V4(core::net::Ipv4Addr::new(10, 2, 0, 1)), gateway: None, mtu: 1500, local: false };
+pub(crate) const ROUTE: Route = Route {
+    ifindex: IfIndex(2),
+    src: IpAddr::V4(core::net::Ipv4Addr::new(10, 2, 0, 1)),
+    gateway: None,
+    mtu: 1500,
+    local: false,
+};
 
 pub(crate) struct Rig {
     pub(crate) gist: Gist,
@@ -462,7 +467,10 @@ impl Rig {
     /// Data from `DOWN`, upstream.
     pub(crate) fn data_up(&mut self, mri: Mri, data: &[u8]) {
         let mri = mri.with_direction(Direction::Upstream);
-        self.inject(&Via::direct(DOWN, RIGHT), &self::data(mri, Nli { ip_ttl: 3, ..nli(b"down", DOWN) }, data));
+        self.inject(
+            &Via::direct(DOWN, RIGHT),
+            &self::data(mri, Nli { ip_ttl: 3, ..nli(b"down", DOWN) }, data),
+        );
     }
 
     /// An Error from `from` about a message of the node.

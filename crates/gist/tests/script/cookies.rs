@@ -1,0 +1,173 @@
+//! Cookies (RFC 5971 §8.5).
+
+use core::time::Duration;
+use std::collections::HashSet;
+
+use signalbox_core::SessionId;
+use signalbox_gist::engine::{Config, Installation, PeeringPolicy};
+use signalbox_gist::wire::{GistError, MessageType};
+
+use crate::rig::*;
+
+/// GIST-8.5-01, GIST-8.5-02: every Query has another cookie, over retransmissions, sessions and nodes, and no
+/// two differ in a number only.
+#[test]
+fn query_cookies_are_unique() {
+    let mut seen = HashSet::new();
+    let mut tails = HashSet::new();
+    for seed in 1..5 {
+        let mut rig = Rig::seeded(Config::default(), PeeringPolicy::Always, seed);
+        for number in 0..50 {
+            rig.send_with(b"data", own(), |m| m.session = SessionId([number; 16]));
+        }
+        rig.until(3500);
+        while let Some((_, out)) = rig.out.pop_front() {
+            if let Out::Sent(packet) = out {
+                let cookie = packet.cookie();
+                assert!(cookie.len() >= 8);
+                tails.insert(cookie[4..].to_vec());
+                seen.insert(cookie);
+            }
+        }
+    }
+    assert_eq!((seen.len(), tails.len()), (4 * 50 * 4, 4 * 50 * 4));
+}
+
+/// GIST-8.5-01, GIST-5.3.3-18: the cookie of a former life of the session is worth nothing.
+#[test]
+fn query_cookies_do_not_outlive_the_handshake() {
+    let mut rig = Rig::new();
+    let (query, _) = rig.established();
+    rig.lifetime(own(), Some(SESSION), Duration::ZERO);
+    rig.send(b"data", own());
+    rig.out.clear();
+    rig.respond(&query);
+    rig.quiet();
+    assert_eq!(rig.states().0, Some("Awaiting Response"));
+    assert_eq!(rig.gist.counters().cookies_invalid, 1);
+}
+
+/// GIST-8.5-03, GIST-8.5-04, GIST-8.5-06, GIST-8.5-09, GIST-5.7.1-15, GIST-4.4.6-03: the Responder-Cookie is
+/// bound to peer identity, address, flow, application and session, and to the secret: change any of them
+/// or any octet of the cookie, and there is silence and no state.
+#[test]
+fn responder_cookies_are_bound() {
+    let mut rig = Rig::new();
+    rig.query(None);
+    let response = rig.sent();
+    let cookie = response.message().responder_cookie.unwrap().to_vec();
+    rig.confirm_with(&response, |m| m.nli = Some(nli(b"uq", UP)));
+    rig.inject_confirm(&response, "10.1.0.3");
+    rig.confirm_with(&response, |m| m.mri = Some(flow(SRC, "10.9.0.10").into()));
+    rig.confirm_with(&response, |m| m.mri = Some(through().inverted().into()));
+    rig.confirm_with(&response, |m| m.session = Some(SessionId([1; 16])));
+    for at in 0..cookie.len() {
+        let mut bent = cookie.clone();
+        bent[at] ^= 1;
+        rig.confirm_with(&response, |m| {
+            m.responder_cookie = Some(Box::leak(bent.into_boxed_slice()));
+        });
+    }
+    rig.confirm_with(&response, |m| m.responder_cookie = Some(&[]));
+    rig.quiet();
+    rig.no_state();
+    let bad = u64::try_from(cookie.len()).unwrap() + 6;
+    assert_eq!(rig.gist.counters().cookies_invalid, bad);
+    let mut stranger = Rig::seeded(Config::default(), PeeringPolicy::Always, 2);
+    stranger.confirm(&response);
+    stranger.quiet();
+    stranger.no_state();
+    rig.confirm(&response);
+    assert_eq!(rig.states(), (None, Some("Established")));
+}
+
+impl Rig {
+    /// A Confirm of the same identity from another address.
+    fn inject_confirm(&mut self, response: &Packet, from: &str) {
+        let answered = response.message();
+        let mut message = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
+        message.mri = answered.mri.map(|m| m.inverted());
+        (message.session, message.nli) = (answered.session, Some(nli(b"up", from)));
+        message.responder_cookie = answered.responder_cookie;
+        self.inject(&Via::direct(from, LEFT), &message);
+    }
+}
+
+/// GIST-8.5-05: a cookie is good for one period of the secret at least and for two at most.
+#[test]
+fn responder_cookies_age() {
+    for (asked, confirmed, good) in [
+        (10_000, 10_100, true),
+        (59_000, 61_000, true),
+        (59_000, 119_000, true),
+        (59_000, 120_000, false),
+        (61_000, 240_000, false),
+    ] {
+        let mut rig = Rig::new();
+        rig.until(asked);
+        rig.query(None);
+        let response = rig.sent();
+        rig.until(confirmed);
+        rig.confirm(&response);
+        assert_eq!(rig.gist.sessions().count() == 1, good, "{asked} {confirmed}");
+    }
+}
+
+/// GIST-8.5-05: the liveness data changes with the secret and does not count up.
+#[test]
+fn liveness_data_is_not_a_counter() {
+    let mut rig = Rig::new();
+    let mut seen = Vec::new();
+    for minute in 0..20 {
+        rig.until(minute * 60_000);
+        rig.query(None);
+        let response = rig.sent();
+        let cookie = response.message().responder_cookie.unwrap();
+        seen.push(u32::from_be_bytes([cookie[0], cookie[1], cookie[2], cookie[3]]));
+    }
+    for pair in seen.windows(2) {
+        assert!(pair[1].wrapping_sub(pair[0]) > 1000 && pair[0].wrapping_sub(pair[1]) > 1000);
+    }
+}
+
+/// GIST-A.4.4.10-06, GIST-8.5-09: with the option for debugging, and only with it, bad cookies are answered.
+#[test]
+fn cookie_errors_are_an_option() {
+    let mut rig = Rig::with(Config { cookie_errors: true, ..Config::default() });
+    rig.query(None);
+    let response = rig.sent();
+    rig.confirm_with(&response, |m| m.responder_cookie = Some(&[1; 24]));
+    rig.sent().is_error(GistError::INVALID_COOKIE);
+    rig.send(b"data", own());
+    let query = rig.sent();
+    rig.respond_with(&query, |m| m.query_cookie = Some(&[1; 16]));
+    rig.sent().is_error(GistError::INVALID_COOKIE);
+}
+
+/// GIST-5.7.1-16: a Confirm with a bad cookie, where one is waited for, removes the state.
+#[test]
+fn a_bad_confirm_removes_the_state() {
+    for established in [false, true] {
+        let mut rig = Rig::with(Config { installation: Installation::Confirmed, ..Config::default() });
+        let response = if established {
+            rig.responding();
+            rig.query_numbered(2, None);
+            rig.sent()
+        } else {
+            rig.query(None);
+            rig.sent()
+        };
+        rig.confirm_with(&response, |m| m.responder_cookie = Some(&[1; 24]));
+        rig.no_state();
+    }
+}
+
+/// GIST-8.4-01: a Response is hardly larger than its Query.
+#[test]
+fn responses_do_not_amplify() {
+    let mut rig = Rig::new();
+    rig.query(None);
+    let query = encode(&query(through(), &[1; 8]));
+    assert!(rig.sent().payload.len() <= query.len() + 32);
+    rig.quiet();
+}

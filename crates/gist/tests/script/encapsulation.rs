@@ -1,0 +1,238 @@
+//! What Queries and normal messages look like in their packets (RFC 5971 §5.1–§5.3, §5.8.1).
+
+use core::net::IpAddr;
+
+use signalbox_core::node::Route;
+use signalbox_core::packet::{router_alert_v4, router_alert_v6};
+use signalbox_core::service::{SendError, TransferAttributes};
+use signalbox_core::{IfIndex, Mri, PathCoupled};
+use signalbox_gist::engine::Config;
+use signalbox_gist::wire::{MAGIC, MessageType};
+
+use crate::rig::*;
+
+/// GIST-5.1-08, GIST-5.2.1-01, GIST-5.3.1-03, GIST-5.3.2-01, GIST-5.3.2.1-02, GIST-5.3.2.1-05, GIST-5.3.2.1-07,
+/// GIST-5.3.2.1-08, GIST-5.3.2.3-05, GIST-5.8.1.2-01, GIST-5.8.1.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05,
+/// GIST-4.3.1-06, GIST-5.2.1-02, GIST-5.2.2-01, GIST-5.2.2-03, GIST-5.2.2-05, GIST-4.3.3-03: a Query of a
+/// node in the middle of the path.
+#[test]
+fn a_query_looks_like_its_flow() {
+    let mut rig = Rig::new();
+    let mut p = PathCoupled::between(ip(SRC), ip(DST));
+    (p.protocol, p.dscp, p.dst_port) = (Some(17), Some(46), Some(5000));
+    rig.send(b"data", Mri::PathCoupled(p));
+    let packet = rig.sent().is(MessageType::QUERY);
+    assert_eq!((packet.src, packet.dst), (at_port(SRC), at_port(DST)));
+    assert_eq!((packet.ttl, packet.tos, packet.dont_fragment), (64, 46 << 2, true));
+    assert_eq!(packet.ifindex, Some(IfIndex(2)));
+    assert_eq!(packet.options, router_alert_v4(ALERT));
+    assert!(packet.payload.starts_with(&MAGIC));
+    let said = packet.message();
+    assert!(said.header.c && said.header.r && !said.header.s && !said.header.e);
+    assert_eq!(said.header.hops, 64);
+    assert_eq!(said.mri.unwrap().mri, Mri::PathCoupled(p));
+    assert_eq!(said.session, Some(SESSION));
+    let nli = said.nli.unwrap();
+    assert_eq!((nli.interface, nli.ip_ttl, nli.validity_ms), (ip(RIGHT), 64, 30_000));
+    assert_eq!(nli.peer_identity, b"node");
+    assert!(said.stack_proposal.is_none() && said.nslp_data.is_none());
+}
+
+/// GIST-5.2.1-02, GIST-5.2.2-02: where the flow begins at the signaling address, S=1 and the NLI says so.
+#[test]
+fn at_the_source_of_the_flow_s_is_1() {
+    let mut rig = Rig::new();
+    rig.send(b"data", own());
+    let packet = rig.sent();
+    assert!(packet.message().header.s);
+    assert_eq!(packet.src.ip(), packet.nli().interface);
+}
+
+/// GIST-5.2.2-03: of a host's addresses the one that the flow has is told, if it is on the way out.
+#[test]
+fn the_flow_chooses_among_the_addresses() {
+    let mut rig = Rig::new();
+    rig.handle(signalbox_gist::engine::Input::Interfaces(&[interface(2, &[RIGHT, "10.2.0.77"])]));
+    rig.send(b"data", flow("10.2.0.77", DST));
+    assert_eq!(rig.sent().nli().interface, ip("10.2.0.77"));
+}
+
+/// GIST-5.8.1.2-04: each third retransmission has the signaling source and says S=1; with 0 none has.
+#[test]
+fn some_retransmissions_carry_the_signaling_source() {
+    for (every, expected) in [(3, [false, false, false, true, false, false, true]), (0, [false; 7])] {
+        let mut rig = Rig::with(Config { signaling_source_every: every, ..Config::default() });
+        rig.send(b"data", through());
+        rig.until(60_000);
+        for own_source in expected {
+            let packet = rig.sent();
+            assert_eq!(packet.message().header.s, own_source);
+            assert_eq!(packet.src, at_port(if own_source { RIGHT } else { SRC }));
+            assert_eq!(packet.nli().interface, ip(RIGHT));
+        }
+    }
+}
+
+const ROUTE_V6: Route = Route {
+    ifindex: IfIndex(2),
+    src: IpAddr::V6(core::net::Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1)),
+    gateway: None,
+    mtu: 1500,
+    local: false,
+};
+
+/// GIST-5.3.2.2-01, GIST-5.3.2.2-02, GIST-5.3.2.2-05, GIST-5.2.2-04: IPv6: a hop-by-hop header with Router
+/// Alert, followed by UDP, and addresses of the flow's IP version.
+#[test]
+fn a_query_over_ipv6() {
+    let mut rig = Rig::with(Config { router_alert_v4: false, ..Config::default() });
+    rig.route = Some(Ok(ROUTE_V6));
+    rig.send(b"data", flow("2001:db8:8::8", "2001:db8:9::9"));
+    let packet = rig.sent().is(MessageType::QUERY);
+    assert_eq!((packet.src, packet.dst), (at_port("2001:db8:8::8"), at_port("2001:db8:9::9")));
+    assert_eq!(packet.options, router_alert_v6(ALERT));
+    assert_eq!(packet.options[..4], [17, 0, 5, 2]);
+    assert!(!packet.dont_fragment);
+    assert_eq!(packet.nli().interface, ip("2001:db8:2::1"));
+}
+
+/// GIST-5.2.2-04: a whole handshake over IPv6, from both ends.
+#[test]
+fn a_handshake_over_ipv6() {
+    let mut rig = Rig::new();
+    rig.route = Some(Ok(ROUTE_V6));
+    let mri = flow("2001:db8:8::8", "2001:db8:9::9");
+    let mut asked = query(mri, &[1; 8]);
+    asked.nli = Some(nli(b"up", "2001:db8:1::2"));
+    rig.inject(&Via::intercepted("2001:db8:8::8", "2001:db8:9::9"), &asked);
+    let response = rig.sent().is(MessageType::RESPONSE);
+    assert_eq!((response.src, response.dst), (at_port("2001:db8:1::1"), at_port("2001:db8:1::2")));
+    let answered = response.message();
+    let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
+    (confirm.mri, confirm.session) = (Some(mri.into()), Some(SESSION));
+    confirm.nli = Some(nli(b"up", "2001:db8:1::2"));
+    confirm.responder_cookie = answered.responder_cookie;
+    rig.inject(&Via::direct("2001:db8:1::2", "2001:db8:1::1"), &confirm);
+    rig.notified();
+    rig.send(b"on..", mri);
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.respond_with(&query, |m| {
+        m.header.s = false;
+        m.nli = Some(nli(b"down", "2001:db8:2::2"));
+    });
+    assert_eq!(rig.sent().is(MessageType::CONFIRM).dst, at_port("2001:db8:2::2"));
+    assert_eq!(rig.sent().is(MessageType::DATA).dst, at_port("2001:db8:2::2"));
+    assert_eq!(rig.states(), (Some("Established"), Some("Established")));
+}
+
+/// GIST-5.3.2.1-02, GIST-5.3.2.1-06: Router Alert can be left off for IPv4 by configuration.
+#[test]
+fn router_alert_can_be_switched_off() {
+    let mut rig = Rig::with(Config { router_alert_v4: false, ..Config::default() });
+    rig.send(b"data", own());
+    assert!(rig.sent().options.is_empty());
+}
+
+/// GIST-5.1-16, GIST-5.2.1-01, GIST-5.3.1-07, GIST-5.5-02, GIST-5.2.2-02: Data along state: normal mode, C=0,
+/// S=1, an NLI with the address that the packet has.
+#[test]
+fn data_in_normal_mode() {
+    let mut rig = Rig::new();
+    let (_, data) = rig.established_for(through());
+    let said = data.message();
+    assert!(!said.header.c && said.header.s && !said.header.r && !said.header.e);
+    assert_eq!(said.nli.unwrap().interface, data.src.ip());
+    assert_eq!((data.src, data.dst), (at_port(RIGHT), at_port(DOWN)));
+    assert!(data.options.is_empty());
+    assert_eq!((data.ttl, said.nli.unwrap().ip_ttl), (64, 64));
+}
+
+/// GIST-6.1-11, GIST-4.3.3-15, GIST-5.3.2-02, GIST-4.1.2-07, GIST-5.5-02, GIST-5.2.1-01: Data for which no state
+/// is wanted goes in Q-mode with C=1 and makes none, even where state is.
+#[test]
+fn data_in_q_mode() {
+    let stateless = TransferAttributes { stateless: true, ..TransferAttributes::default() };
+    let mut rig = Rig::new();
+    rig.send_with(b"data", through(), |m| m.attributes = stateless);
+    let packet = rig.sent().is(MessageType::DATA);
+    assert_eq!((packet.src, packet.dst), (at_port(SRC), at_port(DST)));
+    assert_eq!(packet.options, router_alert_v4(ALERT));
+    assert!(packet.dont_fragment);
+    let said = packet.message();
+    assert!(said.header.c && !said.header.s && !said.header.r);
+    assert_eq!(said.nli.unwrap().interface, ip(RIGHT));
+    rig.status();
+    rig.no_state();
+    rig.established_for(through());
+    rig.send_with(b"data", through(), |m| m.attributes = stateless);
+    assert!(rig.sent().message().header.c);
+    rig.status();
+    // Q-mode goes downstream only.
+    rig.send_with(b"data", through().inverted(), |m| m.attributes = stateless);
+    assert_eq!(rig.failed(), SendError::NoStateUpstream);
+}
+
+/// GIST-6.2-02, GIST-5.1-06: the message rides in every Query of the handshake if so configured, and counts
+/// as sent with the Response.
+#[test]
+fn a_message_may_ride_in_the_query() {
+    let mut rig = Rig::with(Config { piggyback: true, ..Config::default() });
+    rig.send(b"data", own());
+    rig.send(b"next", own());
+    for next in [500, 1500] {
+        assert_eq!(rig.sent().message().nslp_data, Some(&b"data"[..]));
+        rig.quiet();
+        rig.until(next);
+    }
+    let query = rig.sent();
+    rig.respond(&query);
+    rig.sent().is(MessageType::CONFIRM);
+    rig.status();
+    assert_eq!(rig.sent().is(MessageType::DATA).message().nslp_data, Some(&b"next"[..]));
+    rig.status();
+    rig.notified();
+    rig.quiet();
+}
+
+/// GIST-5.2.2-05, GIST-B.1-05, GIST-4.3.3-03, GIST-B.1-06: TTL and hop count as the application wants them.
+#[test]
+fn the_application_may_choose_ttl_and_hops() {
+    let mut rig = Rig::new();
+    rig.established();
+    rig.send_with(b"data", own(), |m| (m.ip_ttl, m.hops) = (Some(9), Some(3)));
+    let packet = rig.sent();
+    assert_eq!((packet.ttl, packet.nli().ip_ttl, packet.message().header.hops), (9, 9, 3));
+}
+
+/// GIST-5.2.2-08, GIST-5.2.2-09: the Response tells the distance downstream, and Data from there another.
+#[test]
+fn distances_downstream_are_told_by_the_peer() {
+    let mut rig = Rig::new();
+    rig.send(b"data", own());
+    let query = rig.sent();
+    rig.respond_with(&query, |m| {
+        m.nli = Some(signalbox_gist::wire::Nli { ip_ttl: 3, ..nli(b"down", DOWN) });
+    });
+    assert_eq!(rig.session().downstream.unwrap().ip_distance, 3);
+    rig.out.clear();
+    let answer =
+        data(own().inverted(), signalbox_gist::wire::Nli { ip_ttl: 5, ..nli(b"down", DOWN) }, b"data");
+    rig.inject(&Via::direct(DOWN, RIGHT), &answer);
+    assert_eq!(rig.delivered().ip_distance, 5);
+    assert_eq!(rig.session().downstream.unwrap().ip_distance, 5);
+}
+
+/// GIST-4.4.3-01, GIST-4.4.3-02, GIST-4.4.3-03: identities differ from node to node, are the same on all
+/// interfaces and over time, and can be configured.
+#[test]
+fn peer_identities() {
+    let made =
+        |seed| signalbox_gist::engine::Gist::new(Config::default(), [seed; 32]).unwrap().identity().to_vec();
+    assert_ne!(made(1), made(2));
+    assert_eq!(made(1).len(), 16);
+    let mut rig = Rig::new();
+    rig.query(None);
+    rig.send(b"data", own());
+    let (left, right) = (rig.sent(), rig.sent());
+    assert_eq!(left.nli().peer_identity, right.nli().peer_identity);
+}

@@ -1,0 +1,310 @@
+//! Errors that a node answers with, and errors that it gets (RFC 5971 §5.6, §7.2.1, A.4).
+
+use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::{Direction, IfIndex, LooseEnd, Mri};
+use signalbox_gist::engine::{Config, IngressFilter};
+use signalbox_gist::wire::{
+    Encapsulation, ErrorClass, ErrorObject, GistError, Info, Infos, Message, MessageType, Nli, ObjectType,
+};
+
+use crate::rig::*;
+
+/// A Query whose objects are changed as octets before it comes in.
+fn bent(rig: &mut Rig, bend: impl FnOnce(&mut Vec<u8>)) {
+    let mut octets = encode(&query(through(), &[1; 8]));
+    bend(&mut octets);
+    rig.packet(&Via::intercepted(SRC, DST), &octets);
+}
+
+/// GIST-5.6-05, GIST-5.6-07, GIST-5.1-19, GIST-A.4.4.1-03, GIST-A.4.4.1-04, GIST-A.4.4.1-05, GIST-A.4.4.1-07,
+/// GIST-A.4.4.1-08, GIST-A.4.4.1-02, GIST-A.4.1-05, GIST-A.4.1-06: what is malformed is answered in normal
+/// mode to the address in its NLI, by an Error that names its sender, with NSLPID 0.
+#[test]
+fn malformed_messages_are_refused() {
+    let cases: [(fn(&mut Vec<u8>), GistError); 6] = [
+        (|o| o[4] = 2, GistError::UNKNOWN_VERSION),
+        (|o| o[10] = 0x80 | 6, GistError::UNKNOWN_TYPE),
+        (|o| o[11] &= !0x40, GistError::INVALID_R_FLAG),
+        (|o| o[11] |= 0x20, GistError::INVALID_E_FLAG),
+        (|o| o[10] &= 0x7f, GistError::INVALID_C_FLAG),
+        (|o| o[7] += 1, GistError::INCORRECT_MESSAGE_LENGTH),
+    ];
+    for (bend, expected) in cases {
+        let mut rig = Rig::new();
+        bent(&mut rig, bend);
+        let error = rig.sent().is(MessageType::ERROR).is_error(expected);
+        assert_eq!((error.src, error.dst), (at_port(LEFT), at_port(UP)));
+        assert!(error.options.is_empty());
+        let said = error.message();
+        assert_eq!((said.header.nslp.0, said.header.s), (0, true));
+        assert_eq!(said.nli.unwrap().peer_identity, b"node");
+        assert_eq!(said.nli.unwrap().interface, ip(LEFT));
+        let object = said.error.unwrap();
+        assert_eq!((object.session, object.mri_octets), (None, None));
+        rig.quiet();
+        rig.no_state();
+        assert_eq!((rig.gist.counters().malformed, rig.gist.counters().errors_sent), (1, 1));
+    }
+}
+
+/// GIST-5.1-03, GIST-5.1-04, GIST-A.2.1-01, GIST-A.2.1-02, GIST-A.4.4.9-03, GIST-A.4.1-06, GIST-A.4.4-01: unknown
+/// objects by their flags; the Error names flow, session and the type at fault.
+#[test]
+fn unknown_objects() {
+    let add = |flags: u8| {
+        move |o: &mut Vec<u8>| {
+            o.extend([flags | 1, 0xf4, 0, 0]);
+            o[7] += 1;
+        }
+    };
+    let mut rig = Rig::new();
+    bent(&mut rig, add(0x40));
+    rig.sent().is(MessageType::RESPONSE);
+    bent(&mut rig, add(0x80));
+    rig.sent().is(MessageType::RESPONSE);
+    bent(&mut rig, add(0));
+    let error = rig.sent().is_error(GistError::UNRECOGNISED_OBJECT);
+    let object = error.message().error.unwrap();
+    assert_eq!((object.session, object.mri()), (Some(SESSION), Some(through())));
+    assert_eq!(object.infos.iter().next(), Some(Info::ObjectType(ObjectType(500))));
+    bent(&mut rig, add(0xc0));
+    rig.sent().is_error(GistError::INVALID_EXTENSIBILITY_FLAGS);
+}
+
+/// GIST-5.6-06, GIST-4.4.1-15: without an NLI that can be understood the Error goes to the IP source if S=1,
+/// and nowhere if S=0.
+#[test]
+fn errors_without_an_nli() {
+    for s in [true, false] {
+        let mut rig = Rig::new();
+        let mut message = query(through(), &[1; 8]);
+        message.header.s = s;
+        let mut octets = encode(&message);
+        let at = octets.windows(4).position(|w| w == [0, 2, 0, 4]).expect("the NLI's TLV header");
+        octets[at + 6] = 0x50; // IP version 5
+        rig.packet(&Via::intercepted(UP, DST), &octets);
+        if s {
+            let error = rig.sent().is_error(GistError::VALUE_NOT_SUPPORTED);
+            assert_eq!(error.dst, at_port(UP));
+        } else {
+            assert_eq!(rig.gist.counters().errors_unsendable, 1);
+        }
+        rig.quiet();
+    }
+}
+
+/// GIST-5.6-01, GIST-5.6-02: an Error draws no Error, however broken or out of place it is, and makes no
+/// state.
+#[test]
+fn errors_are_not_answered() {
+    let mut rig = Rig::new();
+    let about = encode(&query(through(), &[1; 8]));
+    let mut error = Message::new(MessageType::ERROR, signalbox_core::NslpId::NONE, 64);
+    error.nli = Some(nli(b"up", UP));
+    error.error =
+        ErrorObject::about(GistError::HOP_LIMIT_EXCEEDED, &about[4..], Encapsulation::QMode, Infos::NONE);
+    let whole = encode(&error);
+    for bend in 0..whole.len() - 4 {
+        let mut octets = whole.clone();
+        octets[4 + bend] ^= 0xff;
+        if octets[10] & 0x7f != MessageType::ERROR.0 {
+            continue;
+        }
+        for via in [Via::direct(UP, LEFT), Via::intercepted(SRC, LEFT)] {
+            rig.packet(&via, &octets);
+            rig.quiet();
+        }
+    }
+    for length in 4..whole.len() {
+        rig.packet(&Via::direct(UP, LEFT), &whole[..length]);
+        rig.quiet();
+    }
+    rig.no_state();
+}
+
+/// GIST-5.6-03, GIST-5.6-04, GIST-5.3.3-19: Errors are not repeated, and their rate is bounded.
+#[test]
+fn errors_are_limited() {
+    let mut rig = Rig::with(Config { error_rate: 8, ..Config::default() });
+    for _ in 0..100 {
+        rig.data_down(b"data");
+    }
+    assert_eq!(rig.out.len(), 2);
+    assert_eq!(rig.gist.counters().errors_suppressed, 98);
+    rig.until(100_000);
+    assert_eq!(rig.out.len(), 2);
+}
+
+/// GIST-5.5-01, GIST-A.4.4.3-01, GIST-5.1-21: message types in encapsulations that are not theirs.
+#[test]
+fn wrong_encapsulations() {
+    let mut rig = Rig::new();
+    let mut hello = Message::new(MessageType::MA_HELLO, signalbox_core::NslpId::NONE, 64);
+    (hello.hello_id, hello.header.s) = (Some(0), true);
+    rig.inject(&Via::direct(UP, LEFT), &hello);
+    let error = rig.sent().is_error(GistError::INCORRECT_ENCAPSULATION);
+    assert_eq!(error.dst, at_port(UP));
+    let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
+    (confirm.mri, confirm.session) = (Some(through().into()), Some(SESSION));
+    confirm.nli = Some(nli(b"up", UP));
+    rig.inject(&Via::intercepted(UP, DST), &confirm);
+    rig.sent().is_error(GistError::INCORRECT_ENCAPSULATION);
+    rig.quiet();
+}
+
+/// GIST-7.2.1-01, GIST-7.2.1-02, GIST-7.2.1-03, GIST-5.3.2.1-01, GIST-A.4.4.9-06: S=1 and an NLI that is not the
+/// IP source: a NAT that does not know GIST. The Error goes back the way the Query came.
+#[test]
+fn a_legacy_nat_is_found() {
+    let mut rig = Rig::new();
+    let mut message = query(through(), &[1; 8]);
+    message.header.s = true;
+    rig.inject(&Via::intercepted("192.0.2.99", DST), &message);
+    let error = rig.sent().is_error(GistError::UNTRANSLATED_OBJECT);
+    assert_eq!((error.src, error.dst), (at_port(DST), at_port("192.0.2.99")));
+    let object = error.message().error.unwrap();
+    assert_eq!(object.infos.iter().next(), Some(Info::ObjectType(ObjectType::MRI)));
+    rig.quiet();
+    rig.no_state();
+    // with S=0 nothing is wrong
+    message.header.s = false;
+    rig.inject(&Via::intercepted(SRC, DST), &message);
+    rig.sent().is(MessageType::RESPONSE);
+}
+
+/// GIST-7.2.1-06, GIST-5.3.1-08: a Response from another address than its NLI says ends the handshake.
+#[test]
+fn a_nat_on_the_way_back_ends_the_handshake() {
+    let mut rig = Rig::new();
+    rig.send(b"data", own());
+    let query = rig.sent();
+    rig.respond_with(&query, |m| m.nli = Some(nli(b"down", "10.2.0.77")));
+    assert_eq!(rig.failed(), SendError::Peer { code: 9, subcode: 4 });
+    rig.quiet();
+    rig.no_state();
+    // Data and Confirms with such an NLI are dropped.
+    rig.inject(&Via::direct("192.0.2.99", LEFT), &data(through(), nli(b"up", UP), b"data"));
+    rig.quiet();
+    assert_eq!(rig.gist.counters().untranslated, 2);
+}
+
+/// GIST-A.4.4.12-03, GIST-A.4.4.12-04, GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-A.4.4.12-01: flows that could not come in
+/// here: of the other IP version, from an address of this node, against the filters.
+#[test]
+fn flows_that_cannot_be() {
+    let filter = IngressFilter {
+        ifindex: IfIndex(1),
+        prefix: signalbox_core::node::Prefix { addr: ip("10.8.0.0"), len: 16 },
+    };
+    let config = || Config { ingress_filters: vec![filter], ..Config::default() };
+    for (mri, error) in [
+        (flow("2001:db8::1", "2001:db8::2"), Some(GistError::IP_VERSION_MISMATCH)),
+        (flow(RIGHT, DST), Some(GistError::INGRESS_FILTER_FAILURE)),
+        (flow("10.7.0.7", DST), Some(GistError::INGRESS_FILTER_FAILURE)),
+        (flow(SRC, DST), None),
+    ] {
+        let mut rig = Rig::with(config());
+        rig.inject(&Via::intercepted(SRC, DST), &query(mri, &[1; 8]));
+        match error {
+            None => drop(rig.sent().is(MessageType::RESPONSE)),
+            Some(expected) => {
+                let error = rig.sent().is_error(expected);
+                let infos = error.message().error.unwrap().infos;
+                assert!(matches!(infos.iter().next(), Some(Info::ObjectValue { .. })));
+            }
+        }
+        rig.quiet();
+        rig.no_state();
+    }
+    // GIST-A.4.4.12-04: the whole of a source prefix has to be inside
+    let mut rig = Rig::with(config());
+    let mut p = signalbox_core::PathCoupled::between(ip("10.0.0.0"), ip(DST));
+    p.src_prefix = 8;
+    rig.inject(&Via::intercepted(SRC, DST), &query(Mri::PathCoupled(p), &[1; 8]));
+    rig.sent().is_error(GistError::INGRESS_FILTER_FAILURE);
+}
+
+/// GIST-5.8.2-05, GIST-5.8.2-06: the loose-end method in Q-mode: towards the edge only, and without the checks
+/// of the path-coupled one.
+#[test]
+fn loose_end_queries() {
+    let loose = |direction| Mri::LooseEnd(LooseEnd { src: ip(SRC), dst: ip(DST), direction });
+    let mut rig = Rig::with(Config {
+        ingress_filters: vec![IngressFilter {
+            ifindex: IfIndex(1),
+            prefix: signalbox_core::node::Prefix { addr: ip("10.7.0.0"), len: 16 },
+        }],
+        ..Config::default()
+    });
+    rig.inject(&Via::intercepted(SRC, DST), &query(loose(Direction::Downstream), &[1; 8]));
+    rig.sent().is(MessageType::RESPONSE);
+    let mut octets = encode(&query(loose(Direction::Downstream), &[1; 8]));
+    octets[18] |= 0x08;
+    rig.packet(&Via::intercepted(SRC, DST), &octets);
+    rig.sent().is_error(GistError::VALUE_NOT_SUPPORTED);
+    rig.no_state();
+}
+
+/// Senders that cannot be answered are not answered: this node, nobody, everybody.
+#[test]
+fn impossible_senders() {
+    for sender in [LEFT, RIGHT, "0.0.0.0", "127.0.0.1", "224.0.0.1"] {
+        let mut rig = Rig::new();
+        let mut message = query(through(), &[1; 8]);
+        message.nli = Some(Nli { interface: ip(sender), ..nli(b"up", UP) });
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+        message.header.hops = 1;
+        message.header.nslp = OTHER;
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+        rig.quiet();
+        rig.no_state();
+    }
+}
+
+/// GIST-B.4-01, GIST-A.4.4.7-01, GIST-5.6-10: the flow's end lacks the application: this is the last node that
+/// has it.
+#[test]
+fn endpoint_found() {
+    let mut rig = Rig::new();
+    rig.send(b"data", own());
+    let query = rig.sent();
+    rig.error(DOWN, GistError::ENDPOINT_FOUND, &query);
+    assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::LastNode));
+    assert_eq!(rig.failed(), SendError::NoNextNode);
+    rig.no_state();
+    rig.until(100_000);
+    rig.quiet();
+}
+
+/// GIST-7.2.1-04, GIST-4.3.4-12, GIST-4.3.4-14, GIST-A.4.3-02: a Query that is refused ends its handshake, whatever
+/// class the error says it has.
+#[test]
+fn refused_queries_are_not_repeated() {
+    for error in [
+        GistError::UNTRANSLATED_OBJECT,
+        GistError::HOP_LIMIT_EXCEEDED,
+        GistError::MRI_TOO_WILD,
+        GistError::MESSAGE_TOO_LARGE,
+    ] {
+        for class in [error.class, ErrorClass::INFORMATIONAL] {
+            let mut rig = Rig::new();
+            rig.send(b"data", own());
+            let query = rig.sent();
+            rig.error(DOWN, GistError { class, ..error }, &query);
+            assert_eq!(rig.failed(), SendError::Peer { code: error.code.0, subcode: error.subcode });
+            rig.no_state();
+            rig.until(100_000);
+            rig.quiet();
+        }
+    }
+}
+
+/// Data that the peer refuses is reported; the state stands.
+#[test]
+fn refused_data_is_reported() {
+    let mut rig = Rig::new();
+    let (_, data) = rig.established();
+    rig.error(DOWN, GistError::UNKNOWN_NSLPID, &data);
+    assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::CommunicationFailure));
+    assert_eq!(rig.states().0, Some("Established"));
+}
