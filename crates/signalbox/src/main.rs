@@ -1,6 +1,7 @@
 //! `signalbox`: the command for people. It parses arguments, asks the daemon or a library, and prints.
 
 mod client;
+mod decode;
 mod ping;
 mod show;
 
@@ -56,6 +57,13 @@ enum Command {
     Ping(ping::PingArgs),
     /// Show what the node knows: sessions, peers, counters, status.
     Show(show::ShowArgs),
+    /// Print messages, from hexadecimal lines or a capture, as text or JSON.
+    Decode(decode::DecodeArgs),
+    /// Networks of namespaces on this machine, and scenarios that run in them.
+    Lab(signalbox_lab::cli::LabArgs),
+    /// Measure the engine and the daemon on this machine.
+    #[command(subcommand)]
+    Bench(signalbox_lab::bench::BenchCommand),
     /// Print the version of this command.
     Version,
 }
@@ -89,6 +97,9 @@ fn execute(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Ping(arguments) => on_runtime(ping::run(socket, &arguments)),
         Command::Show(arguments) => on_runtime(show::run(socket, &arguments)),
+        Command::Decode(arguments) => decode::run(&arguments),
+        Command::Lab(arguments) => signalbox_lab::cli::run(arguments),
+        Command::Bench(command) => signalbox_lab::bench::run(command),
         Command::Version => {
             writeln!(io::stdout(), "signalbox {}", env!("CARGO_PKG_VERSION"))?;
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,61 @@
+//! `signalbox decode`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use signalbox_dissect::Options;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DecodeArgs {
+    /// Protocol of the messages.
+    #[arg(long, value_enum, default_value = "gist")]
+    protocol: Protocol,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Print the octets that our encoder makes of what was understood.
+    #[arg(long)]
+    reencode: bool,
+    /// Hexadecimal lines, a message each, or a pcap; `-` is standard input.
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Protocol {
+    /// GIST, RFC 5971.
+    Gist,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  signalbox decode capture.pcap
+  echo 4e04bda5... | signalbox decode --protocol gist --json
+  signalbox decode --reencode messages.hex
+
+A line holds a UDP payload with the magic number, or the bare message of a stream; what follows a # is skipped.
+
+Exit status: 0 every message was understood, 1 one was not (its error says object, offset and the GIST error
+that it raises), 2 wrong arguments or a file that cannot be read.";
+
+/// Prints the messages.
+pub(crate) fn run(arguments: &DecodeArgs) -> Result<ExitCode> {
+    let Protocol::Gist = arguments.protocol;
+    let input: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(
+            File::open(&arguments.file)
+                .with_context(|| format!("cannot open {}", arguments.file.display()))?,
+        )
+    };
+    let options = Options { json: arguments.json, reencode: arguments.reencode };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let summary = signalbox_dissect::decode(input, &mut out, &options)?;
+    Ok(ExitCode::from(u8::from(summary.failed > 0)))
+}
