@@ -50,12 +50,15 @@ pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
 
 /// The configuration that the plan wants, as the text of the daemon's file.
 pub(crate) fn configuration(lab: &str, node: &PlannedNode) -> Result<String> {
-    let socket = state::socket(lab, &node.name);
-    let mut table = toml::Table::new();
-    table.insert("node".into(), node.name.clone().into());
-    let control = toml::Table::from_iter([("socket".to_owned(), socket.display().to_string().into())]);
-    table.insert("control".into(), control.into());
-    table.insert("ping".into(), toml::Table::from_iter([("enabled".to_owned(), node.ping.into())]).into());
+    let socket = state::socket(lab, &node.name).display().to_string();
+    let one = |key: &str, value: toml::Value| toml::Value::Table([(key.to_owned(), value)].into_iter().collect());
+    let mut table: toml::Table = [
+        ("node".to_owned(), one("name", node.name.clone().into())),
+        ("control".to_owned(), one("socket", socket.into())),
+        ("apps".to_owned(), one("ping", one("enabled", node.ping.into()))),
+    ]
+    .into_iter()
+    .collect();
     crate::plan::merge(&mut table, &node.config);
     Ok(toml::to_string(&table)?)
 }
@@ -162,5 +165,23 @@ pub(crate) fn tail(log: &Path) -> String {
     match &lines[from..] {
         [] => "; its log is empty".to_owned(),
         last => format!("; its log ends:\n  {}", last.join("\n  ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scenario_s_configuration_lies_over_the_lab_s() {
+        let text = "name = \"x\"\ndescription = \"\"\nlinks = []\n[config.gist]\nt1 = \"50ms\"\n\
+                    [[nodes]]\nname = \"a\"\nping = false\nconfig = { log = { level = \"debug\" }, gist = { attempts = 3 } }\n";
+        let scenario = crate::scenario::read("x.toml", text).unwrap_or_else(|e| panic!("{e}"));
+        let plan = crate::plan::Plan::new(&scenario);
+        let written: toml::Table =
+            configuration("x", &plan.nodes[0]).expect("a table").parse().expect("what was written is read");
+        let wanted = "node.name = 'a'\ncontrol.socket = '/run/signalbox/lab/x/a.sock'\napps.ping.enabled = false\n\
+                      log.level = 'debug'\ngist = { t1 = '50ms', attempts = 3 }";
+        assert_eq!(written, wanted.parse().expect("sound"));
     }
 }

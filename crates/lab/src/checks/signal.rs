@@ -70,7 +70,7 @@ pub(super) fn handshake(evidence: &Evidence, check: &PathCheck) -> Verdict {
         for query in link.queries(leg) {
             let wrong = [
                 ("has no Router Alert", query.router_alert.is_some()),
-                ("does not come from the flow's source", Some(query.src) == src),
+                ("does not come from the flow's source", query.s_flag || Some(query.src) == src),
                 ("does not go to the flow's destination", query.dst == dst),
                 ("does not go to port 270", query.dst_port == GIST_PORT),
                 ("lacks the C-flag", query.c_flag),

@@ -39,6 +39,8 @@ pub(crate) struct Message {
     pub(crate) kind: Kind,
     pub(crate) hops: u8,
     pub(crate) c_flag: bool,
+    /// The IP source is the node's own address, not the flow's.
+    pub(crate) s_flag: bool,
     pub(crate) session: Option<Session>,
     pub(crate) error: Option<u16>,
     /// The IP packet.
@@ -106,6 +108,7 @@ impl LinkTrace {
                     kind: gist.kind,
                     hops: gist.hops,
                     c_flag: gist.c_flag,
+                    s_flag: gist.s_flag,
                     session: gist.session,
                     error: gist.error,
                     packet: packet.to_vec(),
