@@ -17,7 +17,10 @@ struct Copy(PathBuf);
 impl Copy {
     fn new(label: &str) -> Self {
         let path = std::env::temp_dir().join(format!("sbxt-{}-{label}", std::process::id()));
-        std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        // By another process: a child forked elsewhere here while we write would hold the file open, and a file
+        // open for writing cannot be run.
+        let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&path).status().unwrap();
+        assert!(copied.success());
         Self(path)
     }
 
