@@ -213,3 +213,6 @@ impl Service {
         Box::pin(ReceiverStream::new(stream))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use signalbox_core::node::{Input, NodeEngine};
 use signalbox_linux::clock::Clock;
-use signalbox_linux::{Batch, Change, Io};
+use signalbox_linux::{Batch, Change, Io, IoCounters};
 use signalbox_node::{Command, Counter, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
@@ -222,7 +222,39 @@ impl Driver {
 
 /// All that the daemon, its sockets and its node count.
 fn counters(engine: &Engine, daemon: DaemonCounters) -> impl Iterator<Item = Counter> {
+    all_counters(daemon, engine.io.counters(), &engine.node)
+}
+
+fn all_counters(daemon: DaemonCounters, io: &IoCounters, node: &Node) -> impl Iterator<Item = Counter> {
     let counter = |room| move |(name, help, value)| Counter { room, name, help, value };
     let daemon = daemon.iter().map(counter("daemon"));
-    daemon.chain(engine.io.counters().iter().map(counter("io"))).chain(engine.node.counters())
+    daemon.chain(io.iter().map(counter("io"))).chain(node.counters())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::is_trouble;
+
+    fn every_counter() -> Vec<Counter> {
+        let node = Node::new(signalbox_node::Config::default(), [1; 32]).unwrap();
+        all_counters(DaemonCounters::default(), &IoCounters::default(), &node).collect()
+    }
+
+    #[test]
+    fn every_counter_is_documented() {
+        let document = include_str!("../../../docs/metrics.md");
+        let missing: Vec<String> = every_counter()
+            .iter()
+            .map(|c| format!("| `{}.{}` | {} |", c.room, c.name, c.help))
+            .filter(|line| !document.contains(line))
+            .collect();
+        assert!(missing.is_empty(), "docs/metrics.md lacks:\n{}", missing.join("\n"));
+    }
+
+    #[test]
+    fn what_is_reported_is_counted() {
+        let all = every_counter();
+        assert_eq!(all.iter().filter(|c| is_trouble(c)).count(), crate::report::TROUBLE.len());
+    }
 }

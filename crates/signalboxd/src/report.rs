@@ -12,11 +12,12 @@ use signalbox_node::Counter;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by room and name, whose growth deserves a line.
-const TROUBLE: [(&str, &str); 23] = [
+pub(crate) const TROUBLE: [(&str, &str); 24] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("io", "receive_truncated"),
     ("io", "send_overflow"),
+    ("gist", "no_magic"),
     ("gist", "malformed"),
     ("gist", "hops_exceeded"),
     ("gist", "ttl_expired"),
@@ -65,7 +66,7 @@ impl Reporter {
     pub(crate) fn look(&mut self, now: Time, counters: impl Iterator<Item = Counter>) -> Vec<Line> {
         self.next = now + PERIOD;
         counters
-            .filter(|counter| TROUBLE.contains(&(counter.room, counter.name)))
+            .filter(is_trouble)
             .filter_map(|counter| {
                 let reported = self.reported.entry((counter.room, counter.name)).or_default();
                 let more = counter.value.saturating_sub(*reported);
@@ -74,6 +75,11 @@ impl Reporter {
             })
             .collect()
     }
+}
+
+/// Whether growth of this counter deserves a line.
+pub(crate) fn is_trouble(counter: &Counter) -> bool {
+    TROUBLE.contains(&(counter.room, counter.name))
 }
 
 impl Line {

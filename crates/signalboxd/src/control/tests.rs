@@ -1,0 +1,129 @@
+//! The service over a real connection, against an event loop that the test plays.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hyper_util::rt::TokioIo;
+use signalbox_api::v1::control_client::ControlClient;
+use signalbox_api::v1::control_server::ControlServer;
+use signalbox_api::v1::ping_event::Event;
+use tokio::net::UnixStream;
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint, Server};
+
+use super::*;
+
+struct Rig {
+    client: ControlClient<Channel>,
+    questions: mpsc::Receiver<Ask>,
+    woken: Arc<AtomicUsize>,
+}
+
+/// A client whose questions come out at `questions`.
+async fn rig(ping: bool) -> Rig {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (sender, questions) = mpsc::channel(8);
+    let woken = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&woken);
+    let asks = Asks::new(sender, move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    let connections = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
+    let service = ControlServer::new(Service::new(asks, ping));
+    tokio::spawn(Server::builder().serve_with_incoming(service, connections));
+    let mut ours = Some(TokioIo::new(ours));
+    let connector = tower::service_fn(move |_| {
+        let stream = ours.take().ok_or(std::io::ErrorKind::NotConnected);
+        async move { stream.map_err(std::io::Error::from) }
+    });
+    let channel = Endpoint::from_static("http://localhost").connect_with_connector(connector).await.unwrap();
+    Rig { client: ControlClient::new(channel), questions, woken }
+}
+
+fn ping_to(destination: &str) -> v1::PingRequest {
+    v1::PingRequest {
+        destination: destination.into(),
+        interval_us: 1_000_000,
+        timeout_us: 2_000_000,
+        ..v1::PingRequest::default()
+    }
+}
+
+#[tokio::test]
+async fn a_table_comes_in_portions_up_to_its_limit() {
+    let Rig { mut client, mut questions, woken } = rig(true).await;
+    let event_loop = tokio::spawn(async move {
+        let mut asked = Vec::new();
+        while let Some(Ask::Sessions(portion)) = questions.recv().await {
+            asked.push(portion.from);
+            assert_eq!(portion.filter.prefix, "ab");
+            let row = v1::Session { queued: u32::try_from(portion.from).unwrap(), ..Default::default() };
+            let next = (portion.from < 4).then_some(portion.from + 2);
+            portion.answer.send((vec![row.clone(), row], next)).unwrap();
+        }
+        asked
+    });
+    let mut request = v1::ListSessionsRequest { session_prefix: "AB".into(), ..Default::default() };
+    let mut rows = client.list_sessions(request.clone()).await.unwrap().into_inner();
+    let mut all = Vec::new();
+    while let Some(row) = rows.message().await.unwrap() {
+        all.push(row.queued);
+    }
+    assert_eq!(all, [0, 0, 2, 2, 4, 4]);
+    assert_eq!(woken.load(Ordering::SeqCst), 3, "each question wakes the loop");
+
+    request.limit = 3;
+    let mut rows = client.list_sessions(request).await.unwrap().into_inner();
+    let mut count = 0;
+    while rows.message().await.unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 3);
+    drop(client);
+    assert_eq!(event_loop.await.unwrap(), [0, 2, 4, 0, 2]);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_stops_its_pings() {
+    let Rig { mut client, mut questions, .. } = rig(true).await;
+    let call = tokio::spawn(async move { client.ping(ping_to("192.0.2.9")).await.unwrap().into_inner() });
+    let Some(Ask::PingStart { request, events, id }) = questions.recv().await else { panic!("no ping") };
+    assert_eq!((request.dst.to_string().as_str(), request.count), ("192.0.2.9", None));
+    id.send(7).unwrap();
+    let mut stream = call.await.unwrap();
+    let lost = Event::Lost(v1::PingLost { seq: 0, reason: "no reply in time".into() });
+    events.send(Ok(v1::PingEvent { event: Some(lost.clone()) })).await.unwrap();
+    assert_eq!(stream.message().await.unwrap().unwrap().event, Some(lost));
+    drop(stream);
+    assert!(matches!(questions.recv().await, Some(Ask::PingStop(7))));
+}
+
+#[tokio::test]
+async fn wrong_requests_do_not_reach_the_loop() {
+    let Rig { mut client, mut questions, .. } = rig(true).await;
+    let mut port = ping_to("192.0.2.9");
+    port.destination_port = Some(65_536);
+    for (request, part) in [(ping_to("nowhere"), "destination"), (port, "destination_port")] {
+        let status = client.ping(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().starts_with(part), "{status}");
+    }
+    let request = v1::ListSessionsRequest { session_prefix: "xyz".into(), ..Default::default() };
+    assert_eq!(client.list_sessions(request).await.unwrap_err().code(), Code::InvalidArgument);
+    assert!(questions.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn without_the_application_the_remedy_is_named() {
+    let Rig { mut client, .. } = rig(false).await;
+    let status = client.ping(ping_to("192.0.2.9")).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    assert!(status.message().contains("[apps.ping]"), "{status}");
+}
+
+#[tokio::test]
+async fn questions_to_a_loop_that_has_ended_fail_at_once() {
+    let Rig { mut client, questions, .. } = rig(true).await;
+    drop(questions);
+    let status = client.get_status(v1::GetStatusRequest {}).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+}
