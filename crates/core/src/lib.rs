@@ -4,6 +4,7 @@
 //! * [`node`] is the contract between the sans-IO whole and whoever drives it (daemon, simulator, replay,
 //!   benchmark).
 //! * [`service`] is the contract between GIST and its signaling applications (RFC 5971, Appendix B).
+//! * [`security`] says who a peer has proved to be.
 //! * [`mri`] names flows the way both sides of that contract do.
 //! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: small ids, no copying growth, no
 //!   allocation per message.
@@ -21,6 +22,7 @@ pub mod node;
 pub mod packet;
 pub mod rng;
 pub mod secret;
+pub mod security;
 pub mod service;
 pub mod slab;
 pub mod time;
@@ -33,6 +35,7 @@ pub use intern::Interner;
 pub use mri::{Direction, LooseEnd, Mri, PathCoupled};
 pub use rng::Random;
 pub use secret::RotatingSecret;
+pub use security::Identity;
 pub use slab::{Full, Key, Slab};
 pub use time::Time;
 pub use wheel::{Link, Links, Wheel};

@@ -3,9 +3,15 @@
 //! **Drain invariant.** After each [`NodeEngine::handle`], call [`NodeEngine::poll`] until it returns `None`,
 //! then ask [`NodeEngine::next_deadline`]. Extra polls are no-ops. Time never runs backwards. A driver that
 //! is asked for a route answers with [`Input::Route`] of the same id, at once or later.
+//!
+//! **Streams** are TCP connections. The driver owns the sockets and the node decides what becomes of them: each
+//! one that the node opened or the driver accepted ends in exactly one of [`Input::StreamClosed`] and
+//! [`Output::StreamClose`], and after either its id means nothing to the other side. A driver ignores what the
+//! node says of a stream that it has just reported closed; a node ignores what the driver still had to say of
+//! one that it has closed.
 
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::id::IfIndex;
 use crate::packet::{Received, Transmit};
@@ -36,6 +42,61 @@ pub enum Input<'a, C> {
         /// Why it did not.
         error: TransmitError,
     },
+    /// Somebody connected to a listener.
+    StreamAccepted {
+        /// Its name, even; the driver chooses it.
+        stream: StreamId,
+        /// Our address; the port tells which listener.
+        local: SocketAddr,
+        /// Who connected.
+        peer: SocketAddr,
+    },
+    /// [`Output::StreamOpen`] succeeded.
+    StreamConnected {
+        /// Which stream.
+        stream: StreamId,
+        /// Our address, with the port that was chosen.
+        local: SocketAddr,
+    },
+    /// Octets of a stream, in order, split anyhow; never none.
+    StreamOctets {
+        /// Which stream.
+        stream: StreamId,
+        /// What the peer wrote.
+        octets: &'a [u8],
+    },
+    /// The driver holds less of what was written than before; not given when it could hand on all at once.
+    StreamDrained {
+        /// Which stream.
+        stream: StreamId,
+        /// Octets written that the driver still holds because the kernel's buffer is full.
+        unsent: usize,
+    },
+    /// A stream is no more, or never came to be. What its peer wrote before has been given.
+    StreamClosed {
+        /// Which stream.
+        stream: StreamId,
+        /// Why; `None`: the peer ended it orderly.
+        error: Option<StreamError>,
+        /// Octets that were written may not have reached the peer.
+        unacknowledged: bool,
+    },
+    /// [`Output::StreamListen`] failed: nobody will connect to this port.
+    ListenFailed {
+        /// Which port.
+        port: u16,
+        /// Why.
+        error: StreamError,
+    },
+    /// An SCTP packet for this node arrived (IP protocol 132).
+    Sctp {
+        /// Who sent it.
+        src: IpAddr,
+        /// Which of our addresses it came to.
+        dst: IpAddr,
+        /// What follows the IP header, the SCTP common header first; its checksum is not yet checked.
+        packet: &'a [u8],
+    },
     /// Somebody asks the node for something.
     Command(C),
 }
@@ -51,6 +112,51 @@ pub enum Output<'a, E> {
         id: u64,
         /// Which packet.
         query: RouteQuery,
+    },
+    /// Accept streams at this port, at every address. Once a port, after the first [`Input::Interfaces`].
+    StreamListen {
+        /// Which port.
+        port: u16,
+    },
+    /// Open a stream.
+    StreamOpen {
+        /// Its name, odd; the node chooses it and takes none twice.
+        stream: StreamId,
+        /// Source address.
+        local: IpAddr,
+        /// Where to.
+        peer: SocketAddr,
+    },
+    /// Write to a stream that is connected. It never blocks: the driver holds what the kernel does not take,
+    /// and the node bounds that by [`Input::StreamDrained`].
+    StreamWrite {
+        /// Which stream.
+        stream: StreamId,
+        /// What to write.
+        octets: &'a [u8],
+    },
+    /// Stop or go on reading, on at first. A driver that has read already may still give a little.
+    StreamRead {
+        /// Which stream.
+        stream: StreamId,
+        /// Whether to read.
+        on: bool,
+    },
+    /// The node is done with a stream; the driver says nothing more of it.
+    StreamClose {
+        /// Which stream.
+        stream: StreamId,
+        /// Drop what was written and reset the connection; otherwise what was written goes out first.
+        abort: bool,
+    },
+    /// Send an SCTP packet (IP protocol 132).
+    Sctp {
+        /// One of our addresses.
+        src: IpAddr,
+        /// Where to.
+        dst: IpAddr,
+        /// What follows the IP header, its checksum in place.
+        packet: &'a [u8],
     },
     /// Something that a user of the node waits for.
     Event(E),
@@ -201,6 +307,49 @@ pub enum TransmitError {
     Unreachable,
     /// Anything else; counted by the driver.
     Other,
+}
+
+/// The name of a TCP connection, never used twice: odd for those that the node opens, even for those that the
+/// driver accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct StreamId(pub u64);
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {}", self.0)
+    }
+}
+
+/// Why a stream failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum StreamError {
+    /// The peer's host answered, but nobody listens there.
+    Refused,
+    /// The peer or its host tore the connection down.
+    Reset,
+    /// The peer did not answer in time.
+    TimedOut,
+    /// No route, or a router said that the peer cannot be reached.
+    Unreachable,
+    /// Somebody else has the port.
+    AddressInUse,
+    /// Anything else; the driver counts or logs it.
+    Other,
+}
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Refused => "connection refused",
+            Self::Reset => "connection reset",
+            Self::TimedOut => "connection timed out",
+            Self::Unreachable => "unreachable",
+            Self::AddressInUse => "address in use",
+            Self::Other => "failed",
+        })
+    }
 }
 
 #[cfg(test)]

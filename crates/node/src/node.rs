@@ -138,6 +138,14 @@ impl NodeEngine for Node {
             Input::RouteChanged(prefix) => gist::Input::RouteChanged(prefix),
             Input::TransmitFailed { dst, error } => gist::Input::TransmitFailed { dst, error },
             Input::Route { id, result } => return self.route(id, result),
+            // Nothing was asked of streams, so nothing can be told of them.
+            Input::StreamAccepted { .. }
+            | Input::StreamConnected { .. }
+            | Input::StreamOctets { .. }
+            | Input::StreamDrained { .. }
+            | Input::StreamClosed { .. }
+            | Input::ListenFailed { .. }
+            | Input::Sctp { .. } => return,
             Input::Command(command) => return self.command(command),
         };
         self.gist.handle(now, gist);

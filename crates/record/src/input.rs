@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use signalbox_core::IfIndex;
-use signalbox_core::node::{Input, Interface, NoRoute, Prefix, Route, TransmitError};
+use signalbox_core::node::{Input, Interface, NoRoute, Prefix, Route, StreamError, StreamId, TransmitError};
 use signalbox_core::packet::Received;
 use signalbox_wire::{hex, parse_hex};
 
@@ -53,6 +53,61 @@ pub enum OwnedInput<C> {
         /// Why it did not.
         error: TransmitError,
     },
+    /// Somebody connected.
+    StreamAccepted {
+        /// Which stream.
+        stream: StreamId,
+        /// Our address.
+        local: SocketAddr,
+        /// Who connected.
+        peer: SocketAddr,
+    },
+    /// A stream that the node opened is up.
+    StreamConnected {
+        /// Which stream.
+        stream: StreamId,
+        /// Our address.
+        local: SocketAddr,
+    },
+    /// Octets of a stream.
+    StreamOctets {
+        /// Which stream.
+        stream: StreamId,
+        /// What the peer wrote.
+        octets: Vec<u8>,
+    },
+    /// The driver holds less than before.
+    StreamDrained {
+        /// Which stream.
+        stream: StreamId,
+        /// Octets it still holds.
+        unsent: usize,
+    },
+    /// A stream is no more.
+    StreamClosed {
+        /// Which stream.
+        stream: StreamId,
+        /// Why.
+        error: Option<StreamError>,
+        /// Octets that were written may be lost.
+        unacknowledged: bool,
+    },
+    /// Nobody will connect to this port.
+    ListenFailed {
+        /// Which port.
+        port: u16,
+        /// Why.
+        error: StreamError,
+    },
+    /// An SCTP packet arrived.
+    Sctp {
+        /// Who sent it.
+        src: IpAddr,
+        /// Where it came to.
+        dst: IpAddr,
+        /// What follows the IP header.
+        packet: Vec<u8>,
+    },
     /// A user's command.
     Command(C),
 }
@@ -75,6 +130,17 @@ impl<C> OwnedInput<C> {
             Self::Route { id, result } => take(Input::Route { id, result }),
             Self::RouteChanged(prefix) => take(Input::RouteChanged(prefix)),
             Self::TransmitFailed { dst, error } => take(Input::TransmitFailed { dst, error }),
+            Self::StreamAccepted { stream, local, peer } => {
+                take(Input::StreamAccepted { stream, local, peer })
+            }
+            Self::StreamConnected { stream, local } => take(Input::StreamConnected { stream, local }),
+            Self::StreamOctets { stream, octets } => take(Input::StreamOctets { stream, octets: &octets }),
+            Self::StreamDrained { stream, unsent } => take(Input::StreamDrained { stream, unsent }),
+            Self::StreamClosed { stream, error, unacknowledged } => {
+                take(Input::StreamClosed { stream, error, unacknowledged })
+            }
+            Self::ListenFailed { port, error } => take(Input::ListenFailed { port, error }),
+            Self::Sctp { src, dst, packet } => take(Input::Sctp { src, dst, packet: &packet }),
             Self::Command(command) => take(Input::Command(command)),
         }
     }
@@ -90,6 +156,13 @@ pub(crate) enum Saved<'a, C> {
     Route { id: u64, result: Result<Route, NoRoute> },
     RouteChanged(Prefix),
     TransmitFailed { dst: IpAddr, error: TransmitError },
+    StreamAccepted { stream: StreamId, local: SocketAddr, peer: SocketAddr },
+    StreamConnected { stream: StreamId, local: SocketAddr },
+    StreamOctets { stream: StreamId, octets: Octets<'a> },
+    StreamDrained { stream: StreamId, unsent: usize },
+    StreamClosed { stream: StreamId, error: Option<StreamError>, unacknowledged: bool },
+    ListenFailed { port: u16, error: StreamError },
+    Sctp { src: IpAddr, dst: IpAddr, packet: Octets<'a> },
     Command(C),
 }
 
@@ -138,6 +211,25 @@ impl<'a, C> From<&'a Input<'_, C>> for Saved<'a, &'a C> {
             Input::Route { id, result } => Self::Route { id: *id, result: *result },
             Input::RouteChanged(prefix) => Self::RouteChanged(*prefix),
             Input::TransmitFailed { dst, error } => Self::TransmitFailed { dst: *dst, error: *error },
+            Input::StreamAccepted { stream, local, peer } => {
+                Self::StreamAccepted { stream: *stream, local: *local, peer: *peer }
+            }
+            Input::StreamConnected { stream, local } => {
+                Self::StreamConnected { stream: *stream, local: *local }
+            }
+            Input::StreamOctets { stream, octets } => {
+                Self::StreamOctets { stream: *stream, octets: Octets(Cow::Borrowed(octets)) }
+            }
+            Input::StreamDrained { stream, unsent } => {
+                Self::StreamDrained { stream: *stream, unsent: *unsent }
+            }
+            Input::StreamClosed { stream, error, unacknowledged } => {
+                Self::StreamClosed { stream: *stream, error: *error, unacknowledged: *unacknowledged }
+            }
+            Input::ListenFailed { port, error } => Self::ListenFailed { port: *port, error: *error },
+            Input::Sctp { src, dst, packet } => {
+                Self::Sctp { src: *src, dst: *dst, packet: Octets(Cow::Borrowed(packet)) }
+            }
             Input::Command(command) => Self::Command(command),
         }
     }
@@ -160,6 +252,17 @@ impl<C> From<Saved<'_, C>> for OwnedInput<C> {
             Saved::Route { id, result } => Self::Route { id, result },
             Saved::RouteChanged(prefix) => Self::RouteChanged(prefix),
             Saved::TransmitFailed { dst, error } => Self::TransmitFailed { dst, error },
+            Saved::StreamAccepted { stream, local, peer } => Self::StreamAccepted { stream, local, peer },
+            Saved::StreamConnected { stream, local } => Self::StreamConnected { stream, local },
+            Saved::StreamOctets { stream, octets } => {
+                Self::StreamOctets { stream, octets: octets.0.into_owned() }
+            }
+            Saved::StreamDrained { stream, unsent } => Self::StreamDrained { stream, unsent },
+            Saved::StreamClosed { stream, error, unacknowledged } => {
+                Self::StreamClosed { stream, error, unacknowledged }
+            }
+            Saved::ListenFailed { port, error } => Self::ListenFailed { port, error },
+            Saved::Sctp { src, dst, packet } => Self::Sctp { src, dst, packet: packet.0.into_owned() },
             Saved::Command(command) => Self::Command(command),
         }
     }

@@ -9,6 +9,7 @@
 //! {"t":1200,"input":{"datagram":{"src":"10.0.0.1:270","dst":"10.0.0.6:270","ifindex":2,"ttl":64,…}}}
 //! {"t":1200,"input":{"route":{"id":1,"result":{"Ok":{…}}}}}
 //! {"t":501200,"input":"timer"}
+//! {"t":501300,"input":{"stream-octets":{"stream":2,"octets":"0100…"}}}
 //! ```
 //!
 //! `t` is in microseconds on the node's clock; octets are hexadecimal. What the node asked of its driver is

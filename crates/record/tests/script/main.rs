@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use signalbox_core::node::{
-    Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, RouteQuery, TransmitError,
+    Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, RouteQuery, StreamError, StreamId,
+    TransmitError,
 };
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::{IfIndex, Random, Time};
@@ -48,6 +49,10 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         mtu: 1500,
         local: false,
     };
+    let stream = StreamId(u64::MAX);
+    let peer = "[fe80::1%3]:49152".parse().unwrap();
+    let (src, dst) = (addr("10.0.0.1"), addr("10.0.0.2"));
+    let close = |error, unacknowledged| OwnedInput::StreamClosed { stream, error, unacknowledged };
     vec![
         OwnedInput::Interfaces(vec![interface]),
         OwnedInput::Command(Command::Find { dst: addr("10.9.9.9") }),
@@ -58,6 +63,14 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         OwnedInput::RouteChanged(Prefix { addr: addr("10.0.0.0"), len: 8 }),
         OwnedInput::TransmitFailed { dst: addr("::1"), error: TransmitError::TooBig(Some(1280)) },
         OwnedInput::TransmitFailed { dst: addr("::1"), error: TransmitError::Other },
+        OwnedInput::StreamAccepted { stream, local: "[fe80::2%3]:270".parse().unwrap(), peer },
+        OwnedInput::StreamConnected { stream, local: peer },
+        OwnedInput::StreamOctets { stream, octets: vec![1, 0, 0xff] },
+        OwnedInput::StreamDrained { stream, unsent: 70_000 },
+        close(None, false),
+        close(Some(StreamError::Reset), true),
+        OwnedInput::ListenFailed { port: 270, error: StreamError::AddressInUse },
+        OwnedInput::Sctp { src, dst, packet: vec![0; 12] },
     ]
 }
 
@@ -96,6 +109,15 @@ fn a_line_is_as_the_documentation_says() {
          \"ttl\":255,\"tos\":184,\"options\":\"1100050200000100\",\"payload\":\"4e04bda500\"}}}"
     );
     assert_eq!(lines[6], "{\"t\":5000,\"input\":\"timer\"}");
+    assert_eq!(
+        lines[12],
+        "{\"t\":11000,\"input\":{\"stream-octets\":{\"stream\":18446744073709551615,\"octets\":\"0100ff\"}}}"
+    );
+    assert_eq!(
+        lines[15],
+        "{\"t\":14000,\"input\":{\"stream-closed\":{\"stream\":18446744073709551615,\"error\":\"Reset\",\
+         \"unacknowledged\":true}}}"
+    );
 }
 
 #[test]
@@ -241,7 +263,7 @@ fn a_replay_repeats_the_run() {
     assert_eq!(again, said);
     assert_eq!(
         (replayed.inputs, replayed.outputs, replayed.end),
-        (9, said.len() as u64, Time::from_millis(8))
+        (17, said.len() as u64, Time::from_millis(16))
     );
     assert_ne!(run([0; 32]).0, said);
 }

@@ -31,6 +31,7 @@ impl Engine {
                     Output::Transmit(transmit) => self.io.send(&transmit),
                     Output::RouteLookup { id, query } => self.lookups.push((id, query)),
                     Output::Event(event) => deliver(event),
+                    other => tracing::warn!(output = ?other, "the driver has no streams yet"),
                 }
             }
             let Some((id, query)) = self.lookups.pop() else { return };

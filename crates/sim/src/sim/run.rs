@@ -85,6 +85,7 @@ impl<N: NodeEngine> Sim<N> {
                 Output::Transmit(transmit) => sent.push((Packet::from(&transmit), transmit.ifindex)),
                 Output::RouteLookup { id, query } => asked.push((id, query)),
                 Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
+                _ => {}
             }
             outputs += 1;
             assert!(

@@ -132,6 +132,7 @@ impl NodeEngine for Toy {
             Input::Command(Command::Lookup(dst)) => self.pending.push_back(Pending::Lookup(dst)),
             Input::Command(Command::Alarm(after)) => self.alarms.push(now + after),
             Input::Command(Command::Hang) => self.hang = true,
+            _ => {}
         }
     }
 

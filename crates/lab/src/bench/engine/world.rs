@@ -310,7 +310,7 @@ fn drain_middle(node: &mut Node, now: Time, sent: &mut Post) {
                 let result = Ok(middle_route(&query));
                 node.handle(now, Input::Route { id, result });
             }
-            Output::Event(_) => {}
+            _ => {}
         }
     }
 }
@@ -343,6 +343,7 @@ fn drain_up(node: &mut Node, now: Time, flows: &mut [Flow], sent: &mut Post) -> 
                 PingEvent::Lost { reason, .. } => bail!("ping lost: {reason}"),
                 PingEvent::Done { .. } => {}
             },
+            _ => {}
         }
     }
     Ok(done)
@@ -358,7 +359,7 @@ fn drain_down(node: &mut Node, now: Time, sent: &mut Post) {
                 let result = Ok(route(UP, DOWNSTREAM, gateway, here));
                 node.handle(now, Input::Route { id, result });
             }
-            Output::Event(_) => {}
+            _ => {}
         }
     }
 }

@@ -145,7 +145,7 @@ impl End {
                     self.node.handle(self.clock.now(), Input::Route { id, result });
                 }
                 Output::Event(Event::Ping { event: PingEvent::Reply(_), .. }) => see(Seen::Reply),
-                Output::Event(_) => {}
+                _ => {}
             }
         }
         self.io.flush();
