@@ -270,7 +270,7 @@ impl Gist {
 
     /// Rule 9, `to_No_Confirm`: the Response again, with the backoff of Queries, or the end. GIST-6.3-10,
     /// GIST-6.3-11, GIST-6.3-23, GIST-6.3-24, GIST-5.3.3-17.
-    fn to_no_confirm(&mut self, key: Key, direction: Direction) {
+    fn timeout_no_confirm(&mut self, key: Key, direction: Direction) {
         let now = self.now;
         let attempts = self.records.get(key).map_or(0, |r| r.half(direction).attempts);
         if attempts >= self.config.attempts {
@@ -311,7 +311,7 @@ impl Gist {
         if due(EXPIRE, half.expire) {
             self.end_responding(key, direction);
         } else if due(RETRY, half.retry) {
-            self.to_no_confirm(key, direction);
+            self.timeout_no_confirm(key, direction);
         }
     }
 }

@@ -171,7 +171,7 @@ fn rule_6_data_before_the_confirm() {
     rig.query(None);
     rig.sent();
     rig.data_down(b"soon");
-    rig.sent().is_error(GistError::NO_ROUTING_STATE);
+    rig.sent().error_is(GistError::NO_ROUTING_STATE);
     rig.quiet();
     assert_eq!(rig.states(), (None, Some("Awaiting Confirm")));
 }
