@@ -37,6 +37,8 @@ pub(crate) struct Egress {
     pub(crate) ifindex: IfIndex,
     pub(crate) address: IpAddr,
     pub(crate) gateway: Option<IpAddr>,
+    /// Of the first hop, as far as 16 bits can say; 0: not known.
+    pub(crate) mtu: u16,
 }
 
 /// Most former peers whose names stay usable.

@@ -7,7 +7,7 @@ use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 
 use super::Gist;
-use super::compose::{nli, normal, router_alert};
+use super::compose::{limit, nli, normal, router_alert};
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
 use super::send::{q_mode, unsent};
@@ -93,9 +93,9 @@ impl Gist {
         });
         let data = message.nslp_data.map_or(0, <[u8]>::len);
         let alert = self.registration(nslp).unwrap_or_default().router_alert;
-        let (options, length) = router_alert(mri.dst().is_ipv6(), alert, self.config.router_alert_v4);
+        let (options, length) = router_alert(&self.config, mri.dst(), alert);
         let options = options.get(..length).unwrap_or_default();
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, egress.mtu);
         match self.out.compose(envelope, options, &message, limit) {
             Ok(_) => {
                 self.counters.queries_sent += 1;
@@ -231,7 +231,7 @@ impl Gist {
         message.nli = Some(nli(&self.config, validity, egress.address, ttl));
         message.responder_cookie = cookie;
         let envelope = normal(egress.address, peer.address, ttl);
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, egress.mtu);
         if self.out.compose(envelope, &[], &message, limit).is_ok() {
             self.counters.confirms_sent += 1;
         }

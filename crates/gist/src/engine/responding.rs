@@ -7,7 +7,7 @@ use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 
 use super::Gist;
-use super::compose::{distance, nli, nli_ttl, normal};
+use super::compose::{distance, limit, nli, nli_ttl, normal};
 use super::peers::Egress;
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, side};
@@ -40,7 +40,8 @@ impl Gist {
         let Some(record) = self.records.get_mut(key) else { return false };
         let half = record.half_mut(direction);
         // The interface that the Query came by would be better than the Confirm's, and on one path is the same.
-        let egress = Egress { ifindex: a.ifindex, address, gateway: None };
+        let mtu = self.interfaces.mtu(a.ifindex);
+        let egress = Egress { ifindex: a.ifindex, address, gateway: None, mtu };
         let ids = (self.peers.intern(&subject.nli, port, a.ifindex), self.peers.egresses.intern(egress));
         let (Ok(peer), Ok(egress)) = ids else {
             self.counters.peers_full += 1;
@@ -169,7 +170,7 @@ impl Gist {
         if !may_send {
             return; // the Query will come again
         }
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
         let mut sent = self.out.compose(envelope, &[], &response, limit);
         if sent.is_err() && response.nslp_data.is_some() {
             // The application's part does not fit; the handshake goes on without it.

@@ -130,7 +130,7 @@ fn liveness_data_is_not_a_counter() {
     }
 }
 
-/// GIST-A.4.4.10-06, GIST-8.5-09: with the option for debugging, and only with it, bad cookies are answered.
+/// GIST-A.4.4.10-06, GIST-8.5-07, GIST-8.5-09: with the option for debugging, and only with it, bad cookies are answered.
 #[test]
 fn cookie_errors_are_an_option() {
     let mut rig = Rig::with(Config { cookie_errors: true, ..Config::default() });

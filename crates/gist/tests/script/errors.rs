@@ -17,7 +17,7 @@ fn bent(rig: &mut Rig, bend: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// GIST-5.6-05, GIST-5.6-07, GIST-5.1-19, GIST-A.4.4.1-03, GIST-A.4.4.1-04, GIST-A.4.4.1-05, GIST-A.4.4.1-07,
-/// GIST-A.4.4.1-08, GIST-A.4.4.1-02, GIST-A.4.1-05, GIST-A.4.1-06: what is malformed is answered in normal
+/// GIST-A.4.4.1-08, GIST-A.4.4.1-02, GIST-A.4.1-07, GIST-A.4.4.1-06, GIST-A.4.1-05, GIST-A.4.1-06: what is malformed is answered in normal
 /// mode to the address in its NLI, by an Error that names its sender, with NSLPID 0.
 #[test]
 fn malformed_messages_are_refused() {
@@ -42,6 +42,9 @@ fn malformed_messages_are_refused() {
         assert_eq!(said.nli.unwrap().interface, ip(LEFT));
         let object = said.error.unwrap();
         assert_eq!((object.session, object.mri_octets), (None, None));
+        // GIST-A.4.1-07: only an incorrect length has more to say.
+        let info = (expected == GistError::INCORRECT_MESSAGE_LENGTH).then_some(Info::MessageLength(18));
+        assert_eq!(object.infos.iter().next(), info);
         rig.quiet();
         rig.no_state();
         assert_eq!((rig.gist.counters().malformed, rig.gist.counters().errors_sent), (1, 1));
@@ -72,7 +75,7 @@ fn unknown_objects() {
     rig.sent().error_is(GistError::INVALID_EXTENSIBILITY_FLAGS);
 }
 
-/// GIST-5.6-06, GIST-4.4.1-15: without an NLI that can be understood the Error goes to the IP source if S=1,
+/// GIST-5.6-06, GIST-4.4.1-15, GIST-A.4.4.10-01: without an NLI that can be understood the Error goes to the IP source if S=1,
 /// and nowhere if S=0.
 #[test]
 fn errors_without_an_nli() {
@@ -87,6 +90,9 @@ fn errors_without_an_nli() {
         if s {
             let error = rig.sent().error_is(GistError::VALUE_NOT_SUPPORTED);
             assert_eq!(error.dst, at_port(UP));
+            let infos = error.message().error.unwrap().infos;
+            let Some(Info::ObjectValue { offset: 6, object }) = infos.iter().next() else { panic!() };
+            assert_eq!(object, &octets[at..at + 20]);
         } else {
             assert_eq!(rig.gist.counters().errors_unsendable, 1);
         }
@@ -189,7 +195,7 @@ fn a_nat_on_the_way_back_ends_the_handshake() {
     assert_eq!(rig.gist.counters().untranslated, 2);
 }
 
-/// GIST-A.4.4.12-03, GIST-A.4.4.12-04, GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-A.4.4.12-01: flows that could not come in
+/// GIST-A.4.4.12-03, GIST-A.4.4.12-04, GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-8.3-01, GIST-A.4.4.12-01: flows that could not come in
 /// here: of the other IP version, from an address of this node, against the filters.
 #[test]
 fn flows_that_cannot_be() {
@@ -277,7 +283,7 @@ fn endpoint_found() {
     rig.quiet();
 }
 
-/// GIST-7.2.1-04, GIST-4.3.4-12, GIST-4.3.4-14, GIST-A.4.3-02: a Query that is refused ends its handshake, whatever
+/// GIST-7.2.1-04, GIST-A.4.3-02: a Query that is refused ends its handshake, whatever
 /// class the error says it has.
 #[test]
 fn refused_queries_are_not_repeated() {

@@ -124,7 +124,7 @@ fn lookups_are_bounded() {
     assert_eq!((rig.gist.counters().lookups_full, rig.gist.counters().transmit_failed), (1, 1));
 }
 
-/// GIST-4.3.1-08, GIST-4.3.4-11, GIST-A.4.4.2-01, GIST-4.3.1-09: hop count 0 is refused everywhere; 1 is good
+/// GIST-4.3.1-08, GIST-4.3.4-11, GIST-A.4.4.2-01, GIST-4.3.1-09, GIST-A.1-04: hop count 0 is refused everywhere; 1 is good
 /// for this node, not for the next.
 #[test]
 fn hop_counts() {

@@ -287,7 +287,7 @@ fn a_delivery_tells_everything() {
     assert_eq!(rig.gist.sessions().next().unwrap().downstream, None);
 }
 
-/// GIST-4.3.1-02, GIST-3.7-04, GIST-5.5-03: a second message in a datagram is no message.
+/// GIST-4.3.1-02: a second message in a datagram is no message.
 #[test]
 fn one_message_a_datagram() {
     let mut rig = Rig::new();
