@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::checks::{Outcome, signal};
-use crate::evidence::{Evidence, PingRun, Reply};
+use crate::evidence::{Evidence, PingRun, Reply, Snapshot};
 use crate::observe::packet::Kind;
 
 /// The result of a scenario.
@@ -54,11 +55,15 @@ impl Report {
                 ),
             );
         }
-        let mut checks = table(&["", "check", "seen"]);
-        for check in &self.checks {
-            checks.add_row([if check.ok { "ok" } else { "FAILED" }, &check.name, &check.detail]);
-        }
-        section("checks", checks.to_string());
+        let lines = self.checks.iter().map(|check| {
+            format!(
+                " {:6}  {}\n         {}",
+                if check.ok { "ok" } else { "FAILED" },
+                check.name,
+                check.detail
+            )
+        });
+        section("checks", lines.collect::<Vec<_>>().join("\n"));
         let failed = self.checks.iter().filter(|check| !check.ok).count();
         let _ = match failed {
             0 => writeln!(text, "{}: all {} checks hold", self.scenario, self.checks.len()),
@@ -93,7 +98,7 @@ fn path(evidence: &Evidence) -> String {
     format!("{hops}\nround trip {:.3} ms", reply.rtt_ms)
 }
 
-fn state(evidence: &Evidence, snapshot: &BTreeMap<usize, Vec<Value>>) -> String {
+fn state(evidence: &Evidence, snapshot: &Snapshot) -> String {
     let mut rows = table(&["node", "session", "upstream", "downstream"]);
     for (node, sessions) in snapshot {
         let name = &evidence.plan.nodes[*node].name;
@@ -121,7 +126,8 @@ fn side(evidence: &Evidence, session: &Value, direction: &str) -> String {
     }
     let text = |key: &str| side[key].as_str().unwrap_or("?").to_owned();
     let peer = text("peer");
-    let owner = peer.parse().ok().and_then(|address| evidence.plan.owner(address));
+    let address = peer.parse().ok().or_else(|| peer.parse().ok().map(|peer: SocketAddr| peer.ip()));
+    let owner = address.and_then(|address| evidence.plan.owner(address));
     let peer = owner.map_or(peer, |node| evidence.plan.nodes[node].name.clone());
     let expires =
         side["expires_in_ms"].as_u64().map_or_else(String::new, |ms| format!(", expires in {ms} ms"));
@@ -137,12 +143,14 @@ const KINDS: [(Kind, &str); 5] = [
 ];
 
 fn links(evidence: &Evidence) -> String {
-    let header: Vec<_> = ["link"].into_iter().chain(KINDS.map(|(_, name)| name)).collect();
+    let header: Vec<_> =
+        ["link"].into_iter().chain(KINDS.map(|(_, name)| name)).chain(["Queries again"]).collect();
     let mut rows = table(&header);
     for (link, planned) in evidence.trace.links.iter().zip(&evidence.plan.links) {
         let count = |kind: Kind| link.messages.iter().filter(|message| message.kind == kind).count();
         let mut row = vec![planned.name.clone()];
         row.extend(KINDS.map(|(kind, _)| count(kind).to_string()));
+        row.push(retransmissions(link).to_string());
         rows.add_row(row);
     }
     rows.to_string()
@@ -190,7 +198,7 @@ fn measurements(evidence: &Evidence) -> Value {
         };
         all.insert("loss".into(), evidence.losses.iter().map(loss).collect());
     }
-    let sessions = |(label, snapshot): (&String, &BTreeMap<usize, Vec<Value>>)| {
+    let sessions = |(label, snapshot): &(String, Snapshot)| {
         let counts: serde_json::Map<_, _> = snapshot
             .iter()
             .map(|(node, shown)| {
