@@ -42,19 +42,22 @@ impl Report {
             section(&format!("routing state: {label}"), state(evidence, snapshot));
         }
         section("messages on the links", links(evidence));
-        if let Some(set_up) = self.measurements.get("set_up_ms") {
-            let number = |key: &str| set_up[key].as_f64().unwrap_or_default();
-            section(
-                "set-up from end to end",
-                format!(
-                    "{} sessions: p50 {:.1} ms, p90 {:.1} ms, longest {:.1} ms",
-                    set_up["sessions"],
+        let mut times = Vec::new();
+        for (key, what) in
+            [("handshake_ms", "handshakes on a link"), ("set_up_ms", "sessions, to the first reply")]
+        {
+            if let Some(found) = self.measurements.get(key) {
+                let number = |key: &str| found[key].as_f64().unwrap_or_default();
+                times.push(format!(
+                    " {} {what}: p50 {:.1} ms, p90 {:.1} ms, longest {:.1} ms",
+                    found["count"],
                     number("p50"),
                     number("p90"),
                     number("max")
-                ),
-            );
+                ));
+            }
         }
+        section("set-up", times.join("\n"));
         let lines = self.checks.iter().map(|check| {
             format!(
                 " {:6}  {}\n         {}",
@@ -181,11 +184,13 @@ fn measurements(evidence: &Evidence) -> Value {
         let mut times: Vec<f64> =
             evidence.pings.iter().flat_map(|ping| &ping.replies).map(|reply| reply.rtt_ms).collect();
         times.sort_by(f64::total_cmp);
-        all.insert("rtt_ms".into(), quantiles(&times, "replies"));
+        all.insert("rtt_ms".into(), quantiles(&times));
     }
-    let times = signal::set_up_times(evidence);
-    if !times.is_empty() {
-        all.insert("set_up_ms".into(), quantiles(&times, "sessions"));
+    let signal::Times { handshakes, end_to_end } = signal::times(evidence);
+    for (key, times) in [("handshake_ms", handshakes), ("set_up_ms", end_to_end)] {
+        if !times.is_empty() {
+            all.insert(key.into(), quantiles(&times));
+        }
     }
     if !evidence.losses.is_empty() {
         let loss = |count: &crate::evidence::LossCount| {
@@ -236,10 +241,10 @@ fn retransmissions(link: &crate::observe::trace::LinkTrace) -> usize {
 }
 
 /// Of sorted times.
-fn quantiles(times: &[f64], count: &str) -> Value {
+fn quantiles(times: &[f64]) -> Value {
     let at = |percent: usize| times.get(((times.len() * percent).div_ceil(100)).saturating_sub(1)).copied();
     json!({
-        count: times.len(), "min": times.first(), "p50": at(50), "p90": at(90), "p99": at(99), "max": times.last(),
+        "count": times.len(), "min": times.first(), "p50": at(50), "p90": at(90), "p99": at(99), "max": times.last(),
     })
 }
 
@@ -250,9 +255,9 @@ mod tests {
     #[test]
     fn quantiles_of_sorted_times() {
         let times: Vec<f64> = (1..=10).map(f64::from).collect();
-        let value = quantiles(&times, "replies");
-        assert_eq!((&value["replies"], &value["p50"], &value["p90"]), (&json!(10), &json!(5.0), &json!(9.0)));
+        let value = quantiles(&times);
+        assert_eq!((&value["count"], &value["p50"], &value["p90"]), (&json!(10), &json!(5.0), &json!(9.0)));
         assert_eq!((&value["p99"], &value["max"]), (&json!(10.0), &json!(10.0)));
-        assert_eq!(quantiles(&[], "replies")["p50"], Value::Null);
+        assert_eq!(quantiles(&[])["p50"], Value::Null);
     }
 }
