@@ -51,7 +51,8 @@ pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
 /// The configuration that the plan wants, as the text of the daemon's file.
 pub(crate) fn configuration(lab: &str, node: &PlannedNode) -> Result<String> {
     let socket = state::socket(lab, &node.name).display().to_string();
-    let one = |key: &str, value: toml::Value| toml::Value::Table([(key.to_owned(), value)].into_iter().collect());
+    let one =
+        |key: &str, value: toml::Value| toml::Value::Table([(key.to_owned(), value)].into_iter().collect());
     let mut table: toml::Table = [
         ("node".to_owned(), one("name", node.name.clone().into())),
         ("control".to_owned(), one("socket", socket.into())),

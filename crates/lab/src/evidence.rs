@@ -16,7 +16,8 @@ pub(crate) struct Evidence {
     pub(crate) trace: Trace,
     pub(crate) udp: Vec<UdpRun>,
     pub(crate) pings: Vec<PingRun>,
-    pub(crate) snapshots: BTreeMap<String, Snapshot>,
+    /// By label, in the order in which the daemons were asked.
+    pub(crate) snapshots: Vec<(String, Snapshot)>,
     /// Since 1970, by label: from when to when the lab watched.
     pub(crate) windows: BTreeMap<String, (Duration, Duration)>,
     pub(crate) probes: Vec<ExpiredProbe>,
@@ -97,6 +98,11 @@ pub(crate) struct Stop {
 }
 
 impl Evidence {
+    /// What the daemons said under a label.
+    pub(crate) fn snapshot(&self, label: &str) -> Option<&Snapshot> {
+        self.snapshots.iter().find(|(known, _)| known == label).map(|(_, snapshot)| snapshot)
+    }
+
     /// The nodes that a reply visited, the sender first.
     pub(crate) fn visited(&self, ping: &PingRun, reply: &Reply) -> Vec<&str> {
         let name = |node: usize| self.plan.nodes.get(node).map_or("?", |node| node.name.as_str());

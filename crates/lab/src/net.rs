@@ -48,6 +48,8 @@ fn make_node(plan: &Plan, node: &PlannedNode) -> Result<Namespace> {
     topology::set_forwarding(&namespace, node.forward)?;
     for (key, value) in [
         ("net.ipv6.conf.default.accept_ra", "0"),
+        // The interfaces' own addresses are usable at once as well.
+        ("net.ipv6.conf.default.accept_dad", "0"),
         // Queries carry the flow's source address, whoever sends them.
         ("net.ipv4.conf.all.rp_filter", "0"),
         ("net.ipv4.conf.default.rp_filter", "0"),
@@ -194,7 +196,9 @@ pub(crate) fn rules(namespace: &Namespace) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for (program, words) in commands {
         let text = kernel::output(namespace, program, words)?;
-        lines.extend(text.lines().map(|line| format!("{program}: {}", line.trim_end())));
+        // The kernel's own routes come and go with its link-local addresses.
+        let lines_of = text.lines().filter(|line| !line.contains("proto kernel"));
+        lines.extend(lines_of.map(|line| format!("{program}: {}", line.trim_end())));
     }
     Ok(lines)
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::checks::{Outcome, signal};
-use crate::evidence::{Evidence, PingRun, Reply};
+use crate::evidence::{Evidence, PingRun, Reply, Snapshot};
 use crate::observe::packet::Kind;
 
 /// The result of a scenario.
@@ -41,24 +42,31 @@ impl Report {
             section(&format!("routing state: {label}"), state(evidence, snapshot));
         }
         section("messages on the links", links(evidence));
-        if let Some(set_up) = self.measurements.get("set_up_ms") {
-            let number = |key: &str| set_up[key].as_f64().unwrap_or_default();
-            section(
-                "set-up from end to end",
-                format!(
-                    "{} sessions: p50 {:.1} ms, p90 {:.1} ms, longest {:.1} ms",
-                    set_up["sessions"],
+        let mut times = Vec::new();
+        for (key, what) in
+            [("handshake_ms", "handshakes on a link"), ("set_up_ms", "sessions, to the first reply")]
+        {
+            if let Some(found) = self.measurements.get(key) {
+                let number = |key: &str| found[key].as_f64().unwrap_or_default();
+                times.push(format!(
+                    " {} {what}: p50 {:.1} ms, p90 {:.1} ms, longest {:.1} ms",
+                    found["count"],
                     number("p50"),
                     number("p90"),
                     number("max")
-                ),
-            );
+                ));
+            }
         }
-        let mut checks = table(&["", "check", "seen"]);
-        for check in &self.checks {
-            checks.add_row([if check.ok { "ok" } else { "FAILED" }, &check.name, &check.detail]);
-        }
-        section("checks", checks.to_string());
+        section("set-up", times.join("\n"));
+        let lines = self.checks.iter().map(|check| {
+            format!(
+                " {:6}  {}\n         {}",
+                if check.ok { "ok" } else { "FAILED" },
+                check.name,
+                check.detail
+            )
+        });
+        section("checks", lines.collect::<Vec<_>>().join("\n"));
         let failed = self.checks.iter().filter(|check| !check.ok).count();
         let _ = match failed {
             0 => writeln!(text, "{}: all {} checks hold", self.scenario, self.checks.len()),
@@ -93,7 +101,7 @@ fn path(evidence: &Evidence) -> String {
     format!("{hops}\nround trip {:.3} ms", reply.rtt_ms)
 }
 
-fn state(evidence: &Evidence, snapshot: &BTreeMap<usize, Vec<Value>>) -> String {
+fn state(evidence: &Evidence, snapshot: &Snapshot) -> String {
     let mut rows = table(&["node", "session", "upstream", "downstream"]);
     for (node, sessions) in snapshot {
         let name = &evidence.plan.nodes[*node].name;
@@ -121,7 +129,8 @@ fn side(evidence: &Evidence, session: &Value, direction: &str) -> String {
     }
     let text = |key: &str| side[key].as_str().unwrap_or("?").to_owned();
     let peer = text("peer");
-    let owner = peer.parse().ok().and_then(|address| evidence.plan.owner(address));
+    let address = peer.parse().ok().or_else(|| peer.parse().ok().map(|peer: SocketAddr| peer.ip()));
+    let owner = address.and_then(|address| evidence.plan.owner(address));
     let peer = owner.map_or(peer, |node| evidence.plan.nodes[node].name.clone());
     let expires =
         side["expires_in_ms"].as_u64().map_or_else(String::new, |ms| format!(", expires in {ms} ms"));
@@ -137,12 +146,14 @@ const KINDS: [(Kind, &str); 5] = [
 ];
 
 fn links(evidence: &Evidence) -> String {
-    let header: Vec<_> = ["link"].into_iter().chain(KINDS.map(|(_, name)| name)).collect();
+    let header: Vec<_> =
+        ["link"].into_iter().chain(KINDS.map(|(_, name)| name)).chain(["Queries again"]).collect();
     let mut rows = table(&header);
     for (link, planned) in evidence.trace.links.iter().zip(&evidence.plan.links) {
         let count = |kind: Kind| link.messages.iter().filter(|message| message.kind == kind).count();
         let mut row = vec![planned.name.clone()];
         row.extend(KINDS.map(|(kind, _)| count(kind).to_string()));
+        row.push(retransmissions(link).to_string());
         rows.add_row(row);
     }
     rows.to_string()
@@ -173,11 +184,13 @@ fn measurements(evidence: &Evidence) -> Value {
         let mut times: Vec<f64> =
             evidence.pings.iter().flat_map(|ping| &ping.replies).map(|reply| reply.rtt_ms).collect();
         times.sort_by(f64::total_cmp);
-        all.insert("rtt_ms".into(), quantiles(&times, "replies"));
+        all.insert("rtt_ms".into(), quantiles(&times));
     }
-    let times = signal::set_up_times(evidence);
-    if !times.is_empty() {
-        all.insert("set_up_ms".into(), quantiles(&times, "sessions"));
+    let signal::Times { handshakes, end_to_end } = signal::times(evidence);
+    for (key, times) in [("handshake_ms", handshakes), ("set_up_ms", end_to_end)] {
+        if !times.is_empty() {
+            all.insert(key.into(), quantiles(&times));
+        }
     }
     if !evidence.losses.is_empty() {
         let loss = |count: &crate::evidence::LossCount| {
@@ -190,7 +203,7 @@ fn measurements(evidence: &Evidence) -> Value {
         };
         all.insert("loss".into(), evidence.losses.iter().map(loss).collect());
     }
-    let sessions = |(label, snapshot): (&String, &BTreeMap<usize, Vec<Value>>)| {
+    let sessions = |(label, snapshot): &(String, Snapshot)| {
         let counts: serde_json::Map<_, _> = snapshot
             .iter()
             .map(|(node, shown)| {
@@ -228,10 +241,10 @@ fn retransmissions(link: &crate::observe::trace::LinkTrace) -> usize {
 }
 
 /// Of sorted times.
-fn quantiles(times: &[f64], count: &str) -> Value {
+fn quantiles(times: &[f64]) -> Value {
     let at = |percent: usize| times.get(((times.len() * percent).div_ceil(100)).saturating_sub(1)).copied();
     json!({
-        count: times.len(), "min": times.first(), "p50": at(50), "p90": at(90), "p99": at(99), "max": times.last(),
+        "count": times.len(), "min": times.first(), "p50": at(50), "p90": at(90), "p99": at(99), "max": times.last(),
     })
 }
 
@@ -242,9 +255,9 @@ mod tests {
     #[test]
     fn quantiles_of_sorted_times() {
         let times: Vec<f64> = (1..=10).map(f64::from).collect();
-        let value = quantiles(&times, "replies");
-        assert_eq!((&value["replies"], &value["p50"], &value["p90"]), (&json!(10), &json!(5.0), &json!(9.0)));
+        let value = quantiles(&times);
+        assert_eq!((&value["count"], &value["p50"], &value["p90"]), (&json!(10), &json!(5.0), &json!(9.0)));
         assert_eq!((&value["p99"], &value["max"]), (&json!(10.0), &json!(10.0)));
-        assert_eq!(quantiles(&[], "replies")["p50"], Value::Null);
+        assert_eq!(quantiles(&[])["p50"], Value::Null);
     }
 }

@@ -55,7 +55,7 @@ impl<'a> Run<'a> {
             trace: Trace::default(),
             udp: Vec::new(),
             pings: Vec::new(),
-            snapshots: BTreeMap::new(),
+            snapshots: Vec::new(),
             windows: BTreeMap::new(),
             probes: Vec::new(),
             losses: Vec::new(),
@@ -95,7 +95,7 @@ impl<'a> Run<'a> {
             Step::Ping(step) => self.ping(step),
             Step::Show(step) => {
                 let snapshot = self.ask_all()?;
-                self.evidence.snapshots.insert(step.label.clone(), snapshot);
+                self.evidence.snapshots.push((step.label.clone(), snapshot));
                 Ok(())
             }
             Step::WaitFor(step) => self.wait_for(step.condition, step.within.0),
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
                 && let Some(label) = to_show.take()
             {
                 let snapshot = self.ask_all()?;
-                self.evidence.snapshots.insert(label.clone(), snapshot);
+                self.evidence.snapshots.push((label.clone(), snapshot));
             }
         }
         self.evidence.pings.extend(pings.finish()?);

@@ -9,6 +9,7 @@ use signalbox_core::{Direction, Mri};
 use super::Gist;
 use super::config::Config;
 use super::outbox::Envelope;
+use super::route::covers;
 use crate::wire::{HEADER_LENGTH, Nli, PORT};
 
 /// The validity time as the NLI says it: whole milliseconds, never 0.
@@ -23,12 +24,20 @@ pub(super) fn normal(src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
 
 /// The options of a Q-mode packet, of which the first so many octets count: Router Alert, which only IPv4
 /// can do without (§5.3.2). GIST-5.3.2.1-02, GIST-5.3.2.2-01.
-pub(super) const fn router_alert(ipv6: bool, value: u16, with_v4: bool) -> ([u8; 8], usize) {
-    if ipv6 {
+pub(super) fn router_alert(config: &Config, dst: IpAddr, value: u16) -> ([u8; 8], usize) {
+    if dst.is_ipv6() {
         return (router_alert_v6(value), 8);
     }
     let [a, b, c, d] = router_alert_v4(value);
-    ([a, b, c, d, 0, 0, 0, 0], if with_v4 { 4 } else { 0 })
+    let without = config.without_router_alert.iter().any(|prefix| covers(prefix, dst, 32));
+    ([a, b, c, d, 0, 0, 0, 0], if without { 0 } else { 4 })
+}
+
+/// Octets that a GIST message may have on a link with this MTU, 0 if it is not known: 64 are allowed for what
+/// is around it (RFC 5971 §4.3.3). GIST-4.3.3-06, GIST-4.3.3-07.
+pub(super) fn limit(config: &Config, mtu: u16) -> usize {
+    let most = usize::from(config.max_datagram);
+    if mtu == 0 { most } else { most.min(usize::from(mtu).saturating_sub(64)) }
 }
 
 /// The IP-TTL of our NLI: as sent if downstream, the distance measured if upstream (RFC 5971 §5.2.2).

@@ -60,9 +60,10 @@ pub struct Config {
     pub ip_ttl: u8,
     /// GIST hop count of our messages, 1–255; default 64.
     pub hops: u8,
-    /// Send Queries with the IPv4 Router Alert option; switching it off needs next nodes that intercept
-    /// without it, see §5.3.2.1. IPv6 always has it.
-    pub router_alert_v4: bool,
+    /// Flow destinations (IPv4) to which Q-mode packets leave without Router Alert; default none. Only for
+    /// destinations where it has been verified that the next GIST node intercepts packets without the
+    /// option: elsewhere nobody will (§5.3.2.1). IPv6 packets always have it.
+    pub without_router_alert: Vec<Prefix>,
     /// Take intercepted packets without Router Alert for Q-mode, if they are Queries or C=1 Data by their
     /// header; default false: they are passed on.
     pub intercept_without_alert: bool,
@@ -72,8 +73,8 @@ pub struct Config {
     pub min_dst_prefix_v6: u8,
     /// Which flows may come in where; empty: all.
     pub ingress_filters: Vec<IngressFilter>,
-    /// Largest GIST message in a datagram, in octets from the common header on, where the path MTU is not
-    /// known; 128–1472; default 512 (§4.3.3).
+    /// Largest GIST message in a datagram, in octets from the common header on; 128–1472; default 512, what
+    /// any path carries (§4.3.3). A first hop that carries less than that and 64 octets lowers it.
     pub max_datagram: u16,
     /// Messages of ours per second, of all types together (§5.3.3); 0: no limit, where capacity is
     /// engineered; default 20 000.
@@ -119,7 +120,7 @@ impl Default for Config {
             signaling_source_every: 3,
             ip_ttl: 64,
             hops: 64,
-            router_alert_v4: true,
+            without_router_alert: Vec::new(),
             intercept_without_alert: false,
             min_dst_prefix_v4: 32,
             min_dst_prefix_v6: 128,
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(config.validity, Duration::from_secs(30));
         assert_eq!(config.t1, Duration::from_millis(500));
         assert_eq!(config.t2, config.t1 * 64);
-        assert!(config.router_alert_v4 && !config.cookie_errors);
+        assert!(config.without_router_alert.is_empty() && !config.cookie_errors);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use signalbox_core::NslpId;
 
 use super::Gist;
-use super::compose::{nli, normal};
+use super::compose::{limit, nli, normal};
 use super::outbox::Unsent;
 use super::receive::Arrival;
 use crate::wire::{ErrorObject, Header, Message, MessageType, Nli, ObjectType, find_object};
@@ -54,7 +54,7 @@ impl Gist {
         // §5.3.1: S=0 only in a reply through a NAT.
         message.header.s = from == own;
         message.nli = Some(nli(&self.config, self.config.validity, own, 0));
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
         match self.out.compose(normal(from, to, self.config.ip_ttl), &[], &message, limit) {
             Ok(_) => self.counters.errors_sent += 1,
             // GIST-5.6-09: counted; the driver logs what is counted.

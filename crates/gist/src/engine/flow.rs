@@ -97,7 +97,11 @@ impl Flow {
 
     /// Whether `mri`, of either direction, is of this flow. Compares without allocating.
     pub(crate) fn is_of(&self, mri: &Mri) -> bool {
-        self.mri(mri.direction()) == *mri
+        match self {
+            // Packed, the direction is gone, and 24 octets are quickly compared.
+            Self::V4 { .. } => is_packable(mri) && *self == Self::of(mri),
+            Self::Other(own) => own.with_direction(mri.direction()) == *mri,
+        }
     }
 
     /// Destination address of the flow.
@@ -107,6 +111,11 @@ impl Flow {
             Self::Other(mri) => mri.dst(),
         }
     }
+}
+
+/// Whether [`Flow::of`] needs no allocation for it.
+fn is_packable(mri: &Mri) -> bool {
+    matches!(mri, Mri::PathCoupled(p) if p.src.is_ipv4() && p.dst.is_ipv4() && p.flow_label.is_none())
 }
 
 /// The key of the routing state table (RFC 5971 §4.2.1) in a form that hashes in one go.

@@ -11,6 +11,7 @@ struct Usable {
     ifindex: IfIndex,
     v4: Option<IpAddr>,
     v6: Option<IpAddr>,
+    mtu: u16,
 }
 
 #[derive(Debug, Default)]
@@ -42,10 +43,11 @@ impl Interfaces {
             new.local.extend(&interface.addresses);
             let first =
                 |v6: bool| interface.addresses.iter().copied().find(|a| a.is_ipv6() == v6 && is_routable(*a));
-            let usable = Usable { ifindex: interface.ifindex, v4: first(false), v6: first(true) };
+            let mtu = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
+            let usable = Usable { ifindex: interface.ifindex, v4: first(false), v6: first(true), mtu };
             new.usable.push(usable);
             new.on.extend(interface.addresses.iter().map(|a| (interface.ifindex, *a)));
-            let any = new.any.get_or_insert(Usable { ifindex: IfIndex::NONE, v4: None, v6: None });
+            let any = new.any.get_or_insert(Usable { ifindex: IfIndex::NONE, v4: None, v6: None, mtu: 0 });
             any.v4 = any.v4.or(usable.v4);
             any.v6 = any.v6.or(usable.v6);
         }
@@ -67,11 +69,20 @@ impl Interfaces {
         self.on.contains(&(ifindex, address))
     }
 
+    /// MTU of an interface, 0 if it is not known.
+    pub(crate) fn mtu(&self, ifindex: IfIndex) -> u16 {
+        self.on_index(ifindex).map_or(0, |u| u.mtu)
+    }
+
+    fn on_index(&self, ifindex: IfIndex) -> Option<&Usable> {
+        let at = self.usable.binary_search_by_key(&ifindex, |u| u.ifindex).ok()?;
+        self.usable.get(at)
+    }
+
     /// The address by which peers of that IP version reach this node on `ifindex`, or else on any interface.
     pub(crate) fn address(&self, ifindex: IfIndex, v6: bool) -> Option<IpAddr> {
         let of = |u: &Usable| if v6 { u.v6 } else { u.v4 };
-        let here = self.usable.binary_search_by_key(&ifindex, |u| u.ifindex).ok();
-        here.and_then(|at| self.usable.get(at)).and_then(of).or_else(|| self.any.as_ref().and_then(of))
+        self.on_index(ifindex).and_then(of).or_else(|| self.any.as_ref().and_then(of))
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Egress {
     pub(crate) ifindex: IfIndex,
     pub(crate) address: IpAddr,
     pub(crate) gateway: Option<IpAddr>,
+    /// Of the first hop, as far as 16 bits can say; 0: not known.
+    pub(crate) mtu: u16,
 }
 
 /// Most former peers whose names stay usable.
@@ -46,7 +48,9 @@ const RETIRED: usize = 1024;
 pub(crate) struct Peers {
     pub(crate) peers: Interner<Peer>,
     pub(crate) egresses: Interner<Egress>,
-    hasher: KeyedHasher,
+    /// For each id a number that its value alone has: a name with another number is stale.
+    serials: Vec<u32>,
+    last_serial: u32,
     /// Former peers that keep one reference until then, so that applications can still name them.
     retired: VecDeque<(Stamp, u32)>,
 }
@@ -57,18 +61,31 @@ impl Peers {
             peers: Interner::new(limit, hasher),
             // Ways out are ours, not chosen by peers; bounded all the same.
             egresses: Interner::new(limit, hasher),
-            hasher,
+            serials: Vec::new(),
+            last_serial: 0,
             retired: VecDeque::new(),
         }
     }
 
     /// The id of the peer that `nli` describes, with one more reference.
     pub(crate) fn intern(&mut self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Result<u32, Full> {
-        self.peers.intern(Peer {
+        let id = self.peers.intern(Peer {
             identity: nli.peer_identity.into(),
             address: SocketAddr::new(nli.interface, port),
             ifindex,
-        })
+        })?;
+        if self.peers.references(id) == 1 {
+            // It was not there before.
+            self.last_serial = self.last_serial.wrapping_add(1);
+            let at = id as usize;
+            if self.serials.len() <= at {
+                self.serials.resize(at + 1, 0);
+            }
+            if let Some(serial) = self.serials.get_mut(at) {
+                *serial = self.last_serial;
+            }
+        }
+        Ok(id)
     }
 
     pub(crate) fn peer(&self, id: u32) -> Option<&Peer> {
@@ -123,10 +140,11 @@ impl Peers {
         self.retired.front().map(|(until, _)| until.time(now))
     }
 
-    /// The name of a peer: its id, and in the upper half a keyed check that tells a stale name.
+    /// The name of a peer: its id, and in the upper half its number.
     pub(crate) fn sii(&self, id: u32) -> Option<SiiHandle> {
-        let check = self.hasher.hash_one(self.peer(id)?) >> 32;
-        Some(SiiHandle(check << 32 | u64::from(id)))
+        self.peer(id)?;
+        let serial = *self.serials.get(id as usize)?;
+        Some(SiiHandle(u64::from(serial) << 32 | u64::from(id)))
     }
 
     /// The peer of a name, if it is still known.

@@ -7,7 +7,7 @@ use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 
 use super::Gist;
-use super::compose::{nli, normal, router_alert};
+use super::compose::{limit, nli, normal, router_alert};
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
 use super::send::{q_mode, unsent};
@@ -93,9 +93,9 @@ impl Gist {
         });
         let data = message.nslp_data.map_or(0, <[u8]>::len);
         let alert = self.registration(nslp).unwrap_or_default().router_alert;
-        let (options, length) = router_alert(mri.dst().is_ipv6(), alert, self.config.router_alert_v4);
+        let (options, length) = router_alert(&self.config, mri.dst(), alert);
         let options = options.get(..length).unwrap_or_default();
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, egress.mtu);
         match self.out.compose(envelope, options, &message, limit) {
             Ok(_) => {
                 self.counters.queries_sent += 1;
@@ -231,7 +231,7 @@ impl Gist {
         message.nli = Some(nli(&self.config, validity, egress.address, ttl));
         message.responder_cookie = cookie;
         let envelope = normal(egress.address, peer.address, ttl);
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, egress.mtu);
         if self.out.compose(envelope, &[], &message, limit).is_ok() {
             self.counters.confirms_sent += 1;
         }
@@ -250,7 +250,7 @@ impl Gist {
 
     /// Rule 2, `to_No_Response` in Awaiting Response and Awaiting Refresh: another Query, or the end.
     /// GIST-6.2-05, GIST-6.2-06, GIST-6.2-15, GIST-6.2-16.
-    pub(super) fn to_no_response(&mut self, key: Key) {
+    pub(super) fn timeout_no_response(&mut self, key: Key) {
         let Some(record) = self.records.get(key) else { return };
         if record.half(DOWN).attempts < self.config.attempts {
             return self.send_query(key);
@@ -287,13 +287,13 @@ impl Gist {
     }
 
     /// Rule 6, `to_Inactive_QNode` in all states: nobody uses it. GIST-6.2-19.
-    fn to_inactive(&mut self, key: Key) {
+    fn timeout_inactive(&mut self, key: Key) {
         self.remove_half(key, DOWN, SendError::NoNextNode);
     }
 
     /// Rule 8, `to_Refresh_QNode`: Awaiting Refresh, unless the session is known to be inactive
     /// (RFC 5971 §4.4.4). GIST-6.2-12, GIST-4.4.4-08, GIST-7.1.2-01.
-    fn to_refresh(&mut self, key: Key) {
+    fn timeout_refresh(&mut self, key: Key) {
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(DOWN);
         if half.has(NO_REFRESH) {
@@ -323,7 +323,7 @@ impl Gist {
         let half = *record.half(DOWN);
         let due = |flag, stamp: Stamp| half.has(flag) && stamp.is_due(self.now);
         if due(INACTIVE, half.inactive) {
-            return self.to_inactive(key);
+            return self.timeout_inactive(key);
         }
         // GIST-4.2.1-02: what was not refreshed in time is removed, whatever still runs.
         if due(EXPIRE, half.expire) {
@@ -334,8 +334,8 @@ impl Gist {
             return;
         }
         match half.state {
-            State::Established => self.to_refresh(key),
-            State::AwaitingResponse | State::AwaitingRefresh => self.to_no_response(key),
+            State::Established => self.timeout_refresh(key),
+            State::AwaitingResponse | State::AwaitingRefresh => self.timeout_no_response(key),
             State::Resolving => self.remove_half(key, DOWN, SendError::NoRoute),
             _ => {}
         }

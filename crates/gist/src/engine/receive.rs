@@ -62,7 +62,7 @@ impl Gist {
         let c_flag = kind & 0x80 != 0;
         let alert = router_alert(received.options, received.dst.is_ipv6()).is_some();
         // GIST-4.3.1-03, GIST-4.3.4-01: what was intercepted but is no Q-mode packet goes on as it came.
-        if !local && !alert && !(self.config.intercept_without_alert && c_flag) {
+        if !(local || alert || self.config.intercept_without_alert && c_flag) {
             self.pass_on(received);
             return;
         }

@@ -7,7 +7,7 @@ use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 
 use super::Gist;
-use super::compose::{distance, nli, nli_ttl, normal};
+use super::compose::{distance, limit, nli, nli_ttl, normal};
 use super::peers::Egress;
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, side};
@@ -40,7 +40,8 @@ impl Gist {
         let Some(record) = self.records.get_mut(key) else { return false };
         let half = record.half_mut(direction);
         // The interface that the Query came by would be better than the Confirm's, and on one path is the same.
-        let egress = Egress { ifindex: a.ifindex, address, gateway: None };
+        let mtu = self.interfaces.mtu(a.ifindex);
+        let egress = Egress { ifindex: a.ifindex, address, gateway: None, mtu };
         let ids = (self.peers.intern(&subject.nli, port, a.ifindex), self.peers.egresses.intern(egress));
         let (Ok(peer), Ok(egress)) = ids else {
             self.counters.peers_full += 1;
@@ -169,7 +170,7 @@ impl Gist {
         if !may_send {
             return; // the Query will come again
         }
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
         let mut sent = self.out.compose(envelope, &[], &response, limit);
         if sent.is_err() && response.nslp_data.is_some() {
             // The application's part does not fit; the handshake goes on without it.
@@ -270,7 +271,7 @@ impl Gist {
 
     /// Rule 9, `to_No_Confirm`: the Response again, with the backoff of Queries, or the end. GIST-6.3-10,
     /// GIST-6.3-11, GIST-6.3-23, GIST-6.3-24, GIST-5.3.3-17.
-    fn to_no_confirm(&mut self, key: Key, direction: Direction) {
+    fn timeout_no_confirm(&mut self, key: Key, direction: Direction) {
         let now = self.now;
         let attempts = self.records.get(key).map_or(0, |r| r.half(direction).attempts);
         if attempts >= self.config.attempts {
@@ -311,7 +312,7 @@ impl Gist {
         if due(EXPIRE, half.expire) {
             self.end_responding(key, direction);
         } else if due(RETRY, half.retry) {
-            self.to_no_confirm(key, direction);
+            self.timeout_no_confirm(key, direction);
         }
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery
 }
 
 /// Whether `addr`, with the first `len` bits counting, lies in `prefix`.
-fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
+pub(super) fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
     let bits = |a: IpAddr| match a {
         IpAddr::V4(a) => (u128::from(a.to_bits()) << 96, 32),
         IpAddr::V6(a) => (a.to_bits(), 128),
@@ -194,7 +194,8 @@ impl Gist {
             .filter(|a| self.interfaces.is_on(route.ifindex, *a))
             .or_else(|| Some(route.src).filter(fits))
             .or_else(|| self.interfaces.address(route.ifindex, v6))?;
-        Some(Egress { ifindex: route.ifindex, address, gateway: route.gateway })
+        let mtu = u16::try_from(route.mtu).unwrap_or(u16::MAX);
+        Some(Egress { ifindex: route.ifindex, address, gateway: route.gateway, mtu })
     }
 
     /// The route of a record's downstream messages is known: a first Query leaves; established state is

@@ -1,5 +1,7 @@
 //! Sending for applications (RFC 5971 §4.3.3, B.1).
 
+use core::net::IpAddr;
+
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::{
     MessageHandle, MessageStatus, Security, SendError, SendMessage, StateHandle, TransferAttributes,
@@ -8,7 +10,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri, NslpId, SessionId};
 
 use super::Gist;
-use super::compose::{nli, nli_ttl, normal, overhead, router_alert};
+use super::compose::{limit, nli, nli_ttl, normal, overhead, router_alert};
 use super::outbox::{Envelope, Unsent};
 use super::peers::Egress;
 use super::record::{Queued, State};
@@ -104,6 +106,9 @@ impl Gist {
         }
         if self.interfaces.is_local(m.mri.dst()) {
             return Err(SendError::FlowEndsHere);
+        }
+        if !has_real_addresses(&m.mri) {
+            return Err(SendError::Refused);
         }
         self.check_size(m)?;
         let key = match key {
@@ -208,7 +213,7 @@ impl Gist {
         message.session = Some(session);
         message.nli = Some(nli(&self.config, validity, egress.address, told));
         message.nslp_data = Some(outgoing.data);
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, egress.mtu);
         let envelope = normal(egress.address, peer.address, ttl);
         self.out
             .compose(envelope, &[], &message, limit)
@@ -243,7 +248,7 @@ impl Gist {
         message.session = Some(m.session);
         message.nli = Some(nli(&self.config, validity, own, nli_ttl(m.mri.direction(), ttl, 0)));
         message.nslp_data = Some(outgoing.data);
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, self.interfaces.mtu(peer.ifindex));
         let envelope = normal(own, peer.address, ttl);
         self.out
             .compose(envelope, &[], &message, limit)
@@ -261,6 +266,9 @@ impl Gist {
         }
         if self.interfaces.is_local(m.mri.dst()) {
             return Err(SendError::FlowEndsHere);
+        }
+        if !has_real_addresses(&m.mri) {
+            return Err(SendError::Refused);
         }
         self.check_size(m)?;
         let waiting = Waiting::Stateless(Stateless {
@@ -304,9 +312,9 @@ impl Gist {
         message.nli = Some(nli(&self.config, validity, egress.address, ttl));
         message.nslp_data = Some(&m.data);
         let alert = self.registration(m.nslp).unwrap_or_default().router_alert;
-        let (options, length) = router_alert(m.mri.dst().is_ipv6(), alert, self.config.router_alert_v4);
+        let (options, length) = router_alert(&self.config, m.mri.dst(), alert);
         let options = options.get(..length).unwrap_or_default();
-        let limit = usize::from(self.config.max_datagram);
+        let limit = limit(&self.config, egress.mtu);
         self.out.compose(envelope, options, &message, limit).map_err(|e| unsent(e, m.data.len(), limit))?;
         self.counters.data_sent += 1;
         Ok(())
@@ -329,6 +337,23 @@ pub(super) fn q_mode(egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> E
         tos: dscp << 2,
         dont_fragment: mri.dst().is_ipv4(),
     }
+}
+
+/// Whether the ends of a flow are addresses that nodes can have, also where a prefix makes them stand for many
+/// (RFC 5971 §5.8.1.1). GIST-5.8.1.1-02.
+fn has_real_addresses(mri: &Mri) -> bool {
+    let Mri::PathCoupled(p) = mri else { return true };
+    let real = |address: IpAddr, prefix: u8| {
+        let (bits, width) = match address {
+            IpAddr::V4(a) => (u128::from(a.to_bits()) << 96, 32),
+            IpAddr::V6(a) => (a.to_bits(), 128),
+        };
+        let host = bits.checked_shl(u32::from(prefix)).unwrap_or(0);
+        !address.is_unspecified()
+            && !address.is_multicast()
+            && (prefix == width || prefix < width && host != 0)
+    };
+    real(p.src, p.src_prefix) && real(p.dst, p.dst_prefix) && p.src.is_ipv4() == p.dst.is_ipv4()
 }
 
 /// What an application hears of a message that did not become a datagram.

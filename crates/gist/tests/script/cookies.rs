@@ -130,18 +130,18 @@ fn liveness_data_is_not_a_counter() {
     }
 }
 
-/// GIST-A.4.4.10-06, GIST-8.5-09: with the option for debugging, and only with it, bad cookies are answered.
+/// GIST-A.4.4.10-06, GIST-8.5-07, GIST-8.5-09: with the option for debugging, and only with it, bad cookies are answered.
 #[test]
 fn cookie_errors_are_an_option() {
     let mut rig = Rig::with(Config { cookie_errors: true, ..Config::default() });
     rig.query(None);
     let response = rig.sent();
     rig.confirm_with(&response, |m| m.responder_cookie = Some(&[1; 24]));
-    rig.sent().is_error(GistError::INVALID_COOKIE);
+    rig.sent().error_is(GistError::INVALID_COOKIE);
     rig.send(b"data", own());
     let query = rig.sent();
     rig.respond_with(&query, |m| m.query_cookie = Some(&[1; 16]));
-    rig.sent().is_error(GistError::INVALID_COOKIE);
+    rig.sent().error_is(GistError::INVALID_COOKIE);
 }
 
 /// GIST-5.7.1-16: a Confirm with a bad cookie, where one is waited for, removes the state.

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::node::Route;
+use signalbox_core::node::{Prefix, Route};
 use signalbox_core::packet::{router_alert_v4, router_alert_v6};
 use signalbox_core::service::{SendError, TransferAttributes};
 use signalbox_core::{IfIndex, Mri, PathCoupled};
@@ -81,11 +81,14 @@ const ROUTE_V6: Route = Route {
     local: false,
 };
 
-/// GIST-5.3.2.2-01, GIST-5.3.2.2-02, GIST-5.3.2.2-05, GIST-5.2.2-04: IPv6: a hop-by-hop header with Router
+/// GIST-5.3.2.2-01, GIST-5.3.2.2-02, GIST-5.3.2.2-05, GIST-5.2.2-04, GIST-7.4-01: IPv6: a hop-by-hop header with Router
 /// Alert, followed by UDP, and addresses of the flow's IP version.
 #[test]
 fn a_query_over_ipv6() {
-    let mut rig = Rig::with(Config { router_alert_v4: false, ..Config::default() });
+    let mut rig = Rig::with(Config {
+        without_router_alert: vec![Prefix { addr: ip("::"), len: 0 }],
+        ..Config::default()
+    });
     rig.route = Some(Ok(ROUTE_V6));
     rig.send(b"data", flow("2001:db8:8::8", "2001:db8:9::9"));
     let packet = rig.sent().is(MessageType::QUERY);
@@ -96,7 +99,7 @@ fn a_query_over_ipv6() {
     assert_eq!(packet.nli().interface, ip("2001:db8:2::1"));
 }
 
-/// GIST-5.2.2-04: a whole handshake over IPv6, from both ends.
+/// GIST-5.2.2-04, GIST-7.4-02: a whole handshake over IPv6, from both ends.
 #[test]
 fn a_handshake_over_ipv6() {
     let mut rig = Rig::new();
@@ -125,12 +128,15 @@ fn a_handshake_over_ipv6() {
     assert_eq!(rig.states(), (Some("Established"), Some("Established")));
 }
 
-/// GIST-5.3.2.1-02, GIST-5.3.2.1-06: Router Alert can be left off for IPv4 by configuration.
+/// GIST-5.3.2.1-02, GIST-5.3.2.1-04: Router Alert can be left off towards some IPv4 destinations; others have it.
 #[test]
 fn router_alert_can_be_switched_off() {
-    let mut rig = Rig::with(Config { router_alert_v4: false, ..Config::default() });
-    rig.send(b"data", own());
-    assert!(rig.sent().options.is_empty());
+    let prefix = |addr, len| Prefix { addr: ip(addr), len };
+    for (without, none) in [(prefix("10.9.0.0", 16), true), (prefix("10.7.0.0", 16), false)] {
+        let mut rig = Rig::with(Config { without_router_alert: vec![without], ..Config::default() });
+        rig.send(b"data", own());
+        assert_eq!(rig.sent().options.is_empty(), none);
+    }
 }
 
 /// GIST-5.1-16, GIST-5.2.1-01, GIST-5.3.1-07, GIST-5.5-02, GIST-5.2.2-02: Data along state: normal mode, C=0,

@@ -17,11 +17,12 @@ fn bent(rig: &mut Rig, bend: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// GIST-5.6-05, GIST-5.6-07, GIST-5.1-19, GIST-A.4.4.1-03, GIST-A.4.4.1-04, GIST-A.4.4.1-05, GIST-A.4.4.1-07,
-/// GIST-A.4.4.1-08, GIST-A.4.4.1-02, GIST-A.4.1-05, GIST-A.4.1-06: what is malformed is answered in normal
+/// GIST-A.4.4.1-08, GIST-A.4.4.1-02, GIST-A.4.1-07, GIST-A.4.4.1-06, GIST-A.4.1-05, GIST-A.4.1-06: what is malformed is answered in normal
 /// mode to the address in its NLI, by an Error that names its sender, with NSLPID 0.
 #[test]
 fn malformed_messages_are_refused() {
-    let cases: [(fn(&mut Vec<u8>), GistError); 6] = [
+    type Bend = fn(&mut Vec<u8>);
+    let cases: [(Bend, GistError); 6] = [
         (|o| o[4] = 2, GistError::UNKNOWN_VERSION),
         (|o| o[10] = 0x80 | 6, GistError::UNKNOWN_TYPE),
         (|o| o[11] &= !0x40, GistError::INVALID_R_FLAG),
@@ -32,7 +33,7 @@ fn malformed_messages_are_refused() {
     for (bend, expected) in cases {
         let mut rig = Rig::new();
         bent(&mut rig, bend);
-        let error = rig.sent().is(MessageType::ERROR).is_error(expected);
+        let error = rig.sent().is(MessageType::ERROR).error_is(expected);
         assert_eq!((error.src, error.dst), (at_port(LEFT), at_port(UP)));
         assert!(error.options.is_empty());
         let said = error.message();
@@ -41,6 +42,9 @@ fn malformed_messages_are_refused() {
         assert_eq!(said.nli.unwrap().interface, ip(LEFT));
         let object = said.error.unwrap();
         assert_eq!((object.session, object.mri_octets), (None, None));
+        // GIST-A.4.1-07: only an incorrect length has more to say.
+        let info = (expected == GistError::INCORRECT_MESSAGE_LENGTH).then_some(Info::MessageLength(18));
+        assert_eq!(object.infos.iter().next(), info);
         rig.quiet();
         rig.no_state();
         assert_eq!((rig.gist.counters().malformed, rig.gist.counters().errors_sent), (1, 1));
@@ -63,15 +67,15 @@ fn unknown_objects() {
     bent(&mut rig, add(0x80));
     rig.sent().is(MessageType::RESPONSE);
     bent(&mut rig, add(0));
-    let error = rig.sent().is_error(GistError::UNRECOGNISED_OBJECT);
+    let error = rig.sent().error_is(GistError::UNRECOGNISED_OBJECT);
     let object = error.message().error.unwrap();
     assert_eq!((object.session, object.mri()), (Some(SESSION), Some(through())));
     assert_eq!(object.infos.iter().next(), Some(Info::ObjectType(ObjectType(500))));
     bent(&mut rig, add(0xc0));
-    rig.sent().is_error(GistError::INVALID_EXTENSIBILITY_FLAGS);
+    rig.sent().error_is(GistError::INVALID_EXTENSIBILITY_FLAGS);
 }
 
-/// GIST-5.6-06, GIST-4.4.1-15: without an NLI that can be understood the Error goes to the IP source if S=1,
+/// GIST-5.6-06, GIST-4.4.1-15, GIST-A.4.4.10-01: without an NLI that can be understood the Error goes to the IP source if S=1,
 /// and nowhere if S=0.
 #[test]
 fn errors_without_an_nli() {
@@ -84,8 +88,11 @@ fn errors_without_an_nli() {
         octets[at + 6] = 0x50; // IP version 5
         rig.packet(&Via::intercepted(UP, DST), &octets);
         if s {
-            let error = rig.sent().is_error(GistError::VALUE_NOT_SUPPORTED);
+            let error = rig.sent().error_is(GistError::VALUE_NOT_SUPPORTED);
             assert_eq!(error.dst, at_port(UP));
+            let infos = error.message().error.unwrap().infos;
+            let Some(Info::ObjectValue { offset: 6, object }) = infos.iter().next() else { panic!() };
+            assert_eq!(object, &octets[at..at + 20]);
         } else {
             assert_eq!(rig.gist.counters().errors_unsendable, 1);
         }
@@ -142,13 +149,13 @@ fn wrong_encapsulations() {
     let mut hello = Message::new(MessageType::MA_HELLO, signalbox_core::NslpId::NONE, 64);
     (hello.hello_id, hello.header.s) = (Some(0), true);
     rig.inject(&Via::direct(UP, LEFT), &hello);
-    let error = rig.sent().is_error(GistError::INCORRECT_ENCAPSULATION);
+    let error = rig.sent().error_is(GistError::INCORRECT_ENCAPSULATION);
     assert_eq!(error.dst, at_port(UP));
     let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
     (confirm.mri, confirm.session) = (Some(through().into()), Some(SESSION));
     confirm.nli = Some(nli(b"up", UP));
     rig.inject(&Via::intercepted(UP, DST), &confirm);
-    rig.sent().is_error(GistError::INCORRECT_ENCAPSULATION);
+    rig.sent().error_is(GistError::INCORRECT_ENCAPSULATION);
     rig.quiet();
 }
 
@@ -160,7 +167,7 @@ fn a_legacy_nat_is_found() {
     let mut message = query(through(), &[1; 8]);
     message.header.s = true;
     rig.inject(&Via::intercepted("192.0.2.99", DST), &message);
-    let error = rig.sent().is_error(GistError::UNTRANSLATED_OBJECT);
+    let error = rig.sent().error_is(GistError::UNTRANSLATED_OBJECT);
     assert_eq!((error.src, error.dst), (at_port(DST), at_port("192.0.2.99")));
     let object = error.message().error.unwrap();
     assert_eq!(object.infos.iter().next(), Some(Info::ObjectType(ObjectType::MRI)));
@@ -188,7 +195,7 @@ fn a_nat_on_the_way_back_ends_the_handshake() {
     assert_eq!(rig.gist.counters().untranslated, 2);
 }
 
-/// GIST-A.4.4.12-03, GIST-A.4.4.12-04, GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-A.4.4.12-01: flows that could not come in
+/// GIST-A.4.4.12-03, GIST-A.4.4.12-04, GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-8.3-01, GIST-A.4.4.12-01: flows that could not come in
 /// here: of the other IP version, from an address of this node, against the filters.
 #[test]
 fn flows_that_cannot_be() {
@@ -208,7 +215,7 @@ fn flows_that_cannot_be() {
         match error {
             None => drop(rig.sent().is(MessageType::RESPONSE)),
             Some(expected) => {
-                let error = rig.sent().is_error(expected);
+                let error = rig.sent().error_is(expected);
                 let infos = error.message().error.unwrap().infos;
                 assert!(matches!(infos.iter().next(), Some(Info::ObjectValue { .. })));
             }
@@ -221,7 +228,7 @@ fn flows_that_cannot_be() {
     let mut p = signalbox_core::PathCoupled::between(ip("10.0.0.0"), ip(DST));
     p.src_prefix = 8;
     rig.inject(&Via::intercepted(SRC, DST), &query(Mri::PathCoupled(p), &[1; 8]));
-    rig.sent().is_error(GistError::INGRESS_FILTER_FAILURE);
+    rig.sent().error_is(GistError::INGRESS_FILTER_FAILURE);
 }
 
 /// GIST-5.8.2-05, GIST-5.8.2-06: the loose-end method in Q-mode: towards the edge only, and without the checks
@@ -241,7 +248,7 @@ fn loose_end_queries() {
     let mut octets = encode(&query(loose(Direction::Downstream), &[1; 8]));
     octets[18] |= 0x08;
     rig.packet(&Via::intercepted(SRC, DST), &octets);
-    rig.sent().is_error(GistError::VALUE_NOT_SUPPORTED);
+    rig.sent().error_is(GistError::VALUE_NOT_SUPPORTED);
     rig.no_state();
 }
 
@@ -276,7 +283,7 @@ fn endpoint_found() {
     rig.quiet();
 }
 
-/// GIST-7.2.1-04, GIST-4.3.4-12, GIST-4.3.4-14, GIST-A.4.3-02: a Query that is refused ends its handshake, whatever
+/// GIST-7.2.1-04, GIST-A.4.3-02: a Query that is refused ends its handshake, whatever
 /// class the error says it has.
 #[test]
 fn refused_queries_are_not_repeated() {

@@ -124,7 +124,7 @@ fn lookups_are_bounded() {
     assert_eq!((rig.gist.counters().lookups_full, rig.gist.counters().transmit_failed), (1, 1));
 }
 
-/// GIST-4.3.1-08, GIST-4.3.4-11, GIST-A.4.4.2-01, GIST-4.3.1-09: hop count 0 is refused everywhere; 1 is good
+/// GIST-4.3.1-08, GIST-4.3.4-11, GIST-A.4.4.2-01, GIST-4.3.1-09, GIST-A.1-04: hop count 0 is refused everywhere; 1 is good
 /// for this node, not for the next.
 #[test]
 fn hop_counts() {
@@ -134,7 +134,7 @@ fn hop_counts() {
         octets[5] = hops;
         octets[8..10].copy_from_slice(&nslp.0.to_be_bytes());
         rig.packet(&Via::intercepted(SRC, to), &octets);
-        let error = rig.sent().is_error(GistError::HOP_LIMIT_EXCEEDED);
+        let error = rig.sent().error_is(GistError::HOP_LIMIT_EXCEEDED);
         assert_eq!(error.dst, at_port(UP));
         assert!(error.message().error.unwrap().infos.is_empty());
         rig.quiet();
@@ -145,7 +145,7 @@ fn hop_counts() {
     let mut octets = encode(&message);
     octets[5] = 0;
     rig.packet(&Via::direct(UP, LEFT), &octets);
-    rig.sent().is_error(GistError::HOP_LIMIT_EXCEEDED);
+    rig.sent().error_is(GistError::HOP_LIMIT_EXCEEDED);
     let mut message = query(through(), &[1; 8]);
     message.header.hops = 1;
     rig.inject(&Via::intercepted(SRC, DST), &message);
@@ -180,7 +180,7 @@ fn unknown_applications_are_refused_to_the_sender() {
     let mut message = data(through(), nli(b"up", UP), b"data");
     message.header.nslp = OTHER;
     rig.inject(&Via::direct(UP, LEFT), &message);
-    let error = rig.sent().is_error(GistError::UNKNOWN_NSLPID);
+    let error = rig.sent().error_is(GistError::UNKNOWN_NSLPID);
     assert_eq!(error.dst, at_port(UP));
     let mut response = Message::new(MessageType::RESPONSE, OTHER, 64);
     response.mri = message.mri;
@@ -198,7 +198,7 @@ fn the_end_of_the_flow_without_the_application() {
     let mut message = query(flow(SRC, RIGHT), &[1; 8]);
     message.header.nslp = OTHER;
     rig.inject(&Via::intercepted(SRC, RIGHT), &message);
-    let error = rig.sent().is_error(GistError::ENDPOINT_FOUND);
+    let error = rig.sent().error_is(GistError::ENDPOINT_FOUND);
     assert_eq!((error.dst, error.src), (at_port(UP), at_port(RIGHT)));
     let octets = encode(&message);
     let object = error.message().error.unwrap();
@@ -218,7 +218,7 @@ fn too_large_for_the_next_link() {
     let mut message = foreign();
     message.nslp_data = Some(&payload);
     rig.inject(&Via::intercepted(SRC, DST), &message);
-    let error = rig.sent().is_error(GistError::MESSAGE_TOO_LARGE);
+    let error = rig.sent().error_is(GistError::MESSAGE_TOO_LARGE);
     assert_eq!(error.dst, at_port(UP));
     assert_eq!(error.message().error.unwrap().infos.iter().next(), Some(Info::Mtu(500)));
     rig.quiet();
@@ -239,7 +239,7 @@ fn too_wild() {
     let via = Via::intercepted("10.8.0.0", "10.9.0.0");
     let mut rig = Rig::new();
     rig.inject(&via, &message);
-    let error = rig.sent().is_error(GistError::MRI_TOO_WILD);
+    let error = rig.sent().error_is(GistError::MRI_TOO_WILD);
     let infos = error.message().error.unwrap().infos;
     let Some(Info::ObjectValue { offset, object }) = infos.iter().next() else { panic!() };
     assert_eq!(object[usize::from(offset)], 24);

@@ -48,7 +48,7 @@ fn peers() {
     assert_eq!(rig.gist.sessions().count(), 1);
 }
 
-/// GIST-8.4-01: queues are bounded for a session and in total, in number and octets.
+/// Queues are bounded for a session and in total, in number and octets.
 #[test]
 fn queues() {
     let mut rig = Rig::with(Config { max_queued_session: 2, max_queued: 24, ..Config::default() });
@@ -94,7 +94,7 @@ fn one_limit_for_all_our_messages() {
     query.is(MessageType::QUERY);
 }
 
-/// GIST-5.3.2.3-08, GIST-5.3.2.3-09: candidate Q-mode packets beyond the limit are discarded; messages to the
+/// GIST-5.3.2.3-08, GIST-5.3.2.3-09, GIST-8.4-02: candidate Q-mode packets beyond the limit are discarded; messages to the
 /// node itself are not candidates.
 #[test]
 fn interception_is_limited() {

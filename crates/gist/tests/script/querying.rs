@@ -346,20 +346,38 @@ fn rule_3_the_handshake_starts_again() {
     assert_eq!(rig.states().0, Some("Awaiting Response"));
 }
 
-/// GIST-6.2-20: events that a state does not list change nothing: Confirms and Queries of strangers, Data
-/// before the Response (GIST-6.2-08 allows to do nothing about it).
+/// GIST-6.2-20: events that a state does not list change nothing: Confirms, Responses to nothing, errors about
+/// what was not sent, and Data before the Response (GIST-6.2-08 allows to do nothing about it).
 #[test]
 fn other_events_are_ignored() {
+    fn disturb(rig: &mut Rig, query: &Packet) {
+        let before = (format!("{:?}", rig.session()), rig.gist.next_deadline());
+        rig.respond_with(query, |m| m.query_cookie = Some(&[1; 16]));
+        rig.respond_with(query, |m| m.mri = Some(own().into()));
+        rig.confirm_with(query, |m| m.responder_cookie = Some(&[1; 24]));
+        rig.confirm_with(query, |m| m.mri = Some(own().inverted().into()));
+        let about =
+            Packet { payload: encode(&data(own().inverted(), nli(b"x", UP), b"data")), ..query.clone() };
+        rig.error(UP, GistError::NO_ROUTING_STATE, &about);
+        for (_, out) in rig.out.drain(..) {
+            let Out::Sent(packet) = out else { panic!("{out:?}") };
+            packet.error_is(GistError::NO_ROUTING_STATE);
+        }
+        assert_eq!((format!("{:?}", rig.session()), rig.gist.next_deadline()), before);
+    }
     let mut rig = Rig::new();
     rig.send(b"data", own());
     let query = rig.sent();
     rig.data_up(own(), b"soon");
     rig.quiet();
     assert_eq!(rig.gist.counters().data_early, 1);
-    assert_eq!(rig.states(), (Some("Awaiting Response"), None));
+    disturb(&mut rig, &query);
     rig.respond(&query);
     rig.out.clear();
-    assert_eq!(rig.states(), (Some("Established"), None));
+    disturb(&mut rig, &query);
+    let mut rig = Rig::new();
+    let query = refreshing(&mut rig);
+    disturb(&mut rig, &query);
 }
 
 /// GIST-6.2-24, GIST-B.5-01: the application's lifetime replaces the period, and starts it now.

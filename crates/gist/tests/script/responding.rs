@@ -14,7 +14,7 @@ fn policy(installation: Installation) -> Rig {
 }
 
 /// GIST-6.1-02, GIST-6.3-01, GIST-4.4.1-01, GIST-4.4.1-03, GIST-4.4.1-13, GIST-5.1-11, GIST-5.1-12,
-/// GIST-5.3.1-05,
+/// GIST-5.3.1-05, GIST-4.4.1-14, GIST-8.4-03,
 /// GIST-5.3.1-07, GIST-5.3.3-12: policy 3 answers at once, in normal mode to the NLI's address, with MRI
 /// inverted and cookie and session as they came, and keeps nothing.
 #[test]
@@ -42,7 +42,7 @@ fn a_query_is_answered_without_state() {
     }
 }
 
-/// GIST-5.3.1-06: the Response goes from GIST's port to the port that the Query came from, and so does what
+/// GIST-5.3.1-06, GIST-D-02: the Response goes from GIST's port to the port that the Query came from, and so does what
 /// follows it upstream.
 #[test]
 fn ports_are_those_of_the_query_swapped() {
@@ -171,7 +171,7 @@ fn rule_6_data_before_the_confirm() {
     rig.query(None);
     rig.sent();
     rig.data_down(b"soon");
-    rig.sent().is_error(GistError::NO_ROUTING_STATE);
+    rig.sent().error_is(GistError::NO_ROUTING_STATE);
     rig.quiet();
     assert_eq!(rig.states(), (None, Some("Awaiting Confirm")));
 }

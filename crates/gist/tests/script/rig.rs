@@ -89,7 +89,7 @@ impl Packet {
     }
 
     /// It is an Error message with this error.
-    pub(crate) fn is_error(self, error: GistError) -> Self {
+    pub(crate) fn error_is(self, error: GistError) -> Self {
         assert_eq!(self.message().error.map(|e| e.error), Some(error));
         self
     }

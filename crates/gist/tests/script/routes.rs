@@ -51,7 +51,8 @@ fn changed(rig: &mut Rig, prefix: &str, len: u8) {
 #[test]
 fn a_new_next_hop() {
     let mut rig = Rig::new();
-    rig.established();
+    rig.responding();
+    rig.established_for(through());
     changed(&mut rig, "10.9.0.0", 16);
     rig.quiet();
     assert_eq!(rig.gist.counters().route_checks, 1);
@@ -62,15 +63,21 @@ fn a_new_next_hop() {
     assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::Tentative));
     let query = rig.sent().is(MessageType::QUERY);
     assert_eq!(rig.session().downstream.unwrap().validity, Validity::Tentative);
-    rig.send(b"data", own());
+    rig.send(b"data", through());
     assert_eq!(rig.sent().dst, at_port(DOWN));
     rig.status();
-    rig.respond_with(&query, |m| m.nli = Some(nli(b"new", DOWN)));
+    rig.respond_with(&query, |m| {
+        m.header.s = false; // it comes from `DOWN` all the same
+        m.nli = Some(nli(b"new", "10.2.0.3"));
+    });
     rig.sent().is(MessageType::CONFIRM);
     let (_, NetworkEvent::Good(new)) = rig.notified() else { panic!() };
     let (_, NetworkEvent::RouteDeleted(old)) = rig.notified() else { panic!() };
     assert_ne!(new, old);
     assert_eq!(rig.session().downstream.unwrap().identity, b"new");
+    rig.send(b"data", through());
+    assert_eq!(rig.sent().dst, at_port("10.2.0.3"));
+    rig.status();
     rig.quiet();
 }
 

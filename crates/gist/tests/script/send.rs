@@ -39,7 +39,7 @@ fn impossible_requests() {
     }
 }
 
-/// GIST-4.3.3-07, GIST-4.1.1-04: 512 octets from the common header on, and not one word more; said before a
+/// GIST-4.3.3-07: 512 octets from the common header on, and not one word more; said before a
 /// handshake as well as after.
 #[test]
 fn a_datagram_has_its_limit() {
@@ -58,6 +58,42 @@ fn a_datagram_has_its_limit() {
     rig.send(&vec![0; max + 4], own());
     assert_eq!(rig.failed(), SendError::TooLarge { max });
     rig.quiet();
+}
+
+/// GIST-4.3.3-06, GIST-4.3.3-07: a first hop that carries less lowers the limit, one that carries more does not
+/// raise it; 64 octets are left for the headers.
+#[test]
+fn the_first_hop_counts() {
+    for (mtu, max_datagram, largest) in [(300, 512, 236), (9000, 512, 512), (1000, 1472, 936)] {
+        let mut rig = Rig::with(Config { max_datagram, ..Config::default() });
+        rig.route = Some(Ok(signalbox_core::node::Route { mtu, ..ROUTE }));
+        rig.established();
+        rig.send(&[0; 1472], own());
+        let SendError::TooLarge { max } = rig.failed() else { panic!() };
+        rig.send(&vec![0; max], own());
+        assert_eq!(rig.sent().octets().len(), largest);
+        rig.status();
+        rig.send(&vec![0; max + 4], own());
+        assert_eq!(rig.failed(), SendError::TooLarge { max });
+    }
+}
+
+/// GIST-5.8.1.1-02, GIST-5.8.1.1-03: the ends of a flow are real addresses, behind a mask too.
+#[test]
+fn flows_have_real_ends() {
+    let masked = |src: &str, src_prefix| {
+        let mut p = signalbox_core::PathCoupled::between(ip(src), ip(DST));
+        p.src_prefix = src_prefix;
+        Mri::PathCoupled(p)
+    };
+    for mri in [masked("10.8.0.0", 16), masked("0.0.0.0", 32), masked("224.0.0.1", 32), masked(SRC, 0xff)] {
+        let mut rig = Rig::new();
+        rig.send(b"data", mri);
+        assert_eq!(rig.failed(), SendError::Refused);
+    }
+    let mut rig = Rig::new();
+    rig.send(b"data", masked(SRC, 16));
+    rig.sent().is(MessageType::QUERY);
 }
 
 /// The handle of an earlier delivery finds the state, a stale or foreign one does no harm.

@@ -10,7 +10,7 @@ use signalbox_wire::Writer;
 
 use crate::support::*;
 
-/// GIST-A.1-01 GIST-A.1-02 GIST-A.1-03 GIST-9-02: each field of the common header stands where the drawing has it.
+/// GIST-A.1-01 GIST-A.1-02 GIST-A.1-03 GIST-9-02 GIST-A-03: each field of the common header stands where the drawing has it.
 #[test]
 fn common_header() {
     let octets = octets("01 1e 0102 7fc0 83 e0");

@@ -13,5 +13,6 @@ mod objects;
 mod random;
 mod refused;
 mod report;
+mod reserved;
 mod support;
 mod sweep;

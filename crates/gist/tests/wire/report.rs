@@ -14,7 +14,8 @@ fn report(octets: &[u8], encapsulation: Encapsulation) -> ErrorObject<'_> {
     error_object_for(&error, octets, encapsulation).unwrap()
 }
 
-/// GIST-A.4.1-05 GIST-A.4.1-06: a bad NLI: the original header, session and MRI are in the report.
+/// GIST-A.4.1-05 GIST-A.4.1-06 GIST-A.4.4.10-01 GIST-A.4.2-05: a bad NLI: the original header, session and MRI are in the
+/// report, and one Object Value Info with the object and the octet at fault in it.
 #[test]
 fn header_session_and_mri() {
     let bad = "0002 0004 04 40 50 00 00007530 0a000001 c0000201";
@@ -26,7 +27,6 @@ fn header_session_and_mri() {
     assert_eq!(object.mri(), Some(flow(Direction::Downstream)));
     assert_eq!(object.mri_octets, Some(&octets[12..32]));
     assert!(object.d_mode && object.q_mode);
-    // GIST-A.4.4.10-01, GIST-A.4.2-05: one Object Value Info with the object and the octet at fault in it.
     let nli = crate::support::octets(bad);
     assert!(object.infos.iter().eq([Info::ObjectValue { offset: 6, object: &nli }]));
 }
@@ -159,4 +159,42 @@ fn long_objects_are_cut() {
     let sent = encode(&m).unwrap();
     assert!(sent.len() < 512);
     assert_eq!(Message::parse(&sent, Encapsulation::Normal), Ok(m));
+}
+
+/// GIST-A.4.1-07 GIST-A.4.4-01: for every error that octets can raise, the kinds of additional information are those of
+/// the catalogue: length for 1/3, type for 9, value for 10 (two for 10/5), nothing else.
+#[test]
+fn additional_information_of_each_error() {
+    let with = |nli, proposal, configuration| {
+        message(QUERY_HEADER, &[MRI, SID, nli, QUERY_COOKIE, proposal, configuration])
+    };
+    let bad_nli = |nli| with(nli, PROPOSAL, CONFIGURATION);
+    let flags = "0000 0005 00 00 40 c0 c0000201 c6336407 20 20 11 00 1388 1389";
+    let header = |header| message(header, &[MRI, SID, NLI, QUERY_COOKIE]);
+    let mut long = query();
+    long[3] += 1;
+    for (octets, subcodes, kinds) in [
+        (header("02 1e 0000 7fc0 80 40"), (1, 0), &[][..]),
+        (header("01 1e 0000 7fc0 87 40"), (1, 1), &[]),
+        (header("01 1e 0000 7fc0 80 00"), (1, 2), &[]),
+        (long, (1, 3), &[1]),
+        (header("01 1e 0000 7fc0 80 60"), (1, 4), &[]),
+        (header("01 1e 0000 7fc0 00 40"), (1, 5), &[]),
+        (header("01 1e 0000 7fc0 01 40"), (3, 0), &[]),
+        (message(QUERY_HEADER, &[MRI, MRI]), (9, 0), &[3]),
+        (message(QUERY_HEADER, &["01f4 0000"]), (9, 1), &[3]),
+        (message(QUERY_HEADER, &[MRI]), (9, 2), &[3]),
+        (message(QUERY_HEADER, &[MRI, SID, NLI, RESPONDER_COOKIE]), (9, 3), &[3]),
+        (message(QUERY_HEADER, &["c000 0000"]), (9, 5), &[3]),
+        (bad_nli("0002 0000"), (10, 0), &[4]),
+        (bad_nli("0002 0004 04 40 50 00 00007530 0a000001 c0000201"), (10, 1), &[4]),
+        (message(QUERY_HEADER, &[flags, SID, NLI, QUERY_COOKIE]), (10, 2), &[4]),
+        (with(NLI, "0003 0002 01 000000 00000000", CONFIGURATION), (10, 3), &[4]),
+        (with(NLI, PROPOSAL, "0004 0002 00 000000 00007530"), (10, 5), &[4, 4]),
+    ] {
+        let object = report(&octets, Encapsulation::QMode);
+        assert_eq!((object.error.code.0, object.error.subcode), subcodes);
+        let found: Vec<_> = object.infos.iter().map(|info| info.kind().0).collect();
+        assert_eq!(found, kinds, "{}", object.error);
+    }
 }

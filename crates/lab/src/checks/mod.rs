@@ -2,6 +2,8 @@
 //! the commands said.
 
 pub(crate) mod signal;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use serde::Serialize;
@@ -74,7 +76,7 @@ fn loss(evidence: &Evidence, check: &LossCheck) -> Verdict {
 
 fn state(evidence: &Evidence, check: &StateCheck) -> Verdict {
     let label = check.label.as_ref();
-    let Some(snapshot) = evidence.snapshots.get(label) else {
+    let Some(snapshot) = evidence.snapshot(label) else {
         return Err(format!("nobody was asked at {label:?}"));
     };
     let (mut good, mut seen) = (true, Vec::new());

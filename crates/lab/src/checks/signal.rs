@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Verdict;
 use crate::evidence::Evidence;
 use crate::observe::packet::GIST_PORT;
-use crate::observe::trace::{Session, Stage, hex};
+use crate::observe::trace::{Stage, hex};
 use crate::plan::Leg;
 use crate::scenario::{HopsCheck, PathCheck, SetUpCheck};
 
@@ -134,23 +134,36 @@ fn is_complete(firsts: [Option<std::time::Duration>; 5]) -> bool {
     seen(Stage::Query) && seen(Stage::Response) && (seen(Stage::Confirm) || seen(Stage::DataDown))
 }
 
-/// When a session was set up from end to end, seen on the first link: from its first Query to its first Data back.
-pub(crate) fn set_up_times(evidence: &Evidence) -> Vec<f64> {
-    let mut times = Vec::new();
+/// How long sessions took, in milliseconds, sorted: of each handshake on each link from its first Query to its first
+/// Confirm, and from end to end, seen on the first link, from the first Query to the first Data back.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) handshakes: Vec<f64>,
+    pub(crate) end_to_end: Vec<f64>,
+}
+
+/// Measures the sessions of all pings.
+pub(crate) fn times(evidence: &Evidence) -> Times {
+    let mut times = Times::default();
     let ends: BTreeSet<_> = evidence.pings.iter().map(|ping| (ping.from, ping.to)).collect();
     for (from, to) in ends {
         let Ok((legs, _)) = legs(evidence, from, to) else { continue };
-        let Some(leg) = legs.first() else { continue };
-        let link = &evidence.trace.links[leg.link];
-        let sessions: Vec<Session> = link.sessions(*leg).into_iter().collect();
-        for session in sessions {
-            let firsts = link.firsts(*leg, session);
-            if let (Some(query), Some(data)) = (firsts[Stage::Query as usize], firsts[Stage::DataUp as usize])
-            {
-                times.push(data.saturating_sub(query).as_secs_f64() * 1e3);
+        for (number, leg) in legs.into_iter().enumerate() {
+            let link = &evidence.trace.links[leg.link];
+            for session in link.sessions(leg) {
+                let firsts = link.firsts(leg, session);
+                let since_query = |stage: Stage| {
+                    let span = firsts[stage as usize]?.checked_sub(firsts[Stage::Query as usize]?)?;
+                    Some(span.as_secs_f64() * 1e3)
+                };
+                times.handshakes.extend(since_query(Stage::Confirm));
+                if number == 0 {
+                    times.end_to_end.extend(since_query(Stage::DataUp));
+                }
             }
         }
     }
-    times.sort_by(f64::total_cmp);
+    times.handshakes.sort_by(f64::total_cmp);
+    times.end_to_end.sort_by(f64::total_cmp);
     times
 }

@@ -66,7 +66,7 @@ pub(crate) fn find(name: &str) -> Result<Scenario, ScenarioError> {
     if let Some(text) = builtin(name) {
         return read(&format!("{name}.toml"), text);
     }
-    if !name.contains('/') && !Path::new(name).extension().is_some_and(|extension| extension == "toml") {
+    if !name.contains('/') && Path::new(name).extension().is_none_or(|extension| extension != "toml") {
         let known = super::builtins().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
         return Err(ScenarioError::Unknown { name: name.to_owned(), known });
     }

@@ -1,25 +1,31 @@
-//! The bare forwarder: takes 64 datagrams, sends them on, knows nothing. What a node costs is seen against it.
+//! Bare forwarders: take 64 datagrams, send them on, know nothing. What a node costs is seen against them.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg};
+use nix::sys::socket::sockopt::RcvBufForce;
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt};
+use signalbox_core::packet::Transmit;
+use signalbox_linux::{Batch, Io};
 
 /// Datagrams per system call.
 const BATCH: usize = 64;
 /// Larger than any message here.
 const OCTETS: usize = 2048;
+/// As large as the daemon's.
+const RECEIVE_BUFFER: usize = 8 << 20;
 /// How long to wait for a datagram before looking whether to stop.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Sends on to `to` whatever arrives at `socket`, until told to stop.
+/// Sends on to `to` whatever arrives at `socket`, by recvmmsg and sendmmsg, until told to stop.
 pub(super) fn forward(socket: &UdpSocket, to: SocketAddrV4, stop: &AtomicBool) -> Result<()> {
     socket.set_read_timeout(Some(PATIENCE))?;
+    setsockopt(socket, RcvBufForce, &RECEIVE_BUFFER).context("cannot enlarge the receive buffer")?;
     let mut octets = vec![0; BATCH * OCTETS];
     let mut receiving = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
     let mut sending = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
@@ -66,4 +72,27 @@ fn receive(
         Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => Ok(0),
         Err(error) => Err(error).context("the bare forwarder cannot receive"),
     }
+}
+
+/// The same through the daemon's own door to the network, which sends runs to one peer as segments.
+pub(super) fn forward_segmented(mut io: Io, to: SocketAddrV4, stop: &AtomicBool) -> Result<()> {
+    let mut batch = Batch::new();
+    while !stop.load(Ordering::Relaxed) {
+        io.wait(Some(PATIENCE)).context("the bare forwarder cannot wait")?;
+        io.receive(&mut batch).context("the bare forwarder cannot receive")?;
+        for received in batch.iter() {
+            io.send(&Transmit {
+                src: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), received.dst.port()),
+                dst: to.into(),
+                ifindex: None,
+                ttl: 64,
+                tos: 0,
+                dont_fragment: false,
+                options: &[],
+                payload: received.payload,
+            });
+        }
+        io.flush();
+    }
+    Ok(())
 }

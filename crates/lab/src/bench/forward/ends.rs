@@ -1,7 +1,7 @@
 //! The neighbours of the daemon under test: two nodes in this process, on real sockets, until their sessions
 //! stand.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use signalbox_node::ping::{PingEvent, PingRequest};
 use signalbox_node::{Command, Config, Event, Node};
 
 use super::super::engine::is_data;
-use super::site::{MIDDLE_UP, SINK, SOURCE, Site};
+use super::site::{SINK, SOURCE, Site};
 
 /// How long the sessions may take to stand.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,9 +24,17 @@ const STEP: Duration = Duration::from_millis(20);
 /// First destination port of the flows.
 const FIRST_PORT: u16 = 20_000;
 
+/// Messages of sessions that stand.
+pub(super) struct Recorded {
+    /// Where the middle node wants them.
+    pub(super) to: SocketAddr,
+    /// The Data message of each session.
+    pub(super) messages: Vec<Vec<u8>>,
+}
+
 /// Sets `sessions` up by one ping each from source to sink, and gives the Data message that the source sent to
 /// the middle node for each.
-pub(super) fn establish(site: &Site, sessions: u16) -> Result<Vec<Vec<u8>>> {
+pub(super) fn establish(site: &Site, sessions: u16) -> Result<Recorded> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let sink = scope.spawn(|| {
@@ -36,14 +44,14 @@ pub(super) fn establish(site: &Site, sessions: u16) -> Result<Vec<Vec<u8>>> {
             }
             Ok::<_, anyhow::Error>(())
         });
-        let messages = ping_all(site, sessions);
+        let recorded = ping_all(site, sessions);
         stop.store(true, Ordering::Relaxed);
         sink.join().map_err(|_| anyhow::anyhow!("the sink's node panicked"))??;
-        messages
+        recorded
     })
 }
 
-fn ping_all(site: &Site, sessions: u16) -> Result<Vec<Vec<u8>>> {
+fn ping_all(site: &Site, sessions: u16) -> Result<Recorded> {
     let mut source = End::open(&site.source)?;
     for number in 0..sessions {
         let request = PingRequest {
@@ -61,11 +69,15 @@ fn ping_all(site: &Site, sessions: u16) -> Result<Vec<Vec<u8>>> {
         source.drain(|_| {});
     }
     let mut messages = Vec::new();
+    let mut to = None;
     let mut replies = 0;
     let deadline = Instant::now() + PATIENCE;
     while replies < sessions {
         source.turn(|seen| match seen {
-            Seen::Data(payload) => messages.push(payload.to_vec()),
+            Seen::Data(dst, payload) => {
+                to = Some(dst);
+                messages.push(payload.to_vec());
+            }
             Seen::Reply => replies += 1,
         })?;
         ensure!(Instant::now() < deadline, "{replies} of {sessions} sessions were set up");
@@ -75,13 +87,13 @@ fn ping_all(site: &Site, sessions: u16) -> Result<Vec<Vec<u8>>> {
         "{} Data messages for {sessions} sessions",
         messages.len()
     );
-    Ok(messages)
+    Ok(Recorded { to: to.context("no Data message was sent")?, messages })
 }
 
 /// What is of interest here.
 enum Seen<'a> {
-    /// A Data message went to the middle node.
-    Data(&'a [u8]),
+    /// A Data message went out.
+    Data(SocketAddr, &'a [u8]),
     /// A ping came back.
     Reply,
 }
@@ -135,8 +147,8 @@ impl End {
         while let Some(output) = self.node.poll() {
             match output {
                 Output::Transmit(packet) => {
-                    if packet.dst.ip() == IpAddr::V4(MIDDLE_UP) && is_data(packet.payload) {
-                        see(Seen::Data(packet.payload));
+                    if is_data(packet.payload) {
+                        see(Seen::Data(packet.dst, packet.payload));
                     }
                     self.io.send(&packet);
                 }

@@ -1,4 +1,4 @@
-//! `bench gist-forward`: the daemon between two namespaces, and a bare forwarder in its place.
+//! `bench gist-forward`: the daemon between two namespaces, and bare forwarders in its place.
 
 mod bare;
 mod ends;
@@ -14,18 +14,24 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
+use signalbox_linux::{Io, IoConfig};
 
 use super::{Goal, machine, print, rounded};
-use site::{Daemon, MIDDLE_UP, PORT, SINK, SOURCE, Site};
+use ends::Recorded;
+use site::{Daemon, PORT, SINK, SOURCE, Site};
 
+/// Where a bare forwarder sends to.
+const SINK_PORT: SocketAddrV4 = SocketAddrV4::new(SINK, PORT);
 const RATIO_GOAL: f64 = 0.5;
 /// The source and this program on one processor, what is measured on the other.
 const SOURCE_PROCESSOR: usize = 0;
 const MIDDLE_PROCESSOR: usize = 1;
 /// More than this share of the messages missing counts as loss.
 const LOSS_ALLOWED: f64 = 0.001;
-/// What is still on its way when the source stops arrives within this.
-const SETTLE: Duration = Duration::from_millis(100);
+/// When nothing has arrived for this long, nothing is on its way any more.
+const SETTLE: Duration = Duration::from_millis(50);
+/// A full receive buffer of 8 MB is worked off much sooner than this many looks take.
+const SETTLE_LOOKS: usize = 100;
 
 /// Options of `bench gist-forward`.
 #[derive(Debug, Clone, Args)]
@@ -63,9 +69,10 @@ struct Lane {
 
 pub(super) fn run(args: &ForwardArgs) -> Result<()> {
     let site = Site::build()?;
-    let (node, messages) = through_node(&site, args)?;
-    let bare = through_bare(&site, args, &messages)?;
-    let size = messages.first().map_or(0, Vec::len);
+    let (node, recorded) = through_node(&site, args)?;
+    let bare = through_bare(&site, args, &recorded)?;
+    let segmented = through_segmented(&site, args, &recorded)?;
+    let size = recorded.messages.first().map_or(0, Vec::len);
     let ratio = node.best() / bare.best().max(1.0);
     let goal = Goal::at_least("node against bare forwarder", "at least 0.5", RATIO_GOAL, ratio);
     if args.json {
@@ -76,50 +83,70 @@ pub(super) fn run(args: &ForwardArgs) -> Result<()> {
             "message_octets": size,
             "node": node.json(),
             "bare": bare.json(),
+            "bare_segmented": segmented.json(),
+            "ratio": rounded(ratio),
+            "ratio_segmented": rounded(node.best() / segmented.best().max(1.0)),
             "goals": [goal.json()],
         });
         print(&report.to_string());
     } else {
-        print(&table(size, &[node, bare], &goal)?);
+        print(&table(size, &[node, bare, segmented], &goal)?);
     }
     Ok(())
 }
 
-fn through_node(site: &Site, args: &ForwardArgs) -> Result<(Lane, Vec<Vec<u8>>)> {
+fn through_node(site: &Site, args: &ForwardArgs) -> Result<(Lane, Recorded)> {
     let _daemon = Daemon::start(site, MIDDLE_PROCESSOR)?;
-    let messages = ends::establish(site, args.sessions)?;
-    let steps = sweep(site, args, &messages)?;
-    Ok((Lane { name: "node", steps }, messages))
+    let recorded = ends::establish(site, args.sessions)?;
+    let steps = sweep(site, args, &recorded)?;
+    Ok((Lane { name: "node", steps }, recorded))
 }
 
-fn through_bare(site: &Site, args: &ForwardArgs, messages: &[Vec<u8>]) -> Result<Lane> {
-    let stop = AtomicBool::new(false);
-    let socket = Site::socket(&site.middle, MIDDLE_UP)?;
-    let steps = thread::scope(|scope| {
-        let forwarder = scope.spawn(|| {
-            site::pin(MIDDLE_PROCESSOR)?;
-            bare::forward(&socket, SocketAddrV4::new(SINK, PORT), &stop)
-        });
-        let steps = sweep(site, args, messages);
-        stop.store(true, Ordering::Relaxed);
-        forwarder.join().map_err(|_| anyhow::anyhow!("the bare forwarder panicked"))??;
-        steps
-    })?;
+fn through_bare(site: &Site, args: &ForwardArgs, recorded: &Recorded) -> Result<Lane> {
+    let socket = Site::socket(&site.middle, recorded.to)?;
+    let steps = beside(site, args, recorded, |stop| bare::forward(&socket, SINK_PORT, stop))?;
     Ok(Lane { name: "bare", steps })
 }
 
+fn through_segmented(site: &Site, args: &ForwardArgs, recorded: &Recorded) -> Result<Lane> {
+    let config = IoConfig { ipv6: false, intercept: false, ..IoConfig::default() };
+    let io = site.middle.run(|| Io::open(&config))??;
+    let steps = beside(site, args, recorded, |stop| bare::forward_segmented(io, SINK_PORT, stop))?;
+    Ok(Lane { name: "bare, segments", steps })
+}
+
+/// Runs a forwarder on a thread of its own, bound to its processor, while the source sends.
+fn beside(
+    site: &Site,
+    args: &ForwardArgs,
+    recorded: &Recorded,
+    forward: impl FnOnce(&AtomicBool) -> Result<()> + Send,
+) -> Result<Vec<Step>> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let forwarder = scope.spawn(|| {
+            site::pin(MIDDLE_PROCESSOR)?;
+            forward(&stop)
+        });
+        let steps = sweep(site, args, recorded);
+        stop.store(true, Ordering::Relaxed);
+        forwarder.join().map_err(|_| anyhow::anyhow!("the bare forwarder panicked"))??;
+        steps
+    })
+}
+
 /// Sends at each rate from a thread of its own, bound to its processor, and counts what arrives.
-fn sweep(site: &Site, args: &ForwardArgs, messages: &[Vec<u8>]) -> Result<Vec<Step>> {
+fn sweep(site: &Site, args: &ForwardArgs, recorded: &Recorded) -> Result<Vec<Step>> {
     // Nobody reads it: what arrives fills its buffer once and is counted by the kernel from then on.
-    let sink = Site::socket(&site.sink, SINK)?;
-    let source = Site::socket(&site.source, SOURCE)?;
-    source.connect((MIDDLE_UP, PORT)).context("cannot reach the middle")?;
+    let sink = Site::socket(&site.sink, (SINK, PORT).into())?;
+    let source = Site::socket(&site.source, (SOURCE, PORT).into())?;
+    source.connect(recorded.to).context("cannot reach the middle")?;
     let span = Duration::from_secs(args.seconds);
     let steps = thread::scope(|scope| {
         let worker = scope.spawn(|| {
             site::pin(SOURCE_PROCESSOR)?;
-            fill(site, &source, messages)?;
-            args.rates.iter().map(|rate| step(site, &source, messages, *rate, span)).collect()
+            fill(site, &source, &recorded.messages)?;
+            args.rates.iter().map(|rate| step(site, &source, &recorded.messages, *rate, span)).collect()
         });
         worker.join().map_err(|_| anyhow::anyhow!("the source panicked"))?
     });
@@ -133,16 +160,28 @@ fn fill(site: &Site, source: &UdpSocket, messages: &[Vec<u8>]) -> Result<()> {
     for _ in 0..200 {
         source::send(source, messages, 20_000, Duration::from_millis(50))?;
         if site.arrived()? > start {
-            return Ok(());
+            return settle(site);
         }
     }
     anyhow::bail!("nothing reaches the sink")
 }
 
+/// Waits until nothing arrives any more.
+fn settle(site: &Site) -> Result<()> {
+    for _ in 0..SETTLE_LOOKS {
+        let before = site.arrived()?;
+        thread::sleep(SETTLE);
+        if site.arrived()? == before {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("messages arrive without end")
+}
+
 fn step(site: &Site, source: &UdpSocket, messages: &[Vec<u8>], rate: u64, span: Duration) -> Result<Step> {
     let (arrived, overrun) = (site.arrived()?, site.overrun()?);
     let (sent, time) = source::send(source, messages, rate, span)?;
-    thread::sleep(SETTLE);
+    settle(site)?;
     Ok(Step {
         offered: rate,
         sent,
@@ -199,14 +238,14 @@ fn table(size: usize, lanes: &[Lane], goal: &Goal) -> Result<String> {
     let mut text = format!("messages of {size} octets, one processor for what is measured\n\n");
     writeln!(
         text,
-        "{:<6} {:>10} {:>10} {:>10} {:>12} {:>7}",
+        "{:<14} {:>10} {:>10} {:>10} {:>12} {:>7}",
         "", "offered/s", "sent", "arrived", "arrived/s", "loss"
     )?;
     for lane in lanes {
         for step in &lane.steps {
             writeln!(
                 text,
-                "{:<6} {:>10} {:>10} {:>10} {:>12.0} {:>6.2}%",
+                "{:<14} {:>10} {:>10} {:>10} {:>12.0} {:>6.2}%",
                 lane.name,
                 step.offered,
                 step.sent,

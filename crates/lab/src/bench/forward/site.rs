@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use signalbox_linux::topology;
 const PREFIX: &str = "sbx-bench-";
 pub(super) const PORT: u16 = 270;
 pub(super) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 1);
-pub(super) const MIDDLE_UP: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 2);
+const MIDDLE_UP: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 2);
 const MIDDLE_DOWN: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 1);
 pub(super) const SINK: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 2);
 const PREFIX_LEN: u8 = 24;
@@ -71,10 +71,10 @@ impl Site {
         udp_counter(&self.middle, "RcvbufErrors")
     }
 
-    /// A socket in `namespace` with GIST's port.
-    pub(super) fn socket(namespace: &Namespace, address: Ipv4Addr) -> Result<UdpSocket> {
-        let bound = namespace.run(|| UdpSocket::bind((address, PORT)))?;
-        bound.with_context(|| format!("cannot bind {address} port {PORT}"))
+    /// A socket in `namespace` with this address and port.
+    pub(super) fn socket(namespace: &Namespace, address: SocketAddr) -> Result<UdpSocket> {
+        let bound = namespace.run(|| UdpSocket::bind(address))?;
+        bound.with_context(|| format!("cannot bind {address}"))
     }
 }
 

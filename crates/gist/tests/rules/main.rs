@@ -1,0 +1,281 @@
+//! Rules that need two engines and a path between them: virtual time, a seeded path that loses and delays.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use signalbox_core::mri::PathCoupled;
+use signalbox_core::node::{Interface, Route};
+use signalbox_core::packet::Received;
+use signalbox_core::rng::Random;
+use signalbox_core::service::{
+    Indication, MessageHandle, MessageStatus, NetworkEvent, Request, SendError, SendMessage,
+    TransferAttributes,
+};
+use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_gist::engine::{Config, Gist, Input, Installation, Output, PeeringPolicy, Registration};
+
+const ADDRESSES: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
+const ONE_WAY: Duration = Duration::from_millis(5);
+
+#[derive(Debug)]
+struct Packet {
+    src: core::net::SocketAddr,
+    dst: core::net::SocketAddr,
+    ttl: u8,
+    options: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+/// Two hosts on one link.
+struct Pair {
+    nodes: [Gist; 2],
+    rng: Random,
+    loss: f64,
+    now: Time,
+    flying: BTreeMap<(Time, u64), (usize, Packet)>,
+    number: u64,
+    received: [Vec<Vec<u8>>; 2],
+    events: [Vec<NetworkEvent>; 2],
+    statuses: Vec<MessageStatus>,
+}
+
+fn session() -> SessionId {
+    SessionId([3; 16])
+}
+
+fn mri() -> Mri {
+    Mri::PathCoupled(PathCoupled::between(ADDRESSES[0].parse().unwrap(), ADDRESSES[1].parse().unwrap()))
+}
+
+impl Pair {
+    fn new(seed: u64, loss: f64, config: &Config) -> Self {
+        let mut rng = Random::from_number(seed);
+        let nodes = [(); 2].map(|()| Gist::new(config.clone(), rng.array()).unwrap());
+        let mut pair = Self {
+            nodes,
+            rng,
+            loss,
+            now: Time::ZERO,
+            flying: BTreeMap::new(),
+            number: 0,
+            received: [Vec::new(), Vec::new()],
+            events: [Vec::new(), Vec::new()],
+            statuses: Vec::new(),
+        };
+        for (at, address) in ADDRESSES.iter().enumerate() {
+            pair.nodes[at]
+                .register(NslpId::PING, Registration { policy: PeeringPolicy::Always, router_alert: 1 });
+            pair.introduce(at, address);
+        }
+        pair
+    }
+
+    fn introduce(&mut self, at: usize, address: &str) {
+        let interfaces = [Interface {
+            ifindex: IfIndex(1),
+            name: "eth0".into(),
+            up: true,
+            mtu: 1500,
+            addresses: vec![address.parse().unwrap()],
+        }];
+        self.handle(at, Input::Interfaces(&interfaces));
+    }
+
+    fn handle(&mut self, at: usize, input: Input<'_>) {
+        self.nodes[at].handle(self.now, input);
+        let mut lookups = Vec::new();
+        loop {
+            while let Some(output) = self.nodes[at].poll() {
+                match output {
+                    Output::Transmit(t) => {
+                        if self.loss > 0.0 && self.rng.chance(self.loss) {
+                            continue;
+                        }
+                        self.number += 1;
+                        let packet = Packet {
+                            src: t.src,
+                            dst: t.dst,
+                            ttl: t.ttl,
+                            options: t.options.to_vec(),
+                            payload: t.payload.to_vec(),
+                        };
+                        self.flying.insert((self.now + ONE_WAY, self.number), (1 - at, packet));
+                    }
+                    Output::RouteLookup { id, .. } => lookups.push(id),
+                    Output::Indication(Indication::RecvMessage(m)) => self.received[at].push(m.data.to_vec()),
+                    Output::Indication(Indication::NetworkNotification { event, .. }) => {
+                        self.events[at].push(event);
+                    }
+                    Output::Indication(Indication::MessageStatus { status, .. }) => {
+                        self.statuses.push(status)
+                    }
+                }
+            }
+            let Some(id) = lookups.pop() else { return };
+            let route = Route {
+                ifindex: IfIndex(1),
+                src: ADDRESSES[at].parse().unwrap(),
+                gateway: None,
+                mtu: 1500,
+                local: false,
+            };
+            self.nodes[at].handle(self.now, Input::Route { id, result: Ok(route) });
+        }
+    }
+
+    fn until(&mut self, seconds: u64) {
+        let end = Time::from_secs(seconds);
+        for step in 0.. {
+            assert!(step < 1_000_000, "it does not come to rest");
+            let timers = self.nodes.iter().filter_map(Gist::next_deadline).min();
+            let packet = self.flying.keys().next().map(|(at, _)| *at);
+            let Some(next) = timers.into_iter().chain(packet).min().filter(|next| *next <= end) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            if packet.is_some_and(|at| at <= self.now) {
+                let (_, (to, p)) = self.flying.pop_first().unwrap();
+                let received = Received {
+                    src: p.src,
+                    dst: p.dst,
+                    ifindex: IfIndex(1),
+                    ttl: p.ttl,
+                    tos: 0,
+                    options: &p.options,
+                    payload: &p.payload,
+                };
+                self.handle(to, Input::Datagram(received));
+            } else {
+                self.handle(0, Input::Timer);
+                self.handle(1, Input::Timer);
+            }
+        }
+        self.now = end;
+    }
+
+    fn send(&mut self, at: usize, data: &[u8], direction: Direction) {
+        self.handle(
+            at,
+            Input::Request(Request::SendMessage(SendMessage {
+                data,
+                handle: Some(MessageHandle(0)),
+                nslp: NslpId::PING,
+                session: session(),
+                mri: mri().with_direction(direction),
+                state: None,
+                sii: None,
+                attributes: TransferAttributes::default(),
+                timeout: None,
+                ip_ttl: None,
+                hops: None,
+            })),
+        );
+    }
+
+    /// The responder has state.
+    fn responder_has_state(&self) -> bool {
+        self.nodes[1].sessions().any(|s| s.upstream.is_some())
+    }
+}
+
+fn busy() -> Config {
+    Config { inactivity: Duration::from_secs(10_000), ..Config::default() }
+}
+
+const POLICIES: [Installation; 3] = [Installation::Immediate, Installation::Confirmed, Installation::Delayed];
+
+/// A handshake and Data both ways under each policy, in one and a half round trips.
+#[test]
+fn two_nodes_talk() {
+    for installation in POLICIES {
+        let mut pair = Pair::new(1, 0.0, &Config { installation, ..busy() });
+        pair.send(0, b"ping", Direction::Downstream);
+        pair.until(1);
+        assert_eq!(pair.received[1], [b"ping"]);
+        pair.send(1, b"pong", Direction::Upstream);
+        pair.until(2);
+        assert_eq!(pair.received[0], [b"pong"]);
+        let both = pair.nodes.iter().map(Gist::counters);
+        assert!(both.clone().all(|c| c.queries_retransmitted == 0 && c.errors_sent == 0));
+    }
+}
+
+/// GIST-4.4.4-05, GIST-4.4.4-09, GIST-5.3.3-11: ten periods with a tenth of all packets lost: the Querying
+/// node refreshes so that the responder's state never runs out.
+#[test]
+fn refreshes_come_in_time() {
+    let mut lost = 0;
+    for seed in 0..20 {
+        for installation in POLICIES {
+            let mut pair = Pair::new(seed, 0.0, &Config { installation, ..busy() });
+            pair.send(0, b"ping", Direction::Downstream);
+            pair.until(1);
+            pair.loss = 0.1;
+            for second in 2..301 {
+                pair.until(second);
+                lost += u32::from(!pair.responder_has_state());
+            }
+        }
+    }
+    assert_eq!(lost, 0, "seconds without state in 60 runs");
+}
+
+/// GIST-4.4.6-08, GIST-6.2-18, GIST-5.3.3-15: however many packets are lost, Data gets through in the end: lost
+/// Queries and Responses are repeated, a lost Confirm is found out by an Error and mended.
+#[test]
+fn losses_are_mended() {
+    for seed in 0..60 {
+        for installation in POLICIES {
+            let config = Config { installation, attempts: 12, ..busy() };
+            let mut pair = Pair::new(seed, 0.3, &config);
+            let mut second = 0;
+            while pair.received[1].is_empty() {
+                assert!(second < 300, "seed {seed} {installation:?}: nothing arrives");
+                pair.send(0, b"ping", Direction::Downstream);
+                second += 1;
+                pair.until(second);
+            }
+        }
+    }
+}
+
+/// GIST-4.4.6-06, GIST-4.4.6-08, GIST-6.1-07: the responder crashed and is back with nothing: the next Data is
+/// refused and the handshake done again, within a second.
+#[test]
+fn a_crash_is_found_out() {
+    let mut pair = Pair::new(1, 0.0, &busy());
+    pair.send(0, b"ping", Direction::Downstream);
+    pair.until(1);
+    pair.nodes[1] = Gist::new(busy(), [9; 32]).unwrap();
+    pair.nodes[1].register(NslpId::PING, Registration::default());
+    pair.introduce(1, ADDRESSES[1]);
+    pair.events = [Vec::new(), Vec::new()];
+    pair.send(0, b"lost", Direction::Downstream);
+    pair.until(2);
+    pair.send(0, b"back", Direction::Downstream);
+    pair.until(3);
+    assert_eq!(pair.received[1], [b"ping", b"back"]);
+    // Its identity is another, so it is another peer.
+    assert!(matches!(
+        pair.events[0][..],
+        [NetworkEvent::Bad, NetworkEvent::Good(_), NetworkEvent::RouteDeleted(_)]
+    ));
+}
+
+/// GIST-4.4.6-09: the querying node crashed: what the responder sends is refused, and its state goes.
+#[test]
+fn a_crash_upstream_is_found_out() {
+    let mut pair = Pair::new(1, 0.0, &busy());
+    pair.send(0, b"ping", Direction::Downstream);
+    pair.until(1);
+    pair.nodes[0] = Gist::new(busy(), [9; 32]).unwrap();
+    pair.nodes[0].register(NslpId::PING, Registration::default());
+    pair.introduce(0, ADDRESSES[0]);
+    pair.send(1, b"pong", Direction::Upstream);
+    pair.until(2);
+    assert!(!pair.responder_has_state());
+    assert_eq!(pair.events[1].last(), Some(&NetworkEvent::Bad));
+    pair.statuses.clear();
+    pair.send(1, b"pong", Direction::Upstream);
+    assert_eq!(pair.statuses, [MessageStatus::Failed(SendError::NoStateUpstream)]);
+}
