@@ -65,7 +65,8 @@ pub enum Input<'a, C> {
         /// What the peer wrote.
         octets: &'a [u8],
     },
-    /// The driver holds less of what was written than before; not given when it could hand on all at once.
+    /// What the driver holds of what was written changed: given after a write that the kernel did not take whole,
+    /// and whenever it falls after that. So long as it is not given, nothing is held.
     StreamDrained {
         /// Which stream.
         stream: StreamId,
