@@ -1,7 +1,8 @@
 //! The one room that reaches the kernel.
 //!
 //! * [`Io`] is what the daemon drives a node with: datagrams in batches, interception of what passes by with a
-//!   Router Alert, route lookups, interfaces, changes of both.
+//!   Router Alert, route lookups, interfaces, changes of both; its [`stream::Streams`] are the TCP connections of
+//!   messaging associations, and [`sctp`] packets go through it as well.
 //! * [`capability`] says before the start what is missing and what to do about it.
 //! * [`netns`], [`topology`], [`process`], [`capture`] and [`relay`] are what the lab and tests build networks of.
 //! * [`clock`] and [`memory`] are measurements of this process and machine.
@@ -20,6 +21,8 @@ mod netlink;
 pub mod netns;
 pub mod process;
 pub mod relay;
+pub mod sctp;
+pub mod stream;
 mod sys;
 pub mod topology;
 

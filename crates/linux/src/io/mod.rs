@@ -20,6 +20,8 @@ pub use wake::Waker;
 use crate::error::OpenError;
 use crate::intercept::{self, Interception};
 use crate::netlink::{Change, Events, Routes};
+use crate::sctp::{Sctp, SctpBatch, SctpCounters};
+use crate::stream::{StreamConfig, Streams};
 use crate::sys;
 use queue::Queue;
 use sockets::Sockets;
@@ -46,6 +48,10 @@ pub struct IoConfig {
     pub receive_buffer: usize,
     /// Socket send buffer in octets, as far as the kernel allows.
     pub send_buffer: usize,
+    /// TCP connections.
+    pub streams: StreamConfig,
+    /// Receive and send SCTP packets, marked like TCP's.
+    pub sctp: bool,
 }
 
 impl Default for IoConfig {
@@ -60,6 +66,8 @@ impl Default for IoConfig {
             table: 270,
             receive_buffer: 8 << 20,
             send_buffer: 4 << 20,
+            streams: StreamConfig::default(),
+            sctp: false,
         }
     }
 }
@@ -91,6 +99,10 @@ signalbox_core::counters! {
 pub struct Ready {
     /// [`Io::receive`] has something.
     pub datagrams: bool,
+    /// [`Io::streams`] has events.
+    pub streams: bool,
+    /// [`Io::receive_sctp`] has something.
+    pub sctp: bool,
     /// [`Io::changes`] has something.
     pub changes: bool,
     /// A [`Waker`] was used.
@@ -109,6 +121,8 @@ pub struct Io {
     events: Events,
     wake: Waker,
     counters: IoCounters,
+    streams: Streams,
+    sctp: Option<Sctp>,
     /// Dropped with the rest, and then removes what it laid.
     interception: Option<Interception>,
 }
@@ -124,6 +138,10 @@ impl Io {
         let routes = Routes::open().map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
         let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
+        let streams = Streams::new(config.streams.clone(), config.ipv4, config.ipv6)
+            .map_err(|error| OpenError::system("epoll", &error))?;
+        let sctp =
+            config.sctp.then(|| Sctp::open(config.ipv4, config.ipv6, config.streams.tos)).transpose()?;
         let interception = if config.intercept {
             Some(intercept::lay(config)?)
         } else {
@@ -138,15 +156,19 @@ impl Io {
             events,
             wake,
             counters: IoCounters::default(),
+            streams,
+            sctp,
             interception,
         })
     }
 
-    /// The descriptors whose readability means work: the datagram sockets, then netlink events, then the
-    /// waker. For loops of other make than [`Io::wait`]; they live as long as this value.
+    /// The descriptors whose readability means work: the datagram sockets, then netlink events, the waker,
+    /// streams (which may have work besides: [`Streams::has_pending`]) and SCTP. For loops of other make than
+    /// [`Io::wait`]; they live as long as this value.
     #[must_use]
     pub fn fds(&self) -> Vec<RawFd> {
-        self.sockets.fds().chain([self.events.fd(), self.wake.fd()]).collect()
+        let others = [self.events.fd(), self.wake.fd(), self.streams.fd()];
+        self.sockets.fds().chain(others).chain(self.sctp.iter().flat_map(Sctp::fds)).collect()
     }
 
     /// Waits until there is something to do, a [`Waker`] is used, or the timeout is over (`None`: no end).
@@ -154,19 +176,30 @@ impl Io {
     /// # Errors
     /// What `ppoll` says.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Ready> {
-        let mut fds = [sys::poll_fd(-1, libc::POLLIN); 4];
+        let mut fds = [sys::poll_fd(-1, libc::POLLIN); 7];
         fds[0].fd = self.events.fd();
         fds[1].fd = self.wake.fd();
-        for (slot, fd) in fds[2..].iter_mut().zip(self.sockets.fds()) {
+        fds[2].fd = self.streams.fd();
+        for (slot, fd) in fds[3..5].iter_mut().zip(self.sockets.fds()) {
             slot.fd = fd;
         }
-        sys::poll(&mut fds, timeout)?;
+        for (slot, fd) in fds[5..].iter_mut().zip(self.sctp.iter().flat_map(Sctp::fds)) {
+            slot.fd = fd;
+        }
+        let streams = self.streams.has_pending();
+        sys::poll(&mut fds, if streams { Some(Duration::ZERO) } else { timeout })?;
         let ready = |fd: &libc::pollfd| fd.revents != 0;
         let woken = ready(&fds[1]);
         if woken {
             self.wake.clear();
         }
-        Ok(Ready { datagrams: fds[2..].iter().any(ready), changes: ready(&fds[0]), woken })
+        Ok(Ready {
+            datagrams: fds[3..5].iter().any(ready),
+            streams: streams || ready(&fds[2]),
+            sctp: fds[5..].iter().any(ready),
+            changes: ready(&fds[0]),
+            woken,
+        })
     }
 
     /// A handle by which another thread ends [`Io::wait`].
@@ -208,8 +241,40 @@ impl Io {
         }
     }
 
-    /// Sends what is queued; gives the destinations that could not be sent to since the last flush.
+    /// The TCP connections.
+    pub const fn streams(&mut self) -> &mut Streams {
+        &mut self.streams
+    }
+
+    /// Fills `batch` with the SCTP packets that wait, without waiting for more; gives their number.
+    ///
+    /// # Errors
+    /// A broken socket.
+    pub fn receive_sctp(&mut self, batch: &mut SctpBatch) -> io::Result<usize> {
+        self.sctp.as_mut().map_or(Ok(0), |sctp| sctp.receive(batch))
+    }
+
+    /// Takes an SCTP packet (checksum in place) from `src`, an address of this node or unspecified, into the
+    /// send queue. What cannot be sent is counted; the transport will send it again.
+    pub fn send_sctp(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
+        if let Some(sctp) = &mut self.sctp {
+            sctp.send(src, dst, packet);
+        }
+    }
+
+    /// What went through the raw SCTP sockets so far, if they are open.
+    #[must_use]
+    pub fn sctp_counters(&self) -> Option<&SctpCounters> {
+        self.sctp.as_ref().map(Sctp::counters)
+    }
+
+    /// Sends what is queued, in streams too; gives the destinations that datagrams could not be sent to since
+    /// the last flush.
     pub fn flush(&mut self) -> Vec<(IpAddr, TransmitError)> {
+        self.streams.flush();
+        if let Some(sctp) = &mut self.sctp {
+            sctp.flush();
+        }
         self.queue.send(&mut self.sockets, &mut self.counters);
         let mut failures = self.queue.take_failures();
         for (dst, error) in &mut failures {

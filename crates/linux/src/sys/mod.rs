@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 mod calls;
 pub(crate) mod cmsg;
+pub(crate) mod epoll;
 pub(crate) mod ethtool;
 pub(crate) mod mmsg;
 pub(crate) mod packet;

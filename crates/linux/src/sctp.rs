@@ -1,0 +1,241 @@
+//! SCTP packets as such (IP protocol 132), for a transport that runs in this process.
+//!
+//! A raw socket gets a copy of each SCTP packet for this node whether or not the kernel speaks SCTP. But a kernel
+//! that does answers every packet of an association that it does not know with an ABORT (RFC 9260 §8.4), and so
+//! ends ours: [`kernel_available`] tells, and then the kernel's own sockets are the way.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::OpenError;
+use crate::sys::cmsg::{self, Messages};
+use crate::sys::mmsg::{self, BATCH, Buffers, Outgoing};
+use crate::sys::{set_option, sockaddr};
+
+const SCTP: i32 = 132;
+/// The largest IP packet, and some cache lines more so that packets do not compete for the same few.
+const PACKET: usize = (1 << 16) + 13 * 64;
+/// One packet information.
+const CONTROL: usize = 64;
+/// A queue with this many octets is sent.
+const FULL: usize = 512 * 1024;
+
+/// Whether the kernel speaks SCTP, found out by asking for a socket. A kernel that has it as a module loads it
+/// thereby, and from then on answers SCTP packets: ask only where kernel SCTP would be used.
+#[must_use]
+pub fn kernel_available() -> bool {
+    Socket::new(Domain::IPV4, Type::SEQPACKET, Some(Protocol::from(SCTP))).is_ok()
+}
+
+signalbox_core::counters! {
+    /// What went through the raw SCTP sockets.
+    pub struct SctpCounters {
+        /// SCTP packets received.
+        received: u64,
+        /// SCTP packets handed to the kernel.
+        sent: u64,
+        /// SCTP packets that the kernel did not take; their transport sends again.
+        unsent: u64,
+    }
+}
+
+/// An SCTP packet that arrived for this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SctpPacket<'a> {
+    /// Who sent it.
+    pub src: IpAddr,
+    /// To which address; never a multicast or broadcast one.
+    pub dst: IpAddr,
+    /// From the SCTP common header on; the checksum is not checked.
+    pub packet: &'a [u8],
+}
+
+/// Room for 64 packets, made once and used again for each [`crate::Io::receive_sctp`].
+pub struct SctpBatch {
+    buffers: Buffers,
+    count: usize,
+    /// Which family is asked first next time, so that neither starves the other.
+    turn: bool,
+}
+
+impl Default for SctpBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for SctpBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SctpBatch").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl SctpBatch {
+    /// Makes the room: 4 MB of addresses, of which only what packets touch becomes memory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { buffers: Buffers::new(PACKET, CONTROL), count: 0, turn: false }
+    }
+
+    /// The packets of the last receive, in order of arrival for each family.
+    pub fn iter(&self) -> impl Iterator<Item = SctpPacket<'_>> {
+        (0..self.count).filter_map(|slot| received(&self.buffers.get(slot)?))
+    }
+}
+
+/// Takes the IPv4 header off; IPv6 packets come without theirs.
+fn received<'a>(datagram: &mmsg::Datagram<'a>) -> Option<SctpPacket<'a>> {
+    if datagram.truncated() {
+        return None;
+    }
+    let src = sockaddr::decode(datagram.name)?.ip();
+    let (dst, packet): (IpAddr, _) = if src.is_ipv4() {
+        let words = usize::from(datagram.payload.first()? & 0x0f);
+        (sockaddr::ip(datagram.payload.get(16..20)?)?, datagram.payload.get(words * 4..)?)
+    } else {
+        let info = Messages(datagram.control).find_map(|(level, kind, data)| {
+            ((level, kind) == (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO)).then_some(data)
+        })?;
+        (sockaddr::ip(info.get(..16)?)?, datagram.payload)
+    };
+    let to_many = dst.is_multicast() || dst == Ipv4Addr::BROADCAST;
+    (!to_many).then_some(SctpPacket { src, dst, packet })
+}
+
+/// The raw sockets of the families that are spoken.
+pub(crate) struct Sctp {
+    sockets: [Option<Socket>; 2],
+    queues: [Queue; 2],
+    counters: SctpCounters,
+}
+
+#[derive(Default)]
+struct Queue {
+    entries: Vec<Entry>,
+    octets: Vec<u8>,
+}
+
+/// Where a packet goes, and the ends of its control message and of itself in the octets.
+struct Entry {
+    name: ([u8; sockaddr::MAX], usize),
+    start: usize,
+    control_end: usize,
+    end: usize,
+}
+
+impl Sctp {
+    pub(crate) fn open(ipv4: bool, ipv6: bool, tos: u8) -> Result<Self, OpenError> {
+        let open = |wanted: bool, domain| wanted.then(|| open(domain, tos)).transpose();
+        Ok(Self {
+            sockets: [open(ipv4, Domain::IPV4)?, open(ipv6, Domain::IPV6)?],
+            queues: Default::default(),
+            counters: SctpCounters::default(),
+        })
+    }
+
+    pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> {
+        self.sockets.iter().flatten().map(AsRawFd::as_raw_fd)
+    }
+
+    pub(crate) const fn counters(&self) -> &SctpCounters {
+        &self.counters
+    }
+
+    pub(crate) fn receive(&mut self, batch: &mut SctpBatch) -> io::Result<usize> {
+        batch.count = 0;
+        batch.turn = !batch.turn;
+        let [v4, v6] = &self.sockets;
+        let order = if batch.turn { [v4, v6] } else { [v6, v4] };
+        for socket in order.into_iter().flatten() {
+            batch.count += batch.buffers.receive(socket, batch.count)?;
+        }
+        self.counters.received += batch.count as u64;
+        Ok(batch.count)
+    }
+
+    /// Takes a packet into the queue; a full queue is sent at once.
+    pub(crate) fn send(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
+        let [v4, v6] = &mut self.queues;
+        let queue = if dst.is_ipv4() { v4 } else { v6 };
+        let start = queue.octets.len();
+        let octets = &mut queue.octets;
+        match (src, dst) {
+            (IpAddr::V4(src), IpAddr::V4(_)) => {
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&src.octets());
+                cmsg::push(octets, libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            (IpAddr::V6(src), IpAddr::V6(_)) => {
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&src.octets());
+                cmsg::push(octets, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+            _ => {
+                self.counters.unsent += 1;
+                return;
+            }
+        }
+        let control_end = octets.len();
+        octets.extend_from_slice(packet);
+        let end = octets.len();
+        // Control messages of the next must lie as the kernel's structures do.
+        octets.resize(end.next_multiple_of(size_of::<usize>()), 0);
+        // Raw sockets want no port.
+        let name = sockaddr::encode(SocketAddr::new(dst, 0));
+        queue.entries.push(Entry { name, start, control_end, end });
+        if queue.entries.len() >= BATCH || queue.octets.len() >= FULL {
+            self.flush();
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
+            let mut rest = queue.entries.as_slice();
+            while let Some(socket) = socket
+                && !rest.is_empty()
+            {
+                let octets = &queue.octets;
+                let outgoing = rest.iter().map(|entry| Outgoing {
+                    name: entry.name.0.get(..entry.name.1).unwrap_or(&[]),
+                    control: octets.get(entry.start..entry.control_end).unwrap_or(&[]),
+                    payload: octets.get(entry.control_end..entry.end).unwrap_or(&[]),
+                });
+                let gone = match mmsg::send(socket.as_raw_fd(), outgoing) {
+                    Ok(sent) => {
+                        self.counters.sent += sent as u64;
+                        sent.max(1)
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                    Err(error) => {
+                        // The error is the first packet's alone.
+                        tracing::debug!(%error, "SCTP packet not sent");
+                        self.counters.unsent += 1;
+                        1
+                    }
+                };
+                rest = rest.get(gone..).unwrap_or(&[]);
+            }
+            self.counters.unsent += rest.len() as u64;
+            queue.entries.clear();
+            queue.octets.clear();
+        }
+    }
+}
+
+fn open(domain: Domain, tos: u8) -> Result<Socket, OpenError> {
+    let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(Protocol::from(SCTP)))
+        .map_err(|error| OpenError::net_raw("SCTP without kernel support", &error))?;
+    let system = |error| OpenError::system("raw socket for SCTP", &error);
+    if domain == Domain::IPV6 {
+        set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1).map_err(system)?;
+        set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1).map_err(system)?;
+        set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos.into()).map_err(system)?;
+    } else {
+        set_option(&socket, libc::IPPROTO_IP, libc::IP_TOS, tos.into()).map_err(system)?;
+    }
+    Ok(socket)
+}

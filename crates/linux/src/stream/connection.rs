@@ -1,0 +1,150 @@
+//! One connection and what it waits for.
+
+use std::io::{self, Read as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::time::Instant;
+
+use signalbox_core::node::StreamError;
+
+use super::outgoing::Outgoing;
+use super::socket::{is_unacknowledged, stream_error};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Connecting,
+    Open,
+}
+
+pub(super) struct Connection {
+    socket: TcpStream,
+    pub(super) phase: Phase,
+    /// This node is done with it: once what it holds is gone it says so to the peer, and waits for the same.
+    pub(super) closing: bool,
+    /// The FIN is sent.
+    shut: bool,
+    pub(super) reading: bool,
+    /// Writing failed; what is left to read comes first.
+    broken: Option<StreamError>,
+    pub(super) out: Outgoing,
+    /// The kernel did not take all at the last flush.
+    pub(super) held: bool,
+    /// It is in the list of those to be flushed.
+    pub(super) written: bool,
+    /// What the kernel was asked to tell.
+    interest: i32,
+    pub(super) deadline: Option<Instant>,
+    /// Who connected, if it was accepted.
+    pub(super) source: Option<IpAddr>,
+}
+
+/// What reading gave.
+pub(super) enum Read {
+    Octets(usize),
+    Nothing,
+    /// Of the connection; `None`: the peer ended it orderly.
+    End(Option<StreamError>),
+}
+
+impl Connection {
+    pub(super) fn new(socket: TcpStream, source: Option<IpAddr>) -> Self {
+        let interest = if source.is_some() { libc::EPOLLIN } else { libc::EPOLLOUT };
+        Self {
+            socket,
+            phase: Phase::Connecting,
+            closing: false,
+            shut: false,
+            reading: true,
+            broken: None,
+            out: Outgoing::default(),
+            held: false,
+            written: false,
+            interest,
+            deadline: None,
+            source,
+        }
+    }
+
+    pub(super) const fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    pub(super) const fn interest(&self) -> i32 {
+        self.interest
+    }
+
+    /// What the kernel shall tell, if that is not what it was asked for.
+    pub(super) fn new_interest(&mut self) -> Option<i32> {
+        let wanted = match self.phase {
+            Phase::Connecting => libc::EPOLLOUT,
+            Phase::Open => {
+                let read = if self.reading || self.closing { libc::EPOLLIN } else { 0 };
+                read | if self.held && self.broken.is_none() { libc::EPOLLOUT } else { 0 }
+            }
+        };
+        (std::mem::replace(&mut self.interest, wanted) != wanted).then_some(wanted)
+    }
+
+    /// Whether it makes sense to write.
+    pub(super) const fn is_writable(&self) -> bool {
+        !self.closing && self.broken.is_none()
+    }
+
+    pub(super) const fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    pub(super) const fn set_broken(&mut self, error: StreamError) {
+        self.broken = Some(error);
+    }
+
+    /// Whether written octets may not have reached the peer.
+    pub(super) fn is_unacknowledged(&self) -> bool {
+        let sent = self.phase == Phase::Open && is_unacknowledged(&self.socket, self.shut);
+        sent || !self.out.is_empty()
+    }
+
+    /// How connecting went: our address once it is up, nothing while it is under way.
+    pub(super) fn outcome(&self) -> io::Result<Option<SocketAddr>> {
+        if let Some(error) = self.socket.take_error()? {
+            return Err(error);
+        }
+        match self.socket.peer_addr() {
+            Ok(_) => self.socket.local_addr().map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Hands to the kernel what it takes; says the end once all is gone.
+    pub(super) fn hand_on(&mut self) -> io::Result<()> {
+        self.out.write_to(&mut self.socket)?;
+        if self.closing && self.out.is_empty() && !self.shut {
+            self.socket.shutdown(Shutdown::Write)?;
+            self.shut = true;
+        }
+        Ok(())
+    }
+
+    /// Reads, once, if it is ready for that and reading is on.
+    pub(super) fn read(&mut self, flags: i32, buffer: &mut [u8]) -> Read {
+        if !self.reading && !self.closing {
+            if flags & (libc::EPOLLERR | libc::EPOLLHUP) == 0 {
+                return Read::Nothing;
+            }
+            let error = self.socket.take_error().ok().flatten();
+            let error = error.map_or(StreamError::Reset, |error| stream_error(&error));
+            return Read::End(Some(self.broken.unwrap_or(error)));
+        }
+        if flags & (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLHUP) == 0 {
+            return Read::Nothing;
+        }
+        match self.socket.read(buffer) {
+            Ok(0) => Read::End(self.broken),
+            Ok(count) => Read::Octets(count),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Read::Nothing,
+                _ => Read::End(Some(self.broken.unwrap_or(stream_error(&error)))),
+            },
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! TCP connections for messaging associations: many, none of which holds up another, in the one loop that
+//! [`crate::Io::wait`] is.
+//!
+//! A turn of the loop: [`Streams::next_event`] until it gives none, then [`crate::Io::flush`]. Each stream is read
+//! at most once and each waiting connection accepted within limits before the turn ends, so that no peer takes
+//! all the time. Writing never waits: what the kernel does not take is held and told by
+//! [`StreamEvent::Drained`].
+
+mod config;
+mod connection;
+mod deadlines;
+mod event;
+mod listeners;
+mod outgoing;
+mod socket;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use signalbox_core::node::{StreamError, StreamId};
+
+pub use config::{StreamConfig, StreamCounters};
+pub use event::{StreamBuffer, StreamEvent};
+
+use crate::sys::epoll::{Epoll, Event};
+use connection::{Connection, Phase, Read};
+use deadlines::Deadlines;
+use listeners::{Accepted, Listeners};
+use socket::stream_error;
+
+/// The deadlines' timer among the tokens.
+const TIMER: u64 = u64::MAX;
+/// Streams and listeners served in one turn; the kernel takes turns with what is beyond.
+const ROUND: usize = 64;
+/// Connections accepted, or refused, in one turn.
+const ACCEPTS: u32 = 64;
+/// How long a listener rests when the kernel has no descriptor for a connection that waits.
+const REST: Duration = Duration::from_millis(100);
+/// With so much written, a stream is handed to the kernel at once.
+const EAGER: usize = 64 * 1024;
+
+/// All streams and listeners of a node.
+pub struct Streams {
+    config: StreamConfig,
+    /// For each family that is spoken, whether it is IPv6.
+    families: Vec<bool>,
+    epoll: Epoll,
+    deadlines: Deadlines,
+    listeners: Listeners,
+    /// By name. Names are this node's own choice, odd or even: nothing that a peer could aim at.
+    connections: HashMap<u64, Connection>,
+    last_accepted: u64,
+    /// Octets held in all connections.
+    unsent: usize,
+    /// Written to since the last flush.
+    written: Vec<u64>,
+    /// Events that did not come from the kernel's telling.
+    pending: VecDeque<StreamEvent<'static>>,
+    round: Option<Round>,
+    /// Kept to be used again by the next round.
+    ready: VecDeque<(u64, u32)>,
+    counters: StreamCounters,
+}
+
+/// What is left to do in the present turn.
+struct Round {
+    /// Of the pending events, how many there were when it began.
+    pending: usize,
+    accepts: u32,
+}
+
+/// An event whose octets are still in the buffer.
+enum Served {
+    Event(StreamEvent<'static>),
+    Octets(StreamId, usize),
+}
+
+impl Streams {
+    pub(crate) fn new(config: StreamConfig, ipv4: bool, ipv6: bool) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        let deadlines = Deadlines::new()?;
+        epoll.add(deadlines.timer(), TIMER, libc::EPOLLIN)?;
+        let families = [ipv4.then_some(false), ipv6.then_some(true)];
+        Ok(Self {
+            config,
+            families: families.into_iter().flatten().collect(),
+            epoll,
+            deadlines,
+            listeners: Listeners::default(),
+            connections: HashMap::new(),
+            last_accepted: 0,
+            unsent: 0,
+            written: Vec::new(),
+            pending: VecDeque::new(),
+            round: None,
+            ready: VecDeque::new(),
+            counters: StreamCounters::default(),
+        })
+    }
+
+    /// Accepts connections at `port` from now on, at every address of the families that are spoken.
+    ///
+    /// # Errors
+    /// The port is taken or may not be used; then it is listened at in neither family.
+    pub fn listen(&mut self, port: u16) -> Result<(), StreamError> {
+        self.listeners.add(port, &self.families, &self.config, &self.epoll).map_err(|error| {
+            tracing::warn!(port, %error, "cannot listen");
+            stream_error(&error)
+        })
+    }
+
+    /// Opens a connection from `local` (an address of this node; unspecified: as routing says) to `peer`, by
+    /// the name `stream`: odd and never used before. [`StreamEvent::Connected`] or [`StreamEvent::Closed`] follows.
+    pub fn open(&mut self, stream: StreamId, local: IpAddr, peer: SocketAddr) {
+        if self.connections.contains_key(&stream.0) {
+            tracing::error!(stream = stream.0, "name taken");
+            return;
+        }
+        let opened = socket::connect(local, peer, &self.config).and_then(|socket| {
+            let connection = Connection::new(socket, None);
+            self.epoll.add(connection.socket(), stream.0, connection.interest())?;
+            Ok(connection)
+        });
+        match opened {
+            Ok(mut connection) => {
+                connection.deadline = Some(Instant::now() + self.config.connect_timeout);
+                self.insert(stream.0, connection);
+            }
+            Err(error) => {
+                tracing::debug!(%local, %peer, %error, "cannot connect");
+                self.counters.connect_failed += 1;
+                let error = Some(stream_error(&error));
+                self.pending.push_back(StreamEvent::Closed { stream, error, unacknowledged: false });
+            }
+        }
+    }
+
+    /// Adds octets to what shall be sent; they leave with the next flush. Written to a stream that is closed
+    /// they are lost.
+    pub fn write(&mut self, stream: StreamId, octets: &[u8]) {
+        let Some(connection) = self.connections.get_mut(&stream.0) else { return };
+        if !connection.is_writable() || octets.is_empty() {
+            return;
+        }
+        connection.out.push(octets);
+        self.unsent += octets.len();
+        let unsent = connection.out.len();
+        if unsent > self.config.unsent_limit || self.unsent > self.config.unsent_limit_total {
+            self.counters.unsent_limited += 1;
+            let closed = self.finish(stream.0, Some(StreamError::Other));
+            self.pending.extend(closed);
+            return;
+        }
+        if !mem::replace(&mut connection.written, true) {
+            self.written.push(stream.0);
+        }
+        if unsent >= EAGER && !connection.held {
+            let event = self.hand_on(stream.0);
+            self.pending.extend(event);
+        }
+    }
+
+    /// Stops reading or goes on; it is on at first. The end of a connection that breaks is told all the same.
+    pub fn read(&mut self, stream: StreamId, on: bool) {
+        if let Some(connection) = self.connections.get_mut(&stream.0) {
+            connection.reading = on;
+            self.watch(stream.0);
+        }
+    }
+
+    /// Closes a stream: orderly, after what was written; or at once, by a reset (`abort`). No event of it follows.
+    pub fn close(&mut self, stream: StreamId, abort: bool) {
+        self.pending.retain(|event| event.stream() != stream);
+        let Some(connection) = self.connections.get_mut(&stream.0) else { return };
+        if connection.closing && !abort {
+            return;
+        }
+        let nothing_said = connection.phase == Phase::Connecting && connection.out.is_empty();
+        if abort || nothing_said || connection.is_broken() {
+            self.discard(stream.0, abort);
+            return;
+        }
+        connection.closing = true;
+        if connection.phase == Phase::Open {
+            self.set_deadline(stream.0, self.config.close_timeout);
+            // A closing stream has no events.
+            self.hand_on(stream.0);
+        }
+    }
+
+    /// Hands to the kernel what was written since the last time.
+    pub(crate) fn flush(&mut self) {
+        let mut written = mem::take(&mut self.written);
+        for stream in written.drain(..) {
+            if let Some(connection) = self.connections.get_mut(&stream) {
+                connection.written = false;
+                if !connection.held {
+                    let event = self.hand_on(stream);
+                    self.pending.extend(event);
+                }
+            }
+        }
+        self.written = written;
+    }
+
+    /// The next thing that happened; `None`: the turn is over, wait for more. `buffer` holds the octets of the
+    /// event.
+    ///
+    /// # Errors
+    /// The kernel cannot say what is ready.
+    pub fn next_event<'b>(&mut self, buffer: &'b mut StreamBuffer) -> io::Result<Option<StreamEvent<'b>>> {
+        let mut round = match self.round.take() {
+            Some(round) => round,
+            None => self.begin()?,
+        };
+        let served = self.serve_next(&mut round, buffer.as_mut());
+        if served.is_some() {
+            self.round = Some(round);
+        }
+        Ok(served.map(|served| match served {
+            Served::Event(event) => event,
+            Served::Octets(stream, count) => StreamEvent::Octets { stream, octets: buffer.first(count) },
+        }))
+    }
+
+    /// Whether events wait that no descriptor tells of; for loops of other make than [`crate::Io::wait`].
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        self.round.is_some() || !self.pending.is_empty()
+    }
+
+    /// Streams that are open, opening or closing.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether there is no stream.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Octets that wait for the kernel, of all streams.
+    #[must_use]
+    pub const fn unsent(&self) -> usize {
+        self.unsent
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &StreamCounters {
+        &self.counters
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    fn begin(&mut self) -> io::Result<Round> {
+        let mut events = [Event::EMPTY; ROUND];
+        self.ready.extend(self.epoll.wait(&mut events)?.iter().map(Event::get));
+        Ok(Round { pending: self.pending.len(), accepts: ACCEPTS })
+    }
+
+    fn serve_next(&mut self, round: &mut Round, buffer: &mut [u8]) -> Option<Served> {
+        while round.pending > 0 {
+            round.pending -= 1;
+            if let Some(event) = self.pending.pop_front() {
+                return Some(Served::Event(event));
+            }
+        }
+        while let Some((token, flags)) = self.ready.pop_front() {
+            let served = if token == TIMER {
+                self.expire();
+                None
+            } else if token >= listeners::FIRST_TOKEN {
+                self.accept(token, round).map(Served::Event)
+            } else {
+                self.serve(token, flags.cast_signed(), buffer)
+            };
+            if served.is_some() {
+                return served;
+            }
+        }
+        None
+    }
+
+    fn serve(&mut self, stream: u64, flags: i32, buffer: &mut [u8]) -> Option<Served> {
+        let connection = self.connections.get_mut(&stream)?;
+        if connection.phase == Phase::Connecting {
+            return self.connected(stream).map(Served::Event);
+        }
+        if flags & libc::EPOLLOUT != 0 && connection.held {
+            // The rest of what it is ready for comes after this.
+            self.ready.push_front((stream, (flags & !libc::EPOLLOUT).cast_unsigned()));
+            return self.hand_on(stream).map(Served::Event);
+        }
+        match connection.read(flags, buffer) {
+            Read::Octets(count) if !connection.closing => {
+                self.counters.octets_received += count as u64;
+                Some(Served::Octets(StreamId(stream), count))
+            }
+            Read::Octets(_) | Read::Nothing => None,
+            Read::End(error) => self.finish(stream, error).map(Served::Event),
+        }
+    }
+
+    /// The attempt to connect is over.
+    fn connected(&mut self, stream: u64) -> Option<StreamEvent<'static>> {
+        let connection = self.connections.get_mut(&stream)?;
+        let local = match connection.outcome() {
+            Ok(None) => return None,
+            Ok(Some(local)) => local,
+            Err(error) => return self.finish(stream, Some(stream_error(&error))),
+        };
+        self.counters.connected += 1;
+        let connection = self.connections.get_mut(&stream)?;
+        connection.phase = Phase::Open;
+        let closing = connection.closing;
+        if closing {
+            self.set_deadline(stream, self.config.close_timeout);
+        } else {
+            self.clear_deadline(stream);
+        }
+        let drained = self.hand_on(stream);
+        self.pending.extend(drained);
+        (!closing).then_some(StreamEvent::Connected { stream: StreamId(stream), local })
+    }
+
+    fn accept(&mut self, token: u64, round: &mut Round) -> Option<StreamEvent<'static>> {
+        while round.accepts > 0 {
+            round.accepts -= 1;
+            match self.listeners.accept(token, &self.config, &mut self.counters) {
+                Accepted::Stream(socket, local, peer) => {
+                    self.last_accepted += 2;
+                    let stream = self.last_accepted;
+                    let mut connection = Connection::new(socket, Some(peer.ip()));
+                    connection.phase = Phase::Open;
+                    let interest = connection.interest();
+                    if self.epoll.add(connection.socket(), stream, interest).is_err() {
+                        self.counters.accept_failed += 1;
+                        self.listeners.closed(peer.ip());
+                        continue;
+                    }
+                    self.insert(stream, connection);
+                    self.ready.push_front((token, libc::EPOLLIN.cast_unsigned()));
+                    return Some(StreamEvent::Accepted { stream: StreamId(stream), local, peer });
+                }
+                Accepted::Refused => {}
+                Accepted::Nobody => break,
+                Accepted::Failed(error) => {
+                    tracing::warn!(%error, "cannot accept connections");
+                    self.counters.accept_failed += 1;
+                    self.listen_again(token, false);
+                    self.deadlines.add(Instant::now() + REST, token);
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    fn listen_again(&self, token: u64, on: bool) {
+        if let Some(listener) = self.listeners.get(token) {
+            // It is watched already, so this cannot fail.
+            let _ = self.epoll.modify(listener, token, if on { libc::EPOLLIN } else { 0 });
+        }
+    }
+
+    /// Acts on deadlines that are due.
+    fn expire(&mut self) {
+        while let Some(token) = self.deadlines.pop_due() {
+            match self.connections.get_mut(&token) {
+                Some(connection) => {
+                    connection.deadline = None;
+                    let closed = self.finish(token, Some(StreamError::TimedOut));
+                    self.pending.extend(closed);
+                }
+                None => self.listen_again(token, true),
+            }
+        }
+    }
+
+    /// Hands what a connection holds to the kernel.
+    fn hand_on(&mut self, stream: u64) -> Option<StreamEvent<'static>> {
+        let connection = self.connections.get_mut(&stream)?;
+        if connection.phase == Phase::Connecting || connection.is_broken() {
+            return None;
+        }
+        let before = connection.out.len();
+        let result = connection.hand_on();
+        let unsent = connection.out.len();
+        self.unsent -= before - unsent;
+        self.counters.octets_sent += (before - unsent) as u64;
+        self.counters.flushes += u64::from(before > 0);
+        let was_held = mem::replace(&mut connection.held, unsent > 0);
+        if let Err(error) = result {
+            // What the peer wrote before is still to be read.
+            if connection.reading && !connection.closing {
+                connection.set_broken(stream_error(&error));
+                self.watch(stream);
+                return None;
+            }
+            return self.finish(stream, Some(stream_error(&error)));
+        }
+        let news = (was_held || unsent > 0) && !connection.closing;
+        self.watch(stream);
+        news.then_some(StreamEvent::Drained { stream: StreamId(stream), unsent })
+    }
+
+    /// Takes a connection out that has come to its end; gives the event, unless this node closed it.
+    fn finish(&mut self, stream: u64, error: Option<StreamError>) -> Option<StreamEvent<'static>> {
+        let connection = self.connections.get(&stream)?;
+        if connection.closing {
+            self.discard(stream, false);
+            return None;
+        }
+        let unacknowledged = connection.is_unacknowledged();
+        match (connection.phase, error) {
+            (Phase::Connecting, _) => self.counters.connect_failed += 1,
+            (Phase::Open, None) => self.counters.ended += 1,
+            (Phase::Open, Some(_)) => self.counters.broken += 1,
+        }
+        self.remove(stream, error.is_some());
+        Some(StreamEvent::Closed { stream: StreamId(stream), error, unacknowledged })
+    }
+
+    /// Takes a connection out that this node has closed.
+    fn discard(&mut self, stream: u64, abort: bool) {
+        let lost = self.connections.get(&stream).is_some_and(Connection::is_unacknowledged);
+        self.counters.closed_unacknowledged += u64::from(lost);
+        self.remove(stream, abort);
+    }
+
+    fn remove(&mut self, stream: u64, abort: bool) {
+        let Some(connection) = self.connections.remove(&stream) else { return };
+        if let Some(deadline) = connection.deadline {
+            self.deadlines.remove(deadline, stream);
+        }
+        self.unsent -= connection.out.len();
+        if let Some(source) = connection.source {
+            self.listeners.closed(source);
+        }
+        // An orderly end after half of what was written would look like all of it.
+        if abort || !connection.out.is_empty() {
+            socket::reset_on_close(connection.socket());
+        }
+    }
+
+    fn insert(&mut self, stream: u64, connection: Connection) {
+        if let Some(deadline) = connection.deadline {
+            self.deadlines.add(deadline, stream);
+        }
+        self.connections.insert(stream, connection);
+    }
+
+    fn set_deadline(&mut self, stream: u64, after: Duration) {
+        self.clear_deadline(stream);
+        if let Some(connection) = self.connections.get_mut(&stream) {
+            let deadline = Instant::now() + after;
+            connection.deadline = Some(deadline);
+            self.deadlines.add(deadline, stream);
+        }
+    }
+
+    fn clear_deadline(&mut self, stream: u64) {
+        let connection = self.connections.get_mut(&stream);
+        if let Some(deadline) = connection.and_then(|connection| connection.deadline.take()) {
+            self.deadlines.remove(deadline, stream);
+        }
+    }
+
+    /// Has the kernel tell what the connection waits for now.
+    fn watch(&mut self, stream: u64) {
+        if let Some(connection) = self.connections.get_mut(&stream)
+            && let Some(interest) = connection.new_interest()
+        {
+            // It is watched already, so this cannot fail.
+            let _ = self.epoll.modify(connection.socket(), stream, interest);
+        }
+    }
+}

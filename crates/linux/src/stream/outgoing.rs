@@ -1,0 +1,120 @@
+//! Octets that wait for the kernel to take them.
+
+use std::io::{self, Write};
+
+/// Room that an empty buffer may keep; thousands of idle streams shall not hold what one burst needed.
+const KEPT: usize = 16 * 1024;
+
+/// A queue of octets in one piece, so that any number of small writes leave by one call.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    octets: Vec<u8>,
+    /// How many at the front are gone.
+    start: usize,
+}
+
+impl Outgoing {
+    pub(super) const fn len(&self) -> usize {
+        self.octets.len() - self.start
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn push(&mut self, octets: &[u8]) {
+        // Moving the rest costs no more than what has gone cost already.
+        if self.start > self.len() {
+            self.octets.drain(..self.start);
+            self.start = 0;
+        }
+        self.octets.extend_from_slice(octets);
+    }
+
+    /// Writes as much as `to` takes; that it takes no more now is no error.
+    pub(super) fn write_to(&mut self, to: &mut impl Write) -> io::Result<()> {
+        let result = loop {
+            let rest = self.octets.get(self.start..).unwrap_or(&[]);
+            if rest.is_empty() {
+                break Ok(());
+            }
+            match to.write(rest) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => self.start += written.min(rest.len()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_full(&error) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if self.is_empty() {
+            self.octets.clear();
+            self.start = 0;
+            self.octets.shrink_to(KEPT);
+        }
+        result
+    }
+}
+
+/// No room now, as opposed to a broken stream.
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes a few octets at a time and now and then none.
+    struct Slow(Vec<u8>, usize);
+
+    impl Write for Slow {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            self.1 += 1;
+            let taken = octets.len().min(self.1 % 7);
+            if taken == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.0.extend_from_slice(&octets[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn all_arrives_in_order_whatever_is_taken_at_once() {
+        let (mut outgoing, mut slow) = (Outgoing::default(), Slow(Vec::new(), 0));
+        let all: Vec<u8> = (0..50_000_u32).map(|n| (n % 251) as u8).collect();
+        for (number, piece) in all.chunks(33).enumerate() {
+            outgoing.push(piece);
+            if number % 3 == 0 {
+                outgoing.write_to(&mut slow).unwrap();
+            }
+            assert_eq!(slow.0.len() + outgoing.len(), (number * 33) + piece.len());
+        }
+        while !outgoing.is_empty() {
+            outgoing.write_to(&mut slow).unwrap();
+        }
+        assert!(slow.0 == all);
+        assert!(outgoing.octets.capacity() <= KEPT);
+    }
+
+    #[test]
+    fn a_broken_stream_is_told_from_a_full_one() {
+        struct Broken;
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut outgoing = Outgoing::default();
+        outgoing.push(b"lost");
+        assert!(outgoing.write_to(&mut Broken).is_err());
+        assert_eq!(outgoing.len(), 4);
+    }
+}

@@ -1,0 +1,92 @@
+//! TCP sockets as every stream wants them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+
+use signalbox_core::node::StreamError;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::StreamConfig;
+use crate::sys::{epoll, set_option};
+
+/// Unsent octets that the kernel shall hold of one stream: enough to fill a fast link between two turns of the
+/// loop; what is beyond stays here, where it is seen and counts.
+const KERNEL_UNSENT: i32 = 256 * 1024;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// A socket that waits for connections; what is set here is passed on to them by the kernel.
+pub(super) fn listen(port: u16, ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
+    let any: IpAddr = if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let socket = prepared(ipv6, config)?;
+    if ipv6 {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::from((any, port)).into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// A connection under way from `local` (unspecified: as routing says) to `peer`.
+pub(super) fn connect(local: IpAddr, peer: SocketAddr, config: &StreamConfig) -> io::Result<TcpStream> {
+    let socket = prepared(peer.is_ipv6(), config)?;
+    if !local.is_unspecified() {
+        // The port is chosen when the peer is known, so that connections to different peers may share one.
+        set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        let mut local = SocketAddr::from((local, 0));
+        if let (SocketAddr::V6(local), SocketAddr::V6(peer)) = (&mut local, peer)
+            && local.ip().is_unicast_link_local()
+        {
+            local.set_scope_id(peer.scope_id());
+        }
+        socket.bind(&local.into())?;
+    }
+    match socket.connect(&peer.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+fn prepared(ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
+    let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    // Writes are gathered here already.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_user_timeout(Some(config.user_timeout))?;
+    set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, KERNEL_UNSENT)?;
+    let (level, name) =
+        if ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
+    set_option(&socket, level, name, config.tos.into())?;
+    Ok(socket)
+}
+
+/// Makes closing the socket reset the connection.
+pub(super) fn reset_on_close(socket: &TcpStream) {
+    // It cannot fail on a socket; and if it did, the connection would end orderly instead.
+    let _ = SockRef::from(socket).set_linger(Some(std::time::Duration::ZERO));
+}
+
+/// Whether the peer has not acknowledged all octets; a FIN of ours is none.
+pub(super) fn is_unacknowledged(socket: &TcpStream, fin_sent: bool) -> bool {
+    epoll::unacknowledged(socket).is_ok_and(|octets| octets > usize::from(fin_sent))
+}
+
+/// The error as nodes know it.
+pub(super) fn stream_error(error: &io::Error) -> StreamError {
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED) => StreamError::Refused,
+        Some(libc::ECONNRESET | libc::ECONNABORTED | libc::EPIPE) => StreamError::Reset,
+        Some(libc::ETIMEDOUT) => StreamError::TimedOut,
+        Some(
+            libc::ENETUNREACH
+            | libc::EHOSTUNREACH
+            | libc::ENETDOWN
+            | libc::EHOSTDOWN
+            | libc::EADDRNOTAVAIL
+            | libc::ENODEV,
+        ) => StreamError::Unreachable,
+        Some(libc::EADDRINUSE) => StreamError::AddressInUse,
+        _ => StreamError::Other,
+    }
+}
