@@ -8,6 +8,8 @@ pub mod fuzz;
 pub mod wire;
 
 #[cfg(feature = "engine")]
+pub mod apd;
+#[cfg(feature = "engine")]
 pub mod counters;
 #[cfg(feature = "engine")]
 pub mod engine;

@@ -5,6 +5,8 @@ use core::time::Duration;
 use signalbox_core::IfIndex;
 use signalbox_core::node::Prefix;
 
+use super::association::AssociationConfig;
+
 /// When routing state is installed at a responding node (RFC 5971 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Installation {
@@ -101,6 +103,8 @@ pub struct Config {
     pub max_checks: usize,
     /// Most packets waiting for a route lookup; default 256.
     pub max_lookups: usize,
+    /// Connection mode; off by default.
+    pub associations: AssociationConfig,
 }
 
 impl Default for Config {
@@ -138,6 +142,7 @@ impl Default for Config {
             max_queued: 16 << 20,
             max_checks: 256,
             max_lookups: 256,
+            associations: AssociationConfig::default(),
         }
     }
 }
@@ -192,7 +197,7 @@ impl Config {
         ];
         match rules.into_iter().find(|(holds, ..)| !holds) {
             Some((_, field, rule)) => Err(ConfigError { field, rule }),
-            None => Ok(()),
+            None => self.associations.validated(),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! What goes into the engine and what comes out.
 
-use core::net::IpAddr;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery, TransmitError};
 use signalbox_core::packet::{Received, Transmit};
-use signalbox_core::service;
+use signalbox_core::security::Identity;
+use signalbox_core::{NslpId, service};
+
+use crate::apd::Apd;
 
 /// One input of [`Gist::handle`](super::Gist::handle).
 #[derive(Debug)]
@@ -33,6 +37,97 @@ pub enum Input<'a> {
     },
     /// A signaling application asks for something.
     Request(service::Request<'a>),
+    /// A signaling application cannot take messages for a while, or can again (RFC 5971 §4.1.1). Reliable
+    /// messages for it wait with their sender: associations that carry them are not read on.
+    Blocked {
+        /// The application.
+        nslp: NslpId,
+        /// Whether it takes no messages.
+        blocked: bool,
+    },
+    /// The authorised peer database was changed: associations are validated again (RFC 5971 §4.4.2).
+    AuthorisedPeers(&'a Apd),
+    /// A peer opened a channel; given once all its layers are up.
+    ChannelAccepted {
+        /// Its name, even; whoever holds the channels chooses it.
+        channel: ChannelId,
+        /// What it is made of.
+        transport: Transport,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer's end.
+        peer: SocketAddr,
+        /// Who the peer proved to be, if anybody.
+        identity: Option<&'a Identity>,
+    },
+    /// [`Output::ChannelOpen`] succeeded: all layers are up.
+    ChannelConnected {
+        /// Which channel.
+        channel: ChannelId,
+        /// Who the peer proved to be, if anybody.
+        identity: Option<&'a Identity>,
+    },
+    /// What the peer sent: of [`Transport::Tcp`] and [`Transport::TlsTcp`] octets split anyhow, of
+    /// [`Transport::Sctp`] one whole message.
+    ChannelOctets {
+        /// Which channel.
+        channel: ChannelId,
+        /// From it.
+        octets: &'a [u8],
+    },
+    /// What the channel holds because the peer or the network takes no more. So long as it is not given,
+    /// nothing is held.
+    ChannelDrained {
+        /// Which channel.
+        channel: ChannelId,
+        /// Octets of ours that have not left.
+        unsent: usize,
+    },
+    /// A channel is no more, or never came to be.
+    ChannelClosed {
+        /// Which channel.
+        channel: ChannelId,
+        /// Why.
+        reason: ChannelClosed,
+        /// Messages of ours may not have reached the peer.
+        unacknowledged: bool,
+    },
+}
+
+/// The name of a channel, never used twice: odd for those that GIST opens, even for those that a peer opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub u64);
+
+impl fmt::Display for ChannelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "channel {}", self.0)
+    }
+}
+
+/// The protocol stack of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// Forwards-TCP alone (RFC 5971 §5.7.2).
+    Tcp,
+    /// TLS over Forwards-TCP (RFC 5971 §5.7.3).
+    TlsTcp,
+    /// Forwards-SCTP alone (RFC 6084 §3).
+    Sctp,
+}
+
+/// Why a channel ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChannelClosed {
+    /// The peer ended it in order.
+    Orderly,
+    /// Nobody listens there.
+    Refused,
+    /// It was torn down, or the peer's host cannot be reached.
+    Reset,
+    /// The peer did not answer in time.
+    TimedOut,
+    /// The security protocol failed: no agreement, no valid credentials, or tampered octets.
+    Security,
 }
 
 /// One output of [`Gist::poll`](super::Gist::poll).
@@ -49,6 +144,38 @@ pub enum Output<'a> {
     },
     /// Tell a signaling application.
     Indication(service::Indication<'a>),
+    /// Open a channel.
+    ChannelOpen {
+        /// Its name, odd.
+        channel: ChannelId,
+        /// What to make it of.
+        transport: Transport,
+        /// Source address.
+        local: IpAddr,
+        /// Where to.
+        peer: SocketAddr,
+    },
+    /// Send exactly one GIST message, without magic number. It leaves without delay.
+    ChannelSend {
+        /// Which channel.
+        channel: ChannelId,
+        /// From the common header on.
+        octets: &'a [u8],
+    },
+    /// Stop or go on reading, on at first. What was read already may still be given.
+    ChannelRead {
+        /// Which channel.
+        channel: ChannelId,
+        /// Whether to read.
+        on: bool,
+    },
+    /// GIST is done with a channel; nothing more is said of it by either side.
+    ChannelClose {
+        /// Which channel.
+        channel: ChannelId,
+        /// Drop what was sent; otherwise it goes out first.
+        abort: bool,
+    },
 }
 
 /// How a signaling application decides about Queries (RFC 5971 §4.3.2).

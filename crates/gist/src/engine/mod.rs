@@ -16,6 +16,7 @@
 //! messaging association was requested" presumes a node that can). Messages that need an association
 //! (reliable, secured, or larger than a datagram may be) are refused to the application.
 
+mod association;
 mod checks;
 mod compose;
 mod config;
@@ -58,8 +59,9 @@ use peers::Peers;
 use record::Record;
 use route::{Lookup, Sweep};
 
+pub use association::AssociationConfig;
 pub use config::{Config, ConfigError, IngressFilter, Installation};
-pub use io::{Input, Output, PeeringPolicy, Registration};
+pub use io::{ChannelClosed, ChannelId, Input, Output, PeeringPolicy, Registration, Transport};
 pub use view::{DirectionView, PeerView, SessionView, Validity};
 
 use crate::counters::Counters;
@@ -163,6 +165,13 @@ impl Gist {
             Input::RouteChanged(prefix) => self.route_changed(prefix),
             Input::TransmitFailed { .. } => self.counters.transmit_failed += 1,
             Input::Request(request) => self.request(request),
+            Input::Blocked { .. }
+            | Input::AuthorisedPeers(_)
+            | Input::ChannelAccepted { .. }
+            | Input::ChannelConnected { .. }
+            | Input::ChannelOctets { .. }
+            | Input::ChannelDrained { .. }
+            | Input::ChannelClosed { .. } => {}
         }
         self.run_timers();
     }

@@ -109,6 +109,7 @@ impl Pair {
                     Output::Indication(Indication::MessageStatus { status, .. }) => {
                         self.statuses.push(status)
                     }
+                    other => panic!("these nodes have no channels: {other:?}"),
                 }
             }
             let Some(id) = lookups.pop() else { return };

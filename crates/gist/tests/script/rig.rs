@@ -265,6 +265,7 @@ impl Rig {
                     Output::Indication(Indication::NetworkNotification { mri, event, .. }) => {
                         Out::Notified(mri.direction(), event)
                     }
+                    other => panic!("no channels here: {other:?}"),
                 };
                 self.out.push_back((self.now, out));
             }

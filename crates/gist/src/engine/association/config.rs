@@ -1,0 +1,159 @@
+//! What can be configured about messaging associations.
+
+use core::time::Duration;
+
+use crate::apd::{Apd, Verdict};
+use crate::engine::config::ConfigError;
+use crate::engine::io::Transport;
+
+/// Connection mode of a [`Gist`](crate::engine::Gist): off as long as no port is given.
+#[derive(Debug, Clone)]
+pub struct AssociationConfig {
+    /// Port where peers open TCP channels; `None`: TCP alone is neither offered nor used.
+    pub tcp_port: Option<u16>,
+    /// The same for TLS over TCP. Not the port of TCP alone: the first octets do not tell them apart.
+    pub tls_port: Option<u16>,
+    /// The same for SCTP.
+    pub sctp_port: Option<u16>,
+    /// Order in which stacks are offered and chosen; those without a port are skipped, those not named come
+    /// last. Default: TLS, SCTP, TCP.
+    pub preference: Vec<Transport>,
+    /// Use associations for all messages along routing state, not only for those that need one; default false
+    /// (RFC 5971 §4.3.3).
+    pub always: bool,
+    /// MA-Hold-Time that we advertise: how long an association is kept that its peer does not use; 1 s to 49
+    /// days; default 30 s (RFC 5971 §4.4.5).
+    pub hold_time: Duration,
+    /// How long setting one up may take, and a stack configuration that was received is kept; at least 1 s;
+    /// default 30 s (RFC 5971 §5.7.1).
+    pub setup_timeout: Duration,
+    /// How long an association that no session of ours uses is held on to before we leave it to the peer
+    /// (Idle); default 5 s.
+    pub idle_after: Duration,
+    /// Ask a peer that has been silent for the hold time whether it still lives, and give the association up
+    /// if it does not answer within another (RFC 5971 §6.4); default true.
+    pub probe: bool,
+    /// Most associations; default 4096.
+    pub max: u32,
+    /// Associations that peers may open per second; 0: no limit; default 100 (RFC 5971 §8.4).
+    pub accept_rate: u32,
+    /// Most octets queued for one association; default 1 MiB.
+    pub max_queued: usize,
+    /// Most octets queued for all associations together; default 64 MiB.
+    pub max_queued_total: usize,
+    /// Octets that a channel may hold before its association's messages wait here; default 256 KiB.
+    pub max_unsent: usize,
+    /// Most octets of incomplete and waiting messages of all peers together; default 64 MiB. A peer may always
+    /// have one message of the largest size, 262 148 octets, under way.
+    pub max_buffered: usize,
+    /// Who may be a peer over an authenticated association. Unauthenticated ones are refused only if an
+    /// entry says so.
+    pub authorised: Apd,
+}
+
+impl Default for AssociationConfig {
+    fn default() -> Self {
+        Self {
+            tcp_port: None,
+            tls_port: None,
+            sctp_port: None,
+            preference: vec![Transport::TlsTcp, Transport::Sctp, Transport::Tcp],
+            always: false,
+            hold_time: Duration::from_secs(30),
+            setup_timeout: Duration::from_secs(30),
+            idle_after: Duration::from_secs(5),
+            probe: true,
+            max: 4096,
+            accept_rate: 100,
+            max_queued: 1 << 20,
+            max_queued_total: 64 << 20,
+            max_unsent: 256 << 10,
+            max_buffered: 64 << 20,
+            authorised: Apd::new(4096, Verdict::Deny),
+        }
+    }
+}
+
+impl AssociationConfig {
+    /// The port of a transport.
+    #[must_use]
+    pub const fn port(&self, transport: Transport) -> Option<u16> {
+        match transport {
+            Transport::Tcp => self.tcp_port,
+            Transport::TlsTcp => self.tls_port,
+            Transport::Sctp => self.sctp_port,
+        }
+    }
+
+    /// Transports that can be used, best first.
+    pub fn usable(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {
+        let rest = [Transport::TlsTcp, Transport::Sctp, Transport::Tcp];
+        let named = self.preference.iter().copied().enumerate();
+        let named = named.filter(|(at, t)| self.preference.iter().position(|other| other == t) == Some(*at));
+        let rest = rest.into_iter().filter(|t| !self.preference.contains(t));
+        let all = named.map(|(_, transport)| transport).chain(rest);
+        all.filter_map(|transport| Some((transport, self.port(transport)?)))
+    }
+
+    /// Checks every range. GIST-A.3.5-03: a hold time of 0 is none.
+    pub(in crate::engine) fn validated(&self) -> Result<(), ConfigError> {
+        let second = Duration::from_secs(1);
+        let distinct = self.tcp_port.is_none() || self.tcp_port != self.tls_port;
+        let ports = [self.tcp_port, self.tls_port, self.sctp_port];
+        let rules = [
+            (!ports.contains(&Some(0)), "associations.port", "1 to 65535"),
+            (distinct, "associations.tls_port", "another port than tcp_port"),
+            (
+                self.hold_time >= second && self.hold_time <= Duration::from_secs(49 * 86_400),
+                "associations.hold_time",
+                "1 s to 49 days",
+            ),
+            (self.setup_timeout >= second, "associations.setup_timeout", "at least 1 s"),
+            (self.max >= 1, "associations.max", "at least 1"),
+            (self.max_queued >= 1024, "associations.max_queued", "at least 1024 octets"),
+            (self.max_unsent >= 1024, "associations.max_unsent", "at least 1024 octets"),
+            (self.max_buffered >= 1 << 18, "associations.max_buffered", "at least 262144 octets"),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, field, rule)) => Err(ConfigError { field, rule }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// GIST-4.4.5-03, GIST-5.7.1-07: 30 s each; off without ports.
+    #[test]
+    fn defaults_are_those_of_the_rfc() {
+        let config = AssociationConfig::default();
+        assert_eq!(config.validated(), Ok(()));
+        assert_eq!(config.hold_time, Duration::from_secs(30));
+        assert_eq!(config.setup_timeout, Duration::from_secs(30));
+        assert_eq!(config.usable().count(), 0);
+    }
+
+    #[test]
+    fn the_order_is_the_preference_then_the_rest() {
+        let config = AssociationConfig {
+            tcp_port: Some(270),
+            tls_port: Some(271),
+            sctp_port: Some(270),
+            preference: vec![Transport::Tcp, Transport::Tcp, Transport::Sctp],
+            ..AssociationConfig::default()
+        };
+        let order: Vec<_> = config.usable().collect();
+        assert_eq!(order, [(Transport::Tcp, 270), (Transport::Sctp, 270), (Transport::TlsTcp, 271)]);
+    }
+
+    /// GIST-A.3.5-03
+    #[test]
+    fn impossible_values_are_refused() {
+        let zero = AssociationConfig { hold_time: Duration::ZERO, ..AssociationConfig::default() };
+        assert_eq!(zero.validated().unwrap_err().field, "associations.hold_time");
+        let same = AssociationConfig { tcp_port: Some(1), tls_port: Some(1), ..AssociationConfig::default() };
+        assert_eq!(same.validated().unwrap_err().field, "associations.tls_port");
+    }
+}

@@ -1,0 +1,5 @@
+//! Messaging associations (RFC 5971 §4.4.3, §4.4.5, §5.4, §5.7, §6.4).
+
+mod config;
+
+pub use config::AssociationConfig;
