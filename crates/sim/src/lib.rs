@@ -1,10 +1,13 @@
 //! Networks of Signalbox nodes in virtual time.
 //!
 //! A [`Sim`] holds nodes and links. A node is a plain router, or runs an engine: anything that keeps the
-//! contract of [`signalbox_core::node`]. Packets are UDP over IPv4 or IPv6; routers forward them by longest
+//! contract of [`signalbox_core::node`]. Packets are UDP or SCTP over IPv4 or IPv6; routers forward them by longest
 //! prefix and decrement their TTL; nodes whose engine runs take out passing packets with Router Alert, the
 //! GIST port and the GIST magic number, as the kernel's rule does for the daemon. Links lose, delay, reorder
 //! and duplicate by seeded chance, each direction by its own.
+//!
+//! Streams are TCP as its users see it: octets arrive whole and in order, in segments of any size, after the
+//! delays of the routed path. Loss makes them late; a path that stays broken makes them time out.
 //!
 //! The same seed gives the same run, octet by octet. `SIGNALBOX_SEED` in the environment replaces a test's
 //! seed, and whatever fails while a [`Sim`] lives prints the seed.
@@ -34,9 +37,11 @@ mod packet;
 mod routing;
 mod seed;
 mod sim;
+mod stream;
 pub mod topology;
 
 pub use config::{Family, Impairment, LinkConfig, LinkId, NextHop, NodeId};
 pub use packet::{Captured, Fate, Packet};
 pub use seed::seed_from_environment;
 pub use sim::{Boot, Counters, Happened, Sim};
+pub use stream::StreamConfig;

@@ -1,18 +1,25 @@
 //! Packets under way, and the log of those a test wants to see.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::packet::{Received, Transmit, router_alert};
 use signalbox_core::{IfIndex, Time};
 
 use crate::config::{LinkId, NodeId};
 
-/// A UDP packet on a link.
+/// IP protocol number of UDP.
+pub(crate) const UDP: u8 = 17;
+/// IP protocol number of SCTP.
+pub(crate) const SCTP: u8 = 132;
+
+/// A packet on a link: UDP, or SCTP with its common header in the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// Source address and port.
+    /// IP protocol: 17 (UDP) or 132 (SCTP).
+    pub protocol: u8,
+    /// Source address and port; SCTP's port stands in the payload, and 0 here.
     pub src: SocketAddr,
-    /// Destination address and port.
+    /// Destination address and port; SCTP's port stands in the payload, and 0 here.
     pub dst: SocketAddr,
     /// TTL or hop limit.
     pub ttl: u8,
@@ -22,22 +29,30 @@ pub struct Packet {
     pub dont_fragment: bool,
     /// IPv4 options or IPv6 hop-by-hop options header.
     pub options: Vec<u8>,
-    /// UDP payload.
+    /// UDP payload, or the whole SCTP packet.
     pub payload: Vec<u8>,
 }
 
 impl Packet {
-    /// A packet with TTL 64 and no options.
+    /// A UDP packet with TTL 64 and no options.
     #[must_use]
     pub fn new(src: SocketAddr, dst: SocketAddr, payload: impl Into<Vec<u8>>) -> Self {
-        Self { src, dst, ttl: 64, tos: 0, dont_fragment: false, options: Vec::new(), payload: payload.into() }
+        let (options, payload) = (Vec::new(), payload.into());
+        Self { protocol: UDP, src, dst, ttl: 64, tos: 0, dont_fragment: false, options, payload }
+    }
+
+    /// An SCTP packet with TTL 64 and no options.
+    #[must_use]
+    pub fn sctp(src: IpAddr, dst: IpAddr, packet: impl Into<Vec<u8>>) -> Self {
+        Self { protocol: SCTP, ..Self::new(SocketAddr::new(src, 0), SocketAddr::new(dst, 0), packet) }
     }
 
     /// Size of the IP packet, in octets.
     #[must_use]
     pub fn size(&self) -> usize {
-        let header = if self.dst.is_ipv4() { 20 } else { 40 };
-        header + self.options.len() + 8 + self.payload.len()
+        let ip = if self.dst.is_ipv4() { 20 } else { 40 };
+        let udp = if self.protocol == UDP { 8 } else { 0 };
+        ip + self.options.len() + udp + self.payload.len()
     }
 
     /// The Router Alert value that the packet carries.
@@ -64,6 +79,7 @@ impl Packet {
 impl From<&Transmit<'_>> for Packet {
     fn from(t: &Transmit<'_>) -> Self {
         Self {
+            protocol: UDP,
             src: t.src,
             dst: t.dst,
             ttl: t.ttl,

@@ -26,6 +26,8 @@ pub(crate) enum Purpose {
     Link = 2,
     /// Topology helpers.
     Topology = 3,
+    /// Streams.
+    Stream = 4,
 }
 
 /// The stream of `seed` for one purpose: streams do not disturb each other.

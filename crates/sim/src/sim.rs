@@ -1,6 +1,7 @@
 //! The simulation itself: engines, events in order of time, and what tests ask.
 
 mod run;
+mod streams;
 
 use core::cmp::Ordering;
 use core::net::IpAddr;
@@ -14,6 +15,7 @@ use crate::config::{Impairment, LinkConfig, LinkId, NextHop, NodeId};
 use crate::network::Network;
 use crate::packet::{Captured, Packet};
 use crate::seed::{Purpose, seed_from_environment, stream};
+use crate::stream::{StreamConfig, StreamEvent, Streams};
 
 /// Events of one run beyond which an engine is taken to be caught in a loop.
 const MOST_STEPS: u64 = 20_000_000;
@@ -41,6 +43,14 @@ signalbox_core::counters! {
         unrouted: u64,
         /// Packets dropped on the way because they were larger than the MTU and not to be fragmented.
         too_big: u64,
+        /// Streams that engines tried to open.
+        streams_opened: u64,
+        /// Ends of streams that failed.
+        streams_failed: u64,
+        /// Segments of octets that streams carried, each counted once.
+        stream_segments: u64,
+        /// Signals of streams that were sent again.
+        stream_retransmissions: u64,
     }
 }
 
@@ -76,6 +86,7 @@ pub struct Sim<N: NodeEngine> {
     now: Time,
     network: Network,
     nodes: Vec<Node<N>>,
+    streams: Streams,
     started: bool,
     queue: BinaryHeap<Queued>,
     queued: u64,
@@ -96,6 +107,8 @@ struct Node<N> {
     incarnation: u32,
     interception: bool,
     timer: Option<Time>,
+    /// Neither forwards nor answers.
+    off: bool,
 }
 
 /// What happens at some time. Ties go in the order of queueing.
@@ -124,6 +137,15 @@ enum What {
         incarnation: u32,
         id: u64,
         query: RouteQuery,
+    },
+    Stream {
+        connection: u64,
+        event: StreamEvent,
+    },
+    ListenFailed {
+        node: NodeId,
+        incarnation: u32,
+        port: u16,
     },
     Failure {
         node: NodeId,
@@ -161,6 +183,7 @@ impl<N: NodeEngine> Sim<N> {
             now: Time::ZERO,
             network: Network::new(seed),
             nodes: Vec::new(),
+            streams: Streams::new(seed),
             started: false,
             queue: BinaryHeap::new(),
             queued: 0,
@@ -216,7 +239,14 @@ impl<N: NodeEngine> Sim<N> {
     }
 
     fn add(&mut self, name: String, factory: Option<Factory<N>>) -> NodeId {
-        self.nodes.push(Node { factory, engine: None, incarnation: 0, interception: true, timer: None });
+        self.nodes.push(Node {
+            factory,
+            engine: None,
+            incarnation: 0,
+            interception: true,
+            timer: None,
+            off: false,
+        });
         let node = self.network.add_host(name);
         if self.started {
             self.boot(node);
@@ -336,6 +366,26 @@ impl<N: NodeEngine> Sim<N> {
         self.step_limit = steps;
     }
 
+    /// How streams behave from now on.
+    ///
+    /// # Panics
+    /// If no segment would have an octet.
+    pub fn set_stream_config(&mut self, config: StreamConfig) {
+        assert!(config.segment > 0 && config.window > 0, "segments need an octet (seed {})", self.seed);
+        self.streams.config = config;
+    }
+
+    /// Streams that at least one end still has.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Lets another program have the port: the node's engine will not be able to listen there.
+    pub fn occupy_port(&mut self, node: NodeId, port: u16) {
+        self.streams.listen(node, port);
+    }
+
     /// Puts the link's packets into the log from now on.
     pub fn capture(&mut self, link: LinkId) {
         self.network.link_mut(link).captured = true;
@@ -399,17 +449,27 @@ impl<N: NodeEngine> Sim<N> {
         self.drive(node, input);
     }
 
-    /// Drops the node's engine with all its state; the node forwards on as a plain router.
+    /// Drops the node's engine with all its state; the node forwards on as a plain router. The other ends of
+    /// its streams hear of it when they send the next time.
     pub fn crash(&mut self, node: NodeId) {
         self.start();
+        self.streams.crash(node);
         let state = &mut self.nodes[node.at()];
         state.engine = None;
         state.timer = None;
     }
 
-    /// Makes the node's engine anew, from another seed.
+    /// The node falls silent: its engine is dropped, and it neither forwards nor answers. Routes go on leading
+    /// to it, and nobody is told.
+    pub fn power_off(&mut self, node: NodeId) {
+        self.crash(node);
+        self.nodes[node.at()].off = true;
+    }
+
+    /// Makes the node's engine anew, from another seed, whether it ran, had crashed or was off.
     pub fn restart(&mut self, node: NodeId) {
         self.crash(node);
+        self.nodes[node.at()].off = false;
         self.nodes[node.at()].incarnation += 1;
         self.boot(node);
     }

@@ -3,13 +3,14 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
-use signalbox_core::node::{Input, NodeEngine, Output, Prefix, TransmitError};
+use signalbox_core::node::{Input, NodeEngine, Output, Prefix, StreamError, TransmitError};
 use signalbox_core::{IfIndex, Time};
 
+use super::streams::Act;
 use super::{Boot, Happened, Queued, Sim, What};
 use crate::config::{Impairment, LinkId, NodeId};
 use crate::network::{RouteChange, Way, family_of};
-use crate::packet::{Captured, Fate, Packet};
+use crate::packet::{Captured, Fate, Packet, SCTP, UDP};
 use crate::seed::{Purpose, stream};
 
 /// The port that engines listen at, and whose passing packets with Router Alert they get.
@@ -58,6 +59,13 @@ impl<N: NodeEngine> Sim<N> {
                 let result = self.network.route(node, query.dst);
                 self.drive(node, Input::Route { id, result });
             }
+            What::Stream { connection, event } => self.stream_event(connection, event),
+            What::ListenFailed { node, incarnation, port } => {
+                if self.nodes[node.at()].incarnation != incarnation {
+                    return false;
+                }
+                self.drive(node, Input::ListenFailed { port, error: StreamError::AddressInUse });
+            }
             What::Failure { node, incarnation, dst, error } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
@@ -79,13 +87,21 @@ impl<N: NodeEngine> Sim<N> {
         engine.handle(self.now, input);
         let mut sent = Vec::new();
         let mut asked = Vec::new();
+        let mut acts = Vec::new();
         let mut outputs = 0;
         while let Some(output) = engine.poll() {
             match output {
                 Output::Transmit(transmit) => sent.push((Packet::from(&transmit), transmit.ifindex)),
                 Output::RouteLookup { id, query } => asked.push((id, query)),
                 Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
-                _ => {}
+                Output::StreamListen { port } => acts.push(Act::Listen(port)),
+                Output::StreamOpen { stream, local, peer } => acts.push(Act::Open(stream, local, peer)),
+                Output::StreamWrite { stream, octets } => acts.push(Act::Write(stream, octets.to_vec())),
+                Output::StreamRead { stream, on } => acts.push(Act::Read(stream, on)),
+                Output::StreamClose { stream, abort } => acts.push(Act::Close { stream, abort }),
+                Output::Sctp { src, dst, packet } => {
+                    acts.push(Act::Packet(Packet::sctp(src, dst, packet)));
+                }
             }
             outputs += 1;
             assert!(
@@ -114,6 +130,7 @@ impl<N: NodeEngine> Sim<N> {
                 self.enqueue(self.now, What::Failure { node, incarnation, dst, error });
             }
         }
+        self.act(node, acts);
     }
 
     pub(super) fn originate(
@@ -196,6 +213,10 @@ impl<N: NodeEngine> Sim<N> {
 
     fn arrive(&mut self, link: LinkId, end: usize, mut packet: Packet) {
         let node = self.network.link(link).node(end);
+        if self.nodes[node.at()].off {
+            self.counters.unrouted += 1;
+            return;
+        }
         let way = self.network.way(node, packet.dst.ip());
         let ifindex = self.network.ifindex(link, end);
         if way == Ok(Way::Local) {
@@ -203,7 +224,10 @@ impl<N: NodeEngine> Sim<N> {
             return;
         }
         let state = &self.nodes[node.at()];
-        let taken = state.interception && packet.dst.port() == PORT && packet.payload.starts_with(&MAGIC);
+        let taken = state.interception
+            && packet.protocol == UDP
+            && packet.dst.port() == PORT
+            && packet.payload.starts_with(&MAGIC);
         if taken && state.engine.is_some() && packet.router_alert().is_some() {
             self.counters.intercepted += 1;
             self.drive(node, Input::Datagram(packet.received(ifindex)));
@@ -228,6 +252,11 @@ impl<N: NodeEngine> Sim<N> {
     }
 
     fn deliver(&mut self, node: NodeId, ifindex: IfIndex, packet: &Packet) {
+        if packet.protocol == SCTP && self.nodes[node.at()].engine.is_some() {
+            self.counters.delivered += 1;
+            let (src, dst) = (packet.src.ip(), packet.dst.ip());
+            return self.drive(node, Input::Sctp { src, dst, packet: &packet.payload });
+        }
         if packet.dst.port() != PORT || self.nodes[node.at()].engine.is_none() {
             self.counters.unheard += 1;
             return;

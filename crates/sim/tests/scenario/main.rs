@@ -1,6 +1,8 @@
 //! The simulation itself, with engines that do next to nothing.
 
 mod paths;
+mod streamer;
+mod streams;
 mod toy;
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,0 +1,369 @@
+//! What happens to TCP connections, event by event.
+//!
+//! Each signal from end to end goes along the routed path at once, and takes the delays of its links. One that
+//! any link loses, or that finds no way, is sent again later; octets behind it wait. So loss shows as delay, a
+//! path that stays broken as a time-out, and order and wholeness always hold.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::Time;
+use signalbox_core::node::{Input, NodeEngine, StreamError, StreamId};
+
+use super::{Sim, What};
+use crate::config::NodeId;
+use crate::network::Way;
+use crate::packet::Packet;
+use crate::stream::{Phase, Signal, StreamEvent};
+
+/// More hops than any packet's TTL allows.
+const MOST_HOPS: u32 = 255;
+/// The longest wait before a signal is sent again.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What a node wants of streams, taken out of its outputs.
+pub(super) enum Act {
+    Listen(u16),
+    Open(StreamId, IpAddr, core::net::SocketAddr),
+    Write(StreamId, Vec<u8>),
+    Read(StreamId, bool),
+    Close { stream: StreamId, abort: bool },
+    Packet(Packet),
+}
+
+/// How a signal fares on its way.
+enum Travel {
+    Takes(Duration, NodeId),
+    Lost,
+    NoRoute,
+}
+
+impl<N: NodeEngine> Sim<N> {
+    pub(super) fn act(&mut self, node: NodeId, acts: Vec<Act>) {
+        let mut written = Vec::new();
+        for act in acts {
+            match act {
+                Act::Listen(port) => {
+                    if !self.streams.listen(node, port) {
+                        let incarnation = self.nodes[node.at()].incarnation;
+                        self.enqueue(self.now, What::ListenFailed { node, incarnation, port });
+                    }
+                }
+                Act::Open(stream, local, peer) => self.open(node, stream, local, peer),
+                Act::Write(stream, octets) => {
+                    let Some(at) = self.streams.find(node, stream) else { continue };
+                    let Some(end) = self.streams.end(at.0, at.1) else { continue };
+                    assert_eq!(end.phase, Phase::Open, "{node} writes early to {stream}, seed {}", self.seed);
+                    end.unsent.extend(octets);
+                    written.push(at);
+                }
+                Act::Read(stream, on) => {
+                    let Some((connection, at)) = self.streams.find(node, stream) else { continue };
+                    let Some(end) = self.streams.end(connection, at) else { continue };
+                    if on && !end.reading {
+                        self.enqueue_stream(self.now, connection, StreamEvent::Read { end: at });
+                    }
+                    if let Some(end) = self.streams.end(connection, at) {
+                        end.reading = on;
+                    }
+                }
+                Act::Close { stream, abort } => {
+                    let Some(at) = self.streams.find(node, stream) else { continue };
+                    self.close(at.0, at.1, abort);
+                    written.push(at);
+                }
+                Act::Packet(packet) => {
+                    // As a raw socket whose errors nobody asks for.
+                    let _ = self.originate(node, packet, None);
+                }
+            }
+        }
+        written.sort_unstable();
+        written.dedup();
+        for (connection, end) in written {
+            self.pump(connection, end);
+        }
+    }
+
+    fn open(&mut self, node: NodeId, stream: StreamId, local: IpAddr, peer: core::net::SocketAddr) {
+        let connection = self.streams.open(node, stream, local, peer).filter(|_| stream.0 % 2 == 1);
+        let Some(connection) = connection else {
+            panic!("{node} opens {stream}, which is even or in use (seed {})", self.seed);
+        };
+        if self.network.way(node, local) != Ok(Way::Local) || local.is_ipv4() != peer.is_ipv4() {
+            let failure = StreamEvent::Fail { end: 0, error: StreamError::Other };
+            return self.enqueue_stream(self.now, connection, failure);
+        }
+        self.counters.streams_opened += 1;
+        self.signal(connection, 0, Signal::Syn);
+    }
+
+    fn close(&mut self, connection: u64, at: usize, abort: bool) {
+        self.streams.forget_name(connection, at);
+        let Some(end) = self.streams.end(connection, at) else { return };
+        if abort || end.phase == Phase::Opening {
+            self.streams.remove(connection, at);
+            return self.reset(connection, at);
+        }
+        end.closing = true;
+        let unread = core::mem::take(&mut end.received).len();
+        if end.fin_received {
+            // Nobody is left to send to.
+            self.streams.remove(connection, at);
+            self.streams.remove(connection, 1 - at);
+        } else if unread > 0 {
+            self.signal(connection, at, Signal::Credit(unread));
+        }
+    }
+
+    pub(super) fn stream_event(&mut self, connection: u64, event: StreamEvent) {
+        match event {
+            StreamEvent::Arrive { to, signal } => self.arrived(connection, to, signal),
+            StreamEvent::Retry { from, signal, attempt, until } => {
+                let ordered = signal.is_ordered();
+                if ordered && self.streams.end(connection, from).is_none() {
+                    return;
+                }
+                self.counters.stream_retransmissions += 1;
+                self.transmit(connection, from, signal, attempt, until);
+                if ordered {
+                    self.pump(connection, from);
+                }
+            }
+            StreamEvent::Read { end } => self.read(connection, end),
+            StreamEvent::Held { end, unsent } => {
+                let Some(end) = self.streams.end(connection, end) else { return };
+                let (node, Some(stream)) = (end.node, end.name) else { return };
+                self.drive(node, Input::StreamDrained { stream, unsent });
+            }
+            StreamEvent::Fail { end, error } => self.fail(connection, end, error),
+        }
+    }
+
+    fn arrived(&mut self, connection: u64, to: usize, signal: Signal) {
+        let Some(both) = self.streams.get(connection) else { return };
+        let there = both.ends[to].is_some();
+        match signal {
+            Signal::Syn => {
+                let (Some(node), address) = (both.nodes[1], both.addresses[1]) else { return };
+                let listens = self.streams.listens(node, address.port());
+                if listens && self.nodes[node.at()].engine.is_some() {
+                    self.streams.answer(connection, node);
+                    self.signal(connection, 1, Signal::SynAck);
+                } else {
+                    self.signal(connection, 1, Signal::Refusal);
+                }
+            }
+            Signal::Refusal => self.fail(connection, 0, StreamError::Refused),
+            Signal::SynAck => {
+                let Some(end) = self.streams.end(connection, 0) else { return };
+                end.phase = Phase::Open;
+                let (node, name, local) = (end.node, end.name, end.local);
+                self.signal(connection, 0, Signal::Established);
+                if let Some(stream) = name {
+                    self.drive(node, Input::StreamConnected { stream, local });
+                }
+            }
+            Signal::Reset => self.fail(connection, to, StreamError::Reset),
+            Signal::Credit(octets) => {
+                if let Some(end) = self.streams.end(connection, to) {
+                    end.outstanding = end.outstanding.saturating_sub(octets);
+                    self.pump(connection, to);
+                }
+            }
+            Signal::Fin if !there => {
+                self.streams.remove(connection, 1 - to);
+            }
+            _ if !there => self.signal(connection, to, Signal::Reset),
+            Signal::Established => {
+                let peer = both.addresses[0];
+                let local = both.addresses[1];
+                if let Some((node, stream)) = self.streams.accept(connection) {
+                    self.drive(node, Input::StreamAccepted { stream, local, peer });
+                }
+            }
+            Signal::Data(octets) => {
+                let Some(end) = self.streams.end(connection, to) else { return };
+                if end.name.is_none() {
+                    // The node is done with it: its driver reads and drops.
+                    return self.signal(connection, to, Signal::Credit(octets.len()));
+                }
+                end.received.extend(octets);
+                self.read(connection, to);
+            }
+            Signal::Fin => {
+                if let Some(end) = self.streams.end(connection, to) {
+                    end.fin_received = true;
+                }
+                self.read(connection, to);
+            }
+        }
+    }
+
+    /// Gives the node what is there, if it wants to read.
+    fn read(&mut self, connection: u64, at: usize) {
+        let Some(end) = self.streams.end(connection, at) else { return };
+        if end.name.is_some() && !end.reading {
+            return;
+        }
+        let octets = Vec::from(core::mem::take(&mut end.received));
+        let (node, fin) = (end.node, end.fin_received);
+        if let (Some(stream), false) = (end.name, octets.is_empty()) {
+            self.signal(connection, at, Signal::Credit(octets.len()));
+            self.drive(node, Input::StreamOctets { stream, octets: &octets });
+        }
+        // The node may have stopped to read, or closed.
+        let Some(end) = self.streams.end(connection, at).filter(|_| fin) else { return };
+        if end.name.is_some() && !end.reading {
+            return;
+        }
+        self.streams.remove(connection, 1 - at);
+        self.end_with(connection, at, None);
+    }
+
+    fn fail(&mut self, connection: u64, at: usize, error: StreamError) {
+        let Some(end) = self.streams.end(connection, at) else { return };
+        let half_open = at == 0 && end.phase == Phase::Opening;
+        if half_open {
+            self.streams.remove(connection, 1);
+        }
+        self.end_with(connection, at, Some(error));
+    }
+
+    fn end_with(&mut self, connection: u64, at: usize, error: Option<StreamError>) {
+        let Some(end) = self.streams.remove(connection, at) else { return };
+        self.counters.streams_failed += u64::from(error.is_some());
+        if let Some(stream) = end.name {
+            let unacknowledged = end.unacknowledged();
+            self.drive(end.node, Input::StreamClosed { stream, error, unacknowledged });
+        }
+    }
+
+    /// Puts under way what may be, and tells the node if its driver holds more or less than before.
+    fn pump(&mut self, connection: u64, from: usize) {
+        let config = self.streams.config;
+        loop {
+            let random = &mut self.streams.random;
+            let size = match random.range(0..8) {
+                0 => random.range(1..17),
+                1..4 => random.range(1..config.segment as u64 + 1),
+                _ => config.segment as u64,
+            };
+            let Some(end) = self.streams.end(connection, from) else { return };
+            if end.phase == Phase::Opening || end.stalled {
+                break;
+            }
+            if end.unsent.is_empty() {
+                if end.closing && !core::mem::replace(&mut end.fin_sent, true) {
+                    self.signal(connection, from, Signal::Fin);
+                }
+                break;
+            }
+            let room = config.window.saturating_sub(end.outstanding);
+            let size = usize::try_from(size).unwrap_or(1).min(end.unsent.len()).min(room);
+            if size == 0 {
+                break;
+            }
+            end.outstanding += size;
+            let octets = end.unsent.drain(..size).collect();
+            self.counters.stream_segments += 1;
+            self.signal(connection, from, Signal::Data(octets));
+        }
+        let Some(end) = self.streams.end(connection, from) else { return };
+        let unsent = end.held(&config);
+        if end.told != unsent {
+            end.told = unsent;
+            self.enqueue_stream(self.now, connection, StreamEvent::Held { end: from, unsent });
+        }
+    }
+
+    fn signal(&mut self, connection: u64, from: usize, signal: Signal) {
+        let opening = matches!(signal, Signal::Syn | Signal::SynAck | Signal::Refusal);
+        let config = &self.streams.config;
+        let until = self.now + if opening { config.connect_timeout } else { config.give_up };
+        self.transmit(connection, from, signal, 0, until);
+    }
+
+    fn transmit(&mut self, connection: u64, from: usize, signal: Signal, attempt: u32, until: Time) {
+        let travel = self.travel(connection, from);
+        let now = self.now;
+        let base = self.streams.config.retransmission;
+        let Some(both) = self.streams.get(connection) else { return };
+        let ordered = both.ends[from].as_mut().filter(|_| signal.is_ordered());
+        match travel {
+            Travel::Takes(delay, host) => {
+                if let Some(end) = ordered {
+                    end.stalled = false;
+                }
+                both.nodes[1 - from].get_or_insert(host);
+                let at = both.last[1 - from].max(now + delay);
+                both.last[1 - from] = at;
+                self.enqueue_stream(at, connection, StreamEvent::Arrive { to: 1 - from, signal });
+            }
+            Travel::NoRoute if signal == Signal::Syn => {
+                let failure = StreamEvent::Fail { end: 0, error: StreamError::Unreachable };
+                self.enqueue_stream(now, connection, failure);
+            }
+            Travel::Lost | Travel::NoRoute if now < until => {
+                if let Some(end) = ordered {
+                    end.stalled = true;
+                }
+                let wait = base.saturating_mul(1 << attempt.min(20)).min(LONGEST_WAIT);
+                let retry = StreamEvent::Retry { from, signal, attempt: attempt + 1, until };
+                self.enqueue_stream((now + wait).min(until), connection, retry);
+            }
+            Travel::Lost | Travel::NoRoute => self.give_up(connection, from, &signal),
+        }
+    }
+
+    /// Whoever misses the signal, or its acknowledgement, finds that out.
+    fn give_up(&mut self, connection: u64, from: usize, signal: &Signal) {
+        let sufferer = match signal {
+            Signal::Syn | Signal::SynAck | Signal::Refusal => 0,
+            Signal::Established | Signal::Data(_) | Signal::Fin => from,
+            Signal::Reset | Signal::Credit(_) => 1 - from,
+        };
+        self.fail(connection, sufferer, StreamError::TimedOut);
+    }
+
+    /// Tells the other end once; if that is lost, it hears when it sends the next time.
+    fn reset(&mut self, connection: u64, from: usize) {
+        if let Travel::Takes(delay, _) = self.travel(connection, from)
+            && let Some(both) = self.streams.get(connection)
+        {
+            let at = both.last[1 - from].max(self.now + delay);
+            let reset = StreamEvent::Arrive { to: 1 - from, signal: Signal::Reset };
+            self.enqueue_stream(at, connection, reset);
+        }
+    }
+
+    /// The way from one end to the other, with the luck of this moment.
+    fn travel(&mut self, connection: u64, from: usize) -> Travel {
+        let Some(both) = self.streams.get(connection) else { return Travel::Lost };
+        let (Some(mut node), dst) = (both.nodes[from], both.addresses[1 - from].ip()) else {
+            return Travel::Lost;
+        };
+        let mut delay = Duration::ZERO;
+        let mut lost = false;
+        for _ in 0..MOST_HOPS {
+            lost |= self.nodes[node.at()].off;
+            let (link, end) = match self.network.way(node, dst) {
+                Ok(Way::Local) if lost => return Travel::Lost,
+                Ok(Way::Local) => return Travel::Takes(delay, node),
+                Ok(Way::Out { link, end }) if self.network.is_up(link) => (link, end),
+                _ if lost => return Travel::Lost,
+                _ => return Travel::NoRoute,
+            };
+            let wire = self.network.link(link);
+            let impairment = wire.impairment[end];
+            node = wire.node(1 - end);
+            delay += impairment.delay + impairment.jitter.mul_f64(self.streams.random.unit());
+            lost |= self.streams.random.chance(impairment.loss);
+        }
+        Travel::Lost
+    }
+
+    fn enqueue_stream(&mut self, at: Time, connection: u64, event: StreamEvent) {
+        self.enqueue(at, What::Stream { connection, event });
+    }
+}

@@ -1,0 +1,94 @@
+//! An engine that does with streams what it is told, and tells what it hears.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use signalbox_core::Time;
+use signalbox_core::node::{Input, NodeEngine, Output, StreamError, StreamId};
+use signalbox_sim::Boot;
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub(crate) enum Do {
+    Listen(u16),
+    Open(StreamId, IpAddr, SocketAddr),
+    Write(StreamId, Vec<u8>),
+    Read(StreamId, bool),
+    Close(StreamId),
+    Abort(StreamId),
+    Sctp(IpAddr, IpAddr, Vec<u8>),
+}
+
+/// What was heard.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Heard {
+    Accepted(StreamId, SocketAddr, SocketAddr),
+    Connected(StreamId, SocketAddr),
+    Octets(StreamId, Vec<u8>),
+    Drained(StreamId, usize),
+    Closed(StreamId, Option<StreamError>, bool),
+    ListenFailed(u16, StreamError),
+    Sctp(IpAddr, IpAddr, Vec<u8>),
+}
+
+pub(crate) struct Streamer {
+    heard: VecDeque<Heard>,
+    todo: VecDeque<Do>,
+    done: Option<Do>,
+}
+
+impl Streamer {
+    /// It listens at port 270.
+    pub(crate) fn new(_: Boot) -> Self {
+        Self { heard: VecDeque::new(), todo: VecDeque::from([Do::Listen(270)]), done: None }
+    }
+}
+
+impl NodeEngine for Streamer {
+    type Command = Do;
+    type Event = Heard;
+
+    fn handle(&mut self, _: Time, input: Input<'_, Do>) {
+        self.heard.extend(match input {
+            Input::Command(todo) => {
+                self.todo.push_back(todo);
+                None
+            }
+            Input::StreamAccepted { stream, local, peer } => Some(Heard::Accepted(stream, local, peer)),
+            Input::StreamConnected { stream, local } => Some(Heard::Connected(stream, local)),
+            Input::StreamOctets { stream, octets } => {
+                assert!(!octets.is_empty());
+                Some(Heard::Octets(stream, octets.to_vec()))
+            }
+            Input::StreamDrained { stream, unsent } => Some(Heard::Drained(stream, unsent)),
+            Input::StreamClosed { stream, error, unacknowledged } => {
+                Some(Heard::Closed(stream, error, unacknowledged))
+            }
+            Input::ListenFailed { port, error } => Some(Heard::ListenFailed(port, error)),
+            Input::Sctp { src, dst, packet } => Some(Heard::Sctp(src, dst, packet.to_vec())),
+            _ => None,
+        });
+    }
+
+    fn poll(&mut self) -> Option<Output<'_, Heard>> {
+        if let Some(heard) = self.heard.pop_front() {
+            return Some(Output::Event(heard));
+        }
+        self.done = Some(self.todo.pop_front()?);
+        self.done.as_ref().map(|todo| match todo {
+            Do::Listen(port) => Output::StreamListen { port: *port },
+            Do::Open(stream, local, peer) => {
+                Output::StreamOpen { stream: *stream, local: *local, peer: *peer }
+            }
+            Do::Write(stream, octets) => Output::StreamWrite { stream: *stream, octets },
+            Do::Read(stream, on) => Output::StreamRead { stream: *stream, on: *on },
+            Do::Close(stream) => Output::StreamClose { stream: *stream, abort: false },
+            Do::Abort(stream) => Output::StreamClose { stream: *stream, abort: true },
+            Do::Sctp(src, dst, packet) => Output::Sctp { src: *src, dst: *dst, packet },
+        })
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+}
