@@ -39,7 +39,6 @@ impl Gist {
         let port = a.src.port();
         let Some(record) = self.records.get_mut(key) else { return false };
         let half = record.half_mut(direction);
-        // The interface that the Query came by would be better than the Confirm's, and on one path is the same.
         let mtu = self.interfaces.mtu(a.ifindex);
         let egress = Egress { ifindex: a.ifindex, address, gateway: None, mtu };
         let ids = (self.peers.intern(&subject.nli, port, a.ifindex), self.peers.egresses.intern(egress));
@@ -71,10 +70,15 @@ impl Gist {
         true
     }
 
-    /// Whether a Query or Confirm came from the peer that the state points to, by the same interface.
+    /// Whether a Query or Confirm came from the peer that the state points to, by the same interface, and that
+    /// peer is answered from the same address as before.
     fn is_from_peer(&self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) -> bool {
-        let peer = self.records.get(key).map_or(NONE, |r| r.half(direction).peer);
-        self.peers.peer(peer).is_some_and(|p| p.matches(&subject.nli, a.src.port(), a.ifindex))
+        let Some(record) = self.records.get(key) else { return false };
+        let half = record.half(direction);
+        let same_peer =
+            self.peers.peer(half.peer).is_some_and(|p| p.matches(&subject.nli, a.src.port(), a.ifindex));
+        let own = self.own_address(a, subject.nli.interface.is_ipv6());
+        same_peer && self.peers.egress(half.egress).map(|e| e.address) == own
     }
 
     /// Notes the distance that a message tells (RFC 5971 §5.2.2).
@@ -249,14 +253,14 @@ impl Gist {
             self.counters.confirms_duplicate += 1;
             return;
         }
-        if !self.is_confirmed(a, message, subject) {
+        let Some(query) = self.confirmed(a, message, subject) else {
             return self.end_responding(key, direction);
-        }
-        if self.is_from_peer(key, direction, a, subject) {
+        };
+        if self.is_from_peer(key, direction, &query, subject) {
             if let Some(record) = self.records.get_mut(key) {
                 record.half_mut(direction).set(PROVEN, true);
             }
-        } else if !self.install(key, direction, a, subject, true) {
+        } else if !self.install(key, direction, &query, subject, true) {
             return;
         }
         self.counters.confirms_received += 1;
