@@ -97,5 +97,39 @@ signalbox_core::counters! {
         requests_refused: u64,
         /// Datagrams that the driver could not send.
         transmit_failed: u64,
+        /// Messaging associations that came up, opened by this node or confirmed by the peer that opened them.
+        associations_opened: u64,
+        /// Channels that peers opened.
+        associations_accepted: u64,
+        /// Channels that peers opened and that were refused: too many at a time, or a transport not offered.
+        associations_limited: u64,
+        /// Messaging associations not made because the table was full.
+        associations_full: u64,
+        /// Messaging associations that could not be set up.
+        associations_not_connected: u64,
+        /// Messaging associations that ended in order.
+        associations_closed: u64,
+        /// Messaging associations that broke, or whose peer was silent.
+        associations_failed: u64,
+        /// Messaging associations given up because too many octets of incomplete messages were waiting.
+        associations_overrun: u64,
+        /// Messaging associations, and Confirms over them, refused by the authorised peer database.
+        associations_unauthorised: u64,
+        /// Sessions ended because their peer is no longer authorised.
+        sessions_unauthorised: u64,
+        /// Messages of all types received over messaging associations.
+        associated_received: u64,
+        /// Data messages sent over messaging associations, or queued for them.
+        associated_sent: u64,
+        /// MA-Hello messages sent.
+        hellos_sent: u64,
+        /// MA-Hello messages received.
+        hellos_received: u64,
+        /// Messages over an association that their session does not use; refused.
+        data_misdelivered: u64,
+        /// Data messages dropped because their application takes none now.
+        data_blocked: u64,
+        /// Confirms whose Stack-Proposal is not the one of our Response: somebody in between changed it.
+        proposals_changed: u64,
     }
 }

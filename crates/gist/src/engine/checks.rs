@@ -7,6 +7,7 @@ use signalbox_core::{IfIndex, Time};
 
 use super::Gist;
 use super::receive::{Arrival, Subject};
+use super::record::NONE;
 use crate::wire::{Encapsulation, Header, Message};
 
 /// A Query that waits for its decision.
@@ -76,6 +77,7 @@ impl Gist {
             octets: &check.octets,
             local: check.local,
             encapsulation: Encapsulation::QMode,
+            association: NONE,
         };
         let fits = |data: &&[u8]| data.len().is_multiple_of(4);
         match decision {

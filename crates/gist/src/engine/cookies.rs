@@ -8,6 +8,7 @@ use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 use signalbox_wire::Writer;
 
 use super::Gist;
+use super::association::Stacks;
 use crate::wire::{Nli, mri_encode};
 
 /// Number of the Query, then a 96-bit tag.
@@ -57,20 +58,32 @@ impl Gist {
 
     /// A Responder-Cookie as RFC 5971 §8.5 suggests: liveness (the secret's generation, in the clear), the
     /// reception interface, and a keyed hash over what the state will be made of. GIST-8.5-03, GIST-8.5-04.
-    pub(super) fn responder_cookie(&mut self, bound: &Bound<'_>, ifindex: IfIndex) -> [u8; RESPONDER_COOKIE] {
+    ///
+    /// `offered`: the Response proposes an association; the proposal is bound then.
+    pub(super) fn responder_cookie(
+        &mut self,
+        bound: &Bound<'_>,
+        ifindex: IfIndex,
+        offered: bool,
+    ) -> [u8; RESPONDER_COOKIE] {
         let generation = self.responder_secret.current(self.now);
         let mut cookie = [0; RESPONDER_COOKIE];
         let (head, tag) = cookie.split_at_mut(8);
         let (first, second) = head.split_at_mut(4);
         first.copy_from_slice(&self.liveness(generation));
         second.copy_from_slice(&ifindex.0.to_be_bytes());
-        tag.copy_from_slice(&self.responder_tag(generation, bound, ifindex));
+        tag.copy_from_slice(&self.responder_tag(generation, bound, ifindex, offered));
         cookie
     }
 
     /// The interface that the Query came by, if `cookie` is ours, young enough, and made for what the
     /// Confirm says. GIST-8.5-05, GIST-8.5-06.
-    pub(super) fn check_responder_cookie(&mut self, bound: &Bound<'_>, cookie: &[u8]) -> Option<IfIndex> {
+    pub(super) fn check_responder_cookie(
+        &mut self,
+        bound: &Bound<'_>,
+        cookie: &[u8],
+        offered: bool,
+    ) -> Option<IfIndex> {
         let cookie: &[u8; RESPONDER_COOKIE] = cookie.try_into().ok()?;
         let (liveness, rest) = cookie.split_first_chunk::<4>()?;
         let (ifindex, tag) = rest.split_first_chunk::<4>()?;
@@ -79,7 +92,7 @@ impl Gist {
             .into_iter()
             .find(|generation| self.liveness(*generation) == *liveness)?;
         let ifindex = IfIndex(u32::from_be_bytes(*ifindex));
-        same(&self.responder_tag(generation, bound, ifindex), tag).then_some(ifindex)
+        same(&self.responder_tag(generation, bound, ifindex, offered), tag).then_some(ifindex)
     }
 
     /// How a generation shows in the clear: not guessable, so that blind floods fail before any hashing over
@@ -89,7 +102,14 @@ impl Gist {
         *tag.first_chunk::<4>().unwrap_or(&[0; 4])
     }
 
-    fn responder_tag(&mut self, generation: u32, bound: &Bound<'_>, ifindex: IfIndex) -> [u8; 16] {
+    fn responder_tag(
+        &mut self,
+        generation: u32,
+        bound: &Bound<'_>,
+        ifindex: IfIndex,
+        offered: bool,
+    ) -> [u8; 16] {
+        let offer = if offered { Stacks::all(&self.associations.config).fingerprint() } else { [0; 3] };
         self.scratch.clear();
         let mut writer = Writer::new(&mut self.scratch);
         // An MRI that was parsed can be written; were it not, an empty part binds nothing less than it says.
@@ -115,6 +135,7 @@ impl Gist {
                 &bound.nslp.0.to_be_bytes(),
                 &bound.session.0,
                 &ifindex.0.to_be_bytes(),
+                &offer,
             ],
         )
     }

@@ -2,12 +2,14 @@
 
 use core::net::SocketAddr;
 
-use signalbox_core::NslpId;
+use signalbox_core::{NslpId, SessionId};
 
 use super::Gist;
+use super::association::Tag;
 use super::compose::{limit, nli, normal};
 use super::outbox::Unsent;
 use super::receive::Arrival;
+use super::record::NONE;
 use crate::wire::{ErrorObject, Header, Message, MessageType, Nli, ObjectType, find_object};
 
 impl Gist {
@@ -15,12 +17,31 @@ impl Gist {
     /// source, provided that S=1. GIST-5.6-05, GIST-5.6-06. No state is consulted and none is made
     /// (GIST-5.6-02), nothing is sent twice (GIST-5.6-03), and the rate is limited (GIST-5.6-04).
     pub(super) fn send_error(&mut self, a: &Arrival<'_>, error: ErrorObject<'_>) {
+        if a.association != NONE {
+            return self.send_error_over(a.association, error);
+        }
         let sender = find_object(a.octets, ObjectType::NLI).and_then(|object| Nli::parse(&object).ok());
         let to = match sender {
             Some(sender) => Some(SocketAddr::new(sender.interface, a.src.port())),
             None => Header::parse(a.octets).is_ok_and(|header| header.s).then_some(a.src),
         };
         self.send_error_to(a, error, to, false);
+    }
+
+    /// What is wrong with a message of an association is said over that association. GIST-5.6-08.
+    fn send_error_over(&mut self, association: u32, error: ErrorObject<'_>) {
+        if !self.errors.allow(self.now) {
+            self.counters.errors_suppressed += 1;
+            return;
+        }
+        let tag = Tag::control(error.session.unwrap_or(SessionId([0; 16])));
+        let mut message = Message::new(MessageType::ERROR, NslpId::NONE, self.config.hops);
+        message.error = Some(error);
+        let tools = (&mut self.out, &mut self.rng, &mut self.counters);
+        match self.associations.pass(tools, self.now, association, &message, &tag) {
+            Ok(()) => self.counters.errors_sent += 1,
+            Err(_) => self.counters.errors_unsendable += 1,
+        }
     }
 
     /// The same to a given address; `through_nat`: as the NAT in between will take it for a reply, from the

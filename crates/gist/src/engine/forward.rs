@@ -9,6 +9,7 @@ use signalbox_core::{Direction, IfIndex, Mri};
 use super::Gist;
 use super::outbox::Envelope;
 use super::receive::Arrival;
+use super::record::NONE;
 use super::route::{Parcel, route_query};
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Info, MAGIC, ObjectType, find_mri, find_object,
@@ -105,6 +106,7 @@ impl Gist {
                 octets: &parcel.original,
                 local: parcel.local,
                 encapsulation: Encapsulation::QMode,
+                association: NONE,
             };
             return self.refuse_with(&arrival, GistError::MESSAGE_TOO_LARGE, Some(Info::Mtu(mtu)));
         }

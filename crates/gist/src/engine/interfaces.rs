@@ -69,6 +69,11 @@ impl Interfaces {
         self.on.contains(&(ifindex, address))
     }
 
+    /// The interface that has `address`.
+    pub(crate) fn index_of(&self, address: IpAddr) -> IfIndex {
+        self.on.iter().find(|(_, other)| *other == address).map_or(IfIndex::NONE, |(ifindex, _)| *ifindex)
+    }
+
     /// MTU of an interface, 0 if it is not known.
     pub(crate) fn mtu(&self, ifindex: IfIndex) -> u16 {
         self.on_index(ifindex).map_or(0, |u| u.mtu)

@@ -1,4 +1,4 @@
-//! The state machines of GIST (RFC 5971 §4, §6): datagram mode, path-coupled routing.
+//! The state machines of GIST (RFC 5971 §4, §6): datagram and connection mode, path-coupled routing.
 //!
 //! [`Gist`] is sans-IO: give it inputs with [`Gist::handle`], then drain [`Gist::poll`], then ask
 //! [`Gist::next_deadline`]. It reads no clock, opens no socket and allocates nothing per message once its
@@ -10,11 +10,13 @@
 //! * Requests of applications go through `send` (messages) and `requests` (everything else).
 //! * State lives in `record`s, found through `table`; peers and ways out are shared in `peers`.
 //!
-//! **Association mode** is not here yet. A Stack-Proposal in a Query is parsed and not answered: RFC 5971 §5.1
-//! and §5.7.1 want a Response with a proposal where a new association is to be set up, and this node, which
-//! has none to offer, completes the handshake for datagram mode, as both peers may (§4.4.1: "in case a
-//! messaging association was requested" presumes a node that can). Messages that need an association
-//! (reliable, secured, or larger than a datagram may be) are refused to the application.
+//! * `association` is connection mode: messaging associations, found, made, kept and lost (RFC 5971 §6.4).
+//!   Channels (TCP, TLS, SCTP) belong to whoever drives the engine; it says what to open, send and close.
+//!
+//! Without a port for connection mode in its configuration a node does without: a Stack-Proposal in a Query is
+//! parsed and not answered, and the handshake is completed for datagram mode, as both peers may (§4.4.1: "in
+//! case a messaging association was requested" presumes a node that can). Messages that need an association
+//! (reliable, secured, or larger than a datagram may be) are refused to the application then.
 
 mod association;
 mod checks;
@@ -52,6 +54,7 @@ use signalbox_core::{NslpId, Time};
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use association::Associations;
 use checks::Check;
 use interfaces::Interfaces;
 use outbox::Outbox;
@@ -59,7 +62,7 @@ use peers::Peers;
 use record::Record;
 use route::{Lookup, Sweep};
 
-pub use association::AssociationConfig;
+pub use association::{AssociationConfig, AssociationView};
 pub use config::{Config, ConfigError, IngressFilter, Installation};
 pub use io::{ChannelClosed, ChannelId, Input, Output, PeeringPolicy, Registration, Transport};
 pub use view::{DirectionView, PeerView, SessionView, Validity};
@@ -101,6 +104,7 @@ pub struct Gist {
     intercept: Option<TokenBucket>,
     /// For MRIs as octets.
     scratch: Vec<u8>,
+    associations: Associations,
     out: Outbox,
 }
 
@@ -139,6 +143,7 @@ impl Gist {
             errors: TokenBucket::new(config.error_rate, config.error_rate.div_ceil(4)),
             intercept: limit(config.intercept_rate, config.intercept_rate.div_ceil(4)),
             scratch: Vec::new(),
+            associations: Associations::new(core::mem::take(&mut config.associations), &mut rng),
             out: Outbox::default(),
             rng,
             config,
@@ -165,13 +170,17 @@ impl Gist {
             Input::RouteChanged(prefix) => self.route_changed(prefix),
             Input::TransmitFailed { .. } => self.counters.transmit_failed += 1,
             Input::Request(request) => self.request(request),
-            Input::Blocked { .. }
-            | Input::AuthorisedPeers(_)
-            | Input::ChannelAccepted { .. }
-            | Input::ChannelConnected { .. }
-            | Input::ChannelOctets { .. }
-            | Input::ChannelDrained { .. }
-            | Input::ChannelClosed { .. } => {}
+            Input::Blocked { nslp, blocked } => self.block(nslp, blocked),
+            Input::AuthorisedPeers(apd) => self.authorised_peers_changed(apd),
+            Input::ChannelAccepted { channel, transport, local, peer, identity } => {
+                self.channel_accepted(channel, transport, (local, peer), identity);
+            }
+            Input::ChannelConnected { channel, identity } => self.channel_connected(channel, identity),
+            Input::ChannelOctets { channel, octets } => self.channel_octets(channel, octets),
+            Input::ChannelDrained { channel, unsent } => self.channel_drained(channel, unsent),
+            Input::ChannelClosed { channel, reason, unacknowledged } => {
+                self.channel_closed(channel, reason, unacknowledged);
+            }
         }
         self.run_timers();
     }
@@ -191,6 +200,7 @@ impl Gist {
             self.check_deadline(),
             self.lookup_deadline(),
             self.peers.deadline(self.now),
+            self.associations.next_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -216,6 +226,7 @@ impl Gist {
                 self.deadline(key);
             }
         }
+        self.run_association_timers();
         self.run_sweeps();
         self.expire_checks();
         self.expire_lookups();

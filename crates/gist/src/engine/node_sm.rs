@@ -5,11 +5,12 @@ use signalbox_core::service::{AddressValidation, RecvMessage, StateHandle, Trans
 use signalbox_core::slab::Key;
 
 use super::Gist;
+use super::association::Answer;
 use super::compose::distance;
 use super::config::Installation;
 use super::io::PeeringPolicy;
 use super::receive::{Arrival, Subject};
-use super::record::{PROVEN, State};
+use super::record::{NONE, PROVEN, State};
 use crate::wire::{Encapsulation, GistError, Message, ObjectType, object_value_info};
 
 impl Gist {
@@ -42,10 +43,12 @@ impl Gist {
         let direction = subject.mri.direction().inverted();
         let key = self.find(&subject.mri, subject.session, subject.nslp);
         let state = key.map_or(State::None, |key| self.state(key, direction));
+        // A new association needs a Confirm, whatever the policy (§5.1).
+        let offers = self.answer(message, subject) == Answer::Offer;
         match (key, state, self.config.installation) {
             // GIST-5.8.1.3-04: what our own downstream exchange installed is not touched by an upstream one.
             (_, state, _) if state.is_querying() => self.respond(None, a, message, subject, true, payload),
-            (Some(key), state, Installation::Immediate) if state.is_responding() => {
+            (Some(key), state, Installation::Immediate) if state.is_responding() && !offers => {
                 self.rx_query_unconfirmed(key, a, message, subject, payload);
             }
             (Some(key), state, _) if state.is_responding() => {
@@ -63,7 +66,7 @@ impl Gist {
                 if !self.install(key, direction, a, subject, false) {
                     return;
                 }
-                if installation == Installation::Immediate {
+                if installation == Installation::Immediate && !offers {
                     self.rx_query_unconfirmed(key, a, message, subject, payload);
                 } else {
                     self.rx_query_confirmed(key, a, message, subject, payload);
@@ -108,8 +111,23 @@ impl Gist {
         subject: &Subject<'_>,
     ) -> Option<Arrival<'a>> {
         let cookie = message.responder_cookie.unwrap_or_default();
-        if let Some(ifindex) = self.check_responder_cookie(&subject.bound(), cookie) {
+        // GIST-5.7.1-14: the proposal must be ours, unchanged, and the cookie knows whether we made one.
+        let offered = message.stack_proposal.is_some() && a.association != NONE;
+        let same = !offered || message.stack_proposal.is_some_and(|p| self.is_our_offer(&p));
+        if same && let Some(ifindex) = self.check_responder_cookie(&subject.bound(), cookie, offered) {
             return Some(Arrival { ifindex, ..*a });
+        }
+        if !same {
+            self.counters.proposals_changed += 1; // GIST-5.7.1-17
+            return None;
+        }
+        // GIST-5.5-01: our Response asked for an association, so the Confirm belongs there.
+        if a.association == NONE
+            && self.associations.enabled()
+            && self.check_responder_cookie(&subject.bound(), cookie, true).is_some()
+        {
+            self.refuse_with(a, GistError::INCORRECT_ENCAPSULATION, None);
+            return None;
         }
         self.counters.cookies_invalid += 1;
         if self.config.cookie_errors {
@@ -184,8 +202,9 @@ impl Gist {
             state: state.map(|(key, _)| StateHandle(key.to_u64())),
             sii: half.and_then(|half| self.peers.sii(half.peer)),
             attributes: TransferAttributes {
+                reliable: a.association != NONE,
                 stateless: a.encapsulation == Encapsulation::QMode,
-                ..TransferAttributes::default()
+                security: self.security_of(a.association),
             },
             validation: AddressValidation {
                 first_or_last_hop: sender == first,

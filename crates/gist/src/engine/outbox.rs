@@ -1,6 +1,6 @@
 //! Outputs wait here: small values in a queue, their octets in one buffer that is emptied when the queue is.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use signalbox_core::service::{CheckId, Indication, MessageHandle, MessageStatus,
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 use signalbox_wire::Writer;
 
-use super::io::Output;
+use super::io::{ChannelId, Output, Transport};
 use crate::wire::{EncodeError, MAGIC, Message};
 
 /// Addressing of a datagram to be sent.
@@ -38,6 +38,10 @@ enum Entry {
     Receive { message: RecvMessage<'static>, data: Span },
     Status { handle: MessageHandle, session: SessionId, status: MessageStatus },
     Notify { nslp: NslpId, mri: Mri, session: SessionId, event: NetworkEvent },
+    OpenChannel { channel: ChannelId, transport: Transport, local: IpAddr, peer: SocketAddr },
+    SendChannel { channel: ChannelId, octets: Span },
+    ReadChannel { channel: ChannelId, on: bool },
+    CloseChannel { channel: ChannelId, abort: bool },
 }
 
 /// A message did not become a datagram.
@@ -154,6 +158,44 @@ impl Outbox {
         self.queue.push_back(Entry::Notify { nslp, mri, session, event });
     }
 
+    pub(crate) fn open_channel(
+        &mut self,
+        channel: ChannelId,
+        transport: Transport,
+        local: IpAddr,
+        peer: SocketAddr,
+    ) {
+        self.queue.push_back(Entry::OpenChannel { channel, transport, local, peer });
+    }
+
+    /// Composes `message` for a channel.
+    pub(crate) fn send_channel(
+        &mut self,
+        channel: ChannelId,
+        message: &Message<'_>,
+    ) -> Result<(), EncodeError> {
+        let start = self.mark();
+        let whole = self.octets.len();
+        message.encode(&mut Writer::new(&mut self.octets)).inspect_err(|_| self.octets.truncate(whole))?;
+        let octets = Span { start, end: self.mark() };
+        self.queue.push_back(Entry::SendChannel { channel, octets });
+        Ok(())
+    }
+
+    /// A message that was composed before.
+    pub(crate) fn send_channel_octets(&mut self, channel: ChannelId, octets: &[u8]) {
+        let octets = self.put(octets);
+        self.queue.push_back(Entry::SendChannel { channel, octets });
+    }
+
+    pub(crate) fn read_channel(&mut self, channel: ChannelId, on: bool) {
+        self.queue.push_back(Entry::ReadChannel { channel, on });
+    }
+
+    pub(crate) fn close_channel(&mut self, channel: ChannelId, abort: bool) {
+        self.queue.push_back(Entry::CloseChannel { channel, abort });
+    }
+
     fn slice(&self, span: Span) -> &[u8] {
         let range: Range<usize> = span.start as usize..span.end as usize;
         self.octets.get(range).unwrap_or_default()
@@ -183,6 +225,14 @@ impl Outbox {
             Entry::Notify { nslp, mri, session, event } => {
                 Output::Indication(Indication::NetworkNotification { nslp, mri, session, event })
             }
+            Entry::OpenChannel { channel, transport, local, peer } => {
+                Output::ChannelOpen { channel, transport, local, peer }
+            }
+            Entry::SendChannel { channel, octets } => {
+                Output::ChannelSend { channel, octets: self.slice(octets) }
+            }
+            Entry::ReadChannel { channel, on } => Output::ChannelRead { channel, on },
+            Entry::CloseChannel { channel, abort } => Output::ChannelClose { channel, abort },
         })
     }
 }

@@ -7,6 +7,7 @@ use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 
 use super::Gist;
+use super::association::configuration;
 use super::compose::{limit, nli, normal, router_alert};
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
@@ -46,6 +47,9 @@ impl Gist {
         half.state = state;
         half.attempts = 0;
         half.set(EXPIRE, half.has(EXPIRE) && state == State::AwaitingRefresh);
+        if let Some(pending) = &mut record.pending {
+            pending.asked = None;
+        }
         self.send_query(key);
     }
 
@@ -92,6 +96,13 @@ impl Gist {
             _ => Some(&*p.query_data).filter(|data| !data.is_empty()),
         });
         let data = message.nslp_data.map_or(0, <[u8]>::len);
+        let stacks = self.query_stacks(key);
+        let (options, count) = stacks.asking();
+        if !stacks.is_empty() {
+            message.stack_proposal = Some(stacks.proposal());
+            let options = options.get(..count).unwrap_or_default();
+            message.stack_configuration = Some(configuration(self.associations.config.hold_time, options));
+        }
         let alert = self.registration(nslp).unwrap_or_default().router_alert;
         let (options, length) = router_alert(&self.config, mri.dst(), alert);
         let options = options.get(..length).unwrap_or_default();
@@ -100,6 +111,11 @@ impl Gist {
             Ok(_) => {
                 self.counters.queries_sent += 1;
                 self.counters.queries_retransmitted += u64::from(attempts > 1);
+                if !stacks.is_empty()
+                    && let Some(pending) = self.records.get_mut(key).and_then(|r| r.pending.as_mut())
+                {
+                    pending.asked.get_or_insert(query);
+                }
                 self.arm(key);
             }
             Err(error) => self.remove_half(key, DOWN, unsent(error, data, limit)),
@@ -131,7 +147,7 @@ impl Gist {
             return;
         }
         // GIST-7.2.1-06: a NAT in between that does not know GIST; the handshake ends.
-        if message.header.s && a.src.ip() != subject.nli.interface {
+        if a.association == NONE && message.header.s && a.src.ip() != subject.nli.interface {
             self.counters.untranslated += 1;
             let GistError { code, subcode, .. } = GistError::UNTRANSLATED_OBJECT;
             return self.end_handshake(key, SendError::Peer { code: code.0, subcode });
@@ -172,10 +188,16 @@ impl Gist {
             half.since = Stamp::of(now);
         }
 
-        if message.header.r {
-            self.send_confirm(key, message.responder_cookie);
+        if let Err(error) = self.associate(key, a, message, subject) {
+            return self.end_handshake(key, error);
         }
-        self.send_stored(key, DOWN);
+        if message.header.r {
+            match self.association_of(key, DOWN) {
+                Some(association) => self.confirm_over(key, association, message),
+                None => self.send_confirm(key, message.responder_cookie),
+            }
+        }
+        let left = self.send_stored(key, DOWN);
         let Some(record) = self.records.get_mut(key) else { return };
         if let Some(pending) = &mut record.pending {
             pending.query_data = Vec::new();
@@ -194,7 +216,22 @@ impl Gist {
             self.deliver(a, message, subject, data, Some((key, DOWN)), false);
             self.touch(key);
         }
+        if left {
+            self.ask_again(key, message.query_cookie.unwrap_or_default());
+        }
         self.settle(key);
+    }
+
+    /// Messages are left that need an association, which the Response did not bring. If the Query that it
+    /// answers had not asked for one, another Query does; else the peer has none (GIST-4.3.3-13).
+    fn ask_again(&mut self, key: Key, cookie: &[u8]) {
+        let number = cookie.first_chunk::<4>().map_or(0, |number| u32::from_be_bytes(*number));
+        let asked = self.pending(key).and_then(|pending| pending.asked);
+        if asked.is_some_and(|first| number.wrapping_sub(first) < u32::MAX / 2) {
+            self.fail_queue(key, DOWN, SendError::Refused);
+        } else {
+            self.start_refresh(key);
+        }
     }
 
     /// Tells the application that state is good, and that a former peer is off the route (RFC 5971 §7.1.4).

@@ -6,6 +6,7 @@ use signalbox_core::packet::{Received, router_alert};
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 
 use super::Gist;
+use super::record::NONE;
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Infos, Message, MessageType, Nli, ObjectType,
     error_object_for, object_value_info, strip_magic,
@@ -26,6 +27,8 @@ pub(super) struct Arrival<'a> {
     /// Addressed to this node.
     pub(super) local: bool,
     pub(super) encapsulation: Encapsulation,
+    /// The association that it came over, or [`NONE`].
+    pub(super) association: u32,
 }
 
 /// What every message but Errors says: flow, session, application, sender.
@@ -82,6 +85,7 @@ impl Gist {
             octets,
             local,
             encapsulation: if q_mode { Encapsulation::QMode } else { Encapsulation::Normal },
+            association: NONE,
         };
         // GIST-4.3.1-04, GIST-4.3.1-07: the NSLPID is looked at first, and nothing else says whose it is.
         let nslp = NslpId(u16::from_be_bytes([n1, n0]));
@@ -164,12 +168,7 @@ impl Gist {
     /// Checks that need no state: addresses, IP version, NAT, IP TTL, ingress.
     fn is_plausible(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) -> bool {
         let sender = subject.nli.interface;
-        // An answer to such a sender would go to this node or to nobody (§4.3.3: GIST-4.3.3-01).
-        if sender.is_unspecified()
-            || sender.is_multicast()
-            || sender.is_loopback()
-            || self.interfaces.is_local(sender)
-        {
+        if !self.is_possible_peer(sender) {
             self.counters.malformed += 1;
             return false;
         }
@@ -206,6 +205,15 @@ impl Gist {
         true
     }
 
+    /// Whether a peer can have this address: an answer to others would go to this node or to nobody (§4.3.3:
+    /// GIST-4.3.3-01).
+    pub(super) fn is_possible_peer(&self, address: core::net::IpAddr) -> bool {
+        !(address.is_unspecified()
+            || address.is_multicast()
+            || address.is_loopback()
+            || self.interfaces.is_local(address))
+    }
+
     /// What is wrong with the MRI of a Q-mode message that came in here (§5.8.1.2), and at which octet of
     /// the object. GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-A.4.4.12-03, GIST-A.4.4.12-04.
     fn mri_problem(&self, a: &Arrival<'_>, subject: &Subject<'_>) -> Option<(GistError, u16)> {
@@ -221,7 +229,7 @@ impl Gist {
         None
     }
 
-    fn refuse(&mut self, a: &Arrival<'_>, error: GistError, infos: Infos<'_>) {
+    pub(super) fn refuse(&mut self, a: &Arrival<'_>, error: GistError, infos: Infos<'_>) {
         if let Some(object) = ErrorObject::about(error, a.octets, a.encapsulation, infos) {
             self.send_error(a, object);
         }

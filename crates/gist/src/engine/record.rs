@@ -8,6 +8,7 @@ use signalbox_core::slab::{Full, Key};
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, NslpId, SessionId, Time};
 
+use super::association::Need;
 use super::flow::Flow;
 use super::stamp::{Span, Stamp};
 
@@ -111,6 +112,8 @@ pub(crate) const BY_APPLICATION: u8 = 16;
 pub(crate) const PROVEN: u8 = 32;
 /// Do not refresh: the state upstream has expired (RFC 5971 §4.4.4).
 pub(crate) const NO_REFRESH: u8 = 64;
+/// It is in connection mode: what uses which association stands in the associations' own table.
+pub(crate) const ASSOCIATED: u8 = 128;
 
 impl Default for Half {
     fn default() -> Self {
@@ -184,6 +187,9 @@ pub(crate) struct Queued {
     pub(crate) deadline: Option<Stamp>,
     pub(crate) ip_ttl: Option<u8>,
     pub(crate) hops: Option<u8>,
+    /// What carrying it takes.
+    pub(crate) need: Need,
+    pub(crate) reliable: bool,
 }
 
 /// What only a running handshake needs; its own allocation, freed at the end of it.
@@ -195,6 +201,8 @@ pub(crate) struct Pending {
     pub(crate) up: VecDeque<Queued>,
     /// Payload of the Queries, given by the application for this handshake.
     pub(crate) query_data: Vec<u8>,
+    /// Number of the first Query of this handshake that asked for an association.
+    pub(crate) asked: Option<u32>,
     /// The first message of `down` rides in the Queries.
     pub(crate) piggybacked: bool,
     /// What a retransmitted Response repeats, downstream and upstream.

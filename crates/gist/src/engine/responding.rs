@@ -7,6 +7,7 @@ use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 
 use super::Gist;
+use super::association::{Answer, Stacks, Tag, configuration};
 use super::compose::{distance, limit, nli, nli_ttl, normal};
 use super::peers::Egress;
 use super::receive::{Arrival, Subject};
@@ -108,6 +109,10 @@ impl Gist {
         }
         self.note_distance(key, direction, a, subject);
         self.respond(Some(key), a, message, subject, false, payload);
+        match self.answer(message, subject) {
+            Answer::Over(association) => self.settle_mode(key, direction, association),
+            _ => self.settle_mode(key, direction, NONE),
+        }
         self.establish(key, direction);
         self.settle(key);
     }
@@ -155,12 +160,16 @@ impl Gist {
             self.counters.transmit_failed += 1;
             return;
         };
-        let cookie = self.responder_cookie(&subject.bound(), a.ifindex);
+        let answer = self.answer(message, subject);
+        let confirm = confirm || answer == Answer::Offer;
+        let cookie = self.responder_cookie(&subject.bound(), a.ifindex, answer == Answer::Offer);
         let direction = subject.mri.direction().inverted();
         let measured = distance(&subject.mri, &subject.nli, a.ttl).unwrap_or(0);
         let validity = self.validity();
-        let may_send = self.may_send();
+        let may_send = matches!(answer, Answer::Over(_)) || self.may_send();
         let ttl = self.config.ip_ttl;
+        let stacks = Stacks::all(&self.associations.config);
+        let (options, count) = stacks.accepting();
         let mut response = Message::new(MessageType::RESPONSE, subject.nslp, self.config.hops);
         response.header.r = confirm;
         response.mri = message.mri.map(|mri| mri.inverted());
@@ -169,10 +178,25 @@ impl Gist {
         response.query_cookie = message.query_cookie;
         response.responder_cookie = if confirm { Some(&cookie) } else { None };
         response.nslp_data = payload.filter(|p| !p.is_empty());
+        if answer == Answer::Offer {
+            let options = options.get(..count).unwrap_or_default();
+            response.stack_proposal = Some(stacks.proposal());
+            response.stack_configuration = Some(configuration(self.associations.config.hold_time, options));
+        }
         let to = SocketAddr::new(subject.nli.interface, a.src.port());
         let envelope = normal(own, to, ttl);
         if !may_send {
             return; // the Query will come again
+        }
+        // GIST-5.1-10, GIST-4.4.3-05
+        if let Answer::Over(association) = answer {
+            let tools = (&mut self.out, &mut self.rng, &mut self.counters);
+            let tag = Tag::control(subject.session);
+            match self.associations.pass(tools, self.now, association, &response, &tag) {
+                Ok(()) => self.counters.responses_sent += 1,
+                Err(_) => self.counters.transmit_failed += 1,
+            }
+            return;
         }
         let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
         let mut sent = self.out.compose(envelope, &[], &response, limit);
@@ -230,6 +254,7 @@ impl Gist {
     ) {
         let direction = subject.mri.direction().inverted();
         self.counters.confirms_received += 1;
+        self.settle_mode(key, direction, a.association);
         self.note_distance(key, direction, a, subject);
         self.establish(key, direction);
         if let Some(data) = message.nslp_data {
@@ -249,7 +274,9 @@ impl Gist {
         subject: &Subject<'_>,
     ) {
         let direction = subject.mri.direction().inverted();
-        if self.state(key, direction) == State::RespondingEstablished {
+        // GIST-5972-13: one that comes over another association than the session uses is none.
+        let new_way = a.association != NONE && self.association_of(key, direction) != Some(a.association);
+        if self.state(key, direction) == State::RespondingEstablished && !new_way {
             self.counters.confirms_duplicate += 1;
             return;
         }
@@ -264,12 +291,16 @@ impl Gist {
             return;
         }
         self.counters.confirms_received += 1;
+        self.settle_mode(key, direction, a.association);
         self.note_distance(key, direction, a, subject);
         self.establish(key, direction);
         if let Some(data) = message.nslp_data {
             self.deliver(a, message, subject, data, Some((key, direction)), false);
         }
-        self.send_stored(key, direction);
+        if self.send_stored(key, direction) {
+            // GIST-4.3.3-13: the Confirm would have come over the association that they need.
+            self.fail_queue(key, direction, SendError::Refused);
+        }
         self.settle(key);
     }
 

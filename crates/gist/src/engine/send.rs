@@ -7,9 +7,10 @@ use signalbox_core::service::{
     MessageHandle, MessageStatus, Security, SendError, SendMessage, StateHandle, TransferAttributes,
 };
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, NslpId, SessionId};
+use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 
 use super::Gist;
+use super::association::{MAX_DATA, Need, Way};
 use super::compose::{limit, nli, nli_ttl, normal, overhead, router_alert};
 use super::outbox::{Envelope, Unsent};
 use super::peers::Egress;
@@ -17,6 +18,9 @@ use super::record::{Queued, State};
 use super::route::{Waiting, route_query};
 use super::stamp::Stamp;
 use crate::wire::{Message, MessageType, PORT};
+
+/// Octets of a Query's Stack-Proposal and Stack-Configuration-Data at most.
+const MAX_STACKS: usize = 20 + 20;
 
 /// A message for which no routing state is wanted, waiting for its route.
 #[derive(Debug)]
@@ -37,6 +41,10 @@ pub(super) struct Outgoing<'a> {
     pub(super) handle: Option<MessageHandle>,
     pub(super) ip_ttl: Option<u8>,
     pub(super) hops: Option<u8>,
+    /// Over an association: it counts if it is lost.
+    pub(super) reliable: bool,
+    /// Over an association: when the application gives up.
+    pub(super) deadline: Option<Time>,
 }
 
 impl Gist {
@@ -49,37 +57,46 @@ impl Gist {
     }
 
     fn try_send(&mut self, m: &SendMessage<'_>) -> Result<(), SendError> {
-        // Reliable and protected delivery need an association.
-        let deliverable = !m.attributes.reliable && m.attributes.security == Security::None;
         // GIST-4.3.3-02, GIST-B.1-06: hop count 0 is refused.
         let sane = m.hops != Some(0) && m.ip_ttl != Some(0) && m.data.len().is_multiple_of(4);
-        if !deliverable || !sane || self.registration(m.nslp).is_none() {
+        if !sane || self.registration(m.nslp).is_none() {
             return Err(SendError::Refused);
         }
-        let outgoing = Outgoing { data: m.data, handle: m.handle, ip_ttl: m.ip_ttl, hops: m.hops };
+        let need = self.need(m)?;
+        let outgoing = Outgoing {
+            data: m.data,
+            handle: m.handle,
+            ip_ttl: m.ip_ttl,
+            hops: m.hops,
+            reliable: m.attributes.reliable,
+            deadline: m.timeout.map(|timeout| self.now + timeout),
+        };
         if let Some(sii) = m.sii {
             let peer = self.peers.by_sii(sii).ok_or(SendError::NoNextNode)?;
-            return self.send_explicitly(peer, m, &outgoing);
+            return self.send_explicitly(peer, m, &outgoing, need);
         }
         let Mri::PathCoupled(_) = m.mri else {
             return Err(SendError::Refused); // the loose-end method is received, not sent
         };
         if m.attributes.stateless {
+            if need > Need::Preferred {
+                return Err(SendError::Refused);
+            }
             return self.send_stateless(m);
         }
         let direction = m.mri.direction();
         let key = self.key_of(m);
         match key.map_or(State::None, |key| self.state(key, direction)) {
-            State::None => self.tg_data_without_state(key, m),
+            State::None => self.tg_data_without_state(key, m, need),
             State::Established
             | State::AwaitingRefresh
             | State::RespondingEstablished
             | State::RespondingAwaitingRefresh => {
                 // Not `None`: a state was found.
-                key.map_or(Ok(()), |key| self.send_data(key, direction, &outgoing))
+                key.map_or(Ok(()), |key| self.send_along(key, direction, m, &outgoing, need))
             }
             State::Resolving | State::AwaitingResponse | State::RespondingAwaitingConfirm => {
-                key.map_or(Ok(()), |key| self.store(key, direction, m))
+                key.map_or(Ok(()), |key| self.store(key, direction, m, need))
             }
         }
     }
@@ -99,7 +116,12 @@ impl Gist {
     /// Node-SM, Idle, `tg_NSLPData` (RFC 5971 §6.1 rule 5): a Querying-SM is made, or the message refused
     /// where the flow ends (GIST-4.2.1-03, GIST-4.3.3-01) or Q-mode has no way (GIST-6.1-10, GIST-4.3.3-16).
     /// GIST-6.1-12.
-    fn tg_data_without_state(&mut self, key: Option<Key>, m: &SendMessage<'_>) -> Result<(), SendError> {
+    fn tg_data_without_state(
+        &mut self,
+        key: Option<Key>,
+        m: &SendMessage<'_>,
+        need: Need,
+    ) -> Result<(), SendError> {
         if m.mri.direction() == Direction::Upstream {
             let ends = self.interfaces.is_local(m.mri.src());
             return Err(if ends { SendError::FlowEndsHere } else { SendError::NoStateUpstream });
@@ -110,13 +132,13 @@ impl Gist {
         if !has_real_addresses(&m.mri) {
             return Err(SendError::Refused);
         }
-        self.check_size(m)?;
+        let need = self.need_of_size(m, need)?;
         let key = match key {
             Some(key) => key,
             None => self.create(&m.mri, m.session, m.nslp).map_err(|_| SendError::Overload)?,
         };
         self.birth(key);
-        let stored = self.store(key, Direction::Downstream, m);
+        let stored = self.store(key, Direction::Downstream, m, need);
         if let Err(error) = stored {
             self.remove_half(key, Direction::Downstream, error);
             return Err(error);
@@ -124,24 +146,67 @@ impl Gist {
         if self.config.piggyback
             && let Some(pending) = self.pending(key)
         {
-            pending.piggybacked = !m.data.is_empty();
+            // GIST-6.2-03: what needs an association waits for it.
+            pending.piggybacked = !m.data.is_empty() && need <= Need::Preferred;
         }
         Ok(())
+    }
+
+    /// What carrying a message takes, its size apart. GIST-4.1.1-04, GIST-4.1.2-05, GIST-4.1.2-10.
+    fn need(&self, m: &SendMessage<'_>) -> Result<Need, SendError> {
+        let enabled = self.associations.enabled();
+        let need = if m.attributes.security != Security::None {
+            // Nothing but TLS protects; without a port for it there is none.
+            self.associations.config.tls_port.ok_or(SendError::Refused)?;
+            Need::Secure
+        } else if m.attributes.reliable {
+            Need::Association
+        } else if enabled && self.associations.config.always {
+            Need::Preferred
+        } else {
+            Need::Datagram
+        };
+        if need > Need::Preferred && !enabled {
+            return Err(SendError::Refused);
+        }
+        if enabled && m.data.len() > MAX_DATA {
+            return Err(SendError::TooLarge { max: MAX_DATA });
+        }
+        Ok(need)
+    }
+
+    /// What it takes where a datagram of usual size is all that is known of the way. GIST-4.3.3-05.
+    fn need_of_size(&self, m: &SendMessage<'_>, need: Need) -> Result<Need, SendError> {
+        if need > Need::Preferred {
+            return Ok(need);
+        }
+        match self.check_size(m) {
+            Ok(()) => Ok(need),
+            Err(_) if self.associations.enabled() => Ok(Need::Association),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the message fits a datagram. GIST-4.3.3-07.
     fn check_size(&self, m: &SendMessage<'_>) -> Result<(), SendError> {
         let limit = usize::from(self.config.max_datagram);
         // A Query has a cookie more than Data.
-        let cookie = if self.config.piggyback { 20 } else { 0 };
+        let stacks = if self.associations.enabled() { MAX_STACKS } else { 0 };
+        let cookie = if self.config.piggyback { 20 + stacks } else { 0 };
         let max = limit.saturating_sub(overhead(&m.mri, self.config.identity.len()) + cookie) & !3;
         if m.data.len() > max { Err(SendError::TooLarge { max }) } else { Ok(()) }
     }
 
     /// Stores a message until the handshake is done: Querying-SM rule 1 (GIST-6.2-04), Responding-SM rule 7
     /// (GIST-6.3-07).
-    fn store(&mut self, key: Key, direction: Direction, m: &SendMessage<'_>) -> Result<(), SendError> {
-        self.check_size(m)?;
+    pub(super) fn store(
+        &mut self,
+        key: Key,
+        direction: Direction,
+        m: &SendMessage<'_>,
+        need: Need,
+    ) -> Result<(), SendError> {
+        let need = self.need_of_size(m, need)?;
         let (now, most, most_octets) = (self.now, self.config.max_queued_session, self.config.max_queued);
         let total = self.queued + m.data.len();
         let Some(pending) = self.pending(key) else { return Err(SendError::Overload) };
@@ -156,35 +221,59 @@ impl Gist {
             deadline: m.timeout.map(|timeout| Stamp::after(now + timeout)),
             ip_ttl: m.ip_ttl,
             hops: m.hops,
+            need,
+            reliable: m.attributes.reliable,
         });
         self.queued = total;
         self.arm(key);
         Ok(())
     }
 
-    /// Sends what was stored for a direction, in order (Querying-SM rule 4, Responding-SM rule 8).
-    pub(super) fn send_stored(&mut self, key: Key, direction: Direction) {
-        let Some(record) = self.records.get_mut(key) else { return };
-        let session = record.session;
-        let Some(pending) = &mut record.pending else { return };
-        let queue = core::mem::take(pending.queue(direction));
-        let mut answered = direction == Direction::Downstream && core::mem::take(&mut pending.piggybacked);
-        for queued in queue {
-            self.queued -= queued.data.len();
-            let status = if core::mem::take(&mut answered) {
-                // It went with the Queries, one of which was answered.
-                Ok(())
-            } else {
-                let (ip_ttl, hops) = (queued.ip_ttl, queued.hops);
-                let outgoing = Outgoing { data: &queued.data, handle: None, ip_ttl, hops };
-                self.send_data(key, direction, &outgoing)
-            };
-            let status = match status {
-                Ok(()) => MessageStatus::Sent(TransferAttributes::default()),
-                Err(error) => MessageStatus::Failed(error),
-            };
-            self.out.status(queued.handle, session, status);
+    /// Sends what was stored for a direction, in order (Querying-SM rule 4, Responding-SM rule 8). Whether
+    /// something is left that needs another way than there is.
+    pub(super) fn send_stored(&mut self, key: Key, direction: Direction) -> bool {
+        if self.is_held(key, direction) {
+            return false;
         }
+        let Some(record) = self.records.get_mut(key) else { return false };
+        let session = record.session;
+        let Some(pending) = &mut record.pending else { return false };
+        let mut queue = core::mem::take(pending.queue(direction));
+        let mut answered = direction == Direction::Downstream && core::mem::take(&mut pending.piggybacked);
+        while let Some(mut queued) = queue.pop_front() {
+            let size = queued.data.len();
+            if core::mem::take(&mut answered) {
+                // It went with the Queries, one of which was answered.
+                self.queued -= size;
+                self.out.status(queued.handle, session, MessageStatus::Sent(TransferAttributes::default()));
+                continue;
+            }
+            let outgoing = Outgoing {
+                data: &queued.data,
+                handle: queued.handle,
+                ip_ttl: queued.ip_ttl,
+                hops: queued.hops,
+                reliable: queued.reliable,
+                deadline: queued.deadline.map(|at| at.time(self.now)),
+            };
+            match self.try_ways(key, direction, &outgoing, queued.need) {
+                Way::Sent(Ok(())) => self.queued -= size,
+                Way::Sent(Err(error)) => {
+                    self.queued -= size;
+                    self.out.status(queued.handle, session, MessageStatus::Failed(error));
+                }
+                Way::Needs(need, _) => {
+                    // What came after it stays behind it.
+                    queued.need = need;
+                    queue.push_front(queued);
+                    if let Some(pending) = self.pending(key) {
+                        *pending.queue(direction) = queue;
+                    }
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Sends Data along established state: Querying-SM rule 5 (GIST-6.2-10, GIST-6.2-13), Responding-SM rule 3
@@ -234,7 +323,11 @@ impl Gist {
         peer: u32,
         m: &SendMessage<'_>,
         outgoing: &Outgoing<'_>,
+        need: Need,
     ) -> Result<(), SendError> {
+        if need > Need::Preferred {
+            return self.send_explicitly_over(peer, m, outgoing, need);
+        }
         if !self.may_send() {
             return Err(SendError::Overload);
         }

@@ -3,10 +3,12 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
+use signalbox_core::slab::Key;
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 
 use super::Gist;
-use super::record::{EXPIRE, Half, RETRY, State, TENTATIVE};
+use super::io::ChannelId;
+use super::record::{EXPIRE, RETRY, Record, State, TENTATIVE};
 
 /// How far a piece of routing state can be trusted (RFC 5971 §7.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct DirectionView<'a> {
     pub refresh_in: Option<Duration>,
     /// Until it expires unless it is refreshed.
     pub expires_in: Option<Duration>,
+    /// Channel of the association that it uses.
+    pub association: Option<ChannelId>,
 }
 
 /// One session: a row of the routing state table for both directions (RFC 5971 §4.2.1).
@@ -79,12 +83,12 @@ pub struct PeerView<'a> {
 impl Gist {
     /// All sessions, by their place in the table.
     pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
-        self.records.iter().map(|(_, record)| SessionView {
+        self.records.iter().map(|(key, record)| SessionView {
             session: record.session,
             nslp: record.nslp,
             mri: record.flow.mri(Direction::Downstream),
-            upstream: self.direction_view(record.half(Direction::Upstream)),
-            downstream: self.direction_view(record.half(Direction::Downstream)),
+            upstream: self.direction_view(key, record, Direction::Upstream),
+            downstream: self.direction_view(key, record, Direction::Downstream),
             queued: record.pending.as_ref().map_or(0, |p| p.down.len() + p.up.len()),
         })
     }
@@ -99,7 +103,8 @@ impl Gist {
         })
     }
 
-    fn direction_view(&self, half: &Half) -> Option<DirectionView<'_>> {
+    fn direction_view(&self, key: Key, record: &Record, direction: Direction) -> Option<DirectionView<'_>> {
+        let half = record.half(direction);
         let (state, now) = (half.state, self.now);
         if state == State::None {
             return None;
@@ -123,6 +128,7 @@ impl Gist {
             age: if state.is_established() { half.since.age(now) } else { Duration::ZERO },
             refresh_in: (state == State::Established && half.has(RETRY)).then(|| half.retry.left(now)),
             expires_in: half.has(EXPIRE).then(|| half.expire.left(now)),
+            association: self.association_of(key, direction).and_then(|index| self.channel(index)),
         })
     }
 }

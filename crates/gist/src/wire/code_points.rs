@@ -63,6 +63,10 @@ signalbox_wire::code_points! {
         FORWARDS_TCP = 1, "Forwards-TCP";
         /// TLS initiated in the forwards direction (§5.7.3).
         FORWARDS_TLS = 2, "Forwards-TLS";
+        /// SCTP opened in the forwards direction (RFC 6084 §3).
+        FORWARDS_SCTP = 3, "Forwards-SCTP";
+        /// DTLS initiated in the forwards direction (RFC 6084 §7); not used here.
+        DTLS = 4, "DTLS";
     }
 }
 

@@ -13,7 +13,9 @@ use signalbox_core::service::{
     SendMessage, SiiHandle, StateHandle, TransferAttributes,
 };
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
-use signalbox_gist::engine::{Config, Gist, Input, Output, PeeringPolicy, Registration, SessionView};
+use signalbox_gist::engine::{
+    ChannelId, Config, Gist, Input, Output, PeeringPolicy, Registration, SessionView, Transport,
+};
 use signalbox_gist::wire::{
     Encapsulation, ErrorObject, GistError, Header, Infos, MAGIC, Message, MessageType, Nli, PORT, strip_magic,
 };
@@ -129,6 +131,35 @@ pub(crate) enum Out {
     Status(MessageHandle, MessageStatus),
     Notified(Direction, NetworkEvent),
     Lookup(u64, RouteQuery),
+    Opened(ChannelId, Transport, IpAddr, SocketAddr),
+    Over(Over),
+    Read(ChannelId, bool),
+    Closed(ChannelId, bool),
+}
+
+/// A message that the node sent over a channel.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Over {
+    pub(crate) channel: ChannelId,
+    pub(crate) octets: Vec<u8>,
+}
+
+impl Over {
+    /// What it says.
+    pub(crate) fn message(&self) -> Message<'_> {
+        Message::parse(&self.octets, Encapsulation::Association).unwrap()
+    }
+
+    pub(crate) fn is(self, kind: MessageType) -> Self {
+        assert_eq!(self.message().header.kind, kind, "{:?}", self.message());
+        self
+    }
+
+    /// It is an Error message with this error.
+    pub(crate) fn error_is(self, error: GistError) -> Self {
+        assert_eq!(self.message().error.map(|e| e.error), Some(error));
+        self
+    }
 }
 
 /// What an incoming packet's IP header says.
@@ -265,7 +296,14 @@ impl Rig {
                     Output::Indication(Indication::NetworkNotification { mri, event, .. }) => {
                         Out::Notified(mri.direction(), event)
                     }
-                    other => panic!("no channels here: {other:?}"),
+                    Output::ChannelOpen { channel, transport, local, peer } => {
+                        Out::Opened(channel, transport, local, peer)
+                    }
+                    Output::ChannelSend { channel, octets } => {
+                        Out::Over(Over { channel, octets: octets.to_vec() })
+                    }
+                    Output::ChannelRead { channel, on } => Out::Read(channel, on),
+                    Output::ChannelClose { channel, abort } => Out::Closed(channel, abort),
                 };
                 self.out.push_back((self.now, out));
             }
@@ -312,6 +350,30 @@ impl Rig {
         match self.next() {
             (at, Out::Sent(packet)) => (at, packet),
             other => panic!("a packet was expected, not {other:?}"),
+        }
+    }
+
+    /// The next output is a message over a channel.
+    pub(crate) fn over(&mut self) -> Over {
+        match self.next() {
+            (_, Out::Over(over)) => over,
+            other => panic!("a message over a channel was expected, not {other:?}"),
+        }
+    }
+
+    /// The next output opens a channel.
+    pub(crate) fn opened(&mut self) -> (ChannelId, Transport, IpAddr, SocketAddr) {
+        match self.next() {
+            (_, Out::Opened(channel, transport, local, peer)) => (channel, transport, local, peer),
+            other => panic!("a channel was to be opened, not {other:?}"),
+        }
+    }
+
+    /// The next output closes a channel; whether it aborts it.
+    pub(crate) fn closed(&mut self) -> (ChannelId, bool) {
+        match self.next() {
+            (_, Out::Closed(channel, abort)) => (channel, abort),
+            other => panic!("a channel was to be closed, not {other:?}"),
         }
     }
 

@@ -1,5 +1,299 @@
-//! Messaging associations (RFC 5971 §4.4.3, §4.4.5, §5.4, §5.7, §6.4).
+//! Messaging associations (RFC 5971 §4.4.3, §4.4.5, §5.4, §5.7, §6.4; RFC 6084).
+//!
+//! * [`stack`]: which protocol stacks are offered and chosen.
+//! * `handshake`: when an association is made, found again or refused for a session, on both sides.
+//! * `machine`: the state machine of §6.4, one function per rule. `channels` hands it what its channel says.
+//! * `transfer`: messages out, their queue, and back-pressure. `reception`: messages in, out of a stream.
+//! * `bindings`: which sessions use which association.
+//! * `authorise`: who may be a peer (§4.4.2).
+//!
+//! Datagram mode pays for none of this: a session's record has one flag, and what hangs on that flag lies in
+//! tables that stay empty until the first association.
 
+mod authorise;
+mod bindings;
+mod channels;
 mod config;
+mod handshake;
+mod machine;
+mod reception;
+mod stack;
+mod transfer;
+mod view;
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use signalbox_core::bucket::TokenBucket;
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::rng::Random;
+use signalbox_core::security::Identity;
+use signalbox_core::slab::{Key, Slab};
+use signalbox_core::wheel::{Link, Timed, Wheel};
+use signalbox_core::{IfIndex, NslpId, Time};
+
+use super::io::{ChannelId, Transport};
+use super::record::NONE;
+use bindings::Binding;
+use transfer::Waiting;
 
 pub use config::AssociationConfig;
+pub(super) use handshake::Answer;
+pub(super) use stack::{Stacks, configuration};
+pub(super) use transfer::{MAX_DATA, Need, Tag, Way};
+pub use view::AssociationView;
+
+/// The states of RFC 5971 §6.4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Its protocols are not all up.
+    AwaitingConnection,
+    /// This node wants it to stay.
+    Connected,
+    /// Only the peer may still want it.
+    Idle,
+}
+
+/// How a peer named itself when an association was set up: what associations are found again by
+/// (RFC 5971 §4.4.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) identity: Box<[u8]>,
+    pub(super) interface: IpAddr,
+}
+
+/// One messaging association.
+#[derive(Debug)]
+pub(super) struct Association {
+    link: Link,
+    /// What the wheel is armed for.
+    armed: Time,
+    channel: ChannelId,
+    transport: Transport,
+    state: State,
+    /// We opened it, as the Querying node.
+    opened: bool,
+    /// The first Confirm went or came over it.
+    confirmed: bool,
+    /// `None`: a peer opened it and has not named itself by a Confirm.
+    peer: Option<Name>,
+    /// Our address, and the interface that has it.
+    local: IpAddr,
+    ifindex: IfIndex,
+    remote: IpAddr,
+    identity: Option<Box<Identity>>,
+    /// The peer may be authorised for one flow and not for another.
+    per_flow: bool,
+    /// MA-Hold-Time of the peer: how often it must hear from us.
+    hold_time: Duration,
+
+    /// When setting it up has taken too long.
+    setup: Option<Time>,
+    /// `SendHello`.
+    send_hello: Option<Time>,
+    /// `NoHello`.
+    no_hello: Option<Time>,
+    /// When it is left to the peer, since no session of ours uses it.
+    unused: Option<Time>,
+    /// When the peer's silence becomes suspicious or, if a question is under way, intolerable.
+    silence: Option<Time>,
+    /// Hello-ID of a question that the peer has not answered.
+    question: Option<u32>,
+
+    /// The first of the sessions that use it, and how many do.
+    first: u32,
+    sessions: u32,
+    /// Sessions that have moved to another association and wait until this one is drained.
+    held: Vec<(Key, signalbox_core::Direction)>,
+
+    /// The beginning of a message, or what cannot be processed now.
+    incoming: Vec<u8>,
+    /// Whether the channel is read.
+    reading: bool,
+    queue: VecDeque<Waiting>,
+    queued: usize,
+    /// What the channel holds.
+    unsent: usize,
+}
+
+impl Association {
+    fn is_up(&self) -> bool {
+        self.state != State::AwaitingConnection
+    }
+
+    /// The first of its timers.
+    fn deadline(&self) -> Option<Time> {
+        let expiry = self.queue.iter().filter_map(|waiting| waiting.deadline).min();
+        [self.setup, self.send_hello, self.no_hello, self.unused, self.silence, expiry]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+impl Timed for Association {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+/// All associations of a node.
+#[derive(Debug)]
+pub(super) struct Associations {
+    pub(super) config: AssociationConfig,
+    slab: Slab<Association>,
+    wheel: Wheel,
+    hasher: KeyedHasher,
+    by_channel: Index,
+    /// By [`Name`]; several may have the same.
+    by_name: Index,
+    bindings: Vec<Binding>,
+    /// Applications that take nothing now.
+    blocked: Vec<NslpId>,
+    accepts: Option<TokenBucket>,
+    /// Octets in all queues, and in all buffers of incoming messages.
+    queued: usize,
+    buffered: usize,
+    next_channel: u64,
+    next_question: u32,
+}
+
+impl Associations {
+    pub(super) fn new(config: AssociationConfig, rng: &mut Random) -> Self {
+        let rate = config.accept_rate;
+        Self {
+            slab: Slab::new(config.max),
+            wheel: Wheel::new(Duration::from_millis(10)),
+            hasher: KeyedHasher::new(rng),
+            by_channel: Index::new(),
+            by_name: Index::new(),
+            bindings: Vec::new(),
+            blocked: Vec::new(),
+            accepts: (rate > 0).then(|| TokenBucket::new(rate, rate)),
+            queued: 0,
+            buffered: 0,
+            next_channel: 1,
+            next_question: rng.u32(),
+            config,
+        }
+    }
+
+    /// Whether this node does connection mode at all.
+    pub(super) const fn enabled(&self) -> bool {
+        let AssociationConfig { tcp_port, tls_port, sctp_port, .. } = &self.config;
+        tcp_port.is_some() || tls_port.is_some() || sctp_port.is_some()
+    }
+
+    fn get(&self, index: u32) -> Option<&Association> {
+        self.slab.get_index(index)
+    }
+
+    fn get_mut(&mut self, index: u32) -> Option<&mut Association> {
+        self.slab.get_index_mut(index)
+    }
+
+    /// The association of a channel.
+    fn of_channel(&self, channel: ChannelId) -> Option<Key> {
+        let hash = self.hasher.hash_one(&channel.0);
+        let is = |index| self.get(index).is_some_and(|a| a.channel == channel);
+        self.slab.key_of(self.by_channel.find(hash, is)?)
+    }
+
+    /// Whether an association protects its messages; false if there is none.
+    pub(super) fn is_secure(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|a| a.transport.is_secure())
+    }
+
+    /// Puts a new one in. `None`: there are too many.
+    fn insert(&mut self, association: Association) -> Option<u32> {
+        let channel = association.channel.0;
+        let index = self.slab.insert(association).ok()?.index();
+        let Self { slab, hasher, by_channel, .. } = self;
+        by_channel.insert(hasher.hash_one(&channel), index, |index| {
+            slab.get_index(index).map_or(0, |a| hasher.hash_one(&a.channel.0))
+        });
+        self.enter_name(index);
+        self.arm(index);
+        Some(index)
+    }
+
+    /// Makes an association known by the name of its peer.
+    fn name(&mut self, index: u32, name: Name) {
+        let Some(association) = self.get_mut(index) else { return };
+        if association.peer.is_none() {
+            association.peer = Some(name);
+            self.enter_name(index);
+        }
+    }
+
+    fn enter_name(&mut self, index: u32) {
+        let Self { slab, hasher, by_name, .. } = self;
+        let hash = |index| {
+            let name = slab.get_index(index)?.peer.as_ref()?;
+            Some(hasher.hash_one(&(&*name.identity, name.interface)))
+        };
+        if let Some(of_this) = hash(index) {
+            by_name.insert(of_this, index, |index| hash(index).unwrap_or(0));
+        }
+    }
+
+    /// Takes one out; its sessions are unbound already.
+    fn remove(&mut self, key: Key) -> Option<Association> {
+        let association = self.slab.get(key)?;
+        debug_assert_eq!(association.first, NONE);
+        let index = key.index();
+        self.by_channel.remove(self.hasher.hash_one(&association.channel.0), |other| other == index);
+        if let Some(name) = &association.peer {
+            let hash = self.hasher.hash_one(&(&*name.identity, name.interface));
+            self.by_name.remove(hash, |other| other == index);
+        }
+        self.queued -= association.queued;
+        self.buffered -= association.incoming.len();
+        self.wheel.cancel(&mut self.slab, index);
+        self.slab.remove(key)
+    }
+
+    /// The association to use for a peer of this name, among those that `fits` accepts: one that is up before
+    /// one that is not. Where both nodes opened one at the same time, that of the node with the lower
+    /// identity, so that both choose the same and the other falls idle. (RFC 5971 says nothing about this but
+    /// that there may be several.) GIST-4.4.3-04, GIST-4.4.3-07, GIST-4.4.3-08.
+    fn find(
+        &self,
+        own: &[u8],
+        identity: &[u8],
+        interface: IpAddr,
+        fits: impl Fn(&Association) -> bool,
+    ) -> Option<u32> {
+        let is = |a: &Association| {
+            let same = |name: &Name| *name.identity == *identity && name.interface == interface;
+            a.peer.as_ref().is_some_and(same) && (a.confirmed || a.opened) && fits(a)
+        };
+        let hash = self.hasher.hash_one(&(identity, interface));
+        let all = self.by_name.candidates(hash).filter_map(|index| Some((index, self.get(index)?)));
+        let lower = own < identity;
+        all.filter(|(_, a)| is(a))
+            .min_by_key(|(_, a)| (!a.is_up(), a.opened != lower, a.channel))
+            .map(|(index, _)| index)
+    }
+
+    /// Makes the timer fire for the association's first deadline. One that moved away leaves the timer as it
+    /// is: it finds nothing due when it fires.
+    fn arm(&mut self, index: u32) {
+        let Some(association) = self.slab.get_index_mut(index) else { return };
+        let Some(deadline) = association.deadline() else {
+            self.wheel.cancel(&mut self.slab, index);
+            return;
+        };
+        if association.link.is_armed() && association.armed <= deadline {
+            return;
+        }
+        association.armed = deadline;
+        self.wheel.arm(&mut self.slab, index, deadline);
+    }
+
+    /// When the next timer of any of them is due.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+}

@@ -1,0 +1,137 @@
+//! Which sessions use which association. A session in connection mode has [`ASSOCIATED`] set in its half and
+//! an entry here, which also links the sessions of an association, so that its loss walks over them alone.
+
+use signalbox_core::Direction;
+use signalbox_core::slab::Key;
+
+use crate::engine::Gist;
+use crate::engine::record::{ASSOCIATED, NONE, side};
+
+/// The entry of one direction of a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Binding {
+    /// [`NONE`]: it was lost, and the session waits for another.
+    pub(super) association: u32,
+    prev: u32,
+    next: u32,
+    /// Reliable messages went this way.
+    pub(super) reliable: bool,
+    /// Nothing less than a secure association will do.
+    pub(super) secure: bool,
+    /// Messages wait until the association used before is drained.
+    pub(super) held: bool,
+}
+
+const FREE: Binding =
+    Binding { association: NONE, prev: NONE, next: NONE, reliable: false, secure: false, held: false };
+
+/// Where the entry of a direction stands. A node has far less than 2³¹ records.
+fn place(key: Key, direction: Direction) -> u32 {
+    key.index() << 1 | u32::from(side(direction) == 1)
+}
+
+impl Gist {
+    /// The association that a direction of a session uses.
+    pub(in crate::engine) fn association_of(&self, key: Key, direction: Direction) -> Option<u32> {
+        let binding = self.binding(key, direction)?;
+        Some(binding.association).filter(|association| *association != NONE)
+    }
+
+    /// The entry of a session in connection mode, also while it has no association.
+    pub(super) fn binding(&self, key: Key, direction: Direction) -> Option<Binding> {
+        if !self.records.get(key)?.half(direction).has(ASSOCIATED) {
+            return None;
+        }
+        self.associations.bindings.get(place(key, direction) as usize).copied()
+    }
+
+    pub(super) fn binding_mut(&mut self, key: Key, direction: Direction) -> Option<&mut Binding> {
+        if !self.records.get(key)?.half(direction).has(ASSOCIATED) {
+            return None;
+        }
+        self.associations.bindings.get_mut(place(key, direction) as usize)
+    }
+
+    /// Makes a direction of a session use an association, and no other. GIST-4.2.1-01, GIST-4.3.3-10,
+    /// GIST-4.3.3-11.
+    pub(super) fn bind(&mut self, key: Key, direction: Direction, index: u32) {
+        let old = self.binding(key, direction);
+        if old.is_some_and(|old| old.association == index) {
+            return;
+        }
+        self.detach(key, direction);
+        let secure = self.associations.is_secure(index);
+        let Some(record) = self.records.get_mut(key) else { return };
+        record.half_mut(direction).set(ASSOCIATED, true);
+        let place = place(key, direction);
+        let table = &mut self.associations;
+        let Some(association) = table.slab.get_index_mut(index) else { return };
+        let next = core::mem::replace(&mut association.first, place);
+        association.sessions += 1;
+        association.unused = None;
+        if table.bindings.len() <= place as usize {
+            table.bindings.resize(place as usize + 1, FREE);
+        }
+        let new = Binding { association: index, next, secure, ..FREE };
+        if let Some(binding) = table.bindings.get_mut(place as usize) {
+            *binding = new;
+        }
+        if let Some(after) = table.bindings.get_mut(next as usize) {
+            after.prev = place;
+        }
+        // GIST-4.4.5-07: what was sent reliably over the old one must be there first.
+        if let Some(old) = old.filter(|old| old.reliable && old.association != NONE) {
+            self.hold_until_drained(key, direction, old.association);
+        }
+    }
+
+    /// Takes a direction of a session off its association; `forget`: it is in connection mode no longer.
+    pub(in crate::engine) fn unbind(&mut self, key: Key, direction: Direction, forget: bool) {
+        self.detach(key, direction);
+        if forget && let Some(record) = self.records.get_mut(key) {
+            record.half_mut(direction).set(ASSOCIATED, false);
+        }
+    }
+
+    fn detach(&mut self, key: Key, direction: Direction) {
+        let now = self.now;
+        let Some(Binding { association: index, prev, next, .. }) = self.binding(key, direction) else {
+            return;
+        };
+        let table = &mut self.associations;
+        if let Some(binding) = table.bindings.get_mut(place(key, direction) as usize) {
+            (binding.association, binding.prev, binding.next, binding.held) = (NONE, NONE, NONE, false);
+        }
+        if let Some(after) = table.bindings.get_mut(next as usize) {
+            after.prev = prev;
+        }
+        if let Some(before) = table.bindings.get_mut(prev as usize) {
+            before.next = next;
+        }
+        let idle_after = table.config.idle_after;
+        let Some(association) = table.slab.get_index_mut(index) else { return };
+        if prev == NONE {
+            association.first = next;
+        }
+        association.sessions -= 1;
+        if association.sessions == 0 {
+            association.unused = Some(now + idle_after);
+            table.arm(index);
+        }
+    }
+
+    /// The first session of an association. Walks take them off one by one, or go on with [`Gist::next_user`].
+    pub(super) fn first_user(&self, index: u32) -> Option<(Key, Direction)> {
+        self.user(self.associations.get(index)?.first)
+    }
+
+    /// The session after this one.
+    pub(super) fn next_user(&self, (key, direction): (Key, Direction)) -> Option<(Key, Direction)> {
+        self.user(self.binding(key, direction)?.next)
+    }
+
+    fn user(&self, place: u32) -> Option<(Key, Direction)> {
+        let key = self.records.key_of(place >> 1).filter(|_| place != NONE)?;
+        Some((key, if place & 1 == 0 { Direction::Downstream } else { Direction::Upstream }))
+    }
+}

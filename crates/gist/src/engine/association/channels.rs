@@ -1,0 +1,78 @@
+//! What channels say, turned into events of the state machine (RFC 5971 §6.4).
+
+use core::net::SocketAddr;
+
+use signalbox_core::security::Identity;
+
+use super::machine::End;
+use super::{Association, State};
+use crate::engine::Gist;
+use crate::engine::io::{ChannelClosed, ChannelId, Transport};
+
+impl Gist {
+    /// A peer opened a channel: birth at the Responding node. Which peer it is, the first Confirm will tell; if
+    /// none comes in time, it is closed. GIST-6.4-01, GIST-5.7.1-03, GIST-5.7.2-06, GIST-8.4-04.
+    pub(in crate::engine) fn channel_accepted(
+        &mut self,
+        channel: ChannelId,
+        transport: Transport,
+        (local, peer): (SocketAddr, SocketAddr),
+        identity: Option<&Identity>,
+    ) {
+        let (now, table) = (self.now, &mut self.associations);
+        let usable = table.config.port(transport).is_some();
+        let allowed = usable && table.accepts.as_mut().is_none_or(|bucket| bucket.allow(now));
+        let index = allowed.then(|| {
+            table.insert(Association {
+                state: State::Connected,
+                identity: identity.cloned().map(Box::new),
+                setup: Some(now + table.config.setup_timeout),
+                hold_time: table.config.hold_time,
+                ifindex: self.interfaces.index_of(local.ip()),
+                ..Association::new(channel, transport, local.ip(), peer.ip())
+            })
+        });
+        match index {
+            Some(Some(_)) => self.counters.associations_accepted += 1,
+            Some(None) => {
+                self.counters.associations_full += 1;
+                self.out.close_channel(channel, true);
+            }
+            None => {
+                self.counters.associations_limited += 1;
+                self.out.close_channel(channel, true);
+            }
+        }
+    }
+
+    /// A channel that we opened is up, all layers of it: `tg_Connected`, if the peer may be one. GIST-6.4-03.
+    pub(in crate::engine) fn channel_connected(&mut self, channel: ChannelId, identity: Option<&Identity>) {
+        let Some(key) = self.associations.of_channel(channel) else { return };
+        let Some(association) = self.associations.get_mut(key.index()) else { return };
+        if association.is_up() {
+            return;
+        }
+        association.identity = identity.cloned().map(Box::new);
+        if self.authorise(key) {
+            self.tg_connected(key.index());
+        }
+    }
+
+    /// A channel ended: `er_MAConnect` or `er_MAFailure`.
+    pub(in crate::engine) fn channel_closed(
+        &mut self,
+        channel: ChannelId,
+        reason: ChannelClosed,
+        unacknowledged: bool,
+    ) {
+        let Some(key) = self.associations.of_channel(channel) else { return };
+        self.read_the_rest(key);
+        let Some(association) = self.associations.slab.get(key) else { return };
+        let end = match reason {
+            _ if !association.is_up() => End::NotConnected,
+            ChannelClosed::Orderly if !unacknowledged => End::Orderly,
+            _ => End::Failure,
+        };
+        self.end_association(key, end, unacknowledged);
+    }
+}

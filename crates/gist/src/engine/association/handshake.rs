@@ -1,0 +1,338 @@
+//! How sessions come to their association: offered and chosen in the handshake, or found again
+//! (RFC 5971 §4.4.1, §4.4.3, §5.7.1).
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use signalbox_core::Direction;
+use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::slab::Key;
+use signalbox_core::wheel::Link;
+use std::collections::VecDeque;
+
+use super::machine::End;
+use super::stack::{Offer, Stacks, configuration};
+use super::{Association, Name, Need, State, Tag};
+use crate::engine::Gist;
+use crate::engine::compose::nli;
+use crate::engine::io::ChannelId;
+use crate::engine::receive::{Arrival, Subject};
+use crate::engine::record::{NO_REFRESH, NONE, TENTATIVE};
+use crate::wire::{GistError, Info, Infos, Message, MessageType, ObjectType};
+
+/// The direction of all our Queries.
+const DOWN: Direction = Direction::Downstream;
+
+/// How a Query is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum Answer {
+    /// By a datagram, for datagram mode.
+    Datagram,
+    /// By a datagram that proposes a new association.
+    Offer,
+    /// Over this association, which the session will share.
+    Over(u32),
+}
+
+impl Gist {
+    // Querying node
+
+    /// What the Queries of a record must ask for: what waits, and what the session had. GIST-5.1-07.
+    pub(in crate::engine) fn wish(&self, key: Key) -> Need {
+        if !self.associations.enabled() {
+            return Need::Datagram;
+        }
+        let base = if self.associations.config.always { Need::Preferred } else { Need::Datagram };
+        let bound = self
+            .binding(key, DOWN)
+            .map_or(Need::Datagram, |binding| if binding.secure { Need::Secure } else { Need::Association });
+        let pending = self.records.get(key).and_then(|record| record.pending.as_ref());
+        let waiting = pending.and_then(|p| p.down.iter().map(|queued| queued.need).max());
+        base.max(bound).max(waiting.unwrap_or_default())
+    }
+
+    /// Rule 4 of RFC 5971 §6.2: "if a new MA-SM is needed create one". Finds the association that the Response
+    /// leads to, or opens it, and makes the session use it. GIST-4.4.1-04, GIST-4.4.3-04, GIST-4.4.3-07.
+    ///
+    /// # Errors
+    /// None can be had: the handshake fails.
+    pub(in crate::engine) fn associate(
+        &mut self,
+        key: Key,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) -> Result<(), SendError> {
+        if !self.associations.enabled() {
+            return Ok(());
+        }
+        let secure = self.wish(key) == Need::Secure;
+        if a.association != NONE {
+            // GIST-4.4.3-05: the peer chose to share it.
+            let enough = !secure || self.associations.is_secure(a.association);
+            if !enough || !self.is_authorised(a.association, key, DOWN) {
+                return Err(SendError::Refused);
+            }
+            self.bind(key, DOWN, a.association);
+            return Ok(());
+        }
+        let (Some(proposal), Some(configuration)) = (message.stack_proposal, message.stack_configuration)
+        else {
+            // The peer has no connection mode, or was not asked.
+            self.unbind(key, DOWN, true);
+            return Ok(());
+        };
+        let offer = Offer { proposal, configuration };
+        let fits = |x: &Association| (!secure || x.transport.is_secure()) && offer.satisfied_by(x.transport);
+        let name = &subject.nli;
+        let own = &self.config.identity;
+        let known = self.associations.find(own, name.peer_identity, name.interface, fits);
+        let index = match known {
+            Some(index) => index,
+            None => self.open(key, &offer, subject, secure)?,
+        };
+        if self.associations.get(index).is_some_and(Association::is_up)
+            && !self.is_authorised(index, key, DOWN)
+        {
+            return Err(SendError::Refused); // GIST-4.4.3-06
+        }
+        self.bind(key, DOWN, index);
+        Ok(())
+    }
+
+    /// Birth of a Messaging-Association-SM at the Querying node, which opens the channel: to the address of the
+    /// Response's NLI and the port of its configuration, of which nothing else is kept. GIST-6.4-01,
+    /// GIST-5.7.2-05, GIST-5.7.2-07, GIST-5.7.1-05, GIST-5.7.1-06, GIST-5.7.1-07.
+    fn open(
+        &mut self,
+        key: Key,
+        offer: &Offer<'_>,
+        subject: &Subject<'_>,
+        secure: bool,
+    ) -> Result<u32, SendError> {
+        // GIST-4.3.3-13
+        let (transport, port) = offer.choose(&self.associations.config, secure).ok_or(SendError::Refused)?;
+        let egress = self.records.get(key).and_then(|r| self.peers.egress(r.half(DOWN).egress).copied());
+        let egress = egress.ok_or(SendError::NoRoute)?;
+        let channel = ChannelId(self.associations.next_channel);
+        let hold_time = Duration::from_millis(u64::from(offer.configuration.hold_time_ms));
+        let index = self.associations.insert(Association {
+            opened: true,
+            peer: Some(Name { identity: subject.nli.peer_identity.into(), interface: subject.nli.interface }),
+            setup: Some(self.now + self.associations.config.setup_timeout),
+            hold_time,
+            ifindex: egress.ifindex,
+            ..Association::new(channel, transport, egress.address, subject.nli.interface)
+        });
+        let Some(index) = index else {
+            self.counters.associations_full += 1;
+            return Err(SendError::Overload);
+        };
+        self.associations.next_channel += 2;
+        let peer = SocketAddr::new(subject.nli.interface, port);
+        self.out.open_channel(channel, transport, egress.address, peer);
+        Ok(index)
+    }
+
+    /// The Confirm over an association, before anything else of the session: it echoes the proposal of the
+    /// Response, and the first one on a new association says our hold time. GIST-4.4.1-08, GIST-4.4.1-09,
+    /// GIST-4.4.1-10, GIST-D-04.
+    pub(in crate::engine) fn confirm_over(&mut self, key: Key, index: u32, response: &Message<'_>) {
+        let validity = self.validity();
+        let Some(record) = self.records.get(key) else { return };
+        let Some(egress) = self.peers.egress(record.half(DOWN).egress) else { return };
+        let mut message = Message::new(MessageType::CONFIRM, record.nslp, self.config.hops);
+        message.mri = Some(record.flow.mri(DOWN).into());
+        message.session = Some(record.session);
+        message.nli = Some(nli(&self.config, validity, egress.address, 0));
+        message.responder_cookie = response.responder_cookie;
+        message.stack_proposal = response.stack_proposal;
+        let first = self.associations.get(index).is_some_and(|x| x.opened && !x.confirmed);
+        if first && message.stack_proposal.is_some() {
+            message.stack_configuration = Some(configuration(self.associations.config.hold_time, &[]));
+        }
+        let tools = (&mut self.out, &mut self.rng, &mut self.counters);
+        let tag = Tag::control(record.session);
+        if self.associations.pass(tools, self.now, index, &message, &tag).is_ok() {
+            self.counters.confirms_sent += 1;
+            if let Some(association) = self.associations.get_mut(index) {
+                association.confirmed = true;
+            }
+        }
+    }
+
+    // Responding node
+
+    /// How a Query is answered: if it asks for an association, over one that is there and good enough, or with
+    /// a proposal. GIST-4.4.3-04, GIST-5.7.1-09, GIST-5.7.1-12, GIST-5.7.1-13, GIST-4.4.1-02.
+    pub(in crate::engine) fn answer(&mut self, message: &Message<'_>, subject: &Subject<'_>) -> Answer {
+        let (Some(proposal), Some(configuration)) = (message.stack_proposal, message.stack_configuration)
+        else {
+            return Answer::Datagram;
+        };
+        if !self.associations.enabled() {
+            return Answer::Datagram;
+        }
+        let offer = Offer { proposal, configuration };
+        let all_secure = self.associations.config.usable().all(|(transport, _)| transport.is_secure());
+        let fits = |x: &Association| {
+            x.is_up() && offer.satisfied_by(x.transport) && (x.transport.is_secure() || !all_secure)
+        };
+        let name = &subject.nli;
+        let own = &self.config.identity;
+        match self.associations.find(own, name.peer_identity, name.interface, fits) {
+            Some(index) if self.may_use(index, &subject.mri, &[]) => Answer::Over(index),
+            _ => Answer::Offer,
+        }
+    }
+
+    /// Whether a Confirm over an association may be looked at, and what its being the first means.
+    /// GIST-4.4.5-05, GIST-5.7.1-18, GIST-4.4.1-05, GIST-4.4.1-06, GIST-4.4.1-11.
+    pub(super) fn rx_confirm_associated(
+        &mut self,
+        key: Key,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) {
+        let index = key.index();
+        let Some(association) = self.associations.get(index) else { return };
+        let first = !association.opened && !association.confirmed;
+        let hold_time = message.stack_configuration.map(|c| Duration::from_millis(c.hold_time_ms.into()));
+        if first && hold_time.is_none() {
+            let missing = Infos::one(Info::ObjectType(ObjectType::STACK_CONFIGURATION));
+            return self.refuse(a, GistError::MISSING_OBJECT, missing);
+        }
+        if association.peer.as_ref().is_some_and(|name| *name.identity != *subject.nli.peer_identity) {
+            self.counters.data_misdelivered += 1;
+            return self.refuse(a, GistError::INCORRECTLY_DELIVERED, Infos::NONE);
+        }
+        let only = association.sessions == 0;
+        if !self.may_use(index, &subject.mri, &[]) {
+            self.counters.associations_unauthorised += u64::from(!only);
+            if only {
+                // GIST-4.4.2-05, GIST-4.4.2-07: without another word.
+                self.close_channel(index, true);
+                self.end_association(key, End::Unauthorised, false);
+            }
+            return;
+        }
+        self.rx_confirm(a, message, subject);
+        if !first || self.associations.slab.get(key).is_none() {
+            return;
+        }
+        let direction = subject.mri.direction().inverted();
+        let session = self.find(&subject.mri, subject.session, subject.nslp);
+        if session.and_then(|session| self.association_of(session, direction)) != Some(index) {
+            self.close_channel(index, true);
+            return self.end_association(key, End::Failure, false);
+        }
+        let name = Name { identity: subject.nli.peer_identity.into(), interface: subject.nli.interface };
+        self.associations.name(index, name);
+        if let Some(association) = self.associations.get_mut(index) {
+            association.confirmed = true;
+            // What the Query said is not kept, and would be replaced (RFC 5971 §4.4.5).
+            association.hold_time = hold_time.unwrap_or(association.hold_time);
+        }
+        self.tg_connected(index);
+    }
+
+    /// A Confirm (or, where none is wanted, a Query) settled which way a session's messages go.
+    pub(in crate::engine) fn settle_mode(&mut self, key: Key, direction: Direction, association: u32) {
+        if association == NONE {
+            self.unbind(key, direction, true);
+        } else {
+            self.bind(key, direction, association);
+        }
+    }
+
+    // Both
+
+    /// The association of a session is gone. GIST-6.4-16, GIST-5972-03, GIST-5972-05.
+    pub(super) fn association_lost(&mut self, key: Key, direction: Direction, end: End) {
+        let queries = self.state(key, direction).is_querying();
+        match end {
+            End::Unauthorised => {
+                self.unbind(key, direction, true);
+                // GIST-4.4.2-06, GIST-4.4.2-09, GIST-B.4-04
+                self.notify_always(key, direction, NetworkEvent::AuthorisationChanged);
+                self.remove_half(key, direction, SendError::Refused);
+            }
+            End::NotConnected => {
+                self.unbind(key, direction, true);
+                self.end_handshake(key, SendError::NoNextNode);
+            }
+            End::Unused | End::Orderly | End::Failure => {
+                self.unbind(key, direction, false);
+                let Some(record) = self.records.get_mut(key) else { return };
+                let half = record.half_mut(direction);
+                if !queries || half.has(NO_REFRESH) || !half.state.is_established() {
+                    return;
+                }
+                // The peer may have restarted: a Query finds out, and asks for a new association.
+                if end == End::Failure {
+                    half.set(TENTATIVE, true);
+                }
+                self.start_refresh(key);
+            }
+        }
+    }
+
+    /// Tells the application, whoever caused it.
+    pub(super) fn notify_always(&mut self, key: Key, direction: Direction, event: NetworkEvent) {
+        if let Some(record) = self.records.get(key) {
+            self.out.notify(record.nslp, record.flow.mri(direction), record.session, event);
+        }
+    }
+
+    /// The stacks of a record's Queries; none if they ask for no association.
+    pub(in crate::engine) fn query_stacks(&self, key: Key) -> Stacks {
+        let wish = self.wish(key);
+        Stacks::suitable(&self.associations.config, |transport| match wish {
+            Need::Datagram => false,
+            Need::Preferred | Need::Association => true,
+            Need::Secure => transport.is_secure(),
+        })
+    }
+}
+
+impl Association {
+    /// One that a peer opened, or in which what is different is filled in.
+    pub(super) fn new(
+        channel: ChannelId,
+        transport: super::Transport,
+        local: core::net::IpAddr,
+        remote: core::net::IpAddr,
+    ) -> Self {
+        Self {
+            link: Link::default(),
+            armed: signalbox_core::Time::ZERO,
+            channel,
+            transport,
+            state: State::AwaitingConnection,
+            opened: false,
+            confirmed: false,
+            peer: None,
+            local,
+            ifindex: signalbox_core::IfIndex::NONE,
+            remote,
+            identity: None,
+            per_flow: false,
+            hold_time: Duration::ZERO,
+            setup: None,
+            send_hello: None,
+            no_hello: None,
+            unused: None,
+            silence: None,
+            question: None,
+            first: NONE,
+            sessions: 0,
+            held: Vec::new(),
+            incoming: Vec::new(),
+            reading: true,
+            queue: VecDeque::new(),
+            queued: 0,
+            unsent: 0,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The Messaging-Association state machine (RFC 5971 §6.4): one function per rule.
+//!
+//! Where the RFC slips: rule 2 takes an association from Idle to Connected and forgets `SendHello`, without
+//! which the peer would purge it; it is started here. Connected has no timer against a peer that is gone
+//! without a word: the diagnostic MA-Hello that §6.4 allows is asked whenever the peer was silent for our own
+//! hold time.
+
+use signalbox_core::rng::Random;
+use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
+use signalbox_core::slab::Key;
+use signalbox_core::{NslpId, Time};
+
+use super::transfer::Waiting;
+use super::{Association, Associations, State};
+use crate::counters::Counters;
+use crate::engine::Gist;
+use crate::engine::outbox::Outbox;
+use crate::wire::{Message, MessageType};
+
+/// Hop count of MA-Hello: it goes to the peer and no further.
+const HELLO_HOPS: u8 = 1;
+
+/// Why an association ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It never came to be.
+    NotConnected,
+    /// Nobody wants it any longer.
+    Unused,
+    /// The peer ended it, all messages delivered.
+    Orderly,
+    /// It broke, or was given up.
+    Failure,
+    /// The peer must not be one.
+    Unauthorised,
+}
+
+impl Association {
+    /// (Re)starts `SendHello`: after half to three quarters of the peer's hold time. GIST-4.4.5-09,
+    /// GIST-4.4.5-10, GIST-6.4-18.
+    fn start_send_hello(&mut self, now: Time, rng: &mut Random) {
+        self.send_hello = Some(now + rng.jitter(self.hold_time, 0.5, 0.75));
+    }
+}
+
+impl Associations {
+    /// Rule 1, `tg_RawData` in Connected and Idle, once the message is with the channel: `NoHello` stops,
+    /// `SendHello` (re)starts; Connected. GIST-6.4-05, GIST-6.4-10.
+    pub(super) fn tg_raw_data(&mut self, index: u32, now: Time, rng: &mut Random) {
+        let Some(association) = self.get_mut(index) else { return };
+        association.no_hello = None;
+        association.start_send_hello(now, rng);
+        self.connected_again(index, now);
+    }
+
+    /// From Idle to Connected.
+    fn connected_again(&mut self, index: u32, now: Time) {
+        let (idle_after, silence) = (self.config.idle_after, self.silence(now));
+        let Some(association) = self.get_mut(index) else { return };
+        if association.state == State::Idle {
+            association.state = State::Connected;
+            association.silence = silence;
+            association.unused = (association.sessions == 0).then_some(now + idle_after);
+        }
+        self.arm(index);
+    }
+
+    /// When the silence of a peer that was just heard becomes suspicious.
+    pub(super) fn silence(&self, now: Time) -> Option<Time> {
+        self.config.probe.then_some(now + self.config.hold_time)
+    }
+
+    /// The peer has shown that it is alive: any message does. GIST-4.2.2-02.
+    pub(super) fn heard(&mut self, index: u32, now: Time) {
+        let silence = self.silence(now);
+        if let Some(association) = self.get_mut(index)
+            && association.state == State::Connected
+        {
+            association.silence = silence;
+        }
+    }
+
+    /// Sends MA-Hello. GIST-5.1-22, GIST-5.1-25, GIST-5.2.2-10. A question goes behind what waits, since it
+    /// asks for that too; others say nothing of it and overtake it.
+    fn send_hello(&mut self, out: &mut Outbox, counters: &mut Counters, index: u32, id: u32, ask: bool) {
+        let Some(association) = self.slab.get_index_mut(index) else { return };
+        let mut message = Message::new(MessageType::MA_HELLO, NslpId::NONE, HELLO_HOPS);
+        message.header.r = ask;
+        message.hello_id = Some(id);
+        counters.hellos_sent += 1;
+        if ask && !association.queue.is_empty() {
+            let waiting = Waiting::control(&message);
+            association.queued += waiting.octets();
+            self.queued += waiting.octets();
+            association.queue.push_back(waiting);
+        } else {
+            out.send_channel(association.channel, &message).unwrap_or_default(); // it fits any limit
+        }
+    }
+}
+
+impl Gist {
+    /// Rule 2, `rx_Message` in Connected and Idle: `NoHello` stops (and `SendHello` starts, see above);
+    /// Connected. Who gets the message is for [`Gist::rx_associated`]. GIST-6.4-06, GIST-6.4-11.
+    pub(super) fn ma_rx_message(&mut self, index: u32) {
+        let Self { associations, rng, now, .. } = self;
+        associations.heard(index, *now);
+        let Some(association) = associations.get_mut(index) else { return };
+        if association.state == State::Idle {
+            association.no_hello = None;
+            association.start_send_hello(*now, rng);
+            associations.connected_again(index, *now);
+        }
+    }
+
+    /// Rules 3 and 9, `rx_MA-Hello`: a reply if one is asked for; Connected then restarts `SendHello`, Idle
+    /// restarts `NoHello`. GIST-6.4-07, GIST-6.4-12, GIST-5.1-24. A reply to our own question ends it.
+    pub(super) fn ma_rx_hello(&mut self, index: u32, id: u32, asks: bool) {
+        self.counters.hellos_received += 1;
+        let Self { associations, rng, now, out, counters, .. } = self;
+        if asks {
+            associations.send_hello(out, counters, index, id, false);
+        }
+        let hold_time = associations.config.hold_time;
+        let Some(association) = associations.get_mut(index) else { return };
+        let answered = !asks && id != 0 && association.question == Some(id);
+        if answered {
+            association.question = None;
+        }
+        match association.state {
+            State::Connected if asks => association.start_send_hello(*now, rng),
+            State::Idle => association.no_hello = Some(*now + hold_time),
+            _ => {}
+        }
+        associations.heard(index, *now);
+        associations.arm(index);
+        if answered {
+            self.drained(index);
+        }
+    }
+
+    /// Rule 4, `to_SendHello`: MA-Hello, `SendHello` starts again. GIST-6.4-08, GIST-4.4.5-02.
+    fn send_hello_due(&mut self, index: u32) {
+        let Self { associations, rng, now, out, counters, .. } = self;
+        associations.send_hello(out, counters, index, 0, false);
+        if let Some(association) = associations.get_mut(index) {
+            association.start_send_hello(*now, rng);
+        }
+    }
+
+    /// Asks the peer whether it is there and has got everything. GIST-5.1-23, GIST-4.4.5-08, GIST-6.4-15.
+    pub(super) fn ask_hello(&mut self, index: u32) {
+        let Self { associations, rng, now, out, counters, .. } = self;
+        if associations.get(index).is_none_or(|a| a.question.is_some()) {
+            return;
+        }
+        associations.next_question = associations.next_question.wrapping_add(1).max(1);
+        let id = associations.next_question;
+        associations.send_hello(out, counters, index, id, true);
+        let limit = *now + associations.config.hold_time;
+        if let Some(association) = associations.get_mut(index) {
+            association.question = Some(id);
+            association.silence = Some(limit);
+            association.start_send_hello(*now, rng);
+        }
+        associations.arm(index);
+    }
+
+    /// Rule 6, `tg_Connected`: what was queued goes to the channel, the setup timer stops, `SendHello`
+    /// starts. GIST-6.4-03, GIST-4.2.2-01.
+    pub(super) fn tg_connected(&mut self, index: u32) {
+        let now = self.now;
+        let silence = self.associations.silence(now);
+        let rng = &mut self.rng;
+        let Some(association) = self.associations.get_mut(index) else { return };
+        association.state = State::Connected;
+        association.setup = None;
+        association.silence = silence;
+        association.start_send_hello(now, rng);
+        self.counters.associations_opened += 1;
+        self.flush_queue(index);
+        self.associations.arm(index);
+    }
+
+    /// Rule 7, `tg_MAIdle`: no session of ours uses it. `SendHello` stops, `NoHello` starts. GIST-6.4-09,
+    /// GIST-6.4-19, GIST-4.4.5-01.
+    fn tg_ma_idle(&mut self, index: u32) {
+        let now = self.now;
+        let hold_time = self.associations.config.hold_time;
+        let Some(association) = self.associations.get_mut(index) else { return };
+        (association.unused, association.send_hello) = (None, None);
+        (association.silence, association.question) = (None, None);
+        association.state = State::Idle;
+        association.no_hello = Some(now + hold_time);
+    }
+
+    /// Rule 8, `er_MAConnect`, `er_MAFailure`, `to_NoHello`: routing state machines and applications hear of
+    /// it, and it is destroyed. GIST-6.4-04, GIST-6.4-13, GIST-6.4-14, GIST-6.4-16. `lost`: messages of ours
+    /// may not have arrived.
+    pub(super) fn end_association(&mut self, key: Key, end: End, lost: bool) {
+        let index = key.index();
+        let Some(association) = self.associations.slab.get_mut(key) else { return };
+        let unsent = core::mem::take(&mut association.queue);
+        let octets = core::mem::take(&mut association.queued);
+        self.associations.queued -= octets;
+        match end {
+            End::NotConnected => self.counters.associations_not_connected += 1,
+            End::Unused | End::Orderly => self.counters.associations_closed += 1,
+            End::Failure => self.counters.associations_failed += 1,
+            End::Unauthorised => self.counters.associations_unauthorised += 1,
+        }
+        let lost = lost || end == End::Failure || unsent.iter().any(|waiting| waiting.reliable);
+        for waiting in unsent {
+            let status = MessageStatus::Failed(SendError::NoNextNode);
+            self.out.status(waiting.handle, waiting.session, status);
+        }
+        self.drained(index);
+        while let Some((session, direction)) = self.first_user(index) {
+            // GIST-6.4-17, GIST-4.1.2-03, GIST-5.7.2-08: reliable messages may be lost.
+            let reliable = self.binding(session, direction).is_some_and(|b| b.reliable);
+            if reliable && lost {
+                self.notify_always(session, direction, NetworkEvent::CommunicationFailure);
+            }
+            self.association_lost(session, direction, end);
+        }
+        self.associations.remove(key);
+    }
+
+    /// Handles every association whose timer is due.
+    pub(in crate::engine) fn run_association_timers(&mut self) {
+        let Associations { wheel, slab, .. } = &mut self.associations;
+        let mut due = wheel.pop_due(slab, self.now);
+        while let Some(index) = due {
+            self.association_deadline(index);
+            let Associations { wheel, slab, .. } = &mut self.associations;
+            due = wheel.pop_due(slab, self.now);
+        }
+    }
+
+    /// What is due of an association's timers.
+    fn association_deadline(&mut self, index: u32) {
+        let now = self.now;
+        let Some(key) = self.associations.slab.key_of(index) else { return };
+        let Some(association) = self.associations.get(index) else { return };
+        let due = |timer: Option<Time>| timer.is_some_and(|at| at <= now);
+        if due(association.setup) {
+            let up = association.is_up();
+            self.close_channel(index, true);
+            return self.end_association(key, if up { End::Unused } else { End::NotConnected }, false);
+        }
+        if due(association.no_hello) {
+            self.close_channel(index, false);
+            return self.end_association(key, End::Unused, false);
+        }
+        if due(association.silence) {
+            if association.question.is_some() {
+                self.close_channel(index, true);
+                return self.end_association(key, End::Failure, true);
+            }
+            self.ask_hello(index);
+        }
+        if self.associations.get(index).is_some_and(|a| due(a.unused)) {
+            self.tg_ma_idle(index);
+        }
+        if self.associations.get(index).is_some_and(|a| due(a.send_hello)) {
+            self.send_hello_due(index);
+        }
+        self.expire_waiting(index);
+        self.associations.arm(index);
+    }
+
+    /// Takes leave of a channel.
+    pub(super) fn close_channel(&mut self, index: u32, abort: bool) {
+        if let Some(association) = self.associations.get(index) {
+            self.out.close_channel(association.channel, abort);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Messages in: cut out of the stream by their length, and to whom they belong (RFC 5971 §4.3.1, §5.4).
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use signalbox_core::slab::Key;
+use signalbox_core::{Mri, NslpId, SessionId};
+
+use super::Transport;
+use super::machine::End;
+use crate::engine::Gist;
+use crate::engine::io::ChannelId;
+use crate::engine::receive::{Arrival, Subject};
+use crate::engine::record::State;
+use crate::wire::{
+    Encapsulation, GistError, HEADER_LENGTH, Header, Infos, Message, MessageType, Nli, PORT, error_object_for,
+};
+
+/// Whether reading goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    On,
+    /// The next message is for an application that takes none now.
+    Stopped,
+    /// The association is no more.
+    Ended,
+}
+
+impl Gist {
+    /// Takes in what a channel gave. GIST-4.3.1-01, GIST-5.4-01, GIST-5.4-04.
+    pub(in crate::engine) fn channel_octets(&mut self, channel: ChannelId, octets: &[u8]) {
+        let Some(key) = self.associations.of_channel(channel) else { return };
+        let Some(association) = self.associations.slab.get_mut(key) else { return };
+        if !association.is_up() {
+            return; // the channel says that it is up before it gives anything
+        }
+        if association.transport == Transport::Sctp {
+            let whole = octets.first_chunk().is_some_and(|header| length(header) == octets.len());
+            if !whole {
+                // It marks messages itself; what is not one whole message is malformed.
+                self.rx_associated(key, octets);
+                return;
+            }
+        }
+        if association.incoming.is_empty() {
+            let (used, flow) = self.read_messages(key, octets);
+            self.keep_unread(key, octets.get(used..).unwrap_or_default(), flow);
+            return;
+        }
+        let mut incoming = core::mem::take(&mut association.incoming);
+        self.associations.buffered -= incoming.len();
+        incoming.extend_from_slice(octets);
+        let stopped = self.associations.slab.get(key).is_some_and(|a| !a.reading);
+        let (used, flow) = if stopped { (0, Flow::Stopped) } else { self.read_messages(key, &incoming) };
+        incoming.drain(..used);
+        self.put_back(key, incoming, flow);
+    }
+
+    /// Processes whole messages from the front; how many octets they had.
+    fn read_messages(&mut self, key: Key, octets: &[u8]) -> (usize, Flow) {
+        let mut used = 0;
+        loop {
+            let rest = octets.get(used..).unwrap_or_default();
+            let Some(header) = rest.first_chunk() else { return (used, Flow::On) };
+            if Header::parse(header).is_err() {
+                // Its length means nothing, so nothing after it does.
+                self.rx_associated(key, rest);
+                self.close_channel(key.index(), false);
+                self.end_association(key, End::Failure, true);
+                return (octets.len(), Flow::Ended);
+            }
+            let Some(message) = rest.get(..length(header)) else { return (used, Flow::On) };
+            if self.is_blocked(header) {
+                return (used, Flow::Stopped);
+            }
+            used += message.len();
+            self.rx_associated(key, message);
+            if self.associations.slab.get(key).is_none() {
+                return (octets.len(), Flow::Ended);
+            }
+        }
+    }
+
+    /// Whether a message is data for an application that takes none now.
+    fn is_blocked(&self, header: &[u8; HEADER_LENGTH]) -> bool {
+        let [.., n1, n0, kind, _] = *header;
+        kind & 0x7f == MessageType::DATA.0
+            && self.associations.blocked.contains(&NslpId(u16::from_be_bytes([n1, n0])))
+    }
+
+    fn keep_unread(&mut self, key: Key, rest: &[u8], flow: Flow) {
+        if flow == Flow::Stopped || !rest.is_empty() {
+            self.put_back(key, rest.to_vec(), flow);
+        }
+    }
+
+    /// Keeps what was not processed, within the limit of all together.
+    fn put_back(&mut self, key: Key, rest: Vec<u8>, flow: Flow) {
+        let max = self.associations.config.max_buffered;
+        let Some(association) = self.associations.slab.get_mut(key) else { return };
+        if flow == Flow::Stopped && association.reading {
+            association.reading = false;
+            self.out.read_channel(association.channel, false);
+        }
+        if self.associations.buffered + rest.len() > max {
+            self.counters.associations_overrun += 1;
+            self.close_channel(key.index(), true);
+            return self.end_association(key, End::Failure, true);
+        }
+        association.incoming = rest;
+        self.associations.buffered += association.incoming.len();
+    }
+
+    /// An application takes no messages for a while, or takes them again (RFC 5971 §4.1.1). Associations that
+    /// have something for it are not read meanwhile, which in the end stops the sender. GIST-4.1.1-01,
+    /// GIST-4.1.1-03.
+    pub(in crate::engine) fn block(&mut self, nslp: NslpId, blocked: bool) {
+        let all = &mut self.associations.blocked;
+        all.retain(|other| *other != nslp);
+        if blocked {
+            all.push(nslp);
+            return;
+        }
+        let stopped = self.associations.slab.iter().filter(|(_, a)| !a.reading);
+        for key in stopped.map(|(key, _)| key).collect::<Vec<_>>() {
+            let Some(association) = self.associations.slab.get_mut(key) else { continue };
+            association.reading = true;
+            let incoming = core::mem::take(&mut association.incoming);
+            let channel = association.channel;
+            self.associations.buffered -= incoming.len();
+            let (used, flow) = self.read_messages(key, &incoming);
+            if flow == Flow::On {
+                self.out.read_channel(channel, true);
+            } else if let Some(association) = self.associations.slab.get_mut(key) {
+                association.reading = false;
+            }
+            self.keep_unread(key, incoming.get(used..).unwrap_or_default(), flow);
+        }
+    }
+
+    /// What an application that takes nothing kept from being read, before it is lost with its association.
+    pub(super) fn read_the_rest(&mut self, key: Key) {
+        let Some(association) = self.associations.slab.get_mut(key).filter(|a| !a.reading) else { return };
+        let incoming = core::mem::take(&mut association.incoming);
+        self.associations.buffered -= incoming.len();
+        let blocked = core::mem::take(&mut self.associations.blocked);
+        self.read_messages(key, &incoming);
+        self.associations.blocked = blocked;
+    }
+
+    /// One message that came over an association (rule 2 of §6.4): checked as any other, then to the machine of
+    /// its type. GIST-6.4-06, GIST-5.5-03.
+    pub(super) fn rx_associated(&mut self, key: Key, octets: &[u8]) {
+        let index = key.index();
+        let Some(association) = self.associations.slab.get(key) else { return };
+        let a = Arrival {
+            src: SocketAddr::new(association.remote, PORT),
+            dst: SocketAddr::new(association.local, PORT),
+            ifindex: association.ifindex,
+            ttl: 0,
+            tos: 0,
+            options: &[],
+            octets,
+            local: true,
+            encapsulation: Encapsulation::Association,
+            association: index,
+        };
+        let header = match Header::parse(octets) {
+            Ok(header) => header,
+            Err(error) => return self.malformed(&a, &error),
+        };
+        // GIST-4.3.1-08
+        if header.hops == 0 {
+            self.counters.hops_exceeded += 1;
+            return self.refuse(&a, GistError::HOP_LIMIT_EXCEEDED, Infos::NONE);
+        }
+        let of_application = !matches!(header.kind, MessageType::ERROR | MessageType::MA_HELLO);
+        // GIST-4.3.4-03
+        if of_application && self.registration(header.nslp).is_none() {
+            self.counters.unknown_nslp += 1;
+            if header.kind != MessageType::RESPONSE {
+                self.refuse(&a, GistError::UNKNOWN_NSLPID, Infos::NONE);
+            }
+            return;
+        }
+        let message = match Message::parse(octets, Encapsulation::Association) {
+            Ok(message) => message,
+            Err(error) => return self.malformed(&a, &error),
+        };
+        self.counters.associated_received += 1;
+        if message.header.kind == MessageType::MA_HELLO {
+            return self.ma_rx_hello(index, message.hello_id.unwrap_or(0), message.header.r);
+        }
+        self.ma_rx_message(index);
+        if let Some(error) = &message.error {
+            return self.rx_error(error);
+        }
+        let (Some(mri), Some(session)) = (message.mri, message.session) else { return };
+        self.dispatch_associated(key, &a, &message, &mri.mri, session);
+    }
+
+    fn malformed(&mut self, a: &Arrival<'_>, error: &crate::error::DecodeError) {
+        self.counters.malformed += 1;
+        if let Some(object) = error_object_for(error, a.octets, a.encapsulation) {
+            self.send_error(a, object);
+        }
+    }
+
+    fn dispatch_associated(
+        &mut self,
+        key: Key,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        mri: &Mri,
+        session: SessionId,
+    ) {
+        // Data has no NLI, and nothing of one is needed but the peer's address (GIST-5.1-17).
+        let address = self.associations.get(key.index()).and_then(|a| Some(a.peer.as_ref()?.interface));
+        let unnamed = Nli {
+            peer_identity: &[],
+            ip_ttl: 0,
+            validity_ms: 1,
+            interface: address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        };
+        let nli = message.nli.unwrap_or(unnamed);
+        let subject = Subject { mri: *mri, session, nslp: message.header.nslp, nli };
+        if message.nli.is_some() && !self.is_possible_peer(nli.interface) {
+            self.counters.malformed += 1;
+            return;
+        }
+        match message.header.kind {
+            MessageType::RESPONSE => self.rx_response(a, message, &subject),
+            MessageType::CONFIRM => self.rx_confirm_associated(key, a, message, &subject),
+            _ => self.rx_data_associated(a, message, &subject),
+        }
+    }
+
+    /// Data over an association: the delivery checks of RFC 5971 §4.3.2 in their order. GIST-4.3.2-11.
+    fn rx_data_associated(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+        let Some(data) = message.nslp_data else { return };
+        // Check 1: explicitly routed. GIST-4.3.2-12.
+        if message.header.e {
+            self.counters.data_unchecked += 1;
+            return self.deliver(a, message, subject, data, None, true);
+        }
+        // Check 2: not of this association. GIST-4.3.2-13, GIST-A.4.4.4-01.
+        let direction = subject.mri.direction().inverted();
+        let found = self.find(&subject.mri, subject.session, subject.nslp);
+        let found = found.filter(|key| self.association_of(*key, direction) == Some(a.association));
+        let Some(key) = found else {
+            self.counters.data_misdelivered += 1;
+            return self.refuse(a, GistError::INCORRECTLY_DELIVERED, Infos::NONE);
+        };
+        // Check 3. While our own handshake starts over, what the former peer sends reliably still counts.
+        if self.state(key, direction) == State::None {
+            self.counters.data_without_state += 1;
+            return self.refuse_without_state(a);
+        }
+        self.counters.data_received += 1;
+        self.deliver(a, message, subject, data, Some((key, direction)), false);
+        if self.state(key, direction).is_querying() {
+            self.touch(key);
+        }
+    }
+}
+
+/// Octets of the message that begins with this header. The version was checked, or will be.
+const fn length(header: &[u8; HEADER_LENGTH]) -> usize {
+    let [_, _, l1, l0, ..] = *header;
+    HEADER_LENGTH + u16::from_be_bytes([l1, l0]) as usize * 4
+}

@@ -1,0 +1,269 @@
+//! Which stacks are offered, which one is chosen (RFC 5971 §5.7.1, RFC 6084 §4).
+
+use core::time::Duration;
+
+use super::AssociationConfig;
+use crate::engine::compose::milliseconds;
+use crate::engine::io::Transport;
+use crate::wire::{List, MaOptions, MaProtocolId, Profile, StackConfiguration, StackProposal};
+
+impl Transport {
+    /// Its protocols from top to bottom, as a profile lists them.
+    const fn protocols(self) -> &'static [u8] {
+        match self {
+            Self::Tcp => &[MaProtocolId::FORWARDS_TCP.0],
+            Self::TlsTcp => &[MaProtocolId::FORWARDS_TLS.0, MaProtocolId::FORWARDS_TCP.0],
+            Self::Sctp => &[MaProtocolId::FORWARDS_SCTP.0],
+        }
+    }
+
+    /// The protocol that has the port.
+    const fn base(self) -> MaProtocolId {
+        match self {
+            Self::Tcp | Self::TlsTcp => MaProtocolId::FORWARDS_TCP,
+            Self::Sctp => MaProtocolId::FORWARDS_SCTP,
+        }
+    }
+
+    /// Whether it protects what it carries and says who the peer is.
+    #[must_use]
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Self::TlsTcp)
+    }
+
+    /// The transport of a profile, if this node knows one like that.
+    fn of(profile: &Profile<'_>) -> Option<Self> {
+        [Self::Tcp, Self::TlsTcp, Self::Sctp].into_iter().find(|t| t.protocols() == profile.0)
+    }
+}
+
+/// Most stacks that a node has.
+const MOST: usize = 3;
+
+/// The stacks of a proposal of ours.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine) struct Stacks {
+    profiles: [Profile<'static>; MOST],
+    transports: [Transport; MOST],
+    ports: [[u8; 2]; MOST],
+    count: usize,
+}
+
+impl Stacks {
+    /// Those of a Response: all, since they must not depend on the Query (GIST-5.7.1-10), and so a function of
+    /// the configuration alone (GIST-8.6-01).
+    pub(in crate::engine) fn all(config: &AssociationConfig) -> Self {
+        Self::suitable(config, |_| true)
+    }
+
+    /// Those of a Query: only what suits the messages. GIST-5.7.1-08.
+    pub(in crate::engine) fn suitable(
+        config: &AssociationConfig,
+        wanted: impl Fn(Transport) -> bool,
+    ) -> Self {
+        let mut stacks = Self {
+            profiles: [Profile(&[]); MOST],
+            transports: [Transport::Tcp; MOST],
+            ports: [[0; 2]; MOST],
+            count: 0,
+        };
+        let places = stacks.profiles.iter_mut().zip(&mut stacks.transports).zip(&mut stacks.ports);
+        let usable = config.usable().filter(|(transport, _)| wanted(*transport));
+        for (((profile, place), port), (transport, number)) in places.zip(usable) {
+            *profile = Profile(transport.protocols());
+            *place = transport;
+            *port = number.to_be_bytes();
+            stacks.count += 1;
+        }
+        stacks
+    }
+
+    pub(in crate::engine) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn transports(&self) -> &[Transport] {
+        self.transports.get(..self.count).unwrap_or_default()
+    }
+
+    /// The Stack-Proposal.
+    pub(in crate::engine) fn proposal(&self) -> StackProposal<'_> {
+        StackProposal { profiles: List::of(self.profiles.get(..self.count).unwrap_or_default()) }
+    }
+
+    /// What the Responder-Cookie binds of the proposal.
+    pub(in crate::engine) fn fingerprint(&self) -> [u8; MOST] {
+        let mut octets = [0; MOST];
+        for (octet, transport) in octets.iter_mut().zip(self.transports()) {
+            *octet = 1 + *transport as u8;
+        }
+        octets
+    }
+
+    /// Whether `proposal` is this one, unchanged. GIST-5.7.1-14.
+    pub(in crate::engine) fn are(&self, proposal: &StackProposal<'_>) -> bool {
+        *proposal == self.proposal()
+    }
+
+    /// Options of a Query: one for each transport protocol, without a port (GIST-5.7.2-03, GIST-5.7.3-12).
+    /// So many of them count.
+    pub(in crate::engine) fn asking(&self) -> ([MaOptions<'static>; MOST], usize) {
+        let mut options = [NO_OPTIONS; MOST];
+        let bases = [MaProtocolId::FORWARDS_TCP, MaProtocolId::FORWARDS_SCTP];
+        let used = bases.into_iter().filter(|base| self.transports().iter().any(|t| t.base() == *base));
+        let mut count = 0;
+        for (option, protocol) in options.iter_mut().zip(used) {
+            option.protocol = protocol;
+            count += 1;
+        }
+        (options, count)
+    }
+
+    /// Options of a Response: for each profile its port. GIST-5.7.2-02, GIST-5.7.2-04.
+    pub(in crate::engine) fn accepting(&self) -> ([MaOptions<'_>; MOST], usize) {
+        let mut options = [NO_OPTIONS; MOST];
+        let places = options.iter_mut().zip(self.transports()).zip(&self.ports).zip(1..);
+        for (((option, transport), port), number) in places {
+            (option.protocol, option.profile, option.data) = (transport.base(), number, port);
+        }
+        (options, self.count)
+    }
+}
+
+const NO_OPTIONS: MaOptions<'static> =
+    MaOptions { protocol: MaProtocolId(0), profile: 0, disabled: false, data: &[] };
+
+/// A Stack-Configuration-Data object with our hold time.
+pub(in crate::engine) fn configuration<'a>(
+    hold_time: Duration,
+    options: &'a [MaOptions<'a>],
+) -> StackConfiguration<'a> {
+    StackConfiguration { hold_time_ms: milliseconds(hold_time), options: List::of(options) }
+}
+
+/// What a peer offers: its Stack-Proposal with its Stack-Configuration-Data.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine) struct Offer<'a> {
+    pub(in crate::engine) proposal: StackProposal<'a>,
+    pub(in crate::engine) configuration: StackConfiguration<'a>,
+}
+
+impl<'a> Offer<'a> {
+    /// The profiles that this node knows and that are not disabled, each with its options. GIST-5.7.1-01: the
+    /// D-flag of any protocol of the stack rules it out.
+    fn usable(&self) -> impl Iterator<Item = (Transport, Option<MaOptions<'a>>)> + '_ {
+        self.proposal.profiles.iter().zip(1_u8..).filter_map(|(profile, number)| {
+            let transport = Transport::of(&profile)?;
+            let applies = |o: &MaOptions<'_>| o.profile == 0 || o.profile == number;
+            let ours = || self.configuration.options.iter().filter(move |o| applies(o));
+            if ours().any(|o| o.disabled && profile.contains(o.protocol)) {
+                return None;
+            }
+            let of_base = |o: &MaOptions<'_>| o.protocol == transport.base();
+            // Options for this profile win over those for all.
+            let options = ours().filter(of_base).max_by_key(|o| o.profile);
+            Some((transport, options))
+        })
+    }
+
+    /// Whether an association over `transport` is as good as one of the offered ones: the same stack, or any
+    /// where no security was offered with it. All of them are reliable and keep the order. GIST-5.7.1-13.
+    pub(in crate::engine) fn satisfied_by(&self, transport: Transport) -> bool {
+        self.usable().any(|(offered, _)| offered == transport || !offered.is_secure())
+    }
+
+    /// The stack that is best in our order, and the peer's port for it. GIST-D-03.
+    pub(in crate::engine) fn choose(
+        &self,
+        config: &AssociationConfig,
+        secure: bool,
+    ) -> Option<(Transport, u16)> {
+        config.usable().filter(|(ours, _)| ours.is_secure() || !secure).find_map(|(ours, _)| {
+            let (_, options) = self.usable().find(|(theirs, _)| *theirs == ours)?;
+            Some((ours, options?.port().filter(|port| *port != 0)?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> AssociationConfig {
+        AssociationConfig {
+            tcp_port: Some(4),
+            tls_port: Some(5),
+            sctp_port: Some(6),
+            ..AssociationConfig::default()
+        }
+    }
+
+    const fn option(protocol: u8, profile: u8, data: &[u8]) -> MaOptions<'_> {
+        MaOptions { protocol: MaProtocolId(protocol), profile, disabled: false, data }
+    }
+
+    fn offer<'a>(profiles: &'a [Profile<'a>], options: &'a [MaOptions<'a>]) -> Offer<'a> {
+        Offer {
+            proposal: StackProposal { profiles: List::of(profiles) },
+            configuration: configuration(Duration::from_secs(30), options),
+        }
+    }
+
+    /// GIST-D-03: the example of appendix D, where TLS over TCP has another port than TCP.
+    #[test]
+    fn the_port_is_that_of_the_chosen_profile() {
+        let profiles = [Profile(&[1]), Profile(&[3]), Profile(&[2, 1])];
+        let options = [option(1, 3, &[0x17, 0xeb]), option(1, 1, &[0x15, 0x3e]), option(3, 0, &[0x0d, 5])];
+        let peer = offer(&profiles, &options);
+        assert_eq!(peer.choose(&config(), false), Some((Transport::TlsTcp, 6123)));
+        assert_eq!(peer.choose(&config(), true), Some((Transport::TlsTcp, 6123)));
+        let no_tls = AssociationConfig { tls_port: None, ..config() };
+        assert_eq!(peer.choose(&no_tls, false), Some((Transport::Sctp, 3333)));
+        let tcp = AssociationConfig { sctp_port: None, ..no_tls };
+        assert_eq!(peer.choose(&tcp, false), Some((Transport::Tcp, 5438)));
+        assert_eq!(peer.choose(&tcp, true), None);
+    }
+
+    /// GIST-5.7.1-01: D rules out every stack with that protocol, or one profile.
+    #[test]
+    fn what_is_disabled_is_not_used() {
+        let profiles = [Profile(&[2, 1]), Profile(&[1])];
+        let mut options = [option(1, 1, &[0, 7]), option(1, 2, &[0, 8])];
+        options[0].disabled = true;
+        assert_eq!(offer(&profiles, &options).choose(&config(), false), Some((Transport::Tcp, 8)));
+        options[1] = MaOptions { disabled: true, ..option(1, 0, &[0, 8]) };
+        assert_eq!(offer(&profiles, &options).choose(&config(), false), None);
+        let tls = [option(1, 0, &[0, 7]), MaOptions { disabled: true, ..option(2, 0, &[]) }];
+        assert_eq!(offer(&profiles, &tls).choose(&config(), false), Some((Transport::Tcp, 7)));
+    }
+
+    /// GIST-5.7.1-13
+    #[test]
+    fn an_association_satisfies_what_is_not_better() {
+        let tls = [Profile(&[2, 1])];
+        let options = [option(1, 0, &[])];
+        assert!(offer(&tls, &options).satisfied_by(Transport::TlsTcp));
+        assert!(!offer(&tls, &options).satisfied_by(Transport::Tcp));
+        let tcp = [Profile(&[1])];
+        for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {
+            assert!(offer(&tcp, &options).satisfied_by(transport));
+        }
+        let strange = [Profile(&[120, 1])];
+        assert!(!offer(&strange, &options).satisfied_by(Transport::Tcp));
+    }
+
+    /// GIST-5.7.2-03, GIST-5.7.2-04, GIST-5.7.3-12: options without data in a Query; with the port, for each
+    /// profile, in a Response; none for TLS.
+    #[test]
+    fn options_are_those_of_the_transport() {
+        let stacks = Stacks::all(&config());
+        let (asking, count) = stacks.asking();
+        let asking: Vec<_> = asking[..count].iter().map(|o| (o.protocol.0, o.profile, o.data)).collect();
+        assert_eq!(asking, [(1, 0, &[][..]), (3, 0, &[])]);
+        let (accepting, count) = stacks.accepting();
+        let accepting: Vec<_> =
+            accepting[..count].iter().map(|o| (o.protocol.0, o.profile, o.data)).collect();
+        assert_eq!(accepting, [(1, 1, &[0, 5][..]), (3, 2, &[0, 6]), (1, 3, &[0, 4])]);
+        assert_eq!(Stacks::suitable(&config(), Transport::is_secure).transports(), [Transport::TlsTcp]);
+    }
+}

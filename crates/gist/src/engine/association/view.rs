@@ -1,0 +1,82 @@
+//! What operators see of associations.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::security::Identity;
+
+use super::{Association, State};
+use crate::engine::Gist;
+use crate::engine::io::{ChannelId, Transport};
+
+/// One messaging association.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AssociationView<'a> {
+    /// Its channel, which names it.
+    pub channel: ChannelId,
+    /// Its protocol stack.
+    pub transport: Transport,
+    /// State as RFC 5971 §6.4 names it.
+    pub state: &'static str,
+    /// This node opened it, as Querying node.
+    pub opened: bool,
+    /// Peer identity as the peer named itself in GIST; empty before its first Confirm.
+    pub peer: &'a [u8],
+    /// The peer's interface address as it named it; the channel's end before.
+    pub address: IpAddr,
+    /// This node's address.
+    pub local: IpAddr,
+    /// Who the peer proved to be.
+    pub authenticated: Option<&'a Identity>,
+    /// Pieces of routing state that use it.
+    pub sessions: u32,
+    /// Messages that wait for its channel.
+    pub queued: usize,
+    /// Their octets.
+    pub queued_octets: usize,
+    /// Octets that the channel holds.
+    pub unsent: usize,
+    /// MA-Hold-Time of the peer; zero before it was told.
+    pub hold_time: Duration,
+    /// Until the next MA-Hello.
+    pub hello_in: Option<Duration>,
+    /// Until it is closed, unless the peer asks for it.
+    pub closes_in: Option<Duration>,
+}
+
+impl Gist {
+    /// All messaging associations, by their place in the table.
+    pub fn associations(&self) -> impl Iterator<Item = AssociationView<'_>> {
+        self.associations.slab.iter().map(|(_, association)| self.association_view(association))
+    }
+
+    fn association_view<'a>(&self, x: &'a Association) -> AssociationView<'a> {
+        let left = |timer: Option<signalbox_core::Time>| timer.map(|at| at.since(self.now));
+        AssociationView {
+            channel: x.channel,
+            transport: x.transport,
+            state: match x.state {
+                State::AwaitingConnection => "Awaiting Connection",
+                State::Connected => "Connected",
+                State::Idle => "Idle",
+            },
+            opened: x.opened,
+            peer: x.peer.as_ref().map_or(&[], |name| &name.identity),
+            address: x.peer.as_ref().map_or(x.remote, |name| name.interface),
+            local: x.local,
+            authenticated: x.identity.as_deref(),
+            sessions: x.sessions,
+            queued: x.queue.len(),
+            queued_octets: x.queued,
+            unsent: x.unsent,
+            hold_time: if x.opened || x.confirmed { x.hold_time } else { Duration::ZERO },
+            hello_in: left(x.send_hello),
+            closes_in: left(x.no_hello.or(x.setup)),
+        }
+    }
+
+    /// The channel of an association.
+    pub(in crate::engine) fn channel(&self, index: u32) -> Option<ChannelId> {
+        self.associations.get(index).map(|association| association.channel)
+    }
+}

@@ -1,0 +1,237 @@
+//! What scripts about associations have in common.
+
+use core::time::Duration;
+
+use signalbox_core::service::{MessageHandle, NetworkEvent, Security, TransferAttributes};
+use signalbox_core::{Mri, SessionId};
+use signalbox_gist::apd::{Apd, Verdict};
+use signalbox_gist::engine::{
+    AssociationConfig, ChannelClosed, ChannelId, Config, Input, Installation, Transport,
+};
+use signalbox_gist::wire::{
+    List, MaOptions, MaProtocolId, Message, MessageType, Profile, StackConfiguration, StackProposal,
+};
+use signalbox_wire::Writer;
+
+use crate::rig::*;
+
+/// Our ports.
+pub(super) const TCP: u16 = 4000;
+pub(super) const TLS: u16 = 4001;
+/// The peer's.
+pub(super) const PEER_TCP: u16 = 5000;
+pub(super) const PEER_TLS: u16 = 5001;
+/// The peer's hold time.
+pub(super) const PEER_HOLD: u32 = 20_000;
+
+const TCP_ID: MaProtocolId = MaProtocolId::FORWARDS_TCP;
+
+const fn option(profile: u8, data: &'static [u8]) -> MaOptions<'static> {
+    MaOptions { protocol: TCP_ID, profile, disabled: false, data }
+}
+
+static TCP_PROFILE: [Profile<'static>; 1] = [Profile(&[1])];
+static TLS_PROFILE: [Profile<'static>; 1] = [Profile(&[2, 1])];
+static BOTH_PROFILES: [Profile<'static>; 2] = [Profile(&[2, 1]), Profile(&[1])];
+static ASKING: [MaOptions<'static>; 1] = [option(0, &[])];
+static TCP_OPTION: [MaOptions<'static>; 1] = [option(1, &PEER_TCP.to_be_bytes())];
+static TLS_OPTION: [MaOptions<'static>; 1] = [option(1, &PEER_TLS.to_be_bytes())];
+static BOTH_OPTIONS: [MaOptions<'static>; 2] =
+    [option(1, &PEER_TLS.to_be_bytes()), option(2, &PEER_TCP.to_be_bytes())];
+
+pub(super) type Stack = (StackProposal<'static>, StackConfiguration<'static>);
+
+fn stack(profiles: &'static [Profile<'static>], options: &'static [MaOptions<'static>]) -> Stack {
+    (
+        StackProposal { profiles: List::of(profiles) },
+        StackConfiguration { hold_time_ms: PEER_HOLD, options: List::of(options) },
+    )
+}
+
+/// What a peer answers.
+pub(super) fn peer_tcp() -> Stack {
+    stack(&TCP_PROFILE, &TCP_OPTION)
+}
+
+pub(super) fn peer_tls() -> Stack {
+    stack(&TLS_PROFILE, &TLS_OPTION)
+}
+
+pub(super) fn peer_both() -> Stack {
+    stack(&BOTH_PROFILES, &BOTH_OPTIONS)
+}
+
+/// What a peer asks.
+pub(super) fn asks_tcp() -> Stack {
+    stack(&TCP_PROFILE, &ASKING)
+}
+
+pub(super) fn asks_tls() -> Stack {
+    stack(&TLS_PROFILE, &ASKING)
+}
+
+pub(super) fn asks_both() -> Stack {
+    stack(&BOTH_PROFILES, &ASKING)
+}
+
+/// A node with TCP and, in the database, nobody.
+pub(super) fn tcp_only() -> Config {
+    Config {
+        associations: AssociationConfig { tcp_port: Some(TCP), ..AssociationConfig::default() },
+        ..Config::default()
+    }
+}
+
+/// A node with TCP and TLS where everybody who is authenticated may be a peer.
+pub(super) fn tcp_and_tls() -> Config {
+    let mut config = tcp_only();
+    config.associations.tls_port = Some(TLS);
+    config.associations.authorised = Apd::new(8, Verdict::Allow);
+    config
+}
+
+pub(super) fn installing(installation: Installation) -> Config {
+    Config { installation, ..tcp_only() }
+}
+
+pub(super) const RELIABLE: TransferAttributes =
+    TransferAttributes { reliable: true, stateless: false, security: Security::None };
+pub(super) const SECURE: TransferAttributes =
+    TransferAttributes { reliable: true, stateless: false, security: Security::Channel };
+
+/// Another session of the same peers.
+pub(super) fn session(number: u8) -> SessionId {
+    SessionId([number; 16])
+}
+
+/// A message without magic number.
+pub(super) fn bare(message: &Message<'_>) -> Vec<u8> {
+    let mut octets = Vec::new();
+    message.encode(&mut Writer::new(&mut octets)).unwrap();
+    octets
+}
+
+/// An MA-Hello.
+pub(super) fn hello(id: u32, asks: bool) -> Vec<u8> {
+    let mut message = Message::new(MessageType::MA_HELLO, signalbox_core::NslpId::NONE, 1);
+    message.hello_id = Some(id);
+    message.header.r = asks;
+    bare(&message)
+}
+
+/// Data as it stands in a channel.
+pub(super) fn bare_data(mri: Mri, session: SessionId, data: &[u8]) -> Vec<u8> {
+    let mut message = Message::new(MessageType::DATA, NSLP, 64);
+    message.mri = Some(mri.into());
+    message.session = Some(session);
+    message.nslp_data = Some(data);
+    bare(&message)
+}
+
+impl Rig {
+    pub(super) fn reliably(&mut self, data: &[u8], mri: Mri) {
+        self.reliably_in(SESSION, data, mri);
+    }
+
+    pub(super) fn reliably_in(&mut self, session: SessionId, data: &[u8], mri: Mri) {
+        self.send_with(data, mri, |m| (m.attributes, m.session) = (RELIABLE, session));
+    }
+
+    pub(super) fn numbered(&mut self, handle: u64, data: &[u8], mri: Mri) {
+        self.send_with(data, mri, |m| {
+            (m.attributes, m.handle) = (RELIABLE, Some(MessageHandle(handle)));
+        });
+    }
+
+    /// A Response with a proposal.
+    pub(super) fn propose(&mut self, query: &Packet, (proposal, configuration): Stack) {
+        self.respond_with(query, |m| {
+            m.stack_proposal = Some(proposal);
+            m.stack_configuration = Some(configuration);
+        });
+    }
+
+    pub(super) fn connected(&mut self, channel: ChannelId) {
+        self.handle(Input::ChannelConnected { channel, identity: None });
+    }
+
+    pub(super) fn octets(&mut self, channel: ChannelId, octets: &[u8]) {
+        self.handle(Input::ChannelOctets { channel, octets });
+    }
+
+    pub(super) fn lost(&mut self, channel: ChannelId, reason: ChannelClosed, unacknowledged: bool) {
+        self.handle(Input::ChannelClosed { channel, reason, unacknowledged });
+    }
+
+    /// A Querying-SM for the node's own flow with an association to `DOWN` over TCP, which carried Confirm and
+    /// one message.
+    pub(super) fn associated(&mut self) -> ChannelId {
+        self.reliably(b"data", own());
+        let query = self.sent().is(MessageType::QUERY);
+        self.propose(&query, peer_tcp());
+        let (channel, ..) = self.opened();
+        assert!(matches!(self.notified().1, NetworkEvent::Good(_)));
+        self.connected(channel);
+        let _confirm = self.over().is(MessageType::CONFIRM);
+        let _data = self.over().is(MessageType::DATA);
+        let _sent = self.status();
+        self.quiet();
+        channel
+    }
+
+    /// A Query from `UP` that asks for an association; what the node answers comes next.
+    pub(super) fn asked(&mut self, session: SessionId, (proposal, configuration): Stack) {
+        let cookie = [7; 8];
+        let mut message = query(through(), &cookie);
+        message.session = Some(session);
+        message.stack_proposal = Some(proposal);
+        message.stack_configuration = Some(configuration);
+        self.inject(&Via::intercepted(SRC, DST), &message);
+    }
+
+    pub(super) fn accepted(&mut self, channel: u64, transport: Transport) -> ChannelId {
+        let channel = ChannelId(channel);
+        let port = if transport == Transport::Tcp { TCP } else { TLS };
+        let (local, peer) = ((ip(LEFT), port).into(), (ip(UP), 33_000).into());
+        self.handle(Input::ChannelAccepted { channel, transport, local, peer, identity: None });
+        channel
+    }
+
+    /// A Responding-SM for the flow through the node with an association that `UP` opened over TCP.
+    pub(super) fn responding_associated(&mut self) -> ChannelId {
+        self.asked(SESSION, asks_tcp());
+        let response = self.sent().is(MessageType::RESPONSE);
+        let channel = self.accepted(2, Transport::Tcp);
+        let octets = first_confirm(&response, |_| {});
+        self.octets(channel, &octets);
+        assert!(matches!(self.notified().1, NetworkEvent::Good(_)));
+        self.quiet();
+        channel
+    }
+
+    pub(super) fn held(&self, channel: ChannelId) -> Option<signalbox_gist::engine::AssociationView<'_>> {
+        self.gist.associations().find(|a| a.channel == channel)
+    }
+
+    pub(super) fn state_of(&self, channel: ChannelId) -> Option<&'static str> {
+        self.held(channel).map(|a| a.state)
+    }
+}
+
+/// The first Confirm over a new association, to a Response of the node.
+pub(super) fn first_confirm<'a>(response: &'a Packet, tweak: impl FnOnce(&mut Message<'a>)) -> Vec<u8> {
+    let answered = response.message();
+    let mut message = Message::new(MessageType::CONFIRM, NSLP, 64);
+    message.mri = answered.mri.map(|m| m.inverted());
+    message.session = answered.session;
+    message.nli = Some(nli(b"up", UP));
+    message.responder_cookie = answered.responder_cookie;
+    message.stack_proposal = answered.stack_proposal;
+    message.stack_configuration = Some(StackConfiguration { hold_time_ms: PEER_HOLD, options: List::EMPTY });
+    tweak(&mut message);
+    bare(&message)
+}
+
+pub(super) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

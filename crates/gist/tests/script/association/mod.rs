@@ -1,0 +1,4 @@
+//! Connection mode (RFC 5971 §4.4.3, §4.4.5, §5.4, §5.7, §6.4).
+
+mod handshake;
+mod kit;
