@@ -231,7 +231,6 @@ fn open(domain: Domain, tos: u8) -> Result<Socket, OpenError> {
         .map_err(|error| OpenError::net_raw("SCTP without kernel support", &error))?;
     let system = |error| OpenError::system("raw socket for SCTP", &error);
     if domain == Domain::IPV6 {
-        set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1).map_err(system)?;
         set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1).map_err(system)?;
         set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos.into()).map_err(system)?;
     } else {

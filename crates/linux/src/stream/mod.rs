@@ -43,7 +43,8 @@ const REST: Duration = Duration::from_millis(100);
 /// With so much written, a stream is handed to the kernel at once.
 const EAGER: usize = 64 * 1024;
 
-/// All streams and listeners of a node.
+/// All streams and listeners of a node. Its sockets are made in the network namespace of the thread that calls
+/// [`Streams::listen`] and [`Streams::open`].
 pub struct Streams {
     config: StreamConfig,
     /// For each family that is spoken, whether it is IPv6.
@@ -378,7 +379,14 @@ impl Streams {
             match self.connections.get_mut(&token) {
                 Some(connection) => {
                     connection.deadline = None;
-                    let closed = self.finish(token, Some(StreamError::TimedOut));
+                    let error = match connection.outcome() {
+                        // It came up at the last moment: that is told next.
+                        Ok(Some(_)) if connection.phase == Phase::Connecting => continue,
+                        Ok(_) => StreamError::TimedOut,
+                        // What routers said meanwhile (sk_err_soft) says more than that time is over.
+                        Err(error) => stream_error(&error),
+                    };
+                    let closed = self.finish(token, Some(error));
                     self.pending.extend(closed);
                 }
                 None => self.listen_again(token, true),

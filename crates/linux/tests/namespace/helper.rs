@@ -1,6 +1,7 @@
 //! This test program as another process: a daemon to be killed, or a user without privileges.
 
 use std::env;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -38,6 +39,11 @@ fn process() {
                 Ok(io) => io.close().unwrap(),
                 Err(error) => eprintln!("not opened: {error}"),
             }
+        }
+        Ok("tcp-listener") => {
+            let listener = TcpListener::bind("[::]:7000").unwrap();
+            let _streams: Vec<_> = listener.incoming().take(2).collect();
+            std::thread::sleep(Duration::from_secs(60));
         }
         Ok("user-namespace") if !netns::inside_user_namespace() => {
             assert!(!netns::is_permitted());

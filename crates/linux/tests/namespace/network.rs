@@ -103,7 +103,8 @@ impl Network {
     }
 }
 
-fn open(namespace: &Namespace, config: &IoConfig) -> Io {
+/// A node's door in a namespace.
+pub(crate) fn open(namespace: &Namespace, config: &IoConfig) -> Io {
     namespace.run(|| Io::open(config)).unwrap().unwrap_or_else(|error| panic!("{error}"))
 }
 

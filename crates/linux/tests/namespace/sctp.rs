@@ -1,0 +1,103 @@
+//! SCTP packets through raw sockets.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use etherparse::{NetSlice, SlicedPacket};
+use signalbox_linux::capture::{Capture, CaptureConfig};
+use signalbox_linux::netns::Namespace;
+use signalbox_linux::sctp::SctpBatch;
+use signalbox_linux::stream::StreamConfig;
+use signalbox_linux::{Io, IoConfig, topology};
+
+use crate::network::{Network, PATIENCE, families, ip, open};
+
+type Packet = (IpAddr, IpAddr, Vec<u8>);
+
+fn end(namespace: &Namespace) -> Io {
+    let streams = StreamConfig { tos: 0x28, ..StreamConfig::default() };
+    open(namespace, &IoConfig { sctp: true, streams, intercept: false, ..IoConfig::default() })
+}
+
+fn receive(io: &mut Io, count: usize) -> Vec<Packet> {
+    let (mut batch, mut got) = (SctpBatch::new(), Vec::new());
+    let deadline = Instant::now() + PATIENCE;
+    while got.len() < count {
+        let left = deadline.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "received only {got:?}");
+        if io.wait(Some(left)).unwrap().sctp {
+            io.receive_sctp(&mut batch).unwrap();
+            got.extend(batch.iter().map(|p| (p.src, p.dst, p.packet.to_vec())));
+        }
+        io.changes();
+    }
+    got
+}
+
+#[test]
+fn packets_pass_both_ways_with_the_addresses_given() {
+    let net = Network::new("sctp");
+    for (address, len) in [("10.1.0.9", 24), ("fd01::9", 64)] {
+        topology::add_address(&net.a, "a0", ip(address), len).unwrap();
+    }
+    let (mut a, mut b) = (end(&net.a), end(&net.b));
+    let mut capture = Capture::open(&net.r, "ra", CaptureConfig::default()).unwrap();
+    for (family, second) in families().into_iter().zip(["10.1.0.9", "fd01::9"]) {
+        // More than a batch, odd sizes, the last one beyond the MTU; the source is what we say.
+        let sizes = (0..100_usize).map(|n| 12 + n * 3).chain([1999]);
+        let packets: Vec<_> = sizes
+            .zip([family.a, ip(second)].into_iter().cycle())
+            .map(|(size, src)| (src, family.b, vec![size as u8; size]))
+            .collect();
+        for (src, dst, packet) in &packets {
+            a.send_sctp(*src, *dst, packet);
+        }
+        assert_eq!(a.flush(), []);
+        assert!(receive(&mut b, packets.len()) == packets);
+        b.send_sctp(family.b, ip(second), b"answers nobody checks");
+        b.flush();
+        assert_eq!(receive(&mut a, 1), [(family.b, ip(second), b"answers nobody checks".to_vec())]);
+    }
+    a.send_sctp(families()[0].a, families()[1].b, b"two families");
+    a.send_sctp(ip("10.1.0.77"), families()[0].b, b"not our address");
+    a.send_sctp(families()[0].a, families()[0].b, b"goes all the same");
+    a.flush();
+    assert_eq!(receive(&mut b, 1)[0].2, b"goes all the same");
+    let counters = a.sctp_counters().unwrap();
+    assert_eq!((counters.sent, counters.unsent, counters.received), (203, 2, 2));
+
+    let mut marked = 0;
+    let mut reading = true;
+    while reading {
+        reading = false;
+        let each = |frame: signalbox_linux::capture::Frame<'_>| {
+            reading = true;
+            let Ok(parsed) = SlicedPacket::from_ethernet(frame.octets) else { return };
+            match &parsed.net {
+                Some(NetSlice::Ipv4(v4)) if v4.header().protocol().0 == 132 => {
+                    assert_eq!(v4.header().dcp().value() << 2, 0x28);
+                    marked += 1;
+                }
+                Some(NetSlice::Ipv6(v6)) if v6.header().next_header().0 == 132 => {
+                    assert_eq!(v6.header().traffic_class(), 0x28);
+                    marked += 1;
+                }
+                // Nobody says that there is no such protocol.
+                Some(NetSlice::Ipv4(v4)) => assert_ne!(v4.header().protocol().0, 1),
+                _ => {}
+            }
+        };
+        capture.read(Duration::from_millis(50), each).unwrap();
+    }
+    assert!(marked >= 200, "{marked}");
+}
+
+#[test]
+fn without_sctp_asked_for_nothing_is_received_or_sent() {
+    let net = Network::new("nosctp");
+    let mut a = Network::host(&net.a);
+    a.send_sctp(families()[0].a, families()[0].b, b"x");
+    a.flush();
+    assert!(a.sctp_counters().is_none());
+    assert_eq!(a.receive_sctp(&mut SctpBatch::new()).unwrap(), 0);
+}

@@ -1,0 +1,150 @@
+//! One end of streams: a node's door with a record of all that its streams told.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use signalbox_core::node::{StreamError, StreamId};
+use signalbox_linux::netns::Namespace;
+use signalbox_linux::stream::{StreamBuffer, StreamConfig, StreamEvent, Streams};
+use signalbox_linux::{Io, IoConfig};
+
+use crate::network::{PATIENCE, open};
+
+/// What a stream told.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) accepted: bool,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) octets: Vec<u8>,
+    /// How many octets waited, each time it was told.
+    pub(crate) unsent: Vec<usize>,
+    pub(crate) closed: Option<(Option<StreamError>, bool)>,
+}
+
+pub(crate) struct End<'n> {
+    namespace: &'n Namespace,
+    pub(crate) io: Io,
+    buffer: StreamBuffer,
+    pub(crate) told: BTreeMap<u64, Told>,
+    last_opened: u64,
+    /// Sends back what comes in by accepted streams.
+    pub(crate) echo: bool,
+}
+
+impl<'n> End<'n> {
+    pub(crate) fn new(namespace: &'n Namespace, streams: StreamConfig) -> Self {
+        Self::with(namespace, IoConfig { streams, intercept: false, ..IoConfig::default() })
+    }
+
+    pub(crate) fn with(namespace: &'n Namespace, config: IoConfig) -> Self {
+        let io = open(namespace, &config);
+        let (buffer, told) = (StreamBuffer::new(), BTreeMap::new());
+        Self { namespace, io, buffer, told, last_opened: u64::MAX, echo: false }
+    }
+
+    pub(crate) fn open(&mut self, local: IpAddr, peer: (IpAddr, u16)) -> StreamId {
+        self.last_opened = self.last_opened.wrapping_add(2); // 1, 3, 5, ...
+        let stream = StreamId(self.last_opened);
+        let streams = self.io.streams();
+        self.namespace.run(|| streams.open(stream, local, peer.into())).unwrap();
+        stream
+    }
+
+    pub(crate) fn listen(&mut self, port: u16) -> Result<(), StreamError> {
+        let streams = self.io.streams();
+        self.namespace.run(|| streams.listen(port)).unwrap()
+    }
+
+    pub(crate) fn streams(&mut self) -> &mut Streams {
+        self.io.streams()
+    }
+
+    pub(crate) fn told(&self, stream: StreamId) -> &Told {
+        &self.told[&stream.0]
+    }
+
+    pub(crate) fn is_connected(&self, stream: StreamId) -> bool {
+        self.told.get(&stream.0).is_some_and(|told| told.local.is_some())
+    }
+
+    pub(crate) fn closed(&self, stream: StreamId) -> Option<(Option<StreamError>, bool)> {
+        self.told.get(&stream.0).and_then(|told| told.closed)
+    }
+
+    /// The streams that were accepted, in order.
+    pub(crate) fn accepted(&self) -> Vec<StreamId> {
+        self.told.iter().filter(|(_, told)| told.accepted).map(|(stream, _)| StreamId(*stream)).collect()
+    }
+
+    /// One turn of the loop.
+    pub(crate) fn turn(&mut self, timeout: Duration) {
+        let ready = self.io.wait(Some(timeout)).unwrap();
+        if ready.changes {
+            self.io.changes();
+        }
+        while ready.streams
+            && let Some(event) = self.io.streams().next_event(&mut self.buffer).unwrap()
+        {
+            let stream = event.stream();
+            let told = self.told.entry(stream.0).or_default();
+            assert_eq!(told.closed, None, "{event:?} after the end");
+            match event {
+                StreamEvent::Accepted { local, peer, .. } => {
+                    assert!(stream.0 % 2 == 0 && told.local.is_none());
+                    (told.accepted, told.local, told.peer) = (true, Some(local), Some(peer));
+                }
+                StreamEvent::Connected { local, .. } => {
+                    assert!(told.local.is_none());
+                    told.local = Some(local);
+                }
+                StreamEvent::Octets { octets, .. } => {
+                    assert!(!octets.is_empty() && told.local.is_some());
+                    told.octets.extend_from_slice(octets);
+                    if self.echo && told.accepted {
+                        self.io.streams().write(stream, octets);
+                    }
+                }
+                StreamEvent::Drained { unsent, .. } => told.unsent.push(unsent),
+                StreamEvent::Closed { error, unacknowledged, .. } => {
+                    told.closed = Some((error, unacknowledged));
+                }
+            }
+        }
+        assert_eq!(self.io.flush(), []);
+    }
+}
+
+/// Turns both ends' loops until `condition` holds.
+pub(crate) fn drive(
+    what: &str,
+    a: &mut End<'_>,
+    b: &mut End<'_>,
+    mut condition: impl FnMut(&mut End<'_>, &mut End<'_>) -> bool,
+) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition(a, b) {
+        assert!(Instant::now() < deadline, "in vain waited for: {what}");
+        a.turn(Duration::from_millis(1));
+        b.turn(Duration::from_millis(1));
+    }
+}
+
+/// A stream from `a` to `b`, which listens already; its names at both ends.
+pub(crate) fn connect(
+    a: &mut End<'_>,
+    b: &mut End<'_>,
+    local: IpAddr,
+    peer: (IpAddr, u16),
+) -> (StreamId, StreamId) {
+    let before = b.accepted().len();
+    let stream = a.open(local, peer);
+    drive("a connection", a, b, |a, b| a.is_connected(stream) && b.accepted().len() > before);
+    (stream, *b.accepted().last().unwrap())
+}
+
+/// Octets that differ from place to place.
+pub(crate) fn pattern(count: usize) -> Vec<u8> {
+    (0..count).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
+}
