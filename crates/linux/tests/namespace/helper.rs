@@ -1,12 +1,14 @@
 //! This test program as another process: a daemon to be killed, or a user without privileges.
 
 use std::env;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use signalbox_core::node::{StreamError, StreamId};
 use signalbox_linux::netns::{self, Namespace};
+use signalbox_linux::stream::{StreamBuffer, StreamConfig, StreamEvent};
 use signalbox_linux::{Io, IoConfig, capability};
 
 const PART: &str = "SBXT_PART";
@@ -45,6 +47,7 @@ fn process() {
             let _streams: Vec<_> = listener.incoming().take(2).collect();
             std::thread::sleep(Duration::from_secs(60));
         }
+        Ok("few-descriptors") => few_descriptors(),
         Ok("user-namespace") if !netns::inside_user_namespace() => {
             assert!(!netns::is_permitted());
             assert!(netns::reexec_in_user_namespace().unwrap().success());
@@ -57,4 +60,44 @@ fn process() {
         }
         _ => {}
     }
+}
+
+/// Connects to itself until the process has no descriptor left, and then lets go.
+fn few_descriptors() {
+    let streams = StreamConfig { accept_limit_per_source: 1000, ..StreamConfig::default() };
+    let mut io = Io::open(&IoConfig { intercept: false, streams, ..IoConfig::default() }).unwrap();
+    let (mut buffer, mut names) = (StreamBuffer::new(), (1..).step_by(2).map(StreamId));
+    io.streams().listen(7000).unwrap();
+    let here: IpAddr = "10.2.0.1".parse().unwrap();
+    let (mut opened, mut full, mut turns) = (Vec::new(), None::<Instant>, 0);
+    let start = Instant::now();
+    // The listener rests, so the loop does, too, although connections wait all the while.
+    while full.is_none_or(|full| full.elapsed() < Duration::from_millis(300)) {
+        assert!(start.elapsed() < Duration::from_secs(10), "never full");
+        if full.is_none() {
+            opened.extend(names.next());
+            io.streams().open(*opened.last().unwrap(), here, (here, 7000).into());
+        } else {
+            turns += 1;
+        }
+        io.wait(Some(Duration::from_millis(if full.is_none() { 1 } else { 20 }))).unwrap();
+        io.changes();
+        while let Some(event) = io.streams().next_event(&mut buffer).unwrap() {
+            if let StreamEvent::Closed { error, .. } = event {
+                assert_eq!(error, Some(StreamError::Other));
+                full = full.or(Some(Instant::now()));
+            }
+        }
+    }
+    assert!(turns < 40, "{turns} turns");
+    let failed = io.streams().counters().accept_failed;
+    assert!((1..10).contains(&failed), "{failed}");
+    let before = io.streams().counters().accepted;
+    opened.into_iter().for_each(|stream| io.streams().close(stream, false));
+    while io.streams().counters().accepted == before {
+        assert!(start.elapsed() < Duration::from_secs(20), "not accepted again");
+        io.wait(Some(Duration::from_millis(20))).unwrap();
+        while io.streams().next_event(&mut buffer).unwrap().is_some() {}
+    }
+    eprintln!("accepted again");
 }

@@ -1,7 +1,7 @@
 //! TCP streams that fail, each in its own way.
 
 use std::net::TcpListener;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use signalbox_core::node::StreamError;
@@ -178,4 +178,16 @@ fn a_stream_that_holds_too_much_is_reset() {
         assert_eq!(b.closed(at_b).unwrap().0, Some(StreamError::Reset));
         assert_eq!(a.closed(one), None);
     }
+}
+
+#[test]
+fn without_descriptors_the_listener_rests_and_then_accepts_again() {
+    let net = Network::new("files");
+    let program = helper("few-descriptors");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""]).arg(program.get_program());
+    limited.args(program.get_args()).envs(program.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let output = net.b.run(|| limited.output()).unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("accepted again"), "{said}");
 }

@@ -49,6 +49,20 @@ fn a_stream_comes_up_from_the_address_given() {
 }
 
 #[test]
+fn small_writes_leave_together() {
+    let net = Network::new("small");
+    let (mut a, mut b) = ends(&net);
+    let (here, there) = connect(&mut a, &mut b, families()[0].a, (families()[0].b, PORT));
+    for n in 0..1000_u16 {
+        a.streams().write(here, &n.to_be_bytes());
+    }
+    drive("all of them", &mut a, &mut b, |_, b| b.told(there).octets.len() == 2000);
+    let counters = a.streams().counters();
+    assert_eq!((counters.flushes, counters.octets_sent), (1, 2000));
+    assert!(a.told(here).unsent.is_empty(), "nothing waited");
+}
+
+#[test]
 fn what_is_written_before_the_stream_is_up_arrives() {
     let net = Network::new("early");
     let (mut a, mut b) = ends(&net);
@@ -107,10 +121,8 @@ fn large_payloads_arrive_whole_and_a_paused_reader_holds_up_nobody_else() {
         assert!(b.told(sink).octets == payload);
         let unsent = &a.told(bulk).unsent;
         if size > 1 << 20 {
-            assert!(unsent.iter().max() >= Some(&(1 << 20)) && unsent.last() == Some(&0), "{unsent:?}");
+            assert!(unsent.iter().max() >= Some(&(1 << 19)) && unsent.last() == Some(&0), "{unsent:?}");
         }
-        let flushes = a.streams().counters().flushes;
-        assert!(flushes < 2500, "{flushes} flushes for some 2,000 writes a megabyte");
     }
     assert_eq!(a.streams().unsent(), 0);
 }
