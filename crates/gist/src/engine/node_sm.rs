@@ -86,38 +86,37 @@ impl Gist {
                 self.refuse_without_state(a);
             }
             (key, _) => {
-                if !self.is_confirmed(a, message, subject) {
+                let Some(query) = self.confirmed(a, message, subject) else {
                     return; // GIST-8.5-06, GIST-5.7.1-15: no state
-                }
-                let key =
-                    match key.map_or_else(|| self.create(&subject.mri, subject.session, subject.nslp), Ok) {
-                        Ok(key) => key,
-                        Err(_) => return,
-                    };
-                if self.install(key, direction, a, subject, true) {
+                };
+                let new = key.map_or_else(|| self.create(&subject.mri, subject.session, subject.nslp), Ok);
+                let Ok(key) = new else { return };
+                if self.install(key, direction, &query, subject, true) {
                     self.birth_confirmed(key, a, message, subject);
                 }
             }
         }
     }
 
-    /// Whether the Confirm's cookie is ours for this very message; GIST-8.5-09: silent unless configured.
-    pub(super) fn is_confirmed(
+    /// The Confirm as if it had come by the interface that its Query came by, which the cookie remembers: that
+    /// is the one the flow takes (RFC 5971 §8.5). `None`: the cookie is not ours for this very message.
+    /// GIST-8.5-09: silent unless configured.
+    pub(super) fn confirmed<'a>(
         &mut self,
-        a: &Arrival<'_>,
+        a: &Arrival<'a>,
         message: &Message<'_>,
         subject: &Subject<'_>,
-    ) -> bool {
+    ) -> Option<Arrival<'a>> {
         let cookie = message.responder_cookie.unwrap_or_default();
-        if self.check_responder_cookie(&subject.bound(), cookie).is_some() {
-            return true;
+        if let Some(ifindex) = self.check_responder_cookie(&subject.bound(), cookie) {
+            return Some(Arrival { ifindex, ..*a });
         }
         self.counters.cookies_invalid += 1;
         if self.config.cookie_errors {
             let info = object_value_info(a.octets, ObjectType::RESPONDER_COOKIE, 4);
             self.refuse_with(a, GistError::INVALID_COOKIE, info);
         }
-        false
+        None
     }
 
     /// `rx_Data`: the delivery checks in the order of RFC 5971 §4.3.2 (GIST-4.3.2-11), then the machine.

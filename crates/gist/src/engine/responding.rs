@@ -39,7 +39,6 @@ impl Gist {
         let port = a.src.port();
         let Some(record) = self.records.get_mut(key) else { return false };
         let half = record.half_mut(direction);
-        // The interface that the Query came by would be better than the Confirm's, and on one path is the same.
         let mtu = self.interfaces.mtu(a.ifindex);
         let egress = Egress { ifindex: a.ifindex, address, gateway: None, mtu };
         let ids = (self.peers.intern(&subject.nli, port, a.ifindex), self.peers.egresses.intern(egress));
@@ -249,14 +248,14 @@ impl Gist {
             self.counters.confirms_duplicate += 1;
             return;
         }
-        if !self.is_confirmed(a, message, subject) {
+        let Some(query) = self.confirmed(a, message, subject) else {
             return self.end_responding(key, direction);
-        }
-        if self.is_from_peer(key, direction, a, subject) {
+        };
+        if self.is_from_peer(key, direction, &query, subject) {
             if let Some(record) = self.records.get_mut(key) {
                 record.half_mut(direction).set(PROVEN, true);
             }
-        } else if !self.install(key, direction, a, subject, true) {
+        } else if !self.install(key, direction, &query, subject, true) {
             return;
         }
         self.counters.confirms_received += 1;

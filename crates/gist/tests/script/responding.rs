@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
-use signalbox_core::{Direction, SessionId};
+use signalbox_core::{Direction, IfIndex, SessionId};
 use signalbox_gist::engine::{Config, Installation, Validity};
 use signalbox_gist::wire::{GistError, MessageType};
 
@@ -380,6 +380,31 @@ fn another_upstream_peer() {
         assert_eq!(rig.sent().dst, at_port("10.1.0.3"));
         assert_eq!(rig.gist.counters().peer_changed, 1);
     }
+}
+
+/// GIST-7.1.2-04, GIST-8.5-04: the interface that counts is the Query's, which the cookie remembers; the same
+/// peer's Query by another one is a change.
+#[test]
+fn another_arrival_interface() {
+    let mut rig = Rig::new();
+    let mut events = Vec::new();
+    for (number, ifindex) in [(1, 1), (2, 1), (3, 2)] {
+        let via = Via { ifindex: IfIndex(ifindex), ..Via::intercepted(SRC, DST) };
+        let cookie = [number; 8];
+        rig.inject(&via, &query(through(), &cookie));
+        let response = rig.sent().is(MessageType::RESPONSE);
+        let answered = response.message();
+        let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
+        confirm.mri = answered.mri.map(|m| m.inverted());
+        (confirm.session, confirm.nli) = (answered.session, Some(nli(b"up", UP)));
+        confirm.responder_cookie = answered.responder_cookie;
+        rig.inject(&Via { ifindex: IfIndex(3), ..Via::direct(UP, LEFT) }, &confirm);
+        events.extend(rig.out.drain(..));
+        assert_eq!(rig.session().upstream.unwrap().ifindex, IfIndex(ifindex));
+        assert_eq!(rig.session().upstream.unwrap().peer, Some(at_port(UP)));
+    }
+    assert_eq!(events.len(), 3, "{events:?}"); // Good; Good and RouteDeleted
+    assert_eq!(rig.gist.counters().peer_changed, 1);
 }
 
 /// GIST-7.1.3-07, GIST-4.4.4-07: a Responding node sends no Query of its own, and what a Query refreshes is
