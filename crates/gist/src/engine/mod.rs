@@ -4,11 +4,11 @@
 //! [`Gist::next_deadline`]. It reads no clock, opens no socket and allocates nothing per message once its
 //! tables have grown.
 //!
-//! * A datagram goes through [`receive`] (whose is it?), then to [`forward`] (not for an application of this
-//!   node), or to the machine of its type: [`node_sm`] where no state exists, [`querying`] and [`responding`]
+//! * A datagram goes through `receive` (whose is it?), then to `forward` (not for an application of this
+//!   node), or to the machine of its type: `node_sm` where no state exists, `querying` and `responding`
 //!   where it does. Each transition of RFC 5971 §6 is one function there, named by its rule.
-//! * Requests of applications go through [`send`] (messages) and [`requests`] (everything else).
-//! * State lives in [`record`]s, found through [`table`]; peers and ways out are shared in [`peers`].
+//! * Requests of applications go through `send` (messages) and `requests` (everything else).
+//! * State lives in `record`s, found through `table`; peers and ways out are shared in `peers`.
 //!
 //! **Association mode** is not here yet. A Stack-Proposal in a Query is parsed and not answered: RFC 5971 §5.1
 //! and §5.7.1 want a Response with a proposal where a new association is to be set up, and this node, which

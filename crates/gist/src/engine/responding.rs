@@ -70,10 +70,15 @@ impl Gist {
         true
     }
 
-    /// Whether a Query or Confirm came from the peer that the state points to, by the same interface.
+    /// Whether a Query or Confirm came from the peer that the state points to, by the same interface, and that
+    /// peer is answered from the same address as before.
     fn is_from_peer(&self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) -> bool {
-        let peer = self.records.get(key).map_or(NONE, |r| r.half(direction).peer);
-        self.peers.peer(peer).is_some_and(|p| p.matches(&subject.nli, a.src.port(), a.ifindex))
+        let Some(record) = self.records.get(key) else { return false };
+        let half = record.half(direction);
+        let same_peer =
+            self.peers.peer(half.peer).is_some_and(|p| p.matches(&subject.nli, a.src.port(), a.ifindex));
+        let own = self.own_address(a, subject.nli.interface.is_ipv6());
+        same_peer && self.peers.egress(half.egress).map(|e| e.address) == own
     }
 
     /// Notes the distance that a message tells (RFC 5971 §5.2.2).

@@ -407,6 +407,28 @@ fn another_arrival_interface() {
     assert_eq!(rig.gist.counters().peer_changed, 1);
 }
 
+/// The node is renumbered: from the next refresh on the same peer hears from the new address.
+#[test]
+fn another_own_address() {
+    let mut rig = Rig::new();
+    rig.responding();
+    let renumbered = [interface(1, &["10.1.0.11"]), interface(2, &[RIGHT])];
+    rig.handle(signalbox_gist::engine::Input::Interfaces(&renumbered));
+    rig.query_numbered(2, None);
+    let response = rig.sent().is(MessageType::RESPONSE);
+    assert_eq!(response.nli().interface, ip("10.1.0.11"));
+    let answered = response.message();
+    let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
+    confirm.mri = answered.mri.map(|m| m.inverted());
+    (confirm.session, confirm.nli) = (answered.session, Some(nli(b"up", UP)));
+    confirm.responder_cookie = answered.responder_cookie;
+    rig.inject(&Via::direct(UP, "10.1.0.11"), &confirm);
+    rig.quiet();
+    rig.send(b"back", through().inverted());
+    assert_eq!(rig.sent().src, at_port("10.1.0.11"));
+    assert_eq!(rig.gist.counters().peer_changed, 0);
+}
+
 /// GIST-7.1.3-07, GIST-4.4.4-07: a Responding node sends no Query of its own, and what a Query refreshes is
 /// its direction only.
 #[test]
