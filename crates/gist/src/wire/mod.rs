@@ -2,7 +2,7 @@
 //!
 //! [`Message`] is one borrowed view for decoding and composing: `parse` fills it from a receive buffer without
 //! allocating, `encode` appends it to a send buffer. What a receiver must answer to octets that it cannot
-//! accept follows from the [`DecodeError`](crate::error::DecodeError): [`error_object_for`] makes the Error
+//! accept follows from the [`DecodeError`]: [`error_object_for`] makes the Error
 //! object of it.
 //!
 //! A node that only forwards a Query of an application it does not host looks at nothing but
