@@ -10,6 +10,8 @@
 
 pub mod apd;
 mod der;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod identity;
 pub mod sctp;
 pub mod stream;

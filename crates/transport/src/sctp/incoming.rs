@@ -184,9 +184,14 @@ impl Sctp {
                         return;
                     }
                 }
+                // It acknowledges as well (§3.3.8), which sctp-proto overlooks.
+                kind::SHUTDOWN => {
+                    let cumulative = chunk.value.get(..4).unwrap_or_default();
+                    let sack = [cumulative, &peer.window.to_be_bytes(), &[0; 4]].concat();
+                    clean = clean.chunk(kind::SACK, 0, &sack);
+                }
                 kind::SACK
                 | kind::HEARTBEAT
-                | kind::SHUTDOWN
                 | kind::SHUTDOWN_ACK
                 | kind::SHUTDOWN_COMPLETE
                 | kind::FORWARD_TSN => {}

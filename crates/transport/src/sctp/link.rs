@@ -18,7 +18,7 @@ use sctp_proto::{
 
 use super::Config;
 use super::handshake::Init;
-use super::packet::{kind, without_protocol_identifier};
+use super::packet::{amend, kind};
 
 pub(super) struct Link {
     endpoint: Endpoint,
@@ -29,6 +29,8 @@ pub(super) struct Link {
     readable: BTreeSet<u16>,
     /// Streams that we sent on.
     sending: BTreeSet<u16>,
+    /// The peer's last TSN that a SACK of ours acknowledged.
+    acknowledged: u32,
     /// sctp-proto has closed it.
     pub(super) ended: bool,
 }
@@ -80,6 +82,7 @@ impl Link {
             remote,
             readable: BTreeSet::new(),
             sending: BTreeSet::new(),
+            acknowledged: peer.tsn.wrapping_sub(1),
             ended: false,
         })
     }
@@ -112,7 +115,7 @@ impl Link {
             let Payload::RawEncode(packets) = transmit.payload else { continue };
             for packet in packets {
                 let mut octets = Vec::from(packet);
-                without_protocol_identifier(&mut octets);
+                amend(&mut octets, &mut self.acknowledged);
                 take(octets);
             }
         }

@@ -25,6 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use signalbox_core::{Key, counters};
 
 pub use self::endpoint::Sctp;
+pub(crate) use self::packet::sealed;
 
 /// Names an association, ours from its beginning to its last event.
 pub type AssociationId = Key;

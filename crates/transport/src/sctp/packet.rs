@@ -126,6 +126,13 @@ impl Composer {
     }
 }
 
+/// A packet of these ports, this tag and any body, with its checksum; for the fuzz bodies.
+pub(crate) fn sealed(header: &[u8; 8], body: &[u8]) -> Vec<u8> {
+    let mut octets = [&header[..], &[0; 4], body].concat();
+    seal(&mut octets);
+    octets
+}
+
 /// Writes the checksum.
 fn seal(octets: &mut [u8]) {
     let sum = checksum(octets).to_le_bytes();
@@ -142,19 +149,30 @@ fn checksum(octets: &[u8]) -> u32 {
     digest.finalize()
 }
 
-/// Sets the payload protocol identifier of every DATA chunk to 0, "unspecified": RFC 6084 registers none, and
-/// sctp-proto can say those of WebRTC only.
-pub(super) fn without_protocol_identifier(octets: &mut [u8]) {
+/// Puts right what sctp-proto composes. The payload protocol identifier of DATA becomes 0, "unspecified": RFC
+/// 6084 registers none, and sctp-proto can say those of WebRTC only. SHUTDOWN acknowledges what we received
+/// (§3.3.8), not what the peer did; usrsctp aborts over that. `acknowledged` is the last TSN acknowledged by a
+/// SACK, and moves on with those that pass.
+pub(super) fn amend(octets: &mut [u8], acknowledged: &mut u32) {
     let mut at = HEADER;
     let mut changed = false;
     while let Some([chunk, _, l0, l1]) =
         octets.get(at..at + 4).and_then(|head| <[u8; 4]>::try_from(head).ok())
     {
-        if chunk == kind::DATA
-            && let Some(field) = octets.get_mut(at + 12..at + 16)
-        {
-            field.fill(0);
-            changed = true;
+        let tsn = octets.get_mut(at + 4..).and_then(<[u8]>::first_chunk_mut::<4>);
+        match (chunk, tsn) {
+            (kind::SACK, Some(tsn)) => *acknowledged = u32::from_be_bytes(*tsn),
+            (kind::SHUTDOWN, Some(tsn)) => {
+                *tsn = acknowledged.to_be_bytes();
+                changed = true;
+            }
+            (kind::DATA, _) => {
+                if let Some(identifier) = octets.get_mut(at + 12..at + 16) {
+                    identifier.fill(0);
+                    changed = true;
+                }
+            }
+            _ => {}
         }
         at += usize::from(u16::from_be_bytes([l0, l1])).max(4).next_multiple_of(4);
     }

@@ -157,3 +157,21 @@ fn restarts() {
     net.run_until(|net| net.events[1].len() >= 4);
     assert!(matches!(net.last(1), Some(EventKind::Lost { reason: LossReason::Aborted, .. })));
 }
+
+/// A SHUTDOWN acknowledges what its sender received (RFC 9260 §3.3.8), not what was acknowledged to it.
+#[test]
+fn a_shutdown_acknowledges() {
+    let mut net = Net::new(&listening(), 10);
+    let [client, server] = net.connected();
+    net.nodes[1].send(net.now, server, 0, b"seen".to_vec(), Delivery::default()).unwrap();
+    net.run_for(Duration::from_secs(1));
+    let chunk = |net: &Net, from: usize, kind: u8| {
+        let found = net.log.iter().rev().find(|(_, by, octets)| *by == from && octets[12] == kind);
+        found.map(|(_, _, octets)| octets[16..20].to_vec())
+    };
+    let tsn = chunk(&net, 1, 0).unwrap();
+    net.nodes[0].close(net.now, client);
+    net.run_until(|net| matches!(net.last(0), Some(EventKind::Closed)));
+    assert_eq!(chunk(&net, 0, 7), Some(tsn));
+    net.run_until(|net| matches!(net.last(1), Some(EventKind::Closed)));
+}
