@@ -46,7 +46,7 @@ fn decide(apd: &Apd, peer: Option<&Identity>, mri: &Mri, expected: &[&str]) -> D
     apd.decide(peer, &Wanted { mri, expected_peers: &expected })
 }
 
-/// [GIST-4.4.2-02] Entries of each namespace, scope and verdict. [GIST-4.4.2-01] is the form this takes.
+/// [GIST-4.4.2-02] Entries of each namespace, scope and verdict.
 #[test]
 fn every_kind_of_entry() {
     let mri = flow("10.1.0.5/32", "10.2.0.0/24");
@@ -139,8 +139,7 @@ fn a_wildcard_deny_ends_the_list_of_a_scope() {
     assert!(elsewhere.depends_on_flow);
 }
 
-/// What the engine needs for [GIST-4.4.2-08] and the administrator for [GIST-4.4.2-10]: entries are added,
-/// changed and deleted, and each change moves the generation, so that decisions made before are void.
+/// Groundwork for validating anew after administrative changes: entries are added, changed and deleted, and each change moves the generation, so that decisions made before are void.
 #[test]
 fn changes_void_decisions() {
     let mri = flow("10.1.0.5/32", "10.2.0.1/32");

@@ -8,7 +8,7 @@ use signalbox_transport::sctp::{Config, ConnectError, Delivery, EventKind, LossR
 
 use crate::net::{Net, PORT, address, listening};
 
-/// [SCTP-3.1.1-02] The Querying node sends the INIT, [SCTP-3.1.2-06] to the address and port it was told.
+/// The opening end sends the INIT, to the address and port it was told.
 /// [SCTP-3.3-01] It offers partial reliability. Four packets bring the association up.
 #[test]
 fn four_way_handshake() {
@@ -96,7 +96,7 @@ fn orderly_end() {
     }
 }
 
-/// [SCTP-3.1.2-08] An ABORT with data in flight is told, with what may be lost; it is told from an orderly end.
+/// An ABORT with data in flight is told, with what may be lost; it is told from an orderly end.
 #[test]
 fn abrupt_ends() {
     let mut net = Net::new(&listening(), 4);

@@ -13,7 +13,7 @@ fn message(number: usize, size: usize) -> Vec<u8> {
 }
 
 /// [SCTP-1-01] User messages are fragmented: 60 kB and the largest GIST message arrive whole. [SCTP-3.1.2-07] In
-/// order, although the network loses, doubles and reorders. [SCTP-3.2-01] The answer takes the same stream.
+/// order, although the network loses, doubles and reorders. The answer takes the same stream.
 #[test]
 fn large_and_small_over_a_bad_network() {
     for seed in 0..6 {
@@ -43,7 +43,7 @@ fn large_and_small_over_a_bad_network() {
     }
 }
 
-/// [SCTP-3.2-02] A stream keeps its order; [SCTP-5.2-01] a loss in one does not hold up the others.
+/// A stream keeps its order; [SCTP-5.2-01] a loss in one does not hold up the others.
 #[test]
 fn streams_are_independent() {
     let mut net = Net::new(&listening(), 42);
@@ -68,7 +68,7 @@ fn streams_are_independent() {
     assert!(place((0, 99)) < place((0, 0)), "unordered does not wait: {order:?}");
 }
 
-/// [SCTP-3.3-01] Partial reliability is offered and used; [SCTP-3.3-03], [SCTP-3.4-01] a message that is too
+/// [SCTP-3.3-01] Partial reliability is offered and used; [SCTP-3.3-03] a message that is too
 /// late is given up, and those behind it arrive.
 #[test]
 fn late_messages_are_given_up() {

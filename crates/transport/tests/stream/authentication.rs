@@ -12,7 +12,7 @@ use crate::pair::{Ca, Pair, config, failure, raw_config, settings, take};
 
 /// [GIST-5.7.3-01] TLS over a byte stream. [GIST-5.7.3-08] The client speaks first. [GIST-5.7.3-09],
 /// [GIST-5.7.3-10] Both ends show certificates and learn the other's names. [GIST-5.7.3-07] The suites are
-/// AEAD ones. [GIST-8.1-01] What is sent does not appear on the wire.
+/// AEAD ones. What is sent does not appear on the wire.
 #[test]
 fn mutual_with_certificates() {
     let ca = Ca::new();

@@ -107,7 +107,7 @@ fn orderly_end() {
     }
 }
 
-/// A TLS stream that merely ends was cut by somebody; a reset is a loss ([GIST-5.7.2-08]: it is reported). Both
+/// A TLS stream that merely ends was cut by somebody; a reset is a loss. Both
 /// say how much was not sent.
 #[test]
 fn abrupt_ends() {
