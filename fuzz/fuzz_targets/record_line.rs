@@ -1,4 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let _ = signalbox_record::Reader::<_, String>::new(data).map(Iterator::count);
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| signalbox_record::fuzz::record_line(data));

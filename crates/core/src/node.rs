@@ -181,6 +181,7 @@ pub trait NodeEngine {
 /// A network interface of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Interface {
     /// Kernel number.
     pub ifindex: IfIndex,
@@ -197,6 +198,7 @@ pub struct Interface {
 /// A destination prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Prefix {
     /// Network address.
     pub addr: IpAddr,
@@ -273,6 +275,7 @@ impl RouteQuery {
 /// Where a packet would go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Route {
     /// Interface it would leave by.
     pub ifindex: IfIndex,

@@ -1,7 +1,7 @@
 //! Messages and captures as text and JSON.
 //!
 //! [`decode`] is the command `signalbox decode`: hexadecimal lines or a pcap in, text or JSON lines out.
-//! [`describe`] prints one message, [`capture`] finds UDP datagrams in captured packets.
+//! [`describe`] prints one message, [`summary`] does so in one line, [`capture`] finds UDP datagrams in captured packets.
 //!
 //! Of the engines only the `wire` modules are used.
 
@@ -9,7 +9,10 @@ pub mod capture;
 mod decode;
 pub mod fuzz;
 mod json;
+mod line;
 mod text;
 
 pub use decode::{Error, Options, Summary, decode};
+pub use line::summary;
+pub use signalbox_wire::hex;
 pub use text::describe;

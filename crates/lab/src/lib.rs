@@ -2,7 +2,7 @@
 //!
 //! `scenario` reads the file, `plan` decides names, addresses and routes without touching anything, `net`
 //! carries the plan out and takes it down again, `run` does the workload, `capture` and `checks` judge it from
-//! outside the daemons. `docs/lab.md` describes the format.
+//! outside the daemons. `docs/lab.md` describes the format. `bench` measures, `replay` repeats a recorded node.
 
 pub mod bench;
 mod checks;
@@ -15,6 +15,7 @@ mod lab;
 mod net;
 mod observe;
 mod plan;
+pub mod replay;
 mod report;
 mod run;
 mod scenario;

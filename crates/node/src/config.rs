@@ -3,7 +3,9 @@
 use signalbox_core::NslpId;
 
 /// Settings of a node.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Config {
     /// Microseconds since 1970 at [`Time::ZERO`](signalbox_core::Time::ZERO), the driver's start.
     pub wall_clock_us: u64,

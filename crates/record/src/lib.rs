@@ -18,6 +18,7 @@
 //! **The seed is a secret**: with it, session ids and cookies of the recorded node can be computed. A recording
 //! of a live node must be readable by its owner only, and not be published before the node has been restarted.
 
+pub mod fuzz;
 mod input;
 mod read;
 mod replay;

@@ -33,9 +33,10 @@ Examples:
   signalbox --socket /run/signalbox/r1.sock show counters
   signalbox lab run quickstart
   signalbox decode --protocol gist capture.pcap
+  signalbox replay inputs.jsonl
 
 Exit status: 0 all is well, 1 the answer is \"no\" (a probe unanswered, a check failed, a message that
-cannot be understood), 2 wrong arguments or no daemon.";
+cannot be understood, a recording that breaks off), 2 wrong arguments or no daemon.";
 
 /// Which node to ask.
 #[derive(Debug, Args)]
@@ -64,6 +65,8 @@ enum Command {
     /// Measure the engine and the daemon on this machine.
     #[command(subcommand)]
     Bench(signalbox_lab::bench::BenchCommand),
+    /// Give a new node the inputs that a daemon recorded, and print what it does.
+    Replay(signalbox_lab::replay::ReplayArgs),
     /// Print the version of this command.
     Version,
 }
@@ -100,6 +103,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Lab(arguments) => signalbox_lab::cli::run(arguments),
         Command::Bench(command) => signalbox_lab::bench::run(command),
+        Command::Replay(arguments) => signalbox_lab::replay::run(&arguments),
         Command::Version => {
             writeln!(io::stdout(), "signalbox {}", env!("CARGO_PKG_VERSION"))?;
             Ok(ExitCode::SUCCESS)

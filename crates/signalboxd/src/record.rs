@@ -1,11 +1,10 @@
 //! Recording of all that goes into the node, for `signalbox replay`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::BufWriter;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 use signalbox_core::Time;
 use signalbox_core::node::Input;
 use signalbox_node::{Command, Config as NodeConfig};
@@ -17,41 +16,6 @@ use crate::config::RecordConfig;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     writer: Writer<BufWriter<File>>,
-}
-
-/// The node's settings as the header holds them: the fields of the node's and the engines' configuration under
-/// their names there, durations in microseconds.
-#[derive(Debug, Serialize)]
-struct Settings<'a> {
-    wall_clock_us: u64,
-    gist: GistSettings<'a>,
-    ping: Option<PingSettings>,
-}
-
-#[derive(Debug, Serialize)]
-struct GistSettings<'a> {
-    identity: &'a [u8],
-    validity_us: u128,
-    inactivity_us: u128,
-    t1_us: u128,
-    t2_us: u128,
-    attempts: u8,
-    installation: String,
-    cookie_period_us: u128,
-    hops: u8,
-    ip_ttl: u8,
-    max_datagram: u16,
-    dmode_rate: u32,
-    dmode_burst: u32,
-    error_rate: u32,
-    intercept_rate: u32,
-    max_sessions: u32,
-    max_peers: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct PingSettings {
-    nslp: u16,
 }
 
 impl Recorder {
@@ -68,8 +32,10 @@ impl Recorder {
             .mode(0o600)
             .open(path)
             .with_context(cannot)?;
+        // The mode above holds for new files only.
+        file.set_permissions(Permissions::from_mode(0o600)).with_context(cannot)?;
         let limit = u64::from(config.limit_mib) << 20;
-        let writer = Writer::new(BufWriter::new(file), &settings(node), seed, limit).with_context(cannot)?;
+        let writer = Writer::new(BufWriter::new(file), node, seed, limit).with_context(cannot)?;
         tracing::warn!(path = %path.display(), "recording; the file holds this node's secrets");
         Ok(Some(Self { writer }))
     }
@@ -94,29 +60,109 @@ impl Recorder {
     }
 }
 
-fn settings(config: &NodeConfig) -> Settings<'_> {
-    let gist = &config.gist;
-    Settings {
-        wall_clock_us: config.wall_clock_us,
-        gist: GistSettings {
-            identity: &gist.identity,
-            validity_us: gist.validity.as_micros(),
-            inactivity_us: gist.inactivity.as_micros(),
-            t1_us: gist.t1.as_micros(),
-            t2_us: gist.t2.as_micros(),
-            attempts: gist.attempts,
-            installation: format!("{:?}", gist.installation).to_lowercase(),
-            cookie_period_us: gist.cookie_period.as_micros(),
-            hops: gist.hops,
-            ip_ttl: gist.ip_ttl,
-            max_datagram: gist.max_datagram,
-            dmode_rate: gist.dmode_rate,
-            dmode_burst: gist.dmode_burst,
-            error_rate: gist.error_rate,
-            intercept_rate: gist.intercept_rate,
-            max_sessions: gist.max_sessions,
-            max_peers: gist.max_peers,
-        },
-        ping: config.ping.as_ref().map(|ping| PingSettings { nslp: ping.nslp.0 }),
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
+
+    use signalbox_core::node::Prefix;
+    use signalbox_core::{IfIndex, NslpId};
+    use signalbox_node::{Node, gist, ping};
+    use signalbox_record::Reader;
+
+    use super::*;
+
+    /// Nothing here is a default: a field that the header loses shows.
+    fn unusual() -> NodeConfig {
+        let prefix = Prefix { addr: IpAddr::V4(Ipv4Addr::new(10, 1, 0, 0)), len: 16 };
+        let us = Duration::from_micros;
+        NodeConfig {
+            wall_clock_us: 1_790_000_000_000_001,
+            gist: gist::Config {
+                identity: vec![0, 255, b'"'],
+                validity: us(7_000_001),
+                t1: us(20_003),
+                t2: us(40_007),
+                attempts: 3,
+                inactivity: us(9_000_011),
+                installation: gist::Installation::Confirmed,
+                cookie_period: us(5_000_013),
+                cookie_errors: true,
+                piggyback: true,
+                stateless_data: false,
+                signaling_source_every: 1,
+                ip_ttl: 63,
+                hops: 62,
+                without_router_alert: vec![prefix],
+                intercept_without_alert: true,
+                min_dst_prefix_v4: 24,
+                min_dst_prefix_v6: 64,
+                ingress_filters: vec![gist::IngressFilter { ifindex: IfIndex(4), prefix }],
+                max_datagram: 1000,
+                dmode_rate: 11,
+                dmode_burst: 12,
+                error_rate: 13,
+                intercept_rate: 14,
+                sii_retention: us(15),
+                check_timeout: us(16),
+                max_sessions: 17,
+                max_peers: 18,
+                max_queued_session: 19,
+                max_queued: 20,
+                max_checks: 21,
+                max_lookups: 22,
+            },
+            ping: Some(ping::Config {
+                nslp: NslpId(32_705),
+                max_pings: 23,
+                max_watched: 24,
+                relay_timeout: us(25),
+                linger: us(26),
+            }),
+        }
+    }
+
+    fn header_of(config: &NodeConfig, name: &str) -> (serde_json::Value, [u8; 32], u32) {
+        let file = std::env::temp_dir().join(format!("signalboxd-{name}-{}.jsonl", std::process::id()));
+        let record = RecordConfig { file: Some(file.clone()), limit_mib: 1 };
+        let mut recorder = Recorder::open(&record, config, &[3; 32]).unwrap().unwrap();
+        recorder.flush();
+        let recording = File::open(&file).unwrap();
+        let mode = recording.metadata().unwrap().permissions().mode();
+        let reader = Reader::<_, Command>::new(BufReader::new(recording)).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        (reader.config().clone(), reader.seed(), mode)
+    }
+
+    #[test]
+    fn the_header_holds_the_node_whole() {
+        for (name, config) in [
+            ("unusual", unusual()),
+            ("default", NodeConfig::default()),
+            ("bare", NodeConfig { ping: None, ..NodeConfig::default() }),
+        ] {
+            let (header, seed, mode) = header_of(&config, name);
+            assert_eq!((seed, mode & 0o777), ([3; 32], 0o600));
+            let read: NodeConfig = serde_json::from_value(header).unwrap();
+            assert_eq!(read, config);
+            assert!(Node::new(read, seed).is_ok());
+        }
+    }
+
+    /// A setting that this version does not know would be one that the replay does not heed.
+    #[test]
+    fn unknown_and_missing_settings_are_refused() {
+        let (header, ..) = header_of(&unusual(), "strict");
+        for place in ["", "/gist", "/ping", "/gist/ingress_filters/0", "/gist/without_router_alert/0"] {
+            let mut more = header.clone();
+            more.pointer_mut(place).unwrap()["novelty"] = 1.into();
+            let error = serde_json::from_value::<NodeConfig>(more).unwrap_err().to_string();
+            assert!(error.contains("unknown field `novelty`"), "{place}: {error}");
+        }
+        let mut less = header;
+        less["gist"].as_object_mut().unwrap().remove("t1");
+        let error = serde_json::from_value::<NodeConfig>(less).unwrap_err().to_string();
+        assert!(error.contains("missing field `t1`"), "{error}");
     }
 }

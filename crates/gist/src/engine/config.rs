@@ -9,6 +9,8 @@ use super::association::AssociationConfig;
 
 /// When routing state is installed at a responding node (RFC 5971 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Installation {
     /// On the Query, without a Confirm: fast, and open to forged Queries.
     Immediate,
@@ -21,6 +23,8 @@ pub enum Installation {
 
 /// Flows that may enter by an interface: sources of downstream Queries must lie in one of its prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct IngressFilter {
     /// The interface. Interfaces without any filter accept all sources.
     pub ifindex: IfIndex,
@@ -29,7 +33,9 @@ pub struct IngressFilter {
 }
 
 /// Configuration of a [`Gist`](super::Gist).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Config {
     /// Peer identity in our Network-Layer-Information, 1–255 octets; empty: 16 random octets, new with
     /// each engine (RFC 5971 §4.4.3).

@@ -6,6 +6,8 @@ use signalbox_core::NslpId;
 
 /// Settings of the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Config {
     /// The application's number; all nodes must agree.
     pub nslp: NslpId,

@@ -1,5 +1,8 @@
 //! Recordings of a toy node: what comes in again, what is refused, and that a replay repeats the run.
 
+mod corpus;
+
+use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
@@ -255,8 +258,12 @@ fn a_replay_repeats_the_run() {
     let run = |seed| {
         let mut again = Vec::new();
         let mut reader = Reader::new(&recording[..]).unwrap();
-        let replayed =
-            replay(&mut reader, &mut toy(seed), |t, output| again.push(format!("{t} {output:?}"))).unwrap();
+        let replayed = replay(&mut reader, &mut toy(seed), |t, output| {
+            again.push(format!("{t} {output:?}"));
+            Ok::<_, Infallible>(())
+        })
+        .unwrap();
+        assert!(replayed.fault.is_none());
         (again, replayed)
     };
     let (again, replayed) = run(SEED);
@@ -266,6 +273,19 @@ fn a_replay_repeats_the_run() {
         (17, said.len() as u64, Time::from_millis(16))
     );
     assert_ne!(run([0; 32]).0, said);
+}
+
+#[test]
+fn a_replay_comes_as_far_as_the_recording_is_sound() {
+    let mut recording = record(&inputs(), 1 << 20);
+    recording.truncate(recording.len() - 3);
+    let mut toy = Toy { random: Random::new(SEED), pending: None, lookup: None, event: None };
+    let mut reader = Reader::new(&recording[..]).unwrap();
+    let replayed = replay(&mut reader, &mut toy, |_, _| Ok::<_, Infallible>(())).unwrap();
+    assert_eq!((replayed.inputs, replayed.end), (8, Time::from_millis(7)));
+    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 10 })));
+    let mut reader = Reader::new(&recording[..]).unwrap();
+    assert_eq!(replay(&mut reader, &mut toy, |t, _| Err(t)).unwrap_err(), Time::ZERO);
 }
 
 proptest! {

@@ -1,0 +1,90 @@
+//! `signalbox replay`: a recorded node does once more what it did.
+
+mod print;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use signalbox_node::{Command, Config, Node};
+use signalbox_record::{ReadError, Reader};
+
+use print::Printer;
+
+/// Exit status of a recording that is sound only up to some line.
+const BROKEN: u8 = 1;
+
+/// Arguments of `signalbox replay`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReplayArgs {
+    /// The recording, as the daemon writes it (`record.file` in its configuration); `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print one JSON object a line: one for each output, and a summary at the end.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  signalbox replay /var/lib/signalbox/inputs.jsonl
+  signalbox replay inputs.jsonl --json | grep '\"type\":\"transmit\"'
+
+The node is made from the configuration and the seed in the recording's first line and given every input at
+the time it had then. What it does is printed, nothing is sent: the same lines every time, unless the engine
+has been changed since. That makes a recording a test.
+
+With --json, \"type\" tells the lines apart; t is in microseconds on the node's clock:
+  transmit      t, src, dst, ifindex, ttl, tos, dont_fragment, options, payload (hexadecimal), message
+  route-lookup  t, id, query
+  event         t, id, event: started, refused, reply, lost or done, and what belongs to it
+  summary       t, inputs, outputs, transmits, route_lookups, events, sessions, peers, pings, counters (those
+                that are not 0), reached_limit, fault
+
+Exit status: 0 the whole recording was replayed, 1 it breaks off or is wrong from some line on (what is before
+it was replayed), 2 wrong arguments, or no recording that a node can be made from.";
+
+/// Replays a recording and prints what the node does.
+///
+/// # Errors
+/// A file that cannot be read, a header that no node can be made from, or output that cannot be written.
+pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
+    let name = arguments.file.display();
+    let source: Box<dyn BufRead> = if arguments.file.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        let file = File::open(&arguments.file).with_context(|| format!("cannot open {name}"))?;
+        Box::new(BufReader::new(file))
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let fault = replay(source, arguments.json, &mut out).with_context(|| name.to_string())?;
+    out.flush()?;
+    let Some(fault) = fault else { return Ok(ExitCode::SUCCESS) };
+    // If nobody reads it, the exit status still says it.
+    let _ = writeln!(io::stderr(), "signalbox: {name}: {fault}");
+    Ok(ExitCode::from(BROKEN))
+}
+
+/// Replays; what is wrong with the recording after the inputs that were replayed.
+fn replay(source: impl BufRead, json: bool, out: &mut impl Write) -> Result<Option<ReadError>> {
+    let mut recording = Reader::<_, Command>::new(source)?;
+    let mut node = node(&recording)?;
+    let mut printer = Printer::new(out, json);
+    let done = signalbox_record::replay(&mut recording, &mut node, |t, output| printer.output(t, &output))?;
+    printer.summary(&node, &done, recording.reached_limit())?;
+    Ok(done.fault)
+}
+
+/// The node as it was when the recording began.
+fn node<R: BufRead>(recording: &Reader<R, Command>) -> Result<Node> {
+    let config: Config = serde_json::from_value(recording.config().clone())
+        .context("line 1: config: no node of this version can be made from it")?;
+    Node::new(config, recording.seed()).context("line 1: config")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! What a replayed node does, as text or JSON lines.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+use signalbox_core::Time;
+use signalbox_core::node::{Output, RouteQuery};
+use signalbox_core::packet::Transmit;
+use signalbox_dissect::{hex, summary};
+use signalbox_node::ping::{PingEvent, Reply};
+use signalbox_node::{Counter, Event, Node};
+use signalbox_record::Replayed;
+
+/// Prints a line for each output and counts them.
+pub(super) struct Printer<'a, W> {
+    out: &'a mut W,
+    json: bool,
+    transmits: u64,
+    lookups: u64,
+    events: u64,
+}
+
+impl<'a, W: Write> Printer<'a, W> {
+    pub(super) fn new(out: &'a mut W, json: bool) -> Self {
+        Self { out, json, transmits: 0, lookups: 0, events: 0 }
+    }
+
+    /// One output, given at `t`.
+    pub(super) fn output(&mut self, t: Time, output: &Output<'_, Event>) -> io::Result<()> {
+        let count = match output {
+            Output::Transmit(_) => &mut self.transmits,
+            Output::RouteLookup { .. } => &mut self.lookups,
+            Output::Event(_) => &mut self.events,
+        };
+        *count += 1;
+        if self.json {
+            let mut line = match output {
+                Output::Transmit(transmit) => transmit_json(transmit),
+                Output::RouteLookup { id, query } => {
+                    json!({ "type": "route-lookup", "id": id, "query": query })
+                }
+                Output::Event(Event::Ping { id, event }) => event_json(*id, event),
+            };
+            line["t"] = t.as_micros().into();
+            return writeln!(self.out, "{line}");
+        }
+        match output {
+            Output::Transmit(d) => {
+                writeln!(self.out, "{t} send {} > {}, TTL {}: {}", d.src, d.dst, d.ttl, summary(d.payload))
+            }
+            Output::RouteLookup { id, query } => {
+                writeln!(self.out, "{t} lookup {id}: {}", query_text(query))
+            }
+            Output::Event(Event::Ping { id, event }) => {
+                writeln!(self.out, "{t} ping {id}: {}", event_text(event))
+            }
+        }
+    }
+
+    /// What was done and what is left.
+    pub(super) fn summary(&mut self, node: &Node, done: &Replayed, reached_limit: bool) -> io::Result<()> {
+        let counters: Vec<Counter> = node.counters().filter(|counter| counter.value != 0).collect();
+        let fault = done.fault.as_ref().map(ToString::to_string);
+        let (sessions, peers, pings) = (node.session_count(), node.peers().count(), node.pings());
+        if self.json {
+            let counters: Map<String, Value> =
+                counters.iter().map(|c| (format!("{}.{}", c.room, c.name), c.value.into())).collect();
+            let line = json!({
+                "type": "summary",
+                "t": done.end.as_micros(),
+                "inputs": done.inputs,
+                "outputs": done.outputs,
+                "transmits": self.transmits,
+                "route_lookups": self.lookups,
+                "events": self.events,
+                "sessions": sessions,
+                "peers": peers,
+                "pings": pings,
+                "counters": counters,
+                "reached_limit": reached_limit,
+                "fault": fault,
+            });
+            return writeln!(self.out, "{line}");
+        }
+        writeln!(
+            self.out,
+            "\n{} inputs until {}, {} outputs: {} datagrams, {} route lookups, {} events",
+            done.inputs, done.end, done.outputs, self.transmits, self.lookups, self.events
+        )?;
+        writeln!(self.out, "left: {sessions} sessions, {peers} peers, {pings} pings")?;
+        for Counter { room, name, value, help } in &counters {
+            writeln!(self.out, "{:34} {value:>8}  {help}", format!("{room}.{name}"))?;
+        }
+        if reached_limit {
+            writeln!(self.out, "the recording ended at its size limit; the node went on")?;
+        }
+        match fault {
+            Some(fault) => writeln!(self.out, "not the whole recording: {fault}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn transmit_json(transmit: &Transmit<'_>) -> Value {
+    json!({
+        "type": "transmit",
+        "src": transmit.src,
+        "dst": transmit.dst,
+        "ifindex": transmit.ifindex,
+        "ttl": transmit.ttl,
+        "tos": transmit.tos,
+        "dont_fragment": transmit.dont_fragment,
+        "options": hex(transmit.options),
+        "payload": hex(transmit.payload),
+        "message": summary(transmit.payload),
+    })
+}
+
+fn query_text(query: &RouteQuery) -> String {
+    let mut text = format!("route to {}", query.dst);
+    if let Some(src) = query.src {
+        text += &format!(" from {src}");
+    }
+    for (name, value) in [
+        ("proto", query.protocol.map(u16::from)),
+        ("sport", query.src_port),
+        ("dport", query.dst_port),
+        ("tos", (query.tos != 0).then_some(u16::from(query.tos))),
+    ] {
+        if let Some(value) = value {
+            text += &format!(" {name} {value}");
+        }
+    }
+    text
+}
+
+fn event_text(event: &PingEvent) -> String {
+    match event {
+        PingEvent::Started { session, mri } => format!("started, {mri}, session {session}"),
+        PingEvent::Refused(refusal) => format!("refused: {refusal}"),
+        PingEvent::Reply(reply) => {
+            let Reply { seq, rtt, hops, reached_end, .. } = reply;
+            let path: Vec<String> = hops.iter().map(|hop| hop.address.to_string()).collect();
+            let end = if *reached_end { "" } else { ", which is not the end" };
+            format!("reply {seq} after {} µs by {}{end}", rtt.as_micros(), path.join(", "))
+        }
+        PingEvent::Lost { seq, reason } => format!("lost {seq}: {reason}"),
+        PingEvent::Done { sent, received } => format!("done, {received} of {sent} came back"),
+    }
+}
+
+fn event_json(id: u64, event: &PingEvent) -> Value {
+    let mut line = match event {
+        PingEvent::Started { session, mri } => {
+            json!({ "event": "started", "session": session.to_string(), "flow": mri.to_string() })
+        }
+        PingEvent::Refused(refusal) => json!({ "event": "refused", "reason": refusal.to_string() }),
+        PingEvent::Reply(reply) => json!({
+            "event": "reply",
+            "seq": reply.seq,
+            "sent_us": reply.sent_us,
+            "rtt_us": u64::try_from(reply.rtt.as_micros()).unwrap_or(u64::MAX),
+            "reached_end": reply.reached_end,
+            "truncated": reply.truncated,
+            "hops": reply.hops,
+            "back": reply.back,
+        }),
+        PingEvent::Lost { seq, reason } => {
+            json!({ "event": "lost", "seq": seq, "reason": reason.to_string() })
+        }
+        PingEvent::Done { sent, received } => json!({ "event": "done", "sent": sent, "received": received }),
+    };
+    line["type"] = "event".into();
+    line["id"] = id.into();
+    line
+}

@@ -1,0 +1,178 @@
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signalbox_core::Time;
+use signalbox_core::node::{Input, NodeEngine, Output};
+use signalbox_dissect::hex;
+use signalbox_node::ping::PingRequest;
+use signalbox_node::{Event, gist};
+use signalbox_record::Writer;
+use signalbox_sim::{Boot, Family, Impairment, LinkConfig, Sim, topology};
+
+use super::*;
+
+/// A node whose inputs are written to a file, and whose datagrams are remembered.
+struct Taped {
+    node: Node,
+    tape: Writer<File>,
+    now: Time,
+    said: Vec<Value>,
+}
+
+impl Taped {
+    fn new(boot: Boot, file: &Path) -> Self {
+        let gist = gist::Config { inactivity: Duration::from_secs(5), ..gist::Config::default() };
+        let config = Config { wall_clock_us: 1_790_000_000_000_000, gist, ..Config::default() };
+        let tape = Writer::new(File::create(file).unwrap(), &config, &boot.seed, 1 << 24).unwrap();
+        Self { node: Node::new(config, boot.seed).unwrap(), tape, now: Time::ZERO, said: Vec::new() }
+    }
+}
+
+impl NodeEngine for Taped {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, now: Time, input: Input<'_, Command>) {
+        assert!(self.tape.record(now, &input).unwrap());
+        self.now = now;
+        self.node.handle(now, input);
+    }
+
+    fn poll(&mut self) -> Option<Output<'_, Event>> {
+        let output = self.node.poll()?;
+        if let Output::Transmit(t) = &output {
+            let t = json!([self.now.as_micros(), t.src, t.dst, t.ttl, hex(t.options), hex(t.payload)]);
+            self.said.push(t);
+        }
+        Some(output)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.node.next_deadline()
+    }
+}
+
+/// The recordings of three nodes in a row, one that pings over bad links, one that relays, one that answers;
+/// with each, what the node sent.
+fn recordings(name: &str) -> Vec<(Vec<u8>, Vec<Value>)> {
+    let directory = std::env::temp_dir().join(format!("signalbox-replay-{name}-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let mut sim = Sim::new(4);
+    let at = directory.clone();
+    let nodes = sim.add_engines(3, move |boot| Taped::new(boot, &at.join(format!("{}.jsonl", boot.node))));
+    let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    sim.set_impairment(links[0], Impairment::lossy(0.3));
+    let request = PingRequest { count: Some(5), ..PingRequest::to(sim.address(nodes[2], Family::V4)) };
+    sim.command(nodes[0], Command::PingStart { id: 9, request });
+    sim.run_for(Duration::from_secs(20));
+    let taped = nodes.iter().map(|node| {
+        let recording = fs::read(directory.join(format!("{node}.jsonl"))).unwrap();
+        (recording, sim.engine(*node).unwrap().said.clone())
+    });
+    let taped = taped.collect();
+    fs::remove_dir_all(&directory).unwrap();
+    taped
+}
+
+fn replayed(recording: &[u8], json: bool) -> (String, Option<ReadError>) {
+    let mut out = Vec::new();
+    let fault = replay(recording, json, &mut out).unwrap();
+    (String::from_utf8(out).unwrap(), fault)
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of_type<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["type"] == kind).collect()
+}
+
+#[test]
+fn a_replayed_node_sends_what_the_recorded_one_sent() {
+    for (recording, said) in recordings("same") {
+        let (text, fault) = replayed(&recording, true);
+        assert!(fault.is_none());
+        let lines = lines(&text);
+        let again: Vec<_> = of_type(&lines, "transmit")
+            .into_iter()
+            .map(|l| json!([l["t"], l["src"], l["dst"], l["ttl"], l["options"], l["payload"]]))
+            .collect();
+        assert!(!again.is_empty(), "{text}");
+        assert_eq!(again, said);
+        let summary = lines.last().unwrap();
+        assert_eq!(summary["transmits"], said.len());
+        assert_eq!(summary["outputs"], lines.len() - 1);
+        assert_eq!(summary["fault"], Value::Null);
+        assert!(summary["counters"].as_object().unwrap().values().all(|value| value != 0));
+        assert_eq!(replayed(&recording, true).0, text);
+    }
+}
+
+#[test]
+fn the_text_tells_the_story() {
+    let (recording, _) = recordings("text").swap_remove(0);
+    let (text, _) = replayed(&recording, false);
+    for wanted in [
+        "ping 9: started, 10.0.0.1 > 10.0.0.6, session ",
+        "lookup 0: route to 10.0.0.6\n",
+        "send 10.0.0.1:270 > 10.0.0.6:270, TTL 64: Query, NSLP Ping, 10.0.0.1 > 10.0.0.6 downstream, session ",
+        ": Confirm, NSLP Ping",
+        ": Data, NSLP Ping, echo request 0, ",
+        "ping 9: done, ",
+        "\nleft: ",
+        "\nping.",
+    ] {
+        assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
+    }
+    assert_eq!(replayed(&recording, false).0, text);
+}
+
+#[test]
+fn a_torn_recording_is_replayed_up_to_the_tear() {
+    let (mut recording, said) = recordings("torn").swap_remove(1);
+    let count = recording.iter().filter(|octet| **octet == b'\n').count();
+    recording.truncate(recording.len() - 2);
+    let (text, fault) = replayed(&recording, true);
+    assert!(matches!(fault, Some(ReadError::Torn { line }) if line == count as u64), "{fault:?}");
+    let lines = lines(&text);
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["inputs"], count - 2);
+    assert!(summary["fault"].as_str().unwrap().starts_with(&format!("line {count}: cut off")), "{summary}");
+    assert!(of_type(&lines, "transmit").len() <= said.len());
+}
+
+#[test]
+fn a_header_that_makes_no_node_is_refused() {
+    let (recording, _) = recordings("header").swap_remove(0);
+    let recording = String::from_utf8(recording).unwrap();
+    for (from, to, said) in [
+        ("\"hops\":64", "\"hops\":0", "line 1: config: gist.hops: 1 to 255"),
+        ("\"hops\":64", "\"hopps\":64", "unknown field `hopps`"),
+        ("\"hops\":64,", "", "missing field `hops`"),
+        ("recording\":1", "recording\":2", "version 2"),
+    ] {
+        assert!(recording.contains(from));
+        let error = replay(recording.replacen(from, to, 1).as_bytes(), false, &mut Vec::new()).unwrap_err();
+        assert!(format!("{error:#}").contains(said), "{error:#}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_replay() {
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (recording, _) = recordings("closed").swap_remove(0);
+    let error = replay(&recording[..], false, &mut Closed).unwrap_err();
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    assert_eq!(kind, Some(io::ErrorKind::BrokenPipe));
+}
