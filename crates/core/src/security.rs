@@ -6,6 +6,7 @@ use core::str::FromStr;
 
 /// SHA-256 over a SubjectPublicKeyInfo: names a key, whether it came in a certificate or alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fingerprint(pub [u8; 32]);
 
 /// 64 hexadecimal digits.

@@ -15,6 +15,7 @@ use signalbox_core::security::{Fingerprint, Identity};
 
 /// An identity and the namespace that it is from.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Name {
     /// The wildcard: every peer, authenticated or not.
     Any,
@@ -57,6 +58,7 @@ impl fmt::Display for Name {
 
 /// A domain name in lower case without a final dot; its left-most label may be `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DnsName(String);
 
 /// A text that is no domain name.
@@ -109,6 +111,7 @@ fn cut(name: &str) -> Option<(&str, &str)> {
 
 /// Circumstances in which an entry applies. What is `None` or empty does not restrict.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Scope {
     /// Peer Address Ownership: the entry holds if one of these is an address at which the peer for the flow
     /// should be.
@@ -177,6 +180,7 @@ pub struct Wanted<'a> {
 
 /// Whether a peer is authorised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Verdict {
     /// The association can be used as normal.
     Allow,
@@ -186,6 +190,7 @@ pub enum Verdict {
 
 /// A line of the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
     /// Whose.
     pub name: Name,
@@ -197,6 +202,7 @@ pub struct Entry {
 
 /// Names an entry for as long as it exists; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EntryId(pub u32);
 
 /// The answer of the database.
@@ -222,7 +228,8 @@ pub enum ApdError {
 }
 
 /// The database; see the module.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Apd {
     entries: Vec<(EntryId, Entry)>,
     next: u32,
