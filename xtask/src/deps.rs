@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-core", &["signalbox-wire"]),
     ("signalbox-gist", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-ping", &["signalbox-core", "signalbox-wire"]),
+    ("signalbox-transport", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-node", &["signalbox-core", "signalbox-gist", "signalbox-ping"]),
     ("signalbox-sim", &["signalbox-core"]),
     ("signalbox-record", &["signalbox-core", "signalbox-wire"]),
@@ -48,6 +49,7 @@ const SANS_IO: &[&str] = &[
     "signalbox-core",
     "signalbox-gist",
     "signalbox-ping",
+    "signalbox-transport",
     "signalbox-node",
     "signalbox-sim",
 ];
@@ -61,6 +63,7 @@ const ENGINES: &[&str] = &["signalbox-gist", "signalbox-ping"];
 const NEVER: &[(&str, &[&str], &str)] = &[
     ("signalbox-ping", &["signalbox-gist"], "applications meet GIST in core's service interface only"),
     ("signalbox-gist", &["signalbox-ping"], "GIST carries applications, it does not know them"),
+    ("signalbox-transport", ENGINES, "channels carry octets, framing is GIST's"),
     ("signalbox-linux", ENGINES, "kernel access knows datagrams, not protocols"),
     ("signalbox-api", ENGINES, "API types stop at the edge of their crate"),
     ("signalbox-sim", &["signalbox-linux"], "virtual time has no kernel"),

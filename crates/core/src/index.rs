@@ -40,6 +40,13 @@ impl KeyedHasher {
     pub fn hash_one(&self, value: &(impl Hash + ?Sized)) -> u64 {
         BuildHasher::hash_one(self, value)
     }
+
+    /// The hash of `octets`: for keys that are packed already, a third of the work of [`Self::hash_one`].
+    #[must_use]
+    #[inline]
+    pub fn hash_octets(&self, octets: &[u8]) -> u64 {
+        SipHasher13::new_with_key(&self.key).hash(octets)
+    }
 }
 
 impl BuildHasher for KeyedHasher {

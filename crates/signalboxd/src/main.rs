@@ -1,6 +1,6 @@
 //! `signalboxd`: the daemon of a Signalbox node.
 //!
-//! It gives a [`Node`](signalbox_node::Node) what it lacks: a clock, sockets, routes, a log, and people who ask
+//! It gives a [`Node`] what it lacks: a clock, sockets, routes, a log, and people who ask
 //! it things over a Unix socket. [`driver`] is the event loop, which has the main thread for itself and waits in
 //! the kernel. [`server`] is a second thread for clients and signals: it asks the loop through a channel
 //! ([`control`]) and never touches the node. [`convert`] is the edge between the API's types and ours.

@@ -1,8 +1,8 @@
 //! Recording of all that goes into the node, for `signalbox replay`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::BufWriter;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -68,6 +68,8 @@ impl Recorder {
             .mode(0o600)
             .open(path)
             .with_context(cannot)?;
+        // The mode above holds for new files only.
+        file.set_permissions(Permissions::from_mode(0o600)).with_context(cannot)?;
         let limit = u64::from(config.limit_mib) << 20;
         let writer = Writer::new(BufWriter::new(file), &settings(node), seed, limit).with_context(cannot)?;
         tracing::warn!(path = %path.display(), "recording; the file holds this node's secrets");

@@ -32,41 +32,48 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// A cursor at the start of `octets`, which is offset 0.
     #[must_use]
+    #[inline]
     pub const fn new(octets: &'a [u8]) -> Self {
         Self { rest: octets, offset: 0 }
     }
 
     /// A cursor at the start of `octets`, which stands at `offset` in a larger buffer.
     #[must_use]
+    #[inline]
     pub const fn at(octets: &'a [u8], offset: usize) -> Self {
         Self { rest: octets, offset }
     }
 
     /// Offset of the next octet in the outermost buffer.
     #[must_use]
+    #[inline]
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
     /// Octets left.
     #[must_use]
+    #[inline]
     pub const fn left(&self) -> usize {
         self.rest.len()
     }
 
     /// Whether nothing is left.
     #[must_use]
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// What is left, without consuming it.
     #[must_use]
+    #[inline]
     pub const fn peek_rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Consumes and returns all that is left.
+    #[inline]
     pub fn take_rest(&mut self) -> &'a [u8] {
         let rest = self.rest;
         self.offset += rest.len();
@@ -78,6 +85,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Short`] if fewer are left; nothing is consumed then.
+    #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], Short> {
         let Some((head, tail)) = self.rest.split_at_checked(n) else {
             return Err(Short { offset: self.offset, needed: n, left: self.rest.len() });
@@ -91,6 +99,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Short`] if fewer are left; nothing is consumed then.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
         let Some((head, tail)) = self.rest.split_first_chunk::<N>() else {
             return Err(Short { offset: self.offset, needed: N, left: self.rest.len() });
@@ -104,6 +113,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Short`] if none is left.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Short> {
         self.array::<1>().map(|[b]| b)
     }
@@ -112,6 +122,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Short`] if fewer than two octets are left.
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, Short> {
         self.array().map(u16::from_be_bytes)
     }
@@ -120,6 +131,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Short`] if fewer than four octets are left.
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Short> {
         self.array().map(u32::from_be_bytes)
     }
@@ -128,6 +140,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Short`] if fewer than eight octets are left.
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Short> {
         self.array().map(u64::from_be_bytes)
     }
@@ -136,6 +149,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Short`] if fewer are left; nothing is consumed then.
+    #[inline]
     pub fn sub(&mut self, n: usize) -> Result<Reader<'a>, Short> {
         let offset = self.offset;
         self.take(n).map(|octets| Reader::at(octets, offset))

@@ -35,6 +35,7 @@ pub struct Writer<'b> {
 
 impl<'b> Writer<'b> {
     /// Appends after what `buf` already holds.
+    #[inline]
     pub const fn new(buf: &'b mut Vec<u8>) -> Self {
         let start = buf.len();
         Self { buf, start }
@@ -42,48 +43,57 @@ impl<'b> Writer<'b> {
 
     /// Octets written by this writer.
     #[must_use]
+    #[inline]
     pub const fn len(&self) -> usize {
         self.buf.len() - self.start
     }
 
     /// Whether this writer wrote nothing yet.
     #[must_use]
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Appends octets as they are.
+    #[inline]
     pub fn bytes(&mut self, octets: &[u8]) {
         self.buf.extend_from_slice(octets);
     }
 
     /// Appends one octet.
+    #[inline]
     pub fn u8(&mut self, v: u8) {
         self.buf.push(v);
     }
 
     /// Appends 16 bits in network order.
+    #[inline]
     pub fn u16(&mut self, v: u16) {
         self.bytes(&v.to_be_bytes());
     }
 
     /// Appends 32 bits in network order.
+    #[inline]
     pub fn u32(&mut self, v: u32) {
         self.bytes(&v.to_be_bytes());
     }
 
     /// Appends 64 bits in network order.
+    #[inline]
     pub fn u64(&mut self, v: u64) {
         self.bytes(&v.to_be_bytes());
     }
 
     /// Appends zeros until what this writer wrote is a multiple of `n` octets long.
+    #[inline]
     pub fn pad_to(&mut self, n: usize) {
         let missing = self.len().next_multiple_of(n) - self.len();
         self.buf.resize(self.buf.len() + missing, 0);
     }
 
     /// Appends a 16-bit field to be filled in later.
+    #[inline]
     pub fn open_u16(&mut self) -> LengthSlot {
         let at = self.buf.len();
         self.u16(0);
@@ -92,6 +102,7 @@ impl<'b> Writer<'b> {
 
     /// Octets written since the slot's field (not counting the field).
     #[must_use]
+    #[inline]
     pub const fn since(&self, slot: &LengthSlot) -> usize {
         self.buf.len() - slot.at - 2
     }
@@ -101,6 +112,7 @@ impl<'b> Writer<'b> {
     ///
     /// # Errors
     /// [`LengthOverflow`] if `length` exceeds `max`; the field keeps its zero and the message must not be sent.
+    #[inline]
     pub fn close_u16(
         &mut self,
         slot: LengthSlot,
@@ -117,6 +129,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Takes back everything this writer wrote: a message that could not be finished leaves no octets.
+    #[inline]
     pub fn abandon(self) {
         self.buf.truncate(self.start);
     }

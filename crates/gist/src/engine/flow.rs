@@ -1,6 +1,5 @@
 //! Flows as they stand in records: an MRI without its direction, packed.
 
-use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr};
 
 use signalbox_core::{Direction, Mri, NslpId, PathCoupled, SessionId};
@@ -118,41 +117,57 @@ fn is_packable(mri: &Mri) -> bool {
     matches!(mri, Mri::PathCoupled(p) if p.src.is_ipv4() && p.dst.is_ipv4() && p.flow_label.is_none())
 }
 
-/// The key of the routing state table (RFC 5971 §4.2.1) in a form that hashes in one go.
-pub(crate) struct Triple<'a> {
-    pub(crate) mri: &'a Mri,
-    pub(crate) session: SessionId,
-    pub(crate) nslp: NslpId,
+/// The key of the routing state table (RFC 5971 §4.2.1), packed so that it hashes in one go. Everything that
+/// tells flows apart is in it, so that a peer cannot make many sessions meet in one place.
+pub(crate) struct Triple {
+    octets: [u8; 72],
+    length: usize,
 }
 
-impl Hash for Triple<'_> {
-    /// Hashes the session, the application and the addresses; what else a flow has is left to comparison,
-    /// since a peer that wanted long chains could as well send that many sessions of one flow.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let mut octets = [0_u8; 50];
-        let (session, rest) = octets.split_at_mut(16);
-        session.copy_from_slice(&self.session.0);
-        let (nslp, rest) = rest.split_at_mut(2);
-        nslp.copy_from_slice(&self.nslp.0.to_be_bytes());
-        match (self.mri.src(), self.mri.dst()) {
+impl Triple {
+    /// Of a message in either direction.
+    pub(crate) fn of(mri: &Mri, session: SessionId, nslp: NslpId) -> Self {
+        let mut triple = Self { octets: [0; 72], length: 0 };
+        triple.put(session.0);
+        triple.put(nslp.0.to_be_bytes());
+        match (mri.src(), mri.dst()) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let (a, rest) = rest.split_at_mut(4);
-                a.copy_from_slice(&src.octets());
-                let (b, _) = rest.split_at_mut(4);
-                b.copy_from_slice(&dst.octets());
-                state.write(octets.get(..26).unwrap_or_default());
+                triple.put(src.octets());
+                triple.put(dst.octets());
             }
             (src, dst) => {
-                let wide = |a: IpAddr| match a {
-                    IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
-                    IpAddr::V6(a) => a.octets(),
-                };
-                let (a, b) = rest.split_at_mut(16);
-                a.copy_from_slice(&wide(src));
-                b.copy_from_slice(&wide(dst));
-                state.write(&octets);
+                triple.put(wide(src));
+                triple.put(wide(dst));
             }
         }
+        if let Mri::PathCoupled(p) = mri {
+            let ports = [p.src_port.unwrap_or(0).to_be_bytes(), p.dst_port.unwrap_or(0).to_be_bytes()];
+            let [[a, b], [c, d]] = ports;
+            triple.put([a, b, c, d]);
+            triple.put([p.protocol.unwrap_or(0), p.dscp.unwrap_or(0), p.src_prefix, p.dst_prefix]);
+            triple.put(p.spi.unwrap_or(0).to_be_bytes());
+            triple.put(p.flow_label.unwrap_or(0).to_be_bytes());
+        }
+        triple
+    }
+
+    /// 16 + 2 + 32 + 16 octets at most are put: always within the 72.
+    fn put<const N: usize>(&mut self, octets: [u8; N]) {
+        if let Some(room) = self.octets.get_mut(self.length..self.length + N) {
+            room.copy_from_slice(&octets);
+        }
+        self.length += N;
+    }
+
+    pub(crate) fn octets(&self) -> &[u8] {
+        self.octets.get(..self.length).unwrap_or_default()
+    }
+}
+
+fn wide(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
     }
 }
 
@@ -176,6 +191,26 @@ mod tests {
             assert!(flow.is_of(&mri) && flow.is_of(&mri.inverted()));
         }
         assert!(!Flow::of(&Mri::PathCoupled(p)).is_of(&Mri::PathCoupled(PathCoupled { dscp: Some(0), ..p })));
+    }
+
+    /// What only ports, protocol or SPI tell apart must not share a hash: one peer could fill a chain with it.
+    #[test]
+    fn the_key_has_every_field_of_a_flow() {
+        let p = PathCoupled::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let p = PathCoupled { protocol: Some(17), src_port: Some(1), dst_port: Some(2), ..p };
+        let key = |p| Triple::of(&Mri::PathCoupled(p), SessionId::default(), NslpId::PING).octets().to_vec();
+        for other in [
+            PathCoupled { src_port: Some(2), ..p },
+            PathCoupled { dst_port: Some(3), ..p },
+            PathCoupled { protocol: Some(6), ..p },
+            PathCoupled { spi: Some(7), ..p },
+            PathCoupled { dscp: Some(46), ..p },
+            PathCoupled { src_prefix: 24, ..p },
+        ] {
+            assert_ne!(key(p), key(other));
+        }
+        let upstream = PathCoupled { direction: Direction::Upstream, ..p };
+        assert_eq!(key(p), key(upstream));
     }
 
     #[test]

@@ -17,7 +17,9 @@ struct Usable {
 #[derive(Debug, Default)]
 pub(crate) struct Interfaces {
     /// Sorted.
-    local: Vec<IpAddr>,
+    local_v4: Vec<u32>,
+    /// Sorted.
+    local_v6: Vec<u128>,
     /// By rising number.
     usable: Vec<Usable>,
     /// What peers can use whatever the interface (RFC 5971 §5.2.2).
@@ -40,7 +42,12 @@ impl Interfaces {
     pub(crate) fn update(&mut self, interfaces: &[Interface]) -> bool {
         let mut new = Self::default();
         for interface in interfaces.iter().filter(|i| i.up) {
-            new.local.extend(&interface.addresses);
+            for address in &interface.addresses {
+                match address {
+                    IpAddr::V4(a) => new.local_v4.push(a.to_bits()),
+                    IpAddr::V6(a) => new.local_v6.push(a.to_bits()),
+                }
+            }
             let first =
                 |v6: bool| interface.addresses.iter().copied().find(|a| a.is_ipv6() == v6 && is_routable(*a));
             let mtu = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
@@ -52,16 +59,24 @@ impl Interfaces {
             any.v6 = any.v6.or(usable.v6);
         }
         new.usable.sort_by_key(|u| u.ifindex);
-        new.local.sort_unstable();
-        new.local.dedup();
-        let changed = new.usable != self.usable || new.local != self.local;
+        new.local_v4.sort_unstable();
+        new.local_v4.dedup();
+        new.local_v6.sort_unstable();
+        new.local_v6.dedup();
+        let changed =
+            new.usable != self.usable || new.local_v4 != self.local_v4 || new.local_v6 != self.local_v6;
         *self = new;
         changed
     }
 
     /// Whether `address` is this node's.
+    ///
+    /// Asked twice per message: the versions are kept apart so that a comparison is one of integers.
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
-        self.local.binary_search(&address).is_ok()
+        match address {
+            IpAddr::V4(a) => self.local_v4.binary_search(&a.to_bits()).is_ok(),
+            IpAddr::V6(a) => self.local_v6.binary_search(&a.to_bits()).is_ok(),
+        }
     }
 
     /// Whether `address` is on interface `ifindex`.

@@ -47,6 +47,7 @@ use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
 use signalbox_core::secret::RotatingSecret;
+use signalbox_core::service::Request;
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::Wheel;
 use signalbox_core::{NslpId, Time};
@@ -169,6 +170,8 @@ impl Gist {
             Input::Interfaces(interfaces) => self.interfaces_changed(interfaces),
             Input::RouteChanged(prefix) => self.route_changed(prefix),
             Input::TransmitFailed { .. } => self.counters.transmit_failed += 1,
+            // Sent within the instant of the input that woke the application: no timer became due since.
+            Input::Request(request @ Request::SendMessage(_)) => return self.request(request),
             Input::Request(request) => self.request(request),
             Input::Blocked { nslp, blocked } => self.block(nslp, blocked),
             Input::AuthorisedPeers(apd) => self.authorised_peers_changed(apd),

@@ -13,7 +13,7 @@ use super::stamp::Stamp;
 impl Gist {
     /// The record of a flow (whichever direction `mri` has), session and application. GIST-3.7-03.
     pub(super) fn find(&self, mri: &Mri, session: SessionId, nslp: NslpId) -> Option<Key> {
-        let hash = self.hasher.hash_one(&Triple { mri, session, nslp });
+        let hash = self.hasher.hash_octets(Triple::of(mri, session, nslp).octets());
         let index = self.index.find(hash, |index| {
             self.records
                 .get_index(index)
@@ -36,7 +36,7 @@ impl Gist {
         let key = self.records.insert(record).inspect_err(|_| self.counters.sessions_full += 1)?;
         self.touched = self.touched.max(key.index() + 1);
         let Self { records, hasher, index, .. } = self;
-        index.insert(hasher.hash_one(&Triple { mri, session, nslp }), key.index(), |index| {
+        index.insert(hasher.hash_octets(Triple::of(mri, session, nslp).octets()), key.index(), |index| {
             records.get_index(index).map_or(0, |r| hash_of(hasher, r))
         });
         Ok(key)
@@ -149,5 +149,5 @@ impl Gist {
 
 fn hash_of(hasher: &signalbox_core::index::KeyedHasher, record: &Record) -> u64 {
     let mri = record.flow.mri(Direction::Downstream);
-    hasher.hash_one(&Triple { mri: &mri, session: record.session, nslp: record.nslp })
+    hasher.hash_octets(Triple::of(&mri, record.session, record.nslp).octets())
 }

@@ -218,25 +218,22 @@ pub fn mri_encode(mri: &Mri, w: &mut Writer<'_>) -> Result<(), EncodeError> {
             refuse(p.protocol.is_none() && p.src_port.is_some(), "A-flag")?;
             refuse(p.protocol.is_none() && p.dst_port.is_some(), "B-flag")?;
             let flag = |set: bool, flag: u16| if set { flag } else { 0 };
-            w.u16(u16::from(MrmId::PATH_COUPLED.0) << 8);
-            w.u16(
-                version
-                    | flag(p.protocol.is_some(), P)
-                    | flag(p.dscp.is_some(), T)
-                    | flag(p.flow_label.is_some(), F)
-                    | flag(p.spi.is_some(), S)
-                    | flag(p.src_port.is_some(), A)
-                    | flag(p.dst_port.is_some(), B)
-                    | flag(upstream, D),
-            );
+            let flags = version
+                | flag(p.protocol.is_some(), P)
+                | flag(p.dscp.is_some(), T)
+                | flag(p.flow_label.is_some(), F)
+                | flag(p.spi.is_some(), S)
+                | flag(p.src_port.is_some(), A)
+                | flag(p.dst_port.is_some(), B)
+                | flag(upstream, D);
+            w.u32(u32::from(MrmId::PATH_COUPLED.0) << 24 | u32::from(flags));
             write_address(w, p.src);
             write_address(w, p.dst);
             let ds = p.dscp.unwrap_or(0) << 2;
             w.bytes(&[p.src_prefix, p.dst_prefix, p.protocol.unwrap_or(0), ds]);
             p.flow_label.into_iter().chain(p.spi).for_each(|word| w.u32(word));
             if p.src_port.is_some() || p.dst_port.is_some() {
-                w.u16(p.src_port.unwrap_or(0));
-                w.u16(p.dst_port.unwrap_or(0));
+                w.u32(u32::from(p.src_port.unwrap_or(0)) << 16 | u32::from(p.dst_port.unwrap_or(0)));
             }
         }
         Mri::LooseEnd(l) => {

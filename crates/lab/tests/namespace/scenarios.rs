@@ -1,5 +1,7 @@
 //! Every scenario that comes with the program, run by the real programs.
 
+use signalbox_linux::process::Identity;
+
 use super::{assert_gone, signalbox, stderr, stdout};
 
 fn holds(name: &str) {
@@ -44,15 +46,18 @@ fn daemons_that_were_kept_are_ended_by_down() {
     assert!(run.status.success(), "{}", stderr(&run));
     let state = std::fs::read_to_string("/run/signalbox/lab/t-keep.json").expect("kept");
     let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
-    let pids: Vec<_> =
-        state["daemons"].as_array().expect("a list").iter().map(|d| d["pid"].clone()).collect();
+    let daemons = state["daemons"].as_array().expect("a list").iter();
+    let pids: Vec<u32> = daemons
+        .map(|daemon| daemon["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a number"))
+        .collect();
     assert_eq!(pids.len(), 4);
+    assert!(pids.iter().all(|pid| Identity::of(*pid).is_ok()));
     let socket = signalbox(&["lab", "exec", "t-keep/r1", "--", "sh", "-c", "test -S \"$SIGNALBOX_SOCKET\""]);
     assert!(socket.status.success(), "{}", stderr(&socket));
     assert!(signalbox(&["lab", "down", "t-keep"]).status.success());
     assert_gone("t-keep");
     for pid in pids {
-        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "daemon {pid} still runs");
+        assert!(Identity::of(pid).is_err(), "daemon {pid} still runs");
     }
     std::fs::remove_file(path).expect("ours");
 }

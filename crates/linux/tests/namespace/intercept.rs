@@ -94,7 +94,8 @@ fn everything_else_is_forwarded_unchanged() {
     drop(net.r.run(|| r.close()));
 }
 
-/// GIST-4.3.1-03, GIST-4.3.4-01: what looks like GIST and has a Router Alert, but is not UDP.
+/// GIST-4.3.1-03, GIST-4.3.4-01, GIST-5.3.2.3-01, GIST-5.3.2.3-02: what looks like GIST and has a Router Alert, but
+/// is a tunnelled packet, TCP, ESP or AH.
 #[test]
 fn other_protocols_with_an_alert_are_forwarded_unchanged() {
     let net = Network::new("proto");
@@ -112,7 +113,9 @@ fn other_protocols_with_an_alert_are_forwarded_unchanged() {
     let (v4, v6) = (router_alert_v4(0), router_alert_v6(0));
     let like_udp = [&[1, 14, 1, 14, 0, 20, 0, 0], GIST].concat(); // ports 270, length, no checksum
     let [family4, family6] = families();
-    for (family, protocol) in [(family4, 6), (family4, 51), (family6, 6), (family6, 51)] {
+    let protocols = [4, 6, 50, 51];
+    for (family, protocol) in [family4, family6].into_iter().flat_map(|family| protocols.map(|p| (family, p)))
+    {
         send(&mut a, &datagram(family.a, family.b, b"first"));
         receive_one(&mut b);
         let (kind, header) = match (family.a, family.b) {

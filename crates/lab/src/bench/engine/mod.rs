@@ -208,7 +208,6 @@ fn measure(sessions: u32, messages: u32) -> Result<Outcome> {
     })
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for people")]
 fn grown(before: u64, after: u64) -> f64 {
     after.saturating_sub(before) as f64
 }

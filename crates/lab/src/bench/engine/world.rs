@@ -67,7 +67,6 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    #[allow(clippy::cast_precision_loss, reason = "figures for people")]
     pub(super) fn ns_each(&self) -> f64 {
         self.time.as_nanos() as f64 / self.messages.max(1) as f64
     }

@@ -191,7 +191,6 @@ fn step(site: &Site, source: &UdpSocket, messages: &[Vec<u8>], rate: u64, span: 
     })
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for people")]
 impl Step {
     fn per_second(&self) -> f64 {
         self.arrived as f64 / self.seconds

@@ -1,0 +1,315 @@
+//! The authorised peer database (RFC 5971 §4.4.2): which identity may be our peer, for which flows.
+//!
+//! An ordered list; the first entry whose identity and scope match decides. Whoever holds associations asks
+//! [`Apd::decide`] when one is authenticated, again for every further flow if the answer
+//! [`depends_on_flow`](Decision::depends_on_flow), and for all of them whenever [`Apd::generation`] has
+//! changed. After a `Deny` the association is torn down without another GIST message, and its routing state
+//! is deleted.
+
+use core::fmt;
+use std::net::IpAddr;
+
+use signalbox_core::Mri;
+use signalbox_core::node::Prefix;
+
+use crate::identity::{Fingerprint, Identity};
+
+/// An identity and the namespace that it is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Name {
+    /// The wildcard: every peer, authenticated or not.
+    Any,
+    /// Every peer that has proved any identity.
+    Authenticated,
+    /// DNS namespace: compared with every dNSName of the certificate or, if it has none, with its Common Name
+    /// (RFC 5971 §5.7.3.1).
+    Dns(DnsName),
+    /// The SHA-256 fingerprint of the peer's public key, in a certificate or raw.
+    Key(Fingerprint),
+    /// An iPAddress of the certificate.
+    Address(IpAddr),
+}
+
+impl Name {
+    /// Whether `peer`, `None` if not authenticated, has this name.
+    #[must_use]
+    pub fn matches(&self, peer: Option<&Identity>) -> bool {
+        match (self, peer) {
+            (Self::Any, _) | (Self::Authenticated, Some(_)) => true,
+            (Self::Dns(name), Some(peer)) => peer.dns_names().any(|presented| name.matches(presented)),
+            (Self::Key(key), Some(peer)) => peer.key == *key,
+            (Self::Address(address), Some(peer)) => peer.addresses.contains(address),
+            (_, None) => false,
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Authenticated => f.write_str("authenticated"),
+            Self::Dns(name) => write!(f, "dns {name}"),
+            Self::Key(key) => write!(f, "key {key}"),
+            Self::Address(address) => write!(f, "address {address}"),
+        }
+    }
+}
+
+/// A domain name in lower case without a final dot; its left-most label may be `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsName(String);
+
+/// A text that is no domain name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a domain name: {0:?}; labels of letters, digits, - and _, the first one may be *")]
+pub struct BadDnsName(String);
+
+impl core::str::FromStr for DnsName {
+    type Err = BadDnsName;
+
+    fn from_str(text: &str) -> Result<Self, BadDnsName> {
+        let name = text.strip_suffix('.').unwrap_or(text);
+        let label = |label: &str| {
+            !label.is_empty()
+                && label.len() <= 63
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        };
+        let rest = name.strip_prefix("*.").unwrap_or(name);
+        if name.len() > 253 || !rest.split('.').all(label) {
+            return Err(BadDnsName(text.to_owned()));
+        }
+        Ok(Self(name.to_ascii_lowercase()))
+    }
+}
+
+impl fmt::Display for DnsName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl DnsName {
+    /// Compares with a name of a certificate as RFC 5971 §5.7.3.1 wants it: without regard to case, and `*` as
+    /// left-most label on either side stands for one label.
+    #[must_use]
+    pub fn matches(&self, presented: &str) -> bool {
+        let presented = presented.strip_suffix('.').unwrap_or(presented);
+        let (Some((ours, our_rest)), Some((theirs, their_rest))) = (cut(&self.0), cut(presented)) else {
+            return self.0.eq_ignore_ascii_case(presented);
+        };
+        // A label that is empty or holds something else than a name is nothing that `*` stands for.
+        let wild = (ours == "*" && !theirs.is_empty()) || theirs == "*";
+        our_rest.eq_ignore_ascii_case(their_rest) && (wild || ours.eq_ignore_ascii_case(theirs))
+    }
+}
+
+fn cut(name: &str) -> Option<(&str, &str)> {
+    name.split_once('.')
+}
+
+/// Circumstances in which an entry applies. What is `None` or empty does not restrict.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Scope {
+    /// Peer Address Ownership: the entry holds if one of these is an address at which the peer for the flow
+    /// should be.
+    pub peers: Vec<Prefix>,
+    /// End-System Subnet: the flow's source lies within.
+    pub source: Option<Prefix>,
+    /// End-System Subnet: the flow's destination lies within.
+    pub destination: Option<Prefix>,
+}
+
+impl Scope {
+    /// Everywhere.
+    pub const ANY: Self = Self { peers: Vec::new(), source: None, destination: None };
+
+    /// Whether this entry applies to `wanted`.
+    #[must_use]
+    pub fn covers(&self, wanted: &Wanted<'_>) -> bool {
+        let owned = |peer: &Prefix| wanted.expected_peers.iter().any(|address| peer.contains(*address));
+        let ends = Ends::of(wanted.mri);
+        (self.peers.is_empty() || self.peers.iter().any(owned))
+            && self.source.is_none_or(|subnet| within(ends.source, subnet))
+            && self.destination.is_none_or(|subnet| within(ends.destination, subnet))
+    }
+
+    /// Whether another flow over the same association can be outside while this one is inside.
+    #[must_use]
+    pub fn depends_on_flow(&self) -> bool {
+        *self != Self::ANY
+    }
+}
+
+/// The two ends of a flow, as ranges of addresses.
+struct Ends {
+    source: Prefix,
+    destination: Prefix,
+}
+
+impl Ends {
+    fn of(mri: &Mri) -> Self {
+        match mri {
+            Mri::PathCoupled(flow) => Self {
+                source: Prefix { addr: flow.src, len: flow.src_prefix },
+                destination: Prefix { addr: flow.dst, len: flow.dst_prefix },
+            },
+            Mri::LooseEnd(flow) => {
+                Self { source: Prefix::host(flow.src), destination: Prefix::host(flow.dst) }
+            }
+        }
+    }
+}
+
+/// Whether all addresses of `inner` are in `outer`: a flow that could also end elsewhere is not within.
+fn within(inner: Prefix, outer: Prefix) -> bool {
+    inner.len >= outer.len && outer.contains(inner.addr)
+}
+
+/// The circumstances for which a peer is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The flow.
+    pub mri: &'a Mri,
+    /// Addresses at which the peer for this flow can be, as far as the node knows by itself (from its routing
+    /// table, never from the peer). Empty if it does not know: then no entry that names peers applies.
+    pub expected_peers: &'a [IpAddr],
+}
+
+/// Whether a peer is authorised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The association can be used as normal.
+    Allow,
+    /// It is torn down, its routing state deleted.
+    Deny,
+}
+
+/// A line of the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Whose.
+    pub name: Name,
+    /// When.
+    pub scope: Scope,
+    /// What then.
+    pub verdict: Verdict,
+}
+
+/// Names an entry for as long as it exists; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub u32);
+
+/// The answer of the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether the peer is authorised.
+    pub verdict: Verdict,
+    /// The entry that decided; `None` if none matched and the default did.
+    pub by: Option<EntryId>,
+    /// The answer may be another one for another flow: ask again when the association is used for one.
+    pub depends_on_flow: bool,
+}
+
+/// Why the database was not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ApdError {
+    /// The limit of entries is reached.
+    #[error("[apd-full] the authorised peer database is full ({0} entries); delete some or raise the limit")]
+    Full(usize),
+    /// No entry has this id.
+    #[error("[apd-unknown] no entry {0:?} in the authorised peer database")]
+    Unknown(EntryId),
+}
+
+/// The database; see the module.
+#[derive(Debug, Clone)]
+pub struct Apd {
+    entries: Vec<(EntryId, Entry)>,
+    next: u32,
+    generation: u64,
+    limit: usize,
+    otherwise: Verdict,
+}
+
+impl Apd {
+    /// An empty database for at most `limit` entries. `otherwise` decides where no entry matches: RFC 5971
+    /// wants a wildcard deny entry wherever all peers are known, which `Deny` amounts to everywhere.
+    #[must_use]
+    pub const fn new(limit: usize, otherwise: Verdict) -> Self {
+        Self { entries: Vec::new(), next: 0, generation: 0, limit, otherwise }
+    }
+
+    /// First match decides.
+    #[must_use]
+    pub fn decide(&self, peer: Option<&Identity>, wanted: &Wanted<'_>) -> Decision {
+        // Entries passed over for their scope only would decide for other flows.
+        let mut depends_on_flow = false;
+        for (id, entry) in self.entries.iter().filter(|(_, entry)| entry.name.matches(peer)) {
+            depends_on_flow |= entry.scope.depends_on_flow();
+            if entry.scope.covers(wanted) {
+                return Decision { verdict: entry.verdict, by: Some(*id), depends_on_flow };
+            }
+        }
+        Decision { verdict: self.otherwise, by: None, depends_on_flow }
+    }
+
+    /// Adds an entry before the one that is now at `position` (0 is the first), or at the end if there is none.
+    ///
+    /// # Errors
+    /// [`ApdError::Full`].
+    pub fn insert(&mut self, position: usize, entry: Entry) -> Result<EntryId, ApdError> {
+        if self.entries.len() >= self.limit {
+            return Err(ApdError::Full(self.limit));
+        }
+        let id = EntryId(self.next);
+        // 2^32 administrative changes are not reached.
+        self.next = self.next.wrapping_add(1);
+        self.entries.insert(position.min(self.entries.len()), (id, entry));
+        self.generation += 1;
+        Ok(id)
+    }
+
+    /// Adds an entry at the end.
+    ///
+    /// # Errors
+    /// [`ApdError::Full`].
+    pub fn push(&mut self, entry: Entry) -> Result<EntryId, ApdError> {
+        self.insert(self.entries.len(), entry)
+    }
+
+    /// Changes an entry in its place. The generation moves on only if it differs.
+    ///
+    /// # Errors
+    /// [`ApdError::Unknown`].
+    pub fn modify(&mut self, id: EntryId, entry: Entry) -> Result<(), ApdError> {
+        let (_, old) = self.entries.iter_mut().find(|(i, _)| *i == id).ok_or(ApdError::Unknown(id))?;
+        if *old != entry {
+            *old = entry;
+            self.generation += 1;
+        }
+        Ok(())
+    }
+
+    /// Deletes an entry and gives it back.
+    ///
+    /// # Errors
+    /// [`ApdError::Unknown`].
+    pub fn remove(&mut self, id: EntryId) -> Result<Entry, ApdError> {
+        let at = self.entries.iter().position(|(i, _)| *i == id).ok_or(ApdError::Unknown(id))?;
+        self.generation += 1;
+        Ok(self.entries.remove(at).1)
+    }
+
+    /// Entries in their order.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (EntryId, &Entry)> {
+        self.entries.iter().map(|(id, entry)| (*id, entry))
+    }
+
+    /// Grows with every change. Decisions of another generation are void: associations and routing state are
+    /// validated again (RFC 5971 §4.4.2).
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+}

@@ -1,0 +1,114 @@
+//! Bodies of fuzz targets: properties that hold for every input. The tests run them on arbitrary octets.
+//!
+//! Every function panics if its property does not hold.
+
+use std::net::{IpAddr, SocketAddr};
+
+use core::time::Duration;
+
+use signalbox_core::Time;
+
+use crate::apd::DnsName;
+use crate::identity::Identity;
+use crate::sctp::{Config, Delivery, Sctp};
+
+/// Certificates of any content are read or refused, and what was read prints and compares. Input: DER.
+pub fn certificate(data: &[u8]) {
+    let Some(identity) = Identity::from_certificate(data) else { return };
+    assert!(!identity.to_string().chars().any(char::is_control));
+    for name in identity.dns_names() {
+        if let Ok(wanted) = name.parse::<DnsName>() {
+            assert!(wanted.matches(name), "{name:?}");
+        }
+    }
+}
+
+/// A listener with one established association bears any packets: bounded state, bounded answers, and time goes
+/// on. Input: packets without their common header, each preceded by an octet that says where it seems to come
+/// from (the low bit: the peer) and its length in words; the header and the checksum are made right.
+pub fn sctp_packets(data: &[u8]) {
+    let (a, b): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+    let config = Config { port: Some(270), max_associations: 4, ..Config::default() };
+    let mut peer = Sctp::new(config.clone(), [1; 32]);
+    let mut node = Sctp::new(config, [2; 32]);
+    let mut now = Time::from_secs(5);
+    let id = peer.connect(now, SocketAddr::new(a, 5000), SocketAddr::new(b, 270));
+    let mut header = [0; 8];
+    for _ in 0..4 {
+        while let Some(packet) = peer.poll_transmit() {
+            node.receive(now, a, b, &packet.octets);
+            for (to, from) in header.iter_mut().zip(&packet.octets) {
+                *to = *from;
+            }
+        }
+        while let Some(packet) = node.poll_transmit() {
+            peer.receive(now, b, a, &packet.octets);
+        }
+    }
+    assert!(id.is_ok() && node.len() == 1);
+    while let Some(event) = node.poll_event() {
+        let _ = node.send(now, event.association, 0, vec![7; 3000], Delivery::default());
+    }
+    let mut rest = data;
+    while let [from, words, after @ ..] = rest {
+        let (body, after) = after.split_at(after.len().min(usize::from(*words) * 4));
+        rest = after;
+        let source = if from & 1 == 1 { a } else { IpAddr::from([198, 51, 100, *from]) };
+        let octets = crate::sctp::sealed(&header, body);
+        node.receive(now, source, b, &octets);
+        now = now + Duration::from_millis(u64::from(from >> 1));
+        if node.next_deadline().is_some_and(|due| due <= now) {
+            node.handle_timer(now);
+        }
+        let mut answered = 0;
+        while let Some(packet) = node.poll_transmit() {
+            answered += packet.octets.len();
+        }
+        assert!(answered < 200_000, "{answered}");
+        while node.poll_event().is_some() {}
+        assert!(node.len() <= 4);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Chunks of kinds that exist, with lengths that are mostly right.
+    fn chunk() -> impl Strategy<Value = Vec<u8>> {
+        let kind = prop_oneof![8 => 0u8..15, 1 => Just(192), 1 => any::<u8>()];
+        (kind, any::<u8>(), prop::collection::vec(any::<u8>(), 0..60), 0u8..20).prop_map(
+            |(kind, flags, mut value, off)| {
+                let length = value.len() + 4 - usize::from(off == 0);
+                value.splice(0..0, [kind, flags & 7, 0, u8::try_from(length).unwrap_or(u8::MAX)]);
+                value.resize(value.len().next_multiple_of(4), 0);
+                value
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn certificates(data in prop::collection::vec(any::<u8>(), 0..300)) {
+            certificate(&data);
+        }
+
+        #[test]
+        fn packets(packets in prop::collection::vec((any::<u8>(), prop::collection::vec(chunk(), 1..4)), 0..20)) {
+            let mut data = Vec::new();
+            for (from, chunks) in packets {
+                let body = chunks.concat();
+                data.extend([from | u8::from(from & 6 != 0), u8::try_from(body.len() / 4).unwrap()]);
+                data.extend(body);
+            }
+            sctp_packets(&data);
+        }
+
+        #[test]
+        fn noise(data in prop::collection::vec(any::<u8>(), 0..300)) {
+            sctp_packets(&data);
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! The table of associations, what is asked of them, and their timers.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use core::time::Duration;
+
+use signalbox_core::wheel::Timed;
+use signalbox_core::{Index, KeyedHasher, Link as TimerLink, Random, Slab, Time, TokenBucket, Wheel};
+
+use super::handshake::{Cookies, Init};
+use super::link::Link;
+use super::packet::{Composer, Header, kind};
+use super::{
+    AssociationId, Config, ConnectError, Counters, Delivery, Event, EventKind, LossReason, SendError,
+    Transmit,
+};
+
+/// Ports that connections come from.
+const EPHEMERAL: core::ops::Range<u64> = 49_152..65_536;
+
+/// All SCTP endpoints of a node; see the module.
+#[derive(Debug)]
+pub struct Sctp {
+    pub(super) config: Config,
+    pub(super) rng: Random,
+    pub(super) cookies: Cookies,
+    pub(super) inits: TokenBucket,
+    /// Answers to packets that belong nowhere.
+    pub(super) strays: TokenBucket,
+    pub(super) table: Slab<Association>,
+    /// By addresses and ports, which peers choose: keyed.
+    index: Index,
+    hasher: KeyedHasher,
+    wheel: Wheel,
+    opening: u32,
+    packets: VecDeque<Transmit>,
+    events: VecDeque<Event>,
+    /// What sctp-proto takes for the time 0. Only differences to it ever matter.
+    origin: Instant,
+    pub(super) counters: Counters,
+}
+
+#[derive(Debug)]
+pub(super) struct Association {
+    timer: TimerLink,
+    /// Ours, the peer's.
+    pub(super) ends: [SocketAddr; 2],
+    pub(super) mine: Init,
+    pub(super) state: State,
+    incoming: bool,
+    /// Octets of messages among the events.
+    waiting: usize,
+    /// When the peer was heard, or had to begin to say something.
+    pub(super) heard: Time,
+    closing: Option<Time>,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Opening { step: Step, attempts: u8, again: Time },
+    Up { link: Box<Link>, peer: Init },
+}
+
+#[derive(Debug)]
+pub(super) enum Step {
+    /// INIT is sent.
+    Init,
+    /// COOKIE ECHO is sent.
+    Echo { cookie: Vec<u8>, peer: Init },
+}
+
+impl Timed for Association {
+    fn link(&mut self) -> &mut TimerLink {
+        &mut self.timer
+    }
+}
+
+impl Sctp {
+    /// No associations yet. `seed` makes tags, sequence numbers, ports and cookies.
+    #[must_use]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "sctp-proto wants an Instant, and there is no other to be had"
+    )]
+    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+        let mut rng = Random::new(seed);
+        Self {
+            cookies: Cookies::new(config.cookie_life, &mut rng),
+            inits: TokenBucket::new(config.init_rate, config.init_burst),
+            strays: TokenBucket::new(config.init_rate, config.init_burst),
+            table: Slab::new(config.max_associations),
+            index: Index::new(),
+            hasher: KeyedHasher::new(&mut rng),
+            wheel: Wheel::new(Duration::from_millis(1)),
+            opening: 0,
+            packets: VecDeque::new(),
+            events: VecDeque::new(),
+            origin: Instant::now(),
+            counters: Counters::default(),
+            rng,
+            config,
+        }
+    }
+
+    /// Opens an association (RFC 6084 §3.1.2: the Querying node does, to the address and port of the
+    /// Response). A `local` port of 0 takes any.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; nothing is sent.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<AssociationId, ConnectError> {
+        if remote.port() == 0 || local.is_ipv4() != remote.is_ipv4() {
+            return Err(ConnectError::Address);
+        }
+        if self.opening >= self.config.max_opening {
+            return Err(ConnectError::Full);
+        }
+        let local = if local.port() == 0 { self.free_port(local.ip(), remote)? } else { local };
+        let ends = [local, remote];
+        if self.find(&ends).is_some() {
+            return Err(ConnectError::Exists);
+        }
+        let mine = self.own_init();
+        let state = State::Opening { step: Step::Init, attempts: 0, again: now };
+        let key = self.enter(now, ends, mine, state, false).ok_or(ConnectError::Full)?;
+        self.opening += 1;
+        self.work(now, key);
+        Ok(key)
+    }
+
+    /// Sends a message over `stream`.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing is sent.
+    pub fn send(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        stream: u16,
+        octets: Vec<u8>,
+        delivery: Delivery,
+    ) -> Result<(), SendError> {
+        let (size, buffered) = (octets.len(), self.config.max_buffered);
+        if size == 0 || size > self.config.max_message {
+            return Err(SendError::Size);
+        }
+        let record = self.table.get_mut(association).ok_or(SendError::NotUp)?;
+        let State::Up { link, peer } = &mut record.state else { return Err(SendError::NotUp) };
+        if record.closing.is_some() || link.is_closing() || link.ended {
+            return Err(SendError::NotUp);
+        }
+        if stream >= record.mine.streams(peer) {
+            return Err(SendError::Stream);
+        }
+        let before = link.buffered();
+        if before + size > buffered {
+            return Err(SendError::Full);
+        }
+        if before == 0 {
+            record.heard = now;
+        }
+        let lifetime = delivery.lifetime.filter(|_| peer.forward_tsn);
+        if !link.send(stream, octets, delivery.ordered, lifetime) {
+            return Err(SendError::NotUp);
+        }
+        self.work(now, association);
+        Ok(())
+    }
+
+    /// Octets accepted for sending and not acknowledged.
+    pub fn buffered(&mut self, association: AssociationId) -> usize {
+        self.table.get_mut(association).map_or(0, Association::buffered)
+    }
+
+    /// Asks for an orderly end: everything sent arrives first. One that is not up yet is given up.
+    pub fn close(&mut self, now: Time, association: AssociationId) {
+        let Some(record) = self.table.get_mut(association) else { return };
+        if let State::Opening { .. } = record.state {
+            self.abort(association);
+            return;
+        }
+        record.closing.get_or_insert(now + self.config.shutdown_timeout);
+        self.work(now, association);
+    }
+
+    /// Ends an association at once and tells the peer.
+    pub fn abort(&mut self, association: AssociationId) {
+        self.break_off(association, LossReason::Local);
+    }
+
+    /// The next packet to send.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.packets.pop_front()
+    }
+
+    /// The next event. Messages that nobody fetches fill the window, and the peer has to wait.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        if let EventKind::Message { octets, .. } = &event.kind
+            && let Some(record) = self.table.get_mut(event.association)
+        {
+            record.waiting = record.waiting.saturating_sub(octets.len());
+            self.read(event.association);
+        }
+        Some(event)
+    }
+
+    /// When [`handle_timer`](Self::handle_timer) is wanted; possibly earlier than needed.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+
+    /// Does what is due.
+    pub fn handle_timer(&mut self, now: Time) {
+        while let Some(index) = self.wheel.pop_due(&mut self.table, now) {
+            let Some(key) = self.table.key_of(index) else { continue };
+            let at = self.instant(now);
+            let Some(record) = self.table.get_mut(key) else { continue };
+            if let State::Up { link, .. } = &mut record.state {
+                link.timeout(at);
+            }
+            if record.patience(&self.config).is_some_and(|end| end <= now) {
+                self.break_off(key, LossReason::TimedOut);
+            } else {
+                self.work(now, key);
+            }
+        }
+    }
+
+    /// Associations, those being opened included.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    /// No associations.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(super) fn find(&self, ends: &[SocketAddr; 2]) -> Option<AssociationId> {
+        let same = |index| self.table.get_index(index).is_some_and(|record| record.ends == *ends);
+        self.index.find(self.hasher.hash_one(ends), same).and_then(|index| self.table.key_of(index))
+    }
+
+    pub(super) fn own_init(&mut self) -> Init {
+        Init::own(&mut self.rng, self.config.window, self.config.streams.max(1))
+    }
+
+    fn enter(
+        &mut self,
+        now: Time,
+        ends: [SocketAddr; 2],
+        mine: Init,
+        state: State,
+        incoming: bool,
+    ) -> Option<AssociationId> {
+        let timer = TimerLink::default();
+        let record =
+            Association { timer, ends, mine, state, incoming, waiting: 0, heard: now, closing: None };
+        let key = self.table.insert(record).ok()?;
+        let (table, hasher) = (&self.table, &self.hasher);
+        let rehash = |index| table.get_index(index).map_or(0, |record| hasher.hash_one(&record.ends));
+        self.index.insert(hasher.hash_one(&ends), key.index(), rehash);
+        Some(key)
+    }
+
+    /// The peer has opened an association.
+    pub(super) fn accept(
+        &mut self,
+        now: Time,
+        ends: [SocketAddr; 2],
+        mine: Init,
+        peer: Init,
+    ) -> Option<AssociationId> {
+        let link = Box::new(Link::new(&self.config, &ends, &mine, &peer)?);
+        let key = self.enter(now, ends, mine, State::Up { link, peer }, true)?;
+        self.announce(key);
+        Some(key)
+    }
+
+    /// An association that we were opening has come up; false if it cannot.
+    pub(super) fn up(&mut self, key: AssociationId, mine: Init, peer: Init) -> bool {
+        let Some(record) = self.table.get_mut(key) else { return false };
+        let Some(link) = Link::new(&self.config, &record.ends, &mine, &peer) else { return false };
+        record.mine = mine;
+        record.state = State::Up { link: Box::new(link), peer };
+        self.opening -= 1;
+        self.announce(key);
+        true
+    }
+
+    fn announce(&mut self, key: AssociationId) {
+        let Some(record) = self.table.get(key) else { return };
+        let State::Up { peer, .. } = &record.state else { return };
+        let [local, remote] = record.ends;
+        let kind = EventKind::Connected {
+            local,
+            remote,
+            incoming: record.incoming,
+            streams: record.mine.streams(peer),
+            partial_reliability: peer.forward_tsn,
+        };
+        self.events.push_back(Event { association: key, kind });
+        self.counters.connected += 1;
+    }
+
+    /// Everything an association wants after something happened to it.
+    pub(super) fn work(&mut self, now: Time, key: AssociationId) {
+        let at = self.instant(now);
+        self.read(key);
+        let Some(record) = self.table.get_mut(key) else { return };
+        let [local, remote] = record.ends;
+        let (src, dst) = (local.ip(), remote.ip());
+        match &mut record.state {
+            State::Opening { step, attempts, again } => {
+                if *again <= now {
+                    if *attempts > self.config.max_init_retries {
+                        self.finish(key, Some(LossReason::NoAnswer));
+                        return;
+                    }
+                    let wait = self.config.rto_initial * 2u32.saturating_pow(u32::from(*attempts));
+                    *attempts += 1;
+                    *again = now + wait.min(self.config.rto_max);
+                    let header = |tag| Header { source: local.port(), destination: remote.port(), tag };
+                    let octets = match step {
+                        Step::Init => {
+                            Composer::new(header(0)).chunk(kind::INIT, 0, &record.mine.value(None)).finish()
+                        }
+                        Step::Echo { cookie, peer } => {
+                            Composer::new(header(peer.tag)).chunk(kind::COOKIE_ECHO, 0, cookie).finish()
+                        }
+                    };
+                    self.packet(src, dst, octets);
+                }
+            }
+            State::Up { link, .. } => {
+                if record.closing.is_some() && link.buffered() == 0 {
+                    link.shutdown();
+                }
+                let (packets, counters) = (&mut self.packets, &mut self.counters);
+                link.transmit(at, |octets| {
+                    counters.sent += 1;
+                    packets.push_back(Transmit { src, dst, octets });
+                });
+                if link.ended {
+                    self.finish(key, None);
+                    return;
+                }
+            }
+        }
+        self.arm(key);
+    }
+
+    fn arm(&mut self, key: AssociationId) {
+        let Some(record) = self.table.get_mut(key) else { return };
+        let own = match &record.state {
+            State::Opening { again, .. } => Some(*again),
+            // Rounded up to a microsecond, so that the timer is really due then.
+            State::Up { link, .. } => link.deadline().map(|due| {
+                Time::ZERO + due.saturating_duration_since(self.origin) + Duration::from_nanos(999)
+            }),
+        };
+        let deadline = [own, record.patience(&self.config)].into_iter().flatten().min();
+        self.wheel.cancel(&mut self.table, key.index());
+        if let Some(deadline) = deadline {
+            self.wheel.arm(&mut self.table, key.index(), deadline);
+        }
+    }
+
+    /// Moves messages to the events, as many as the window allows.
+    fn read(&mut self, key: AssociationId) {
+        let window = usize::try_from(self.config.window).unwrap_or(usize::MAX);
+        let Some(record) = self.table.get_mut(key) else { return };
+        let State::Up { link, .. } = &mut record.state else { return };
+        while record.waiting < window
+            && let Some((stream, octets)) = link.read()
+        {
+            record.waiting += octets.len();
+            self.events.push_back(Event { association: key, kind: EventKind::Message { stream, octets } });
+        }
+    }
+
+    /// Tells the peer, and forgets the association.
+    pub(super) fn break_off(&mut self, key: AssociationId, reason: LossReason) {
+        let Some(record) = self.table.get(key) else { return };
+        let [local, remote] = record.ends;
+        let tag = match &record.state {
+            State::Up { peer, .. } | State::Opening { step: Step::Echo { peer, .. }, .. } => Some(peer.tag),
+            State::Opening { step: Step::Init, .. } => None,
+        };
+        if let Some(tag) = tag {
+            let header = Header { source: local.port(), destination: remote.port(), tag };
+            let octets = Composer::new(header).chunk(kind::ABORT, 0, &[]).finish();
+            self.packet(local.ip(), remote.ip(), octets);
+        }
+        self.finish(key, Some(reason));
+    }
+
+    /// Forgets an association and says so.
+    pub(super) fn finish(&mut self, key: AssociationId, reason: Option<LossReason>) {
+        self.read(key);
+        self.wheel.cancel(&mut self.table, key.index());
+        let table = &self.table;
+        if let Some(record) = table.get(key) {
+            self.index.remove(self.hasher.hash_one(&record.ends), |index| index == key.index());
+        }
+        let Some(mut record) = self.table.remove(key) else { return };
+        if matches!(record.state, State::Opening { .. }) {
+            self.opening -= 1;
+        }
+        let kind = match reason {
+            None => {
+                self.counters.closed += 1;
+                EventKind::Closed
+            }
+            Some(reason) => {
+                self.counters.lost += 1;
+                EventKind::Lost { reason, unsent: record.buffered() }
+            }
+        };
+        self.events.push_back(Event { association: key, kind });
+    }
+
+    pub(super) fn packet(&mut self, src: IpAddr, dst: IpAddr, octets: Vec<u8>) {
+        self.counters.sent += 1;
+        self.packets.push_back(Transmit { src, dst, octets });
+    }
+
+    pub(super) fn instant(&self, time: Time) -> Instant {
+        self.origin + time.since(Time::ZERO)
+    }
+
+    fn free_port(&mut self, local: IpAddr, remote: SocketAddr) -> Result<SocketAddr, ConnectError> {
+        for _ in 0..64 {
+            let port = u16::try_from(self.rng.range(EPHEMERAL)).unwrap_or(u16::MAX);
+            let local = SocketAddr::new(local, port);
+            if self.find(&[local, remote]).is_none() {
+                return Ok(local);
+            }
+        }
+        Err(ConnectError::Full)
+    }
+}
+
+impl Association {
+    fn buffered(&mut self) -> usize {
+        match &mut self.state {
+            State::Up { link, .. } => link.buffered(),
+            State::Opening { .. } => 0,
+        }
+    }
+
+    /// When the association is given up if nothing happens.
+    fn patience(&mut self, config: &Config) -> Option<Time> {
+        let waiting = self.buffered() > 0;
+        let silent = waiting.then_some(self.heard + config.peer_timeout);
+        [silent, self.closing].into_iter().flatten().min()
+    }
+}

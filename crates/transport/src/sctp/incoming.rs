@@ -1,0 +1,229 @@
+//! Packets from the network.
+
+use std::net::{IpAddr, SocketAddr};
+
+use signalbox_core::Time;
+
+use super::endpoint::{Sctp, State, Step};
+use super::handshake::Init;
+use super::packet::{Chunk, Composer, Header, Packet, T_BIT, kind};
+use super::{AssociationId, LossReason};
+
+impl Sctp {
+    /// A packet of protocol 132 came, without its IP header. Whatever it is, it is harmless.
+    pub fn receive(&mut self, now: Time, src: IpAddr, dst: IpAddr, octets: &[u8]) {
+        self.counters.received += 1;
+        let Some(packet) = Packet::parse(octets) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let ends =
+            [SocketAddr::new(dst, packet.header.destination), SocketAddr::new(src, packet.header.source)];
+        let Some(first) = packet.chunks().next() else { return };
+        match first.kind {
+            kind::INIT => self.init(now, &packet, &first, ends),
+            kind::COOKIE_ECHO => self.cookie_echo(now, &packet, &first, ends),
+            _ => match self.find(&ends) {
+                Some(key) => self.known(now, key, &packet),
+                None => self.stray(now, &packet, &first, &ends),
+            },
+        }
+    }
+
+    /// An INIT: answered, not remembered (RFC 9260 §5.1, §5.2.1, §5.2.2).
+    fn init(&mut self, now: Time, packet: &Packet<'_>, chunk: &Chunk<'_>, ends: [SocketAddr; 2]) {
+        // It must be alone and without a tag (§8.5.1).
+        let alone = packet.chunks().count() == 1 && packet.header.tag == 0;
+        let Some((peer, _)) = Init::parse(chunk.value).filter(|_| alone) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if !self.inits.allow(now) {
+            self.counters.inits_limited += 1;
+            return;
+        }
+        let opening = self.find(&ends).and_then(|key| self.table.get(key));
+        let opening = opening.filter(|record| matches!(record.state, State::Opening { .. }));
+        let mine = match opening {
+            // Both ends open at once: the same tag both ways, so that one association comes of it.
+            Some(record) => record.mine,
+            None if self.config.port == Some(ends[0].port()) => self.own_init(),
+            None => {
+                self.reply(&ends, peer.tag, kind::ABORT, 0, &[]);
+                return;
+            }
+        };
+        if mine.tag == peer.tag {
+            return; // chance does that once in 2^32 times; the peer tries again
+        }
+        let cookie = self.cookies.seal(now, &mine, &peer, &ends);
+        self.reply(&ends, peer.tag, kind::INIT_ACK, 0, &mine.value(Some(&cookie)));
+    }
+
+    /// A cookie comes back: now there is state.
+    fn cookie_echo(&mut self, now: Time, packet: &Packet<'_>, chunk: &Chunk<'_>, ends: [SocketAddr; 2]) {
+        let opened = self.cookies.open(now, chunk.value, &ends);
+        let Some((mine, peer)) = opened.filter(|(mine, _)| mine.tag == packet.header.tag) else {
+            self.counters.bad_cookies += 1;
+            return;
+        };
+        let known = self.find(&ends);
+        let key = match known
+            .and_then(|key| self.table.get(key).map(|record| (key, &record.state, record.mine)))
+        {
+            // Our COOKIE ACK was lost.
+            Some((key, State::Up { peer: old, .. }, own)) if own.tag == mine.tag && old.tag == peer.tag => {
+                Some(key)
+            }
+            Some((key, State::Up { .. }, _)) => {
+                self.finish(key, Some(LossReason::Restarted));
+                self.accept_or_refuse(now, ends, mine, peer)
+            }
+            Some((key, State::Opening { .. }, _)) => self.up(key, mine, peer).then_some(key),
+            None => self.accept_or_refuse(now, ends, mine, peer),
+        };
+        let Some(key) = key else { return };
+        self.reply(&ends, peer.tag, kind::COOKIE_ACK, 0, &[]);
+        self.known(now, key, packet); // data may come with it
+    }
+
+    fn accept_or_refuse(
+        &mut self,
+        now: Time,
+        ends: [SocketAddr; 2],
+        mine: Init,
+        peer: Init,
+    ) -> Option<AssociationId> {
+        let key = self.accept(now, ends, mine, peer);
+        if key.is_none() {
+            self.counters.refused += 1;
+            self.reply(&ends, peer.tag, kind::ABORT, 0, &[]);
+        }
+        key
+    }
+
+    /// A packet between the ends of an association.
+    fn known(&mut self, now: Time, key: AssociationId, packet: &Packet<'_>) {
+        let Some(record) = self.table.get_mut(key) else { return };
+        let tag = packet.header.tag;
+        let peer_tag = match &record.state {
+            State::Up { peer, .. } | State::Opening { step: Step::Echo { peer, .. }, .. } => Some(peer.tag),
+            State::Opening { step: Step::Init, .. } => None,
+        };
+        // Those two may come from an end that has forgotten the association (§8.5.1).
+        let reflected = |chunk: &Chunk<'_>| {
+            [kind::ABORT, kind::SHUTDOWN_COMPLETE].contains(&chunk.kind) && chunk.flags & T_BIT != 0
+        };
+        let first_reflected = packet.chunks().next().is_some_and(|chunk| reflected(&chunk));
+        let expected = if first_reflected { peer_tag } else { Some(record.mine.tag) };
+        if expected != Some(tag) {
+            self.counters.bad_tags += 1;
+            return;
+        }
+        if packet.chunks().any(|chunk| chunk.kind == kind::ABORT) {
+            self.finish(key, Some(LossReason::Aborted));
+            return;
+        }
+        record.heard = now;
+        if let State::Opening { .. } = record.state {
+            self.answered(now, key, packet);
+        } else {
+            self.established(now, key, packet);
+        }
+    }
+
+    /// An answer to our INIT or COOKIE ECHO.
+    fn answered(&mut self, now: Time, key: AssociationId, packet: &Packet<'_>) {
+        let (Some(record), Some(first)) = (self.table.get_mut(key), packet.chunks().next()) else { return };
+        let mine = record.mine;
+        let State::Opening { step, attempts, again } = &mut record.state else { return };
+        match (&*step, first.kind) {
+            (Step::Init, kind::INIT_ACK) => {
+                let Some((peer, Some(cookie))) = Init::parse(first.value) else {
+                    self.counters.malformed += 1;
+                    return;
+                };
+                *step = Step::Echo { cookie: cookie.to_vec(), peer };
+                (*attempts, *again) = (0, now);
+                self.work(now, key);
+            }
+            (Step::Echo { peer, .. }, kind::COOKIE_ACK) => {
+                let peer = *peer;
+                if self.up(key, mine, peer) {
+                    self.established(now, key, packet);
+                } else {
+                    self.break_off(key, LossReason::Violation);
+                }
+            }
+            (Step::Echo { .. }, kind::ERROR) => {
+                // A stale cookie: from the start.
+                *step = Step::Init;
+                *again = now;
+                self.work(now, key);
+            }
+            _ => {} // data before the COOKIE ACK comes again
+        }
+    }
+
+    /// Chunks for sctp-proto: it gives up associations over chunks that it does not know, and makes streams
+    /// of any number.
+    fn established(&mut self, now: Time, key: AssociationId, packet: &Packet<'_>) {
+        let at = self.instant(now);
+        let Some(record) = self.table.get_mut(key) else { return };
+        let State::Up { link, peer } = &mut record.state else { return };
+        let mut clean = Composer::new(Header { tag: record.mine.tag, ..packet.header });
+        let streams = record.mine.inbound.min(peer.outbound);
+        for chunk in packet.chunks() {
+            match chunk.kind {
+                kind::DATA => {
+                    let stream =
+                        chunk.value.get(4..6).map(|id| id.iter().fold(0, |n, b| n << 8 | u16::from(*b)));
+                    // A chunk without data is against the rules as well (§3.3.1).
+                    if chunk.value.len() <= 12 || stream.is_none_or(|stream| stream >= streams) {
+                        self.break_off(key, LossReason::Violation);
+                        return;
+                    }
+                }
+                // It acknowledges as well (§3.3.8), which sctp-proto overlooks.
+                kind::SHUTDOWN => {
+                    let cumulative = chunk.value.get(..4).unwrap_or_default();
+                    let sack = [cumulative, &peer.window.to_be_bytes(), &[0; 4]].concat();
+                    clean = clean.chunk(kind::SACK, 0, &sack);
+                }
+                kind::SACK
+                | kind::HEARTBEAT
+                | kind::SHUTDOWN_ACK
+                | kind::SHUTDOWN_COMPLETE
+                | kind::FORWARD_TSN => {}
+                _ => continue,
+            }
+            clean = clean.copied(&chunk);
+        }
+        // sctp-proto sends the SHUTDOWN COMPLETE and then waits for nothing. If it gets lost, the answer to the
+        // next SHUTDOWN ACK comes out of the blue.
+        let complete = link.is_closing() && packet.chunks().any(|chunk| chunk.kind == kind::SHUTDOWN_ACK);
+        if !clean.is_empty() {
+            link.packet(at, clean.finish());
+        }
+        link.ended |= complete;
+        self.work(now, key);
+    }
+
+    /// Out of the blue (§8.4).
+    fn stray(&mut self, now: Time, packet: &Packet<'_>, first: &Chunk<'_>, ends: &[SocketAddr; 2]) {
+        self.counters.out_of_the_blue += 1;
+        let quiet = [kind::ABORT, kind::SHUTDOWN_COMPLETE, kind::COOKIE_ACK, kind::ERROR, kind::INIT_ACK];
+        if packet.chunks().any(|chunk| quiet.contains(&chunk.kind)) || !self.strays.allow(now) {
+            return;
+        }
+        let answer = if first.kind == kind::SHUTDOWN_ACK { kind::SHUTDOWN_COMPLETE } else { kind::ABORT };
+        self.reply(ends, packet.header.tag, answer, T_BIT, &[]);
+    }
+
+    fn reply(&mut self, ends: &[SocketAddr; 2], tag: u32, kind: u8, flags: u8, value: &[u8]) {
+        let [local, remote] = *ends;
+        let header = Header { source: local.port(), destination: remote.port(), tag };
+        let octets = Composer::new(header).chunk(kind, flags, value).finish();
+        self.packet(local.ip(), remote.ip(), octets);
+    }
+}

@@ -1,0 +1,296 @@
+//! What TLS channels share: credentials, trust, versions, the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use core::time::Duration;
+
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::time_provider::TimeProvider;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use signalbox_core::Time;
+
+use super::verify::{AnchoredServer, KnownKeys};
+use crate::identity::Fingerprint;
+
+/// How nodes prove who they are. All texts are PEM.
+#[derive(Clone, Copy)]
+pub enum Credentials<'a> {
+    /// X.509 (RFC 5971 §5.7.3). A node is client towards some peers and server towards others: an extended
+    /// key usage, if the certificate has one, must allow both.
+    Certificates {
+        /// Our certificate first, then the intermediates.
+        chain: &'a [u8],
+        /// Its private key: PKCS #8, PKCS #1 or SEC 1.
+        key: &'a [u8],
+        /// Certificates of those whose signature on a peer's certificate is trusted.
+        anchors: &'a [u8],
+    },
+    /// Raw public keys (RFC 7250), in TLS 1.3.
+    RawKeys {
+        /// Our private key.
+        key: &'a [u8],
+        /// Public keys (`PUBLIC KEY`) of all peers.
+        peers: &'a [u8],
+    },
+}
+
+impl core::fmt::Debug for Credentials<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Certificates { .. } => "Certificates(secret)",
+            Self::RawKeys { .. } => "RawKeys(secret)",
+        })
+    }
+}
+
+/// Versions to negotiate; the highest that both know is used (RFC 5971 §5.7.3). Older ones than 1.2 are not
+/// built, so the suites that go with them are not needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Versions {
+    /// TLS 1.2 and 1.3.
+    #[default]
+    Both,
+    /// TLS 1.2 only.
+    Only12,
+    /// TLS 1.3 only.
+    Only13,
+}
+
+/// What to make a [`TlsConfig`] of.
+#[derive(Debug, Clone, Copy)]
+pub struct TlsSettings<'a> {
+    /// Who we are and whom we trust.
+    pub credentials: Credentials<'a>,
+    /// Whether a client must authenticate itself. It is asked to in any case (RFC 5971 §5.7.3).
+    pub require_client: bool,
+    /// Versions to negotiate. Raw keys imply 1.3.
+    pub versions: Versions,
+    /// Unix time in microseconds at `Time` 0, for the validity of certificates.
+    pub wall_clock_us: u64,
+}
+
+/// Why settings make no configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TlsConfigError {
+    /// A text holds no usable PEM section of the kind.
+    #[error("[tls-pem] {what}: {cause}; give PEM with {wanted}")]
+    Pem {
+        /// Which setting.
+        what: &'static str,
+        /// What is the matter.
+        cause: String,
+        /// Labels that would do.
+        wanted: &'static str,
+    },
+    /// The private key is of an unknown kind or not that of the certificate.
+    #[error(
+        "[tls-key] the private key cannot be used: {0}; it must be ECDSA P-256/P-384, Ed25519 or RSA and belong to the certificate"
+    )]
+    Key(String),
+    /// A trust anchor that is no certificate.
+    #[error("[tls-anchor] a trust anchor cannot be used: {0}")]
+    Anchor(String),
+    /// Raw keys need TLS 1.3.
+    #[error("[tls-versions] raw public keys need TLS 1.3; allow it or use certificates")]
+    Versions,
+}
+
+/// Everything that TLS channels of a node have in common. Clones share it.
+///
+/// Sessions are never resumed, so that each association is authenticated anew and against the present trust
+/// anchors; there is no early data and, in what rustls builds, no renegotiation.
+#[derive(Clone)]
+pub struct TlsConfig {
+    pub(super) client: Arc<ClientConfig>,
+    pub(super) server: Arc<ServerConfig>,
+    pub(super) raw_keys: bool,
+    clock: Arc<Clock>,
+    key: Fingerprint,
+}
+
+impl core::fmt::Debug for TlsConfig {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("TlsConfig")
+            .field("key", &self.key)
+            .field("raw_keys", &self.raw_keys)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Wall time as the channels were last told, in microseconds since 1970.
+#[derive(Debug)]
+struct Clock {
+    start_us: u64,
+    now_us: AtomicU64,
+}
+
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_micros(self.now_us.load(Ordering::Relaxed))))
+    }
+}
+
+impl TlsConfig {
+    /// Reads keys and certificates.
+    ///
+    /// # Errors
+    /// [`TlsConfigError`], with a remedy, if something is missing, broken, or does not fit together.
+    pub fn new(settings: &TlsSettings<'_>) -> Result<Self, TlsConfigError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let clock = Arc::new(Clock {
+            start_us: settings.wall_clock_us,
+            now_us: AtomicU64::new(settings.wall_clock_us),
+        });
+        let (client, server, key) = match settings.credentials {
+            Credentials::Certificates { chain, key, anchors } => {
+                certificates(&provider, &clock, settings, [chain, key, anchors])?
+            }
+            Credentials::RawKeys { key, peers } => raw_keys(&provider, &clock, settings, key, peers)?,
+        };
+        let raw_keys = matches!(settings.credentials, Credentials::RawKeys { .. });
+        let (client, server) = (Arc::new(without_resumption(client)), Arc::new(no_sessions(server)));
+        Ok(Self { client, server, raw_keys, clock, key })
+    }
+
+    /// Fingerprint of our own key, to be entered into the peers' databases.
+    #[must_use]
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.key
+    }
+
+    /// Tells certificate checks the time.
+    pub(super) fn set_time(&self, now: Time) {
+        self.clock.now_us.store(self.clock.start_us.saturating_add(now.as_micros()), Ordering::Relaxed);
+    }
+}
+
+type Made = (ClientConfig, ServerConfig, Fingerprint);
+
+fn certificates(
+    provider: &Arc<CryptoProvider>,
+    clock: &Arc<Clock>,
+    settings: &TlsSettings<'_>,
+    [chain, key, anchors]: [&[u8]; 3],
+) -> Result<Made, TlsConfigError> {
+    let versions = versions(settings.versions);
+    let chain: Vec<CertificateDer<'static>> = all(chain, "certificate chain", "CERTIFICATE")?;
+    let mut roots = RootCertStore::empty();
+    for anchor in all::<CertificateDer<'_>>(anchors, "trust anchors", "CERTIFICATE")? {
+        roots.add(anchor).map_err(|error| TlsConfigError::Anchor(error.to_string()))?;
+    }
+    let roots = Arc::new(roots);
+    let own = Arc::new(
+        CertifiedKey::from_der(chain, private_key(key)?, provider)
+            .map_err(|e| TlsConfigError::Key(e.to_string()))?,
+    );
+    let fingerprint = own_fingerprint(&own)?;
+    let algorithms = provider.signature_verification_algorithms;
+    let client = ClientConfig::builder_with_details(provider.clone(), clock.clone())
+        .with_protocol_versions(versions)
+        .map_err(|e| TlsConfigError::Key(e.to_string()))?
+        .dangerous() // names are checked by the authorised peer database, chains by the verifier
+        .with_custom_certificate_verifier(Arc::new(AnchoredServer { anchors: roots.clone(), algorithms }))
+        .with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own.clone())));
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+    let verifier = if settings.require_client { verifier } else { verifier.allow_unauthenticated() };
+    let verifier = verifier.build().map_err(|e| TlsConfigError::Anchor(e.to_string()))?;
+    let server = ServerConfig::builder_with_details(provider.clone(), clock.clone())
+        .with_protocol_versions(versions)
+        .map_err(|e| TlsConfigError::Key(e.to_string()))?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own)));
+    Ok((client, server, fingerprint))
+}
+
+fn raw_keys(
+    provider: &Arc<CryptoProvider>,
+    clock: &Arc<Clock>,
+    settings: &TlsSettings<'_>,
+    key: &[u8],
+    peers: &[u8],
+) -> Result<Made, TlsConfigError> {
+    if settings.versions == Versions::Only12 {
+        return Err(TlsConfigError::Versions);
+    }
+    let signer = provider
+        .key_provider
+        .load_private_key(private_key(key)?)
+        .map_err(|error| TlsConfigError::Key(error.to_string()))?;
+    let public = signer
+        .public_key()
+        .ok_or_else(|| TlsConfigError::Key("its public half cannot be told".to_owned()))?
+        .into_owned();
+    let fingerprint = Fingerprint::of_key(&public);
+    let own = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], signer));
+    let verifier = Arc::new(KnownKeys {
+        keys: all(peers, "keys of peers", "PUBLIC KEY")?,
+        algorithms: provider.signature_verification_algorithms,
+        clients_must: settings.require_client,
+    });
+    let client = ClientConfig::builder_with_details(provider.clone(), clock.clone())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|e| TlsConfigError::Key(e.to_string()))?
+        .dangerous() // raw keys are compared with the configured ones
+        .with_custom_certificate_verifier(verifier.clone())
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.clone())));
+    let server = ServerConfig::builder_with_details(provider.clone(), clock.clone())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|e| TlsConfigError::Key(e.to_string()))?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)));
+    Ok((client, server, fingerprint))
+}
+
+fn without_resumption(mut config: ClientConfig) -> ClientConfig {
+    config.resumption = Resumption::disabled();
+    config
+}
+
+fn no_sessions(mut config: ServerConfig) -> ServerConfig {
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config
+}
+
+const fn versions(versions: Versions) -> &'static [&'static SupportedProtocolVersion] {
+    static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+    match versions {
+        Versions::Both => &BOTH,
+        Versions::Only12 => BOTH.split_at(1).1,
+        Versions::Only13 => BOTH.split_at(1).0,
+    }
+}
+
+fn own_fingerprint(own: &CertifiedKey) -> Result<Fingerprint, TlsConfigError> {
+    let identity = own.end_entity_cert().ok().and_then(|c| crate::Identity::from_certificate(c));
+    identity.map(|identity| identity.key).ok_or_else(|| TlsConfigError::Pem {
+        what: "certificate chain",
+        cause: "the first certificate cannot be read".to_owned(),
+        wanted: "CERTIFICATE",
+    })
+}
+
+fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| TlsConfigError::Pem {
+        what: "private key",
+        cause: error.to_string(),
+        wanted: "PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY",
+    })
+}
+
+/// Every section of the kind; at least one.
+fn all<T: PemObject>(pem: &[u8], what: &'static str, wanted: &'static str) -> Result<Vec<T>, TlsConfigError> {
+    let found: Result<Vec<T>, _> = T::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(TlsConfigError::Pem { what, cause: "no section found".to_owned(), wanted }),
+        Err(error) => Err(TlsConfigError::Pem { what, cause: error.to_string(), wanted }),
+    }
+}

@@ -1,0 +1,197 @@
+//! Floods, forgeries and broken packets.
+
+use std::net::{IpAddr, SocketAddr};
+
+use core::time::Duration;
+
+use signalbox_core::Random;
+use signalbox_transport::sctp::{Config, ConnectError, Delivery, EventKind, LossReason, Sctp};
+
+use crate::net::{Net, PORT, address, listening};
+
+/// An INIT of another address for each number.
+fn forged(inits: &mut Net, number: u32) -> (IpAddr, Vec<u8>) {
+    let _ = inits.nodes[0].poll_event();
+    let local = SocketAddr::new(address(1), 0);
+    let remote = SocketAddr::new(address(2), PORT);
+    let id = inits.nodes[0].connect(inits.now, local, remote).unwrap();
+    let packet = inits.nodes[0].poll_transmit().unwrap();
+    inits.nodes[0].abort(id);
+    (IpAddr::from((0x0a00_0000 + number).to_be_bytes()), packet.octets)
+}
+
+/// A flood of INITs from forged addresses: no state at all, answers at the configured rate and hardly larger
+/// than what came, and a real peer still gets through.
+#[test]
+fn a_flood_of_inits_makes_no_state() {
+    let config = Config { init_rate: 100, init_burst: 50, ..listening() };
+    let mut forger = Net::new(&listening(), 1);
+    let mut net = Net::new(&config, 2);
+    let (mut received, mut answered) = (0, 0);
+    for number in 0..20_000 {
+        let now = net.now + Duration::from_micros(u64::from(number) * 100);
+        let (source, octets) = forged(&mut forger, number);
+        net.nodes[1].receive(now, source, address(2), &octets);
+        received += octets.len();
+        while let Some(packet) = net.nodes[1].poll_transmit() {
+            answered += 1;
+            assert_eq!((packet.dst, packet.octets[12]), (source, 2));
+            assert!(packet.octets.len() < octets.len() * 3, "{} {}", packet.octets.len(), octets.len());
+        }
+    }
+    assert!(received > 0 && net.nodes[1].is_empty() && net.nodes[1].poll_event().is_none());
+    // 2 s at 100 a second, and the burst.
+    assert!((240..=260).contains(&answered), "{answered}");
+    assert_eq!(net.nodes[1].counters().inits_limited, 20_000 - answered);
+    net.now = net.now + Duration::from_secs(3);
+    net.connected();
+}
+
+/// Associations are bounded, and so are those under way.
+#[test]
+fn associations_are_bounded() {
+    let config = Config { max_associations: 3, max_opening: 2, ..listening() };
+    let mut net = Net::new(&config, 3);
+    net.connect();
+    net.connect();
+    let (local, remote) = (SocketAddr::new(address(1), 0), SocketAddr::new(address(2), PORT));
+    assert_eq!(net.nodes[0].connect(net.now, local, remote), Err(ConnectError::Full));
+    net.run_until(|net| net.events[0].len() == 2);
+    net.connect();
+    net.run_until(|net| net.events[0].len() == 3);
+    assert_eq!(net.nodes[0].connect(net.now, local, remote), Err(ConnectError::Full));
+    // The fourth, from elsewhere, is refused by the other end.
+    let mut other = Sctp::new(Config::default(), [9; 32]);
+    let from = SocketAddr::new(address(7), 0);
+    let id = other.connect(net.now, from, remote).unwrap();
+    for _ in 0..4 {
+        while let Some(packet) = other.poll_transmit() {
+            net.nodes[1].receive(net.now, packet.src, packet.dst, &packet.octets);
+        }
+        while let Some(packet) = net.nodes[1].poll_transmit() {
+            other.receive(net.now, packet.src, packet.dst, &packet.octets);
+        }
+    }
+    let event = other.poll_event().unwrap();
+    assert_eq!(
+        (event.association, event.kind),
+        (id, EventKind::Lost { reason: LossReason::Aborted, unsent: 0 })
+    );
+    assert_eq!((net.nodes[1].len(), net.nodes[1].counters().refused), (3, 1));
+}
+
+/// [SCTP-8-01] A DATA packet played again is discarded. A forged ABORT without the tag does nothing.
+#[test]
+fn replays_and_blind_forgeries() {
+    let mut net = Net::new(&listening(), 4);
+    let [client, _] = net.connected();
+    let before = net.log.len();
+    net.nodes[0].send(net.now, client, 0, b"once".to_vec(), Delivery::default()).unwrap();
+    net.run_until(|net| !net.events[1].is_empty());
+    let (_, _, data) =
+        net.log[before..].iter().find(|(_, from, octets)| *from == 0 && octets[12] == 0).unwrap();
+    let data = data.clone();
+    assert_eq!(data[24..28], [0; 4], "payload protocol identifier");
+    for _ in 0..5 {
+        net.nodes[1].receive(net.now, address(1), address(2), &data);
+    }
+    // From another address it belongs nowhere.
+    net.nodes[1].receive(net.now, address(9), address(2), &data);
+    net.run_for(Duration::from_secs(1));
+    assert_eq!(net.messages(1).len(), 1);
+    assert!(net.nodes[1].counters().out_of_the_blue > 0);
+    for tag in [0u32, 1, 0xffff_ffff] {
+        let mut abort = data[..12].to_vec();
+        abort[4..8].copy_from_slice(&tag.to_be_bytes());
+        abort.extend([6, 0, 0, 4]);
+        reseal(&mut abort);
+        net.nodes[1].receive(net.now, address(1), address(2), &abort);
+    }
+    assert_eq!((net.nodes[1].len(), net.nodes[1].counters().bad_tags), (1, 3));
+}
+
+/// Sets the checksum by another way than the code under test: bit by bit.
+fn reseal(octets: &mut [u8]) {
+    octets[8..12].fill(0);
+    let mut sum = u32::MAX;
+    for octet in octets.iter() {
+        sum ^= u32::from(*octet);
+        for _ in 0..8 {
+            sum = if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
+        }
+    }
+    octets[8..12].copy_from_slice(&(!sum).to_le_bytes());
+}
+
+/// Every packet of a short life, each octet changed with the checksum set right, or cut: nothing panics, and
+/// state stays bounded.
+#[test]
+fn changed_and_cut_packets() {
+    let mut net = Net::new(&listening(), 5);
+    let [client, server] = net.connected();
+    for number in 0..4 {
+        net.nodes[0].send(net.now, client, number, vec![5; 2000], Delivery::default()).unwrap();
+        net.nodes[1].send(net.now, server, number, vec![6; 200], Delivery::default()).unwrap();
+    }
+    net.run_for(Duration::from_secs(2));
+    net.nodes[0].close(net.now, client);
+    net.run_for(Duration::from_secs(5));
+    let log = core::mem::take(&mut net.log);
+    let mut rng = Random::from_number(6);
+    let mut net = Net::new(&listening(), 5);
+    net.connected();
+    for (_, from, octets) in &log {
+        let to = 1 - from;
+        let (src, dst) = (address(u8::try_from(from + 1).unwrap()), address(u8::try_from(to + 1).unwrap()));
+        for at in 0..octets.len().min(140) {
+            let mut changed = octets.clone();
+            changed[at] = rng.array::<1>()[0];
+            if at % 5 == 0 {
+                changed.truncate(at);
+            }
+            if changed.len() >= 12 {
+                reseal(&mut changed);
+            }
+            net.nodes[to].receive(net.now, src, dst, &changed);
+            net.now = net.now + Duration::from_micros(50);
+        }
+        net.drain();
+    }
+    net.run_for(Duration::from_secs(5));
+    assert!(net.nodes.iter().all(|node| node.len() < 20));
+}
+
+/// Noise with a right checksum, for a listener and for an established association.
+#[test]
+fn noise() {
+    let mut rng = Random::from_number(7);
+    let mut net = Net::new(&listening(), 8);
+    net.connected();
+    let header = net.log.iter().rev().find(|(_, from, _)| *from == 0).unwrap().2[..12].to_vec();
+    for round in 0..20_000u64 {
+        let mut octets = header.clone();
+        let chunks = rng.range(1..4);
+        for _ in 0..chunks {
+            let kinds = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 64, 130, 192, 194, 255];
+            let kind = kinds[usize::try_from(rng.range(0..18)).unwrap()];
+            // An ABORT with the right tag would end it: not too often.
+            let kind = if kind == 6 && round % 50 != 0 { 3 } else { kind };
+            let length = rng.range(0..40);
+            let mut value = vec![0; usize::try_from(length).unwrap()];
+            rng.fill(&mut value);
+            octets.extend([kind, rng.array::<1>()[0] & 7]);
+            octets.extend(u16::try_from(length + 4).unwrap().to_be_bytes());
+            octets.extend(value);
+            octets.resize(octets.len().next_multiple_of(4), 0);
+        }
+        reseal(&mut octets);
+        net.nodes[1].receive(net.now, address(1), address(2), &octets);
+        net.now = net.now + Duration::from_micros(100);
+        net.nodes[1].handle_timer(net.now);
+        while net.nodes[1].poll_transmit().is_some() || net.nodes[1].poll_event().is_some() {}
+        if net.nodes[1].is_empty() {
+            net = Net::new(&listening(), 8 + round);
+            net.connected();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Who is accepted, and as whom (RFC 5971 §5.7.3).
+
+use rcgen::{ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
+use signalbox_core::Time;
+use signalbox_transport::Channel;
+use signalbox_transport::identity::Fingerprint;
+use signalbox_transport::stream::{
+    ChannelError, Event, Limits, TlsConfig, TlsConfigError, TlsSettings, Versions,
+};
+
+use crate::pair::{Ca, Pair, config, failure, raw_config, settings, take};
+
+/// [GIST-5.7.3-01] TLS over a byte stream. [GIST-5.7.3-08] The client speaks first. [GIST-5.7.3-09],
+/// [GIST-5.7.3-10] Both ends show certificates and learn the other's names. [GIST-5.7.3-07] The suites are
+/// AEAD ones. What is sent does not appear on the wire.
+#[test]
+fn mutual_with_certificates() {
+    let ca = Ca::new();
+    let (alice, bob) = (ca.issue(&["a.example", "192.0.2.5"]), ca.issue(&["b.example", "b2.example"]));
+    let (alice, bob) = (config(&alice, &ca), config(&bob, &ca));
+    let mut pair = Pair::tls(&alice, &bob);
+    assert!(!pair.server.poll_transmit(&mut Vec::new()), "the server waits for the client");
+    pair.client.send(b"early words").unwrap();
+    pair.run();
+    let Some(Event::Connected { peer: Some(server) }) = pair.client.poll_event() else { panic!() };
+    let Some(Event::Connected { peer: Some(client) }) = pair.server.poll_event() else { panic!() };
+    assert_eq!(server.dns, ["b.example", "b2.example"]);
+    assert_eq!((client.dns.as_slice(), client.addresses.len()), (&["a.example".to_owned()][..], 1));
+    assert_eq!((client.key, server.key), (alice.fingerprint(), bob.fingerprint()));
+    assert_eq!(take(&mut pair.server), b"early words");
+    pair.client.send(b"confidential").unwrap();
+    let wire = pair.client_says();
+    assert!(!wire.windows(12).any(|window| window == b"confidential"));
+    pair.server.receive(pair.now, &wire).unwrap();
+    assert_eq!(take(&mut pair.server), b"confidential");
+}
+
+/// [GIST-5.7.3-03] The highest common version; [GIST-5.7.3-04] 1.2 where only that is common.
+/// [GIST-5.7.3-02] Nothing older, and no common version is a failure.
+#[test]
+fn versions() {
+    let ca = Ca::new();
+    let leaf = ca.issue(&["a.example"]);
+    let of = |versions| TlsConfig::new(&TlsSettings { versions, ..settings(&leaf, &ca) }).unwrap();
+    for (client, server, expected) in [
+        (Versions::Both, Versions::Both, Some(0x0304)),
+        (Versions::Both, Versions::Only12, Some(0x0303)),
+        (Versions::Only12, Versions::Both, Some(0x0303)),
+        (Versions::Only13, Versions::Only12, None),
+        (Versions::Only12, Versions::Only13, None),
+    ] {
+        let mut pair = Pair::tls(&of(client), &of(server));
+        pair.run();
+        if expected.is_some() {
+            assert_eq!((pair.client.tls_version(), pair.server.tls_version()), (expected, expected));
+            assert!(matches!(pair.server.poll_event(), Some(Event::Connected { peer: Some(_) })));
+        } else {
+            assert!(matches!(failure(&mut pair.server), Some(ChannelError::Incompatible(_))));
+            assert!(matches!(failure(&mut pair.client), Some(ChannelError::Alert { code: 70, .. })));
+        }
+    }
+}
+
+/// A ClientHello that knows TLS 1.1 at most, by hand. [GIST-5.7.3-02]
+#[test]
+fn an_old_version_is_refused() {
+    let mut body = vec![3, 2];
+    body.extend([7; 32]);
+    body.extend([0, 0, 2, 0, 0x0a, 1, 0]); // no session id; TLS_RSA_WITH_3DES_EDE_CBC_SHA; no compression
+    let mut hello = vec![22, 3, 1];
+    hello.extend(u16::try_from(body.len() + 4).unwrap().to_be_bytes());
+    hello.extend([1, 0, 0, u8::try_from(body.len()).unwrap()]);
+    hello.extend(body);
+    let ca = Ca::new();
+    let mut server =
+        Channel::server(&config(&ca.issue(&["b.example"]), &ca), Limits::default(), Time::ZERO).unwrap();
+    assert!(server.receive(Time::ZERO, &hello).is_err());
+    assert!(matches!(failure(&mut server), Some(ChannelError::Incompatible(_) | ChannelError::Malformed(_))));
+}
+
+/// A wrong certificate on either side is refused. [GIST-5.7.3.1-06] A self-signed unknown key;
+/// [GIST-5.7.3.1-07] expired, not yet valid, of another anchor, or not meant for the purpose.
+#[test]
+fn wrong_certificates_are_refused() {
+    let (ca, stranger) = (Ca::new(), Ca::new());
+    let good = config(&ca.issue(&["good.example"]), &ca);
+    let usage = |usage| move |params: &mut rcgen::CertificateParams| params.extended_key_usages = vec![usage];
+    let old = ca.issue_with(&["x.example"], |params| params.not_after = date_time_ymd(2026, 1, 1));
+    let young = ca.issue_with(&["x.example"], |params| params.not_before = date_time_ymd(2028, 1, 1));
+    let only_mail = ca.issue_with(&["x.example"], usage(ExtendedKeyUsagePurpose::EmailProtection));
+    for bad in [stranger.issue(&["good.example"]), old, young, only_mail] {
+        let bad = config(&bad, &ca);
+        // As a server.
+        let mut pair = Pair::tls(&good, &bad);
+        pair.run();
+        assert!(matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(_))));
+        let told = failure(&mut pair.server).unwrap();
+        assert!(told.refused_us(), "{told}");
+        // As a client, which learns it after it thought itself connected (TLS 1.3).
+        let mut pair = Pair::tls(&bad, &good);
+        pair.run();
+        assert!(matches!(failure(&mut pair.server), Some(ChannelError::Untrusted(_))));
+        assert!(failure(&mut pair.client).unwrap().refused_us());
+        assert!(pair.server.received().is_empty());
+    }
+    // A certificate for one of the roles only serves in that role.
+    let only_client = config(&ca.issue_with(&["x.example"], usage(ExtendedKeyUsagePurpose::ClientAuth)), &ca);
+    let mut pair = Pair::tls(&only_client, &good);
+    pair.run();
+    assert!(failure(&mut pair.client).is_none() && failure(&mut pair.server).is_none());
+    let mut pair = Pair::tls(&good, &only_client);
+    pair.run();
+    assert!(matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(_))));
+}
+
+/// The time comes in with the octets: a certificate expires while the node runs.
+#[test]
+fn certificates_expire_in_our_time() {
+    let ca = Ca::new();
+    let leaf = ca.issue_with(&["x.example"], |params| params.not_after = date_time_ymd(2027, 2, 1));
+    let config = config(&leaf, &ca);
+    let mut pair = Pair::tls(&config, &config);
+    pair.run();
+    assert!(failure(&mut pair.client).is_none());
+    let mut pair = Pair::tls(&config, &config);
+    pair.now = Time::from_secs(30 * 24 * 3600);
+    pair.run();
+    assert!(
+        matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(reason)) if reason.contains("expired"))
+    );
+}
+
+/// [GIST-5.7.3.1-08] Raw public keys of the configuration, both ways.
+#[test]
+fn mutual_with_raw_keys() {
+    let (alice, bob, eve) =
+        (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let a = raw_config(&alice, &[&eve, &bob]).unwrap();
+    let b = raw_config(&bob, &[&alice]).unwrap();
+    let mut pair = Pair::tls(&a, &b);
+    pair.run();
+    let Some(Event::Connected { peer: Some(server) }) = pair.client.poll_event() else { panic!() };
+    let Some(Event::Connected { peer: Some(client) }) = pair.server.poll_event() else { panic!() };
+    assert_eq!((server.key, client.key), (b.fingerprint(), a.fingerprint()));
+    assert_eq!(client.key, Fingerprint::of_key(&rcgen::PublicKeyData::subject_public_key_info(&alice)));
+    assert_eq!(client.dns_names().count(), 0);
+    // An unknown key on either side.
+    let e = raw_config(&eve, &[&bob]).unwrap();
+    let mut pair = Pair::tls(&e, &b);
+    pair.run();
+    assert!(matches!(failure(&mut pair.server), Some(ChannelError::Untrusted(_))));
+    assert!(failure(&mut pair.client).is_some());
+    let mut pair = Pair::tls(&b, &e);
+    pair.run();
+    assert!(matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(_))));
+    // A raw key meets certificates.
+    let ca = Ca::new();
+    let x509 = config(&ca.issue(&["x.example"]), &ca);
+    for (client, server) in [(&a, &x509), (&x509, &a)] {
+        let mut pair = Pair::tls(client, server);
+        pair.run();
+        assert!(failure(&mut pair.client).is_some() && failure(&mut pair.server).is_some());
+    }
+}
+
+/// A client without a certificate that we trust is let in nameless only if that is configured, and never one
+/// with a bad certificate.
+#[test]
+fn client_authentication_can_be_optional() {
+    let (ca, stranger) = (Ca::new(), Ca::new());
+    let server = ca.issue(&["s.example"]);
+    let lenient = TlsConfig::new(&TlsSettings { require_client: false, ..settings(&server, &ca) }).unwrap();
+    let mut pair = Pair::tls(&config(&stranger.issue(&["good.example"]), &ca), &lenient);
+    pair.run();
+    assert!(matches!(failure(&mut pair.server), Some(ChannelError::Untrusted(_))));
+    let mut pair = Pair::tls(&config(&ca.issue(&["c.example"]), &ca), &lenient);
+    pair.run();
+    assert!(matches!(pair.server.poll_event(), Some(Event::Connected { peer: Some(_) })));
+}
+
+/// Settings that cannot work say what is wrong and never start.
+#[test]
+fn broken_settings() {
+    let ca = Ca::new();
+    let (leaf, other) = (ca.issue(&["a.example"]), ca.issue(&["b.example"]));
+    let swapped = crate::pair::Leaf { chain: leaf.chain.clone(), key: other.key.clone() };
+    assert!(matches!(TlsConfig::new(&settings(&swapped, &ca)), Err(TlsConfigError::Key(_))));
+    let empty = crate::pair::Leaf { chain: String::new(), key: leaf.key.clone() };
+    let error = TlsConfig::new(&settings(&empty, &ca)).unwrap_err();
+    assert!(matches!(error, TlsConfigError::Pem { what: "certificate chain", .. }), "{error}");
+    let keyless = crate::pair::Leaf { chain: leaf.chain.clone(), key: leaf.chain.clone() };
+    let error = TlsConfig::new(&settings(&keyless, &ca)).unwrap_err();
+    assert!(matches!(error, TlsConfigError::Pem { what: "private key", .. }), "{error}");
+    assert!(matches!(raw_config(&KeyPair::generate().unwrap(), &[]), Err(TlsConfigError::Pem { .. })));
+}
