@@ -275,6 +275,9 @@ fn run(seed: u64) {
     world.sim.run_for(Duration::from_secs(1));
     world.heal();
     world.sim.run_for(RECOVERY);
+    let associations = |node| world.sim.engine(node).is_some_and(|node| node.associations().next().is_some());
+    let any = world.sim.nodes().any(associations);
+    assert_eq!(any, !matches!(world.mode, Mode::Datagrams), "seed {}", world.sim.seed());
     let since = world.sim.now();
     world.sim.run_for(Duration::from_secs(5));
     for ping in &started {
