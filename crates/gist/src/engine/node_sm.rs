@@ -140,6 +140,11 @@ impl Gist {
     /// `rx_Data`: the delivery checks in the order of RFC 5971 §4.3.2 (GIST-4.3.2-11), then the machine.
     pub(super) fn rx_data(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         let Some(data) = message.nslp_data else { return }; // the grammar demands it
+        // GIST-4.1.1-02
+        if self.associations.is_blocked(subject.nslp) {
+            self.counters.data_blocked += 1;
+            return;
+        }
         // Check 1: explicitly routed or without state: delivered, and marked. GIST-4.3.2-12, GIST-7.1.4-06.
         let q_mode = a.encapsulation == Encapsulation::QMode;
         if message.header.e || q_mode && self.config.stateless_data {

@@ -165,6 +165,9 @@ impl Gist {
         subject: &Subject<'_>,
     ) {
         self.counters.responses_received += 1;
+        if let Err(error) = self.associate(key, a, message, subject) {
+            return self.end_handshake(key, error);
+        }
         let now = self.now;
         let validity = Duration::from_millis(u64::from(subject.nli.validity_ms));
         let refresh = self.rng.jitter(validity, 0.5, 0.75);
@@ -188,9 +191,6 @@ impl Gist {
             half.since = Stamp::of(now);
         }
 
-        if let Err(error) = self.associate(key, a, message, subject) {
-            return self.end_handshake(key, error);
-        }
         if message.header.r {
             match self.association_of(key, DOWN) {
                 Some(association) => self.confirm_over(key, association, message),

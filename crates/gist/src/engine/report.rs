@@ -5,6 +5,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri};
 
 use super::Gist;
+use super::association::Need;
 use super::record::State;
 use crate::wire::{ErrorCode, ErrorObject, Header, MessageType};
 
@@ -22,6 +23,14 @@ impl Gist {
         };
         let handled = match error.error.code {
             ErrorCode::NO_ROUTING_STATE => self.er_no_routing_state(key, mri.direction()),
+            // The peer keeps the association, but not the session's use of it: its state is gone as well.
+            ErrorCode::INCORRECTLY_DELIVERED
+                if header.kind == MessageType::DATA && self.state(key, mri.direction()).is_querying() =>
+            {
+                self.er_no_rsm(key);
+                true
+            }
+            ErrorCode::MESSAGE_TOO_LARGE if self.er_message_too_large(key, &header) => true,
             ErrorCode::ENDPOINT_FOUND => self.er_endpoint_found(key, &header),
             _ => self.er_other(key, &header, &mri, error),
         };
@@ -41,6 +50,22 @@ impl Gist {
             self.end_responding(key, direction);
         } else {
             return false;
+        }
+        true
+    }
+
+    /// A Query with a payload does not fit the path: the payload waits for an association instead, which a
+    /// smaller Query asks for (RFC 5971 §4.3.4). GIST-4.3.4-10.
+    fn er_message_too_large(&mut self, key: Key, header: &Header) -> bool {
+        if header.kind != MessageType::QUERY || !self.associations.enabled() {
+            return false;
+        }
+        let Some(pending) = self.records.get_mut(key).and_then(|r| r.pending.as_mut()) else { return false };
+        let Some(first) = pending.down.front_mut().filter(|_| pending.piggybacked) else { return false };
+        first.need = first.need.max(Need::Association);
+        pending.piggybacked = false;
+        if self.state(key, Direction::Downstream) == State::AwaitingResponse {
+            self.timeout_no_response(key);
         }
         true
     }

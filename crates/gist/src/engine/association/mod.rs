@@ -185,6 +185,11 @@ impl Associations {
         tcp_port.is_some() || tls_port.is_some() || sctp_port.is_some()
     }
 
+    /// Whether an application takes no messages now.
+    pub(super) fn is_blocked(&self, nslp: NslpId) -> bool {
+        self.blocked.contains(&nslp)
+    }
+
     fn get(&self, index: u32) -> Option<&Association> {
         self.slab.get_index(index)
     }

@@ -84,7 +84,7 @@ impl Gist {
     fn is_blocked(&self, header: &[u8; HEADER_LENGTH]) -> bool {
         let [.., n1, n0, kind, _] = *header;
         kind & 0x7f == MessageType::DATA.0
-            && self.associations.blocked.contains(&NslpId(u16::from_be_bytes([n1, n0])))
+            && self.associations.is_blocked(NslpId(u16::from_be_bytes([n1, n0])))
     }
 
     fn keep_unread(&mut self, key: Key, rest: &[u8], flow: Flow) {

@@ -1,9 +1,9 @@
 //! How sessions come to an association, at both ends.
 
 use signalbox_core::service::{MessageStatus, NetworkEvent};
-use signalbox_core::{Direction, SessionId};
-use signalbox_gist::engine::{Config, Installation, Transport};
-use signalbox_gist::wire::{GistError, MessageType};
+use signalbox_core::Direction;
+use signalbox_gist::engine::Transport;
+use signalbox_gist::wire::MessageType;
 
 use super::kit::*;
 use crate::rig::*;

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::service::{MessageHandle, NetworkEvent, Security, TransferAttributes};
 use signalbox_core::{Mri, SessionId};
 use signalbox_gist::apd::{Apd, Verdict};
@@ -9,7 +10,7 @@ use signalbox_gist::engine::{
     AssociationConfig, ChannelClosed, ChannelId, Config, Input, Installation, Transport,
 };
 use signalbox_gist::wire::{
-    List, MaOptions, MaProtocolId, Message, MessageType, Profile, StackConfiguration, StackProposal,
+    List, MaOptions, MaProtocolId, Message, MessageType, Nli, Profile, StackConfiguration, StackProposal,
 };
 use signalbox_wire::Writer;
 
@@ -146,6 +147,8 @@ impl Rig {
     /// A Response with a proposal.
     pub(super) fn propose(&mut self, query: &Packet, (proposal, configuration): Stack) {
         self.respond_with(query, |m| {
+            // Long enough that no refresh is in the way of what is looked at.
+            m.nli = Some(Nli { validity_ms: 40_000_000, ..nli(b"down", DOWN) });
             m.stack_proposal = Some(proposal);
             m.stack_configuration = Some(configuration);
         });
@@ -153,6 +156,10 @@ impl Rig {
 
     pub(super) fn connected(&mut self, channel: ChannelId) {
         self.handle(Input::ChannelConnected { channel, identity: None });
+    }
+
+    pub(super) fn connected_as(&mut self, channel: ChannelId, name: &str) {
+        self.handle(Input::ChannelConnected { channel, identity: Some(&named(name)) });
     }
 
     pub(super) fn octets(&mut self, channel: ChannelId, octets: &[u8]) {
@@ -190,10 +197,19 @@ impl Rig {
     }
 
     pub(super) fn accepted(&mut self, channel: u64, transport: Transport) -> ChannelId {
+        self.accepted_from(channel, transport, None)
+    }
+
+    pub(super) fn accepted_from(
+        &mut self,
+        channel: u64,
+        transport: Transport,
+        identity: Option<&Identity>,
+    ) -> ChannelId {
         let channel = ChannelId(channel);
         let port = if transport == Transport::Tcp { TCP } else { TLS };
         let (local, peer) = ((ip(LEFT), port).into(), (ip(UP), 33_000).into());
-        self.handle(Input::ChannelAccepted { channel, transport, local, peer, identity: None });
+        self.handle(Input::ChannelAccepted { channel, transport, local, peer, identity });
         channel
     }
 
@@ -230,6 +246,11 @@ pub(super) fn first_confirm<'a>(response: &'a Packet, tweak: impl FnOnce(&mut Me
     message.stack_configuration = Some(StackConfiguration { hold_time_ms: PEER_HOLD, options: List::EMPTY });
     tweak(&mut message);
     bare(&message)
+}
+
+/// Somebody with this name in a certificate.
+pub(super) fn named(name: &str) -> Identity {
+    Identity { dns: vec![name.to_owned()], ..Identity::of_key(Fingerprint([1; 32])) }
 }
 
 pub(super) const fn seconds(seconds: u64) -> Duration {

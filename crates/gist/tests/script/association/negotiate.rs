@@ -1,0 +1,362 @@
+//! Which stack is used, and what is refused (RFC 5971 §5.7.1, §4.4.1, §4.4.3).
+
+use signalbox_core::Direction;
+use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_gist::engine::{Config, Installation, Transport};
+use signalbox_gist::wire::{
+    GistError, List, MaOptions, Message, MessageType, ObjectType, Profile, StackConfiguration, StackProposal,
+};
+
+use super::kit::*;
+use crate::rig::*;
+
+fn profiles(message: &Message<'_>) -> Vec<Vec<u8>> {
+    message.stack_proposal.unwrap().profiles.iter().map(|p| p.0.to_vec()).collect()
+}
+
+/// GIST-5.7.1-08, GIST-8.6-02: a secured message asks for secure stacks only, a reliable one for all, in our
+/// order; and what the peer takes out of its Response is not used instead.
+#[test]
+fn queries_offer_what_suits_the_message() {
+    let mut rig = Rig::with(tcp_and_tls());
+    rig.reliably(b"data", own());
+    assert_eq!(profiles(&rig.sent().message()), [vec![2, 1], vec![1]]);
+    rig.send_with(b"data", own(), |m| (m.attributes, m.session) = (SECURE, session(2)));
+    let query = rig.sent();
+    assert_eq!(profiles(&query.message()), [vec![2, 1]]);
+    rig.propose(&query, peer_tcp());
+    assert_eq!(rig.failed(), SendError::Refused);
+    rig.quiet();
+    assert_eq!(rig.gist.associations().count(), 0);
+}
+
+/// GIST-D-03, GIST-4.4.1-05, GIST-4.1.2-05: the best stack of both, at the port of that profile.
+#[test]
+fn the_best_common_stack_is_opened() {
+    let mut rig = Rig::with(tcp_and_tls());
+    rig.send_with(b"data", own(), |m| m.attributes = SECURE);
+    let query = rig.sent();
+    rig.propose(&query, peer_both());
+    let (channel, transport, _, peer) = rig.opened();
+    assert_eq!((transport, peer.port()), (Transport::TlsTcp, PEER_TLS));
+    rig.notified();
+    rig.connected_as(channel, "down.example");
+    rig.over().is(MessageType::CONFIRM);
+    rig.over().is(MessageType::DATA);
+    assert!(matches!(rig.status().2, signalbox_core::service::MessageStatus::Sent(a) if a == SECURE));
+    assert_eq!(rig.held(channel).unwrap().authenticated, Some(&named("down.example")));
+}
+
+/// GIST-5.7.1-01: D=1 rules a protocol out.
+#[test]
+fn a_disabled_protocol_is_not_used() {
+    let mut rig = Rig::with(tcp_only());
+    rig.reliably(b"data", own());
+    let query = rig.sent();
+    let option = MaOptions { disabled: true, ..peer_tcp().1.options.iter().next().unwrap() };
+    static PROFILE: [Profile<'static>; 1] = [Profile(&[1])];
+    let options = [option];
+    let asked = query.message();
+    let mut response = Message::new(MessageType::RESPONSE, NSLP, 64);
+    response.header.r = true;
+    response.mri = asked.mri.map(|m| m.inverted());
+    (response.session, response.query_cookie) = (asked.session, asked.query_cookie);
+    response.nli = Some(nli(b"down", DOWN));
+    response.responder_cookie = Some(b"cookie..");
+    response.stack_proposal = Some(StackProposal { profiles: List::of(&PROFILE) });
+    response.stack_configuration =
+        Some(StackConfiguration { hold_time_ms: 1000, options: List::of(&options) });
+    let payload = encode(&response);
+    rig.packet(&Via::direct(DOWN, RIGHT), &payload);
+    assert_eq!(rig.failed(), SendError::Refused);
+    assert_eq!(rig.gist.associations().count(), 0);
+}
+
+/// GIST-5.7.1-02: a configuration for a profile that is not proposed.
+#[test]
+fn a_contradiction_is_refused() {
+    let mut rig = Rig::with(tcp_only());
+    let options = [MaOptions { profile: 4, ..asks_tcp().1.options.iter().next().unwrap() }];
+    let cookie = [7; 8];
+    let mut message = query(through(), &cookie);
+    message.stack_proposal = Some(asks_both().0);
+    message.stack_configuration =
+        Some(StackConfiguration { hold_time_ms: 1000, options: List::of(&options) });
+    rig.inject(&Via::intercepted(SRC, DST), &message);
+    rig.sent().error_is(GistError::STACK_MISMATCH);
+    rig.quiet();
+}
+
+/// GIST-5.7.1-14, GIST-5.7.1-15, GIST-5.7.1-17, GIST-5.7.1-18: a proposal that was changed on the way, or a cookie
+/// that is not ours: no state, and the new association is torn down.
+#[test]
+fn a_changed_first_confirm_ends_the_association() {
+    for case in 0..3 {
+        let mut rig = Rig::with(tcp_and_tls());
+        rig.asked(SESSION, asks_tcp());
+        let response = rig.sent();
+        let channel = rig.accepted(2, Transport::Tcp);
+        let octets = first_confirm(&response, |m| match case {
+            0 => m.stack_proposal = Some(asks_tcp().0),
+            1 => m.responder_cookie = Some(b"not the right cookie 24."),
+            _ => m.session = Some(session(9)),
+        });
+        rig.octets(channel, &octets);
+        assert_eq!(rig.closed(), (channel, true));
+        rig.quiet();
+        rig.no_state();
+        assert_eq!(rig.gist.associations().count(), 0);
+        let counters = rig.gist.counters();
+        assert_eq!((counters.proposals_changed, counters.cookies_invalid), [(1, 0), (0, 1), (0, 1)][case]);
+    }
+}
+
+/// GIST-5.7.1-14, GIST-8.6-01: the cookie knows whether a proposal was made: one left out is a change too, as when
+/// somebody cut it off the Response.
+#[test]
+fn a_proposal_cannot_be_cut_off() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.responding_associated();
+    rig.asked(session(2), asks_tls()); // TCP does not satisfy this: a full Response
+    let response = rig.sent();
+    let octets = first_confirm(&response, |m| (m.stack_proposal, m.stack_configuration) = (None, None));
+    rig.octets(channel, &octets);
+    rig.quiet();
+    assert_eq!(rig.gist.sessions().count(), 1);
+    assert_eq!(rig.gist.counters().cookies_invalid, 1);
+}
+
+/// GIST-5.7.1-16: the same for state that is there: it is deleted; the association, which is not new, stays.
+#[test]
+fn a_changed_confirm_ends_the_state() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.responding_associated();
+    rig.asked(SESSION, asks_tls());
+    let response = rig.sent();
+    let octets = first_confirm(&response, |m| m.responder_cookie = Some(b"not the right cookie 24."));
+    rig.octets(channel, &octets);
+    assert_eq!(rig.notified(), (Direction::Upstream, NetworkEvent::Bad));
+    rig.quiet();
+    rig.no_state();
+    assert_eq!(rig.held(channel).unwrap().sessions, 0);
+}
+
+/// GIST-4.4.5-05: the first Confirm without a hold time.
+#[test]
+fn a_first_confirm_says_its_hold_time() {
+    let mut rig = Rig::with(tcp_only());
+    rig.asked(SESSION, asks_tcp());
+    let response = rig.sent();
+    let channel = rig.accepted(2, Transport::Tcp);
+    let octets = first_confirm(&response, |m| m.stack_configuration = None);
+    rig.octets(channel, &octets);
+    let error = rig.over().error_is(GistError::MISSING_OBJECT);
+    let info = error.message().error.unwrap().infos.iter().next();
+    assert_eq!(info, Some(signalbox_gist::wire::Info::ObjectType(ObjectType::STACK_CONFIGURATION)));
+    rig.no_state();
+    let octets = first_confirm(&response, |_| {});
+    rig.octets(channel, &octets);
+    rig.notified();
+    assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD));
+}
+
+/// GIST-5.5-01: a Confirm by datagram where the Response asked for an association; a Query or a datagram's Data
+/// over one; MA-Hello by datagram.
+#[test]
+fn messages_come_in_their_encapsulation() {
+    let mut rig = Rig::with(tcp_only());
+    rig.asked(SESSION, asks_tcp());
+    let response = rig.sent();
+    rig.confirm(&response);
+    rig.sent().error_is(GistError::INCORRECT_ENCAPSULATION);
+    rig.no_state();
+
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.responding_associated();
+    rig.octets(channel, &bare(&query(through(), &[1; 8])));
+    rig.over().error_is(GistError::INCORRECT_ENCAPSULATION);
+    rig.octets(channel, &bare(&data(through(), nli(b"up", UP), b"data")));
+    rig.over().error_is(GistError::INVALID_OBJECT_TYPE);
+    let mut octets = signalbox_gist::wire::MAGIC.to_vec();
+    octets.extend(hello(0, false));
+    rig.packet(&Via::direct(UP, LEFT), &octets);
+    rig.sent().error_is(GistError::INCORRECT_ENCAPSULATION);
+}
+
+/// GIST-4.4.3-04, GIST-4.4.3-05, GIST-5.1-10, GIST-5.7.1-13, GIST-5.7.1-12, GIST-4.4.3-07, GIST-4.4.3-08: a
+/// Response over the association of the peer's whole name, if it is good enough; else by datagram with a full
+/// offer.
+#[test]
+fn a_responder_shares_what_fits() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.responding_associated();
+    rig.asked(session(2), asks_both());
+    let response = rig.over().is(MessageType::RESPONSE);
+    let said = response.message();
+    assert!(said.header.r && said.stack_proposal.is_none() && said.responder_cookie.is_some());
+    let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
+    confirm.mri = said.mri.map(|m| m.inverted());
+    (confirm.session, confirm.nli) = (said.session, Some(nli(b"up", UP)));
+    confirm.responder_cookie = said.responder_cookie;
+    rig.octets(channel, &bare(&confirm));
+    rig.notified();
+    rig.quiet();
+    assert_eq!(rig.held(channel).unwrap().sessions, 2);
+
+    rig.asked(session(3), asks_tls());
+    assert!(rig.sent().is(MessageType::RESPONSE).message().stack_proposal.is_some());
+    for (identity, address) in [(&b"up"[..], "10.1.0.3"), (b"other", UP)] {
+        let cookie = [7; 8];
+        let mut message = query(through(), &cookie);
+        message.nli = Some(nli(identity, address));
+        (message.stack_proposal, message.stack_configuration) = (Some(asks_tcp().0), Some(asks_tcp().1));
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+        assert!(rig.sent().is(MessageType::RESPONSE).message().stack_proposal.is_some());
+    }
+
+    // All that this node would offer now is secure.
+    let mut config = tcp_and_tls();
+    config.associations.tcp_port = None;
+    let mut rig = Rig::with(config);
+    rig.asked(SESSION, asks_tcp());
+    assert_eq!(profiles(&rig.sent().message()), [vec![2, 1]]);
+}
+
+/// GIST-5.1-12, GIST-6.3-01: a new association takes a Confirm whatever the policy; one that is shared does not,
+/// where state comes with the Query.
+#[test]
+fn immediate_state_waits_for_a_new_association_only() {
+    let mut rig = Rig::with(installing(Installation::Immediate));
+    rig.asked(SESSION, asks_tcp());
+    let response = rig.sent();
+    assert!(response.message().header.r);
+    assert_eq!(rig.states(), (None, Some("Awaiting Confirm")));
+    let channel = rig.accepted(2, Transport::Tcp);
+    let octets = first_confirm(&response, |_| {});
+    rig.octets(channel, &octets);
+    rig.notified();
+    assert_eq!(rig.states(), (None, Some("Established")));
+    rig.asked(session(2), asks_tcp());
+    let response = rig.over().is(MessageType::RESPONSE);
+    assert!(!response.message().header.r && response.message().responder_cookie.is_none());
+    rig.notified();
+    assert_eq!(rig.held(channel).unwrap().sessions, 2);
+}
+
+/// GIST-5.3.3-16, GIST-6.3-10: the policy of §6.3 case 2, with an association: retransmitted Responses repeat the
+/// offer, and the Confirm over the channel stops them.
+#[test]
+fn confirmed_state_repeats_its_offer() {
+    let mut rig = Rig::with(installing(Installation::Confirmed));
+    rig.asked(SESSION, asks_tcp());
+    rig.sent();
+    rig.until(600);
+    let again = rig.sent().is(MessageType::RESPONSE);
+    assert!(again.message().stack_proposal.is_some());
+    let channel = rig.accepted(2, Transport::Tcp);
+    let octets = first_confirm(&again, |_| {});
+    rig.octets(channel, &octets);
+    rig.notified();
+    rig.until(5_000);
+    rig.quiet();
+}
+
+/// Without a port there is no connection mode: nothing is offered, asked or given.
+#[test]
+fn a_node_without_ports_stays_in_datagram_mode() {
+    let mut rig = Rig::with(Config::default());
+    rig.asked(SESSION, asks_tcp());
+    let response = rig.sent().is(MessageType::RESPONSE);
+    assert!(response.message().stack_proposal.is_none());
+    rig.confirm(&response);
+    rig.notified();
+    rig.reliably(b"data", through());
+    assert_eq!(rig.failed(), SendError::Refused);
+    let channel = rig.accepted(2, Transport::Tcp);
+    assert_eq!(rig.closed(), (channel, true));
+}
+
+/// GIST-4.3.3-13: the peer has no connection mode: what needs it fails, what does not goes by datagram, and
+/// `always` is satisfied with that.
+#[test]
+fn a_peer_without_connection_mode_gets_datagrams() {
+    let mut rig = Rig::with(tcp_only());
+    rig.reliably(b"data", own());
+    let query = rig.sent();
+    rig.respond(&query);
+    rig.sent().is(MessageType::CONFIRM);
+    rig.notified();
+    assert_eq!(rig.failed(), SendError::Refused);
+    rig.quiet();
+
+    let mut config = tcp_only();
+    config.associations.always = true;
+    let mut rig = Rig::with(config);
+    rig.send(b"data", own());
+    let query = rig.sent();
+    assert!(query.message().stack_proposal.is_some());
+    rig.respond(&query);
+    rig.sent().is(MessageType::CONFIRM);
+    rig.sent().is(MessageType::DATA);
+}
+
+/// GIST-4.3.3-08, GIST-5.5-02: with `always`, all messages of a session use its association.
+#[test]
+fn always_means_all_messages() {
+    let mut config = tcp_only();
+    config.associations.always = true;
+    let mut rig = Rig::with(config);
+    rig.send(b"data", own());
+    let query = rig.sent();
+    rig.propose(&query, peer_tcp());
+    let (channel, ..) = rig.opened();
+    rig.notified();
+    rig.connected(channel);
+    rig.over().is(MessageType::CONFIRM);
+    rig.over().is(MessageType::DATA);
+}
+
+/// GIST-5972-06, GIST-7.1.3-03: another peer answers a refresh: the session moves to an association with it.
+#[test]
+fn a_new_peer_means_a_new_association() {
+    let mut rig = Rig::with(tcp_only());
+    let old = rig.associated();
+    rig.lifetime(own(), Some(SESSION), seconds(60));
+    rig.handle(signalbox_gist::engine::Input::Request(
+        signalbox_core::service::Request::InvalidateRoutingState {
+            nslp: None,
+            mri: own(),
+            status: signalbox_core::service::InvalidStatus::Tentative,
+            data: &[],
+            urgent: true,
+        },
+    ));
+    rig.until(10);
+    let query = rig.sent().is(MessageType::QUERY);
+    assert!(query.message().stack_proposal.is_some(), "GIST-5.1-07");
+    let asked = query.message();
+    let mut response = Message::new(MessageType::RESPONSE, NSLP, 64);
+    response.header.r = true;
+    response.mri = asked.mri.map(|m| m.inverted());
+    (response.session, response.query_cookie) = (asked.session, asked.query_cookie);
+    response.nli = Some(nli(b"elsewhere", "10.2.0.7"));
+    response.responder_cookie = Some(b"cookie..");
+    (response.stack_proposal, response.stack_configuration) = (Some(peer_tcp().0), Some(peer_tcp().1));
+    let payload = encode(&response);
+    rig.packet(&Via::direct("10.2.0.7", RIGHT), &payload);
+    rig.out.retain(|(_, out)| !matches!(out, Out::Notified(..)));
+    // What went reliably to the former peer is asked for, before more goes to the new one.
+    let new = loop {
+        match rig.next().1 {
+            Out::Opened(channel, _, _, peer) => {
+                assert_eq!(peer.ip(), ip("10.2.0.7"));
+                break channel;
+            }
+            Out::Over(over) => assert_eq!(over.channel, old),
+            Out::Sent(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(rig.session().downstream.unwrap().association, Some(new));
+    assert_eq!(rig.held(old).unwrap().sessions, 0);
+}

@@ -1,0 +1,280 @@
+//! Two nodes with a wire between them: what each says of the other holds together.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use signalbox_core::node::{Interface, Route};
+use signalbox_core::packet::Received;
+use signalbox_core::service::{Indication, NetworkEvent, Request, SendMessage, TransferAttributes};
+use signalbox_core::{IfIndex, Mri, SessionId, Time};
+use signalbox_gist::engine::{ChannelClosed, ChannelId, Config, Gist, Input, Output, Registration};
+
+use super::kit::*;
+use crate::rig::*;
+
+const ADDRESSES: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
+
+/// What is on its way to a node.
+enum Flying {
+    Datagram { src: core::net::SocketAddr, dst: core::net::SocketAddr, options: Vec<u8>, payload: Vec<u8> },
+    Accepted(ChannelId, signalbox_gist::engine::Transport, core::net::SocketAddr),
+    Connected(ChannelId),
+    Octets(ChannelId, Vec<u8>),
+    Closed(ChannelId),
+}
+
+struct Pair {
+    nodes: [Gist; 2],
+    now: Time,
+    flying: VecDeque<(usize, Flying)>,
+    /// By node and channel: the name of the same channel at the other node.
+    ends: BTreeMap<(usize, u64), u64>,
+    received: [Vec<(SessionId, Vec<u8>)>; 2],
+    events: Vec<NetworkEvent>,
+}
+
+impl Pair {
+    fn new(config: &Config) -> Self {
+        let nodes = [0, 1].map(|at: usize| {
+            let identity = vec![b'a' + u8::try_from(at).unwrap()];
+            let mut gist = Gist::new(Config { identity, ..config.clone() }, [7 + at as u8; 32]).unwrap();
+            gist.register(NSLP, Registration::default());
+            let interface = Interface {
+                ifindex: IfIndex(1),
+                name: "eth0".to_owned(),
+                up: true,
+                mtu: 1500,
+                addresses: vec![ip(ADDRESSES[at])],
+            };
+            gist.handle(Time::ZERO, Input::Interfaces(&[interface]));
+            gist
+        });
+        Self {
+            nodes,
+            now: Time::ZERO,
+            flying: VecDeque::new(),
+            ends: BTreeMap::new(),
+            received: Default::default(),
+            events: Vec::new(),
+        }
+    }
+
+    fn handle(&mut self, at: usize, input: Input<'_>) {
+        self.nodes[at].handle(self.now, input);
+        loop {
+            let mut lookup = None;
+            while let Some(output) = self.nodes[at].poll() {
+                let flying = match output {
+                    Output::Transmit(t) => Flying::Datagram {
+                        src: t.src,
+                        dst: t.dst,
+                        options: t.options.to_vec(),
+                        payload: t.payload.to_vec(),
+                    },
+                    Output::RouteLookup { id, .. } => {
+                        lookup = Some(id);
+                        break;
+                    }
+                    Output::Indication(Indication::RecvMessage(m)) => {
+                        self.received[at].push((m.session, m.data.to_vec()));
+                        continue;
+                    }
+                    Output::Indication(Indication::NetworkNotification { event, .. }) => {
+                        self.events.push(event);
+                        continue;
+                    }
+                    Output::Indication(_) | Output::ChannelRead { .. } => continue,
+                    Output::ChannelOpen { channel, transport, peer, .. } => {
+                        let there = 2 * (self.ends.len() as u64 + 1);
+                        self.ends.insert((at, channel.0), there);
+                        self.ends.insert((1 - at, there), channel.0);
+                        self.flying.push_back((at, Flying::Connected(channel)));
+                        Flying::Accepted(ChannelId(there), transport, peer)
+                    }
+                    Output::ChannelSend { channel, octets } => {
+                        Flying::Octets(ChannelId(self.ends[&(at, channel.0)]), octets.to_vec())
+                    }
+                    Output::ChannelClose { channel, .. } => {
+                        Flying::Closed(ChannelId(self.ends[&(at, channel.0)]))
+                    }
+                };
+                self.flying.push_back((1 - at, flying));
+            }
+            let Some(id) = lookup else { return };
+            let src = ip(ADDRESSES[at]);
+            let route = Route { ifindex: IfIndex(1), src, gateway: None, mtu: 1500, local: false };
+            self.nodes[at].handle(self.now, Input::Route { id, result: Ok(route) });
+        }
+    }
+
+    fn settle(&mut self) {
+        while let Some((at, flying)) = self.flying.pop_front() {
+            match flying {
+                Flying::Datagram { src, dst, options, payload } => self.handle(
+                    at,
+                    Input::Datagram(Received {
+                        src,
+                        dst,
+                        ifindex: IfIndex(1),
+                        ttl: 64,
+                        tos: 0,
+                        options: &options,
+                        payload: &payload,
+                    }),
+                ),
+                Flying::Accepted(channel, transport, local) => {
+                    let peer = (ip(ADDRESSES[1 - at]), 40_000).into();
+                    let accepted = Input::ChannelAccepted { channel, transport, local, peer, identity: None };
+                    self.handle(at, accepted);
+                }
+                Flying::Connected(channel) => {
+                    self.handle(at, Input::ChannelConnected { channel, identity: None });
+                }
+                Flying::Octets(channel, octets) => {
+                    self.handle(at, Input::ChannelOctets { channel, octets: &octets });
+                }
+                Flying::Closed(channel) => {
+                    let reason = ChannelClosed::Orderly;
+                    self.handle(at, Input::ChannelClosed { channel, reason, unacknowledged: false });
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, at: usize, mri: Mri, session: SessionId, data: &[u8]) {
+        let attributes = TransferAttributes { ..RELIABLE };
+        let message = SendMessage {
+            data,
+            handle: None,
+            nslp: NSLP,
+            session,
+            mri,
+            state: None,
+            sii: None,
+            attributes,
+            timeout: None,
+            ip_ttl: None,
+            hops: None,
+        };
+        self.handle(at, Input::Request(Request::SendMessage(message)));
+    }
+
+    fn until(&mut self, ms: u64) {
+        let target = Time::from_millis(ms);
+        self.settle();
+        while let Some((due, at)) = [0, 1]
+            .into_iter()
+            .filter_map(|at| Some((self.nodes[at].next_deadline()?, at)))
+            .min()
+            .filter(|(due, _)| *due <= target)
+        {
+            self.now = self.now.max(due);
+            self.handle(at, Input::Timer);
+            self.settle();
+        }
+        self.now = target;
+    }
+}
+
+fn numbered(number: u32) -> SessionId {
+    let mut session = [0; 16];
+    session[..4].copy_from_slice(&number.to_be_bytes());
+    SessionId(session)
+}
+
+/// GIST-4.4.3-04, GIST-3.7-04, GIST-4.1.2-02: a thousand sessions over one association, each in its order, in both
+/// directions.
+#[test]
+fn a_thousand_sessions_share_one_association() {
+    let mut config = tcp_only();
+    config.dmode_rate = 0;
+    let mut pair = Pair::new(&config);
+    let mri = flow(ADDRESSES[0], ADDRESSES[1]);
+    for round in 0..3 {
+        for number in 0..1000 {
+            pair.send(0, mri, numbered(number), &[round; 4]);
+            pair.settle();
+        }
+    }
+    for number in 0..1000 {
+        pair.send(1, mri.inverted(), numbered(number), b"back");
+    }
+    pair.settle();
+    for at in 0..2 {
+        assert_eq!(pair.nodes[at].associations().count(), 1);
+        assert_eq!(pair.nodes[at].associations().next().unwrap().sessions, 1000);
+    }
+    for number in 0..1000 {
+        let of: Vec<_> = pair.received[1].iter().filter(|(s, _)| *s == numbered(number)).collect();
+        assert_eq!(of.iter().map(|(_, data)| data[0]).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+    assert_eq!(pair.received[0].len(), 1000);
+}
+
+/// Sessions are refreshed over the association for as long as they are used, and it is closed when nobody is left.
+/// GIST-5.1-05, GIST-5.1-10, GIST-4.4.5-01.
+#[test]
+fn a_session_is_refreshed_and_an_association_ends() {
+    let mut pair = Pair::new(&tcp_only());
+    let mri = flow(ADDRESSES[0], ADDRESSES[1]);
+    for round in 0..10 {
+        pair.send(0, mri, numbered(1), b"data");
+        pair.until(round * 20_000);
+    }
+    assert_eq!(pair.received[1].len(), 10);
+    assert!(pair.nodes[1].counters().confirms_received > 5);
+    assert_eq!(pair.nodes[0].counters().associations_opened, 1);
+    assert!(!pair.events.contains(&NetworkEvent::Bad), "{:?}", pair.events);
+    pair.until(400_000);
+    for node in &pair.nodes {
+        assert_eq!((node.sessions().count(), node.associations().count()), (0, 0));
+        assert_eq!(node.counters().associations_failed, 0);
+    }
+}
+
+/// Both open at the same time: both associations come up, both sessions live, and later sessions of both sides use
+/// that of the node with the lower identity.
+#[test]
+fn simultaneous_opening_settles_on_one() {
+    let mut pair = Pair::new(&tcp_only());
+    let there = flow(ADDRESSES[0], ADDRESSES[1]);
+    let back = flow(ADDRESSES[1], ADDRESSES[0]);
+    pair.send(0, there, numbered(1), b"one1");
+    pair.send(1, back, numbered(2), b"two2");
+    pair.settle();
+    assert_eq!((pair.received[0].len(), pair.received[1].len()), (1, 1));
+    assert_eq!(pair.nodes[0].associations().count(), 2);
+    let sessions = |pair: &Pair, at: usize| -> Vec<_> {
+        pair.nodes[at].associations().map(|a| (a.opened, a.sessions)).collect()
+    };
+    assert_eq!(sessions(&pair, 0).len(), 2);
+    for number in 10..20 {
+        pair.send(0, there, numbered(number), b"more");
+        pair.send(1, back, numbered(number + 100), b"more");
+        pair.settle();
+    }
+    assert_eq!((pair.received[0].len(), pair.received[1].len()), (11, 11));
+    // Node 0 is "a": what it opened carries the twenty.
+    let carried = |at: usize, opened: bool| {
+        sessions(&pair, at).iter().filter(|(o, _)| *o == opened).map(|(_, n)| *n).sum::<u32>()
+    };
+    assert_eq!((carried(0, true), carried(0, false)), (21, 1));
+    assert_eq!((carried(1, false), carried(1, true)), (21, 1));
+}
+
+/// The peer restarts: its channels end, its state is gone; the session is back after one handshake, and what is
+/// sent meanwhile waits. GIST-4.4.6-08.
+#[test]
+fn a_restarted_peer_is_found_again() {
+    let mut pair = Pair::new(&tcp_only());
+    let mri = flow(ADDRESSES[0], ADDRESSES[1]);
+    pair.send(0, mri, numbered(1), b"one1");
+    pair.settle();
+    pair.nodes[1] = Pair::new(&tcp_only()).nodes.into_iter().nth(1).unwrap();
+    let channel = pair.nodes[0].associations().next().unwrap().channel;
+    let reason = ChannelClosed::Reset;
+    pair.handle(0, Input::ChannelClosed { channel, reason, unacknowledged: false });
+    pair.send(0, mri, numbered(1), b"two2");
+    pair.settle();
+    assert_eq!(pair.received[1].last().unwrap().1, b"two2");
+    assert_eq!(pair.nodes[1].sessions().count(), 1);
+}

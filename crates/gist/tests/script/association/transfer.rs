@@ -1,0 +1,408 @@
+//! Messages over associations: cut out of streams, queued, held back, refused (RFC 5971 §4.1, §4.3, §5.4).
+
+use signalbox_core::NslpId;
+use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
+use signalbox_gist::engine::{Config, Input, Transport};
+use signalbox_gist::wire::{Encapsulation, ErrorObject, GistError, Infos, Message, MessageType};
+
+use super::kit::*;
+use crate::rig::*;
+
+/// Largest payload: 12 bits of words.
+const MOST: usize = 16_380;
+
+fn back(data: &[u8]) -> Vec<u8> {
+    bare_data(own().inverted(), SESSION, data)
+}
+
+/// GIST-4.3.1-01, GIST-5.4-01: messages come whole however the stream is cut, in order.
+#[test]
+fn messages_are_cut_out_of_the_stream() {
+    let stream: Vec<u8> = [back(b"one1"), back(b"two2two2"), hello(0, false), back(b"")].concat();
+    for size in [1, 2, 3, 5, 7, 8, 9, 64, 65, 1000] {
+        let mut rig = Rig::with(tcp_only());
+        let channel = rig.associated();
+        for piece in stream.chunks(size) {
+            rig.octets(channel, piece);
+        }
+        for expected in [&b"one1"[..], b"two2two2", b""] {
+            assert_eq!(rig.delivered().data, expected);
+        }
+        rig.quiet();
+        assert_eq!(rig.gist.counters().hellos_received, 1);
+    }
+}
+
+/// A version that this node does not know: its length means nothing. An Error, and the end. GIST-5.6-08.
+#[test]
+fn a_bad_header_ends_the_association() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    let mut bad = back(b"data");
+    bad[0] = 2;
+    rig.octets(channel, &[back(b"good"), bad, back(b"late")].concat());
+    assert_eq!(rig.delivered().data, b"good");
+    rig.over().error_is(GistError::UNKNOWN_VERSION);
+    assert_eq!(rig.closed(), (channel, false));
+    assert_eq!(rig.notified().1, NetworkEvent::CommunicationFailure);
+    assert_eq!(rig.gist.associations().count(), 0);
+}
+
+/// GIST-5.6-08, GIST-4.3.4-03, GIST-4.3.1-08: what is wrong with one message is said over the association, and
+/// the next is read.
+#[test]
+fn a_bad_message_is_refused_over_its_association() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    let good = back(b"data");
+    let with = |at: usize, value: u8| {
+        let mut octets = good.clone();
+        octets[at] = value;
+        octets
+    };
+    for (octets, error) in [
+        (with(6, 77), GistError::UNKNOWN_TYPE),
+        (with(1, 0), GistError::HOP_LIMIT_EXCEEDED),
+        (with(4, 99), GistError::UNKNOWN_NSLPID),
+        (with(7, 0xa0 | 0x40), GistError::INVALID_R_FLAG),
+        (with(8, 0xc0), GistError::INVALID_EXTENSIBILITY_FLAGS),
+    ] {
+        rig.octets(channel, &octets);
+        let over = rig.over();
+        assert_eq!(over.channel, channel);
+        let said = over.error_is(error);
+        assert!(said.message().nli.is_none() && !said.message().error.unwrap().d_mode);
+        rig.quiet();
+    }
+    rig.octets(channel, &good);
+    assert_eq!(rig.delivered().data, b"data");
+}
+
+/// GIST-4.3.2-11, GIST-4.3.2-13, GIST-A.4.4.4-01: a session that the association is not for, or none at all;
+/// E=1 comes first.
+#[test]
+fn messages_belong_to_their_association() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.octets(channel, &bare_data(own().inverted(), session(9), b"data"));
+    rig.over().error_is(GistError::INCORRECTLY_DELIVERED);
+    // A session of this node in datagram mode.
+    rig.send_with(b"data", own(), |m| m.session = session(2));
+    let query = rig.sent();
+    rig.respond(&query);
+    rig.out.clear();
+    rig.octets(channel, &bare_data(own().inverted(), session(2), b"data"));
+    rig.over().error_is(GistError::INCORRECTLY_DELIVERED);
+    let mut explicit = bare_data(own().inverted(), session(2), b"data");
+    explicit[7] |= 0x20;
+    rig.octets(channel, &explicit);
+    let up = rig.delivered();
+    assert!(up.validation.unchecked_route && up.attributes.reliable);
+    rig.quiet();
+    assert_eq!(rig.gist.counters().data_misdelivered, 2);
+}
+
+/// Our own Data is refused as not of the association: the peer lost the session, so the handshake starts over.
+#[test]
+fn a_misdelivered_message_of_ours_starts_the_handshake_again() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.reliably(b"more", own());
+    let data = rig.over();
+    rig.status();
+    let mut message = Message::new(MessageType::ERROR, NslpId::NONE, 64);
+    message.error = ErrorObject::about(
+        GistError::INCORRECTLY_DELIVERED,
+        &data.octets,
+        Encapsulation::Association,
+        Infos::NONE,
+    );
+    rig.octets(channel, &bare(&message));
+    assert_eq!(rig.notified().1, NetworkEvent::Bad);
+    assert!(rig.sent().is(MessageType::QUERY).message().stack_proposal.is_some());
+}
+
+/// GIST-4.3.3-05, GIST-4.1.1-04: what is too large for a datagram asks for an association by itself; the largest
+/// payload arrives whole; more than that no message can carry.
+#[test]
+fn large_messages_go_over_an_association() {
+    let mut rig = Rig::with(tcp_only());
+    let large: Vec<u8> = (0..MOST).map(|at| (at % 251) as u8).collect();
+    rig.send(&large, own());
+    let query = rig.sent();
+    assert!(query.message().stack_proposal.is_some() && query.message().nslp_data.is_none());
+    rig.propose(&query, peer_tcp());
+    let (channel, ..) = rig.opened();
+    rig.notified();
+    rig.connected(channel);
+    rig.over();
+    let data = rig.over();
+    assert_eq!(data.message().nslp_data, Some(&large[..]));
+    rig.status();
+    for piece in back(&large).chunks(1448) {
+        rig.octets(channel, piece);
+    }
+    assert_eq!(rig.delivered().data, large);
+    rig.send(&vec![0; MOST + 4], own());
+    assert_eq!(rig.failed(), SendError::TooLarge { max: MOST });
+}
+
+/// GIST-5972-03, GIST-4.3.3-12: an established session in datagram mode gets an association when it needs one;
+/// what does not, goes on by datagram meanwhile.
+#[test]
+fn a_session_moves_up_when_it_must() {
+    for large in [false, true] {
+        let mut rig = Rig::with(tcp_only());
+        let (first, _) = rig.established();
+        assert!(first.message().stack_proposal.is_none());
+        let payload = vec![1; if large { 1000 } else { 4 }];
+        if large {
+            rig.send(&payload, own())
+        } else {
+            rig.reliably(&payload, own())
+        }
+        let query = rig.sent().is(MessageType::QUERY);
+        assert!(query.message().stack_proposal.is_some());
+        rig.quiet();
+        rig.send(b"fast", own());
+        if !large {
+            // Behind a reliable message nothing overtakes.
+            rig.quiet();
+        } else {
+            rig.sent().is(MessageType::DATA);
+            rig.status();
+        }
+        rig.propose(&query, peer_tcp());
+        let (channel, ..) = rig.opened();
+        rig.connected(channel);
+        rig.over().is(MessageType::CONFIRM);
+        assert_eq!(rig.over().message().nslp_data, Some(&payload[..]));
+        assert!(matches!(rig.status().2, MessageStatus::Sent(_)));
+        if !large {
+            assert_eq!(rig.over().message().nslp_data, Some(&b"fast"[..]));
+        }
+    }
+}
+
+/// A Responding node cannot open an association: what needs one fails where there was none.
+#[test]
+fn a_responding_node_in_datagram_mode_cannot_move_up() {
+    let mut rig = Rig::with(tcp_only());
+    rig.responding();
+    rig.reliably(b"back", through().inverted());
+    assert_eq!(rig.failed(), SendError::Refused);
+    rig.send(&[0; 1000], through().inverted());
+    assert!(matches!(rig.failed(), SendError::TooLarge { .. }));
+}
+
+/// GIST-4.1.1-03, GIST-3.7-04: a channel that holds too much stops its association, and no other; the queue is
+/// bounded, its end reported; order is kept.
+#[test]
+fn back_pressure_stops_one_association() {
+    let mut config = tcp_only();
+    config.associations.max_queued = 2048;
+    let mut rig = Rig::with(config);
+    let channel = rig.associated();
+    let other = rig.responding_associated();
+    rig.handle(Input::ChannelDrained { channel, unsent: 300_000 });
+    let payload = [5; 400];
+    let mut stored = 0;
+    let error = loop {
+        rig.numbered(100 + stored, &payload, own());
+        match rig.out.pop_front() {
+            None => stored += 1,
+            Some((_, Out::Status(_, MessageStatus::Failed(error)))) => break error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((error, stored), (SendError::Overload, 4));
+    let view = rig.held(channel).unwrap();
+    assert_eq!((view.queued, view.unsent), (4, 300_000));
+    rig.reliably(b"free", through().inverted());
+    assert_eq!(rig.over().channel, other);
+    rig.status();
+    rig.handle(Input::ChannelDrained { channel, unsent: 260_000 + 10_000 });
+    rig.quiet();
+    rig.handle(Input::ChannelDrained { channel, unsent: 1_000 });
+    for number in 0..4 {
+        rig.over().is(MessageType::DATA);
+        assert_eq!(rig.status().1.0, 100 + number);
+    }
+    rig.quiet();
+    assert_eq!(rig.held(channel).unwrap().queued_octets, 0);
+}
+
+/// GIST-B.1-04: a message that waits no longer than its application wants.
+#[test]
+fn messages_in_the_queue_have_their_time() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.handle(Input::ChannelDrained { channel, unsent: 300_000 });
+    rig.send_with(b"data", own(), |m| (m.attributes, m.timeout) = (RELIABLE, Some(seconds(2))));
+    rig.until(1_900);
+    rig.quiet();
+    rig.until(2_050);
+    assert_eq!(rig.failed(), SendError::NoNextNode);
+    rig.handle(Input::ChannelDrained { channel, unsent: 0 });
+    rig.quiet();
+}
+
+/// GIST-4.1.1-01, GIST-4.1.1-02, GIST-4.1.1-03: an application that takes nothing: its association is not read on,
+/// others are; nothing reliable is lost; datagrams are.
+#[test]
+fn a_blocked_application_stops_its_senders() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.handle(Input::Blocked { nslp: NSLP, blocked: true });
+    let stream = [hello(0, false), back(b"one1"), back(b"two2")].concat();
+    rig.octets(channel, &stream[..stream.len() - 3]);
+    assert!(matches!(rig.next().1, Out::Read(c, false) if c == channel));
+    assert_eq!(rig.gist.counters().hellos_received, 1);
+    rig.octets(channel, &stream[stream.len() - 3..]);
+    rig.quiet();
+    rig.data_up(own(), b"lost");
+    rig.quiet();
+    assert_eq!(rig.gist.counters().data_blocked, 1);
+    rig.handle(Input::Blocked { nslp: NSLP, blocked: false });
+    assert_eq!(rig.delivered().data, b"one1");
+    assert_eq!(rig.delivered().data, b"two2");
+    assert!(matches!(rig.next().1, Out::Read(c, true) if c == channel));
+    rig.octets(channel, &back(b"more"));
+    assert_eq!(rig.delivered().data, b"more");
+}
+
+/// GIST-4.1.2-01: what a peer sent before it closed is delivered, although the application takes nothing.
+#[test]
+fn the_end_of_a_blocked_association_loses_nothing() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.handle(Input::Blocked { nslp: NSLP, blocked: true });
+    rig.octets(channel, &back(b"one1"));
+    rig.next();
+    rig.lost(channel, signalbox_gist::engine::ChannelClosed::Orderly, false);
+    assert_eq!(rig.delivered().data, b"one1");
+}
+
+/// GIST-4.4.5-07, GIST-4.3.3-10, GIST-4.3.3-11, GIST-4.4.5-08, GIST-4.4.3-08: a session that needs more than its
+/// association gives moves to another; its messages wait until the peer has answered behind the old ones.
+#[test]
+fn a_session_moves_when_its_old_association_is_drained() {
+    let mut rig = Rig::with(tcp_and_tls());
+    let old = rig.associated();
+    rig.send_with(b"safe", own(), |m| m.attributes = SECURE);
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tls());
+    let (new, transport, ..) = rig.opened();
+    assert_eq!(transport, Transport::TlsTcp);
+    let question = rig.over().is(MessageType::MA_HELLO);
+    assert_eq!(question.channel, old);
+    assert!(question.message().header.r);
+    rig.connected_as(new, "down.example");
+    let confirm = rig.over().is(MessageType::CONFIRM);
+    assert_eq!(confirm.channel, new);
+    rig.reliably(b"next", own());
+    rig.quiet();
+    rig.octets(old, &hello(question.message().hello_id.unwrap(), false));
+    for expected in [b"safe", b"next"] {
+        let data = rig.over().is(MessageType::DATA);
+        assert_eq!((data.channel, data.message().nslp_data), (new, Some(&expected[..])));
+        rig.status();
+    }
+    rig.quiet();
+    assert_eq!(rig.held(old).unwrap().sessions, 0);
+}
+
+/// GIST-4.3.4-10: a Query with a payload that the path does not carry: a small one asks for an association.
+#[test]
+fn a_query_that_is_too_large_asks_for_an_association() {
+    let mut rig = Rig::with(Config { piggyback: true, ..tcp_only() });
+    rig.send(&[1; 200], own());
+    let query = rig.sent();
+    assert!(query.message().nslp_data.is_some());
+    rig.error(DOWN, GistError::MESSAGE_TOO_LARGE, &query);
+    let query = rig.sent().is(MessageType::QUERY);
+    assert!(query.message().nslp_data.is_none() && query.message().stack_proposal.is_some());
+    rig.propose(&query, peer_tcp());
+    let (channel, ..) = rig.opened();
+    rig.notified();
+    rig.connected(channel);
+    rig.over().is(MessageType::CONFIRM);
+    assert_eq!(rig.over().message().nslp_data, Some(&[1; 200][..]));
+}
+
+/// SCTP keeps messages apart by itself: each comes whole, and is otherwise malformed (RFC 6084 §3).
+#[test]
+fn sctp_gives_whole_messages() {
+    let mut config = tcp_only();
+    config.associations.sctp_port = Some(4002);
+    let mut rig = Rig::with(config);
+    let channel = rig.accepted(2, Transport::Sctp);
+    rig.octets(channel, &hello(5, true));
+    assert_eq!(rig.over().message().hello_id, Some(5));
+    rig.octets(channel, &hello(5, true)[..10]);
+    rig.over().error_is(GistError::INCORRECT_MESSAGE_LENGTH);
+    rig.octets(channel, &hello(6, true));
+    assert_eq!(rig.over().message().hello_id, Some(6));
+}
+
+/// Limits: associations, their rate, and octets of incomplete messages. GIST-8.4-04.
+#[test]
+fn what_peers_can_make_grow_is_bounded() {
+    let mut config = tcp_only();
+    (config.associations.max, config.associations.accept_rate) = (2, 3);
+    let mut rig = Rig::with(config);
+    for number in 1..=4 {
+        rig.accepted(2 * number, Transport::Tcp);
+    }
+    assert_eq!(rig.closed().0.0, 6);
+    assert_eq!(rig.closed().0.0, 8);
+    let counters = rig.gist.counters();
+    assert_eq!((counters.associations_full, counters.associations_limited), (1, 1));
+
+    let mut config = tcp_only();
+    config.associations.max_buffered = 1 << 18;
+    let mut rig = Rig::with(config);
+    let channels = [rig.accepted(2, Transport::Tcp), rig.accepted(4, Transport::Tcp)];
+    let mut huge = back(b"data");
+    huge[2..4].fill(0xff);
+    huge.resize(200_000, 0);
+    rig.octets(channels[0], &huge);
+    rig.quiet();
+    rig.octets(channels[1], &huge);
+    assert_eq!(rig.closed(), (channels[1], true));
+    assert_eq!(rig.gist.counters().associations_overrun, 1);
+}
+
+/// The reliable message that an application routes by itself goes over an association with that peer.
+#[test]
+fn explicit_routing_uses_an_association() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.octets(channel, &back(b"data"));
+    let sii = rig.delivered().sii;
+    rig.send_with(b"data", own(), |m| (m.attributes, m.sii) = (RELIABLE, sii));
+    let over = rig.over();
+    assert!(over.channel == channel && over.message().header.e);
+}
+
+/// Nonsense over channels neither panics nor makes state.
+#[test]
+fn nonsense_does_no_harm() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    let good = back(b"data");
+    for at in 8..good.len() {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut octets = good.clone();
+            octets[at] = value;
+            rig.octets(channel, &octets);
+        }
+    }
+    rig.lost(signalbox_gist::engine::ChannelId(99), signalbox_gist::engine::ChannelClosed::Reset, true);
+    rig.octets(signalbox_gist::engine::ChannelId(99), &good);
+    rig.handle(Input::ChannelDrained { channel: signalbox_gist::engine::ChannelId(99), unsent: 1 });
+    rig.out.clear();
+    assert_eq!(rig.gist.sessions().count(), 1);
+    rig.octets(channel, &good);
+    assert_eq!(rig.delivered().data, b"data");
+}
