@@ -80,7 +80,8 @@ fn answered(sim: &Sim<Node>, id: u64, since: Time) -> bool {
     replies(sim, id).iter().any(|(at, reply)| *at - reply.rtt > since && reply.reached_end)
 }
 
-/// Sessions are set up over UDP, and everything of theirs goes over one association for each pair of peers.
+/// GIST-4.1.2-10, GIST-5.7.2-01, GIST-5.7.3-01: sessions are set up over UDP, and everything of theirs, though it need not be
+/// reliable, goes over one association for each pair of peers.
 #[test]
 fn a_chain_is_signalled_over_associations() {
     for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {
@@ -112,7 +113,7 @@ fn tls_tells_who_the_peer_is() {
     }
 }
 
-/// GIST-5.7.3: who cannot prove a key that is known gets no association, and no message of an application.
+/// Who cannot prove a key that is known gets no association, and no message of an application.
 #[test]
 fn a_stranger_gets_no_association() {
     let mut channels = keyring(2);
@@ -130,7 +131,7 @@ fn a_stranger_gets_no_association() {
     }
 }
 
-/// Sessions between the same peers share one association, all through.
+/// GIST-4.4.3-04: sessions between the same peers share one association, all through.
 #[test]
 fn sessions_share_an_association() {
     const SESSIONS: u64 = 300;
@@ -150,6 +151,71 @@ fn sessions_share_an_association() {
         });
         let counts: Vec<_> = net.nodes.iter().map(|node| associations(&net.sim, *node)).collect();
         assert_eq!(counts, [1, 2, 1], "{transport:?}");
+    }
+}
+
+/// Both ends of a chain start at the same moment, so that peers open associations to each other at once: all
+/// sessions are served, by one association or one from either side.
+#[test]
+fn associations_opened_from_both_sides_at_once_serve_all() {
+    for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {
+        let mut net = chain(9, transport, 2, &LinkConfig::default());
+        let ends = [net.first(), net.last()];
+        let addresses = ends.map(|node| net.sim.address(node, Family::V4));
+        for (id, at) in [(0u64, 0), (1, 1), (2, 0), (3, 1)] {
+            let (dst_port, src) = (Some(1000 + u16::try_from(id).unwrap()), Some(addresses[at]));
+            let request =
+                PingRequest { src, protocol: Some(17), dst_port, ..PingRequest::to(addresses[1 - at]) };
+            net.sim.command(ends[at], Command::PingStart { id, request });
+        }
+        let all = |sim: &Sim<Node>| (0..4).all(|id| answered(sim, id, Time::ZERO));
+        net.sim.expect("a reply of every session", 30 * SECOND, all);
+        net.sim.run_for(60 * SECOND);
+        let since = net.sim.now();
+        net.sim.expect("replies on and on", 5 * SECOND, |sim| (0..4).all(|id| answered(sim, id, since)));
+        for node in ends {
+            let count = net.sim.engine(node).unwrap().associations().count();
+            assert!((1..=2).contains(&count), "{transport:?}: {count}");
+        }
+    }
+}
+
+/// A middle node that is killed under many sessions has them all back within one refresh.
+#[test]
+fn many_sessions_outlive_a_restart() {
+    const SESSIONS: u64 = 200;
+    for transport in [Transport::Tcp, Transport::Sctp] {
+        let mut net = chain(10, transport, 3, &LinkConfig::default());
+        let (src, dst) = (net.sim.address(net.first(), Family::V4), net.sim.address(net.last(), Family::V4));
+        for id in 0..SESSIONS {
+            let dst_port = Some(1000 + u16::try_from(id).unwrap());
+            let request =
+                PingRequest { src: Some(src), protocol: Some(17), dst_port, ..PingRequest::to(dst) };
+            net.sim.command(net.first(), Command::PingStart { id, request });
+            net.sim.run_for(Duration::from_millis(5));
+        }
+        net.sim.run_for(10 * SECOND);
+        net.sim.restart(net.nodes[1]);
+        let since = net.sim.now();
+        net.sim.expect("every session through the new node", 30 * SECOND, |sim| {
+            sim.engine(NodeId(1)).is_some_and(|node| node.session_count() == 200)
+                && (0..SESSIONS).all(|id| answered(sim, id, since))
+        });
+    }
+}
+
+/// A peer that fell silent is found out by the hold time, though nothing is sent to it.
+#[test]
+fn a_silent_peer_is_given_up() {
+    for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {
+        let mut net = chain(11, transport, 2, &LinkConfig::default());
+        net.ping(1, Family::V4, Some(3));
+        assert_eq!(net.done(1, 30 * SECOND), (3, 3));
+        assert_eq!(associations(&net.sim, net.last()), 1);
+        net.sim.power_off(net.first());
+        let last = net.last();
+        let alone = |sim: &Sim<Node>| sim.engine(last).is_some_and(|node| node.channel_count() == 0);
+        net.sim.expect("no channel to the silent peer", 150 * SECOND, alone);
     }
 }
 
