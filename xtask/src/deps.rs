@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-gist", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-ping", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-transport", &["signalbox-core", "signalbox-wire"]),
-    ("signalbox-node", &["signalbox-core", "signalbox-gist", "signalbox-ping"]),
+    ("signalbox-node", &["signalbox-core", "signalbox-gist", "signalbox-ping", "signalbox-transport"]),
     ("signalbox-sim", &["signalbox-core"]),
     ("signalbox-record", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-linux", &["signalbox-core"]),

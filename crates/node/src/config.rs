@@ -1,6 +1,10 @@
 //! What a node is made of.
 
+use core::time::Duration;
+
 use signalbox_core::NslpId;
+
+use crate::channels::ChannelConfig;
 
 /// Settings of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +17,8 @@ pub struct Config {
     pub gist: signalbox_gist::engine::Config,
     /// Settings of the Ping application; `None`: the node is without it and lets its signaling pass.
     pub ping: Option<signalbox_ping::engine::Config>,
+    /// Settings of what GIST's associations run over; which ones there are is in GIST's own.
+    pub channels: ChannelConfig,
 }
 
 impl Default for Config {
@@ -22,6 +28,7 @@ impl Default for Config {
             wall_clock_us: 0,
             gist: signalbox_gist::engine::Config::default(),
             ping: Some(Default::default()),
+            channels: ChannelConfig::default(),
         }
     }
 }
@@ -35,6 +42,12 @@ pub enum ConfigError {
     /// Ping's number is not free for it.
     #[error("ping.nslp: {0} belongs to another application; 32704 to 32767 are for private use")]
     Nslp(NslpId),
+    /// TLS without keys.
+    #[error("gist.associations.tls_port: needs channels.tls, the keys and certificates")]
+    NoCredentials,
+    /// Handshakes that cannot be.
+    #[error("channels.{0}: at least {1}")]
+    Channels(&'static str, &'static str),
 }
 
 impl Config {
@@ -44,6 +57,15 @@ impl Config {
     /// The first setting that is out of its range, and the range.
     pub fn validated(&self) -> Result<(), ConfigError> {
         self.gist.validated()?;
+        if self.gist.associations.tls_port.is_some() && self.channels.tls.is_none() {
+            return Err(ConfigError::NoCredentials);
+        }
+        if self.channels.handshake < Duration::from_secs(1) {
+            return Err(ConfigError::Channels("handshake", "1 s"));
+        }
+        if self.channels.max_handshakes == 0 {
+            return Err(ConfigError::Channels("max_handshakes", "1"));
+        }
         match &self.ping {
             Some(ping) if matches!(ping.nslp, NslpId::NONE | NslpId::QOS | NslpId::NATFW) => {
                 Err(ConfigError::Nslp(ping.nslp))
@@ -63,6 +85,16 @@ mod tests {
         let ping = signalbox_ping::engine::Config { nslp: NslpId::QOS, ..Default::default() };
         let error = Config { ping: Some(ping), ..Config::default() }.validated();
         assert_eq!(error, Err(ConfigError::Nslp(NslpId::QOS)));
+    }
+
+    #[test]
+    fn channels_that_cannot_be_made_are_refused() {
+        let mut config = Config::default();
+        config.gist.associations.tls_port = Some(271);
+        assert_eq!(config.validated(), Err(ConfigError::NoCredentials));
+        config.gist.associations.tls_port = None;
+        config.channels.max_handshakes = 0;
+        assert_eq!(config.validated().unwrap_err().to_string(), "channels.max_handshakes: at least 1");
     }
 
     #[test]

@@ -2,15 +2,18 @@
 //! [`signalbox_core::node`].
 //!
 //! [`Node`] passes what applications ask to GIST and what GIST tells to applications, until neither has
-//! anything left to say, and gives out what remains: datagrams, route lookups, and events for users. The
-//! daemon, the simulator, a replay and a benchmark all drive the same [`Node`].
+//! anything left to say, and gives out what remains: datagrams, streams, route lookups, and events for users.
+//! GIST's messaging associations run over the driver's TCP streams, alone or under TLS, and over SCTP; the
+//! secrets of TLS come from the system, everything else that is random from the node's seed. The daemon, the simulator, a replay and a benchmark all drive the same [`Node`].
 
+mod channels;
 mod command;
 mod config;
 mod node;
 mod starts;
 mod view;
 
+pub use channels::ChannelConfig;
 pub use command::{Command, Event};
 pub use config::{Config, ConfigError};
 pub use node::Node;
@@ -19,8 +22,15 @@ pub use view::Counter;
 /// What this crate's users need of GIST.
 pub mod gist {
     pub use signalbox_gist::engine::{
-        Config, ConfigError, DirectionView, IngressFilter, Installation, PeerView, SessionView, Validity,
+        AssociationConfig, AssociationView, ChannelId, Config, ConfigError, DirectionView, IngressFilter,
+        Installation, PeerView, SessionView, Transport, Validity,
     };
+}
+
+/// What this crate's users need of the transport protocols.
+pub mod transport {
+    pub use signalbox_transport::sctp::Config as SctpConfig;
+    pub use signalbox_transport::stream::{Credentials, TlsConfig, TlsConfigError, TlsSettings, Versions};
 }
 
 /// What this crate's users need of the Ping application.

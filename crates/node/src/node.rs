@@ -9,6 +9,7 @@ use signalbox_core::rng::Random;
 use signalbox_gist::engine::{self as gist, Gist, PeeringPolicy, Registration};
 use signalbox_ping::engine::{self as ping, Ping, PingEvent, PingRequest, Refusal};
 
+use crate::channels::{Channels, Sent};
 use crate::command::{Command, Event};
 use crate::config::{Config, ConfigError};
 use crate::starts::{Starts, is_ours};
@@ -25,14 +26,16 @@ const MAX_STARTS: usize = 256;
 pub struct Node {
     pub(crate) gist: Gist,
     pub(crate) ping: Option<Ping>,
+    pub(crate) channels: Channels,
     starts: Starts,
     /// Outputs of the node's own.
     own: VecDeque<Own>,
     now: Time,
     /// Exchanges left for this input.
     budget: u32,
-    /// The datagram that was given out last: options, then payload. Its buffer is used again and again.
-    datagram: Vec<u8>,
+    /// What was given out last: a datagram's options, then payload, or what is to be written to a stream. Its
+    /// buffer is used again and again.
+    given: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,7 @@ impl Node {
     pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
         let mut rng = Random::new(seed);
+        let associations = config.gist.associations.clone();
         let mut gist = Gist::new(config.gist, rng.array())?;
         let ping = config.ping.map(|ping| {
             gist.register(
@@ -57,14 +61,16 @@ impl Node {
             );
             Ping::new(ping, config.wall_clock_us, rng.array())
         });
+        let channels = Channels::new(config.channels, &associations, rng.array());
         Ok(Self {
             gist,
             ping,
+            channels,
             starts: Starts::default(),
             own: VecDeque::new(),
             now: Time::ZERO,
             budget: EXCHANGES,
-            datagram: Vec::new(),
+            given: Vec::new(),
         })
     }
 
@@ -126,26 +132,39 @@ impl NodeEngine for Node {
                 if let Some(ping) = &mut self.ping {
                     ping.handle(now, ping::Input::Timer);
                 }
+                self.channels.timer(now, &mut self.gist);
                 gist::Input::Timer
             }
             Input::Interfaces(interfaces) => {
                 if let Some(ping) = &mut self.ping {
                     ping.handle(now, ping::Input::Interfaces(interfaces));
                 }
+                self.channels.listen();
                 gist::Input::Interfaces(interfaces)
             }
             Input::Datagram(datagram) => gist::Input::Datagram(datagram),
             Input::RouteChanged(prefix) => gist::Input::RouteChanged(prefix),
             Input::TransmitFailed { dst, error } => gist::Input::TransmitFailed { dst, error },
             Input::Route { id, result } => return self.route(id, result),
-            // Nothing was asked of streams, so nothing can be told of them.
-            Input::StreamAccepted { .. }
-            | Input::StreamConnected { .. }
-            | Input::StreamOctets { .. }
-            | Input::StreamDrained { .. }
-            | Input::StreamClosed { .. }
-            | Input::ListenFailed { .. }
-            | Input::Sctp { .. } => return,
+            Input::StreamAccepted { stream, local, peer } => {
+                return self.channels.accepted(now, stream, local, peer, &mut self.gist);
+            }
+            Input::StreamConnected { stream, .. } => {
+                return self.channels.connected(now, stream, &mut self.gist);
+            }
+            Input::StreamOctets { stream, octets } => {
+                return self.channels.octets(now, stream, octets, &mut self.gist);
+            }
+            Input::StreamDrained { stream, unsent } => {
+                return self.channels.drained(now, stream, unsent, &mut self.gist);
+            }
+            Input::StreamClosed { stream, error, unacknowledged } => {
+                return self.channels.closed(now, stream, error, unacknowledged, &mut self.gist);
+            }
+            Input::ListenFailed { .. } => return self.channels.listen_failed(),
+            Input::Sctp { src, dst, packet } => {
+                return self.channels.sctp_packet(now, [src, dst], packet, &mut self.gist);
+            }
             Input::Command(command) => return self.command(command),
         };
         self.gist.handle(now, gist);
@@ -159,19 +178,42 @@ impl NodeEngine for Node {
             });
         }
         while self.budget > 0 {
+            if let Some(down) = self.channels.out.pop() {
+                return Some(self.channels.out.output(down));
+            }
             match self.gist.poll() {
                 Some(gist::Output::Transmit(t)) => {
                     let Transmit { src, dst, ifindex, ttl, tos, dont_fragment, options, payload } = t;
                     // The borrow checker does not let a loop give out what it borrowed: one copy.
-                    self.datagram.clear();
-                    self.datagram.extend_from_slice(options);
-                    self.datagram.extend_from_slice(payload);
-                    let (options, payload) = self.datagram.split_at(options.len());
+                    self.given.clear();
+                    self.given.extend_from_slice(options);
+                    self.given.extend_from_slice(payload);
+                    let (options, payload) = self.given.split_at(options.len());
                     let t = Transmit { src, dst, ifindex, ttl, tos, dont_fragment, options, payload };
                     return Some(Output::Transmit(t));
                 }
                 Some(gist::Output::RouteLookup { id, query }) => {
                     return Some(Output::RouteLookup { id, query });
+                }
+                Some(gist::Output::ChannelOpen { channel, transport, local, peer }) => {
+                    self.budget -= 1;
+                    let addresses = [local, peer.ip()];
+                    let (now, port) = (self.now, peer.port());
+                    self.channels.open(now, channel, transport, addresses, port, &mut self.gist);
+                }
+                Some(gist::Output::ChannelSend { channel, octets }) => {
+                    self.given.clear();
+                    self.given.extend_from_slice(octets);
+                    let sent = self.channels.send(self.now, channel, &self.given, &mut self.gist);
+                    if let Sent::AsItIs(stream) = sent {
+                        return Some(Output::StreamWrite { stream, octets: &self.given });
+                    }
+                }
+                Some(gist::Output::ChannelRead { channel, on }) => {
+                    self.channels.read(self.now, channel, on, &mut self.gist);
+                }
+                Some(gist::Output::ChannelClose { channel, abort }) => {
+                    self.channels.close(self.now, channel, abort);
                 }
                 Some(gist::Output::Indication(indication)) => {
                     self.budget -= 1;
@@ -187,6 +229,7 @@ impl NodeEngine for Node {
                     Some(ping::Output::Event { id, event }) => {
                         return Some(Output::Event(Event::Ping { id, event }));
                     }
+                    None if self.channels.flush() => {}
                     None => return None,
                 },
             }
@@ -199,6 +242,6 @@ impl NodeEngine for Node {
             return Some(self.now);
         }
         let ping = self.ping.as_ref().and_then(Ping::next_deadline);
-        [self.gist.next_deadline(), ping].into_iter().flatten().min()
+        [self.gist.next_deadline(), ping, self.channels.next_deadline()].into_iter().flatten().min()
     }
 }

@@ -1,13 +1,13 @@
 //! What operators see.
 
-use signalbox_gist::engine::{PeerView, SessionView};
+use signalbox_gist::engine::{AssociationView, PeerView, SessionView};
 
 use crate::node::Node;
 
 /// One number that a room of the node counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
-    /// The room: `gist` or `ping`.
+    /// The room: `gist`, `channels`, `sctp` or `ping`.
     pub room: &'static str,
     /// The counter's name in its room.
     pub name: &'static str,
@@ -34,6 +34,17 @@ impl Node {
         self.gist.peers()
     }
 
+    /// GIST's messaging associations, in a fixed order.
+    pub fn associations(&self) -> impl Iterator<Item = AssociationView<'_>> {
+        self.gist.associations()
+    }
+
+    /// Channels of GIST's associations, those included that are not up yet.
+    #[must_use]
+    pub fn channel_count(&self) -> usize {
+        self.channels.len()
+    }
+
     /// Pings that this node started and that run.
     #[must_use]
     pub fn pings(&self) -> u32 {
@@ -46,7 +57,10 @@ impl Node {
             move |(name, help, value): (&'static str, &'static str, u64)| Counter { room, name, help, value }
         };
         let ping = self.ping.iter().flat_map(|ping| ping.counters().iter());
-        self.gist.counters().iter().map(counter("gist")).chain(ping.map(counter("ping")))
+        let channels = self.channels.counters.iter().map(counter("channels"));
+        let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
+        let rooms = self.gist.counters().iter().map(counter("gist")).chain(channels);
+        rooms.chain(sctp.map(counter("sctp"))).chain(ping.map(counter("ping")))
     }
 
     /// The counter of this name, 0 if there is none.

@@ -121,6 +121,7 @@ fn settings(config: &Config, clock: &Clock) -> signalbox_node::Config {
         ping: config
             .ping()
             .map(|ping| ping::Config { nslp: NslpId(ping.nslp_id), ..ping::Config::default() }),
+        channels: signalbox_node::ChannelConfig::default(),
     }
 }
 

@@ -2,7 +2,9 @@
 //! what the nodes tell their users and operators.
 
 mod bypass;
+mod campaign;
 mod chain;
+mod cmode;
 mod expiry;
 mod failure;
 mod impaired;

@@ -2,14 +2,19 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
+use std::sync::OnceLock;
 
 use proptest::prelude::*;
-use signalbox_core::node::{Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, TransmitError};
+use signalbox_core::node::{
+    Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, StreamError, StreamId, TransmitError,
+};
 use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6};
 use signalbox_core::{IfIndex, Time};
 use signalbox_gist::wire::MAGIC;
+use signalbox_node::gist::AssociationConfig;
 use signalbox_node::ping::PingRequest;
-use signalbox_node::{Command, Config, Node};
+use signalbox_node::transport::{Credentials, TlsConfig, TlsSettings, Versions};
+use signalbox_node::{ChannelConfig, Command, Config, Node};
 
 /// An input, with what it borrows.
 #[derive(Debug, Clone)]
@@ -20,6 +25,13 @@ enum Step {
     Route { id: u64, src: IpAddr, mtu: u32, found: bool },
     RouteChanged(IpAddr, u8),
     TransmitFailed(IpAddr),
+    Accepted { stream: u64, port: u16, peer: IpAddr },
+    Connected(u64),
+    Octets(u64, Vec<u8>),
+    Drained(u64, usize),
+    Closed(u64, Option<StreamError>, bool),
+    ListenFailed(u16),
+    Sctp { src: IpAddr, dst: IpAddr, packet: Vec<u8> },
     Start { id: u64, dst: IpAddr, src: Option<IpAddr>, count: Option<u32> },
     Stop(u64),
 }
@@ -44,7 +56,59 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+fn stream_step() -> impl Strategy<Value = Step> {
+    let error = prop::option::of(prop_oneof![
+        Just(StreamError::Refused),
+        Just(StreamError::Reset),
+        Just(StreamError::TimedOut),
+        Just(StreamError::Unreachable),
+    ]);
+    let octets = || prop_oneof![payload(), prop::collection::vec(any::<u8>(), 1..100)];
+    prop_oneof![
+        (0u64..6, 270u16..273, address()).prop_map(|(stream, port, peer)| Step::Accepted {
+            stream,
+            port,
+            peer
+        }),
+        (0u64..6).prop_map(Step::Connected),
+        (0u64..6, octets()).prop_map(|(stream, octets)| Step::Octets(stream, octets)),
+        (0u64..6, 0usize..1_000_000).prop_map(|(stream, unsent)| Step::Drained(stream, unsent)),
+        (0u64..6, error, any::<bool>()).prop_map(|(stream, error, lost)| Step::Closed(stream, error, lost)),
+        (269u16..273).prop_map(Step::ListenFailed),
+        (address(), address(), octets()).prop_map(|(src, dst, packet)| Step::Sctp { src, dst, packet }),
+    ]
+}
+
+/// A node that would use associations of every kind.
+fn node() -> Node {
+    static TLS: OnceLock<TlsConfig> = OnceLock::new();
+    let tls = TLS.get_or_init(|| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let (private, public) = (key.serialize_pem(), key.public_key_pem());
+        let credentials = Credentials::RawKeys { key: private.as_bytes(), peers: public.as_bytes() };
+        let (require_client, versions, wall_clock_us) = (true, Versions::Both, 0);
+        TlsConfig::new(&TlsSettings { credentials, require_client, versions, wall_clock_us }).unwrap()
+    });
+    let channels = ChannelConfig { tls: Some(tls.clone()), ..ChannelConfig::default() };
+    let mut config = Config { channels, ..Config::default() };
+    config.gist.associations = AssociationConfig {
+        tcp_port: Some(270),
+        tls_port: Some(271),
+        sctp_port: Some(270),
+        always: true,
+        ..AssociationConfig::default()
+    };
+    Node::new(config, [9; 32]).unwrap()
+}
+
 fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => stream_step(),
+        6 => other_step(),
+    ]
+}
+
+fn other_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         Just(Step::Timer),
         (address(), address(), any::<u8>(), any::<bool>(), any::<bool>(), payload()).prop_map(
@@ -99,6 +163,32 @@ fn give(node: &mut Node, now: Time, step: &Step) {
         Step::TransmitFailed(dst) => {
             node.handle(now, Input::TransmitFailed { dst: *dst, error: TransmitError::Other });
         }
+        Step::Accepted { stream, port, peer } => {
+            let local: IpAddr = match peer {
+                IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+                IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+            };
+            let (local, peer) = (SocketAddr::new(local, *port), SocketAddr::new(*peer, 40_000));
+            node.handle(now, Input::StreamAccepted { stream: StreamId(*stream), local, peer });
+        }
+        Step::Connected(stream) => {
+            let local = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 40_000);
+            node.handle(now, Input::StreamConnected { stream: StreamId(*stream), local });
+        }
+        Step::Octets(stream, octets) => {
+            node.handle(now, Input::StreamOctets { stream: StreamId(*stream), octets });
+        }
+        Step::Drained(stream, unsent) => {
+            node.handle(now, Input::StreamDrained { stream: StreamId(*stream), unsent: *unsent });
+        }
+        Step::Closed(stream, error, lost) => {
+            let stream = StreamId(*stream);
+            node.handle(now, Input::StreamClosed { stream, error: *error, unacknowledged: *lost });
+        }
+        Step::ListenFailed(port) => {
+            node.handle(now, Input::ListenFailed { port: *port, error: StreamError::AddressInUse });
+        }
+        Step::Sctp { src, dst, packet } => node.handle(now, Input::Sctp { src: *src, dst: *dst, packet }),
         Step::Start { id, dst, src, count } => {
             let request = PingRequest { src: *src, count: *count, ..PingRequest::to(*dst) };
             node.handle(now, Input::Command(Command::PingStart { id: *id, request }));
@@ -111,7 +201,7 @@ proptest! {
     /// No panic, few outputs per input, and in the end nothing is left.
     #[test]
     fn any_inputs_in_any_order(steps in prop::collection::vec((step(), 0u64..3000), 1..60)) {
-        let mut node = Node::new(Config::default(), [9; 32]).unwrap();
+        let mut node = node();
         let mut now = Time::ZERO;
         let mut lookups = Vec::new();
         for (step, ms) in &steps {
@@ -143,6 +233,6 @@ proptest! {
             wakes += 1;
             prop_assert!(wakes < 20_000, "timers never end");
         }
-        prop_assert_eq!((node.session_count(), node.pings()), (0, 0));
+        prop_assert_eq!((node.session_count(), node.pings(), node.channel_count()), (0, 0, 0));
     }
 }

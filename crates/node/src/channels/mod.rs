@@ -1,0 +1,351 @@
+//! GIST's channels, made of what there is: TCP streams of the driver, TLS over them, and SCTP.
+//!
+//! A channel over a stream has the stream's number. Plain streams are handed through as they are. Under TLS,
+//! GIST hears of an accepted channel once the handshake is done, and what GIST sends for one input leaves in
+//! as few records as it fits. Back-pressure passes both ways without a buffer of our own: the driver's unsent
+//! octets are the channel's, and a channel that is not to be read is a stream that is not read.
+
+mod config;
+mod outbox;
+mod sctp;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use signalbox_core::Time;
+use signalbox_core::node::{StreamError, StreamId};
+use signalbox_gist::engine::{AssociationConfig, ChannelClosed, ChannelId, Gist, Input as Told, Transport};
+use signalbox_transport::stream::{Limits, TlsConfig};
+
+pub use self::config::ChannelConfig;
+use self::outbox::Down;
+pub(crate) use self::outbox::Outbox;
+use self::sctp::{SctpRecord, SctpSide};
+use self::tls::TlsRecord;
+
+signalbox_core::counters! {
+    /// What channels count.
+    pub struct Counters {
+        /// Channels that GIST asked for.
+        opened: u64,
+        /// Streams that peers opened.
+        accepted: u64,
+        /// Accepted streams that were reset because too many TLS handshakes were under way.
+        handshakes_refused: u64,
+        /// TLS handshakes that failed: no agreement, no valid credentials, no TLS at all, or too slow.
+        handshakes_failed: u64,
+        /// TLS channels that broke after the handshake by what the peer sent.
+        tls_failed: u64,
+        /// SCTP associations given up because the peer sent more than GIST could take.
+        sctp_overrun: u64,
+        /// Ports that could not be listened at.
+        listen_failed: u64,
+    }
+}
+
+/// Whoever uses channels: GIST, or a test in its place.
+pub(crate) trait Upper {
+    fn tell(&mut self, now: Time, what: Told<'_>);
+}
+
+impl Upper for Gist {
+    fn tell(&mut self, now: Time, what: Told<'_>) {
+        self.handle(now, what);
+    }
+}
+
+/// What became of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It is to be written to this stream as it is.
+    AsItIs(StreamId),
+    /// It was taken, or there is no such channel any more.
+    Done,
+}
+
+#[derive(Debug)]
+enum Record {
+    Tcp,
+    Tls(Box<TlsRecord>),
+    Sctp(Box<SctpRecord>),
+}
+
+/// All channels.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    tls: Option<TlsConfig>,
+    limits: Limits,
+    max_handshakes: u32,
+    tcp_port: Option<u16>,
+    tls_port: Option<u16>,
+    listening: bool,
+    /// By number. Numbers are GIST's, the driver's and our own: no peer chooses them.
+    records: BTreeMap<u64, Record>,
+    /// TLS channels that wait for something, and until when.
+    deadlines: BTreeSet<(Time, u64)>,
+    /// Accepted TLS channels whose handshake is not done.
+    handshakes: u32,
+    /// TLS channels that were sent to and not flushed.
+    dirty: Vec<u64>,
+    sctp: Option<SctpSide>,
+    pub(crate) out: Outbox,
+    pub(crate) counters: Counters,
+}
+
+impl Channels {
+    /// `seed` is SCTP's; TLS has its secrets from the system.
+    pub(crate) fn new(config: ChannelConfig, associations: &AssociationConfig, seed: [u8; 32]) -> Self {
+        let sctp = associations.sctp_port.map(|port| SctpSide::new(config.sctp, port, seed));
+        Self {
+            tls: config.tls,
+            limits: Limits { handshake: config.handshake, ..Limits::default() },
+            max_handshakes: config.max_handshakes,
+            tcp_port: associations.tcp_port,
+            tls_port: associations.tls_port,
+            listening: false,
+            records: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            handshakes: 0,
+            dirty: Vec::new(),
+            sctp,
+            out: Outbox::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The node has addresses: it can be connected to.
+    pub(crate) fn listen(&mut self) {
+        if !core::mem::replace(&mut self.listening, true) {
+            for port in [self.tcp_port, self.tls_port].into_iter().flatten() {
+                self.out.push(Down::Listen(port));
+            }
+        }
+    }
+
+    pub(crate) fn listen_failed(&mut self) {
+        self.counters.listen_failed += 1;
+    }
+
+    /// Channels of any state.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// What SCTP counts, if it is in use.
+    pub(crate) fn sctp_counters(&self) -> Option<&signalbox_transport::sctp::Counters> {
+        self.sctp.as_ref().map(SctpSide::counters)
+    }
+
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        transport: Transport,
+        [local, peer]: [IpAddr; 2],
+        port: u16,
+        upper: &mut impl Upper,
+    ) {
+        self.counters.opened += 1;
+        let address = SocketAddr::new(peer, port);
+        let record = match transport {
+            Transport::Sctp => return self.open_sctp(now, channel, local, address, upper),
+            Transport::Tcp => Record::Tcp,
+            Transport::TlsTcp => Record::Tls(Box::new(TlsRecord::opened(address))),
+        };
+        self.records.insert(channel.0, record);
+        self.out.push(Down::Open { stream: StreamId(channel.0), local, peer: address });
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        octets: &[u8],
+        upper: &mut impl Upper,
+    ) -> Sent {
+        match self.records.get_mut(&channel.0) {
+            Some(Record::Tcp) => return Sent::AsItIs(StreamId(channel.0)),
+            Some(Record::Tls(tls)) => {
+                if !tls.send(octets) {
+                    // Full of what was sent for this input: that goes out first.
+                    self.out.write(StreamId(channel.0), |octets| tls.flush(octets));
+                    tls.send_or_drop(octets);
+                }
+                self.dirty.push(channel.0);
+            }
+            Some(Record::Sctp(_)) => self.send_sctp(now, channel.0, octets, upper),
+            None => {}
+        }
+        Sent::Done
+    }
+
+    pub(crate) fn read(&mut self, now: Time, channel: ChannelId, on: bool, upper: &mut impl Upper) {
+        match self.records.get(&channel.0) {
+            Some(Record::Tcp | Record::Tls(_)) => {
+                self.out.push(Down::Read { stream: StreamId(channel.0), on });
+            }
+            Some(Record::Sctp(_)) => self.read_sctp(now, channel.0, on, upper),
+            None => {}
+        }
+    }
+
+    pub(crate) fn close(&mut self, now: Time, channel: ChannelId, abort: bool) {
+        let stream = StreamId(channel.0);
+        match self.records.get_mut(&channel.0) {
+            Some(Record::Tcp) => self.out.push(Down::Close { stream, abort }),
+            Some(Record::Tls(tls)) => {
+                // Before the handshake is done there is nothing that could go out first.
+                let abort = abort || !tls.is_up();
+                if !abort {
+                    tls.close();
+                    self.out.write(stream, |octets| tls.flush(octets));
+                }
+                self.out.push(Down::Close { stream, abort });
+            }
+            Some(Record::Sctp(_)) => return self.close_sctp(now, channel.0, abort),
+            None => {}
+        }
+        self.forget(channel.0);
+    }
+
+    /// What was sent over TLS goes out. True: there is something to be told to the driver.
+    pub(crate) fn flush(&mut self) -> bool {
+        let any = !self.dirty.is_empty();
+        for number in self.dirty.drain(..) {
+            if let Some(Record::Tls(tls)) = self.records.get_mut(&number) {
+                self.out.write(StreamId(number), |octets| tls.flush(octets));
+            }
+        }
+        any
+    }
+
+    pub(crate) fn accepted(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        local: SocketAddr,
+        peer: SocketAddr,
+        upper: &mut impl Upper,
+    ) {
+        self.counters.accepted += 1;
+        let port = Some(local.port());
+        if !stream.0.is_multiple_of(2) || self.records.contains_key(&stream.0) {
+            return; // not a name that a driver may choose
+        }
+        if port == self.tcp_port {
+            self.records.insert(stream.0, Record::Tcp);
+            let (channel, transport) = (ChannelId(stream.0), Transport::Tcp);
+            upper.tell(now, Told::ChannelAccepted { channel, transport, local, peer, identity: None });
+        } else if port == self.tls_port && self.handshakes < self.max_handshakes {
+            self.accept_tls(now, stream, local, peer, upper);
+        } else {
+            self.counters.handshakes_refused += u64::from(port == self.tls_port);
+            self.out.push(Down::Close { stream, abort: true });
+        }
+    }
+
+    pub(crate) fn connected(&mut self, now: Time, stream: StreamId, upper: &mut impl Upper) {
+        match self.records.get(&stream.0) {
+            Some(Record::Tcp) => {
+                upper.tell(now, Told::ChannelConnected { channel: ChannelId(stream.0), identity: None });
+            }
+            Some(Record::Tls(_)) => self.connected_tls(now, stream, upper),
+            Some(Record::Sctp(_)) | None => {}
+        }
+    }
+
+    pub(crate) fn octets(&mut self, now: Time, stream: StreamId, octets: &[u8], upper: &mut impl Upper) {
+        match self.records.get_mut(&stream.0) {
+            Some(Record::Tcp) => {
+                upper.tell(now, Told::ChannelOctets { channel: ChannelId(stream.0), octets });
+            }
+            Some(Record::Tls(tls)) => {
+                tls.receive(now, octets);
+                self.work_tls(now, stream.0, upper);
+            }
+            Some(Record::Sctp(_)) | None => {}
+        }
+    }
+
+    pub(crate) fn drained(&mut self, now: Time, stream: StreamId, unsent: usize, upper: &mut impl Upper) {
+        match self.records.get_mut(&stream.0) {
+            Some(Record::Tls(tls)) if !tls.is_up() => return,
+            Some(Record::Tcp | Record::Tls(_)) => {}
+            Some(Record::Sctp(_)) | None => return,
+        }
+        upper.tell(now, Told::ChannelDrained { channel: ChannelId(stream.0), unsent });
+    }
+
+    pub(crate) fn closed(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        error: Option<StreamError>,
+        unacknowledged: bool,
+        upper: &mut impl Upper,
+    ) {
+        let channel = ChannelId(stream.0);
+        match self.records.get_mut(&stream.0) {
+            Some(Record::Tcp) => {
+                self.forget(stream.0);
+                let reason = error.map_or(ChannelClosed::Orderly, reason);
+                upper.tell(now, Told::ChannelClosed { channel, reason, unacknowledged });
+            }
+            Some(Record::Tls(_)) => self.closed_tls(now, stream.0, error, unacknowledged, upper),
+            Some(Record::Sctp(_)) | None => {}
+        }
+    }
+
+    /// When [`Channels::timer`] has something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let tls = self.deadlines.first().map(|(at, _)| *at);
+        let sctp = self.sctp.as_ref().and_then(SctpSide::next_deadline);
+        [tls, sctp].into_iter().flatten().min()
+    }
+
+    pub(crate) fn timer(&mut self, now: Time, upper: &mut impl Upper) {
+        while let Some((_, number)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            self.set_deadline(number, None);
+            self.expired_tls(now, number, upper);
+        }
+        self.timer_sctp(now, upper);
+    }
+
+    /// A TLS channel waits until then.
+    fn set_deadline(&mut self, number: u64, deadline: Option<Time>) {
+        let Some(Record::Tls(tls)) = self.records.get_mut(&number) else { return };
+        if let Some(old) = core::mem::replace(&mut tls.deadline, deadline) {
+            self.deadlines.remove(&(old, number));
+        }
+        self.deadlines.extend(deadline.map(|at| (at, number)));
+    }
+
+    fn forget(&mut self, number: u64) -> Option<Record> {
+        self.set_deadline(number, None);
+        let record = self.records.remove(&number)?;
+        if let Record::Tls(tls) = &record
+            && tls.counts()
+        {
+            self.handshakes -= 1;
+        }
+        Some(record)
+    }
+}
+
+/// How long we wait for the end of the stream after the end of TLS.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Why a channel ended whose stream ended so.
+const fn reason(error: StreamError) -> ChannelClosed {
+    match error {
+        StreamError::Refused => ChannelClosed::Refused,
+        StreamError::TimedOut => ChannelClosed::TimedOut,
+        StreamError::Reset | StreamError::Unreachable | StreamError::AddressInUse | StreamError::Other => {
+            ChannelClosed::Reset
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What channels want of the driver, in order.
+
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use signalbox_core::node::{Output, StreamId};
+
+/// Memory that is kept for octets when nothing is queued.
+const KEPT: usize = 1 << 16;
+
+#[derive(Debug)]
+pub(crate) enum Down {
+    Listen(u16),
+    Open { stream: StreamId, local: IpAddr, peer: SocketAddr },
+    Write { stream: StreamId, octets: Range<usize> },
+    Read { stream: StreamId, on: bool },
+    Close { stream: StreamId, abort: bool },
+    Sctp { src: IpAddr, dst: IpAddr, packet: Range<usize> },
+}
+
+/// A queue whose octets lie in one buffer, which is used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    queue: VecDeque<Down>,
+    octets: Vec<u8>,
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, down: Down) {
+        self.queue.push_back(down);
+    }
+
+    /// Queues what `fill` appends as a write, unless it appends nothing.
+    pub(crate) fn write(&mut self, stream: StreamId, fill: impl FnOnce(&mut Vec<u8>)) {
+        let octets = self.append(fill);
+        if !octets.is_empty() {
+            self.queue.push_back(Down::Write { stream, octets });
+        }
+    }
+
+    pub(crate) fn sctp(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
+        let packet = self.append(|octets| octets.extend_from_slice(packet));
+        self.queue.push_back(Down::Sctp { src, dst, packet });
+    }
+
+    fn append(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+        if self.queue.is_empty() {
+            self.octets.clear();
+            self.octets.shrink_to(KEPT);
+        }
+        let from = self.octets.len();
+        fill(&mut self.octets);
+        from..self.octets.len()
+    }
+
+    /// The next one; [`Outbox::output`] says it in the driver's words, before anything else is queued.
+    pub(crate) fn pop(&mut self) -> Option<Down> {
+        self.queue.pop_front()
+    }
+
+    pub(crate) fn output<E>(&self, down: Down) -> Output<'_, E> {
+        let octets = |range| self.octets.get(range).unwrap_or_default();
+        match down {
+            Down::Listen(port) => Output::StreamListen { port },
+            Down::Open { stream, local, peer } => Output::StreamOpen { stream, local, peer },
+            Down::Write { stream, octets: range } => Output::StreamWrite { stream, octets: octets(range) },
+            Down::Read { stream, on } => Output::StreamRead { stream, on },
+            Down::Close { stream, abort } => Output::StreamClose { stream, abort },
+            Down::Sctp { src, dst, packet } => Output::Sctp { src, dst, packet: octets(packet) },
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Channels that are SCTP associations (RFC 6084).
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use signalbox_core::Time;
+use signalbox_gist::engine::{ChannelClosed, ChannelId, Input as Told, Transport};
+use signalbox_transport::sctp::{
+    AssociationId, Config, Counters, Delivery, Event, EventKind, LossReason, Sctp, SendError,
+};
+
+use super::{Channels, Record, Upper};
+
+/// Names of accepted channels begin here, even ones, where no driver's stream comes near.
+const FIRST_ACCEPTED: u64 = 1 << 63;
+/// Octets under way are not called unsent up to here, as with the buffer of a stream's kernel.
+const UNDER_WAY: usize = 1 << 16;
+/// Octets that wait while GIST does not read; a peer that sends more loses the association.
+const MOST_WAITING: usize = 1 << 20;
+
+/// The SCTP endpoints, and which association is which channel.
+#[derive(Debug)]
+pub(super) struct SctpSide {
+    sctp: Sctp,
+    channels: BTreeMap<u64, u64>,
+    /// Channels that hold something, by their peers: to be looked at when the peer is heard.
+    holding: BTreeSet<(IpAddr, u64)>,
+    accepted: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct SctpRecord {
+    association: AssociationId,
+    peer: SocketAddr,
+    up: bool,
+    /// What GIST knows to be held.
+    held: usize,
+    reading: bool,
+    waiting: VecDeque<Vec<u8>>,
+    waiting_octets: usize,
+}
+
+impl SctpRecord {
+    const fn new(association: AssociationId, peer: SocketAddr, up: bool) -> Self {
+        let waiting = VecDeque::new();
+        Self { association, peer, up, held: 0, reading: true, waiting, waiting_octets: 0 }
+    }
+}
+
+impl SctpSide {
+    pub(super) fn new(config: Config, port: u16, seed: [u8; 32]) -> Self {
+        Self {
+            sctp: Sctp::new(Config { port: Some(port), ..config }, seed),
+            channels: BTreeMap::new(),
+            holding: BTreeSet::new(),
+            accepted: 0,
+        }
+    }
+
+    pub(super) const fn counters(&self) -> &Counters {
+        self.sctp.counters()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.sctp.next_deadline()
+    }
+}
+
+impl Channels {
+    pub(super) fn open_sctp(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        local: IpAddr,
+        peer: SocketAddr,
+        upper: &mut impl Upper,
+    ) {
+        let opened = self.sctp.as_mut().and_then(|side| {
+            let association = side.sctp.connect(now, SocketAddr::new(local, 0), peer).ok()?;
+            side.channels.insert(association.to_u64(), channel.0);
+            Some(association)
+        });
+        match opened {
+            Some(association) => {
+                let record = SctpRecord::new(association, peer, false);
+                self.records.insert(channel.0, Record::Sctp(Box::new(record)));
+                self.work_sctp(now, upper);
+            }
+            None => {
+                let reason = ChannelClosed::Refused;
+                upper.tell(now, Told::ChannelClosed { channel, reason, unacknowledged: false });
+            }
+        }
+    }
+
+    pub(super) fn send_sctp(&mut self, now: Time, number: u64, octets: &[u8], upper: &mut impl Upper) {
+        let Some(Record::Sctp(record)) = self.records.get(&number) else { return };
+        let (association, Some(side)) = (record.association, &mut self.sctp) else { return };
+        // RFC 6084 §3.2: messages of one session stay in order, which one stream for all of them gives.
+        match side.sctp.send(now, association, 0, octets.to_vec(), Delivery::default()) {
+            Ok(()) => {
+                self.tell_held(now, number, upper);
+                self.work_sctp(now, upper);
+            }
+            // What cannot be sent is lost, and a reliable channel that loses something is broken.
+            Err(SendError::Full | SendError::Size | SendError::Stream) => self.break_sctp(now, number, upper),
+            // Its end is among the events.
+            Err(SendError::NotUp) => {}
+        }
+    }
+
+    pub(super) fn read_sctp(&mut self, now: Time, number: u64, on: bool, upper: &mut impl Upper) {
+        let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return };
+        record.reading = on;
+        if on {
+            record.waiting_octets = 0;
+            for octets in record.waiting.drain(..) {
+                upper.tell(now, Told::ChannelOctets { channel: ChannelId(number), octets: &octets });
+            }
+        }
+    }
+
+    pub(super) fn close_sctp(&mut self, now: Time, number: u64, abort: bool) {
+        let Some(Record::Sctp(record)) = self.forget_sctp(number) else { return };
+        let Some(side) = &mut self.sctp else { return };
+        if abort {
+            side.sctp.abort(record.association);
+        } else {
+            side.sctp.close(now, record.association);
+        }
+        self.transmit_sctp();
+    }
+
+    /// A packet of protocol 132 came.
+    pub(crate) fn sctp_packet(
+        &mut self,
+        now: Time,
+        [src, dst]: [IpAddr; 2],
+        packet: &[u8],
+        upper: &mut impl Upper,
+    ) {
+        let Some(side) = &mut self.sctp else { return };
+        side.sctp.receive(now, src, dst, packet);
+        let from = (src, 0)..=(src, u64::MAX);
+        let holding: Vec<u64> = side.holding.range(from).map(|(_, number)| *number).collect();
+        for number in holding {
+            self.tell_held(now, number, upper);
+        }
+        self.work_sctp(now, upper);
+    }
+
+    pub(super) fn timer_sctp(&mut self, now: Time, upper: &mut impl Upper) {
+        if let Some(side) = self.sctp.as_mut().filter(|s| s.next_deadline().is_some_and(|at| at <= now)) {
+            side.sctp.handle_timer(now);
+            self.work_sctp(now, upper);
+        }
+    }
+
+    /// Tells GIST what happened and the driver what to send.
+    fn work_sctp(&mut self, now: Time, upper: &mut impl Upper) {
+        while let Some(event) = self.sctp.as_mut().and_then(|side| side.sctp.poll_event()) {
+            self.event_sctp(now, event, upper);
+        }
+        self.transmit_sctp();
+    }
+
+    fn transmit_sctp(&mut self) {
+        while let Some(packet) = self.sctp.as_mut().and_then(|side| side.sctp.poll_transmit()) {
+            self.out.sctp(packet.src, packet.dst, &packet.octets);
+        }
+    }
+
+    fn event_sctp(&mut self, now: Time, event: Event, upper: &mut impl Upper) {
+        let Some(side) = &mut self.sctp else { return };
+        let key = event.association.to_u64();
+        let known = side.channels.get(&key).copied();
+        match (event.kind, known) {
+            (EventKind::Connected { local, remote, incoming: true, .. }, None) => {
+                let number = FIRST_ACCEPTED + 2 * side.accepted;
+                side.accepted += 1;
+                side.channels.insert(key, number);
+                self.counters.accepted += 1;
+                let record = SctpRecord::new(event.association, remote, true);
+                self.records.insert(number, Record::Sctp(Box::new(record)));
+                let (channel, transport, peer) = (ChannelId(number), Transport::Sctp, remote);
+                upper.tell(now, Told::ChannelAccepted { channel, transport, local, peer, identity: None });
+            }
+            (EventKind::Connected { .. }, Some(number)) => {
+                if let Some(Record::Sctp(record)) = self.records.get_mut(&number) {
+                    record.up = true;
+                }
+                upper.tell(now, Told::ChannelConnected { channel: ChannelId(number), identity: None });
+            }
+            (EventKind::Message { octets, .. }, Some(number)) => self.message(now, number, octets, upper),
+            (EventKind::Closed, Some(number)) => {
+                self.end_sctp(now, number, ChannelClosed::Orderly, false, upper);
+            }
+            (EventKind::Lost { reason, unsent }, Some(number)) => {
+                let Some(Record::Sctp(record)) = self.records.get(&number) else { return };
+                let why = match reason {
+                    LossReason::Aborted if !record.up => ChannelClosed::Refused,
+                    LossReason::NoAnswer | LossReason::TimedOut => ChannelClosed::TimedOut,
+                    LossReason::Aborted
+                    | LossReason::Local
+                    | LossReason::Restarted
+                    | LossReason::Violation => ChannelClosed::Reset,
+                };
+                self.end_sctp(now, number, why, unsent > 0, upper);
+            }
+            // Of a channel that GIST has closed.
+            (_, None) => {}
+        }
+    }
+
+    fn message(&mut self, now: Time, number: u64, octets: Vec<u8>, upper: &mut impl Upper) {
+        let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return };
+        if record.reading {
+            upper.tell(now, Told::ChannelOctets { channel: ChannelId(number), octets: &octets });
+        } else if record.waiting_octets + octets.len() > MOST_WAITING {
+            self.counters.sctp_overrun += 1;
+            self.break_sctp(now, number, upper);
+        } else {
+            record.waiting_octets += octets.len();
+            record.waiting.push_back(octets);
+        }
+    }
+
+    fn break_sctp(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
+        if let (Some(Record::Sctp(record)), Some(side)) = (self.records.get(&number), &mut self.sctp) {
+            side.sctp.abort(record.association);
+        }
+        self.end_sctp(now, number, ChannelClosed::Reset, true, upper);
+        self.transmit_sctp();
+    }
+
+    fn end_sctp(
+        &mut self,
+        now: Time,
+        number: u64,
+        reason: ChannelClosed,
+        unacknowledged: bool,
+        upper: &mut impl Upper,
+    ) {
+        if self.forget_sctp(number).is_some() {
+            upper.tell(now, Told::ChannelClosed { channel: ChannelId(number), reason, unacknowledged });
+        }
+    }
+
+    fn forget_sctp(&mut self, number: u64) -> Option<Record> {
+        let record = self.forget(number)?;
+        if let (Record::Sctp(record), Some(side)) = (&record, &mut self.sctp) {
+            side.channels.remove(&record.association.to_u64());
+            side.holding.remove(&(record.peer.ip(), number));
+        }
+        Some(record)
+    }
+
+    /// Tells GIST how much a channel holds, if that has changed.
+    fn tell_held(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
+        let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return };
+        let Some(side) = &mut self.sctp else { return };
+        let unsent = side.sctp.buffered(record.association).saturating_sub(UNDER_WAY);
+        if unsent == record.held {
+            return;
+        }
+        record.held = unsent;
+        let entry = (record.peer.ip(), number);
+        if unsent > 0 {
+            side.holding.insert(entry);
+        } else {
+            side.holding.remove(&entry);
+        }
+        upper.tell(now, Told::ChannelDrained { channel: ChannelId(number), unsent });
+    }
+}

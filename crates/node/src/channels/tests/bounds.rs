@@ -1,0 +1,51 @@
+//! What strangers can make a node hold.
+
+use super::super::*;
+use super::rig::{CLIENT, Heard, Rig, SERVER, Said, TLS};
+
+fn knock(rig: &mut Rig, number: u64) {
+    let (local, peer) = (SocketAddr::new(SERVER, TLS), SocketAddr::new(CLIENT, 40_000));
+    let server = &mut rig.server;
+    server.channels.accepted(rig.now, StreamId(2 * number), local, peer, &mut server.ear);
+}
+
+#[test]
+fn handshakes_that_nobody_goes_on_with_are_few_and_end_in_time() {
+    let mut rig = Rig::tls();
+    for number in 0..1000 {
+        knock(&mut rig, number);
+    }
+    let server = &mut rig.server;
+    assert_eq!((server.channels.len(), server.channels.counters.handshakes_refused), (256, 744));
+    let downs = server.downs();
+    let resets = downs.iter().filter(|down| matches!(down, Said::Close(_, true))).count();
+    assert_eq!((resets, downs.len()), (744, 744));
+    let deadline = server.channels.next_deadline().unwrap();
+    assert_eq!(deadline, rig.now + Duration::from_secs(10));
+    server.channels.timer(deadline, &mut server.ear);
+    assert_eq!((server.channels.len(), server.channels.handshakes), (0, 0));
+    assert_eq!((server.channels.next_deadline(), server.channels.counters.handshakes_failed), (None, 256));
+    assert!(server.heard().is_empty(), "GIST never heard of them");
+    let _ = server.downs();
+    // And now there is room again.
+    rig.open(Transport::TlsTcp, TLS);
+    assert!(matches!(rig.server.heard()[..], [Heard::Accepted(..)]));
+}
+
+#[test]
+fn who_talks_no_tls_or_goes_away_leaves_nothing() {
+    let mut rig = Rig::tls();
+    for number in 0..1000 {
+        knock(&mut rig, number);
+        let (now, server, stream) = (rig.now, &mut rig.server, StreamId(2 * number));
+        match number % 3 {
+            0 => server.channels.octets(now, stream, b"GET / HTTP/1.1\r\n\r\n", &mut server.ear),
+            1 => server.channels.closed(now, stream, Some(StreamError::Reset), false, &mut server.ear),
+            _ => server.channels.closed(now, stream, None, false, &mut server.ear),
+        }
+        assert_eq!((server.channels.len(), server.channels.handshakes), (0, 0));
+        let _ = server.downs();
+    }
+    assert_eq!(rig.server.channels.counters.handshakes_failed, 1000);
+    assert!(rig.server.heard().is_empty());
+}

@@ -1,0 +1,89 @@
+//! Channels of two nodes, joined by streams that deliver at once.
+
+mod bounds;
+mod rig;
+mod sctp;
+mod tls;
+
+use signalbox_core::node::StreamError;
+use signalbox_gist::engine::{ChannelClosed, Transport};
+
+use self::rig::{CHANNEL, Heard, Rig, TCP, associations};
+use super::*;
+
+#[test]
+fn plain_channels_are_streams_as_they_are() {
+    let mut rig = Rig::plain();
+    rig.open(Transport::Tcp, TCP);
+    assert_eq!(rig.client.heard(), [Heard::Connected(CHANNEL, None)]);
+    let [Heard::Accepted(theirs, Transport::Tcp, None)] = rig.server.heard()[..] else { panic!() };
+    rig.client_sends(b"one");
+    rig.client_sends(b"two");
+    assert_eq!(rig.server.heard(), [b"one", b"two"].map(|o| Heard::Octets(theirs, o.to_vec())));
+    rig.client.channels.close(rig.now, CHANNEL, false);
+    rig.run();
+    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, ChannelClosed::Orderly, false)]);
+    assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
+    assert!(rig.client.heard().is_empty(), "who closes hears nothing more");
+}
+
+#[test]
+fn every_failure_of_a_stream_is_told_once_with_its_reason() {
+    let reasons = [
+        (StreamError::Refused, ChannelClosed::Refused),
+        (StreamError::TimedOut, ChannelClosed::TimedOut),
+        (StreamError::Unreachable, ChannelClosed::Reset),
+        (StreamError::Reset, ChannelClosed::Reset),
+        (StreamError::Other, ChannelClosed::Reset),
+    ];
+    for transport in [Transport::Tcp, Transport::TlsTcp] {
+        for (error, reason) in reasons {
+            let mut rig = Rig::tls();
+            rig.client_opens(transport, TCP);
+            for _ in 0..2 {
+                let (stream, error) = (StreamId(CHANNEL.0), Some(error));
+                let client = &mut rig.client;
+                client.channels.closed(rig.now, stream, error, true, &mut client.ear);
+            }
+            assert_eq!(rig.client.heard(), [Heard::Closed(CHANNEL, reason, true)]);
+            assert_eq!((rig.client.channels.len(), rig.client.channels.next_deadline()), (0, None));
+        }
+    }
+}
+
+#[test]
+fn the_ports_are_listened_at_once_and_others_reset() {
+    let mut rig = Rig::tls();
+    for _ in 0..2 {
+        rig.server.channels.listen();
+    }
+    let ports: Vec<_> = rig.server.downs().into_iter().map(|down| format!("{down:?}")).collect();
+    assert_eq!(ports, ["Listen(270)", "Listen(271)"]);
+    rig.open(Transport::Tcp, 999);
+    assert_eq!(rig.client.heard().last(), Some(&Heard::Closed(CHANNEL, ChannelClosed::Reset, false)));
+    assert!(rig.server.heard().is_empty());
+}
+
+#[test]
+fn what_is_said_of_unknown_channels_is_ignored() {
+    let mut rig = Rig::plain();
+    let now = rig.now;
+    let side = &mut rig.client;
+    for number in [0, 1, 7, u64::MAX] {
+        let (stream, channel) = (StreamId(number), ChannelId(number));
+        side.channels.connected(now, stream, &mut side.ear);
+        side.channels.octets(now, stream, b"x", &mut side.ear);
+        side.channels.drained(now, stream, 1, &mut side.ear);
+        side.channels.closed(now, stream, None, false, &mut side.ear);
+        assert_eq!(side.channels.send(now, channel, b"x", &mut side.ear), Sent::Done);
+        side.channels.read(now, channel, true, &mut side.ear);
+        side.channels.close(now, channel, true);
+    }
+    side.channels.sctp_packet(now, [rig::CLIENT, rig::SERVER], b"x", &mut side.ear);
+    assert!(side.heard().is_empty() && side.downs().is_empty());
+    // Odd names are the node's.
+    let local = SocketAddr::new(rig::CLIENT, TCP);
+    side.channels.accepted(now, StreamId(1), local, local, &mut side.ear);
+    assert!(side.heard().is_empty());
+    assert_eq!(associations().tcp_port, Some(TCP));
+}

@@ -1,0 +1,211 @@
+//! Two ends, and what joins them.
+
+use std::net::Ipv4Addr;
+
+use rcgen::KeyPair;
+use signalbox_core::Identity;
+use signalbox_core::node::Output;
+use signalbox_transport::stream::{Credentials, TlsSettings, Versions};
+
+use super::super::*;
+
+pub(super) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+pub(super) const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+pub(super) const TCP: u16 = 270;
+pub(super) const TLS: u16 = 271;
+pub(super) const SCTP: u16 = 272;
+pub(super) const CHANNEL: ChannelId = ChannelId(1);
+
+/// What GIST was told.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Heard {
+    Accepted(ChannelId, Transport, Option<Identity>),
+    Connected(ChannelId, Option<Identity>),
+    Octets(ChannelId, Vec<u8>),
+    Drained(ChannelId, usize),
+    Closed(ChannelId, ChannelClosed, bool),
+}
+
+#[derive(Default)]
+pub(super) struct Ear(Vec<Heard>);
+
+impl Upper for Ear {
+    fn tell(&mut self, _: Time, what: Told<'_>) {
+        self.0.push(match what {
+            Told::ChannelAccepted { channel, transport, identity, .. } => {
+                Heard::Accepted(channel, transport, identity.cloned())
+            }
+            Told::ChannelConnected { channel, identity } => Heard::Connected(channel, identity.cloned()),
+            Told::ChannelOctets { channel, octets } => Heard::Octets(channel, octets.to_vec()),
+            Told::ChannelDrained { channel, unsent } => Heard::Drained(channel, unsent),
+            Told::ChannelClosed { channel, reason, unacknowledged } => {
+                Heard::Closed(channel, reason, unacknowledged)
+            }
+            other => panic!("{other:?}"),
+        });
+    }
+}
+
+/// What the driver was told, but for writes and the like.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Said {
+    Listen(u16),
+    Open(StreamId),
+    Write(StreamId, Vec<u8>),
+    Read(StreamId, bool),
+    Close(StreamId, bool),
+    Sctp(Vec<u8>),
+}
+
+pub(super) struct Side {
+    pub(super) channels: Channels,
+    pub(super) ear: Ear,
+}
+
+impl Side {
+    pub(super) fn new(config: ChannelConfig, seed: u8) -> Self {
+        Self { channels: Channels::new(config, &associations(), [seed; 32]), ear: Ear::default() }
+    }
+
+    /// What GIST was told since the last call.
+    pub(super) fn heard(&mut self) -> Vec<Heard> {
+        core::mem::take(&mut self.ear.0)
+    }
+
+    /// What the driver is told.
+    pub(super) fn downs(&mut self) -> Vec<Said> {
+        let mut said = Vec::new();
+        loop {
+            let Some(down) = self.channels.out.pop() else {
+                if self.channels.flush() {
+                    continue;
+                }
+                return said;
+            };
+            said.push(match self.channels.out.output::<()>(down) {
+                Output::StreamListen { port } => Said::Listen(port),
+                Output::StreamOpen { stream, .. } => Said::Open(stream),
+                Output::StreamWrite { stream, octets } => Said::Write(stream, octets.to_vec()),
+                Output::StreamRead { stream, on } => Said::Read(stream, on),
+                Output::StreamClose { stream, abort } => Said::Close(stream, abort),
+                Output::Sctp { packet, .. } => Said::Sctp(packet.to_vec()),
+                other => panic!("{other:?}"),
+            });
+        }
+    }
+}
+
+pub(super) fn associations() -> AssociationConfig {
+    AssociationConfig {
+        tcp_port: Some(TCP),
+        tls_port: Some(TLS),
+        sctp_port: Some(SCTP),
+        ..AssociationConfig::default()
+    }
+}
+
+pub(super) fn raw_key(own: &KeyPair, peer: &KeyPair) -> TlsConfig {
+    let (key, peers) = (own.serialize_pem(), peer.public_key_pem());
+    let credentials = Credentials::RawKeys { key: key.as_bytes(), peers: peers.as_bytes() };
+    let (require_client, versions, wall_clock_us) = (true, Versions::Both, 1_800_000_000_000_000);
+    TlsConfig::new(&TlsSettings { credentials, require_client, versions, wall_clock_us }).unwrap()
+}
+
+pub(super) struct Rig {
+    pub(super) client: Side,
+    pub(super) server: Side,
+    pub(super) now: Time,
+    /// Names of streams at either end.
+    pub(super) streams: Vec<(StreamId, StreamId)>,
+    made: u64,
+}
+
+impl Rig {
+    pub(super) fn with(client: ChannelConfig, server: ChannelConfig) -> Self {
+        let (client, server) = (Side::new(client, 1), Side::new(server, 2));
+        Self { client, server, now: Time::from_secs(1), streams: Vec::new(), made: 0 }
+    }
+
+    pub(super) fn plain() -> Self {
+        Self::with(ChannelConfig::default(), ChannelConfig::default())
+    }
+
+    /// Both ends know each other's keys.
+    pub(super) fn tls() -> Self {
+        let [a, b] = [0, 1].map(|_| KeyPair::generate().unwrap());
+        let config = |tls| ChannelConfig { tls: Some(tls), ..ChannelConfig::default() };
+        Self::with(config(raw_key(&a, &b)), config(raw_key(&b, &a)))
+    }
+
+    pub(super) fn client_opens(&mut self, transport: Transport, port: u16) {
+        let client = &mut self.client;
+        client.channels.open(self.now, CHANNEL, transport, [CLIENT, SERVER], port, &mut client.ear);
+    }
+
+    /// Opens the client's channel.
+    pub(super) fn open(&mut self, transport: Transport, port: u16) {
+        let client = &mut self.client;
+        client.channels.open(self.now, CHANNEL, transport, [CLIENT, SERVER], port, &mut client.ear);
+        self.run_to(port);
+    }
+
+    pub(super) fn client_sends(&mut self, octets: &[u8]) {
+        let client = &mut self.client;
+        if let Sent::AsItIs(stream) = client.channels.send(self.now, CHANNEL, octets, &mut client.ear) {
+            self.carry(true, Said::Write(stream, octets.to_vec()), TCP);
+        }
+    }
+
+    pub(super) fn run(&mut self) {
+        self.run_to(TCP);
+    }
+
+    /// Until both ends are quiet; streams are opened to this port.
+    pub(super) fn run_to(&mut self, port: u16) {
+        for _ in 0..1000 {
+            let (from_client, from_server) = (self.client.downs(), self.server.downs());
+            if from_client.is_empty() && from_server.is_empty() {
+                return;
+            }
+            from_client.into_iter().for_each(|said| self.carry(true, said, port));
+            from_server.into_iter().for_each(|said| self.carry(false, said, port));
+        }
+        panic!("the ends talk for ever");
+    }
+
+    pub(super) fn carry(&mut self, from_client: bool, said: Said, port: u16) {
+        let now = self.now;
+        let other = |stream: StreamId, streams: &[(StreamId, StreamId)]| {
+            let names = streams.iter().map(|(c, s)| if from_client { (*c, *s) } else { (*s, *c) });
+            names.filter(|(own, _)| *own == stream).map(|(_, theirs)| theirs).next()
+        };
+        let to = if from_client { &mut self.server } else { &mut self.client };
+        match said {
+            Said::Listen(_) | Said::Read(..) => {}
+            Said::Open(stream) => {
+                let theirs = StreamId(2 * self.made);
+                self.made += 1;
+                self.streams.push((stream, theirs));
+                let (local, peer) = (SocketAddr::new(SERVER, port), SocketAddr::new(CLIENT, 40_000));
+                to.channels.accepted(now, theirs, local, peer, &mut to.ear);
+                self.client.channels.connected(now, stream, &mut self.client.ear);
+            }
+            Said::Write(stream, octets) => {
+                if let Some(theirs) = other(stream, &self.streams) {
+                    to.channels.octets(now, theirs, &octets, &mut to.ear);
+                }
+            }
+            Said::Close(stream, abort) => {
+                if let Some(theirs) = other(stream, &self.streams) {
+                    let error = abort.then_some(StreamError::Reset);
+                    to.channels.closed(now, theirs, error, false, &mut to.ear);
+                    self.streams.retain(|(c, s)| *c != stream && *s != stream);
+                }
+            }
+            Said::Sctp(packet) => {
+                let ends = if from_client { [CLIENT, SERVER] } else { [SERVER, CLIENT] };
+                to.channels.sctp_packet(now, ends, &packet, &mut to.ear);
+            }
+        }
+    }
+}

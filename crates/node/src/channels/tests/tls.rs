@@ -1,0 +1,145 @@
+//! Channels under TLS.
+
+use rcgen::KeyPair;
+use signalbox_core::security::Fingerprint;
+
+use super::super::*;
+use super::rig::{CHANNEL, Heard, Rig, Said, TLS, raw_key};
+
+/// A rig whose channel is up, and its name at the server.
+fn up() -> (Rig, ChannelId) {
+    let mut rig = Rig::tls();
+    rig.open(Transport::TlsTcp, TLS);
+    let [Heard::Connected(CHANNEL, Some(_))] = rig.client.heard()[..] else { panic!() };
+    let [Heard::Accepted(theirs, Transport::TlsTcp, Some(_))] = rig.server.heard()[..] else { panic!() };
+    (rig, theirs)
+}
+
+fn said(octets: &[u8], heard: &[Heard]) -> bool {
+    let got: Vec<u8> = heard
+        .iter()
+        .flat_map(|h| if let Heard::Octets(_, octets) = h { octets.clone() } else { panic!("{h:?}") })
+        .collect();
+    got == octets
+}
+
+#[test]
+fn both_ends_learn_who_the_other_is() {
+    let [a, b] = [0, 1].map(|_| KeyPair::generate().unwrap());
+    let configs = [raw_key(&a, &b), raw_key(&b, &a)];
+    let keys = configs.each_ref().map(|tls| Fingerprint(tls.fingerprint().0));
+    let [client, server] = configs.map(|tls| ChannelConfig { tls: Some(tls), ..ChannelConfig::default() });
+    let mut rig = Rig::with(client, server);
+    rig.open(Transport::TlsTcp, TLS);
+    let [Heard::Connected(_, Some(server))] = &rig.client.heard()[..] else { panic!() };
+    let [Heard::Accepted(_, _, Some(client))] = &rig.server.heard()[..] else { panic!() };
+    assert_eq!([client.key, server.key], keys);
+    assert_eq!((rig.client.channels.next_deadline(), rig.server.channels.next_deadline()), (None, None));
+}
+
+#[test]
+fn what_is_sent_for_one_input_leaves_in_one_write() {
+    let (mut rig, _) = up();
+    for _ in 0..50 {
+        rig.client_sends(&[7; 100]);
+    }
+    let downs = rig.client.downs();
+    let [Said::Write(_, octets)] = &downs[..] else { panic!("{} writes", downs.len()) };
+    assert!(octets.len() < 50 * 100 + 100, "{} octets: a record for each message", octets.len());
+    downs.into_iter().for_each(|down| rig.carry(true, down, TLS));
+    assert!(said(&[7; 5000], &rig.server.heard()));
+}
+
+#[test]
+fn more_than_the_channel_buffers_is_sent_whole() {
+    let (mut rig, _) = up();
+    let message: Vec<u8> = (0..200_000u32).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    for _ in 0..8 {
+        rig.client_sends(&message);
+    }
+    rig.run();
+    assert!(said(&message.repeat(8), &rig.server.heard()));
+}
+
+#[test]
+fn the_end_of_a_channel_is_orderly_after_all_octets() {
+    let (mut rig, theirs) = up();
+    rig.client_sends(b"last");
+    rig.client.channels.close(rig.now, CHANNEL, false);
+    rig.run();
+    let heard = rig.server.heard();
+    let end = Heard::Closed(theirs, ChannelClosed::Orderly, false);
+    assert_eq!(heard, [Heard::Octets(theirs, b"last".to_vec()), end]);
+    assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
+    assert_eq!(rig.server.channels.next_deadline(), None);
+}
+
+#[test]
+fn a_stream_that_stays_after_the_end_of_tls_is_closed_by_us() {
+    let (mut rig, theirs) = up();
+    rig.client.channels.close(rig.now, CHANNEL, false);
+    let [Said::Write(stream, notify), Said::Close(..)] = &rig.client.downs()[..] else { panic!() };
+    rig.carry(true, Said::Write(*stream, notify.clone()), TLS);
+    assert!(rig.server.heard().is_empty());
+    let deadline = rig.server.channels.next_deadline().unwrap();
+    let server = &mut rig.server;
+    server.channels.timer(deadline, &mut server.ear);
+    assert_eq!(server.heard(), [Heard::Closed(theirs, ChannelClosed::Orderly, true)]);
+    assert!(matches!(server.downs()[..], [.., Said::Close(_, false)]));
+    assert_eq!((server.channels.len(), server.channels.next_deadline()), (0, None));
+}
+
+#[test]
+fn a_stream_cut_without_the_end_of_tls_is_a_loss() {
+    let (mut rig, theirs) = up();
+    let server = &mut rig.server;
+    server.channels.closed(rig.now, StreamId(theirs.0), None, true, &mut server.ear);
+    assert_eq!(server.heard(), [Heard::Closed(theirs, ChannelClosed::Reset, true)]);
+}
+
+#[test]
+fn a_key_that_is_not_trusted_is_refused_by_either_end() {
+    let [a, b, c] = [0, 1, 2].map(|_| KeyPair::generate().unwrap());
+    let config = |own, peer| ChannelConfig { tls: Some(raw_key(own, peer)), ..ChannelConfig::default() };
+    // The server is not the one that the client wants; the client is not one that the server knows.
+    for (client, server) in [((&a, &c), (&b, &a)), ((&a, &b), (&b, &c))] {
+        let mut rig = Rig::with(config(client.0, client.1), config(server.0, server.1));
+        rig.open(Transport::TlsTcp, TLS);
+        let heard = rig.client.heard();
+        let end = heard.last().cloned();
+        assert!(matches!(end, Some(Heard::Closed(CHANNEL, ChannelClosed::Security, _))), "{heard:?}");
+        assert!(rig.server.heard().is_empty(), "GIST never hears of it");
+        assert_eq!(rig.server.channels.counters.handshakes_failed, 1);
+        assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
+        assert_eq!(rig.server.channels.next_deadline(), None);
+    }
+}
+
+#[test]
+fn octets_changed_on_the_way_break_the_channel() {
+    let (mut rig, theirs) = up();
+    rig.client_sends(b"secret");
+    let [Said::Write(stream, octets)] = &rig.client.downs()[..] else { panic!() };
+    let mut changed = octets.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    rig.carry(true, Said::Write(*stream, changed), TLS);
+    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, ChannelClosed::Security, true)]);
+    assert_eq!(rig.server.channels.counters.tls_failed, 1);
+    rig.run();
+    assert!(matches!(rig.client.heard()[..], [Heard::Closed(CHANNEL, ChannelClosed::Security, true)]));
+}
+
+#[test]
+fn back_pressure_passes_both_ways() {
+    let (mut rig, theirs) = up();
+    let (now, stream) = (rig.now, StreamId(CHANNEL.0));
+    let client = &mut rig.client;
+    client.channels.drained(now, stream, 70_000, &mut client.ear);
+    client.channels.drained(now, stream, 0, &mut client.ear);
+    assert_eq!(client.heard(), [Heard::Drained(CHANNEL, 70_000), Heard::Drained(CHANNEL, 0)]);
+    let server = &mut rig.server;
+    server.channels.read(now, theirs, false, &mut server.ear);
+    server.channels.read(now, theirs, true, &mut server.ear);
+    let stream = StreamId(theirs.0);
+    assert_eq!(server.downs(), [Said::Read(stream, false), Said::Read(stream, true)]);
+}
