@@ -1,7 +1,7 @@
 //! How sessions come to an association, at both ends.
 
-use signalbox_core::service::{MessageStatus, NetworkEvent};
 use signalbox_core::Direction;
+use signalbox_core::service::{MessageStatus, NetworkEvent};
 use signalbox_gist::engine::Transport;
 use signalbox_gist::wire::MessageType;
 

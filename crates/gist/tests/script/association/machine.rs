@@ -43,8 +43,8 @@ fn rules_5_and_6_messages_wait_for_the_connection() {
     rig.propose(&query, peer_tcp());
     let (channel, ..) = rig.opened();
     rig.notified();
-    for number in 2..5 {
-        rig.numbered(number, &[number as u8; 4], own());
+    for number in 2..5_u8 {
+        rig.numbered(number.into(), &[number; 4], own());
     }
     rig.quiet();
     let view = rig.held(channel).unwrap();
@@ -54,9 +54,9 @@ fn rules_5_and_6_messages_wait_for_the_connection() {
     rig.over().is(MessageType::CONFIRM);
     assert_eq!(rig.over().message().nslp_data, Some(&b"one1"[..]));
     rig.status();
-    for number in 2..5 {
-        assert_eq!(rig.over().message().nslp_data, Some(&[number as u8; 4][..]));
-        assert_eq!(rig.status().1.0, number);
+    for number in 2..5_u8 {
+        assert_eq!(rig.over().message().nslp_data, Some(&[number; 4][..]));
+        assert_eq!(rig.status().1.0, u64::from(number));
     }
     rig.quiet();
     let view = rig.held(channel).unwrap();
@@ -238,6 +238,22 @@ fn rule_8_a_connection_has_its_time() {
     rig.connected(channel); // too late
     rig.lost(channel, ChannelClosed::Reset, false);
     rig.no_state();
+}
+
+/// The session goes before the connection is up: so does the association.
+#[test]
+fn nobody_waits_for_a_connection_that_nobody_wants() {
+    let mut rig = Rig::with(quiet_peers());
+    rig.reliably(b"data", own());
+    let query = rig.sent();
+    rig.propose(&query, peer_tcp());
+    let (channel, ..) = rig.opened();
+    rig.notified();
+    leave(&mut rig);
+    rig.until(5_100);
+    assert_eq!(rig.closed(), (channel, true));
+    assert_eq!(rig.failed(), SendError::NoNextNode);
+    assert_eq!(rig.gist.associations().count(), 0);
 }
 
 /// GIST-6.4-14, GIST-6.4-16, GIST-6.4-17, GIST-4.1.2-03, GIST-5.7.2-08, GIST-B.4-05, GIST-5972-03: rule 8,

@@ -35,8 +35,9 @@ struct Pair {
 impl Pair {
     fn new(config: &Config) -> Self {
         let nodes = [0, 1].map(|at: usize| {
-            let identity = vec![b'a' + u8::try_from(at).unwrap()];
-            let mut gist = Gist::new(Config { identity, ..config.clone() }, [7 + at as u8; 32]).unwrap();
+            let number = u8::try_from(at).unwrap();
+            let identity = vec![b'a' + number];
+            let mut gist = Gist::new(Config { identity, ..config.clone() }, [7 + number; 32]).unwrap();
             gist.register(NSLP, Registration::default());
             let interface = Interface {
                 ifindex: IfIndex(1),
