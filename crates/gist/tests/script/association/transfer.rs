@@ -394,6 +394,32 @@ fn what_peers_can_make_grow_is_bounded() {
     assert_eq!(rig.gist.counters().associations_overrun, 1);
 }
 
+/// GIST-4.1.2-10, GIST-5.5-02: what asks for nothing goes over the association that its session has.
+#[test]
+fn a_session_with_an_association_uses_it_for_all() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.send(b"data", own());
+    assert_eq!(rig.over().channel, channel);
+    assert!(matches!(rig.status().2, MessageStatus::Sent(attributes) if attributes == RELIABLE));
+}
+
+/// GIST-5.6-09: Errors for a peer that sends and does not read are dropped in the end, and counted.
+#[test]
+fn errors_do_not_pile_up() {
+    let mut config = tcp_only();
+    (config.associations.max_queued, config.error_rate) = (1024, 1000);
+    let mut rig = Rig::with(config);
+    let channel = rig.associated();
+    rig.handle(Input::ChannelDrained { channel, unsent: 300_000 });
+    for _ in 0..100 {
+        rig.octets(channel, &bare_data(own().inverted(), session(9), b"data"));
+    }
+    rig.quiet();
+    assert!(rig.held(channel).unwrap().queued_octets <= 2048);
+    assert!(rig.gist.counters().errors_unsendable > 50);
+}
+
 /// The reliable message that an application routes by itself goes over an association with that peer.
 #[test]
 fn explicit_routing_uses_an_association() {
