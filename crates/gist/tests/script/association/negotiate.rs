@@ -160,7 +160,7 @@ fn a_first_confirm_says_its_hold_time() {
     assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD));
 }
 
-/// GIST-5.5-01: a Confirm by datagram where the Response asked for an association; a Query or a datagram's Data
+/// GIST-5.5-01, GIST-5.1-21: a Confirm by datagram where the Response asked for an association; a Query or a datagram's Data
 /// over one; MA-Hello by datagram.
 #[test]
 fn messages_come_in_their_encapsulation() {
@@ -259,6 +259,27 @@ fn confirmed_state_repeats_its_offer() {
     rig.notified();
     rig.until(5_000);
     rig.quiet();
+}
+
+/// GIST-7.4-02: for a flow of IPv6 the association is of IPv6 as well.
+#[test]
+fn an_association_has_the_ip_version_of_its_flow() {
+    let mut rig = Rig::with(tcp_only());
+    let mri = flow("2001:db8:2::1", "2001:db8:9::9");
+    rig.reliably(b"data", mri);
+    let query = rig.sent();
+    let asked = query.message();
+    let mut response = Message::new(MessageType::RESPONSE, NSLP, 64);
+    response.header.r = true;
+    response.mri = asked.mri.map(|m| m.inverted());
+    (response.session, response.query_cookie) = (asked.session, asked.query_cookie);
+    response.nli = Some(nli(b"down", "2001:db8:2::2"));
+    response.responder_cookie = Some(b"cookie..");
+    (response.stack_proposal, response.stack_configuration) = (Some(peer_tcp().0), Some(peer_tcp().1));
+    let payload = encode(&response);
+    rig.packet(&Via::direct("2001:db8:2::2", "2001:db8:2::1"), &payload);
+    let (_, _, local, peer) = rig.opened();
+    assert_eq!((local, peer.ip()), (ip("2001:db8:2::1"), ip("2001:db8:2::2")));
 }
 
 /// Without a port there is no connection mode: nothing is offered, asked or given.
