@@ -5,6 +5,7 @@ use signalbox_core::Direction;
 use signalbox_core::slab::Key;
 
 use crate::engine::Gist;
+use crate::engine::io::ChannelId;
 use crate::engine::record::{ASSOCIATED, NONE, side};
 
 /// The entry of one direction of a record.
@@ -20,10 +21,22 @@ pub(super) struct Binding {
     pub(super) secure: bool,
     /// Messages wait until the association used before is drained.
     pub(super) held: bool,
+    /// What it used before: messages of the peer may still come that way.
+    pub(super) former: ChannelId,
 }
 
-const FREE: Binding =
-    Binding { association: NONE, prev: NONE, next: NONE, reliable: false, secure: false, held: false };
+/// No channel: the names of channels do not get that far.
+const NO_CHANNEL: ChannelId = ChannelId(u64::MAX);
+
+const FREE: Binding = Binding {
+    association: NONE,
+    prev: NONE,
+    next: NONE,
+    reliable: false,
+    secure: false,
+    held: false,
+    former: NO_CHANNEL,
+};
 
 /// Where the entry of a direction stands. A node has far less than 2³¹ records.
 fn place(key: Key, direction: Direction) -> u32 {
@@ -35,6 +48,13 @@ impl Gist {
     pub(in crate::engine) fn association_of(&self, key: Key, direction: Direction) -> Option<u32> {
         let binding = self.binding(key, direction)?;
         Some(binding.association).filter(|association| *association != NONE)
+    }
+
+    /// Whether messages of a session may come over an association: its own, or the one it used before.
+    pub(super) fn comes_over(&self, key: Key, direction: Direction, index: u32) -> bool {
+        self.binding(key, direction).is_some_and(|binding| {
+            binding.association == index || self.channel(index) == Some(binding.former)
+        })
     }
 
     /// The entry of a session in connection mode, also while it has no association.
@@ -59,6 +79,7 @@ impl Gist {
         if old.is_some_and(|old| old.association == index) {
             return;
         }
+        let former = old.and_then(|old| self.channel(old.association));
         self.detach(key, direction);
         let secure = self.associations.is_secure(index);
         let Some(record) = self.records.get_mut(key) else { return };
@@ -72,7 +93,8 @@ impl Gist {
         if table.bindings.len() <= place as usize {
             table.bindings.resize(place as usize + 1, FREE);
         }
-        let new = Binding { association: index, next, secure, ..FREE };
+        let former = former.unwrap_or(NO_CHANNEL);
+        let new = Binding { association: index, next, secure, former, ..FREE };
         if let Some(binding) = table.bindings.get_mut(place as usize) {
             *binding = new;
         }

@@ -248,6 +248,15 @@ impl Gist {
             self.close_channel(index, true);
             return self.end_association(key, if up { End::Unused } else { End::NotConnected }, false);
         }
+        // What the peer says may lie unread: then its silence is ours (RFC 5971 §4.1.1).
+        if !association.reading && (due(association.no_hello) || due(association.silence)) {
+            let later = Some(now + self.associations.config.hold_time);
+            if let Some(association) = self.associations.get_mut(index) {
+                association.no_hello = association.no_hello.and(later);
+                association.silence = association.silence.and(later);
+            }
+            return self.associations.arm(index);
+        }
         if due(association.no_hello) {
             self.close_channel(index, false);
             return self.end_association(key, End::Unused, false);
@@ -259,8 +268,13 @@ impl Gist {
             }
             self.ask_hello(index);
         }
-        if self.associations.get(index).is_some_and(|a| due(a.unused)) {
-            self.tg_ma_idle(index);
+        match self.associations.get(index) {
+            Some(a) if due(a.unused) && a.is_up() => self.tg_ma_idle(index),
+            Some(a) if due(a.unused) => {
+                self.close_channel(index, true);
+                return self.end_association(key, End::Unused, false);
+            }
+            _ => {}
         }
         if self.associations.get(index).is_some_and(|a| due(a.send_hello)) {
             self.send_hello_due(index);

@@ -245,7 +245,7 @@ impl Gist {
         // Check 2: not of this association. GIST-4.3.2-13, GIST-A.4.4.4-01.
         let direction = subject.mri.direction().inverted();
         let found = self.find(&subject.mri, subject.session, subject.nslp);
-        let found = found.filter(|key| self.association_of(*key, direction) == Some(a.association));
+        let found = found.filter(|key| self.comes_over(*key, direction, a.association));
         let Some(key) = found else {
             self.counters.data_misdelivered += 1;
             return self.refuse(a, GistError::INCORRECTLY_DELIVERED, Infos::NONE);

@@ -1,7 +1,7 @@
 //! How sessions come to an association, at both ends.
 
-use signalbox_core::service::{MessageStatus, NetworkEvent};
 use signalbox_core::Direction;
+use signalbox_core::service::{MessageStatus, NetworkEvent};
 use signalbox_gist::engine::Transport;
 use signalbox_gist::wire::MessageType;
 
@@ -10,7 +10,7 @@ use crate::rig::*;
 
 /// GIST-4.3.3-12, GIST-6.2-03, GIST-6.2-07, GIST-4.4.1-04, GIST-4.4.1-07, GIST-4.4.1-08, GIST-4.4.1-09,
 /// GIST-4.4.1-10, GIST-5.7.2-01, GIST-5.7.2-05, GIST-5.7.2-07, GIST-5.1-17, GIST-5.4-04, GIST-6.4-01,
-/// GIST-D-04: a reliable message asks for an association, waits for it, and follows the Confirm.
+/// GIST-D-04, GIST-5.2.1-02, GIST-4.2.1-01: a reliable message asks for an association, waits for it, and follows the Confirm.
 #[test]
 fn a_reliable_message_gets_its_association() {
     let mut rig = Rig::with(tcp_only());

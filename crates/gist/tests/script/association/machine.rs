@@ -43,8 +43,8 @@ fn rules_5_and_6_messages_wait_for_the_connection() {
     rig.propose(&query, peer_tcp());
     let (channel, ..) = rig.opened();
     rig.notified();
-    for number in 2..5 {
-        rig.numbered(number, &[number as u8; 4], own());
+    for number in 2..5_u8 {
+        rig.numbered(number.into(), &[number; 4], own());
     }
     rig.quiet();
     let view = rig.held(channel).unwrap();
@@ -54,9 +54,9 @@ fn rules_5_and_6_messages_wait_for_the_connection() {
     rig.over().is(MessageType::CONFIRM);
     assert_eq!(rig.over().message().nslp_data, Some(&b"one1"[..]));
     rig.status();
-    for number in 2..5 {
-        assert_eq!(rig.over().message().nslp_data, Some(&[number as u8; 4][..]));
-        assert_eq!(rig.status().1.0, number);
+    for number in 2..5_u8 {
+        assert_eq!(rig.over().message().nslp_data, Some(&[number; 4][..]));
+        assert_eq!(rig.status().1.0, u64::from(number));
     }
     rig.quiet();
     let view = rig.held(channel).unwrap();
@@ -64,7 +64,7 @@ fn rules_5_and_6_messages_wait_for_the_connection() {
     assert!(view.hello_in.is_some() && view.closes_in.is_none());
 }
 
-/// GIST-6.4-05: rule 1 in Connected. GIST-6.4-08, GIST-6.4-18, GIST-4.4.5-02, GIST-4.4.5-10, GIST-5.1-22,
+/// GIST-6.4-05, GIST-5.4-02: rule 1 in Connected, at once. GIST-6.4-08, GIST-6.4-18, GIST-4.4.5-02, GIST-4.4.5-10, GIST-5.1-22,
 /// GIST-5.1-25, GIST-5.2.2-10, GIST-4.4.5-09: rule 4. The peer's hold time is 20 s.
 #[test]
 fn rules_1_and_4_hellos_fill_the_silence() {
@@ -118,7 +118,7 @@ fn rule_3_a_hello_that_asks_is_answered() {
     rig.over().error_is(GistError::VALUE_NOT_SUPPORTED);
 }
 
-/// GIST-6.4-09, GIST-6.4-19, GIST-6.4-13, GIST-4.4.5-01: rules 7 and 8. Nobody uses it: hellos stop, and after
+/// GIST-6.4-09, GIST-6.4-19, GIST-6.4-13, GIST-4.4.5-01, GIST-5972-08: rules 7 and 8. Nobody uses it: hellos stop, and after
 /// our own hold time without any from the peer it is closed in order.
 #[test]
 fn rules_7_and_8_an_unused_association_is_left_and_closed() {
@@ -198,7 +198,7 @@ fn rule_2_data_is_delivered() {
     assert!(up.state.is_some() && up.sii.is_some() && !up.validation.unchecked_route);
 }
 
-/// GIST-6.4-04, GIST-4.3.3-13, GIST-5972-05: rule 8, `er_MAConnect`. Nobody listens: queued messages fail, the
+/// GIST-6.4-04, GIST-4.3.3-13, GIST-5972-05, GIST-5.7.1-05, GIST-5.7.1-06: rule 8, `er_MAConnect`. Nobody listens: queued messages fail, the
 /// state goes.
 #[test]
 fn rule_8_a_connection_that_fails_takes_its_session_along() {
@@ -218,6 +218,9 @@ fn rule_8_a_connection_that_fails_takes_its_session_along() {
         rig.no_state();
         assert_eq!(rig.gist.associations().count(), 0);
         assert_eq!(rig.gist.counters().associations_not_connected, 1);
+        // What the peer configured is forgotten: the next message asks again.
+        rig.reliably(b"data", own());
+        assert!(rig.sent().is(MessageType::QUERY).message().stack_proposal.is_some());
     }
 }
 
@@ -238,6 +241,37 @@ fn rule_8_a_connection_has_its_time() {
     rig.connected(channel); // too late
     rig.lost(channel, ChannelClosed::Reset, false);
     rig.no_state();
+}
+
+/// The session goes before the connection is up: so does the association.
+#[test]
+fn nobody_waits_for_a_connection_that_nobody_wants() {
+    let mut rig = Rig::with(quiet_peers());
+    rig.reliably(b"data", own());
+    let query = rig.sent();
+    rig.propose(&query, peer_tcp());
+    let (channel, ..) = rig.opened();
+    rig.notified();
+    leave(&mut rig);
+    rig.until(5_100);
+    assert_eq!(rig.closed(), (channel, true));
+    assert_eq!(rig.failed(), SendError::NoNextNode);
+    assert_eq!(rig.gist.associations().count(), 0);
+}
+
+/// GIST-4.4.5-04: another hold time: it is what we advertise, and how long an idle association is kept.
+#[test]
+fn the_hold_time_is_configurable() {
+    let mut config = quiet_peers();
+    config.associations.hold_time = seconds(300);
+    let mut rig = Rig::with(config);
+    rig.asked(SESSION, asks_tcp());
+    assert_eq!(rig.sent().message().stack_configuration.unwrap().hold_time_ms, 300_000);
+    let (channel, since) = idle(&mut rig);
+    rig.until(since + 299_000);
+    rig.quiet();
+    rig.until(since + 300_100);
+    assert_eq!(rig.closed(), (channel, false));
 }
 
 /// GIST-6.4-14, GIST-6.4-16, GIST-6.4-17, GIST-4.1.2-03, GIST-5.7.2-08, GIST-B.4-05, GIST-5972-03: rule 8,

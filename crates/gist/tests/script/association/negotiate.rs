@@ -2,7 +2,7 @@
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
-use signalbox_gist::engine::{Config, Installation, Transport};
+use signalbox_gist::engine::{ChannelId, Config, Input, Installation, Transport};
 use signalbox_gist::wire::{
     GistError, List, MaOptions, Message, MessageType, ObjectType, Profile, StackConfiguration, StackProposal,
 };
@@ -160,7 +160,7 @@ fn a_first_confirm_says_its_hold_time() {
     assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD));
 }
 
-/// GIST-5.5-01: a Confirm by datagram where the Response asked for an association; a Query or a datagram's Data
+/// GIST-5.5-01, GIST-5.1-21: a Confirm by datagram where the Response asked for an association; a Query or a datagram's Data
 /// over one; MA-Hello by datagram.
 #[test]
 fn messages_come_in_their_encapsulation() {
@@ -261,6 +261,27 @@ fn confirmed_state_repeats_its_offer() {
     rig.quiet();
 }
 
+/// GIST-7.4-02: for a flow of IPv6 the association is of IPv6 as well.
+#[test]
+fn an_association_has_the_ip_version_of_its_flow() {
+    let mut rig = Rig::with(tcp_only());
+    let mri = flow("2001:db8:2::1", "2001:db8:9::9");
+    rig.reliably(b"data", mri);
+    let query = rig.sent();
+    let asked = query.message();
+    let mut response = Message::new(MessageType::RESPONSE, NSLP, 64);
+    response.header.r = true;
+    response.mri = asked.mri.map(|m| m.inverted());
+    (response.session, response.query_cookie) = (asked.session, asked.query_cookie);
+    response.nli = Some(nli(b"down", "2001:db8:2::2"));
+    response.responder_cookie = Some(b"cookie..");
+    (response.stack_proposal, response.stack_configuration) = (Some(peer_tcp().0), Some(peer_tcp().1));
+    let payload = encode(&response);
+    rig.packet(&Via::direct("2001:db8:2::2", "2001:db8:2::1"), &payload);
+    let (_, _, local, peer) = rig.opened();
+    assert_eq!((local, peer.ip()), (ip("2001:db8:2::1"), ip("2001:db8:2::2")));
+}
+
 /// Without a port there is no connection mode: nothing is offered, asked or given.
 #[test]
 fn a_node_without_ports_stays_in_datagram_mode() {
@@ -322,15 +343,13 @@ fn a_new_peer_means_a_new_association() {
     let mut rig = Rig::with(tcp_only());
     let old = rig.associated();
     rig.lifetime(own(), Some(SESSION), seconds(60));
-    rig.handle(signalbox_gist::engine::Input::Request(
-        signalbox_core::service::Request::InvalidateRoutingState {
-            nslp: None,
-            mri: own(),
-            status: signalbox_core::service::InvalidStatus::Tentative,
-            data: &[],
-            urgent: true,
-        },
-    ));
+    rig.handle(Input::Request(signalbox_core::service::Request::InvalidateRoutingState {
+        nslp: None,
+        mri: own(),
+        status: signalbox_core::service::InvalidStatus::Tentative,
+        data: &[],
+        urgent: true,
+    }));
     rig.until(10);
     let query = rig.sent().is(MessageType::QUERY);
     assert!(query.message().stack_proposal.is_some(), "GIST-5.1-07");
@@ -359,4 +378,48 @@ fn a_new_peer_means_a_new_association() {
     };
     assert_eq!(rig.session().downstream.unwrap().association, Some(new));
     assert_eq!(rig.held(old).unwrap().sessions, 0);
+}
+
+/// GIST-5972-13, GIST-5.7.2-06: a session in datagram mode moves to the association that the Confirm of its next
+/// refresh comes over, wherever that was opened from.
+#[test]
+fn a_confirm_over_an_association_moves_its_session() {
+    let mut rig = Rig::with(tcp_only());
+    rig.responding();
+    assert_eq!(rig.session().upstream.unwrap().association, None);
+    rig.asked(SESSION, asks_tcp());
+    let response = rig.sent();
+    let channel = ChannelId(2);
+    let (local, peer) = ((ip(LEFT), TCP).into(), (ip("10.1.0.77"), 999).into());
+    let transport = Transport::Tcp;
+    rig.handle(Input::ChannelAccepted { channel, transport, local, peer, identity: None });
+    let octets = first_confirm(&response, |_| {});
+    rig.octets(channel, &octets);
+    rig.quiet();
+    let upstream = rig.session().upstream.unwrap();
+    assert_eq!((upstream.association, upstream.peer), (Some(channel), Some(at_port(UP))));
+}
+
+/// GIST-5972-02: while a handshake starts over, what the peer sends over the association is delivered.
+#[test]
+fn a_handshake_that_starts_over_does_not_stop_reliable_data() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.handle(Input::Request(signalbox_core::service::Request::InvalidateRoutingState {
+        nslp: None,
+        mri: own(),
+        status: signalbox_core::service::InvalidStatus::Bad,
+        data: &[],
+        urgent: true,
+    }));
+    rig.until(10);
+    let query = rig.sent().is(MessageType::QUERY);
+    assert_eq!(rig.states().0, Some("Awaiting Response"));
+    rig.octets(channel, &bare_data(own().inverted(), SESSION, b"data"));
+    assert_eq!(rig.delivered().data, b"data");
+    rig.reliably(b"wait", own());
+    rig.quiet();
+    rig.propose(&query, peer_tcp());
+    rig.over().is(MessageType::CONFIRM);
+    assert_eq!(rig.over().message().nslp_data, Some(&b"wait"[..]));
 }

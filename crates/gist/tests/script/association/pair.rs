@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::node::{Interface, Route};
 use signalbox_core::packet::Received;
+use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, NetworkEvent, Request, SendMessage, TransferAttributes};
 use signalbox_core::{IfIndex, Mri, SessionId, Time};
 use signalbox_gist::engine::{ChannelClosed, ChannelId, Config, Gist, Input, Output, Registration};
@@ -35,8 +36,9 @@ struct Pair {
 impl Pair {
     fn new(config: &Config) -> Self {
         let nodes = [0, 1].map(|at: usize| {
-            let identity = vec![b'a' + u8::try_from(at).unwrap()];
-            let mut gist = Gist::new(Config { identity, ..config.clone() }, [7 + at as u8; 32]).unwrap();
+            let number = u8::try_from(at).unwrap();
+            let identity = vec![b'a' + number];
+            let mut gist = Gist::new(Config { identity, ..config.clone() }, [7 + number; 32]).unwrap();
             gist.register(NSLP, Registration::default());
             let interface = Interface {
                 ifindex: IfIndex(1),
@@ -277,4 +279,82 @@ fn a_restarted_peer_is_found_again() {
     pair.settle();
     assert_eq!(pair.received[1].last().unwrap().1, b"two2");
     assert_eq!(pair.nodes[1].sessions().count(), 1);
+}
+
+/// Whatever is sent, refreshed, lost and closed, in whatever order: what the tables say of each other holds
+/// together, and in the end nothing is left.
+#[test]
+fn storms_leave_nothing_behind() {
+    for seed in 0..30 {
+        let mut rng = Random::from_number(seed);
+        let mut config = tcp_only();
+        config.associations.always = rng.chance(0.5);
+        let mut pair = Pair::new(&config);
+        let flows = [flow(ADDRESSES[0], ADDRESSES[1]), flow(ADDRESSES[1], ADDRESSES[0])];
+        let mut now = 0;
+        for _ in 0..200 {
+            let at = usize::from(rng.chance(0.5));
+            match rng.range(0..10) {
+                0..6 => {
+                    let session = numbered(rng.u32() % 6);
+                    let mri = if rng.chance(0.7) { flows[at] } else { flows[1 - at].inverted() };
+                    pair.send(at, mri, session, b"data");
+                }
+                6 => {
+                    let index = usize::try_from(rng.range(0..4)).unwrap();
+                    let channel = pair.nodes[at].associations().nth(index).map(|a| a.channel);
+                    if let Some(channel) = channel {
+                        let there = ChannelId(pair.ends[&(at, channel.0)]);
+                        let reason = ChannelClosed::Reset;
+                        pair.handle(at, Input::ChannelClosed { channel, reason, unacknowledged: true });
+                        let closed = Input::ChannelClosed { channel: there, reason, unacknowledged: false };
+                        pair.handle(1 - at, closed);
+                    }
+                }
+                7 => {
+                    let unsent = usize::try_from(rng.range(0..2)).unwrap() * 300_000;
+                    for channel in pair.nodes[at].associations().map(|a| a.channel).collect::<Vec<_>>() {
+                        pair.handle(at, Input::ChannelDrained { channel, unsent });
+                    }
+                }
+                8 => pair.settle(),
+                _ => {
+                    now += rng.range(0..20_000);
+                    pair.until(now);
+                }
+            }
+            pair.holds_together();
+        }
+        for at in 0..2 {
+            for channel in pair.nodes[at].associations().map(|a| a.channel).collect::<Vec<_>>() {
+                pair.handle(at, Input::ChannelDrained { channel, unsent: 0 });
+            }
+        }
+        pair.until(now + 400_000);
+        for node in &pair.nodes {
+            assert_eq!((node.sessions().count(), node.associations().count()), (0, 0), "seed {seed}");
+        }
+    }
+}
+
+impl Pair {
+    /// The associations count as many sessions as point to them.
+    fn holds_together(&self) {
+        for node in &self.nodes {
+            let used = node
+                .sessions()
+                .flat_map(|s| [s.upstream, s.downstream])
+                .flatten()
+                .filter_map(|direction| direction.association);
+            let mut counts = BTreeMap::new();
+            for channel in used {
+                *counts.entry(channel).or_insert(0) += 1;
+            }
+            for association in node.associations() {
+                assert_eq!(association.sessions, counts.remove(&association.channel).unwrap_or(0));
+                assert_eq!(association.queued == 0, association.queued_octets == 0);
+            }
+            assert!(counts.is_empty(), "sessions of associations that are not there: {counts:?}");
+        }
+    }
 }

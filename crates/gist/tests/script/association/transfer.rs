@@ -127,7 +127,7 @@ fn a_misdelivered_message_of_ours_starts_the_handshake_again() {
 #[test]
 fn large_messages_go_over_an_association() {
     let mut rig = Rig::with(tcp_only());
-    let large: Vec<u8> = (0..MOST).map(|at| (at % 251) as u8).collect();
+    let large: Vec<u8> = (0..=250).cycle().take(MOST).collect();
     rig.send(&large, own());
     let query = rig.sent();
     assert!(query.message().stack_proposal.is_some() && query.message().nslp_data.is_none());
@@ -271,6 +271,24 @@ fn a_blocked_application_stops_its_senders() {
     assert_eq!(rig.delivered().data, b"more");
 }
 
+/// While an application takes nothing, the peer's hellos lie unread: that is no sign of its death.
+#[test]
+fn an_association_that_is_not_read_is_not_given_up() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.handle(Input::Blocked { nslp: NSLP, blocked: true });
+    rig.octets(channel, &back(b"one1"));
+    rig.next();
+    for round in 1..10 {
+        rig.reliably(b"data", own());
+        rig.until(round * 25_000);
+    }
+    assert_eq!(rig.state_of(channel), Some("Connected"));
+    rig.out.clear();
+    rig.handle(Input::Blocked { nslp: NSLP, blocked: false });
+    assert_eq!(rig.delivered().data, b"one1");
+}
+
 /// GIST-4.1.2-01: what a peer sent before it closed is delivered, although the application takes nothing.
 #[test]
 fn the_end_of_a_blocked_association_loses_nothing() {
@@ -302,6 +320,9 @@ fn a_session_moves_when_its_old_association_is_drained() {
     assert_eq!(confirm.channel, new);
     rig.reliably(b"next", own());
     rig.quiet();
+    // What the peer sent before it heard of the move is still of this session.
+    rig.octets(old, &back(b"late"));
+    assert_eq!(rig.delivered().data, b"late");
     rig.octets(old, &hello(question.message().hello_id.unwrap(), false));
     for expected in [b"safe", b"next"] {
         let data = rig.over().is(MessageType::DATA);
@@ -371,6 +392,32 @@ fn what_peers_can_make_grow_is_bounded() {
     rig.octets(channels[1], &huge);
     assert_eq!(rig.closed(), (channels[1], true));
     assert_eq!(rig.gist.counters().associations_overrun, 1);
+}
+
+/// GIST-4.1.2-10, GIST-5.5-02: what asks for nothing goes over the association that its session has.
+#[test]
+fn a_session_with_an_association_uses_it_for_all() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.send(b"data", own());
+    assert_eq!(rig.over().channel, channel);
+    assert!(matches!(rig.status().2, MessageStatus::Sent(attributes) if attributes == RELIABLE));
+}
+
+/// GIST-5.6-09: Errors for a peer that sends and does not read are dropped in the end, and counted.
+#[test]
+fn errors_do_not_pile_up() {
+    let mut config = tcp_only();
+    (config.associations.max_queued, config.error_rate) = (1024, 1000);
+    let mut rig = Rig::with(config);
+    let channel = rig.associated();
+    rig.handle(Input::ChannelDrained { channel, unsent: 300_000 });
+    for _ in 0..100 {
+        rig.octets(channel, &bare_data(own().inverted(), session(9), b"data"));
+    }
+    rig.quiet();
+    assert!(rig.held(channel).unwrap().queued_octets <= 2048);
+    assert!(rig.gist.counters().errors_unsendable > 50);
 }
 
 /// The reliable message that an application routes by itself goes over an association with that peer.
