@@ -353,30 +353,6 @@ impl Rig {
         }
     }
 
-    /// The next output is a message over a channel.
-    pub(crate) fn over(&mut self) -> Over {
-        match self.next() {
-            (_, Out::Over(over)) => over,
-            other => panic!("a message over a channel was expected, not {other:?}"),
-        }
-    }
-
-    /// The next output opens a channel.
-    pub(crate) fn opened(&mut self) -> (ChannelId, Transport, IpAddr, SocketAddr) {
-        match self.next() {
-            (_, Out::Opened(channel, transport, local, peer)) => (channel, transport, local, peer),
-            other => panic!("a channel was to be opened, not {other:?}"),
-        }
-    }
-
-    /// The next output closes a channel; whether it aborts it.
-    pub(crate) fn closed(&mut self) -> (ChannelId, bool) {
-        match self.next() {
-            (_, Out::Closed(channel, abort)) => (channel, abort),
-            other => panic!("a channel was to be closed, not {other:?}"),
-        }
-    }
-
     pub(crate) fn delivered(&mut self) -> Delivery {
         match self.next() {
             (_, Out::Delivered(delivery)) => delivery,

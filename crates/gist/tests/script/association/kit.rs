@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use core::net::{IpAddr, SocketAddr};
 use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::service::{MessageHandle, NetworkEvent, Security, TransferAttributes};
 use signalbox_core::{Mri, SessionId};
@@ -130,6 +131,30 @@ pub(super) fn bare_data(mri: Mri, session: SessionId, data: &[u8]) -> Vec<u8> {
 }
 
 impl Rig {
+    /// The next output is a message over a channel.
+    pub(super) fn over(&mut self) -> Over {
+        match self.next() {
+            (_, Out::Over(over)) => over,
+            other => panic!("a message over a channel was expected, not {other:?}"),
+        }
+    }
+
+    /// The next output opens a channel.
+    pub(super) fn opened(&mut self) -> (ChannelId, Transport, IpAddr, SocketAddr) {
+        match self.next() {
+            (_, Out::Opened(channel, transport, local, peer)) => (channel, transport, local, peer),
+            other => panic!("a channel was to be opened, not {other:?}"),
+        }
+    }
+
+    /// The next output closes a channel; whether it aborts it.
+    pub(super) fn closed(&mut self) -> (ChannelId, bool) {
+        match self.next() {
+            (_, Out::Closed(channel, abort)) => (channel, abort),
+            other => panic!("a channel was to be closed, not {other:?}"),
+        }
+    }
+
     pub(super) fn reliably(&mut self, data: &[u8], mri: Mri) {
         self.reliably_in(SESSION, data, mri);
     }

@@ -2,7 +2,7 @@
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
-use signalbox_gist::engine::{Config, Installation, Transport};
+use signalbox_gist::engine::{ChannelId, Config, Input, Installation, Transport};
 use signalbox_gist::wire::{
     GistError, List, MaOptions, Message, MessageType, ObjectType, Profile, StackConfiguration, StackProposal,
 };
@@ -343,15 +343,13 @@ fn a_new_peer_means_a_new_association() {
     let mut rig = Rig::with(tcp_only());
     let old = rig.associated();
     rig.lifetime(own(), Some(SESSION), seconds(60));
-    rig.handle(signalbox_gist::engine::Input::Request(
-        signalbox_core::service::Request::InvalidateRoutingState {
-            nslp: None,
-            mri: own(),
-            status: signalbox_core::service::InvalidStatus::Tentative,
-            data: &[],
-            urgent: true,
-        },
-    ));
+    rig.handle(Input::Request(signalbox_core::service::Request::InvalidateRoutingState {
+        nslp: None,
+        mri: own(),
+        status: signalbox_core::service::InvalidStatus::Tentative,
+        data: &[],
+        urgent: true,
+    }));
     rig.until(10);
     let query = rig.sent().is(MessageType::QUERY);
     assert!(query.message().stack_proposal.is_some(), "GIST-5.1-07");
@@ -380,4 +378,48 @@ fn a_new_peer_means_a_new_association() {
     };
     assert_eq!(rig.session().downstream.unwrap().association, Some(new));
     assert_eq!(rig.held(old).unwrap().sessions, 0);
+}
+
+/// GIST-5972-13, GIST-5.7.2-06: a session in datagram mode moves to the association that the Confirm of its next
+/// refresh comes over, wherever that was opened from.
+#[test]
+fn a_confirm_over_an_association_moves_its_session() {
+    let mut rig = Rig::with(tcp_only());
+    rig.responding();
+    assert_eq!(rig.session().upstream.unwrap().association, None);
+    rig.asked(SESSION, asks_tcp());
+    let response = rig.sent();
+    let channel = ChannelId(2);
+    let (local, peer) = ((ip(LEFT), TCP).into(), (ip("10.1.0.77"), 999).into());
+    let transport = Transport::Tcp;
+    rig.handle(Input::ChannelAccepted { channel, transport, local, peer, identity: None });
+    let octets = first_confirm(&response, |_| {});
+    rig.octets(channel, &octets);
+    rig.quiet();
+    let upstream = rig.session().upstream.unwrap();
+    assert_eq!((upstream.association, upstream.peer), (Some(channel), Some(at_port(UP))));
+}
+
+/// GIST-5972-02: while a handshake starts over, what the peer sends over the association is delivered.
+#[test]
+fn a_handshake_that_starts_over_does_not_stop_reliable_data() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.handle(Input::Request(signalbox_core::service::Request::InvalidateRoutingState {
+        nslp: None,
+        mri: own(),
+        status: signalbox_core::service::InvalidStatus::Bad,
+        data: &[],
+        urgent: true,
+    }));
+    rig.until(10);
+    let query = rig.sent().is(MessageType::QUERY);
+    assert_eq!(rig.states().0, Some("Awaiting Response"));
+    rig.octets(channel, &bare_data(own().inverted(), SESSION, b"data"));
+    assert_eq!(rig.delivered().data, b"data");
+    rig.reliably(b"wait", own());
+    rig.quiet();
+    rig.propose(&query, peer_tcp());
+    rig.over().is(MessageType::CONFIRM);
+    assert_eq!(rig.over().message().nslp_data, Some(&b"wait"[..]));
 }
