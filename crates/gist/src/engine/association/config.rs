@@ -7,7 +7,9 @@ use crate::engine::config::ConfigError;
 use crate::engine::io::Transport;
 
 /// Connection mode of a [`Gist`](crate::engine::Gist): off as long as no port is given.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct AssociationConfig {
     /// Port where peers open TCP channels; `None`: TCP alone is neither offered nor used.
     pub tcp_port: Option<u16>,
