@@ -16,6 +16,7 @@ use signalbox_core::security::{Fingerprint, Identity};
 /// An identity and the namespace that it is from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Name {
     /// The wildcard: every peer, authenticated or not.
     Any,
@@ -25,7 +26,7 @@ pub enum Name {
     /// (RFC 5971 §5.7.3.1).
     Dns(DnsName),
     /// The SHA-256 fingerprint of the peer's public key, in a certificate or raw.
-    Key(Fingerprint),
+    Key(#[cfg_attr(feature = "serde", serde(with = "text"))] Fingerprint),
     /// An iPAddress of the certificate.
     Address(IpAddr),
 }
@@ -59,6 +60,7 @@ impl fmt::Display for Name {
 /// A domain name in lower case without a final dot; its left-most label may be `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub struct DnsName(String);
 
 /// A text that is no domain name.
@@ -81,6 +83,20 @@ impl core::str::FromStr for DnsName {
             return Err(BadDnsName(text.to_owned()));
         }
         Ok(Self(name.to_ascii_lowercase()))
+    }
+}
+
+impl TryFrom<String> for DnsName {
+    type Error = BadDnsName;
+
+    fn try_from(text: String) -> Result<Self, BadDnsName> {
+        text.parse()
+    }
+}
+
+impl From<DnsName> for String {
+    fn from(name: DnsName) -> Self {
+        name.0
     }
 }
 
@@ -112,6 +128,7 @@ fn cut(name: &str) -> Option<(&str, &str)> {
 /// Circumstances in which an entry applies. What is `None` or empty does not restrict.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Scope {
     /// Peer Address Ownership: the entry holds if one of these is an address at which the peer for the flow
     /// should be.
@@ -181,6 +198,7 @@ pub struct Wanted<'a> {
 /// Whether a peer is authorised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Verdict {
     /// The association can be used as normal.
     Allow,
@@ -191,6 +209,7 @@ pub enum Verdict {
 /// A line of the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Entry {
     /// Whose.
     pub name: Name,
@@ -230,6 +249,7 @@ pub enum ApdError {
 /// The database; see the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Apd {
     entries: Vec<(EntryId, Entry)>,
     next: u32,
@@ -317,5 +337,20 @@ impl Apd {
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
+    }
+}
+
+/// Fingerprints as text.
+#[cfg(feature = "serde")]
+mod text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use signalbox_core::security::Fingerprint;
+
+    pub(super) fn serialize<S: Serializer>(print: &Fingerprint, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(print)
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Fingerprint, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }

@@ -107,6 +107,7 @@ impl fmt::Display for ChannelId {
 /// The protocol stack of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Transport {
     /// Forwards-TCP alone (RFC 5971 §5.7.2).
     Tcp,

@@ -1,6 +1,6 @@
 //! Messaging associations (RFC 5971 §4.4.3, §4.4.5, §5.4, §5.7, §6.4; RFC 6084).
 //!
-//! * [`stack`]: which protocol stacks are offered and chosen.
+//! * `stack`: which protocol stacks are offered and chosen.
 //! * `handshake`: when an association is made, found again or refused for a session, on both sides.
 //! * `machine`: the state machine of §6.4, one function per rule. `channels` hands it what its channel says.
 //! * `transfer`: messages out, their queue, and back-pressure. `reception`: messages in, out of a stream.

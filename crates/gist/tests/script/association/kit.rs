@@ -1,8 +1,8 @@
 //! What scripts about associations have in common.
 
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use core::net::{IpAddr, SocketAddr};
 use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::service::{MessageHandle, NetworkEvent, Security, TransferAttributes};
 use signalbox_core::{Mri, SessionId};
