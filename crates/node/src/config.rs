@@ -34,7 +34,7 @@ impl Default for Config {
 }
 
 /// A node cannot be made of this.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// GIST's settings.
     #[error(transparent)]
@@ -45,13 +45,16 @@ pub enum ConfigError {
     /// TLS without keys.
     #[error("gist.associations.tls_port: needs channels.tls, the keys and certificates")]
     NoCredentials,
+    /// Keys and certificates that cannot be used.
+    #[error("channels.tls: {0}")]
+    Credentials(#[from] signalbox_transport::stream::TlsConfigError),
     /// Handshakes that cannot be.
     #[error("channels.{0}: at least {1}")]
     Channels(&'static str, &'static str),
 }
 
 impl Config {
-    /// Checks every range.
+    /// Checks every range; keys and certificates are read by [`Node::new`](crate::Node::new).
     ///
     /// # Errors
     /// The first setting that is out of its range, and the range.

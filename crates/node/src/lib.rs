@@ -13,7 +13,7 @@ mod node;
 mod starts;
 mod view;
 
-pub use channels::ChannelConfig;
+pub use channels::{ChannelConfig, Credentials, Tls};
 pub use command::{Command, Event};
 pub use config::{Config, ConfigError};
 pub use node::Node;
@@ -30,7 +30,7 @@ pub mod gist {
 /// What this crate's users need of the transport protocols.
 pub mod transport {
     pub use signalbox_transport::sctp::Config as SctpConfig;
-    pub use signalbox_transport::stream::{Credentials, TlsConfig, TlsConfigError, TlsSettings, Versions};
+    pub use signalbox_transport::stream::{TlsConfig, TlsConfigError, Versions};
 }
 
 /// What this crate's users need of the Ping application.

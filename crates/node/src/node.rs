@@ -48,11 +48,12 @@ impl Node {
     /// A node without state. All its randomness comes from `seed`, which must be secret outside of tests.
     ///
     /// # Errors
-    /// What [`Config::validated`] says.
+    /// What [`Config::validated`] says, and keys or certificates that cannot be used.
     pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
         let mut rng = Random::new(seed);
         let associations = config.gist.associations.clone();
+        let tls = config.channels.tls.as_ref().map(|tls| tls.load(config.wall_clock_us)).transpose()?;
         let mut gist = Gist::new(config.gist, rng.array())?;
         let ping = config.ping.map(|ping| {
             gist.register(
@@ -61,7 +62,7 @@ impl Node {
             );
             Ping::new(ping, config.wall_clock_us, rng.array())
         });
-        let channels = Channels::new(config.channels, &associations, rng.array());
+        let channels = Channels::new(config.channels, tls, &associations, rng.array());
         Ok(Self {
             gist,
             ping,

@@ -4,11 +4,9 @@
 //! * [`stream`] turns a reliable byte stream that somebody else owns (TCP) into a channel, plain or under
 //!   TLS, that says who the peer is, ends orderly or says how it failed, and never buffers without bound.
 //! * [`sctp`] is SCTP over raw IP protocol 132.
-//! * [`apd`] is the authorised peer database (§4.4.2): who may be a peer for which flows.
 //!
 //! Nothing here knows GIST messages: framing, stack negotiation and hold times are GIST's.
 
-pub mod apd;
 mod der;
 #[doc(hidden)]
 pub mod fuzz;
@@ -16,6 +14,4 @@ pub mod identity;
 pub mod sctp;
 pub mod stream;
 
-pub use apd::Apd;
-pub use identity::Identity;
 pub use stream::Channel;

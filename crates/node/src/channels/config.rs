@@ -1,15 +1,18 @@
 //! Settings of channels.
 
+use core::fmt;
 use core::time::Duration;
 
 use signalbox_transport::sctp;
-use signalbox_transport::stream::TlsConfig;
+use signalbox_transport::stream::{self, TlsConfig, TlsConfigError, TlsSettings, Versions};
 
 /// What channels are made with; which ones there are is GIST's business (its ports).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ChannelConfig {
     /// Keys and certificates; needed where GIST has a TLS port.
-    pub tls: Option<TlsConfig>,
+    pub tls: Option<Tls>,
     /// Time that a TLS handshake may take, at least 1 s; default 10 s.
     pub handshake: Duration,
     /// Most TLS handshakes with peers that connected, at one time; more are reset. At least 1; default 256.
@@ -26,5 +29,75 @@ impl Default for ChannelConfig {
             max_handshakes: 256,
             sctp: sctp::Config::default(),
         }
+    }
+}
+
+/// What TLS channels are made with. A recording's header holds it whole, the private key too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Tls {
+    /// Who we are and whom we trust.
+    pub credentials: Credentials,
+    /// Whether a client must authenticate itself. It is asked to in any case (RFC 5971 §5.7.3).
+    pub require_client: bool,
+    /// Versions to negotiate. Raw keys imply 1.3.
+    pub versions: Versions,
+}
+
+/// How a node proves who it is. All texts are PEM.
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub enum Credentials {
+    /// X.509 (RFC 5971 §5.7.3).
+    Certificates {
+        /// Our certificate first, then the intermediates.
+        chain: String,
+        /// Its private key: PKCS #8, PKCS #1 or SEC 1.
+        key: String,
+        /// Certificates of those whose signature on a peer's certificate is trusted.
+        anchors: String,
+    },
+    /// Raw public keys (RFC 7250), in TLS 1.3.
+    RawKeys {
+        /// Our private key.
+        key: String,
+        /// Public keys (`PUBLIC KEY`) of all peers.
+        peers: String,
+    },
+}
+
+/// Without the secrets.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.borrowed().fmt(f)
+    }
+}
+
+impl Credentials {
+    fn borrowed(&self) -> stream::Credentials<'_> {
+        match self {
+            Self::Certificates { chain, key, anchors } => stream::Credentials::Certificates {
+                chain: chain.as_bytes(),
+                key: key.as_bytes(),
+                anchors: anchors.as_bytes(),
+            },
+            Self::RawKeys { key, peers } => {
+                stream::Credentials::RawKeys { key: key.as_bytes(), peers: peers.as_bytes() }
+            }
+        }
+    }
+}
+
+impl Tls {
+    /// Reads keys and certificates; `wall_clock_us` is Unix time in microseconds at `Time` 0.
+    ///
+    /// # Errors
+    /// [`TlsConfigError`], with a remedy, if something is missing, broken, or does not fit together.
+    pub fn load(&self, wall_clock_us: u64) -> Result<TlsConfig, TlsConfigError> {
+        let (require_client, versions) = (self.require_client, self.versions);
+        let credentials = self.credentials.borrowed();
+        TlsConfig::new(&TlsSettings { credentials, require_client, versions, wall_clock_us })
     }
 }

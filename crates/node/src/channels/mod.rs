@@ -21,7 +21,7 @@ use signalbox_core::node::{StreamError, StreamId};
 use signalbox_gist::engine::{AssociationConfig, ChannelClosed, ChannelId, Gist, Input as Told, Transport};
 use signalbox_transport::stream::{Limits, TlsConfig};
 
-pub use self::config::ChannelConfig;
+pub use self::config::{ChannelConfig, Credentials, Tls};
 use self::outbox::Down;
 pub(crate) use self::outbox::Outbox;
 use self::sctp::{SctpRecord, SctpSide};
@@ -98,10 +98,16 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// `seed` is SCTP's; TLS has its secrets from the system.
-    pub(crate) fn new(config: ChannelConfig, associations: &AssociationConfig, seed: [u8; 32]) -> Self {
+    /// `tls` is made of the keys in `config`.
+    pub(crate) fn new(
+        config: ChannelConfig,
+        tls: Option<TlsConfig>,
+        associations: &AssociationConfig,
+        seed: [u8; 32],
+    ) -> Self {
         let sctp = associations.sctp_port.map(|port| SctpSide::new(config.sctp, port, seed));
         Self {
-            tls: config.tls,
+            tls,
             limits: Limits { handshake: config.handshake, ..Limits::default() },
             max_handshakes: config.max_handshakes,
             tcp_port: associations.tcp_port,

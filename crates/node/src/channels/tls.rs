@@ -2,8 +2,8 @@
 
 use core::net::SocketAddr;
 
+use signalbox_core::Time;
 use signalbox_core::node::{StreamError, StreamId};
-use signalbox_core::{Identity, Time};
 use signalbox_gist::engine::{ChannelClosed, ChannelId, Input as Told, Transport};
 use signalbox_transport::Channel;
 use signalbox_transport::stream::{ChannelError, Event};
@@ -129,8 +129,7 @@ impl Channels {
             if !core::mem::replace(&mut tls.up, true) && tls.accepted_at.is_some() {
                 self.handshakes -= 1;
             }
-            let identity = peer.map(identity);
-            let identity = identity.as_ref();
+            let identity = peer.as_ref();
             upper.tell(
                 now,
                 match tls.accepted_at {
@@ -235,9 +234,4 @@ impl Channels {
             upper.tell(now, Told::ChannelClosed { channel: ChannelId(number), reason, unacknowledged });
         }
     }
-}
-
-fn identity(peer: signalbox_transport::Identity) -> Identity {
-    let signalbox_transport::Identity { dns, common_name, addresses, key } = peer;
-    Identity { dns, common_name, addresses, key: signalbox_core::security::Fingerprint(key.0) }
 }

@@ -9,11 +9,11 @@ use signalbox_gist::apd::{Apd, Verdict};
 use signalbox_gist::engine::{AssociationConfig, Transport};
 use signalbox_gist::wire::MessageType;
 use signalbox_node::ping::PingRequest;
-use signalbox_node::transport::{Credentials, TlsConfig, TlsSettings, Versions};
-use signalbox_node::{ChannelConfig, Command, Config, Node};
+use signalbox_node::transport::Versions;
+use signalbox_node::{ChannelConfig, Command, Config, Credentials, Node, Tls};
 use signalbox_sim::{Family, Impairment, LinkConfig, NodeId, Sim, topology};
 
-use crate::net::{FAMILIES, Net, WALL_US, config, header, make, path, replies};
+use crate::net::{FAMILIES, Net, config, header, make, path, replies};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -40,11 +40,9 @@ fn keyring(count: usize) -> Vec<ChannelConfig> {
 }
 
 fn tls(key: &KeyPair, peers: &str) -> ChannelConfig {
-    let key = key.serialize_pem();
-    let credentials = Credentials::RawKeys { key: key.as_bytes(), peers: peers.as_bytes() };
-    let (require_client, versions) = (true, Versions::Only13);
-    let settings = TlsSettings { credentials, require_client, versions, wall_clock_us: WALL_US };
-    ChannelConfig { tls: Some(TlsConfig::new(&settings).unwrap()), ..ChannelConfig::default() }
+    let credentials = Credentials::RawKeys { key: key.serialize_pem(), peers: peers.to_owned() };
+    let tls = Tls { credentials, require_client: true, versions: Versions::Only13 };
+    ChannelConfig { tls: Some(tls), ..ChannelConfig::default() }
 }
 
 /// Nodes in a row, one for each of `channels`.

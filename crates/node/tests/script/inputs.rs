@@ -13,8 +13,8 @@ use signalbox_core::{IfIndex, Time};
 use signalbox_gist::wire::MAGIC;
 use signalbox_node::gist::AssociationConfig;
 use signalbox_node::ping::PingRequest;
-use signalbox_node::transport::{Credentials, TlsConfig, TlsSettings, Versions};
-use signalbox_node::{ChannelConfig, Command, Config, Node};
+use signalbox_node::transport::Versions;
+use signalbox_node::{ChannelConfig, Command, Config, Credentials, Node, Tls};
 
 /// An input, with what it borrows.
 #[derive(Debug, Clone)]
@@ -81,13 +81,11 @@ fn stream_step() -> impl Strategy<Value = Step> {
 
 /// A node that would use associations of every kind.
 fn node() -> Node {
-    static TLS: OnceLock<TlsConfig> = OnceLock::new();
+    static TLS: OnceLock<Tls> = OnceLock::new();
     let tls = TLS.get_or_init(|| {
         let key = rcgen::KeyPair::generate().unwrap();
-        let (private, public) = (key.serialize_pem(), key.public_key_pem());
-        let credentials = Credentials::RawKeys { key: private.as_bytes(), peers: public.as_bytes() };
-        let (require_client, versions, wall_clock_us) = (true, Versions::Both, 0);
-        TlsConfig::new(&TlsSettings { credentials, require_client, versions, wall_clock_us }).unwrap()
+        let credentials = Credentials::RawKeys { key: key.serialize_pem(), peers: key.public_key_pem() };
+        Tls { credentials, require_client: true, versions: Versions::Both }
     });
     let channels = ChannelConfig { tls: Some(tls.clone()), ..ChannelConfig::default() };
     let mut config = Config { channels, ..Config::default() };

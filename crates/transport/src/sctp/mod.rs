@@ -32,6 +32,8 @@ pub type AssociationId = Key;
 
 /// Limits and times. `Default` gives those of RFC 9260 and room for 10,000 associations.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Config {
     /// Port at which associations are accepted; `None` accepts none.
     pub port: Option<u16>,

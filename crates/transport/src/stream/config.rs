@@ -17,7 +17,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion
 use signalbox_core::Time;
 
 use super::verify::{AnchoredServer, KnownKeys};
-use crate::identity::Fingerprint;
+use signalbox_core::security::Fingerprint;
 
 /// How nodes prove who they are. All texts are PEM.
 #[derive(Clone, Copy)]
@@ -53,6 +53,7 @@ impl core::fmt::Debug for Credentials<'_> {
 /// Versions to negotiate; the highest that both know is used (RFC 5971 §5.7.3). Older ones than 1.2 are not
 /// built, so the suites that go with them are not needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Versions {
     /// TLS 1.2 and 1.3.
     #[default]
@@ -227,7 +228,7 @@ fn raw_keys(
         .public_key()
         .ok_or_else(|| TlsConfigError::Key("its public half cannot be told".to_owned()))?
         .into_owned();
-    let fingerprint = Fingerprint::of_key(&public);
+    let fingerprint = crate::identity::fingerprint(&public);
     let own = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], signer));
     let verifier = Arc::new(KnownKeys {
         keys: all(peers, "keys of peers", "PUBLIC KEY")?,
@@ -269,7 +270,7 @@ const fn versions(versions: Versions) -> &'static [&'static SupportedProtocolVer
 }
 
 fn own_fingerprint(own: &CertifiedKey) -> Result<Fingerprint, TlsConfigError> {
-    let identity = own.end_entity_cert().ok().and_then(|c| crate::Identity::from_certificate(c));
+    let identity = own.end_entity_cert().ok().and_then(|c| crate::identity::of_certificate(c));
     identity.map(|identity| identity.key).ok_or_else(|| TlsConfigError::Pem {
         what: "certificate chain",
         cause: "the first certificate cannot be read".to_owned(),

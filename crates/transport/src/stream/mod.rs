@@ -27,7 +27,9 @@ use signalbox_core::Time;
 
 pub use self::config::{Credentials, TlsConfig, TlsConfigError, TlsSettings, Versions};
 pub use self::error::{ChannelError, SendError};
-use crate::identity::Identity;
+use signalbox_core::security::Identity;
+
+use crate::identity;
 
 /// Buffers keep at most this much memory when they run empty.
 const KEPT: usize = 16 * 1024;
@@ -388,9 +390,9 @@ impl Tls {
     fn peer(&self) -> Result<Option<Identity>, ChannelError> {
         let Some([first, ..]) = self.connection.peer_certificates() else { return Ok(None) };
         if self.config.raw_keys {
-            return Ok(Some(Identity::from_key(first)));
+            return Ok(Some(identity::of_key(first)));
         }
-        let identity = Identity::from_certificate(first);
+        let identity = identity::of_certificate(first);
         identity.map(Some).ok_or_else(|| ChannelError::Untrusted("unreadable certificate".to_owned()))
     }
 }

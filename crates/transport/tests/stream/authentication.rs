@@ -3,7 +3,7 @@
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
 use signalbox_core::Time;
 use signalbox_transport::Channel;
-use signalbox_transport::identity::Fingerprint;
+use signalbox_transport::identity::fingerprint;
 use signalbox_transport::stream::{
     ChannelError, Event, Limits, TlsConfig, TlsConfigError, TlsSettings, Versions,
 };
@@ -142,7 +142,7 @@ fn mutual_with_raw_keys() {
     let Some(Event::Connected { peer: Some(server) }) = pair.client.poll_event() else { panic!() };
     let Some(Event::Connected { peer: Some(client) }) = pair.server.poll_event() else { panic!() };
     assert_eq!((server.key, client.key), (b.fingerprint(), a.fingerprint()));
-    assert_eq!(client.key, Fingerprint::of_key(&rcgen::PublicKeyData::subject_public_key_info(&alice)));
+    assert_eq!(client.key, fingerprint(&rcgen::PublicKeyData::subject_public_key_info(&alice)));
     assert_eq!(client.dns_names().count(), 0);
     // An unknown key on either side.
     let e = raw_config(&eve, &[&bob]).unwrap();

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use rcgen::KeyPair;
 use signalbox_core::Identity;
 use signalbox_core::node::Output;
-use signalbox_transport::stream::{Credentials, TlsSettings, Versions};
+use signalbox_transport::stream::Versions;
 
 use super::super::*;
 
@@ -14,6 +14,7 @@ pub(super) const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 pub(super) const TCP: u16 = 270;
 pub(super) const TLS: u16 = 271;
 pub(super) const SCTP: u16 = 272;
+const WALL_US: u64 = 1_800_000_000_000_000;
 pub(super) const CHANNEL: ChannelId = ChannelId(1);
 
 /// What GIST was told.
@@ -64,7 +65,8 @@ pub(super) struct Side {
 
 impl Side {
     pub(super) fn new(config: ChannelConfig, seed: u8) -> Self {
-        Self { channels: Channels::new(config, &associations(), [seed; 32]), ear: Ear::default() }
+        let tls = config.tls.as_ref().map(|tls| tls.load(WALL_US).unwrap());
+        Self { channels: Channels::new(config, tls, &associations(), [seed; 32]), ear: Ear::default() }
     }
 
     /// What GIST was told since the last call.
@@ -104,11 +106,9 @@ pub(super) fn associations() -> AssociationConfig {
     }
 }
 
-pub(super) fn raw_key(own: &KeyPair, peer: &KeyPair) -> TlsConfig {
-    let (key, peers) = (own.serialize_pem(), peer.public_key_pem());
-    let credentials = Credentials::RawKeys { key: key.as_bytes(), peers: peers.as_bytes() };
-    let (require_client, versions, wall_clock_us) = (true, Versions::Both, 1_800_000_000_000_000);
-    TlsConfig::new(&TlsSettings { credentials, require_client, versions, wall_clock_us }).unwrap()
+pub(super) fn raw_key(own: &KeyPair, peer: &KeyPair) -> Tls {
+    let credentials = Credentials::RawKeys { key: own.serialize_pem(), peers: peer.public_key_pem() };
+    Tls { credentials, require_client: true, versions: Versions::Both }
 }
 
 pub(super) struct Rig {

@@ -1,7 +1,6 @@
 //! Channels under TLS.
 
 use rcgen::KeyPair;
-use signalbox_core::security::Fingerprint;
 
 use super::super::*;
 use super::rig::{CHANNEL, Heard, Rig, Said, TLS, raw_key};
@@ -27,7 +26,7 @@ fn said(octets: &[u8], heard: &[Heard]) -> bool {
 fn both_ends_learn_who_the_other_is() {
     let [a, b] = [0, 1].map(|_| KeyPair::generate().unwrap());
     let configs = [raw_key(&a, &b), raw_key(&b, &a)];
-    let keys = configs.each_ref().map(|tls| Fingerprint(tls.fingerprint().0));
+    let keys = configs.each_ref().map(|tls| tls.load(0).unwrap().fingerprint());
     let [client, server] = configs.map(|tls| ChannelConfig { tls: Some(tls), ..ChannelConfig::default() });
     let mut rig = Rig::with(client, server);
     rig.open(Transport::TlsTcp, TLS);
