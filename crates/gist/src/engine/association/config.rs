@@ -30,7 +30,7 @@ pub struct AssociationConfig {
     /// default 30 s (RFC 5971 §5.7.1).
     pub setup_timeout: Duration,
     /// How long an association that no session of ours uses is held on to before we leave it to the peer
-    /// (Idle); default 5 s.
+    /// (Idle); at least 100 ms; default 5 s.
     pub idle_after: Duration,
     /// Ask a peer that has been silent for the hold time whether it still lives, and give the association up
     /// if it does not answer within another (RFC 5971 §6.4); default true.
@@ -111,6 +111,7 @@ impl AssociationConfig {
                 "1 s to 49 days",
             ),
             (self.setup_timeout >= second, "associations.setup_timeout", "at least 1 s"),
+            (self.idle_after >= Duration::from_millis(100), "associations.idle_after", "at least 100 ms"),
             (self.max >= 1, "associations.max", "at least 1"),
             (self.max_queued >= 1024, "associations.max_queued", "at least 1024 octets"),
             (self.max_unsent >= 1024, "associations.max_unsent", "at least 1024 octets"),

@@ -18,10 +18,18 @@ use crate::engine::compose::nli;
 use crate::engine::io::ChannelId;
 use crate::engine::receive::{Arrival, Subject};
 use crate::engine::record::{NO_REFRESH, NONE, TENTATIVE};
-use crate::wire::{GistError, Info, Infos, Message, MessageType, ObjectType};
+use crate::wire::{GistError, Info, Infos, Message, MessageType, ObjectType, StackConfiguration};
 
 /// The direction of all our Queries.
 const DOWN: Direction = Direction::Downstream;
+
+/// The hold time of a peer, but not less than this: hellos are sent twice as often, and a peer must not make this
+/// node send them without end.
+const LEAST_HOLD_TIME: Duration = Duration::from_millis(100);
+
+fn held_for(configuration: &StackConfiguration<'_>) -> Duration {
+    Duration::from_millis(configuration.hold_time_ms.into()).max(LEAST_HOLD_TIME)
+}
 
 /// How a Query is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +123,7 @@ impl Gist {
         let egress = self.records.get(key).and_then(|r| self.peers.egress(r.half(DOWN).egress).copied());
         let egress = egress.ok_or(SendError::NoRoute)?;
         let channel = ChannelId(self.associations.next_channel);
-        let hold_time = Duration::from_millis(u64::from(offer.configuration.hold_time_ms));
+        let hold_time = held_for(&offer.configuration);
         let index = self.associations.insert(Association {
             opened: true,
             peer: Some(Name { identity: subject.nli.peer_identity.into(), interface: subject.nli.interface }),
@@ -198,7 +206,7 @@ impl Gist {
         let index = key.index();
         let Some(association) = self.associations.get(index) else { return };
         let first = !association.opened && !association.confirmed;
-        let hold_time = message.stack_configuration.map(|c| Duration::from_millis(c.hold_time_ms.into()));
+        let hold_time = message.stack_configuration.as_ref().map(held_for);
         if first && hold_time.is_none() {
             let missing = Infos::one(Info::ObjectType(ObjectType::STACK_CONFIGURATION));
             return self.refuse(a, GistError::MISSING_OBJECT, missing);

@@ -70,11 +70,13 @@ impl Associations {
         self.config.probe.then_some(now + self.config.hold_time)
     }
 
-    /// The peer has shown that it is alive: any message does. GIST-4.2.2-02.
+    /// The peer has shown that it is alive: any message does. Not so where sessions wait for its answer.
+    /// GIST-4.2.2-02.
     pub(super) fn heard(&mut self, index: u32, now: Time) {
         let silence = self.silence(now);
         if let Some(association) = self.get_mut(index)
             && association.state == State::Connected
+            && association.held.is_empty()
         {
             association.silence = silence;
         }
@@ -148,12 +150,9 @@ impl Gist {
         }
     }
 
-    /// Asks the peer whether it is there and has got everything. GIST-5.1-23, GIST-4.4.5-08, GIST-6.4-15.
+    /// Asks the peer whether it is there and has got everything until now; an earlier question is forgotten. GIST-5.1-23, GIST-4.4.5-08, GIST-6.4-15.
     pub(super) fn ask_hello(&mut self, index: u32) {
         let Self { associations, rng, now, out, counters, .. } = self;
-        if associations.get(index).is_none_or(|a| a.question.is_some()) {
-            return;
-        }
         associations.next_question = associations.next_question.wrapping_add(1).max(1);
         let id = associations.next_question;
         associations.send_hello(out, counters, index, id, true);
@@ -269,6 +268,13 @@ impl Gist {
             self.ask_hello(index);
         }
         match self.associations.get(index) {
+            // Those who left it wait for its last word.
+            Some(a) if due(a.unused) && !a.held.is_empty() => {
+                let later = Some(now + self.associations.config.idle_after);
+                if let Some(association) = self.associations.get_mut(index) {
+                    association.unused = later;
+                }
+            }
             Some(a) if due(a.unused) && a.is_up() => self.tg_ma_idle(index),
             Some(a) if due(a.unused) => {
                 self.close_channel(index, true);

@@ -380,6 +380,22 @@ fn a_new_peer_means_a_new_association() {
     assert_eq!(rig.held(old).unwrap().sessions, 0);
 }
 
+/// A peer's hold time of a millisecond does not make hellos without end.
+#[test]
+fn a_tiny_hold_time_is_not_followed() {
+    let mut rig = Rig::with(tcp_only());
+    rig.asked(SESSION, asks_tcp());
+    let response = rig.sent();
+    let channel = rig.accepted(2, Transport::Tcp);
+    let octets = first_confirm(&response, |m| {
+        m.stack_configuration = Some(StackConfiguration { hold_time_ms: 1, options: List::EMPTY });
+    });
+    rig.octets(channel, &octets);
+    rig.notified();
+    rig.until(1000);
+    assert!((10..=20).contains(&rig.out.len()), "{}", rig.out.len());
+}
+
 /// GIST-5972-13, GIST-5.7.2-06: a session in datagram mode moves to the association that the Confirm of its next
 /// refresh comes over, wherever that was opened from.
 #[test]

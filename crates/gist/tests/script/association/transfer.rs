@@ -333,6 +333,31 @@ fn a_session_moves_when_its_old_association_is_drained() {
     assert_eq!(rig.held(old).unwrap().sessions, 0);
 }
 
+/// A peer that does not answer behind the old messages does not hold the new ones for ever.
+#[test]
+fn an_old_association_that_is_not_drained_is_given_up() {
+    let mut rig = Rig::with(tcp_and_tls());
+    let old = rig.associated();
+    rig.send_with(b"safe", own(), |m| m.attributes = SECURE);
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tls());
+    let (new, ..) = rig.opened();
+    let first = rig.over().is(MessageType::MA_HELLO);
+    rig.connected_as(new, "down.example");
+    rig.over().is(MessageType::CONFIRM);
+    for second in 1..30 {
+        rig.until(second * 1000);
+        rig.octets(old, &hello(0, false));
+        rig.octets(old, &hello(first.message().hello_id.unwrap().wrapping_add(1), false));
+    }
+    rig.out.retain(|(_, out)| !matches!(out, Out::Over(over) if over.message().hello_id.is_some()));
+    rig.quiet();
+    rig.until(30_500);
+    rig.out.retain(|(_, out)| !matches!(out, Out::Over(over) if over.message().hello_id.is_some()));
+    assert_eq!(rig.closed(), (old, true));
+    assert_eq!(rig.over().message().nslp_data, Some(&b"safe"[..]));
+}
+
 /// GIST-4.3.4-10: a Query with a payload that the path does not carry: a small one asks for an association.
 #[test]
 fn a_query_that_is_too_large_asks_for_an_association() {
