@@ -25,6 +25,11 @@ pub mod gist {
         AssociationConfig, AssociationView, ChannelId, Config, ConfigError, DirectionView, IngressFilter,
         Installation, PeerView, SessionView, Transport, Validity,
     };
+
+    /// The authorised peer database.
+    pub mod apd {
+        pub use signalbox_gist::apd::{Apd, BadDnsName, DnsName, Entry, Name, Scope, Verdict};
+    }
 }
 
 /// What this crate's users need of the transport protocols.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use signalbox_core::node::{Input, NodeEngine};
 use signalbox_linux::clock::Clock;
+use signalbox_linux::sctp::{SctpBatch, SctpCounters, SctpPacket};
+use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::{Batch, Change, Io, IoCounters};
 use signalbox_node::{Command, Counter, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
@@ -39,6 +41,8 @@ signalbox_core::counters! {
         clients_too_slow: u64,
         /// Times that receiving failed.
         receive_failed: u64,
+        /// Times that the kernel could not say which streams are ready.
+        streams_failed: u64,
         /// Times that interfaces or addresses changed.
         interface_changes: u64,
         /// Times that routes changed.
@@ -51,6 +55,10 @@ pub(crate) struct Driver {
     engine: Engine,
     clock: Clock,
     batch: Batch,
+    /// Octets of one stream event: not the streams' own, which are written to while it is read.
+    octets: StreamBuffer,
+    /// Made when it is needed first: most nodes speak no SCTP.
+    packets: Option<SctpBatch>,
     clients: Clients,
     counters: DaemonCounters,
     reporter: Reporter,
@@ -66,6 +74,8 @@ impl Driver {
             engine: Engine::new(node, io, recorder),
             clock,
             batch: Batch::new(),
+            octets: StreamBuffer::new(),
+            packets: None,
             clients: Clients::default(),
             counters: DaemonCounters::default(),
             reporter: Reporter::default(),
@@ -85,6 +95,12 @@ impl Driver {
             let ready = self.engine.io.wait(self.timeout()).context("cannot wait for the network")?;
             if ready.datagrams {
                 self.receive();
+            }
+            if ready.streams {
+                self.streams();
+            }
+            if ready.sctp {
+                self.sctp();
             }
             if ready.changes {
                 self.changes();
@@ -168,6 +184,39 @@ impl Driver {
         }
     }
 
+    /// One turn of the streams, which they bound themselves.
+    fn streams(&mut self) {
+        self.unreported = true;
+        loop {
+            let input = match self.engine.io.streams().next_event(&mut self.octets) {
+                Ok(Some(event)) => stream_input(event),
+                Ok(None) => return,
+                Err(error) => {
+                    self.counters.streams_failed += 1;
+                    tracing::debug!(%error, "streams");
+                    return;
+                }
+            };
+            let now = self.clock.now();
+            self.engine.feed(now, input, &mut |event| self.clients.deliver(event));
+        }
+    }
+
+    fn sctp(&mut self) {
+        self.unreported = true;
+        let packets = self.packets.get_or_insert_with(SctpBatch::new);
+        if let Err(error) = self.engine.io.receive_sctp(packets) {
+            self.counters.receive_failed += 1;
+            tracing::debug!(%error, "receive SCTP");
+            return;
+        }
+        let now = self.clock.now();
+        for SctpPacket { src, dst, packet } in packets.iter() {
+            let input = Input::Sctp { src, dst, packet };
+            self.engine.feed(now, input, &mut |event| self.clients.deliver(event));
+        }
+    }
+
     fn changes(&mut self) {
         for change in self.engine.io.changes() {
             match change {
@@ -209,7 +258,8 @@ impl Driver {
     fn report(&mut self) {
         self.unreported = false;
         self.engine.flush_recording();
-        let lines = self.reporter.look(self.clock.now(), counters(&self.engine, self.counted()));
+        let counters = self.engine.counted(self.counted()).with(&self.engine.node);
+        let lines = self.reporter.look(self.clock.now(), counters);
         for line in lines {
             line.log();
         }
@@ -220,15 +270,36 @@ impl Driver {
     }
 }
 
-/// All that the daemon, its sockets and its node count.
-fn counters(engine: &Engine, daemon: DaemonCounters) -> impl Iterator<Item = Counter> {
-    all_counters(daemon, engine.io.counters(), &engine.node)
+fn stream_input<C>(event: StreamEvent<'_>) -> Input<'_, C> {
+    match event {
+        StreamEvent::Accepted { stream, local, peer } => Input::StreamAccepted { stream, local, peer },
+        StreamEvent::Connected { stream, local } => Input::StreamConnected { stream, local },
+        StreamEvent::Octets { stream, octets } => Input::StreamOctets { stream, octets },
+        StreamEvent::Drained { stream, unsent } => Input::StreamDrained { stream, unsent },
+        StreamEvent::Closed { stream, error, unacknowledged } => {
+            Input::StreamClosed { stream, error, unacknowledged }
+        }
+    }
 }
 
-fn all_counters(daemon: DaemonCounters, io: &IoCounters, node: &Node) -> impl Iterator<Item = Counter> {
-    let counter = |room| move |(name, help, value)| Counter { room, name, help, value };
-    let daemon = daemon.iter().map(counter("daemon"));
-    daemon.chain(io.iter().map(counter("io"))).chain(node.counters())
+/// What the daemon and its sockets count.
+struct Counted<'a> {
+    daemon: DaemonCounters,
+    io: &'a IoCounters,
+    streams: &'a StreamCounters,
+    /// `None`: SCTP is not spoken.
+    sctp: Option<&'a SctpCounters>,
+}
+
+impl Counted<'_> {
+    /// All, with what the node counts.
+    fn with(self, node: &Node) -> impl Iterator<Item = Counter> {
+        let counter = |room| move |(name, help, value)| Counter { room, name, help, value };
+        let daemon = self.daemon.iter().map(counter("daemon"));
+        let io = self.io.iter().map(counter("io")).chain(self.streams.iter().map(counter("streams")));
+        let sctp = self.sctp.into_iter().flat_map(|sctp| sctp.iter()).map(counter("sctp_io"));
+        daemon.chain(io).chain(sctp).chain(node.counters())
+    }
 }
 
 #[cfg(test)]
@@ -237,8 +308,16 @@ mod tests {
     use crate::report::is_trouble;
 
     fn every_counter() -> Vec<Counter> {
-        let node = Node::new(signalbox_node::Config::default(), [1; 32]).unwrap();
-        all_counters(DaemonCounters::default(), &IoCounters::default(), &node).collect()
+        let mut config = signalbox_node::Config::default();
+        config.gist.associations.sctp_port = Some(270);
+        let node = Node::new(config, [1; 32]).unwrap();
+        let counted = Counted {
+            daemon: DaemonCounters::default(),
+            io: &IoCounters::default(),
+            streams: &StreamCounters::default(),
+            sctp: Some(&SctpCounters::default()),
+        };
+        counted.with(&node).collect()
     }
 
     #[test]

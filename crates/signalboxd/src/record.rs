@@ -68,10 +68,25 @@ mod tests {
 
     use signalbox_core::node::Prefix;
     use signalbox_core::{IfIndex, NslpId};
-    use signalbox_node::{Node, gist, ping};
+    use signalbox_node::gist::apd::{Apd, Entry, Name, Scope, Verdict};
+    use signalbox_node::transport::{SctpConfig, Versions};
+    use signalbox_node::{ChannelConfig, Credentials, Node, Tls, gist, ping};
     use signalbox_record::Reader;
 
     use super::*;
+
+    fn authorised(prefix: Prefix) -> Apd {
+        let mut authorised = Apd::new(3, Verdict::Allow);
+        let scope = Scope { peers: vec![prefix], source: Some(prefix), destination: Some(prefix) };
+        let name = Name::Dns("*.example".parse().unwrap());
+        authorised.push(Entry { name, scope, verdict: Verdict::Deny }).unwrap();
+        authorised
+    }
+
+    fn keys() -> Credentials {
+        let pair = rcgen::KeyPair::generate().unwrap();
+        Credentials::RawKeys { key: pair.serialize_pem(), peers: pair.public_key_pem() }
+    }
 
     /// Nothing here is a default: a field that the header loses shows.
     fn unusual() -> NodeConfig {
@@ -112,6 +127,24 @@ mod tests {
                 max_queued: 20,
                 max_checks: 21,
                 max_lookups: 22,
+                associations: gist::AssociationConfig {
+                    tcp_port: Some(27),
+                    tls_port: Some(28),
+                    sctp_port: Some(29),
+                    preference: vec![gist::Transport::Tcp],
+                    always: true,
+                    hold_time: us(30_000_001),
+                    setup_timeout: us(31_000_001),
+                    idle_after: us(32),
+                    probe: false,
+                    max: 33,
+                    accept_rate: 34,
+                    max_queued: 1035,
+                    max_queued_total: 1036,
+                    max_unsent: 1037,
+                    max_buffered: 300_038,
+                    authorised: authorised(prefix),
+                },
             },
             ping: Some(ping::Config {
                 nslp: NslpId(32_705),
@@ -120,6 +153,12 @@ mod tests {
                 relay_timeout: us(25),
                 linger: us(26),
             }),
+            channels: ChannelConfig {
+                tls: Some(Tls { credentials: keys(), require_client: true, versions: Versions::Only13 }),
+                handshake: us(39_000_001),
+                max_handshakes: 40,
+                sctp: SctpConfig { max_associations: 41, ..SctpConfig::default() },
+            },
         }
     }
 
@@ -146,7 +185,7 @@ mod tests {
             assert_eq!((seed, mode & 0o777), ([3; 32], 0o600));
             let read: NodeConfig = serde_json::from_value(header).unwrap();
             assert_eq!(read, config);
-            assert!(Node::new(read, seed).is_ok());
+            assert_eq!(Node::new(read, seed).err(), None);
         }
     }
 
@@ -154,7 +193,17 @@ mod tests {
     #[test]
     fn unknown_and_missing_settings_are_refused() {
         let (header, ..) = header_of(&unusual(), "strict");
-        for place in ["", "/gist", "/ping", "/gist/ingress_filters/0", "/gist/without_router_alert/0"] {
+        for place in [
+            "",
+            "/gist",
+            "/ping",
+            "/gist/ingress_filters/0",
+            "/gist/without_router_alert/0",
+            "/gist/associations",
+            "/channels",
+            "/channels/tls",
+            "/channels/sctp",
+        ] {
             let mut more = header.clone();
             more.pointer_mut(place).unwrap()["novelty"] = 1.into();
             let error = serde_json::from_value::<NodeConfig>(more).unwrap_err().to_string();

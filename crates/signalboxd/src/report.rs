@@ -12,11 +12,17 @@ use signalbox_node::Counter;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by room and name, whose growth deserves a line.
-pub(crate) const TROUBLE: [(&str, &str); 24] = [
+pub(crate) const TROUBLE: [(&str, &str); 34] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("io", "receive_truncated"),
     ("io", "send_overflow"),
+    ("streams", "accept_limited"),
+    ("streams", "accept_failed"),
+    ("streams", "unsent_limited"),
+    ("channels", "handshakes_refused"),
+    ("channels", "handshakes_failed"),
+    ("channels", "listen_failed"),
     ("gist", "no_magic"),
     ("gist", "malformed"),
     ("gist", "hops_exceeded"),
@@ -36,6 +42,10 @@ pub(crate) const TROUBLE: [(&str, &str); 24] = [
     ("gist", "checks_full"),
     ("gist", "lookups_full"),
     ("gist", "transmit_failed"),
+    ("gist", "associations_limited"),
+    ("gist", "associations_full"),
+    ("gist", "associations_unauthorised"),
+    ("gist", "proposals_changed"),
     ("ping", "malformed"),
 ];
 

@@ -21,7 +21,7 @@ use crate::error::OpenError;
 use crate::intercept::{self, Interception};
 use crate::netlink::{Change, Events, Routes};
 use crate::sctp::{Sctp, SctpBatch, SctpCounters};
-use crate::stream::{StreamConfig, Streams};
+use crate::stream::{StreamConfig, StreamCounters, Streams};
 use crate::sys;
 use queue::Queue;
 use sockets::Sockets;
@@ -244,6 +244,12 @@ impl Io {
     /// The TCP connections.
     pub const fn streams(&mut self) -> &mut Streams {
         &mut self.streams
+    }
+
+    /// What happened to the TCP connections so far.
+    #[must_use]
+    pub const fn stream_counters(&self) -> &StreamCounters {
+        self.streams.counters()
     }
 
     /// Fills `batch` with the SCTP packets that wait, without waiting for more; gives their number.

@@ -39,6 +39,11 @@ impl ConfigError {
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
         Self::Wrong { path: path.to_owned(), line, column, message }
     }
+
+    /// A value that cannot be, in `text`.
+    pub(super) fn value(path: &Path, text: &str, Problem { key, message }: &Problem) -> Self {
+        Self::at(path, text, position(text, key), format!("{key}: {message}"))
+    }
 }
 
 /// A value that is out of its range, by the path of its key (`gist.t1`).
@@ -52,7 +57,7 @@ pub(super) struct Problem {
 
 /// Where the value of `key` stands in `text`; if the key is absent (its default is at odds with another
 /// value), where its table does.
-pub(super) fn position(text: &str, key: &str) -> Option<Range<usize>> {
+fn position(text: &str, key: &str) -> Option<Range<usize>> {
     let root = DeTable::parse(text).ok()?;
     let mut table: &DeTable<'_> = root.get_ref();
     let mut found = None;

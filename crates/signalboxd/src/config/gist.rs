@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use signalbox_node::gist;
 
+use super::associations::AssociationsConfig;
 use super::error::Problem;
 use super::units;
 
@@ -55,6 +56,8 @@ pub(crate) struct GistConfig {
     max_sessions: u32,
     /// Most peers.
     max_peers: u32,
+    /// Connection mode.
+    pub(crate) associations: AssociationsConfig,
 }
 
 /// `[gist.ipv4]`, `[gist.ipv6]`
@@ -120,6 +123,7 @@ impl Default for GistConfig {
             intercept_rate_limit: engine.intercept_rate,
             max_sessions: engine.max_sessions,
             max_peers: engine.max_peers,
+            associations: AssociationsConfig::default(),
         }
     }
 }
@@ -149,6 +153,7 @@ impl GistConfig {
             intercept_rate: self.intercept_rate_limit,
             max_sessions: self.max_sessions,
             max_peers: self.max_peers,
+            associations: self.associations.engine(),
             ..gist::Config::default()
         }
     }
@@ -158,6 +163,9 @@ impl GistConfig {
         if !self.ipv4.enabled && !self.ipv6.enabled {
             let message = "IPv4 and IPv6 are both switched off; leave one of them enabled".to_owned();
             return Some(Problem { key: "gist.ipv6.enabled".to_owned(), message });
+        }
+        if let Some(problem) = self.associations.problem() {
+            return Some(problem);
         }
         let error = self.engine().validated().err()?;
         let key = RENAMED.iter().find(|(field, _)| *field == error.field).map_or(error.field, |(_, key)| key);

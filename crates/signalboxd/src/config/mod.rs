@@ -3,6 +3,7 @@
 //! Unknown keys, wrong types and values out of range are errors that name file, line and column; nothing
 //! falls back to a default silently.
 
+mod associations;
 mod error;
 mod gist;
 mod units;
@@ -12,10 +13,11 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use signalbox_core::NslpId;
 use signalbox_linux::IoConfig;
+use signalbox_node::Tls;
 use tracing_subscriber::filter::LevelFilter;
 
 pub(crate) use error::ConfigError;
-use error::{Problem, position};
+use error::Problem;
 pub(crate) use gist::GistConfig;
 
 /// NSLPIDs that are not free for Ping.
@@ -39,6 +41,9 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     /// Recording of the node's inputs.
     pub(crate) record: RecordConfig,
+    /// Keys and certificates, read from the files that the configuration names.
+    #[serde(skip)]
+    pub(crate) tls: Option<Tls>,
 }
 
 /// `[node]`
@@ -183,14 +188,21 @@ impl Default for RecordConfig {
 }
 
 impl Config {
-    /// Reads and checks the file at `path`.
+    /// Reads and checks the file at `path`, and the keys and certificates that it names.
     ///
     /// # Errors
-    /// The file cannot be read, or the first thing in it that cannot be.
+    /// A file cannot be read, or the first thing in it that cannot be.
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::parse(path, &text)
+        let mut config = Self::parse(path, &text)?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        config.tls = config
+            .gist
+            .associations
+            .read_tls(directory)
+            .map_err(|problem| ConfigError::value(path, &text, &problem))?;
+        Ok(config)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
@@ -198,9 +210,7 @@ impl Config {
             .map_err(|error| ConfigError::at(path, text, error.span(), error.message().to_owned()))?;
         match config.problem() {
             None => Ok(config),
-            Some(Problem { key, message }) => {
-                Err(ConfigError::at(path, text, position(text, &key), format!("{key}: {message}")))
-            }
+            Some(problem) => Err(ConfigError::value(path, text, &problem)),
         }
     }
 
@@ -240,6 +250,7 @@ impl Config {
             intercept: self.io.intercept,
             mark: self.io.mark,
             table: self.io.table,
+            sctp: self.gist.associations.sctp_port.is_some(),
             ..IoConfig::default()
         }
     }

@@ -1,9 +1,13 @@
 //! Values that TOML has no type of its own for.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
+use signalbox_core::node::Prefix;
+use signalbox_node::gist::apd::Name;
 
 /// Reads a duration written as a number and a unit: `"500ms"`, `"30s"`, `"5m"`, `"1h"`.
 pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -33,6 +37,41 @@ fn parse_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     Some(Duration::from_micros(number.parse::<u64>().ok()?.checked_mul(microseconds)?))
+}
+
+/// An address prefix written as `"10.0.0.0/8"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct PrefixText(pub(super) Prefix);
+
+impl TryFrom<String> for PrefixText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let prefix = text.split_once('/').and_then(|(addr, len)| {
+            let addr: IpAddr = addr.parse().ok()?;
+            let len: u8 = len.parse().ok()?;
+            (len <= if addr.is_ipv4() { 32 } else { 128 }).then_some(Prefix { addr, len })
+        });
+        prefix.map(Self).ok_or_else(|| format!("{text:?} is no prefix, such as \"10.0.0.0/8\""))
+    }
+}
+
+/// Reads whom an entry of the authorised peer database is about: `"any"`, `"authenticated"`, `"dns:NAME"`,
+/// `"key:FINGERPRINT"` or `"address:ADDRESS"`.
+pub(super) fn peer_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.split_once(':') {
+        None if text == "any" => Ok(Name::Any),
+        None if text == "authenticated" => Ok(Name::Authenticated),
+        Some(("dns", name)) => name.parse().map(Name::Dns).map_err(de::Error::custom),
+        Some(("key", print)) => print.parse().map(Name::Key).map_err(de::Error::custom),
+        Some(("address", address)) => address.parse().map(Name::Address).map_err(de::Error::custom),
+        _ => Err(de::Error::custom(format!(
+            "{text:?} names nobody: \"any\", \"authenticated\", \"dns:NAME\", \"key:FINGERPRINT\" or \
+             \"address:ADDRESS\""
+        ))),
+    }
 }
 
 /// Reads file permissions written in octal: `"0660"`.

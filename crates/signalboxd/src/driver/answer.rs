@@ -7,7 +7,7 @@ use signalbox_linux::clock::Clock;
 use signalbox_node::Command;
 use signalbox_node::gist::SessionView;
 
-use super::{Driver, counters};
+use super::Driver;
 use crate::config::Config;
 use crate::control::{Ask, PORTION, SessionFilter};
 use crate::convert;
@@ -48,7 +48,7 @@ impl Driver {
             }
             Ask::Counters(answer) => {
                 self.counters.questions += 1;
-                let counters = counters(&self.engine, self.counted());
+                let counters = self.engine.counted(self.counted()).with(&self.engine.node);
                 let _ = answer.send(counters.map(convert::counter).collect());
             }
             Ask::PingStart { request, events, id } => {

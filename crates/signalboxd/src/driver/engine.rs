@@ -1,28 +1,31 @@
 //! The node beside its sockets and routes.
 
 use signalbox_core::Time;
-use signalbox_core::node::{Input, NodeEngine, Output, RouteQuery};
+use signalbox_core::node::{Input, NodeEngine, Output, RouteQuery, StreamError};
 use signalbox_linux::Io;
 use signalbox_node::{Command, Event, Node};
 
+use super::{Counted, DaemonCounters};
 use crate::record::Recorder;
 
-/// A node whose datagrams go out and whose route lookups are answered at once.
+/// A node whose datagrams and streams go out, and whose route lookups and listeners are answered at once.
 pub(super) struct Engine {
     pub(super) node: Node,
     pub(super) io: Io,
     recorder: Option<Recorder>,
     /// Route lookups that the node asked for and that are not answered yet; empty between inputs.
     lookups: Vec<(u64, RouteQuery)>,
+    /// Ports that could not be listened at and of which the node has not heard yet; empty between inputs.
+    unheard: Vec<(u16, StreamError)>,
 }
 
 impl Engine {
     pub(super) fn new(node: Node, io: Io, recorder: Option<Recorder>) -> Self {
-        Self { node, io, recorder, lookups: Vec::new() }
+        Self { node, io, recorder, lookups: Vec::new(), unheard: Vec::new() }
     }
 
-    /// Gives the node one input and drains it: datagrams are queued, routes looked up and answered, events
-    /// given to `deliver`.
+    /// Gives the node one input and drains it: datagrams are queued, streams written to, routes looked up and
+    /// answered, events given to `deliver`.
     pub(super) fn feed(&mut self, now: Time, input: Input<'_, Command>, deliver: &mut dyn FnMut(Event)) {
         self.handle(now, input);
         loop {
@@ -30,14 +33,36 @@ impl Engine {
                 match output {
                     Output::Transmit(transmit) => self.io.send(&transmit),
                     Output::RouteLookup { id, query } => self.lookups.push((id, query)),
+                    Output::StreamListen { port } => {
+                        if let Err(error) = self.io.streams().listen(port) {
+                            self.unheard.push((port, error));
+                        }
+                    }
+                    Output::StreamOpen { stream, local, peer } => {
+                        self.io.streams().open(stream, local, peer);
+                    }
+                    Output::StreamWrite { stream, octets } => self.io.streams().write(stream, octets),
+                    Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
+                    Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
+                    Output::Sctp { src, dst, packet } => self.io.send_sctp(src, dst, packet),
                     Output::Event(event) => deliver(event),
-                    other => tracing::warn!(output = ?other, "the driver has no streams yet"),
                 }
             }
-            let Some((id, query)) = self.lookups.pop() else { return };
-            let result = self.io.route(&query);
-            self.handle(now, Input::Route { id, result });
+            if let Some((port, error)) = self.unheard.pop() {
+                self.handle(now, Input::ListenFailed { port, error });
+            } else if let Some((id, query)) = self.lookups.pop() {
+                let result = self.io.route(&query);
+                self.handle(now, Input::Route { id, result });
+            } else {
+                return;
+            }
         }
+    }
+
+    /// What the sockets count, beside what the daemon does.
+    pub(super) fn counted(&self, daemon: DaemonCounters) -> Counted<'_> {
+        let Self { io, .. } = self;
+        Counted { daemon, io: io.counters(), streams: io.stream_counters(), sctp: io.sctp_counters() }
     }
 
     /// Writes out what the recorder holds back.
