@@ -135,7 +135,7 @@ mod tests {
                     always: true,
                     hold_time: us(30_000_001),
                     setup_timeout: us(31_000_001),
-                    idle_after: us(32),
+                    idle_after: us(100_032),
                     probe: false,
                     max: 33,
                     accept_rate: 34,

@@ -282,10 +282,10 @@ mod tests {
             ("[gist.associations]\nhold_time = \"0s\"\n", "node.toml:2:13: ", "1 s to 49 days"),
             ("[gist.associations]\ntcp_port = 70000\n", "node.toml:2:12: ", "expected u16"),
             ("[gist.associations]\npreference = [\"udp\"]\n", "node.toml:2:15: ", "`sctp`"),
-            ("[gist.associations.tls]\nkey = \"k\"\n", "node.toml:1:2: ", "either certificate and anchors"),
+            ("[gist.associations.tls]\nkey = \"k\"\n", "node.toml:1:1: ", "either certificate and anchors"),
             (
                 "[gist.associations.tls]\nkey = \"k\"\ncertificate = \"c\"\n",
-                "node.toml:1:2: ",
+                "node.toml:1:1: ",
                 "needs anchors",
             ),
             (&format!("{entry}name = \"bob\"\nverdict = \"deny\"\n"), "node.toml:2:8: ", "dns:NAME"),
