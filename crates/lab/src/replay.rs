@@ -41,8 +41,10 @@ has been changed since. That makes a recording a test.
 With --json, \"type\" tells the lines apart; t is in microseconds on the node's clock:
   transmit      t, src, dst, ifindex, ttl, tos, dont_fragment, options, payload (hexadecimal), message
   route-lookup  t, id, query
+  stream-listen, stream-open, stream-write, stream-read, stream-close, sctp
+                t, and what the driver is told of TCP connections (stream) and SCTP packets
   event         t, id, event: started, refused, reply, lost or done, and what belongs to it
-  summary       t, inputs, outputs, transmits, route_lookups, events, sessions, peers, pings, counters (those
+  summary       t, inputs, outputs, transmits, route_lookups, streams, events, sessions, peers, pings, counters (those
                 that are not 0), reached_limit, fault
 
 Exit status: 0 the whole recording was replayed, 1 it breaks off or is wrong from some line on (what is before

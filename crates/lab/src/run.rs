@@ -14,7 +14,7 @@ use crate::evidence::{Evidence, ExpiredProbe, Snapshot, UdpRun};
 use crate::lab::Lab;
 use crate::observe::capture::Captures;
 use crate::observe::packet::{GIST_PORT, Kind};
-use crate::observe::trace::{PROBE_PAYLOAD, Trace};
+use crate::observe::trace::{Carrier, PROBE_PAYLOAD, Trace};
 use crate::plan::Plan;
 use crate::scenario::{Condition, PingStep, ProbeStep, Scenario, Step, UdpStep};
 use crate::{kernel, net, wait};
@@ -238,7 +238,8 @@ impl<'a> Run<'a> {
             .messages
             .iter()
             .rev()
-            .find(|message| message.kind == Kind::Data && link.along(message.outgoing, leg));
+            .filter(|message| message.carrier == Carrier::Datagram && message.kind == Kind::Data)
+            .find(|message| link.along(message.outgoing, leg));
         let Some((session, payload)) =
             data.and_then(|data| Some((data.session?, data.packet.get(data.payload_at..)?)))
         else {

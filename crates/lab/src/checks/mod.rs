@@ -1,6 +1,7 @@
 //! The checks of a scenario. Each looks at packets and kernel state from outside; only `path` and `state` show what
 //! the commands said.
 
+mod association;
 pub(crate) mod signal;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,7 @@ fn judge(kind: &CheckKind, evidence: &Evidence) -> Verdict {
         CheckKind::Handshake(check) => signal::handshake(evidence, check),
         CheckKind::PassesQuery(check) => wire::passes_query(evidence, check),
         CheckKind::SetUp(check) => signal::set_up(evidence, check),
+        CheckKind::Associations(check) => association::associations(evidence, check),
         CheckKind::Loss(check) => loss(evidence, check),
         CheckKind::State(check) => state(evidence, check),
         CheckKind::Silent(check) => silent(evidence, check),

@@ -21,7 +21,7 @@ pub(super) fn legs(evidence: &Evidence, from: usize, to: usize) -> Result<(Vec<L
     if legs.is_empty() { Err(format!("no way from {} to {}", name(from), name(to))) } else { Ok((legs, dst)) }
 }
 
-fn named(evidence: &Evidence, from: &str, to: &str) -> Result<(usize, usize), String> {
+pub(super) fn named(evidence: &Evidence, from: &str, to: &str) -> Result<(usize, usize), String> {
     let pair = evidence.plan.node(from).zip(evidence.plan.node(to));
     pair.ok_or_else(|| format!("{from} or {to} is no node"))
 }

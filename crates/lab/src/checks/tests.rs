@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::evidence::{ExpiredProbe, LossCount, PingRun, Stop};
-use crate::observe::trace::{LinkTrace, Message, Session, Trace};
+use crate::evidence::{ExpiredProbe, LossCount, PingRun, Reply, Stop};
+use crate::observe::trace::{Carrier, Connection, Content, Flow, LinkTrace, Message, Session, Trace};
 use crate::plan::Plan;
 use crate::scenario::read;
 
@@ -30,6 +30,7 @@ checks = [{{ name = "it", {checks} }}]
 fn message(kind: Kind, at: u64, src: &str, dst: &str, outgoing: bool) -> Message {
     let query = kind == Kind::Query;
     Message {
+        carrier: Carrier::Datagram,
         at: Duration::from_millis(at),
         outgoing,
         src: src.parse().expect("an address"),
@@ -42,6 +43,7 @@ fn message(kind: Kind, at: u64, src: &str, dst: &str, outgoing: bool) -> Message
         c_flag: query,
         s_flag: !query,
         session: Some(SESSION),
+        negotiates: false,
         error: None,
         packet: vec![0; 60],
         payload_at: 32,
@@ -142,7 +144,7 @@ fn a_query_that_passes_may_change_in_ttl_and_hops_only() {
 fn sessions_are_counted_by_packets_and_replies() {
     let (check, mut evidence) = evidence("kind = 'set_up', from = 'h1', to = 'h2', sessions = 1");
     fails(&check, &evidence, "sessions with a reply: 0");
-    let reply = crate::evidence::Reply { rtt_ms: 1.0, hops: Vec::new(), last_link_ms: None };
+    let reply = Reply { rtt_ms: 1.0, hops: Vec::new(), last_link_ms: None };
     evidence.pings[0].replies.push(reply);
     holds(&check, &evidence);
     // The Confirm may be lost before the capture: Data the same way proves the Response as well.
@@ -184,6 +186,79 @@ fn state_and_its_end() {
     fails(&check, &evidence, "Error Some(6)");
     evidence.trace.links[0].messages[5].error = Some(NO_ROUTING_STATE);
     holds(&check, &evidence);
+}
+
+fn end(text: &str) -> std::net::SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// A connection that was accepted and carries this both ways.
+fn connection(client: &str, server: &str, content: Content) -> Connection {
+    let mut flow = Flow::default();
+    (flow.content, flow.messages, flow.records) = (content, 2, [1, 3]);
+    let (client, server) = (end(client), end(server));
+    Connection { client, server, accepted: true, flows: [flow.clone(), flow] }
+}
+
+/// The same handshakes over an association on each link.
+fn associated(more: &str, content: Content) -> (Check, Evidence) {
+    let (check, mut evidence) =
+        evidence(&format!("kind = 'associations', from = 'h1', to = 'h2', sessions = 1{more}"));
+    let ends = [["10.0.1.1:4000", "10.0.1.2:270"], ["10.0.2.1:4000", "10.0.2.2:270"]];
+    for (link, [client, server]) in evidence.trace.links.iter_mut().zip(ends) {
+        link.connections = vec![connection(client, server, content)];
+        for message in &mut link.messages {
+            if matches!(message.kind, Kind::Query | Kind::Response) {
+                message.negotiates = true;
+            } else {
+                message.carrier = Carrier::Stream;
+            }
+        }
+        if content == Content::Tls {
+            link.messages.retain(|message| message.carrier == Carrier::Datagram);
+        }
+    }
+    evidence.pings[0].replies.push(Reply { rtt_ms: 1.0, hops: Vec::new(), last_link_ms: None });
+    (check, evidence)
+}
+
+#[test]
+fn associations_are_negotiated_and_carry_everything_over_one_connection() {
+    let (check, good) = associated("", Content::Gist);
+    holds(&check, &good);
+    let change = |why: &str, change: fn(&mut LinkTrace)| {
+        let (_, mut bad) = associated("", Content::Gist);
+        change(&mut bad.trace.links[1]);
+        fails(&check, &bad, why);
+    };
+    change("a Response from 10.0.2.2 lacks", |link| link.messages[1].negotiates = false);
+    change("Data from 10.0.2.1 in a datagram", |link| link.messages[3].carrier = Carrier::Datagram);
+    change("no Data upstream", |link| drop(link.messages.pop()));
+    change("2 connections", |link| link.connections.extend_from_within(..));
+    change("0 connections", |link| link.connections.clear());
+    change("was not accepted", |link| link.connections[0].accepted = false);
+    change("port 270 was expected", |link| link.connections[0].server.set_port(271));
+    change("port 270 was expected", |link| link.connections[0].client = end("10.0.2.2:4000"));
+    change("Unknown", |link| link.connections[0].flows[1].content = Content::Unknown);
+    change("Queries of 0 sessions", |link| drop(link.messages.remove(0)));
+    let (_, mut mute) = associated("", Content::Gist);
+    mute.pings[0].replies.clear();
+    fails(&check, &mute, "0 of 1 sessions had a reply");
+}
+
+#[test]
+fn what_is_to_be_secret_is_tls_and_shows_no_session() {
+    let (check, good) = associated(", tls = true", Content::Tls);
+    holds(&check, &good);
+    let (_, clear) = associated(", tls = true", Content::Gist);
+    fails(&check, &clear, "carried Gist");
+    let change = |why: &str, change: fn(&mut Flow)| {
+        let (_, mut bad) = associated(", tls = true", Content::Tls);
+        change(&mut bad.trace.links[1].connections[0].flows[0]);
+        fails(&check, &bad, why);
+    };
+    change("0 records of the handshake", |flow| flow.records[0] = 0);
+    change("in clear", |flow| flow.octets = [&[23, 3, 3][..], &SESSION].concat());
 }
 
 #[test]

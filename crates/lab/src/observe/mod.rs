@@ -2,4 +2,5 @@
 
 pub(crate) mod capture;
 pub(crate) mod packet;
+mod stream;
 pub(crate) mod trace;

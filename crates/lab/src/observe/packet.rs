@@ -1,7 +1,7 @@
 //! A small reader of packets, independent of the suite's own codecs: what a check says about the wire must not
 //! rest on the code that is checked.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// GIST's UDP port (RFC 5971 §8).
 pub(crate) const GIST_PORT: u16 = 270;
@@ -10,8 +10,14 @@ const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
 /// "No Routing State" (RFC 5971 A.4.4.5).
 pub(crate) const NO_ROUTING_STATE: u16 = 5;
 
+/// Length of the common header (RFC 5971 A.1).
+const HEADER: usize = 8;
+
+const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 const OBJECT_SESSION: u16 = 1;
+const OBJECT_STACK_PROPOSAL: u16 = 3;
+const OBJECT_STACK_CONFIGURATION: u16 = 4;
 const OBJECT_ERROR: u16 = 9;
 
 /// Message types (RFC 5971 §9).
@@ -26,19 +32,40 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-/// A UDP datagram in its IP packet.
+/// An IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Datagram<'a> {
+pub(crate) struct Ip<'a> {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     /// TTL or hop limit.
     pub(crate) ttl: u8,
     /// Value of the Router Alert option (RFC 2113, RFC 2711).
     pub(crate) router_alert: Option<u16>,
-    pub(crate) dst_port: u16,
-    pub(crate) payload: &'a [u8],
+    protocol: u8,
+    /// Behind the IP headers.
+    payload: &'a [u8],
     /// The whole IP packet.
     pub(crate) packet: &'a [u8],
+}
+
+/// A UDP datagram in its IP packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Datagram<'a> {
+    pub(crate) ip: Ip<'a>,
+    pub(crate) dst_port: u16,
+    pub(crate) payload: &'a [u8],
+}
+
+/// A TCP segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment<'a> {
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    /// Of the SYN, or of the first octet of the payload.
+    pub(crate) sequence: u32,
+    pub(crate) syn: bool,
+    pub(crate) ack: bool,
+    pub(crate) payload: &'a [u8],
 }
 
 /// A GIST message, as far as the checks look.
@@ -52,14 +79,16 @@ pub(crate) struct Gist<'a> {
     /// S-flag: the IP source address is the signaling source address.
     pub(crate) s_flag: bool,
     pub(crate) session: Option<[u8; 16]>,
+    /// Stack-Proposal and Stack-Configuration-Data are there: an association is negotiated.
+    pub(crate) negotiates: bool,
     /// Code of the Error object (RFC 5971 A.4.1).
     pub(crate) error: Option<u16>,
     /// The message from its common header on.
     pub(crate) octets: &'a [u8],
 }
 
-impl<'a> Datagram<'a> {
-    /// Reads an Ethernet frame; `None` if it is no unfragmented UDP over IP.
+impl<'a> Ip<'a> {
+    /// Reads an Ethernet frame; `None` if it is no unfragmented IP packet.
     pub(crate) fn read(frame: &'a [u8]) -> Option<Self> {
         match u16_at(frame, 12)? {
             0x0800 => Self::read_v4(frame.get(14..)?),
@@ -73,53 +102,84 @@ impl<'a> Datagram<'a> {
         let total = usize::from(u16_at(packet, 2)?);
         let packet = packet.get(..total)?;
         let fragmented = u16_at(packet, 6)? & 0x3fff != 0;
-        if fragmented || *packet.get(9)? != PROTOCOL_UDP || header < 20 {
+        if fragmented || header < 20 {
             return None;
         }
         let address = |at: usize| Some(Ipv4Addr::from(*packet.get(at..at + 4)?.first_chunk::<4>()?).into());
-        Self {
+        Some(Self {
             src: address(12)?,
             dst: address(16)?,
             ttl: *packet.get(8)?,
             router_alert: option(packet.get(20..header)?, 148, &[0, 1], true),
-            dst_port: 0,
-            payload: &[],
+            protocol: *packet.get(9)?,
+            payload: packet.get(header..)?,
             packet,
-        }
-        .with_udp(header)
+        })
     }
 
     fn read_v6(packet: &'a [u8]) -> Option<Self> {
         let packet = packet.get(..40 + usize::from(u16_at(packet, 4)?))?;
         let address = |at: usize| Some(Ipv6Addr::from(*packet.get(at..at + 16)?.first_chunk::<16>()?).into());
-        let mut next = *packet.get(6)?;
+        let mut protocol = *packet.get(6)?;
         let mut at = 40;
         let mut router_alert = None;
-        if next == 0 {
-            next = *packet.get(at)?;
+        if protocol == 0 {
+            protocol = *packet.get(at)?;
             let length = 8 * (usize::from(*packet.get(at + 1)?) + 1);
             router_alert = option(packet.get(at + 2..at + length)?, 5, &[0], false);
             at += length;
         }
-        if next != PROTOCOL_UDP {
+        let (src, dst, ttl) = (address(8)?, address(24)?, *packet.get(7)?);
+        Some(Self { src, dst, ttl, router_alert, protocol, payload: packet.get(at..)?, packet })
+    }
+}
+
+impl<'a> Datagram<'a> {
+    /// Reads what an IP packet carries; `None` if it is no UDP.
+    pub(crate) fn read(ip: Ip<'a>) -> Option<Self> {
+        if ip.protocol != PROTOCOL_UDP {
             return None;
         }
-        let (src, dst, ttl) = (address(8)?, address(24)?, *packet.get(7)?);
-        Self { src, dst, ttl, router_alert, dst_port: 0, payload: &[], packet }.with_udp(at)
+        let dst_port = u16_at(ip.payload, 2)?;
+        let payload = ip.payload.get(8..usize::from(u16_at(ip.payload, 4)?))?;
+        Some(Self { ip, dst_port, payload })
     }
+}
 
-    fn with_udp(mut self, at: usize) -> Option<Self> {
-        self.dst_port = u16_at(self.packet, at + 2)?;
-        let length = usize::from(u16_at(self.packet, at + 4)?);
-        self.payload = self.packet.get(at + 8..at + length)?;
-        Some(self)
+impl<'a> Segment<'a> {
+    /// Reads what an IP packet carries; `None` if it is no TCP.
+    pub(crate) fn read(ip: Ip<'a>) -> Option<Self> {
+        if ip.protocol != PROTOCOL_TCP {
+            return None;
+        }
+        let sequence = u32::from_be_bytes(*ip.payload.get(4..8)?.first_chunk::<4>()?);
+        let header = 4 * usize::from(*ip.payload.get(12)? >> 4);
+        let flags = *ip.payload.get(13)?;
+        Some(Self {
+            src: SocketAddr::new(ip.src, u16_at(ip.payload, 0)?),
+            dst: SocketAddr::new(ip.dst, u16_at(ip.payload, 2)?),
+            sequence,
+            syn: flags & 0x02 != 0,
+            ack: flags & 0x10 != 0,
+            payload: ip.payload.get(header..)?,
+        })
     }
 }
 
 impl<'a> Gist<'a> {
     /// Reads the payload of a datagram; `None` if it is no GIST message.
     pub(crate) fn read(payload: &'a [u8]) -> Option<Self> {
-        let octets = payload.strip_prefix(&MAGIC)?;
+        Self::read_bare(payload.strip_prefix(&MAGIC)?)
+    }
+
+    /// Cuts the first message off what an association carries, where there is no magic number; gives it and the
+    /// number of its octets. `None` if it is not whole.
+    pub(crate) fn cut(stream: &'a [u8]) -> Option<(Self, usize)> {
+        let length = HEADER + 4 * usize::from(u16_at(stream, 2)?);
+        Some((Self::read_bare(stream.get(..length)?)?, length))
+    }
+
+    fn read_bare(octets: &'a [u8]) -> Option<Self> {
         let [_version, hops, _, _, _, _, kind, flags, objects @ ..] = octets else { return None };
         let mut message = Self {
             kind: match kind & 0x7f {
@@ -135,14 +195,18 @@ impl<'a> Gist<'a> {
             c_flag: kind & 0x80 != 0,
             s_flag: flags & 0x80 != 0,
             session: None,
+            negotiates: false,
             error: None,
             octets,
         };
+        let (mut proposal, mut configuration) = (false, false);
         let mut rest = objects;
         while let (Some(object), Some(words)) = (u16_at(rest, 0), u16_at(rest, 2)) {
             let Some(value) = rest.get(4..4 + 4 * usize::from(words & 0x0fff)) else { break };
             match object & 0x0fff {
                 OBJECT_SESSION => message.session = value.first_chunk::<16>().copied(),
+                OBJECT_STACK_PROPOSAL => proposal = true,
+                OBJECT_STACK_CONFIGURATION => configuration = true,
                 OBJECT_ERROR => {
                     message.error = u16_at(value, 1);
                     // With the S-flag, the session of the message in question follows the latter's header.
@@ -155,6 +219,7 @@ impl<'a> Gist<'a> {
             }
             rest = &rest[4 + value.len()..];
         }
+        message.negotiates = proposal && configuration;
         Some(message)
     }
 }
@@ -215,9 +280,9 @@ pub(super) mod tests {
     #[test]
     fn queries_of_both_versions() {
         for (frame, ttl) in [(query_v4(), 64), (query_v6(), 63)] {
-            let datagram = Datagram::read(&frame).expect("sound");
-            assert_eq!((datagram.ttl, datagram.dst_port), (ttl, GIST_PORT));
-            assert_eq!(datagram.router_alert, Some(0x1234));
+            let datagram = Ip::read(&frame).and_then(Datagram::read).expect("sound");
+            assert_eq!((datagram.ip.ttl, datagram.dst_port), (ttl, GIST_PORT));
+            assert_eq!(datagram.ip.router_alert, Some(0x1234));
             let message = Gist::read(datagram.payload).expect("sound");
             assert_eq!(
                 (message.kind, message.hops, message.c_flag, message.s_flag),
@@ -245,8 +310,11 @@ pub(super) mod tests {
     fn no_cut_or_changed_octet_makes_it_panic() {
         for frame in [query_v4(), query_v6()] {
             for at in 0..frame.len() {
-                let read =
-                    |frame: &[u8]| Datagram::read(frame).and_then(|d| Gist::read(d.payload).map(|g| g.hops));
+                let read = |frame: &[u8]| {
+                    let ip = Ip::read(frame)?;
+                    Segment::read(ip);
+                    Gist::read(Datagram::read(ip)?.payload).map(|gist| gist.hops)
+                };
                 read(&frame[..at]);
                 for value in [0, 1, 0x7f, 0x80, 0xff] {
                     let mut changed = frame.clone();

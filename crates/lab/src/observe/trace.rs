@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::packet::{Datagram, Gist, Kind};
+use super::packet::{Datagram, Gist, Ip, Kind, Segment};
+#[cfg(test)]
+pub(crate) use super::stream::Flow;
+use super::stream::Streams;
+pub(crate) use super::stream::{Connection, Content};
 use crate::plan::Leg;
 
 /// How the payload of the lab's own datagrams begins.
@@ -24,9 +28,19 @@ pub(crate) struct Frame {
     pub(crate) octets: Vec<u8>,
 }
 
+/// What a message travelled in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A datagram of its own: D-mode.
+    Datagram,
+    /// A TCP connection: C-mode.
+    Stream,
+}
+
 /// A GIST message on a link.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
+    pub(crate) carrier: Carrier,
     /// Since 1970.
     pub(crate) at: Duration,
     /// The link's first end sent it.
@@ -42,10 +56,12 @@ pub(crate) struct Message {
     /// The IP source is the node's own address, not the flow's.
     pub(crate) s_flag: bool,
     pub(crate) session: Option<Session>,
+    /// Stack-Proposal and Stack-Configuration-Data are there.
+    pub(crate) negotiates: bool,
     pub(crate) error: Option<u16>,
-    /// The IP packet.
+    /// The IP packet; in a stream, that with the message's last octets.
     pub(crate) packet: Vec<u8>,
-    /// Where the UDP payload begins in the packet.
+    /// Where the UDP payload begins in the packet, if it is a datagram.
     pub(crate) payload_at: usize,
 }
 
@@ -65,6 +81,8 @@ pub(crate) struct LinkTrace {
     pub(crate) first: usize,
     pub(crate) messages: Vec<Message>,
     pub(crate) probes: Vec<Probe>,
+    /// In the order in which they were opened.
+    pub(crate) connections: Vec<Connection>,
     /// Frames that the capture had no room for.
     pub(crate) missed: u64,
 }
@@ -87,35 +105,54 @@ pub(crate) enum Stage {
     DataUp,
 }
 
+impl Message {
+    /// A message in a datagram.
+    fn new(frame: &Frame, ip: Ip<'_>, dst_port: u16, payload_at: usize, gist: Gist<'_>) -> Self {
+        Self {
+            carrier: Carrier::Datagram,
+            at: frame.at,
+            outgoing: frame.outgoing,
+            src: ip.src,
+            dst: ip.dst,
+            ttl: ip.ttl,
+            router_alert: ip.router_alert,
+            dst_port,
+            kind: gist.kind,
+            hops: gist.hops,
+            c_flag: gist.c_flag,
+            s_flag: gist.s_flag,
+            session: gist.session,
+            negotiates: gist.negotiates,
+            error: gist.error,
+            packet: ip.packet.to_vec(),
+            payload_at,
+        }
+    }
+}
+
 impl LinkTrace {
     /// Reads what a capture holds; `first` is the node at whose end it was taken.
     pub(crate) fn read(first: usize, frames: &[Frame], missed: u64) -> Self {
         let mut trace = Self { first, missed, ..Self::default() };
+        let mut streams = Streams::default();
         for frame in frames {
-            let Some(datagram) = Datagram::read(&frame.octets) else { continue };
-            let Datagram { src, dst, ttl, router_alert, dst_port, payload, packet } = datagram;
-            if payload.starts_with(PROBE_PAYLOAD) {
-                trace.probes.push(Probe { outgoing: frame.outgoing, src, dst, ttl });
-            } else if let Some(gist) = Gist::read(payload) {
-                trace.messages.push(Message {
-                    at: frame.at,
-                    outgoing: frame.outgoing,
-                    src,
-                    dst,
-                    ttl,
-                    router_alert,
-                    dst_port,
-                    kind: gist.kind,
-                    hops: gist.hops,
-                    c_flag: gist.c_flag,
-                    s_flag: gist.s_flag,
-                    session: gist.session,
-                    error: gist.error,
-                    packet: packet.to_vec(),
-                    payload_at: packet.len() - payload.len(),
+            let Some(ip) = Ip::read(&frame.octets) else { continue };
+            if let Some(Datagram { ip, dst_port, payload }) = Datagram::read(ip) {
+                if payload.starts_with(PROBE_PAYLOAD) {
+                    let Ip { src, dst, ttl, .. } = ip;
+                    trace.probes.push(Probe { outgoing: frame.outgoing, src, dst, ttl });
+                } else if let Some(gist) = Gist::read(payload) {
+                    let payload_at = ip.packet.len() - payload.len();
+                    trace.messages.push(Message::new(frame, ip, dst_port, payload_at, gist));
+                }
+            } else if let Some(segment) = Segment::read(ip) {
+                streams.take(&segment, |gist| {
+                    let message = Message::new(frame, ip, segment.dst.port(), 0, gist);
+                    trace.messages.push(Message { carrier: Carrier::Stream, ..message });
                 });
             }
         }
+        trace.connections = streams.finish();
         trace
     }
 

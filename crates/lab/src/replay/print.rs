@@ -17,12 +17,13 @@ pub(super) struct Printer<'a, W> {
     json: bool,
     transmits: u64,
     lookups: u64,
+    streams: u64,
     events: u64,
 }
 
 impl<'a, W: Write> Printer<'a, W> {
     pub(super) fn new(out: &'a mut W, json: bool) -> Self {
-        Self { out, json, transmits: 0, lookups: 0, events: 0 }
+        Self { out, json, transmits: 0, lookups: 0, streams: 0, events: 0 }
     }
 
     /// One output, given at `t`.
@@ -31,6 +32,12 @@ impl<'a, W: Write> Printer<'a, W> {
             Output::Transmit(_) => &mut self.transmits,
             Output::RouteLookup { .. } => &mut self.lookups,
             Output::Event(_) => &mut self.events,
+            Output::StreamListen { .. }
+            | Output::StreamOpen { .. }
+            | Output::StreamWrite { .. }
+            | Output::StreamRead { .. }
+            | Output::StreamClose { .. }
+            | Output::Sctp { .. } => &mut self.streams,
         };
         *count += 1;
         if self.json {
@@ -40,6 +47,7 @@ impl<'a, W: Write> Printer<'a, W> {
                     json!({ "type": "route-lookup", "id": id, "query": query })
                 }
                 Output::Event(Event::Ping { id, event }) => event_json(*id, event),
+                stream => stream_json(stream),
             };
             line["t"] = t.as_micros().into();
             return writeln!(self.out, "{line}");
@@ -54,6 +62,7 @@ impl<'a, W: Write> Printer<'a, W> {
             Output::Event(Event::Ping { id, event }) => {
                 writeln!(self.out, "{t} ping {id}: {}", event_text(event))
             }
+            stream => writeln!(self.out, "{t} {}", stream_text(stream)),
         }
     }
 
@@ -72,6 +81,7 @@ impl<'a, W: Write> Printer<'a, W> {
                 "outputs": done.outputs,
                 "transmits": self.transmits,
                 "route_lookups": self.lookups,
+                "streams": self.streams,
                 "events": self.events,
                 "sessions": sessions,
                 "peers": peers,
@@ -84,8 +94,8 @@ impl<'a, W: Write> Printer<'a, W> {
         }
         writeln!(
             self.out,
-            "\n{} inputs until {}, {} outputs: {} datagrams, {} route lookups, {} events",
-            done.inputs, done.end, done.outputs, self.transmits, self.lookups, self.events
+            "\n{} inputs until {}, {} outputs: {} datagrams, {} route lookups, {} to streams, {} events",
+            done.inputs, done.end, done.outputs, self.transmits, self.lookups, self.streams, self.events
         )?;
         writeln!(self.out, "left: {sessions} sessions, {peers} peers, {pings} pings")?;
         for Counter { room, name, value, help } in &counters {
@@ -114,6 +124,48 @@ fn transmit_json(transmit: &Transmit<'_>) -> Value {
         "payload": hex(transmit.payload),
         "message": summary(transmit.payload),
     })
+}
+
+/// What concerns streams and SCTP; `null` for anything else.
+fn stream_json(output: &Output<'_, Event>) -> Value {
+    match output {
+        Output::StreamListen { port } => json!({ "type": "stream-listen", "port": port }),
+        Output::StreamOpen { stream, local, peer } => {
+            json!({ "type": "stream-open", "stream": stream.0, "local": local, "peer": peer })
+        }
+        Output::StreamWrite { stream, octets } => {
+            json!({ "type": "stream-write", "stream": stream.0, "octets": hex(octets) })
+        }
+        Output::StreamRead { stream, on } => json!({ "type": "stream-read", "stream": stream.0, "on": on }),
+        Output::StreamClose { stream, abort } => {
+            json!({ "type": "stream-close", "stream": stream.0, "abort": abort })
+        }
+        Output::Sctp { src, dst, packet } => {
+            json!({ "type": "sctp", "src": src, "dst": dst, "packet": hex(packet) })
+        }
+        Output::Transmit(_) | Output::RouteLookup { .. } | Output::Event(_) => Value::Null,
+    }
+}
+
+/// The same for people; empty for anything else.
+fn stream_text(output: &Output<'_, Event>) -> String {
+    match output {
+        Output::StreamListen { port } => format!("listen at TCP port {port}"),
+        Output::StreamOpen { stream, local, peer } => {
+            format!("stream {}: open from {local} to {peer}", stream.0)
+        }
+        Output::StreamWrite { stream, octets } => {
+            format!("stream {}: write {} octets", stream.0, octets.len())
+        }
+        Output::StreamRead { stream, on } => {
+            format!("stream {}: {} reading", stream.0, if *on { "go on" } else { "stop" })
+        }
+        Output::StreamClose { stream, abort } => {
+            format!("stream {}: {}", stream.0, if *abort { "abort" } else { "close" })
+        }
+        Output::Sctp { src, dst, packet } => format!("send SCTP {src} > {dst}: {} octets", packet.len()),
+        Output::Transmit(_) | Output::RouteLookup { .. } | Output::Event(_) => String::new(),
+    }
 }
 
 fn query_text(query: &RouteQuery) -> String {

@@ -1,10 +1,11 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 4] = [
+const BUILTINS: [(&str, &str); 5] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
     ("gist-loss", include_str!("../../../../scenarios/gist-loss.toml")),
+    ("gist-cmode-tcp", include_str!("../../../../scenarios/gist-cmode-tcp.toml")),
 ];
 
 /// Name and text of each.

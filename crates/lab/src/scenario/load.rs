@@ -199,6 +199,7 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
         "handshake" => CheckKind::Handshake(rest(element)?),
         "passes_query" => CheckKind::PassesQuery(rest(element)?),
         "set_up" => CheckKind::SetUp(rest(element)?),
+        "associations" => CheckKind::Associations(rest(element)?),
         "loss" => CheckKind::Loss(rest(element)?),
         "state" => CheckKind::State(rest(element)?),
         "silent" => CheckKind::Silent(rest(element)?),
@@ -210,7 +211,7 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
                 kind.span(),
                 format!(
                     "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
-                     set_up, loss, state, silent, no_routing_state, no_errors, clean_stop"
+                     set_up, associations, loss, state, silent, no_routing_state, no_errors, clean_stop"
                 ),
             ));
         }

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::observe::packet::GIST_PORT;
 use crate::units::{Percent, Rate, Span};
 
 pub(crate) use builtin::{builtin, builtins};
@@ -222,6 +223,7 @@ pub(crate) enum CheckKind {
     Handshake(PathCheck),
     PassesQuery(PassesCheck),
     SetUp(SetUpCheck),
+    Associations(AssociationsCheck),
     Loss(LossCheck),
     State(StateCheck),
     Silent(SilentCheck),
@@ -261,6 +263,21 @@ pub(crate) struct SetUpCheck {
     pub(crate) from: Spanned<String>,
     pub(crate) to: Spanned<String>,
     pub(crate) sessions: usize,
+}
+
+/// All sessions of a path share one messaging association on each link.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AssociationsCheck {
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    pub(crate) sessions: usize,
+    /// Where the responding nodes accept.
+    #[serde(default = "gist_port")]
+    pub(crate) port: u16,
+    /// The connections carry TLS, and nothing can be read in them.
+    #[serde(default)]
+    pub(crate) tls: bool,
 }
 
 /// The share of packets that every link lost.
@@ -352,6 +369,10 @@ impl Link {
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.ends[0].as_ref(), self.ends[1].as_ref())
     }
+}
+
+const fn gist_port() -> u16 {
+    GIST_PORT
 }
 
 const fn yes() -> bool {

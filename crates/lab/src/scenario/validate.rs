@@ -219,6 +219,10 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, labels: &BTreeSet<&str>) -> 
             node(scenario, &check.from)?;
             node(scenario, &check.to)
         }
+        CheckKind::Associations(check) => {
+            node(scenario, &check.from)?;
+            node(scenario, &check.to)
+        }
         CheckKind::Path(check) => check.hops.iter().try_for_each(|hop| node(scenario, hop)),
         CheckKind::PassesQuery(check) => node(scenario, &check.node),
         CheckKind::NoRoutingState(check) => daemon_node(scenario, &check.node),
