@@ -211,6 +211,7 @@ const fn distance(from: u32, to: u32) -> i32 {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "a list of cuts may have one")]
 mod tests {
     use super::*;
     use crate::observe::packet::Kind;
