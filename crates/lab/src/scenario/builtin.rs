@@ -1,11 +1,12 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 5] = [
+const BUILTINS: [(&str, &str); 6] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
     ("gist-loss", include_str!("../../../../scenarios/gist-loss.toml")),
     ("gist-cmode-tcp", include_str!("../../../../scenarios/gist-cmode-tcp.toml")),
+    ("gist-mux", include_str!("../../../../scenarios/gist-mux.toml")),
 ];
 
 /// Name and text of each.

@@ -285,7 +285,7 @@ hops = ["a", "b"]
             ("step = \"ping\"", "step = \"pong\"", 14, "expected one of udp, ping"),
             ("step = \"ping\"\n", "", 13, "lacks the key `step`"),
             ("to = \"b\"", "to = \"c\"", 16, "unknown node `c`, expected one of a, b"),
-            ("to = \"b\"", "to = \"b\"\nsessions = 0", 17, "between 1 and 200"),
+            ("to = \"b\"", "to = \"b\"\nsessions = 0", 17, "between 1 and 1000"),
             ("kind = \"path\"", "kind = \"road\"", 20, "expected one of forwarding, path"),
             ("description =", "description", 2, ""),
         ] {

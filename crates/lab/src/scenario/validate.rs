@@ -14,7 +14,7 @@ const SCENARIO_NAME_MAX: usize = 24;
 /// More would be a simulation, not a lab.
 const NODES_MAX: usize = 64;
 /// One process each.
-const SESSIONS_MAX: u32 = 200;
+const SESSIONS_MAX: u32 = 1_000;
 /// Our own delay stays below what makes every timer meaningless.
 const DELAY_MAX_MS: u128 = 10_000;
 

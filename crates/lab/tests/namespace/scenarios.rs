@@ -34,6 +34,11 @@ fn gist_loss() {
 }
 
 #[test]
+fn gist_cmode_tcp() {
+    holds("gist-cmode-tcp");
+}
+
+#[test]
 fn daemons_that_were_kept_are_ended_by_down() {
     let text =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/quickstart.toml"));
