@@ -91,7 +91,7 @@ if [ "${1:-}" = lint ]; then finish; fi
 step "build the programs" cargo build --quiet --release --locked -p signalboxd -p signalbox
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
-for name in quickstart gist-dmode-v6 gist-bypass gist-loss; do
+for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-mux; do
     step "scenario $name" scenario "$name"
 done
 finish
