@@ -21,6 +21,9 @@ const LOSS_TABLE: &str = "signalbox_lab";
 /// A daemon has this long to end by itself.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
+/// Links that were switched on carry packets within this time.
+const SETTLE: Duration = Duration::from_secs(5);
+
 /// The alias of every interface that the lab makes, `lo` of its namespaces included: nobody else's carries it.
 fn mark(lab: &str) -> String {
     format!("signalbox-lab {lab}")
@@ -38,6 +41,10 @@ pub(crate) fn make(plan: &Plan) -> Result<()> {
     }
     for (node, namespace) in plan.nodes.iter().zip(&namespaces) {
         add_routes(node, namespace).with_context(|| format!("cannot set the routes of {}", node.name))?;
+    }
+    // Until carrier is reported the kernel drops what is sent, and the first Query would be one of it.
+    for namespace in &namespaces {
+        topology::settle(namespace, SETTLE)?;
     }
     Ok(())
 }

@@ -282,8 +282,8 @@ fn a_replay_comes_as_far_as_the_recording_is_sound() {
     let mut toy = Toy { random: Random::new(SEED), pending: None, lookup: None, event: None };
     let mut reader = Reader::new(&recording[..]).unwrap();
     let replayed = replay(&mut reader, &mut toy, |_, _| Ok::<_, Infallible>(())).unwrap();
-    assert_eq!((replayed.inputs, replayed.end), (8, Time::from_millis(7)));
-    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 10 })));
+    assert_eq!((replayed.inputs, replayed.end), (16, Time::from_millis(15)));
+    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 18 })));
     let mut reader = Reader::new(&recording[..]).unwrap();
     assert_eq!(replay(&mut reader, &mut toy, |t, _| Err(t)).unwrap_err(), Time::ZERO);
 }
