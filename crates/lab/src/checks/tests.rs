@@ -137,7 +137,7 @@ fn a_query_that_passes_may_change_in_ttl_and_hops_only() {
     change("changed the message", |query| query.packet[50] = 1);
     change("changed the UDP ports", |query| query.packet[25] = 1);
     change("changed the source address", |query| query.src = [10, 0, 2, 1].into());
-    change("did not leave", |query| query.session = None);
+    change("no Query passed", |query| query.session = None);
 }
 
 #[test]

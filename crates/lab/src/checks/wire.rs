@@ -55,10 +55,12 @@ pub(super) fn passes_query(evidence: &Evidence, check: &PassesCheck) -> Verdict 
                     .filter(|message| message.session == Some(session))
                     .collect::<Vec<_>>()
             };
-            for before in queries(into) {
-                // A Query leaves before the same session's next one comes.
-                let Some(after) = queries(out_of).into_iter().find(|after| after.at >= before.at) else {
-                    return Err(format!("a Query came to {name} and did not leave it"));
+            // Of Queries that a network loses the sender makes new ones, with another cookie: what left is compared
+            // with the last that had come.
+            let came = queries(into);
+            for after in queries(out_of) {
+                let Some(before) = came.iter().rfind(|before| before.at <= after.at) else {
+                    return Err(format!("a Query left {name} and had not come to it"));
                 };
                 unchanged(before, after, check.gist_hops).map_err(|what| format!("{name} changed {what}"))?;
                 compared += 1;
