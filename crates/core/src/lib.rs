@@ -6,6 +6,7 @@
 //! * [`service`] is the contract between GIST and its signaling applications (RFC 5971, Appendix B).
 //! * [`security`] says who a peer has proved to be.
 //! * [`mri`] names flows the way both sides of that contract do.
+//! * [`traffic`] says what a reservation is to the kernel.
 //! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: small ids, no copying growth, no
 //!   allocation per message.
 //! * [`rng`], [`secret`], [`bucket`] and [`counter`] are the small tools that every engine needs.
@@ -26,6 +27,7 @@ pub mod security;
 pub mod service;
 pub mod slab;
 pub mod time;
+pub mod traffic;
 pub mod wheel;
 
 pub use bucket::TokenBucket;
@@ -38,4 +40,5 @@ pub use secret::RotatingSecret;
 pub use security::Identity;
 pub use slab::{Full, Key, Slab};
 pub use time::Time;
+pub use traffic::{FlowFilter, Reservation, ReservationId, ReserveError, TrafficSpec};
 pub use wheel::{Link, Links, Wheel};

@@ -9,6 +9,11 @@
 //! [`Output::StreamClose`], and after either its id means nothing to the other side. A driver ignores what the
 //! node says of a stream that it has just reported closed; a node ignores what the driver still had to say of
 //! one that it has closed.
+//!
+//! **Reservations** are in the kernel, by the name that the node gave them. [`Output::Reserve`] of a name that stands
+//! changes it; each one is answered by one [`Input::Reserved`], at once or later, and of several under way for one
+//! name the answers come in their order. [`Output::Release`] is not answered, and what was under way for that name
+//! may still be. A node that starts finds none standing; none is left when its driver stops.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,6 +21,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::id::IfIndex;
 use crate::packet::{Received, Transmit};
 use crate::time::Time;
+use crate::traffic::{Reservation, ReservationId, ReserveError};
 
 /// What comes in. `C` is the node's own command type.
 #[derive(Debug)]
@@ -98,6 +104,13 @@ pub enum Input<'a, C> {
         /// What follows the IP header, the SCTP common header first; its checksum is not yet checked.
         packet: &'a [u8],
     },
+    /// The answer to [`Output::Reserve`] of the same id.
+    Reserved {
+        /// Which reservation.
+        id: ReservationId,
+        /// Whether it stands in the kernel as asked; if not, what stood there before stands still.
+        result: Result<(), ReserveError>,
+    },
     /// Somebody asks the node for something.
     Command(C),
 }
@@ -158,6 +171,18 @@ pub enum Output<'a, E> {
         dst: IpAddr,
         /// What follows the IP header, its checksum in place.
         packet: &'a [u8],
+    },
+    /// Install a reservation, or change the one that has this id.
+    Reserve {
+        /// Its name; the node chooses it.
+        id: ReservationId,
+        /// What it shall be, whole.
+        reservation: &'a Reservation,
+    },
+    /// Remove a reservation. Nothing happens if there is none.
+    Release {
+        /// Which one.
+        id: ReservationId,
     },
     /// Something that a user of the node waits for.
     Event(E),

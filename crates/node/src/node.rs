@@ -166,6 +166,8 @@ impl NodeEngine for Node {
             Input::Sctp { src, dst, packet } => {
                 return self.channels.sctp_packet(now, [src, dst], packet, &mut self.gist);
             }
+            // No room reserves yet.
+            Input::Reserved { .. } => return,
             Input::Command(command) => return self.command(command),
         };
         self.gist.handle(now, gist);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use signalbox_core::IfIndex;
 use signalbox_core::node::{Input, Interface, NoRoute, Prefix, Route, StreamError, StreamId, TransmitError};
 use signalbox_core::packet::Received;
+use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_wire::{hex, parse_hex};
 
 /// A datagram that owns its octets; the fields are those of [`Received`].
@@ -108,6 +109,13 @@ pub enum OwnedInput<C> {
         /// What follows the IP header.
         packet: Vec<u8>,
     },
+    /// A reservation stands in the kernel, or does not.
+    Reserved {
+        /// Which one.
+        id: ReservationId,
+        /// Whether it stands.
+        result: Result<(), ReserveError>,
+    },
     /// A user's command.
     Command(C),
 }
@@ -141,6 +149,7 @@ impl<C> OwnedInput<C> {
             }
             Self::ListenFailed { port, error } => take(Input::ListenFailed { port, error }),
             Self::Sctp { src, dst, packet } => take(Input::Sctp { src, dst, packet: &packet }),
+            Self::Reserved { id, result } => take(Input::Reserved { id, result }),
             Self::Command(command) => take(Input::Command(command)),
         }
     }
@@ -163,6 +172,7 @@ pub(crate) enum Saved<'a, C> {
     StreamClosed { stream: StreamId, error: Option<StreamError>, unacknowledged: bool },
     ListenFailed { port: u16, error: StreamError },
     Sctp { src: IpAddr, dst: IpAddr, packet: Octets<'a> },
+    Reserved { id: ReservationId, result: Result<(), ReserveError> },
     Command(C),
 }
 
@@ -230,6 +240,7 @@ impl<'a, C> From<&'a Input<'_, C>> for Saved<'a, &'a C> {
             Input::Sctp { src, dst, packet } => {
                 Self::Sctp { src: *src, dst: *dst, packet: Octets(Cow::Borrowed(packet)) }
             }
+            Input::Reserved { id, result } => Self::Reserved { id: *id, result: *result },
             Input::Command(command) => Self::Command(command),
         }
     }
@@ -263,6 +274,7 @@ impl<C> From<Saved<'_, C>> for OwnedInput<C> {
             }
             Saved::ListenFailed { port, error } => Self::ListenFailed { port, error },
             Saved::Sctp { src, dst, packet } => Self::Sctp { src, dst, packet: packet.0.into_owned() },
+            Saved::Reserved { id, result } => Self::Reserved { id, result },
             Saved::Command(command) => Self::Command(command),
         }
     }

@@ -1,14 +1,16 @@
 //! The simulation itself: engines, events in order of time, and what tests ask.
 
+mod reservations;
 mod run;
 mod streams;
 
 use core::cmp::Ordering;
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use signalbox_core::node::{Input, NodeEngine, Prefix, RouteQuery, TransmitError};
+use signalbox_core::traffic::{Reservation, ReservationId, ReserveError};
 use signalbox_core::{IfIndex, Random, Time};
 
 use crate::config::{Impairment, LinkConfig, LinkId, NextHop, NodeId};
@@ -109,6 +111,10 @@ struct Node<N> {
     timer: Option<Time>,
     /// Neither forwards nor answers.
     off: bool,
+    /// What its engines had installed; it outlives a crash, as kernel state does, but not the next start.
+    reservations: BTreeMap<ReservationId, Reservation>,
+    /// How its kernel answers.
+    reserve_result: Result<(), ReserveError>,
 }
 
 /// What happens at some time. Ties go in the order of queueing.
@@ -146,6 +152,12 @@ enum What {
         node: NodeId,
         incarnation: u32,
         port: u16,
+    },
+    Reserved {
+        node: NodeId,
+        incarnation: u32,
+        id: ReservationId,
+        result: Result<(), ReserveError>,
     },
     Failure {
         node: NodeId,
@@ -246,6 +258,8 @@ impl<N: NodeEngine> Sim<N> {
             interception: true,
             timer: None,
             off: false,
+            reservations: BTreeMap::new(),
+            reserve_result: Ok(()),
         });
         let node = self.network.add_host(name);
         if self.started {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use signalbox_core::Time;
 use signalbox_core::node::{Output, RouteQuery};
 use signalbox_core::packet::Transmit;
+use signalbox_core::traffic::{Reservation, TrafficSpec};
 use signalbox_dissect::{hex, summary};
 use signalbox_node::ping::{PingEvent, Reply};
 use signalbox_node::{Counter, Event, Node};
@@ -18,12 +19,13 @@ pub(super) struct Printer<'a, W> {
     transmits: u64,
     lookups: u64,
     streams: u64,
+    reservations: u64,
     events: u64,
 }
 
 impl<'a, W: Write> Printer<'a, W> {
     pub(super) fn new(out: &'a mut W, json: bool) -> Self {
-        Self { out, json, transmits: 0, lookups: 0, streams: 0, events: 0 }
+        Self { out, json, transmits: 0, lookups: 0, streams: 0, reservations: 0, events: 0 }
     }
 
     /// One output, given at `t`.
@@ -38,6 +40,7 @@ impl<'a, W: Write> Printer<'a, W> {
             | Output::StreamRead { .. }
             | Output::StreamClose { .. }
             | Output::Sctp { .. } => &mut self.streams,
+            Output::Reserve { .. } | Output::Release { .. } => &mut self.reservations,
         };
         *count += 1;
         if self.json {
@@ -47,6 +50,10 @@ impl<'a, W: Write> Printer<'a, W> {
                     json!({ "type": "route-lookup", "id": id, "query": query })
                 }
                 Output::Event(Event::Ping { id, event }) => event_json(*id, event),
+                Output::Reserve { id, reservation } => {
+                    json!({ "type": "reserve", "id": id, "reservation": reservation })
+                }
+                Output::Release { id } => json!({ "type": "release", "id": id }),
                 stream => stream_json(stream),
             };
             line["t"] = t.as_micros().into();
@@ -62,6 +69,10 @@ impl<'a, W: Write> Printer<'a, W> {
             Output::Event(Event::Ping { id, event }) => {
                 writeln!(self.out, "{t} ping {id}: {}", event_text(event))
             }
+            Output::Reserve { id, reservation } => {
+                writeln!(self.out, "{t} reserve {}: {}", id.0, reservation_text(reservation))
+            }
+            Output::Release { id } => writeln!(self.out, "{t} release {}", id.0),
             stream => writeln!(self.out, "{t} {}", stream_text(stream)),
         }
     }
@@ -82,6 +93,7 @@ impl<'a, W: Write> Printer<'a, W> {
                 "transmits": self.transmits,
                 "route_lookups": self.lookups,
                 "streams": self.streams,
+                "reservations": self.reservations,
                 "events": self.events,
                 "sessions": sessions,
                 "peers": peers,
@@ -94,8 +106,15 @@ impl<'a, W: Write> Printer<'a, W> {
         }
         writeln!(
             self.out,
-            "\n{} inputs until {}, {} outputs: {} datagrams, {} route lookups, {} to streams, {} events",
-            done.inputs, done.end, done.outputs, self.transmits, self.lookups, self.streams, self.events
+            "\n{} inputs until {}, {} outputs: {} datagrams, {} route lookups, {} to streams, {} to reserve, {} events",
+            done.inputs,
+            done.end,
+            done.outputs,
+            self.transmits,
+            self.lookups,
+            self.streams,
+            self.reservations,
+            self.events
         )?;
         writeln!(self.out, "left: {sessions} sessions, {peers} peers, {pings} pings")?;
         for Counter { room, name, value, help } in &counters {
@@ -143,7 +162,11 @@ fn stream_json(output: &Output<'_, Event>) -> Value {
         Output::Sctp { src, dst, packet } => {
             json!({ "type": "sctp", "src": src, "dst": dst, "packet": hex(packet) })
         }
-        Output::Transmit(_) | Output::RouteLookup { .. } | Output::Event(_) => Value::Null,
+        Output::Transmit(_)
+        | Output::RouteLookup { .. }
+        | Output::Reserve { .. }
+        | Output::Release { .. }
+        | Output::Event(_) => Value::Null,
     }
 }
 
@@ -164,8 +187,19 @@ fn stream_text(output: &Output<'_, Event>) -> String {
             format!("stream {}: {}", stream.0, if *abort { "abort" } else { "close" })
         }
         Output::Sctp { src, dst, packet } => format!("send SCTP {src} > {dst}: {} octets", packet.len()),
-        Output::Transmit(_) | Output::RouteLookup { .. } | Output::Event(_) => String::new(),
+        Output::Transmit(_)
+        | Output::RouteLookup { .. }
+        | Output::Reserve { .. }
+        | Output::Release { .. }
+        | Output::Event(_) => String::new(),
     }
+}
+
+fn reservation_text(reservation: &Reservation) -> String {
+    let Reservation { ifindex, filters, traffic, .. } = reservation;
+    let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
+    let TrafficSpec { rate, burst, .. } = traffic;
+    format!("{rate} octets/s and {burst} at once on {ifindex} for {}", filters.join("; "))
 }
 
 fn query_text(query: &RouteQuery) -> String {

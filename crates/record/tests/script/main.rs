@@ -13,6 +13,7 @@ use signalbox_core::node::{
     TransmitError,
 };
 use signalbox_core::packet::{Received, Transmit};
+use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_core::{IfIndex, Random, Time};
 use signalbox_record::{OwnedDatagram, OwnedInput, ReadError, Reader, Recorded, Writer, replay};
 
@@ -74,6 +75,8 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         close(Some(StreamError::Reset), true),
         OwnedInput::ListenFailed { port: 270, error: StreamError::AddressInUse },
         OwnedInput::Sctp { src, dst, packet: vec![0; 12] },
+        OwnedInput::Reserved { id: ReservationId(u64::MAX), result: Ok(()) },
+        OwnedInput::Reserved { id: ReservationId(1), result: Err(ReserveError::Full) },
     ]
 }
 
@@ -270,7 +273,7 @@ fn a_replay_repeats_the_run() {
     assert_eq!(again, said);
     assert_eq!(
         (replayed.inputs, replayed.outputs, replayed.end),
-        (17, said.len() as u64, Time::from_millis(16))
+        (19, said.len() as u64, Time::from_millis(18))
     );
     assert_ne!(run([0; 32]).0, said);
 }
@@ -282,8 +285,8 @@ fn a_replay_comes_as_far_as_the_recording_is_sound() {
     let mut toy = Toy { random: Random::new(SEED), pending: None, lookup: None, event: None };
     let mut reader = Reader::new(&recording[..]).unwrap();
     let replayed = replay(&mut reader, &mut toy, |_, _| Ok::<_, Infallible>(())).unwrap();
-    assert_eq!((replayed.inputs, replayed.end), (16, Time::from_millis(15)));
-    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 18 })));
+    assert_eq!((replayed.inputs, replayed.end), (18, Time::from_millis(17)));
+    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 20 })));
     let mut reader = Reader::new(&recording[..]).unwrap();
     assert_eq!(replay(&mut reader, &mut toy, |t, _| Err(t)).unwrap_err(), Time::ZERO);
 }

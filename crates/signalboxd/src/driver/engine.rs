@@ -1,7 +1,10 @@
 //! The node beside its sockets and routes.
 
+use std::collections::VecDeque;
+
 use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine, Output, RouteQuery, StreamError};
+use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_linux::Io;
 use signalbox_node::{Command, Event, Node};
 
@@ -17,11 +20,13 @@ pub(super) struct Engine {
     lookups: Vec<(u64, RouteQuery)>,
     /// Ports that could not be listened at and of which the node has not heard yet; empty between inputs.
     unheard: Vec<(u16, StreamError)>,
+    /// Reservations asked for and not answered yet; empty between inputs.
+    reserved: VecDeque<(ReservationId, Result<(), ReserveError>)>,
 }
 
 impl Engine {
     pub(super) fn new(node: Node, io: Io, recorder: Option<Recorder>) -> Self {
-        Self { node, io, recorder, lookups: Vec::new(), unheard: Vec::new() }
+        Self { node, io, recorder, lookups: Vec::new(), unheard: Vec::new(), reserved: VecDeque::new() }
     }
 
     /// Gives the node one input and drains it: datagrams are queued, streams written to, routes looked up and
@@ -45,11 +50,18 @@ impl Engine {
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
                     Output::Sctp { src, dst, packet } => self.io.send_sctp(src, dst, packet),
+                    // Nothing here enforces reservations.
+                    Output::Reserve { id, .. } => {
+                        self.reserved.push_back((id, Err(ReserveError::Unsupported)))
+                    }
+                    Output::Release { .. } => {}
                     Output::Event(event) => deliver(event),
                 }
             }
             if let Some((port, error)) = self.unheard.pop() {
                 self.handle(now, Input::ListenFailed { port, error });
+            } else if let Some((id, result)) = self.reserved.pop_front() {
+                self.handle(now, Input::Reserved { id, result });
             } else if let Some((id, query)) = self.lookups.pop() {
                 let result = self.io.route(&query);
                 self.handle(now, Input::Route { id, result });

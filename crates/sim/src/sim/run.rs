@@ -34,6 +34,8 @@ impl<N: NodeEngine> Sim<N> {
     pub(super) fn boot(&mut self, node: NodeId) {
         let state = &mut self.nodes[node.at()];
         let seed = stream(self.seed, Purpose::Engine, node.0, state.incarnation).array();
+        // A driver that starts clears what its forerunner left.
+        state.reservations.clear();
         let Some(factory) = &mut state.factory else { return };
         state.engine = Some(factory(Boot { node, seed, now: self.now }));
         self.tell_interfaces(node);
@@ -66,6 +68,12 @@ impl<N: NodeEngine> Sim<N> {
                 }
                 self.drive(node, Input::ListenFailed { port, error: StreamError::AddressInUse });
             }
+            What::Reserved { node, incarnation, id, result } => {
+                if self.nodes[node.at()].incarnation != incarnation {
+                    return false;
+                }
+                self.drive(node, Input::Reserved { id, result });
+            }
             What::Failure { node, incarnation, dst, error } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
@@ -88,11 +96,14 @@ impl<N: NodeEngine> Sim<N> {
         let mut sent = Vec::new();
         let mut asked = Vec::new();
         let mut acts = Vec::new();
+        let mut reserved = Vec::new();
         let mut outputs = 0;
         while let Some(output) = engine.poll() {
             match output {
                 Output::Transmit(transmit) => sent.push((Packet::from(&transmit), transmit.ifindex)),
                 Output::RouteLookup { id, query } => asked.push((id, query)),
+                Output::Reserve { id, reservation } => reserved.push((id, Some(reservation.clone()))),
+                Output::Release { id } => reserved.push((id, None)),
                 Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
                 Output::StreamListen { port } => acts.push(Act::Listen(port)),
                 Output::StreamOpen { stream, local, peer } => acts.push(Act::Open(stream, local, peer)),
@@ -124,6 +135,7 @@ impl<N: NodeEngine> Sim<N> {
         for (id, query) in asked {
             self.enqueue(self.now + self.lookup_delay, What::Lookup { node, incarnation, id, query });
         }
+        self.reserve(node, reserved);
         for (packet, ifindex) in sent {
             let dst = packet.dst.ip();
             if let Err(error) = self.originate(node, packet, ifindex) {

@@ -1,6 +1,7 @@
 //! The simulation itself, with engines that do next to nothing.
 
 mod paths;
+mod reservations;
 mod streamer;
 mod streams;
 mod toy;

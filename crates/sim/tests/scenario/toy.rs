@@ -8,6 +8,7 @@ use signalbox_core::node::{
     Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, RouteQuery, TransmitError,
 };
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
+use signalbox_core::traffic::{Reservation, ReservationId, ReserveError};
 use signalbox_core::{IfIndex, Time};
 use signalbox_sim::Boot;
 
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     },
     Lookup(IpAddr),
     Alarm(Duration),
+    Reserve(ReservationId, Reservation),
+    Release(ReservationId),
     /// Keep a deadline that never goes away.
     Hang,
 }
@@ -42,12 +45,15 @@ pub(crate) enum Event {
     Interfaces(Vec<Interface>),
     RouteChanged(Prefix),
     Failed(IpAddr, TransmitError),
+    Reserved(ReservationId, Result<(), ReserveError>),
     Alarm,
 }
 
 enum Pending {
     Transmit { src: SocketAddr, dst: SocketAddr, ifindex: Option<IfIndex>, ttl: u8, options: Vec<u8> },
     Lookup(IpAddr),
+    Reserve(ReservationId, Reservation),
+    Release(ReservationId),
     Event(Event),
 }
 
@@ -56,6 +62,7 @@ pub(crate) struct Toy {
     pending: VecDeque<Pending>,
     payload: Vec<u8>,
     options: Vec<u8>,
+    reservation: Option<Reservation>,
     alarms: Vec<Time>,
     hang: bool,
     lookups: u64,
@@ -68,6 +75,7 @@ impl Toy {
             pending: VecDeque::new(),
             payload: Vec::new(),
             options: Vec::new(),
+            reservation: None,
             alarms: Vec::new(),
             hang: false,
             lookups: 0,
@@ -129,6 +137,13 @@ impl NodeEngine for Toy {
                 let by = Pending::Transmit { src, dst, ifindex: Some(ifindex), ttl: 64, options: Vec::new() };
                 self.pending.push_back(by);
             }
+            Input::Reserved { id, result } => {
+                self.pending.push_back(Pending::Event(Event::Reserved(id, result)));
+            }
+            Input::Command(Command::Reserve(id, reservation)) => {
+                self.pending.push_back(Pending::Reserve(id, reservation));
+            }
+            Input::Command(Command::Release(id)) => self.pending.push_back(Pending::Release(id)),
             Input::Command(Command::Lookup(dst)) => self.pending.push_back(Pending::Lookup(dst)),
             Input::Command(Command::Alarm(after)) => self.alarms.push(now + after),
             Input::Command(Command::Hang) => self.hang = true,
@@ -155,6 +170,10 @@ impl NodeEngine for Toy {
                 self.lookups += 1;
                 Output::RouteLookup { id: self.lookups, query: RouteQuery::to(dst) }
             }
+            Pending::Reserve(id, reservation) => {
+                Output::Reserve { id, reservation: self.reservation.insert(reservation) }
+            }
+            Pending::Release(id) => Output::Release { id },
             Pending::Event(event) => Output::Event(event),
         })
     }
