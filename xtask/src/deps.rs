@@ -13,13 +13,27 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-core", &["signalbox-wire"]),
     ("signalbox-gist", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-ping", &["signalbox-core", "signalbox-wire"]),
+    ("signalbox-qos", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
     ("signalbox-transport", &["signalbox-core", "signalbox-wire"]),
-    ("signalbox-node", &["signalbox-core", "signalbox-gist", "signalbox-ping", "signalbox-transport"]),
+    (
+        "signalbox-node",
+        &[
+            "signalbox-core",
+            "signalbox-gist",
+            "signalbox-ping",
+            "signalbox-qos",
+            "signalbox-resources",
+            "signalbox-transport",
+        ],
+    ),
     ("signalbox-sim", &["signalbox-core"]),
     ("signalbox-record", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-linux", &["signalbox-core"]),
     ("signalbox-api", &[]),
-    ("signalbox-dissect", &["signalbox-core", "signalbox-gist", "signalbox-ping", "signalbox-wire"]),
+    (
+        "signalbox-dissect",
+        &["signalbox-core", "signalbox-gist", "signalbox-ping", "signalbox-qos", "signalbox-wire"],
+    ),
     (
         "signalbox-lab",
         &[
@@ -49,6 +63,7 @@ const SANS_IO: &[&str] = &[
     "signalbox-core",
     "signalbox-gist",
     "signalbox-ping",
+    "signalbox-qos",
     "signalbox-transport",
     "signalbox-node",
     "signalbox-sim",
@@ -57,12 +72,19 @@ const SANS_IO: &[&str] = &[
 const IO_CRATES: &[&str] =
     &["tokio*", "mio", "nix", "netlink-*", "rtnetlink", "tonic*", "hyper*", "socket2", "capctl", "rustix"];
 
-const ENGINES: &[&str] = &["signalbox-gist", "signalbox-ping"];
+const ENGINES: &[&str] = &["signalbox-gist", "signalbox-ping", "signalbox-qos"];
 
 /// Who never reaches whom, by any path of normal dependencies, and why.
 const NEVER: &[(&str, &[&str], &str)] = &[
     ("signalbox-ping", &["signalbox-gist"], "applications meet GIST in core's service interface only"),
-    ("signalbox-gist", &["signalbox-ping"], "GIST carries applications, it does not know them"),
+    ("signalbox-qos", &["signalbox-gist"], "applications meet GIST in core's service interface only"),
+    ("signalbox-ping", &["signalbox-qos"], "applications do not know each other"),
+    ("signalbox-qos", &["signalbox-ping"], "applications do not know each other"),
+    (
+        "signalbox-gist",
+        &["signalbox-ping", "signalbox-qos"],
+        "GIST carries applications, it does not know them",
+    ),
     ("signalbox-transport", ENGINES, "channels carry octets, framing is GIST's"),
     ("signalbox-linux", ENGINES, "kernel access knows datagrams, not protocols"),
     ("signalbox-api", ENGINES, "API types stop at the edge of their crate"),

@@ -1,0 +1,5 @@
+//! QoS as a signaling application: QoS NSLP (RFC 5974) and the QSPEC that it carries (RFC 5975, RFC 5976).
+//!
+//! [`wire`] is the octets. Everything else is behind the feature `engine`; a dissector leaves it off.
+
+pub mod wire;
