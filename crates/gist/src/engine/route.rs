@@ -96,6 +96,9 @@ pub(super) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery
             dst_port: p.dst_port.filter(|port| *port != 0),
             tos: p.dscp.map_or(tos, |dscp| dscp << 2),
         },
+        Some(Mri::LooseEnd(l)) if l.direction == Direction::Downstream => {
+            RouteQuery { src: Some(l.src), tos, ..RouteQuery::to(l.dst) }
+        }
         _ => RouteQuery { tos, ..RouteQuery::to(dst) },
     }
 }

@@ -75,9 +75,6 @@ impl Gist {
             let peer = self.peers.by_sii(sii).ok_or(SendError::NoNextNode)?;
             return self.send_explicitly(peer, m, &outgoing, need);
         }
-        let Mri::PathCoupled(_) = m.mri else {
-            return Err(SendError::Refused); // the loose-end method is received, not sent
-        };
         if m.attributes.stateless {
             if need > Need::Preferred {
                 return Err(SendError::Refused);
@@ -415,8 +412,8 @@ impl Gist {
 }
 
 /// Addressing of a downstream Q-mode packet (RFC 5971 §5.8.1.2): from the flow's source unless the signaling
-/// source is wanted, to its destination, looking like its packets. GIST-5.8.1.2-02, GIST-5.8.1.2-03,
-/// GIST-5.8.1.2-05.
+/// source is wanted, to its destination, looking like its packets. The loose-end method has the same addresses
+/// and no looks (§5.8.2.2). GIST-5.8.1.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05, GIST-5.8.2-02, GIST-5.8.2-03.
 pub(super) fn q_mode(egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> Envelope {
     let dscp = match mri {
         Mri::PathCoupled(p) => p.dscp.unwrap_or(0),
@@ -435,7 +432,10 @@ pub(super) fn q_mode(egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> E
 /// Whether the ends of a flow are addresses that nodes can have, also where a prefix makes them stand for many
 /// (RFC 5971 §5.8.1.1). GIST-5.8.1.1-02.
 fn has_real_addresses(mri: &Mri) -> bool {
-    let Mri::PathCoupled(p) = mri else { return true };
+    let (src_prefix, dst_prefix) = match mri {
+        Mri::PathCoupled(p) => (p.src_prefix, p.dst_prefix),
+        Mri::LooseEnd(l) => (if l.src.is_ipv6() { 128 } else { 32 }, if l.dst.is_ipv6() { 128 } else { 32 }),
+    };
     let real = |address: IpAddr, prefix: u8| {
         let (bits, width) = match address {
             IpAddr::V4(a) => (u128::from(a.to_bits()) << 96, 32),
@@ -446,7 +446,8 @@ fn has_real_addresses(mri: &Mri) -> bool {
             && !address.is_multicast()
             && (prefix == width || prefix < width && host != 0)
     };
-    real(p.src, p.src_prefix) && real(p.dst, p.dst_prefix) && p.src.is_ipv4() == p.dst.is_ipv4()
+    let (src, dst) = (mri.src(), mri.dst());
+    real(src, src_prefix) && real(dst, dst_prefix) && src.is_ipv4() == dst.is_ipv4()
 }
 
 /// What an application hears of a message that did not become a datagram.

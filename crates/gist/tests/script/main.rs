@@ -6,6 +6,7 @@ mod encapsulation;
 mod errors;
 mod forward;
 mod limits;
+mod loose_end;
 mod node;
 mod querying;
 mod responding;
