@@ -20,6 +20,7 @@ pub mod index;
 pub mod intern;
 pub mod mri;
 pub mod node;
+pub mod octets;
 pub mod packet;
 pub mod rng;
 pub mod secret;

@@ -1,24 +1,43 @@
 //! The service interface between GIST and its signaling applications (RFC 5971, Appendix B).
 //!
 //! A signaling application gives [`Request`]s to GIST and gets [`Indication`]s from it; payloads are borrowed
-//! from whoever holds them. Neither side knows the other's crate.
+//! from whoever holds them. Neither side knows the other's crate. [`OwnedRequest`] and [`OwnedIndication`] hold
+//! theirs: for applications that are not called but written to, and for recordings.
 
 use core::time::Duration;
 
 use crate::id::{IfIndex, NslpId, SessionId};
 use crate::mri::Mri;
+use crate::octets::Octets;
 
-/// What an application asks of GIST.
+/// A [`RequestOf`] with a borrowed payload.
+pub type Request<'a> = RequestOf<&'a [u8]>;
+/// A [`RequestOf`] with a payload of its own.
+pub type OwnedRequest = RequestOf<Octets>;
+/// A [`SendMessageOf`] with a borrowed payload.
+pub type SendMessage<'a> = SendMessageOf<&'a [u8]>;
+/// A [`PeeringOf`] with a borrowed payload.
+pub type Peering<'a> = PeeringOf<&'a [u8]>;
+/// An [`IndicationOf`] with a borrowed payload.
+pub type Indication<'a> = IndicationOf<&'a [u8]>;
+/// An [`IndicationOf`] with a payload of its own.
+pub type OwnedIndication = IndicationOf<Octets>;
+/// A [`RecvMessageOf`] with a borrowed payload.
+pub type RecvMessage<'a> = RecvMessageOf<&'a [u8]>;
+
+/// What an application asks of GIST; `D` holds payloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Request<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum RequestOf<D> {
     /// Send a message (B.1).
-    SendMessage(SendMessage<'a>),
+    SendMessage(SendMessageOf<D>),
     /// The answer to a [`RecvMessage`] that carried a [`CheckId`] (B.2).
     Peering {
         /// The check that is answered.
         check: CheckId,
         /// Whether to peer with the Querying node.
-        decision: Peering<'a>,
+        decision: PeeringOf<D>,
     },
     /// How long to keep routing state (B.5).
     SetStateLifetime {
@@ -40,19 +59,23 @@ pub enum Request<'a> {
         /// What to assume.
         status: InvalidStatus,
         /// Payload for the next Query.
-        data: &'a [u8],
+        data: D,
         /// Rediscover now, not with the next message.
         urgent: bool,
     },
 }
 
-/// What GIST tells an application.
+/// What GIST tells an application; `D` holds payloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Indication<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum IndicationOf<D> {
     /// A message arrived (B.2).
-    RecvMessage(RecvMessage<'a>),
+    RecvMessage(RecvMessageOf<D>),
     /// What became of a message that carried a handle (B.3).
     MessageStatus {
+        /// The application.
+        nslp: NslpId,
         /// The handle given with the message.
         handle: MessageHandle,
         /// The session it was for.
@@ -75,9 +98,10 @@ pub enum Indication<'a> {
 
 /// `SendMessage` (B.1).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SendMessage<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct SendMessageOf<D> {
     /// The application's octets, a multiple of 4.
-    pub data: &'a [u8],
+    pub data: D,
     /// Ask for [`Indication::MessageStatus`] by this handle.
     pub handle: Option<MessageHandle>,
     /// The application.
@@ -102,9 +126,10 @@ pub struct SendMessage<'a> {
 
 /// `RecvMessage` (B.2).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RecvMessage<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct RecvMessageOf<D> {
     /// The application's octets; empty for a Query without payload.
-    pub data: &'a [u8],
+    pub data: D,
     /// The application.
     pub nslp: NslpId,
     /// Session.
@@ -136,6 +161,7 @@ pub struct RecvMessage<'a> {
 
 /// How a message is or was carried (RFC 5971 §4.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TransferAttributes {
     /// Delivered once, in order, or reported lost.
     pub reliable: bool,
@@ -147,6 +173,8 @@ pub struct TransferAttributes {
 
 /// Protection on the hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Security {
     /// None.
     #[default]
@@ -157,6 +185,7 @@ pub enum Security {
 
 /// How far the addresses of a received message can be trusted (B.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AddressValidation {
     /// The sender is an endpoint of the flow: first or last hop.
     pub first_or_last_hop: bool,
@@ -168,15 +197,19 @@ pub struct AddressValidation {
 
 /// Whether an application wants to peer with a Querying node (RFC 5971 §4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peering<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum PeeringOf<D> {
     /// Peer; the payload, if any, goes into the Response.
-    Accept(Option<&'a [u8]>),
+    Accept(Option<D>),
     /// Let the Query travel on; the payload, if any, replaces the one it carries.
-    Decline(Option<&'a [u8]>),
+    Decline(Option<D>),
 }
 
 /// What became of a sent message (B.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MessageStatus {
     /// It left with these attributes.
     Sent(TransferAttributes),
@@ -186,6 +219,8 @@ pub enum MessageStatus {
 
 /// Why a message could not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum SendError {
     /// No node answered the Query.
     NoNextNode,
@@ -215,6 +250,8 @@ pub enum SendError {
 
 /// Why routing state is declared invalid (B.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum InvalidStatus {
     /// Do not use it.
     Bad,
@@ -224,6 +261,8 @@ pub enum InvalidStatus {
 
 /// What happened to a flow (B.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum NetworkEvent {
     /// This is the last node of the path that has the application.
     LastNode,
@@ -243,16 +282,119 @@ pub enum NetworkEvent {
 
 /// An application's name for a message it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MessageHandle(pub u64);
 
 /// GIST's name for a pending peering decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CheckId(pub u64);
 
 /// GIST's name for a piece of routing state; stale ones are recognised and harmless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StateHandle(pub u64);
 
 /// Source identification information: GIST's name for a peer and the interface to it (RFC 5971 B.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SiiHandle(pub u64);
+
+impl<D> RequestOf<D> {
+    /// The same with its payload in another form.
+    pub fn map<'a, E>(&'a self, form: impl FnOnce(&'a D) -> E) -> RequestOf<E> {
+        match *self {
+            Self::SendMessage(SendMessageOf {
+                ref data,
+                handle,
+                nslp,
+                session,
+                mri,
+                state,
+                sii,
+                attributes,
+                timeout,
+                ip_ttl,
+                hops,
+            }) => RequestOf::SendMessage(SendMessageOf {
+                data: form(data),
+                handle,
+                nslp,
+                session,
+                mri,
+                state,
+                sii,
+                attributes,
+                timeout,
+                ip_ttl,
+                hops,
+            }),
+            Self::Peering { check, ref decision } => RequestOf::Peering {
+                check,
+                decision: match decision {
+                    PeeringOf::Accept(data) => PeeringOf::Accept(data.as_ref().map(form)),
+                    PeeringOf::Decline(data) => PeeringOf::Decline(data.as_ref().map(form)),
+                },
+            },
+            Self::SetStateLifetime { nslp, mri, session, lifetime } => {
+                RequestOf::SetStateLifetime { nslp, mri, session, lifetime }
+            }
+            Self::InvalidateRoutingState { nslp, mri, status, ref data, urgent } => {
+                RequestOf::InvalidateRoutingState { nslp, mri, status, data: form(data), urgent }
+            }
+        }
+    }
+}
+
+impl<D> IndicationOf<D> {
+    /// The application that it is for.
+    pub const fn nslp(&self) -> NslpId {
+        match self {
+            Self::RecvMessage(message) => message.nslp,
+            Self::MessageStatus { nslp, .. } | Self::NetworkNotification { nslp, .. } => *nslp,
+        }
+    }
+
+    /// The same with its payload in another form.
+    pub fn map<'a, E>(&'a self, form: impl FnOnce(&'a D) -> E) -> IndicationOf<E> {
+        match *self {
+            Self::RecvMessage(RecvMessageOf {
+                ref data,
+                nslp,
+                session,
+                mri,
+                check,
+                state,
+                sii,
+                attributes,
+                validation,
+                ip_ttl,
+                ip_distance,
+                hops,
+                ifindex,
+                at_flow_end,
+            }) => IndicationOf::RecvMessage(RecvMessageOf {
+                data: form(data),
+                nslp,
+                session,
+                mri,
+                check,
+                state,
+                sii,
+                attributes,
+                validation,
+                ip_ttl,
+                ip_distance,
+                hops,
+                ifindex,
+                at_flow_end,
+            }),
+            Self::MessageStatus { nslp, handle, session, status } => {
+                IndicationOf::MessageStatus { nslp, handle, session, status }
+            }
+            Self::NetworkNotification { nslp, mri, session, event } => {
+                IndicationOf::NetworkNotification { nslp, mri, session, event }
+            }
+        }
+    }
+}

@@ -3,12 +3,12 @@
 use core::net::SocketAddr;
 
 use signalbox_core::service::{CheckId, Peering};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, NslpId, Time};
 
 use super::Gist;
 use super::receive::{Arrival, Subject};
 use super::record::NONE;
-use crate::wire::{Encapsulation, Header, Message};
+use crate::wire::{Encapsulation, GistError, Header, Infos, Message};
 
 /// A Query that waits for its decision.
 #[derive(Debug)]
@@ -23,6 +23,23 @@ pub(super) struct Check {
     local: bool,
     options: Box<[u8]>,
     octets: Box<[u8]>,
+}
+
+impl Check {
+    fn arrival(&self) -> Arrival<'_> {
+        Arrival {
+            src: self.src,
+            dst: self.dst,
+            ifindex: self.ifindex,
+            ttl: self.ttl,
+            tos: self.tos,
+            options: &self.options,
+            octets: &self.octets,
+            local: self.local,
+            encapsulation: Encapsulation::QMode,
+            association: NONE,
+        }
+    }
 }
 
 impl Gist {
@@ -67,18 +84,7 @@ impl Gist {
     }
 
     fn carry_out(&mut self, check: &Check, decision: Peering<'_>) {
-        let a = Arrival {
-            src: check.src,
-            dst: check.dst,
-            ifindex: check.ifindex,
-            ttl: check.ttl,
-            tos: check.tos,
-            options: &check.options,
-            octets: &check.octets,
-            local: check.local,
-            encapsulation: Encapsulation::QMode,
-            association: NONE,
-        };
+        let a = check.arrival();
         let fits = |data: &&[u8]| data.len().is_multiple_of(4);
         match decision {
             // GIST-4.3.2-04, GIST-4.3.2-05: on it goes, perhaps with another payload.
@@ -91,6 +97,22 @@ impl Gist {
             Peering::Decline(_) => self.accept_checked(&a, None),
             // GIST-4.3.2-03, GIST-B.2-02
             Peering::Accept(data) => self.accept_checked(&a, data.filter(fits)),
+        }
+    }
+
+    /// The application is gone: Queries that wait for its decision are those of any application that this
+    /// node lacks (RFC 5971 §4.3.4).
+    pub(super) fn abandon_checks(&mut self, nslp: NslpId) {
+        for _ in 0..self.checks.len() {
+            let Some(check) = self.checks.pop_front() else { return };
+            let header = Header::parse(&check.octets).ok();
+            match header.filter(|header| header.nslp == nslp) {
+                None => self.checks.push_back(check),
+                Some(_) if check.local => {
+                    self.refuse(&check.arrival(), GistError::ENDPOINT_FOUND, Infos::NONE);
+                }
+                Some(header) => self.forward(&check.arrival(), &header, None),
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use signalbox_core::{NslpId, SessionId};
+use signalbox_core::NslpId;
 
 use super::Gist;
 use super::association::Tag;
@@ -34,7 +34,7 @@ impl Gist {
             self.counters.errors_suppressed += 1;
             return;
         }
-        let tag = Tag::control(error.session.unwrap_or(SessionId([0; 16])));
+        let tag = Tag::control();
         let mut message = Message::new(MessageType::ERROR, NslpId::NONE, self.config.hops);
         message.error = Some(error);
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);

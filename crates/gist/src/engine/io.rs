@@ -188,6 +188,8 @@ pub enum PeeringPolicy {
     Always,
     /// It is asked with every Query.
     Ask,
+    /// It peers with nobody: Queries travel on, unless they end here. It may still send.
+    Never,
 }
 
 /// What GIST must know of a signaling application of this node.

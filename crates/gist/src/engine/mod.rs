@@ -18,6 +18,7 @@
 //! case a messaging association was requested" presumes a node that can). Messages that need an association
 //! (reliable, secured, or larger than a datagram may be) are refused to the application then.
 
+mod applications;
 mod association;
 mod checks;
 mod compose;
@@ -55,6 +56,7 @@ use signalbox_core::{NslpId, Time};
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use applications::Departed;
 use association::Associations;
 use checks::Check;
 use interfaces::Interfaces;
@@ -79,6 +81,8 @@ pub struct Gist {
     /// The time of the input in hand.
     now: Time,
     applications: Vec<(NslpId, Registration)>,
+    /// Applications that are gone, and how far the walk is that removes their state.
+    departed: VecDeque<Departed>,
     interfaces: Interfaces,
     records: Slab<Record>,
     /// Slots of `records` that were ever used: sweeps end there.
@@ -125,6 +129,7 @@ impl Gist {
             counters: Counters::default(),
             now: Time::ZERO,
             applications: Vec::new(),
+            departed: VecDeque::new(),
             interfaces: Interfaces::default(),
             records: Slab::new(config.max_sessions),
             touched: 0,
@@ -149,14 +154,6 @@ impl Gist {
             rng,
             config,
         })
-    }
-
-    /// Makes an application known; a second call replaces the first. MA-Hello's number 0 is no application.
-    pub fn register(&mut self, nslp: NslpId, registration: Registration) {
-        match self.applications.iter_mut().find(|(known, _)| *known == nslp) {
-            Some((_, known)) => *known = registration,
-            None => self.applications.push((nslp, registration)),
-        }
     }
 
     /// Takes one input at `now`, which never runs backwards. Drain [`Gist::poll`] afterwards.
@@ -196,7 +193,7 @@ impl Gist {
     /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let sweep = (!self.sweeps.is_empty()).then_some(self.now);
+        let sweep = (!self.sweeps.is_empty() || !self.departed.is_empty()).then_some(self.now);
         [
             self.wheel.next_deadline(),
             sweep,
@@ -231,13 +228,10 @@ impl Gist {
         }
         self.run_association_timers();
         self.run_sweeps();
+        self.run_departures();
         self.expire_checks();
         self.expire_lookups();
         self.peers.expire(self.now);
-    }
-
-    fn registration(&self, nslp: NslpId) -> Option<Registration> {
-        self.applications.iter().find(|(known, _)| *known == nslp).map(|(_, registration)| *registration)
     }
 
     /// Whether one more D-mode message of ours may leave now (RFC 5971 §5.3.3). GIST-5.3.3-19.

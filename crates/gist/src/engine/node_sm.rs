@@ -20,6 +20,8 @@ impl Gist {
         self.counters.queries_received += 1;
         match self.registration(subject.nslp).map(|r| r.policy) {
             Some(PeeringPolicy::Ask) => self.ask(a, message, subject),
+            // GIST-4.3.2-01: who is addressed peers, whatever the application says.
+            Some(PeeringPolicy::Never) if !a.local => self.forward(a, &message.header, None),
             _ => {
                 if let Some(data) = message.nslp_data {
                     self.deliver_query(a, message, subject, data, None);

@@ -36,7 +36,7 @@ enum Entry {
     Transmit { envelope: Envelope, options: Span, payload: Span },
     Lookup { id: u64, query: RouteQuery },
     Receive { message: RecvMessage<'static>, data: Span },
-    Status { handle: MessageHandle, session: SessionId, status: MessageStatus },
+    Status { nslp: NslpId, handle: MessageHandle, session: SessionId, status: MessageStatus },
     Notify { nslp: NslpId, mri: Mri, session: SessionId, event: NetworkEvent },
     OpenChannel { channel: ChannelId, transport: Transport, local: IpAddr, peer: SocketAddr },
     SendChannel { channel: ChannelId, octets: Span },
@@ -145,12 +145,12 @@ impl Outbox {
 
     pub(crate) fn status(
         &mut self,
+        (nslp, session): (NslpId, SessionId),
         handle: Option<MessageHandle>,
-        session: SessionId,
         status: MessageStatus,
     ) {
         if let Some(handle) = handle {
-            self.queue.push_back(Entry::Status { handle, session, status });
+            self.queue.push_back(Entry::Status { nslp, handle, session, status });
         }
     }
 
@@ -219,8 +219,8 @@ impl Outbox {
             Entry::Receive { message, data } => {
                 Output::Indication(Indication::RecvMessage(RecvMessage { data: self.slice(data), ..message }))
             }
-            Entry::Status { handle, session, status } => {
-                Output::Indication(Indication::MessageStatus { handle, session, status })
+            Entry::Status { nslp, handle, session, status } => {
+                Output::Indication(Indication::MessageStatus { nslp, handle, session, status })
             }
             Entry::Notify { nslp, mri, session, event } => {
                 Output::Indication(Indication::NetworkNotification { nslp, mri, session, event })

@@ -109,7 +109,7 @@ impl Gist {
         let now = self.now;
         for direction in [Direction::Downstream, Direction::Upstream] {
             let Some(record) = self.records.get_mut(key) else { return };
-            let (session, state) = (record.session, record.half(direction).state);
+            let (of, state) = ((record.nslp, record.session), record.half(direction).state);
             let Some(pending) = &mut record.pending else { return };
             let queue = pending.queue(direction);
             let before = queue.len();
@@ -121,7 +121,7 @@ impl Gist {
                     self.queued -= queued.data.len();
                     piggyback_gone |= first;
                     let status = MessageStatus::Failed(SendError::NoNextNode);
-                    self.out.status(queued.handle, session, status);
+                    self.out.status(of, queued.handle, status);
                 }
                 first = false;
                 !over

@@ -191,7 +191,7 @@ impl Gist {
         // GIST-5.1-10, GIST-4.4.3-05
         if let Answer::Over(association) = answer {
             let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-            let tag = Tag::control(subject.session);
+            let tag = Tag::control();
             match self.associations.pass(tools, self.now, association, &response, &tag) {
                 Ok(()) => self.counters.responses_sent += 1,
                 Err(_) => self.counters.transmit_failed += 1,

@@ -52,7 +52,7 @@ impl Gist {
     pub(super) fn send_message(&mut self, m: &SendMessage<'_>) {
         if let Err(error) = self.try_send(m) {
             self.counters.requests_refused += 1;
-            self.out.status(m.handle, m.session, MessageStatus::Failed(error));
+            self.out.status((m.nslp, m.session), m.handle, MessageStatus::Failed(error));
         }
     }
 
@@ -233,7 +233,7 @@ impl Gist {
             return false;
         }
         let Some(record) = self.records.get_mut(key) else { return false };
-        let session = record.session;
+        let of = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return false };
         let mut queue = core::mem::take(pending.queue(direction));
         let mut answered = direction == Direction::Downstream && core::mem::take(&mut pending.piggybacked);
@@ -242,7 +242,7 @@ impl Gist {
             if core::mem::take(&mut answered) {
                 // It went with the Queries, one of which was answered.
                 self.queued -= size;
-                self.out.status(queued.handle, session, MessageStatus::Sent(TransferAttributes::default()));
+                self.out.status(of, queued.handle, MessageStatus::Sent(TransferAttributes::default()));
                 continue;
             }
             let outgoing = Outgoing {
@@ -257,7 +257,7 @@ impl Gist {
                 Way::Sent(Ok(())) => self.queued -= size,
                 Way::Sent(Err(error)) => {
                     self.queued -= size;
-                    self.out.status(queued.handle, session, MessageStatus::Failed(error));
+                    self.out.status(of, queued.handle, MessageStatus::Failed(error));
                 }
                 Way::Needs(need, _) => {
                     // What came after it stays behind it.
@@ -309,7 +309,7 @@ impl Gist {
             half.start_inactive(now);
         }
         let sent = MessageStatus::Sent(TransferAttributes::default());
-        self.out.status(outgoing.handle, session, sent);
+        self.out.status((nslp, session), outgoing.handle, sent);
         Ok(())
     }
 
@@ -345,7 +345,7 @@ impl Gist {
             .map_err(|e| unsent(e, outgoing.data.len(), limit))?;
         self.counters.data_sent += 1;
         let sent = MessageStatus::Sent(m.attributes);
-        self.out.status(outgoing.handle, m.session, sent);
+        self.out.status((m.nslp, m.session), outgoing.handle, sent);
         Ok(())
     }
 
@@ -382,7 +382,7 @@ impl Gist {
             Ok(()) => MessageStatus::Sent(TransferAttributes { stateless: true, ..Default::default() }),
             Err(error) => MessageStatus::Failed(error),
         };
-        self.out.status(m.handle, m.session, status);
+        self.out.status((m.nslp, m.session), m.handle, status);
     }
 
     fn q_mode_data(&mut self, m: &Stateless, result: Result<Route, NoRoute>) -> Result<(), SendError> {

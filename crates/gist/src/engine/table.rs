@@ -120,11 +120,11 @@ impl Gist {
     /// Reports every message that waits for `direction` as not sent.
     pub(super) fn fail_queue(&mut self, key: Key, direction: Direction, error: SendError) {
         let Some(record) = self.records.get_mut(key) else { return };
-        let session = record.session;
+        let of = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return };
         for queued in core::mem::take(pending.queue(direction)) {
             self.queued -= queued.data.len();
-            self.out.status(queued.handle, session, MessageStatus::Failed(error));
+            self.out.status(of, queued.handle, MessageStatus::Failed(error));
         }
     }
 

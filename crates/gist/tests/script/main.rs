@@ -1,5 +1,6 @@
 //! Packet scripts: one node, explicit times, one test per transition of RFC 5971 §6 and per edge around it.
 
+mod applications;
 mod association;
 mod cookies;
 mod encapsulation;

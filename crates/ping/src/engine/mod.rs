@@ -122,7 +122,7 @@ impl Ping {
         match input {
             Input::Timer => self.on_timer(now),
             Input::Indication(Indication::RecvMessage(message)) => self.on_message(now, &message),
-            Input::Indication(Indication::MessageStatus { handle, session, status }) => {
+            Input::Indication(Indication::MessageStatus { handle, session, status, .. }) => {
                 let Some(parcel) = self.parcels.settle(handle, session) else { return };
                 match status {
                     MessageStatus::Sent(_) => self.parcels.reuse(parcel.octets),

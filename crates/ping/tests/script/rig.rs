@@ -123,7 +123,13 @@ impl Rig {
 
     pub(crate) fn status(&mut self, sent: &Sent, status: MessageStatus) -> Vec<Said> {
         let handle = sent.handle.unwrap();
-        self.input(Input::Indication(Indication::MessageStatus { handle, session: sent.session, status }))
+        let nslp = NslpId::PING;
+        self.input(Input::Indication(Indication::MessageStatus {
+            nslp,
+            handle,
+            session: sent.session,
+            status,
+        }))
     }
 
     pub(crate) fn sent(&mut self, sent: &Sent) {

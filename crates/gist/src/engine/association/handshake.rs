@@ -160,7 +160,7 @@ impl Gist {
             message.stack_configuration = Some(configuration(self.associations.config.hold_time, &[]));
         }
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-        let tag = Tag::control(record.session);
+        let tag = Tag::control();
         if self.associations.pass(tools, self.now, index, &message, &tag).is_ok() {
             self.counters.confirms_sent += 1;
             if let Some(association) = self.associations.get_mut(index) {

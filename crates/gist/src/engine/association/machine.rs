@@ -211,7 +211,7 @@ impl Gist {
         let lost = lost || end == End::Failure || unsent.iter().any(|waiting| waiting.reliable);
         for waiting in unsent {
             let status = MessageStatus::Failed(SendError::NoNextNode);
-            self.out.status(waiting.handle, waiting.session, status);
+            self.out.status(waiting.of, waiting.handle, status);
         }
         self.drained(index);
         while let Some((session, direction)) = self.first_user(index) {

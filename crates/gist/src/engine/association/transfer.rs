@@ -5,7 +5,7 @@ use signalbox_core::service::{
     MessageHandle, MessageStatus, Security, SendError, SendMessage, TransferAttributes,
 };
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, SessionId, Time};
+use signalbox_core::{Direction, NslpId, SessionId, Time};
 use signalbox_wire::Writer;
 
 use super::{Association, Associations, Transport};
@@ -39,7 +39,8 @@ pub(in crate::engine) enum Need {
 #[derive(Debug)]
 pub(super) struct Waiting {
     octets: Box<[u8]>,
-    pub(super) session: SessionId,
+    /// The application and its session.
+    pub(super) of: (NslpId, SessionId),
     pub(super) handle: Option<MessageHandle>,
     pub(super) reliable: bool,
     pub(super) deadline: Option<Time>,
@@ -51,13 +52,7 @@ impl Waiting {
         let mut octets = Vec::new();
         // What GIST composes by itself is far below every limit.
         message.encode(&mut Writer::new(&mut octets)).unwrap_or_default();
-        Self {
-            octets: octets.into(),
-            session: SessionId([0; 16]),
-            handle: None,
-            reliable: false,
-            deadline: None,
-        }
+        Self { octets: octets.into(), of: NOBODY, handle: None, reliable: false, deadline: None }
     }
 
     pub(super) fn octets(&self) -> usize {
@@ -65,10 +60,14 @@ impl Waiting {
     }
 }
 
+/// Whose GIST's own messages are: nobody hears what becomes of them.
+const NOBODY: (NslpId, SessionId) = (NslpId::NONE, SessionId([0; 16]));
+
 /// Whose message it is.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct Tag {
-    pub(in crate::engine) session: SessionId,
+    /// The application and its session.
+    pub(in crate::engine) of: (NslpId, SessionId),
     pub(in crate::engine) handle: Option<MessageHandle>,
     pub(in crate::engine) reliable: bool,
     pub(in crate::engine) deadline: Option<Time>,
@@ -77,16 +76,16 @@ pub(in crate::engine) struct Tag {
 }
 
 impl Outgoing<'_> {
-    const fn tag(&self, session: SessionId) -> Tag {
+    const fn tag(&self, of: (NslpId, SessionId)) -> Tag {
         let Self { handle, reliable, deadline, .. } = *self;
-        Tag { session, handle, reliable, deadline, control: false }
+        Tag { of, handle, reliable, deadline, control: false }
     }
 }
 
 impl Tag {
     /// Of GIST itself.
-    pub(in crate::engine) const fn control(session: SessionId) -> Self {
-        Self { session, handle: None, reliable: false, deadline: None, control: true }
+    pub(in crate::engine) const fn control() -> Self {
+        Self { of: NOBODY, handle: None, reliable: false, deadline: None, control: true }
     }
 }
 
@@ -113,7 +112,7 @@ impl Associations {
         if association.is_up() && association.queue.is_empty() && association.unsent < max_unsent {
             out.send_channel(association.channel, message).map_err(|_| SendError::Refused)?;
             let sent = MessageStatus::Sent(attributes(association.transport));
-            out.status(tag.handle, tag.session, sent);
+            out.status(tag.of, tag.handle, sent);
             self.tg_raw_data(index, now, rng);
             return Ok(());
         }
@@ -128,9 +127,9 @@ impl Associations {
         }
         association.queued += size;
         self.queued += size;
-        let Tag { session, handle, reliable, deadline, .. } = *tag;
+        let Tag { of, handle, reliable, deadline, .. } = *tag;
         let octets = octets.into();
-        association.queue.push_back(Waiting { octets, session, handle, reliable, deadline });
+        association.queue.push_back(Waiting { octets, of, handle, reliable, deadline });
         if deadline.is_some() {
             self.arm(index);
         }
@@ -234,7 +233,7 @@ impl Gist {
         message.mri = Some(record.flow.mri(direction).into());
         message.session = Some(record.session);
         message.nslp_data = Some(outgoing.data);
-        let tag = outgoing.tag(record.session);
+        let tag = outgoing.tag((record.nslp, record.session));
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
         self.associations.pass(tools, now, index, &message, &tag)?;
         self.counters.associated_sent += 1;
@@ -271,7 +270,7 @@ impl Gist {
         message.session = Some(m.session);
         message.nslp_data = Some(outgoing.data);
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-        table.pass(tools, self.now, index, &message, &outgoing.tag(m.session))?;
+        table.pass(tools, self.now, index, &message, &outgoing.tag((m.nslp, m.session)))?;
         self.counters.associated_sent += 1;
         Ok(())
     }
@@ -298,7 +297,7 @@ impl Gist {
         for waiting in association.queue.drain(..) {
             out.send_channel_octets(association.channel, &waiting.octets);
             let status = MessageStatus::Sent(attributes(association.transport));
-            out.status(waiting.handle, waiting.session, status);
+            out.status(waiting.of, waiting.handle, status);
         }
         associations.tg_raw_data(index, *now, rng);
     }
@@ -316,7 +315,7 @@ impl Gist {
             if over {
                 gone += waiting.octets.len();
                 let status = MessageStatus::Failed(SendError::NoNextNode);
-                out.status(waiting.handle, waiting.session, status);
+                out.status(waiting.of, waiting.handle, status);
             }
             !over
         });

@@ -1,0 +1,54 @@
+//! Octets that somebody owns.
+
+use core::fmt;
+
+use signalbox_wire::hex;
+
+/// Octets; in recordings and logs they are hexadecimal.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Octets(pub Vec<u8>);
+
+impl Octets {
+    /// All of them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&[u8]> for Octets {
+    fn from(octets: &[u8]) -> Self {
+        Self(octets.to_vec())
+    }
+}
+
+impl fmt::Debug for Octets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Octets({})", hex(&self.0))
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Octets {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex(&self.0))
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Octets {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        signalbox_wire::parse_hex(&text).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_are_shown_in_hexadecimal() {
+        assert_eq!(format!("{:?}", Octets::from(&b"\x00\xff"[..])), "Octets(00ff)");
+    }
+}
