@@ -122,8 +122,10 @@ impl Gist {
         let (Some(mri), Some(session), Some(nli)) = (message.mri, message.session, message.nli) else {
             return;
         };
-        let subject = Subject { mri: mri.mri, session, nslp: message.header.nslp, nli };
-        self.accept_query(a, &message, &subject, payload);
+        let mut subject = Subject { mri: mri.mri, session, nslp: message.header.nslp, nli, foreign: None };
+        let mut a = *a;
+        self.localise(&mut a, &message, &mut subject);
+        self.accept_query(&a, &message, &subject, payload);
     }
 
     pub(super) fn check_deadline(&self) -> Option<Time> {

@@ -9,12 +9,11 @@ use signalbox_wire::Writer;
 
 use super::Gist;
 use super::association::Stacks;
+use super::nat::{Foreign, PLAIN_COOKIE as RESPONDER_COOKIE};
 use crate::wire::{Nli, mri_encode};
 
 /// Number of the Query, then a 96-bit tag.
 const QUERY_COOKIE: usize = 16;
-/// Generation of the secret, arrival interface, then a 128-bit tag.
-const RESPONDER_COOKIE: usize = 24;
 
 /// What a Responder-Cookie is bound to, beside the interface.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +23,8 @@ pub(super) struct Bound<'a> {
     pub(super) mri: &'a Mri,
     pub(super) session: SessionId,
     pub(super) nslp: NslpId,
+    /// The flow as the Confirm will say it, if that is another: what the others say is in the cookie then.
+    pub(super) foreign: Option<&'a Foreign>,
 }
 
 impl Gist {
@@ -57,7 +58,7 @@ impl Gist {
     }
 
     /// A Responder-Cookie as RFC 5971 §8.5 suggests: liveness (the secret's generation, in the clear), the
-    /// reception interface, and a keyed hash over what the state will be made of. GIST-8.5-03, GIST-8.5-04.
+    /// reception interface, and a 128-bit keyed hash over what the state will be made of. GIST-8.5-03, GIST-8.5-04.
     ///
     /// `offered`: the Response proposes an association; the proposal is bound then.
     pub(super) fn responder_cookie(
@@ -76,6 +77,20 @@ impl Gist {
         cookie
     }
 
+    /// The same where the Confirm will come from across a NAT, with the flow of another name and a sender of
+    /// another address: the cookie carries what the Query said of them. GIST-7.2.3-09.
+    pub(super) fn carrying_cookie(
+        &mut self,
+        bound: &Bound<'_>,
+        foreign: &Foreign,
+        ifindex: IfIndex,
+        offered: bool,
+    ) -> Vec<u8> {
+        let mut cookie = self.responder_cookie(bound, ifindex, offered).to_vec();
+        cookie.extend(carry(bound, foreign));
+        cookie
+    }
+
     /// The interface that the Query came by, if `cookie` is ours, young enough, and made for what the
     /// Confirm says. GIST-8.5-05, GIST-8.5-06.
     pub(super) fn check_responder_cookie(
@@ -84,7 +99,15 @@ impl Gist {
         cookie: &[u8],
         offered: bool,
     ) -> Option<IfIndex> {
-        let cookie: &[u8; RESPONDER_COOKIE] = cookie.try_into().ok()?;
+        let (plain, carried) = match bound.foreign {
+            Some(foreign) => (cookie.get(..RESPONDER_COOKIE)?, carry(bound, foreign)),
+            None => (cookie, Vec::new()),
+        };
+        // As we wrote it: what a parser overlooks must not differ either.
+        if cookie.get(plain.len()..)? != carried {
+            return None;
+        }
+        let cookie: &[u8; RESPONDER_COOKIE] = plain.try_into().ok()?;
         let (liveness, rest) = cookie.split_first_chunk::<4>()?;
         let (ifindex, tag) = rest.split_first_chunk::<4>()?;
         let current = self.responder_secret.current(self.now);
@@ -114,6 +137,10 @@ impl Gist {
         let mut writer = Writer::new(&mut self.scratch);
         // An MRI that was parsed can be written; were it not, an empty part binds nothing less than it says.
         let _ = mri_encode(bound.mri, &mut writer);
+        if let Some(foreign) = bound.foreign {
+            let _ = mri_encode(&foreign.mri, &mut writer);
+            writer.bytes(&carry(bound, foreign));
+        }
         let v4;
         let v6;
         let address: &[u8] = match bound.nli.interface {
@@ -139,4 +166,16 @@ impl Gist {
             ],
         )
     }
+}
+
+/// What a cookie carries across a NAT ([`carried`](super::nat::carried) reads it): the Query's port, its MRI and its
+/// NLI as they came out of the NAT.
+fn carry(bound: &Bound<'_>, foreign: &Foreign) -> Vec<u8> {
+    let (mut mri, mut nli) = (Vec::new(), Vec::new());
+    // Both were parsed, so both can be written.
+    let _ = mri_encode(bound.mri, &mut Writer::new(&mut mri));
+    let _ = bound.nli.write(&mut Writer::new(&mut nli));
+    let words = |octets: &[u8]| u8::try_from(octets.len() / 4).unwrap_or(0);
+    let [high, low] = foreign.port.to_be_bytes();
+    [&[high, low, words(&mri), words(&nli)][..], &mri, &nli].concat()
 }

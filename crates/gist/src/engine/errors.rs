@@ -7,6 +7,7 @@ use signalbox_core::NslpId;
 use super::Gist;
 use super::association::Tag;
 use super::compose::{limit, nli, normal};
+use super::nat::nat_traversal_of;
 use super::outbox::Unsent;
 use super::receive::Arrival;
 use super::record::NONE;
@@ -72,6 +73,7 @@ impl Gist {
         let from = if through_nat && a.dst.is_ipv6() == to.is_ipv6() { a.dst.ip() } else { own };
         let mut message = Message::new(MessageType::ERROR, NslpId::NONE, self.config.hops);
         message.error = Some(error);
+        message.nat_traversal = nat_traversal_of(a.octets);
         // §5.3.1: S=0 only in a reply through a NAT.
         message.header.s = from == own;
         message.nli = Some(nli(&self.config, self.config.validity, own, 0));

@@ -8,6 +8,8 @@
 //!   node), or to the machine of its type: `node_sm` where no state exists, `querying` and `responding`
 //!   where it does. Each transition of RFC 5971 §6 is one function there, named by its rule.
 //! * Requests of applications go through `send` (messages) and `requests` (everything else).
+//! * Peers across a NAT that knows GIST see another flow than this node: `nat` translates, before `receive` hands
+//!   a message to a machine and where messages are composed.
 //! * State lives in `record`s, found through `table`; peers and ways out are shared in `peers`.
 //!
 //! * `association` is connection mode: messaging associations, found, made, kept and lost (RFC 5971 §6.4).
@@ -29,6 +31,7 @@ mod flow;
 mod forward;
 mod interfaces;
 mod io;
+mod nat;
 mod node_sm;
 mod outbox;
 mod peers;
@@ -60,6 +63,7 @@ use applications::Departed;
 use association::Associations;
 use checks::Check;
 use interfaces::Interfaces;
+use nat::Translations;
 use outbox::Outbox;
 use peers::Peers;
 use record::Record;
@@ -110,6 +114,7 @@ pub struct Gist {
     /// For MRIs as octets.
     scratch: Vec<u8>,
     associations: Associations,
+    nat: Translations,
     out: Outbox,
 }
 
@@ -150,6 +155,7 @@ impl Gist {
             intercept: limit(config.intercept_rate, config.intercept_rate.div_ceil(4)),
             scratch: Vec::new(),
             associations: Associations::new(core::mem::take(&mut config.associations), &mut rng),
+            nat: Translations::default(),
             out: Outbox::default(),
             rng,
             config,

@@ -248,6 +248,12 @@ impl Gist {
 impl<'a> Subject<'a> {
     /// What a Responder-Cookie is bound to.
     pub(super) const fn bound(&'a self) -> super::cookies::Bound<'a> {
-        super::cookies::Bound { nli: &self.nli, mri: &self.mri, session: self.session, nslp: self.nslp }
+        super::cookies::Bound {
+            nli: &self.nli,
+            mri: &self.mri,
+            session: self.session,
+            nslp: self.nslp,
+            foreign: self.foreign.as_ref(),
+        }
     }
 }

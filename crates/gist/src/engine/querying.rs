@@ -168,6 +168,7 @@ impl Gist {
         if let Err(error) = self.associate(key, a, message, subject) {
             return self.end_handshake(key, error);
         }
+        self.note_translation(key, DOWN, subject.foreign, false);
         let now = self.now;
         let validity = Duration::from_millis(u64::from(subject.nli.validity_ms));
         let refresh = self.rng.jitter(validity, 0.5, 0.75);

@@ -6,6 +6,7 @@ use signalbox_core::packet::{Received, router_alert};
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 
 use super::Gist;
+use super::nat::Foreign;
 use super::record::NONE;
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Infos, Message, MessageType, Nli, ObjectType,
@@ -38,6 +39,8 @@ pub(super) struct Subject<'a> {
     pub(super) session: SessionId,
     pub(super) nslp: NslpId,
     pub(super) nli: Nli<'a>,
+    /// The other side of a NAT in between has another MRI: Query and Confirm of a peer there, Response.
+    pub(super) foreign: Option<Foreign>,
 }
 
 impl Gist {
@@ -144,7 +147,7 @@ impl Gist {
     fn dispatch(&mut self, a: &Arrival<'_>, message: &Message<'_>) {
         if message.header.kind == MessageType::ERROR {
             if let Some(error) = &message.error {
-                self.rx_error(error);
+                self.rx_error(error, message.nat_traversal.as_ref());
             }
             return;
         }
@@ -153,15 +156,25 @@ impl Gist {
             self.counters.malformed += 1;
             return;
         };
-        let subject = Subject { mri: mri.mri, session, nslp: message.header.nslp, nli };
-        if !self.is_plausible(a, message, &subject) {
+        let mut subject = Subject { mri: mri.mri, session, nslp: message.header.nslp, nli, foreign: None };
+        if self.may_be_foreign(message) {
+            let mut a = *a;
+            self.localise(&mut a, message, &mut subject);
+            self.dispatch_local(&a, message, &subject);
+        } else {
+            self.dispatch_local(a, message, &subject);
+        }
+    }
+
+    fn dispatch_local(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+        if !self.is_plausible(a, message, subject) {
             return;
         }
         match message.header.kind {
-            MessageType::QUERY => self.rx_query(a, message, &subject),
-            MessageType::RESPONSE => self.rx_response(a, message, &subject),
-            MessageType::CONFIRM => self.rx_confirm(a, message, &subject),
-            _ => self.rx_data(a, message, &subject),
+            MessageType::QUERY => self.rx_query(a, message, subject),
+            MessageType::RESPONSE => self.rx_response(a, message, subject),
+            MessageType::CONFIRM => self.rx_confirm(a, message, subject),
+            _ => self.rx_data(a, message, subject),
         }
     }
 
@@ -173,9 +186,16 @@ impl Gist {
             return false;
         }
         let q_mode = a.encapsulation == Encapsulation::QMode;
+        if q_mode && !self.is_translated(a, message) {
+            return false;
+        }
         // GIST-5.3.1-08, GIST-5.3.2.1-01: a NAT that does not know GIST. A Response goes on to its machine,
         // which has to end a handshake for this.
-        if message.header.s && a.src.ip() != sender && message.header.kind != MessageType::RESPONSE {
+        // A Confirm from across a NAT that does know it has another sender than its packet, whom the cookie proves.
+        let kind = message.header.kind;
+        let exempt =
+            kind == MessageType::RESPONSE || kind == MessageType::CONFIRM && subject.foreign.is_some();
+        if message.header.s && a.src.ip() != sender && !exempt {
             self.counters.untranslated += 1;
             // GIST-7.2.1-01, GIST-7.2.1-02, GIST-7.2.1-03
             if q_mode {
@@ -235,7 +255,7 @@ impl Gist {
         }
     }
 
-    fn refuse_to_source(&mut self, a: &Arrival<'_>, error: GistError, infos: Infos<'_>) {
+    pub(super) fn refuse_to_source(&mut self, a: &Arrival<'_>, error: GistError, infos: Infos<'_>) {
         if let Some(object) = ErrorObject::about(error, a.octets, a.encapsulation, infos) {
             self.send_error_to(a, object, Some(a.src), true);
         }

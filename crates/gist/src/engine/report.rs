@@ -7,17 +7,18 @@ use signalbox_core::{Direction, Mri};
 use super::Gist;
 use super::association::Need;
 use super::record::State;
-use crate::wire::{ErrorCode, ErrorObject, Header, MessageType};
+use crate::wire::{ErrorCode, ErrorObject, Header, MessageType, NatTraversal};
 
 impl Gist {
     /// An Error came. What it is about is in it: application (GIST-5.6-10), flow and session. One that matches
     /// no state of ours is discarded (GIST-4.4.6-04, GIST-4.4.6-07, GIST-6.1-09); one without flow and session
     /// can only be counted. How to react depends on the error, not on its class (GIST-A.4.3-02).
-    pub(super) fn rx_error(&mut self, error: &ErrorObject<'_>) {
+    pub(super) fn rx_error(&mut self, error: &ErrorObject<'_>, nat: Option<&NatTraversal<'_>>) {
         let subject = error.original().zip(error.mri()).zip(error.session);
-        let found = subject
-            .and_then(|((header, mri), session)| Some((header, mri, self.find(&mri, session, header.nslp)?)));
-        let Some((header, mri, key)) = found else {
+        let found = subject.and_then(|((header, mri), session)| {
+            Some((header, self.find_in_error(nat, &mri, session, header.nslp)?))
+        });
+        let Some((header, (key, mri))) = found else {
             self.counters.errors_stray += 1;
             return;
         };

@@ -113,6 +113,7 @@ impl Gist {
             Answer::Over(association) => self.settle_mode(key, direction, association),
             _ => self.settle_mode(key, direction, NONE),
         }
+        self.note_translation(key, direction, subject.foreign, true);
         self.establish(key, direction);
         self.settle(key);
     }
@@ -162,7 +163,15 @@ impl Gist {
         };
         let answer = self.answer(message, subject);
         let confirm = confirm || answer == Answer::Offer;
-        let cookie = self.responder_cookie(&subject.bound(), a.ifindex, answer == Answer::Offer);
+        let (plain, carrying);
+        let offers = answer == Answer::Offer;
+        let cookie: &[u8] = if let Some(foreign) = &subject.foreign {
+            carrying = self.carrying_cookie(&subject.bound(), foreign, a.ifindex, offers);
+            &carrying
+        } else {
+            plain = self.responder_cookie(&subject.bound(), a.ifindex, offers);
+            &plain
+        };
         let direction = subject.mri.direction().inverted();
         let measured = distance(&subject.mri, &subject.nli, a.ttl).unwrap_or(0);
         let validity = self.validity();
@@ -172,11 +181,13 @@ impl Gist {
         let (options, count) = stacks.accepting();
         let mut response = Message::new(MessageType::RESPONSE, subject.nslp, self.config.hops);
         response.header.r = confirm;
+        // GIST-7.2.3-04, GIST-7.2.3-05: as it came, before all else; the rest is ours.
+        response.nat_traversal = message.nat_traversal;
         response.mri = message.mri.map(|mri| mri.inverted());
         response.session = Some(subject.session);
         response.nli = Some(nli(&self.config, validity, own, nli_ttl(direction, ttl, measured)));
         response.query_cookie = message.query_cookie;
-        response.responder_cookie = if confirm { Some(&cookie) } else { None };
+        response.responder_cookie = confirm.then_some(cookie);
         response.nslp_data = payload.filter(|p| !p.is_empty());
         if answer == Answer::Offer {
             let options = options.get(..count).unwrap_or_default();
@@ -255,6 +266,7 @@ impl Gist {
         let direction = subject.mri.direction().inverted();
         self.counters.confirms_received += 1;
         self.settle_mode(key, direction, a.association);
+        self.note_translation(key, direction, subject.foreign, true);
         self.note_distance(key, direction, a, subject);
         self.establish(key, direction);
         if let Some(data) = message.nslp_data {
@@ -292,6 +304,7 @@ impl Gist {
         }
         self.counters.confirms_received += 1;
         self.settle_mode(key, direction, a.association);
+        self.note_translation(key, direction, subject.foreign, true);
         self.note_distance(key, direction, a, subject);
         self.establish(key, direction);
         if let Some(data) = message.nslp_data {

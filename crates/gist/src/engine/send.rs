@@ -287,6 +287,7 @@ impl Gist {
         let (now, validity) = (self.now, self.validity());
         let Some(record) = self.records.get_mut(key) else { return Err(SendError::NoNextNode) };
         let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(direction));
+        let mri = self.nat.spoken(key, direction, mri);
         let half = record.half_mut(direction);
         let (Some(peer), Some(egress)) = (self.peers.peer(half.peer), self.peers.egress(half.egress)) else {
             return Err(SendError::NoNextNode); // established state has both
@@ -329,12 +330,13 @@ impl Gist {
             return Err(SendError::Overload);
         }
         let validity = self.validity();
+        let mri = self.spoken_to(peer, m);
         let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
         let own = self.interfaces.address(peer.ifindex, peer.address.is_ipv6()).ok_or(SendError::NoRoute)?;
         let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
         let mut message = Message::new(MessageType::DATA, m.nslp, outgoing.hops.unwrap_or(self.config.hops));
         message.header.e = true;
-        message.mri = Some(m.mri.into());
+        message.mri = Some(mri.into());
         message.session = Some(m.session);
         message.nli = Some(nli(&self.config, validity, own, nli_ttl(m.mri.direction(), ttl, 0)));
         message.nslp_data = Some(outgoing.data);
@@ -347,6 +349,15 @@ impl Gist {
         let sent = MessageStatus::Sent(m.attributes);
         self.out.status((m.nslp, m.session), outgoing.handle, sent);
         Ok(())
+    }
+
+    /// The MRI of a message for a peer that the application names: that of the message, unless the peer is across
+    /// a NAT.
+    pub(super) fn spoken_to(&self, peer: u32, m: &SendMessage<'_>) -> Mri {
+        let direction = m.mri.direction();
+        let key = self.find(&m.mri, m.session, m.nslp);
+        let key = key.filter(|key| self.records.get(*key).is_some_and(|r| r.half(direction).peer == peer));
+        key.map_or(m.mri, |key| self.nat.spoken(key, direction, m.mri))
     }
 
     /// Q-mode Data (RFC 5971 §6.1 rule 5, §4.3.3): downstream only. GIST-6.1-11, GIST-4.3.3-15.

@@ -62,6 +62,7 @@ impl Gist {
     pub(super) fn remove_half(&mut self, key: Key, direction: Direction, error: SendError) {
         self.fail_queue(key, direction, error);
         self.unbind(key, direction, true);
+        self.nat.forget(key, direction);
         let Some(record) = self.records.get_mut(key) else { return };
         let half = core::mem::take(record.half_mut(direction));
         if let Some(pending) = &mut record.pending {

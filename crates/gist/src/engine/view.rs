@@ -48,6 +48,8 @@ pub struct DirectionView<'a> {
     pub expires_in: Option<Duration>,
     /// Channel of the association that it uses.
     pub association: Option<ChannelId>,
+    /// What the peer calls the flow, written downstream, if there is a NAT in between that translates signaling.
+    pub foreign: Option<Mri>,
 }
 
 /// One session: a row of the routing state table for both directions (RFC 5971 §4.2.1).
@@ -129,6 +131,7 @@ impl Gist {
             refresh_in: (state == State::Established && half.has(RETRY)).then(|| half.retry.left(now)),
             expires_in: half.has(EXPIRE).then(|| half.expire.left(now)),
             association: self.association_of(key, direction).and_then(|index| self.channel(index)),
+            foreign: self.foreign_mri(key, direction),
         })
     }
 }

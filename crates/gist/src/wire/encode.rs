@@ -40,7 +40,8 @@ fn plain(w: &mut Writer<'_>, kind: ObjectType, value: Option<&[u8]>) -> Result<(
 
 impl Message<'_> {
     /// Appends the message without a magic number, objects in the order of §5.1, length computed, reserved
-    /// bits zero; of a received [`MriObject`](super::MriObject) the octets as they came.
+    /// bits zero; of a received [`MriObject`](super::MriObject) or
+    /// [`NatTraversal`](super::NatTraversal) the octets as they came.
     ///
     /// Which objects there are is the caller's business; flags and values that the format forbids are not.
     ///
@@ -53,7 +54,9 @@ impl Message<'_> {
         w.bytes(&[version, hops]);
         let length = w.open_u16();
         w.bytes(&rest);
-        if let Some(nat) = &self.nat_traversal {
+        if let Some(nat) = self.nat_traversal.filter(|nat| !nat.octets.is_empty()) {
+            w.bytes(nat.octets);
+        } else if let Some(nat) = &self.nat_traversal {
             object(w, ObjectType::NAT_TRAVERSAL, |w| nat.write(w))?;
         }
         if let Some(mri) = &self.mri {

@@ -1,4 +1,4 @@
-//! NAT-Traversal (RFC 5971 A.3.9). We are no NAT: the object is read, and echoed as it came (§7.2.3).
+//! NAT-Traversal (RFC 5971 A.3.9): read by whoever is behind a NAT, and echoed as it came (§7.2.3).
 
 use signalbox_core::Mri;
 use signalbox_wire::{LengthOverflow, Reader, Short, Writer};
@@ -66,14 +66,25 @@ impl<'a> Item<'a> for Replaced<'a> {
 }
 
 /// What NATs on the path did.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub struct NatTraversal<'a> {
+    /// The whole object as received, so that a reply can echo it octet by octet; empty: the encoder writes what
+    /// the other fields say.
+    pub octets: &'a [u8],
     /// Value of the MRI as first sent: whole words, at most 255; not judged ([`NatTraversal::mri`]).
     pub original_mri: &'a [u8],
     /// Object types that every NAT translated.
     pub translated: List<'a, Translated>,
     /// What the NATs left, the first one's first.
     pub replaced: List<'a, Replaced<'a>>,
+}
+
+impl PartialEq for NatTraversal<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.original_mri == other.original_mri
+            && self.translated == other.translated
+            && self.replaced == other.replaced
+    }
 }
 
 impl<'a> NatTraversal<'a> {
@@ -93,7 +104,7 @@ impl<'a> NatTraversal<'a> {
         r.take(usize::from(types % 2) * 2).map_err(short)?;
         let replaced = List::read(&mut r, nats).map_err(short)?;
         object.end(r)?;
-        Ok(Self { original_mri, translated, replaced })
+        Ok(Self { octets: object.octets, original_mri, translated, replaced })
     }
 
     pub(crate) fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {

@@ -7,7 +7,7 @@ use signalbox_wire::{LengthOverflow, Reader, Short, Writer};
 use super::code_points::ObjectType;
 use super::list::{take_padded, write_padded};
 use super::mri::{address, write_address};
-use super::object::RawObject;
+use super::object::{Extensibility, RawObject};
 use crate::error::{DecodeError, EncodeError, Problem};
 
 /// What a node says of itself.
@@ -46,6 +46,12 @@ impl<'a> Nli<'a> {
         let interface = address(&mut r, v6).map_err(short)?;
         object.end(r)?;
         Ok(Self { peer_identity, ip_ttl, validity_ms, interface })
+    }
+
+    /// The same of an object's value alone.
+    pub(crate) fn of_value(value: &'a [u8]) -> Result<Self, DecodeError> {
+        let (kind, extensibility) = (ObjectType::NLI, Extensibility::Mandatory);
+        Self::parse(&RawObject { kind, extensibility, start: 0, value, octets: &[] })
     }
 
     pub(crate) fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {

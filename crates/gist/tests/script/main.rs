@@ -8,6 +8,7 @@ mod errors;
 mod forward;
 mod limits;
 mod loose_end;
+mod nat;
 mod node;
 mod querying;
 mod responding;

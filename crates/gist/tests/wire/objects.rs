@@ -149,6 +149,7 @@ fn nat_traversal() {
         let vector = format!("0007 {words} 03 0{count} 04 00 {} {types} {opaque}", hex(&mri));
         let mut m = composed(MessageType::DATA, Direction::Downstream);
         m.nat_traversal = Some(NatTraversal {
+            octets: &[],
             original_mri: &mri,
             translated: List::of(&kinds[..count]),
             replaced: List::of(&replaced),

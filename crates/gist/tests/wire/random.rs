@@ -103,6 +103,7 @@ fn check(parts: &Parts) {
     let types: Vec<_> = parts.nat.iter().flat_map(|n| n.1.iter().copied().map(Translated)).collect();
     let left: Vec<_> = parts.nat.iter().flat_map(|n| n.2.iter().map(|o| Replaced(o))).collect();
     let nat = parts.nat.as_ref().map(|n| NatTraversal {
+        octets: &[],
         original_mri: &n.0,
         translated: List::of(&types),
         replaced: List::of(&left),

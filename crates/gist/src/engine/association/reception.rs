@@ -192,7 +192,7 @@ impl Gist {
         }
         self.ma_rx_message(index);
         if let Some(error) = &message.error {
-            return self.rx_error(error);
+            return self.rx_error(error, message.nat_traversal.as_ref());
         }
         let (Some(mri), Some(session)) = (message.mri, message.session) else { return };
         self.dispatch_associated(key, &a, &message, &mri.mri, session);
@@ -222,15 +222,19 @@ impl Gist {
             interface: address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
         };
         let nli = message.nli.unwrap_or(unnamed);
-        let subject = Subject { mri: *mri, session, nslp: message.header.nslp, nli };
-        if message.nli.is_some() && !self.is_possible_peer(nli.interface) {
+        let mut subject = Subject { mri: *mri, session, nslp: message.header.nslp, nli, foreign: None };
+        let mut a = *a;
+        if self.may_be_foreign(message) {
+            self.localise(&mut a, message, &mut subject);
+        }
+        if message.nli.is_some() && !self.is_possible_peer(subject.nli.interface) {
             self.counters.malformed += 1;
             return;
         }
         match message.header.kind {
-            MessageType::RESPONSE => self.rx_response(a, message, &subject),
-            MessageType::CONFIRM => self.rx_confirm_associated(key, a, message, &subject),
-            _ => self.rx_data_associated(a, message, &subject),
+            MessageType::RESPONSE => self.rx_response(&a, message, &subject),
+            MessageType::CONFIRM => self.rx_confirm_associated(key, &a, message, &subject),
+            _ => self.rx_data_associated(&a, message, &subject),
         }
     }
 

@@ -230,7 +230,7 @@ impl Gist {
         let Some(record) = self.records.get_mut(key) else { return Err(SendError::NoNextNode) };
         let hops = outgoing.hops.unwrap_or(self.config.hops);
         let mut message = Message::new(MessageType::DATA, record.nslp, hops);
-        message.mri = Some(record.flow.mri(direction).into());
+        message.mri = Some(self.nat.spoken(key, direction, record.flow.mri(direction)).into());
         message.session = Some(record.session);
         message.nslp_data = Some(outgoing.data);
         let tag = outgoing.tag((record.nslp, record.session));
@@ -258,6 +258,7 @@ impl Gist {
         outgoing: &Outgoing<'_>,
         need: Need,
     ) -> Result<(), SendError> {
+        let mri = self.spoken_to(peer, m);
         let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
         let fits = |x: &Association| x.is_up() && (need != Need::Secure || x.transport.is_secure());
         let table = &mut self.associations;
@@ -266,7 +267,7 @@ impl Gist {
         let hops = outgoing.hops.unwrap_or(self.config.hops);
         let mut message = Message::new(MessageType::DATA, m.nslp, hops);
         message.header.e = true;
-        message.mri = Some(m.mri.into());
+        message.mri = Some(mri.into());
         message.session = Some(m.session);
         message.nslp_data = Some(outgoing.data);
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);

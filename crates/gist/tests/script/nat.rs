@@ -1,0 +1,431 @@
+//! Peers across a NAT that knows GIST (RFC 5971 §7.2.2, §7.2.3), and where legacy NATs are (§7.2.1).
+
+use core::time::Duration;
+
+use signalbox_core::service::{NetworkEvent, SendError, SiiHandle, TransferAttributes};
+use signalbox_core::{Direction, Mri, SessionId};
+use signalbox_gist::engine::{Config, Installation};
+use signalbox_gist::wire::{
+    ErrorObject, GistError, Info, Infos, List, Message, MessageType, NatTraversal, Nli, ObjectType, Objects,
+    PORT, Replaced, StackConfiguration, StackProposal, Translated, mri_encode,
+};
+use signalbox_wire::Writer;
+
+use crate::rig::*;
+
+/// The flow where the peer upstream is, who calls itself by an address that leads nowhere here.
+const INSIDE: &str = "192.168.0.8";
+const INNER: &str = "192.168.0.2";
+/// UDP port of the NAT towards this node.
+const NAT_PORT: u16 = 4711;
+
+static BOTH: [Translated; 2] = [Translated(2), Translated(4)];
+static OPAQUE: [Replaced<'static>; 1] = [Replaced(b"secret")];
+
+fn inside() -> Mri {
+    flow(INSIDE, DST)
+}
+
+pub(crate) fn value(mri: &Mri) -> Vec<u8> {
+    let mut octets = Vec::new();
+    mri_encode(mri, &mut Writer::new(&mut octets)).unwrap();
+    octets
+}
+
+pub(crate) fn translation(original_mri: &[u8]) -> NatTraversal<'_> {
+    NatTraversal { octets: &[], original_mri, translated: List::of(&BOTH), replaced: List::of(&OPAQUE) }
+}
+
+/// A Query of the peer inside, as the NAT sends it on.
+fn outward(original: &[u8], number: u8) -> Vec<u8> {
+    let cookie = [number; 8];
+    let mut message = query(through(), &cookie);
+    message.nat_traversal = Some(translation(original));
+    encode(&message)
+}
+
+fn via_nat() -> Via {
+    let mut via = Via::intercepted(SRC, DST);
+    via.src.set_port(NAT_PORT);
+    via
+}
+
+/// From the peer inside: the NAT changed nothing but the headers of the packet.
+fn from_inside() -> Via {
+    let mut via = Via::direct(UP, LEFT);
+    via.src.set_port(NAT_PORT);
+    via
+}
+
+fn confirm_of<'a>(response: &Message<'a>) -> Message<'a> {
+    let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
+    (confirm.mri, confirm.session) = (Some(inside().into()), Some(SESSION));
+    confirm.nli = Some(nli(b"up", INNER));
+    confirm.responder_cookie = response.responder_cookie;
+    confirm
+}
+
+fn installing(installation: Installation) -> Rig {
+    Rig::with(Config { installation, ..Config::default() })
+}
+
+/// A handshake with the peer inside.
+fn met(rig: &mut Rig) {
+    rig.packet(&via_nat(), &outward(&value(&inside()), 1));
+    let response = rig.sent().is(MessageType::RESPONSE);
+    if response.message().header.r {
+        rig.inject(&from_inside(), &confirm_of(&response.message()));
+    }
+    assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
+    rig.quiet();
+}
+
+const POLICIES: [Installation; 3] = [Installation::Immediate, Installation::Confirmed, Installation::Delayed];
+
+/// GIST-7.2.3-04, GIST-7.2.3-05: the Response to a Query that was translated begins with the NAT's object,
+/// octet by octet, reserved ones too; MRI and NLI are those of this side.
+#[test]
+fn the_object_comes_back_as_it_came() {
+    let mut rig = Rig::new();
+    let mut octets = outward(&value(&inside()), 1);
+    // The reserved octet of the object, 4 of magic, 8 of header and 4 of TLV in front.
+    octets[4 + 8 + 4 + 3] = 0x5a;
+    rig.packet(&via_nat(), &octets);
+    let response = rig.sent().is(MessageType::RESPONSE);
+    assert_eq!(response.dst, (ip(UP), NAT_PORT).into());
+    let first = |octets: &[u8]| Objects::of(octets).next().unwrap().unwrap().octets.to_vec();
+    assert_eq!(first(response.octets()), first(&octets[4..]));
+    assert_eq!(first(response.octets())[..2], [0, 7]);
+    let said = response.message();
+    assert_eq!(said.mri.unwrap().mri, through().inverted());
+    assert_eq!(said.nli.unwrap().interface, ip(LEFT));
+    rig.quiet();
+}
+
+/// GIST-7.2.2-06, GIST-7.2.3-09: Confirm and Data both ways say the flow as the Querying node inside has it, the
+/// application hears of the flow as it is here. A node that keeps nothing until the Confirm learns both from its
+/// own cookie.
+#[test]
+fn the_responding_node_translates() {
+    for policy in POLICIES {
+        let mut rig = installing(policy);
+        met(&mut rig);
+        let upstream = rig.session().upstream.unwrap();
+        assert_eq!(rig.session().mri, through());
+        assert_eq!(upstream.foreign, Some(inside()));
+        assert_eq!(upstream.peer, Some((ip(UP), NAT_PORT).into()));
+        rig.inject(&from_inside(), &data(inside(), nli(b"up", INNER), b"data"));
+        let delivered = rig.delivered();
+        assert_eq!((delivered.data.as_slice(), delivered.mri), (&b"data"[..], through()));
+        assert!(delivered.state.is_some() && !delivered.validation.unchecked_route);
+        rig.send(b"back", through().inverted());
+        let back = rig.sent().is(MessageType::DATA);
+        assert_eq!(back.dst, (ip(UP), NAT_PORT).into());
+        assert_eq!(back.message().mri.unwrap().mri, inside().inverted());
+        assert_eq!(rig.gist.counters().untranslated, 0);
+    }
+}
+
+/// GIST-7.2.3-09: a refresh, translated as the first Query was, is not taken for a change of the route.
+#[test]
+fn a_refresh_across_a_nat_changes_nothing() {
+    for policy in POLICIES {
+        let mut rig = installing(policy);
+        met(&mut rig);
+        for number in 2..4 {
+            rig.until(u64::from(number) * 10_000);
+            rig.packet(&via_nat(), &outward(&value(&inside()), number));
+            let response = rig.sent().is(MessageType::RESPONSE);
+            if response.message().header.r {
+                rig.inject(&from_inside(), &confirm_of(&response.message()));
+            }
+            rig.quiet();
+        }
+        assert_eq!(rig.gist.counters().peer_changed, 0);
+        rig.inject(&from_inside(), &data(inside(), nli(b"up", INNER), b"data"));
+        assert_eq!(rig.delivered().mri, through());
+    }
+}
+
+/// GIST-7.2.3-09: neither what the cookie carries nor the flow beside it can be exchanged.
+#[test]
+fn a_carrying_cookie_cannot_be_changed() {
+    let mut rig = Rig::new();
+    rig.packet(&via_nat(), &outward(&value(&inside()), 1));
+    let response = rig.sent().is(MessageType::RESPONSE);
+    let said = response.message();
+    let cookie = said.responder_cookie.unwrap();
+    for at in 0..cookie.len() {
+        let mut changed = cookie.to_vec();
+        changed[at] ^= 1;
+        let mut confirm = confirm_of(&said);
+        confirm.responder_cookie = Some(&changed);
+        rig.inject(&from_inside(), &confirm);
+    }
+    for length in (0..cookie.len()).step_by(4) {
+        let mut confirm = confirm_of(&said);
+        confirm.responder_cookie = Some(&cookie[..length]);
+        rig.inject(&from_inside(), &confirm);
+    }
+    let mut confirm = confirm_of(&said);
+    confirm.mri = Some(flow("192.168.0.9", DST).into());
+    rig.inject(&from_inside(), &confirm);
+    let mut confirm = confirm_of(&said);
+    confirm.session = Some(SessionId([9; 16]));
+    rig.inject(&from_inside(), &confirm);
+    while let Some((_, out)) = rig.out.pop_front() {
+        // A Confirm without a cookie that could be one is refused, others draw nothing.
+        let Out::Sent(packet) = out else { panic!("{out:?}") };
+        packet.is(MessageType::ERROR);
+    }
+    rig.no_state();
+    rig.inject(&from_inside(), &confirm_of(&said));
+    assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
+}
+
+/// When the session goes, what it was called goes with it; a peer that moved out from behind its NAT, too.
+#[test]
+fn translations_end_with_their_state() {
+    let mut rig = Rig::new();
+    met(&mut rig);
+    rig.lifetime(through().inverted(), Some(SESSION), Duration::ZERO);
+    rig.no_state();
+    rig.inject(&from_inside(), &data(inside(), nli(b"up", INNER), b"data"));
+    rig.quiet();
+    assert_eq!(rig.gist.counters().untranslated, 1);
+    met(&mut rig);
+    rig.query(None);
+    let response = rig.sent().is(MessageType::RESPONSE);
+    rig.confirm(&response);
+    rig.notified();
+    rig.notified();
+    assert_eq!(rig.session().upstream.unwrap().foreign, None);
+    rig.send(b"back", through().inverted());
+    assert_eq!(rig.sent().message().mri.unwrap().mri, through().inverted());
+}
+
+/// GIST-7.2.3-02, GIST-7.2.3-03, GIST-A.4.4.9-06: a NAT that left an object with addresses as it was: the Error
+/// names the object, and comes with that of the NAT.
+#[test]
+fn objects_that_were_not_translated() {
+    let original = value(&inside());
+    let proposal = StackProposal { profiles: List::of(&[signalbox_gist::wire::Profile(&[1])]) };
+    let option = signalbox_gist::wire::MaOptions {
+        protocol: signalbox_gist::wire::MaProtocolId::FORWARDS_TCP,
+        profile: 0,
+        disabled: false,
+        data: &[],
+    };
+    let options = [option];
+    let configuration = StackConfiguration { hold_time_ms: 1000, options: List::of(&options) };
+    for (translated, stack, missing) in [
+        (&[][..], false, Some(ObjectType::NLI)),
+        (&BOTH[1..], false, Some(ObjectType::NLI)),
+        (&BOTH[..1], true, Some(ObjectType::STACK_CONFIGURATION)),
+        (&BOTH[..1], false, None),
+        (&BOTH[..], true, None),
+    ] {
+        for s in [false, true] {
+            let mut rig = Rig::new();
+            let mut message = query(through(), &[1; 8]);
+            message.header.s = s;
+            let translated = List::of(translated);
+            message.nat_traversal = Some(NatTraversal { translated, ..translation(&original) });
+            if stack {
+                message.stack_proposal = Some(proposal);
+                message.stack_configuration = Some(configuration);
+            }
+            let sender = if s { UP } else { SRC };
+            rig.inject(&Via::intercepted(sender, DST), &message);
+            let answer = rig.sent();
+            match missing {
+                None => drop(answer.is(MessageType::RESPONSE)),
+                Some(missing) => {
+                    let said = answer.error_is(GistError::UNTRANSLATED_OBJECT);
+                    let said = said.message();
+                    let infos = said.error.unwrap().infos;
+                    assert_eq!(infos.iter().next(), Some(Info::ObjectType(missing)));
+                    assert_eq!(said.nat_traversal, message.nat_traversal);
+                }
+            }
+            rig.no_state();
+        }
+    }
+}
+
+/// GIST-7.2.3-03: any Error about a message with the object has it in front, also where nothing is wrong with
+/// the NAT.
+#[test]
+fn errors_begin_with_the_object() {
+    let original = value(&inside());
+    let mut rig = Rig::new();
+    let mut message = query(through(), &[1; 8]);
+    message.nat_traversal = Some(translation(&original));
+    message.header.hops = 0;
+    rig.inject(&via_nat(), &message);
+    let error = rig.sent().error_is(GistError::HOP_LIMIT_EXCEEDED);
+    let first = Objects::of(error.octets()).next().unwrap().unwrap();
+    assert_eq!(first.kind, ObjectType::NAT_TRAVERSAL);
+    assert_eq!(error.message().nat_traversal, message.nat_traversal);
+    // A routing method that nobody here knows, in the object alone.
+    let mut unknown = original.clone();
+    unknown[0] = 99;
+    message.nat_traversal = Some(translation(&unknown));
+    message.header.hops = 64;
+    rig.inject(&via_nat(), &message);
+    let error = rig.sent().error_is(GistError::VALUE_NOT_SUPPORTED);
+    assert_eq!(error.message().nat_traversal, message.nat_traversal);
+    rig.no_state();
+}
+
+/// Q-mode Data is understood by what the NAT made of it: no state is needed, none is made.
+#[test]
+fn data_without_state_across_a_nat() {
+    let original = value(&inside());
+    let mut rig = Rig::new();
+    let mut message = data(through(), nli(b"up", UP), b"data");
+    (message.header.c, message.header.s) = (true, false);
+    message.nat_traversal = Some(translation(&original));
+    rig.inject(&via_nat(), &message);
+    assert_eq!(rig.delivered().mri, through());
+    rig.no_state();
+}
+
+/// What `DOWN` calls the node's own flow, beyond a NAT in front of it.
+fn beyond() -> Mri {
+    flow(RIGHT, "172.16.0.9")
+}
+
+/// GIST-7.2.3-07, GIST-7.2.3-08: the Querying node finds its state by the MRI in the object of a Response, and
+/// shows what the other side calls the flow; its own MRI stands in all that follows, and Data that comes back is
+/// taken, whatever address its sender has inside.
+#[test]
+fn the_querying_node() {
+    let mut rig = Rig::new();
+    rig.send(b"data", own());
+    let query = rig.sent().is(MessageType::QUERY);
+    let original = value(&own());
+    rig.respond_with(&query, |m| m.mri = Some(beyond().inverted().into()));
+    rig.quiet();
+    assert_eq!(rig.gist.counters().responses_stray, 1);
+    rig.respond_with(&query, |m| {
+        m.mri = Some(beyond().inverted().into());
+        m.nat_traversal = Some(translation(&original));
+    });
+    let confirm = rig.sent().is(MessageType::CONFIRM);
+    assert_eq!((confirm.dst, confirm.message().mri.unwrap().mri), (at_port(DOWN), own()));
+    assert_eq!(rig.sent().is(MessageType::DATA).message().mri.unwrap().mri, own());
+    rig.status();
+    rig.notified();
+    assert_eq!(rig.session().mri, own());
+    assert_eq!(rig.session().downstream.unwrap().foreign, Some(beyond()));
+    let sender = Nli { ip_ttl: 3, ..nli(b"down", "172.16.0.2") };
+    rig.inject(&Via::direct(DOWN, RIGHT), &data(own().inverted(), sender, b"back"));
+    let delivered = rig.delivered();
+    assert_eq!((delivered.mri, delivered.ip_distance), (own().inverted(), 3));
+    // Without the object the same Data comes through a NAT that does not know GIST.
+    let mut other = Rig::new();
+    other.established();
+    other.inject(&Via::direct(DOWN, RIGHT), &data(own().inverted(), sender, b"back"));
+    other.quiet();
+}
+
+/// GIST-7.2.3-07, GIST-7.2.1-04: so it finds it for an Error, and ends the handshake.
+#[test]
+fn an_error_across_a_nat() {
+    let original = value(&own());
+    for with in [false, true] {
+        let mut rig = Rig::new();
+        rig.send(b"data", own());
+        let sent = rig.sent().is(MessageType::QUERY);
+        // What arrived beyond the NAT.
+        let mut arrived = sent.message();
+        arrived.mri = Some(beyond().into());
+        let octets = encode(&arrived);
+        let encapsulation = signalbox_gist::wire::Encapsulation::QMode;
+        let mut error = Message::new(MessageType::ERROR, signalbox_core::NslpId::NONE, 64);
+        error.nli = Some(nli(b"down", DOWN));
+        error.error =
+            ErrorObject::about(GistError::UNTRANSLATED_OBJECT, &octets[4..], encapsulation, Infos::NONE);
+        error.nat_traversal = with.then_some(translation(&original));
+        rig.inject(&Via::direct(DOWN, RIGHT), &error);
+        if with {
+            assert_eq!(rig.failed(), SendError::Peer { code: 9, subcode: 4 });
+            rig.no_state();
+        } else {
+            assert_eq!(rig.gist.counters().errors_stray, 1);
+        }
+        rig.quiet();
+    }
+}
+
+/// GIST-7.2.2-06: an Error of the peer inside about our Data says its own MRI; it is meant for the session all
+/// the same.
+#[test]
+fn an_error_about_translated_data() {
+    let mut rig = Rig::new();
+    met(&mut rig);
+    rig.send(b"back", through().inverted());
+    let back = rig.sent().is(MessageType::DATA);
+    rig.status();
+    let mut error = Message::new(MessageType::ERROR, signalbox_core::NslpId::NONE, 64);
+    error.nli = Some(nli(b"up", INNER));
+    let encapsulation = signalbox_gist::wire::Encapsulation::Normal;
+    error.error = ErrorObject::about(GistError::NO_ROUTING_STATE, back.octets(), encapsulation, Infos::NONE);
+    rig.inject(&from_inside(), &error);
+    assert_eq!(rig.notified(), (Direction::Upstream, NetworkEvent::Bad));
+    rig.no_state();
+}
+
+/// GIST-7.2.2-06: Data to the peer inside by its name, explicitly, says the flow as it knows it.
+#[test]
+fn explicit_routing_across_a_nat() {
+    let mut rig = Rig::new();
+    met(&mut rig);
+    rig.inject(&from_inside(), &data(inside(), nli(b"up", INNER), b"data"));
+    let sii: Option<SiiHandle> = rig.delivered().sii;
+    rig.send_with(b"back", through().inverted(), |m| m.sii = sii);
+    let back = rig.sent().is(MessageType::DATA);
+    assert!(back.message().header.e);
+    assert_eq!(back.message().mri.unwrap().mri, inside().inverted());
+    rig.status();
+    let mut message = data(inside(), nli(b"up", INNER), b"tear");
+    message.header.e = true;
+    rig.inject(&from_inside(), &message);
+    let delivered = rig.delivered();
+    assert!(delivered.validation.unchecked_route);
+    assert_eq!(delivered.mri, through());
+}
+
+/// GIST-7.2.1-05: a Query from outside a legacy NAT shows nothing of it: the Response is a usual one, S=1, to
+/// the address in the NLI.
+#[test]
+fn the_querying_node_is_outside() {
+    let mut rig = Rig::new();
+    for s in [false, true] {
+        let mut message = query(through(), &[1; 8]);
+        message.header.s = s;
+        rig.inject(&Via::intercepted(if s { UP } else { SRC }, DST), &message);
+        let response = rig.sent().is(MessageType::RESPONSE);
+        assert!(response.message().header.s);
+        assert_eq!((response.dst, response.src.ip()), ((ip(UP), PORT).into(), response.nli().interface));
+    }
+}
+
+/// GIST-7.2.1-08: messages of an application keep to associations where the configuration says so: none leaves
+/// as a datagram.
+#[test]
+fn no_data_outside_associations_if_so_configured() {
+    let mut config = Config::default();
+    config.associations.tcp_port = Some(4000);
+    config.associations.always = true;
+    let mut rig = Rig::with(config);
+    rig.send_with(b"data", own(), |m| m.attributes = TransferAttributes::default());
+    let query = rig.sent().is(MessageType::QUERY);
+    assert!(query.message().stack_proposal.is_some() && query.message().nslp_data.is_none());
+    rig.until(30_000);
+    while let Some((_, out)) = rig.out.pop_front() {
+        let Out::Sent(packet) = out else { panic!("{out:?}") };
+        assert!(packet.is(MessageType::QUERY).message().nslp_data.is_none());
+    }
+}
