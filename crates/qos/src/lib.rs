@@ -2,4 +2,5 @@
 //!
 //! [`wire`] is the octets. Everything else is behind the feature `engine`; a dissector leaves it off.
 
+pub mod fuzz;
 pub mod wire;

@@ -140,6 +140,9 @@ impl ObjectComposer<'_, '_> {
         id: ParameterId,
         value: impl FnOnce(&mut Writer<'_>) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
+        if id.0 > 0xfff {
+            return Err(EncodeError::Forbidden { parameter: Some(id), field: "Parameter ID" });
+        }
         if !self.seen.insert(id.0) {
             return Err(EncodeError::DuplicateParameter(id));
         }

@@ -1,0 +1,3 @@
+//! Octets: by hand from the RFCs, cut, changed, and made at random.
+
+mod qspec;
