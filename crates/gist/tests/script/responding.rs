@@ -202,7 +202,7 @@ fn rule_5_state_without_confirm() {
 
 /// GIST-6.3-13, GIST-6.3-20, GIST-6.3-21, GIST-6.3-19, GIST-6.3-22, GIST-6.3-23: a refresh: Awaiting Refresh,
 /// Data flows both ways, the Response is repeated, another Query starts the timer again, the Confirm
-/// ends it. Under policies 2 and 3.
+/// ends it. Under policies 2 and 3. GIST-5972-11: the state is not deleted first.
 #[test]
 fn a_refresh_needs_its_confirm() {
     for installation in [Installation::Confirmed, Installation::Delayed] {
@@ -272,7 +272,7 @@ fn rule_10_a_duplicate_confirm() {
     rig.no_state();
 }
 
-/// GIST-6.3-15, GIST-6.3-18, GIST-4.4.4-06: Data goes up and does not prolong the state.
+/// GIST-6.3-15, GIST-6.3-18, GIST-4.4.4-06, GIST-5972-12: Data goes up and does not prolong the state.
 #[test]
 fn rule_4_and_11_data_does_not_refresh() {
     let mut rig = Rig::new();

@@ -47,6 +47,31 @@ fn the_best_common_stack_is_opened() {
     assert_eq!(rig.held(channel).unwrap().authenticated, Some(&named("down.example")));
 }
 
+/// GIST-8.1-01: protection is an application's choice, message by message: what wants it waits for TLS and goes
+/// over nothing else, what does not leaves as it always did.
+#[test]
+fn protection_is_optional() {
+    let mut rig = Rig::with(tcp_and_tls());
+    rig.established();
+    rig.send_with(b"safe", own(), |m| (m.attributes, m.session) = (SECURE, session(2)));
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.send(b"open", own());
+    assert_eq!(rig.sent().is(MessageType::DATA).message().nslp_data, Some(&b"open"[..]));
+    rig.status();
+    rig.propose(&query, peer_tls());
+    let (channel, transport, ..) = rig.opened();
+    assert_eq!(transport, Transport::TlsTcp);
+    rig.notified();
+    rig.quiet();
+    rig.connected_as(channel, "down.example");
+    rig.over().is(MessageType::CONFIRM);
+    let safe = rig.over().is(MessageType::DATA);
+    assert_eq!((safe.channel, safe.message().nslp_data), (channel, Some(&b"safe"[..])));
+    rig.status();
+    rig.send(b"open", own());
+    rig.sent().is(MessageType::DATA);
+}
+
 /// GIST-5.7.1-01: D=1 rules a protocol out.
 #[test]
 fn a_disabled_protocol_is_not_used() {
