@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::os::unix::net::UnixStream;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,8 +20,8 @@ use crate::plan::PlannedNode;
 use crate::state;
 use crate::{kernel, net, wait};
 
-/// A daemon has this long to answer after its start, and to end when asked to.
-const BUDGET: Duration = Duration::from_secs(10);
+/// A daemon has this long to be ready after its start, and to end when asked to.
+const BUDGET: Duration = Duration::from_secs(30);
 /// Lines of a log that an error shows.
 const LOG_LINES: usize = 15;
 
@@ -32,6 +33,8 @@ pub(crate) struct Daemon {
     namespace: Namespace,
     child: Child,
     log: PathBuf,
+    /// Where it says that it is ready (the protocol of sd_notify(3)).
+    notes: UnixDatagram,
     /// The kernel's rules before the start.
     before: Vec<String>,
 }
@@ -65,7 +68,7 @@ pub(crate) fn configuration(lab: &str, node: &PlannedNode) -> Result<String> {
 }
 
 impl Daemon {
-    /// Starts the daemon of a node; it may not answer yet.
+    /// Starts the daemon of a node; it may not be ready yet.
     pub(crate) fn start(lab: &str, index: usize, node: &PlannedNode) -> Result<Self> {
         let program = program("SIGNALBOXD", "signalboxd")?;
         let directory = state::directory(lab);
@@ -80,32 +83,36 @@ impl Daemon {
             .open(&log)
             .with_context(|| log.display().to_string())?;
         let errors = writer.try_clone()?;
+        let place = directory.join(format!("{}.notify", node.name));
+        let notes = notes_at(&place).with_context(|| place.display().to_string())?;
         let mut command = Command::new(&program);
+        command.env("NOTIFY_SOCKET", &place);
         command.arg("--config").arg(&file).stdin(Stdio::null()).stdout(writer).stderr(errors);
         // An interrupt from the terminal is for us; we end the daemons in order.
         command.process_group(0);
         let child =
             namespace.spawn(&mut command).with_context(|| format!("cannot start {}", program.display()))?;
         let process = Identity::of(child.id()).map_err(|_| anyhow!("{}", early(&node.name, &log)))?;
-        Ok(Self { node: index, process, namespace, child, log, before })
+        Ok(Self { node: index, process, namespace, child, log, notes, before })
     }
 
-    /// Waits until the control socket answers.
-    pub(crate) fn wait_ready(&mut self, lab: &str, node: &PlannedNode) -> Result<()> {
-        let socket = state::socket(lab, &node.name);
-        let mut ended = false;
-        let answers = wait::until(BUDGET, || {
+    /// Waits until the daemon says that it is ready: its control socket is there long before.
+    pub(crate) fn wait_ready(&mut self, node: &PlannedNode) -> Result<()> {
+        let (mut ready, mut ended) = (false, false);
+        let mut note = [0; 64];
+        wait::until(BUDGET, || {
             ended = !self.process.is_alive();
-            ended || wait::check().is_err() || UnixStream::connect(&socket).is_ok()
+            ready = self.notes.recv(&mut note).is_ok_and(|length| note[..length].starts_with(b"READY=1"));
+            ready || ended || wait::check().is_err()
         });
         wait::check()?;
+        if ready {
+            return Ok(());
+        }
         if ended {
             bail!("{}", early(&node.name, &self.log));
         }
-        if !answers {
-            bail!("the daemon of {} does not answer on {}{}", node.name, socket.display(), tail(&self.log));
-        }
-        Ok(())
+        bail!("the daemon of {} is not ready after {BUDGET:?}{}", node.name, tail(&self.log))
     }
 
     /// Asks the daemon to end, waits until it has, and looks at what it left.
@@ -152,6 +159,17 @@ impl Daemon {
         let changed = new.difference(&old).map(|line| format!("+ {line}")).chain(gone).collect();
         Ok(Stop { node: self.node, fault, changed })
     }
+}
+
+/// A socket for what a daemon has to say, in place of its predecessor's.
+fn notes_at(place: &Path) -> Result<UnixDatagram> {
+    match fs::remove_file(place) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let notes = UnixDatagram::bind(place)?;
+    notes.set_nonblocking(true)?;
+    Ok(notes)
 }
 
 fn early(node: &str, log: &Path) -> String {

@@ -45,7 +45,7 @@ impl Lab {
         }
     }
 
-    /// Starts all daemons and waits until each answers.
+    /// Starts all daemons and waits until each is ready.
     pub(crate) fn start_all(&mut self) -> Result<()> {
         let nodes: Vec<usize> =
             (0..self.plan.nodes.len()).filter(|node| self.plan.nodes[*node].daemon).collect();
@@ -55,7 +55,7 @@ impl Lab {
         nodes.into_iter().try_for_each(|node| self.wait_ready(node))
     }
 
-    /// Starts the daemon of a node and waits until it answers.
+    /// Starts the daemon of a node and waits until it is ready.
     pub(crate) fn start(&mut self, node: usize) -> Result<()> {
         self.launch(node)?;
         self.wait_ready(node)
@@ -70,8 +70,8 @@ impl Lab {
     }
 
     fn wait_ready(&mut self, node: usize) -> Result<()> {
-        let (name, planned) = (&self.plan.name, &self.plan.nodes[node]);
-        self.daemons.get_mut(&node).map_or(Ok(()), |daemon| daemon.wait_ready(name, planned))
+        let planned = &self.plan.nodes[node];
+        self.daemons.get_mut(&node).map_or(Ok(()), |daemon| daemon.wait_ready(planned))
     }
 
     /// Asks the daemon of a node to end, and waits for it.

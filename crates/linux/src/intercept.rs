@@ -28,7 +28,8 @@ pub(crate) struct Interception {
 pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     // From here on a failure removes what is there.
     let interception = Interception { config: config.clone(), laid: true };
-    nft(&ruleset(config), false)?;
+    // Rule and route go first, and last when it ends: a redirected packet that finds no route to this node is not
+    // forwarded either, because it belongs to a socket already. The kernel drops it.
     for ipv6 in families(config) {
         rules::add(ipv6, config.mark, config.table).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin("the routing rule for intercepted packets", &error),
@@ -45,6 +46,7 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
             _ => OpenError::system("the routing rule for intercepted packets", &error),
         })?;
     }
+    nft(&ruleset(config), false)?;
     Ok(interception)
 }
 

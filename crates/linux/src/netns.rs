@@ -35,7 +35,7 @@ impl Namespace {
         }
         ip(&["netns", "add", name])?;
         let namespace = Self::open(name)?;
-        ip(&["-n", name, "link", "set", "lo", "up"]).inspect_err(|_| {
+        ip(&["-n", name, "link", "set", "dev", "lo", "up"]).inspect_err(|_| {
             // The first error is the one to tell.
             let _ = delete(name);
         })?;

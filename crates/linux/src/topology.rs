@@ -37,6 +37,7 @@ pub fn create_veth(a: &Namespace, name_a: &str, b: &Namespace, name_b: &str) -> 
         &[
             "link",
             "add",
+            "name",
             name_a,
             "netns",
             a.name(),
@@ -56,7 +57,7 @@ pub fn create_veth(a: &Namespace, name_a: &str, b: &Namespace, name_b: &str) -> 
 /// # Errors
 /// There is none of that name.
 pub fn delete_link(namespace: &Namespace, interface: &str) -> Result<()> {
-    ip(namespace, &["link", "delete", interface])
+    ip(namespace, &["link", "delete", "dev", interface])
 }
 
 /// Marks an interface with a text that `ip link` shows (at most 255 octets).
@@ -64,7 +65,7 @@ pub fn delete_link(namespace: &Namespace, interface: &str) -> Result<()> {
 /// # Errors
 /// There is no such interface.
 pub fn set_alias(namespace: &Namespace, interface: &str, alias: &str) -> Result<()> {
-    ip(namespace, &["link", "set", interface, "alias", alias])
+    ip(namespace, &["link", "set", "dev", interface, "alias", alias])
 }
 
 /// Switches an interface on or off.
@@ -72,7 +73,7 @@ pub fn set_alias(namespace: &Namespace, interface: &str, alias: &str) -> Result<
 /// # Errors
 /// There is no such interface.
 pub fn set_up(namespace: &Namespace, interface: &str, up: bool) -> Result<()> {
-    ip(namespace, &["link", "set", interface, if up { "up" } else { "down" }])
+    ip(namespace, &["link", "set", "dev", interface, if up { "up" } else { "down" }])
 }
 
 /// Sets the largest IP packet that an interface carries, in octets.
@@ -80,7 +81,7 @@ pub fn set_up(namespace: &Namespace, interface: &str, up: bool) -> Result<()> {
 /// # Errors
 /// There is no such interface, or it cannot.
 pub fn set_mtu(namespace: &Namespace, interface: &str, mtu: u32) -> Result<()> {
-    ip(namespace, &["link", "set", interface, "mtu", &mtu.to_string()])
+    ip(namespace, &["link", "set", "dev", interface, "mtu", &mtu.to_string()])
 }
 
 /// Gives an interface an address, usable at once (no duplicate address detection).

@@ -16,17 +16,29 @@ const PROTOCOL: u8 = 91;
 const HOST: u8 = 254;
 /// Rules are looked up by this order: after local (0), before anybody's usual ones.
 const PRIORITY: u32 = 270;
-/// More rules of ours than this cannot be: each start removes what it finds.
+/// More rules of ours than this cannot be: each start takes over what it finds.
 const MOST: usize = 64;
 
-/// Adds `ip rule fwmark MARK lookup TABLE` and `ip route local default dev lo table TABLE`, after removing
-/// what a predecessor left.
+/// Adds `ip rule fwmark MARK lookup TABLE` and `ip route local default dev lo table TABLE`. What a predecessor left
+/// is taken over: its redirection may work already, and what it redirects while there is no rule is lost.
 pub(crate) fn add(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
-    remove(ipv6, mark, table)?;
     let mut connection = Connection::open()?;
     let create = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    route(&mut connection, libc::RTM_NEWROUTE, create, ipv6, table)?;
-    rule(&mut connection, libc::RTM_NEWRULE, create, ipv6, mark, table)
+    match route(&mut connection, libc::RTM_NEWROUTE, create, ipv6, table) {
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
+            // Deleting finds a route of ours only; where another is in the way, it still is.
+            match route(&mut connection, libc::RTM_DELROUTE, libc::NLM_F_ACK, ipv6, table) {
+                Err(error) if !absent(&error) => return Err(error),
+                _ => route(&mut connection, libc::RTM_NEWROUTE, create, ipv6, table)?,
+            }
+        }
+        result => result?,
+    }
+    match rule(&mut connection, libc::RTM_NEWRULE, create, ipv6, mark, table) {
+        // The same in all parts, so ours.
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+        result => result,
+    }
 }
 
 /// Removes them and says whether there was anything; that they are not there is no error.

@@ -1,16 +1,22 @@
 //! What passes by with a Router Alert is taken, all else is not, and nothing stays behind.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use etherparse::{IpNumber, Ipv4Header, Ipv4Options};
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_linux::capture::{Capture, CaptureConfig, Frame};
 use signalbox_linux::netns::Namespace;
-use signalbox_linux::{Io, IoConfig};
+use signalbox_linux::{Batch, Io, IoConfig};
 
 use crate::helper::helper;
-use crate::network::{GIST, Network, datagram, families, footprint, receive_one, send, tool, until};
+use crate::network::{
+    GIST, Got, Network, PATIENCE, datagram, families, footprint, receive_one, receive_until, send, tool,
+    until,
+};
 
 fn index(namespace: &Namespace, interface: &str) -> u32 {
     let line = tool(namespace, &format!("ip -o link show dev {interface}"));
@@ -85,7 +91,7 @@ fn everything_else_is_forwarded_unchanged() {
         }
         // To another port: only a socket there can tell.
         let socket = net.b.run(|| std::net::UdpSocket::bind((family.b, 271))).unwrap().unwrap();
-        socket.set_read_timeout(Some(crate::network::PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         send(&mut a, &Transmit { dst: (family.b, 271).into(), options, ..plain });
         let mut buffer = [0; 64];
         let (length, from) = socket.recv_from(&mut buffer).unwrap();
@@ -201,6 +207,67 @@ fn closing_leaves_the_namespace_as_it_was() {
     assert_eq!(second.unwrap_err().id, "port-in-use");
     assert_eq!(footprint(&net.r), during);
     net.r.run(|| first.close()).unwrap().unwrap();
+}
+
+/// A packet is either forwarded, because the node does not take it yet, or taken; there is no time between.
+#[test]
+fn nothing_is_lost_while_a_node_starts() {
+    let net = Network::new("start");
+    for _ in 0..3 {
+        let r = start_under_way(&net);
+        net.r.run(|| r.close()).unwrap().unwrap();
+    }
+    // What a dead one left redirects as soon as there is a socket.
+    let mut victim = net.r.spawn(&mut helper("daemon")).unwrap();
+    until("the rules are laid", || footprint(&net.r).contains("table ip6 signalbox"));
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    net.r.run(|| start_under_way(&net).close()).unwrap().unwrap();
+}
+
+/// Starts a node while Queries pass it, and makes sure that each of them arrives somewhere.
+fn start_under_way(net: &Network) -> Io {
+    let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
+    let alerts = (router_alert_v4(0), router_alert_v6(0));
+    let stop = AtomicBool::new(false);
+    let mut seen = BTreeSet::new();
+    let mut see = |got: &[Got]| {
+        seen.extend(got.iter().map(|got| u32::from_be_bytes(*got.payload.last_chunk().unwrap())));
+        seen.len()
+    };
+    let (mut r, sent) = thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut number = 0_u32;
+            // If the others fail, nobody says stop.
+            let last = Instant::now() + 3 * PATIENCE;
+            while !stop.load(Ordering::Relaxed) && Instant::now() < last {
+                for family in families() {
+                    let options: &[u8] = if family.a.is_ipv4() { &alerts.0 } else { &alerts.1 };
+                    let payload = [GIST, &number.to_be_bytes()].concat();
+                    send(&mut a, &Transmit { options, ..datagram(family.a, family.b, &payload) });
+                    number += 1;
+                }
+                thread::sleep(Duration::from_micros(200));
+            }
+            number
+        });
+        see(&receive_until(&mut b, |got| got.len() > 10));
+        let mut r = Network::node(&net.r);
+        see(&receive_until(&mut r, |got| got.len() > 10));
+        stop.store(true, Ordering::Relaxed);
+        (r, sender.join().unwrap() as usize)
+    });
+    let mut batch = Batch::new();
+    let mut count = 0;
+    until(&format!("all {sent} have arrived"), || {
+        for io in [&mut b, &mut r] {
+            while io.receive(&mut batch).unwrap() > 0 {
+                count = see(&batch.iter().map(Got::from).collect::<Vec<_>>());
+            }
+        }
+        count == sent
+    });
+    r
 }
 
 #[test]
