@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-gist", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-ping", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-qos", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
+    ("signalbox-resources", &["signalbox-core"]),
     ("signalbox-transport", &["signalbox-core", "signalbox-wire"]),
     (
         "signalbox-node",
@@ -64,6 +65,7 @@ const SANS_IO: &[&str] = &[
     "signalbox-gist",
     "signalbox-ping",
     "signalbox-qos",
+    "signalbox-resources",
     "signalbox-transport",
     "signalbox-node",
     "signalbox-sim",
@@ -85,6 +87,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
         &["signalbox-ping", "signalbox-qos"],
         "GIST carries applications, it does not know them",
     ),
+    ("signalbox-resources", ENGINES, "who gets what is decided without knowing the protocol that asks"),
     ("signalbox-transport", ENGINES, "channels carry octets, framing is GIST's"),
     ("signalbox-linux", ENGINES, "kernel access knows datagrams, not protocols"),
     ("signalbox-api", ENGINES, "API types stop at the edge of their crate"),

@@ -1,0 +1,247 @@
+//! Carrying out what was decided. Nothing here refuses.
+
+use core::cmp::Reverse;
+
+use signalbox_core::traffic::{Excess, Reservation, ServiceClass, Treatment};
+use signalbox_core::{IfIndex, Key, Time};
+
+use super::Resources;
+use super::group::{Grant, Group, least_common, rank};
+use super::link::Charge;
+use super::outputs::id_of;
+use super::plan::Plan;
+use crate::ask::{Admitted, Ask, GrantId, LostWhy};
+
+impl Resources {
+    /// Books what was planned, in place of the grant `replaced` if there is one.
+    pub(super) fn carry_out(&mut self, now: Time, ask: &Ask, plan: Plan, replaced: Option<Key>) -> Admitted {
+        let mut preempted = 0;
+        for victim in &plan.victims {
+            preempted += self.lose(*victim, LostWhy::Preempted);
+        }
+        let rspec = plan.rspec();
+        if plan.guaranteed.is_some_and(|(asked, given)| given.rate() < asked.rspec.rate()) {
+            self.counters.slack_used += 1;
+        }
+        let old = replaced.and_then(|key| self.grants.get(key));
+        let (since, was_in) = old.map_or((now, None), |old| (old.since, Some(old.group)));
+        if let Some(key) = replaced.filter(|_| was_in != plan.group) {
+            self.detach(key);
+        }
+        let group = plan.group.unwrap_or_else(|| self.open(ask));
+        let shares = ask.session.is_some();
+        let grant = Grant {
+            owner: ask.owner,
+            asker: ask.asker.clone(),
+            group,
+            traffic: ask.traffic,
+            charge: plan.charge,
+            guaranteed: plan.guaranteed,
+            priority: ask.priority,
+            lifetime: ask.lifetime,
+            rule: plan.rule,
+            since,
+            filters: if shares { ask.filters.clone() } else { Vec::new() },
+        };
+        let reservation = Reservation {
+            ifindex: ask.ifindex,
+            filters: if shares { Vec::new() } else { ask.filters.clone() },
+            traffic: grant.served(),
+            treatment: plan.treatment,
+            mark_dscp: ask.mark_dscp,
+            excess: plan.excess,
+        };
+        let key = match replaced {
+            Some(key) => {
+                if let Some(old) = self.grants.get_mut(key) {
+                    *old = grant;
+                }
+                key
+            }
+            // The plan saw that there is room.
+            None => self.grants.insert(grant).unwrap_or_default(),
+        };
+        if let Some(record) = self.groups.get_mut(group) {
+            record.members.retain(|member| *member != key);
+            record.members.push(key);
+        }
+        self.renew(group, Some(ask.service), reservation);
+        Admitted {
+            grant: GrantId(key.to_u64()),
+            reservation: id_of(group),
+            given: ask.traffic,
+            rspec,
+            rule: plan.rule.and_then(|rule| self.policy.name(rule)),
+            preempted,
+        }
+    }
+
+    /// A reservation without grants, to which nothing is booked.
+    fn open(&mut self, ask: &Ask) -> Key {
+        self.made += 1;
+        let group = Group {
+            reservation: Reservation {
+                ifindex: ask.ifindex,
+                filters: Vec::new(),
+                traffic: ask.traffic,
+                treatment: Treatment::Aggregate(ask.service),
+                mark_dscp: None,
+                excess: Excess::BestEffort,
+            },
+            service: ask.service,
+            session: ask.session.map(|session| (ask.owner.protocol, session)),
+            members: Vec::with_capacity(1),
+            age: self.made,
+            booked: false,
+            charge: Default::default(),
+            account: None,
+            rank: None,
+            announced: false,
+            standing: false,
+            pending: 0,
+            queued: None,
+        };
+        // There are never more reservations than grants.
+        let key = self.groups.insert(group).unwrap_or_default();
+        if let Some(session) = ask.session {
+            self.sessions.insert((ask.ifindex, ask.owner.protocol, session), key);
+        }
+        key
+    }
+
+    /// Makes a reservation what its grants are now, and has the kernel told. `reservation` says how it is treated and,
+    /// unless it is of a session, of what packets and how much.
+    fn renew(&mut self, key: Key, service: Option<ServiceClass>, mut reservation: Reservation) {
+        let Some(group) = self.groups.get(key) else { return };
+        let shares = group.session.is_some();
+        let (age, service) = (group.age, service.unwrap_or(group.service));
+        let (mut charge, mut defending, mut served) = (Charge::default(), 0, None);
+        for grant in group.members.iter().filter_map(|member| self.grants.get(*member)) {
+            charge = charge.max(grant.charge);
+            defending = defending.max(grant.priority.defending);
+            if shares {
+                let traffic = grant.served();
+                served = Some(served.map_or(traffic, |served| least_common(&served, &traffic)));
+                let new = grant.filters.iter().filter(|filter| !reservation.filters.contains(filter));
+                let new: Vec<_> = new.copied().collect();
+                reservation.filters.extend(new);
+            }
+        }
+        reservation.traffic = served.unwrap_or(reservation.traffic);
+        let account = group.members.last().and_then(|newest| {
+            let grant = self.grants.get(*newest)?;
+            self.policy.account(grant.rule, &grant.asker, reservation.ifindex)
+        });
+
+        let changed = !group.booked || group.reservation != reservation;
+        let flows_change = group.reservation.filters != reservation.filters;
+        self.unbook(key, flows_change);
+        let Some(group) = self.groups.get_mut(key) else { return };
+        if changed {
+            self.outputs.preserve(key, group);
+        }
+        group.booked = true;
+        group.service = service;
+        group.charge = charge;
+        group.reservation = reservation;
+        group.rank = self.config.preemption.then(|| rank(defending, charge, age, key));
+        group.account = account.and_then(|account| self.accounts.open(account, charge.rate));
+        let ifindex = group.reservation.ifindex;
+        if let Some(link) = self.links.get_mut(&ifindex) {
+            link.book(&group.entry());
+        }
+        if flows_change {
+            for filter in &group.reservation.filters {
+                self.flows.insert((ifindex, *filter), key);
+            }
+        }
+        if changed {
+            self.outputs.install(key, group);
+        }
+    }
+
+    /// Takes a reservation off its link and its account; and its flows, if they are to go.
+    fn unbook(&mut self, key: Key, flows: bool) {
+        let Some(group) = self.groups.get_mut(key).filter(|group| group.booked) else { return };
+        group.booked = false;
+        let ifindex = group.reservation.ifindex;
+        if let Some(link) = self.links.get_mut(&ifindex) {
+            link.unbook(&group.entry());
+        }
+        if let Some(account) = group.account.take() {
+            self.accounts.close(account, group.charge.rate);
+        }
+        if flows {
+            for filter in &group.reservation.filters {
+                self.flows.remove(&(ifindex, *filter));
+            }
+        }
+    }
+
+    /// Takes a grant out of its reservation, which ends with its last. The grant's record stays.
+    pub(super) fn detach(&mut self, key: Key) -> bool {
+        let Some(in_group) = self.grants.get(key).map(|grant| grant.group) else { return false };
+        let Some(group) = self.groups.get_mut(in_group) else { return false };
+        group.members.retain(|member| *member != key);
+        if group.members.is_empty() {
+            self.close(in_group);
+        } else {
+            let reservation = Reservation { filters: Vec::new(), ..group.reservation.clone() };
+            self.renew(in_group, None, reservation);
+        }
+        true
+    }
+
+    /// Ends a reservation.
+    fn close(&mut self, key: Key) -> Vec<Key> {
+        self.unbook(key, true);
+        let Some(group) = self.groups.get_mut(key) else { return Vec::new() };
+        self.outputs.preserve(key, group);
+        let Some(group) = self.groups.remove(key) else { return Vec::new() };
+        if let Some((protocol, session)) = group.session {
+            self.sessions.remove(&(group.reservation.ifindex, protocol, session));
+        }
+        if group.announced {
+            self.outputs.remove(key);
+        }
+        group.members
+    }
+
+    /// Ends a reservation without its owners' doing and tells them; how many they were.
+    pub(super) fn lose(&mut self, key: Key, why: LostWhy) -> u32 {
+        let mut lost = 0;
+        for member in self.close(key) {
+            if let Some(grant) = self.grants.remove(member) {
+                lost += 1;
+                self.outputs.lost(grant.owner, GrantId(member.to_u64()), why);
+            }
+        }
+        let counter = match why {
+            LostWhy::Preempted => &mut self.counters.preempted,
+            LostWhy::KernelRefused(_) => &mut self.counters.kernel_refused,
+            LostWhy::InterfaceGone | LostWhy::CapacityReduced => &mut self.counters.interface_lost,
+        };
+        *counter += u64::from(lost);
+        lost
+    }
+
+    /// Takes back what a link can no longer give, the weakest first. Not on the way of a request.
+    pub(super) fn refit(&mut self, ifindex: IfIndex) {
+        let mut all = self.groups_at(ifindex);
+        all.sort_by_cached_key(|key| {
+            let Some(group) = self.groups.get(*key) else { return (0, Reverse((0, 0))) };
+            let members = group.members.iter().filter_map(|member| self.grants.get(*member));
+            let defending = members.map(|grant| grant.priority.defending).max().unwrap_or(0);
+            (defending, Reverse((group.charge.rate, group.age)))
+        });
+        for key in all {
+            let Some(link) = self.links.get(&ifindex) else { return };
+            let Some(group) = self.groups.get(key) else { continue };
+            let service = group.service;
+            let over_share = link.used.rate > link.share();
+            if over_share || link.service_rate(service) > link.service_share(service) {
+                self.lose(key, LostWhy::CapacityReduced);
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Records: a grant is what one owner holds, a group what the kernel has: one reservation for all grants of a session.
+
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use signalbox_core::traffic::{FlowFilter, Reservation, ServiceClass, TrafficSpec, Treatment};
+use signalbox_core::{Key, Time};
+
+use super::link::{Charge, Entry, Rank};
+use crate::ask::{Asker, GuaranteedAsk, Owner, Priority, Session};
+use crate::intserv::RSpec;
+use crate::policy::AccountId;
+
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) owner: Owner,
+    pub(crate) asker: Asker,
+    pub(crate) group: Key,
+    pub(crate) traffic: TrafficSpec,
+    pub(crate) charge: Charge,
+    /// As asked, and what was given.
+    pub(crate) guaranteed: Option<(GuaranteedAsk, RSpec)>,
+    pub(crate) priority: Priority,
+    pub(crate) lifetime: Option<Duration>,
+    pub(crate) rule: Option<u32>,
+    pub(crate) since: Time,
+    /// Of a session with several grants; a single grant's filters are the reservation's.
+    pub(crate) filters: Vec<FlowFilter>,
+}
+
+impl Grant {
+    /// What the kernel has to guarantee: of guaranteed service R in place of r.
+    pub(crate) fn served(&self) -> TrafficSpec {
+        let rate = self.guaranteed.map_or(0, |(_, given)| crate::intserv::whole(given.rate()));
+        let rate = self.traffic.rate.max(rate);
+        TrafficSpec { rate, peak: self.traffic.peak.map(|peak| peak.max(rate)), ..self.traffic }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) reservation: Reservation,
+    pub(crate) service: ServiceClass,
+    /// Under which it is found by others of its session.
+    pub(crate) session: Option<(&'static str, Session)>,
+    /// The newest last; never empty.
+    pub(crate) members: Vec<Key>,
+    /// Which of all reservations ever made.
+    pub(crate) age: u64,
+    /// Its charge is on its link and its account.
+    pub(crate) booked: bool,
+    pub(crate) charge: Charge,
+    pub(crate) account: Option<AccountId>,
+    /// Where reservations may be taken from.
+    pub(crate) rank: Option<Rank>,
+    /// The kernel was told of it.
+    pub(crate) announced: bool,
+    /// The kernel's last answer was that it has it.
+    pub(crate) standing: bool,
+    /// Answers that are due.
+    pub(crate) pending: u32,
+    /// Place in the queue of outputs of an installation that was not polled yet.
+    pub(crate) queued: Option<u64>,
+}
+
+impl Group {
+    pub(crate) fn entry(&self) -> Entry {
+        Entry {
+            service: self.service,
+            charge: self.charge,
+            own_queue: self.reservation.treatment == Treatment::OwnQueue,
+            rank: self.rank,
+        }
+    }
+}
+
+/// Suffices for either of two flows of one session, in whole octets: the least common TSpec of RFC 2212.
+pub(crate) fn least_common(a: &TrafficSpec, b: &TrafficSpec) -> TrafficSpec {
+    TrafficSpec {
+        rate: a.rate.max(b.rate),
+        burst: a.burst.max(b.burst),
+        peak: a.peak.zip(b.peak).map(|(a, b)| a.max(b)),
+        min_policed: a.min_policed.min(b.min_policed),
+        max_packet: a.max_packet.max(b.max_packet),
+    }
+}
+
+/// Whether `a` asks for no more than `b` in any respect.
+pub(crate) fn is_within(a: &TrafficSpec, b: &TrafficSpec) -> bool {
+    let peak = match (a.peak, b.peak) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(a), Some(b)) => a <= b,
+    };
+    peak && a.rate <= b.rate
+        && a.burst <= b.burst
+        && a.min_policed >= b.min_policed
+        && a.max_packet <= b.max_packet
+}
+
+/// A rank, where reservations may be taken from.
+pub(crate) const fn rank(defending: u16, charge: Charge, age: u64, group: Key) -> Rank {
+    Rank { defending, rate: charge.rate, age: Reverse(age), group }
+}

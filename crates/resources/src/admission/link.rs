@@ -1,0 +1,215 @@
+//! One outgoing link: what it has and what is taken.
+
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use signalbox_core::Key;
+use signalbox_core::traffic::{ServiceClass, TrafficSpec};
+
+use crate::config::LinkConfig;
+use crate::intserv::LocalTerms;
+use crate::refusal::LinkWhy;
+
+/// What a reservation costs a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Charge {
+    /// Octets a second, headers included.
+    pub(crate) rate: u64,
+    /// Octets.
+    pub(crate) buffer: u64,
+}
+
+impl Charge {
+    /// Suffices for either.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self { rate: self.rate.max(other.rate), buffer: self.buffer.max(other.buffer) }
+    }
+}
+
+/// Order in which reservations are taken: the weakest first; of those the smallest, of those the youngest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    pub(crate) defending: u16,
+    pub(crate) rate: u64,
+    pub(crate) age: Reverse<u64>,
+    pub(crate) group: Key,
+}
+
+/// A reservation as its link books it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) service: ServiceClass,
+    pub(crate) charge: Charge,
+    pub(crate) own_queue: bool,
+    /// Where reservations may be taken from, its rank.
+    pub(crate) rank: Option<Rank>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ServiceUse {
+    pub(crate) rate: u64,
+    pub(crate) reservations: u32,
+    pub(crate) ranks: BTreeSet<Rank>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) name: Arc<str>,
+    pub(crate) up: bool,
+    pub(crate) mtu: u32,
+    pub(crate) config: Option<LinkConfig>,
+    pub(crate) measured: Option<u64>,
+    pub(crate) used: Charge,
+    /// The highest `used.rate` ever.
+    pub(crate) peak: u64,
+    pub(crate) reservations: u32,
+    pub(crate) own_queues: u32,
+    pub(crate) services: BTreeMap<ServiceClass, ServiceUse>,
+}
+
+/// What would be taken, or would no longer be.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Freed {
+    pub(crate) charge: Charge,
+    /// Of `charge.rate`, the part of the service that is asked for.
+    pub(crate) service_rate: u64,
+    pub(crate) reservations: u32,
+    pub(crate) own_queues: u32,
+}
+
+impl Freed {
+    pub(crate) fn add(&mut self, entry: &Entry, asked: ServiceClass) {
+        self.charge.rate = self.charge.rate.saturating_add(entry.charge.rate);
+        self.charge.buffer = self.charge.buffer.saturating_add(entry.charge.buffer);
+        if entry.service == asked {
+            self.service_rate = self.service_rate.saturating_add(entry.charge.rate);
+        }
+        self.reservations = self.reservations.saturating_add(1);
+        self.own_queues = self.own_queues.saturating_add(u32::from(entry.own_queue));
+    }
+
+    pub(crate) fn subtract(&mut self, entry: &Entry, asked: ServiceClass) {
+        self.charge.rate = self.charge.rate.saturating_sub(entry.charge.rate);
+        self.charge.buffer = self.charge.buffer.saturating_sub(entry.charge.buffer);
+        if entry.service == asked {
+            self.service_rate = self.service_rate.saturating_sub(entry.charge.rate);
+        }
+        self.reservations = self.reservations.saturating_sub(1);
+        self.own_queues = self.own_queues.saturating_sub(u32::from(entry.own_queue));
+    }
+}
+
+impl Link {
+    /// Octets a second; 0: neither declared nor measured.
+    pub(crate) fn capacity(&self) -> u64 {
+        let declared = self.config.as_ref().and_then(|config| config.capacity).map(|rate| rate.0);
+        if self.config.is_none() { 0 } else { declared.or(self.measured).unwrap_or(0) }
+    }
+
+    /// Octets a second that can be reserved.
+    pub(crate) fn share(&self) -> u64 {
+        self.config.as_ref().map_or(0, |config| config.reservable.of(self.capacity()))
+    }
+
+    /// Octets a second that a service can have.
+    pub(crate) fn service_share(&self, service: ServiceClass) -> u64 {
+        let config = self.config.as_ref().and_then(|config| config.service(service).max_share);
+        let share = self.share();
+        config.map_or(share, |part| part.of(self.capacity()).min(share))
+    }
+
+    pub(crate) fn terms(&self) -> LocalTerms {
+        LocalTerms::fair_queue(self.capacity(), self.mtu)
+    }
+
+    pub(crate) fn service_rate(&self, service: ServiceClass) -> u64 {
+        self.services.get(&service).map_or(0, |used| used.rate)
+    }
+
+    /// What a service could still get once this is free.
+    pub(crate) fn room(&self, service: ServiceClass, freed: &Freed) -> u64 {
+        let all = self.share().saturating_sub(self.used.rate.saturating_sub(freed.charge.rate));
+        let used = self.service_rate(service).saturating_sub(freed.service_rate);
+        all.min(self.service_share(service).saturating_sub(used))
+    }
+
+    /// Rate with headers: every packet may be as small as *m*.
+    pub(crate) fn with_headers(&self, rate: u64, traffic: &TrafficSpec) -> u64 {
+        let overhead = u64::from(self.config.as_ref().map_or(0, |config| config.overhead));
+        if overhead == 0 {
+            return rate;
+        }
+        rate.saturating_add(rate.div_ceil(u64::from(traffic.min_policed.max(1))).saturating_mul(overhead))
+    }
+
+    /// The largest rate that with headers is not over `room`.
+    pub(crate) fn without_headers(&self, room: u64, traffic: &TrafficSpec) -> u64 {
+        let overhead = u128::from(self.config.as_ref().map_or(0, |config| config.overhead));
+        let unit = u128::from(traffic.min_policed.max(1));
+        let rate = u128::from(room).saturating_sub(if overhead == 0 { 0 } else { overhead }) * unit
+            / (unit + overhead);
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
+    /// Whether there is room for `entry` once `freed` is free.
+    pub(crate) fn check(&self, entry: &Entry, freed: &Freed) -> Result<(), LinkWhy> {
+        let Some(config) = &self.config else { return Err(LinkWhy::NoCapacity) };
+        let (service, asked) = (entry.service, entry.charge.rate);
+        let used = self.service_rate(service).saturating_sub(freed.service_rate);
+        let limit = self.service_share(service);
+        let share = self.share();
+        if limit < share && used.saturating_add(asked) > limit {
+            return Err(LinkWhy::Service { service, used, asked, limit });
+        }
+        let used = self.used.rate.saturating_sub(freed.charge.rate);
+        if used.saturating_add(asked) > share {
+            return Err(LinkWhy::Share { used, asked, limit: share });
+        }
+        if let Some(limit) = config.buffer {
+            let (used, asked) = (self.used.buffer.saturating_sub(freed.charge.buffer), entry.charge.buffer);
+            if used.saturating_add(asked) > limit {
+                return Err(LinkWhy::Buffer { used, asked, limit });
+            }
+        }
+        if let Some(limit) = config.max_reservations
+            && self.reservations.saturating_sub(freed.reservations) >= limit
+        {
+            return Err(LinkWhy::Count { limit });
+        }
+        let limit = config.own_queues;
+        if entry.own_queue && self.own_queues.saturating_sub(freed.own_queues) >= limit {
+            return Err(LinkWhy::Queues { limit });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn book(&mut self, entry: &Entry) {
+        self.used.rate = self.used.rate.saturating_add(entry.charge.rate);
+        self.used.buffer = self.used.buffer.saturating_add(entry.charge.buffer);
+        self.peak = self.peak.max(self.used.rate);
+        self.reservations = self.reservations.saturating_add(1);
+        self.own_queues = self.own_queues.saturating_add(u32::from(entry.own_queue));
+        let service = self.services.entry(entry.service).or_default();
+        service.rate = service.rate.saturating_add(entry.charge.rate);
+        service.reservations = service.reservations.saturating_add(1);
+        if let Some(rank) = entry.rank {
+            service.ranks.insert(rank);
+        }
+        debug_assert!(self.used.rate <= self.share(), "{}: more reserved than the share", self.name);
+    }
+
+    pub(crate) fn unbook(&mut self, entry: &Entry) {
+        self.used.rate = self.used.rate.saturating_sub(entry.charge.rate);
+        self.used.buffer = self.used.buffer.saturating_sub(entry.charge.buffer);
+        self.reservations = self.reservations.saturating_sub(1);
+        self.own_queues = self.own_queues.saturating_sub(u32::from(entry.own_queue));
+        if let Some(service) = self.services.get_mut(&entry.service) {
+            service.rate = service.rate.saturating_sub(entry.charge.rate);
+            service.reservations = service.reservations.saturating_sub(1);
+            if let Some(rank) = entry.rank {
+                service.ranks.remove(&rank);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Admission control per outgoing interface.
+
+mod change;
+mod group;
+mod link;
+mod outputs;
+mod plan;
+mod show;
+mod victims;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use signalbox_core::node::Interface;
+use signalbox_core::traffic::{FlowFilter, ReservationId, ReserveError, ServiceClass};
+use signalbox_core::{IfIndex, Key, KeyedHasher, Random, Slab, Time};
+
+use crate::ask::{Admitted, Ask, Available, DryRun, GrantId, LostWhy, ResourceOutput, Session, WouldAdmit};
+use crate::config::{Config, ConfigError};
+use crate::counters::Counters;
+use crate::policy::{Accounts, Policy};
+use crate::refusal::{Cause, Refusal};
+use crate::token::{Keys, TokenError, wall_seconds};
+use group::{Grant, Group};
+use link::{Freed, Link};
+use outputs::Outputs;
+
+/// What a node's links have to give and who holds how much of it. See the [crate].
+///
+/// Calls are synchronous: what [`admit`](Self::admit) grants is booked when it returns. What the kernel has to do and
+/// who lost what is polled afterwards. The sum of what is reserved at a link is never more than its share, not even in
+/// between.
+#[derive(Debug)]
+pub struct Resources {
+    config: Config,
+    wall_clock_us: u64,
+    policy: Policy,
+    keys: Keys,
+    links: BTreeMap<IfIndex, Link>,
+    grants: Slab<Grant>,
+    groups: Slab<Group>,
+    accounts: Accounts,
+    /// Which reservation has a flow at an interface.
+    flows: HashMap<(IfIndex, FlowFilter), Key, KeyedHasher>,
+    sessions: HashMap<SessionKey, Key, KeyedHasher>,
+    outputs: Outputs,
+    /// Reservations ever made: tells which is older.
+    made: u64,
+    counters: Counters,
+}
+
+type SessionKey = (IfIndex, &'static str, Session);
+
+impl Resources {
+    /// Nothing reserved, no interfaces yet. `wall_clock_us` are the microseconds since 1970 at [`Time::ZERO`]: rules
+    /// and tokens speak of days and hours. The seed keys the hash tables.
+    ///
+    /// # Errors
+    /// The first setting that cannot be.
+    pub fn new(config: Config, wall_clock_us: u64, seed: [u8; 32]) -> Result<Self, ConfigError> {
+        config.validated()?;
+        let mut rng = Random::new(seed);
+        let most = config.max_reservations;
+        let mut hasher = || KeyedHasher::new(&mut rng);
+        Ok(Self {
+            policy: Policy::new(&config),
+            keys: Keys::new(&config.keys)?,
+            links: BTreeMap::new(),
+            grants: Slab::new(most),
+            groups: Slab::new(most),
+            accounts: Accounts::new(most, hasher()),
+            flows: HashMap::with_hasher(hasher()),
+            sessions: HashMap::with_hasher(hasher()),
+            outputs: Outputs::default(),
+            made: 0,
+            counters: Counters::default(),
+            wall_clock_us,
+            config,
+        })
+    }
+
+    /// The node's interfaces, whole: at the start and after each change. Reservations at one that is gone, or that has
+    /// another name now, are lost. Those at one that went down stay: there are no new ones until it is up again.
+    pub fn interfaces(&mut self, interfaces: &[Interface]) {
+        let gone: Vec<IfIndex> = self
+            .links
+            .iter()
+            .filter(|(ifindex, link)| {
+                !interfaces.iter().any(|one| one.ifindex == **ifindex && *one.name == *link.name)
+            })
+            .map(|(ifindex, _)| *ifindex)
+            .collect();
+        for ifindex in gone {
+            for group in self.groups_at(ifindex) {
+                self.lose(group, LostWhy::InterfaceGone);
+            }
+            self.links.remove(&ifindex);
+        }
+        for interface in interfaces {
+            let link = self.links.entry(interface.ifindex).or_insert_with(|| Link {
+                name: Arc::from(interface.name.as_str()),
+                up: interface.up,
+                mtu: interface.mtu,
+                config: self.config.link(&interface.name).cloned(),
+                measured: None,
+                used: Default::default(),
+                peak: 0,
+                reservations: 0,
+                own_queues: 0,
+                services: BTreeMap::new(),
+            });
+            link.up = interface.up;
+            link.mtu = interface.mtu;
+        }
+    }
+
+    /// What an interface was measured to carry, octets a second; it counts where no capacity is declared. Reservations
+    /// that no longer fit are lost, the weakest first.
+    pub fn measured(&mut self, ifindex: IfIndex, capacity: Option<u64>) {
+        let Some(link) = self.links.get_mut(&ifindex) else { return };
+        if link.measured == capacity {
+            return;
+        }
+        link.measured = capacity;
+        self.refit(ifindex);
+    }
+
+    /// Asks for a reservation.
+    ///
+    /// # Errors
+    /// The rule that refuses it; nothing has changed then.
+    pub fn admit(&mut self, now: Time, ask: &Ask) -> Result<Admitted, Refusal> {
+        match self.plan(now, ask, None) {
+            Ok(plan) => {
+                self.counters.admitted += 1;
+                Ok(self.carry_out(now, ask, plan, None))
+            }
+            Err(refusal) => Err(self.refused(refusal)),
+        }
+    }
+
+    /// Asks for another reservation in the place of one that stands; also when nothing has changed but who asks or how
+    /// long it lasts. The interface may be another; the session may not. A request for no more than what stands, in any
+    /// respect, is never refused (RFC 2211 §5, RFC 2212 "Invocation").
+    ///
+    /// # Errors
+    /// The rule that refuses it; what stood stands as before.
+    pub fn modify(&mut self, now: Time, grant: GrantId, ask: &Ask) -> Result<Admitted, Refusal> {
+        match self.plan(now, ask, Some(Key::from_u64(grant.0))) {
+            Ok(plan) => {
+                self.counters.modified += 1;
+                Ok(self.carry_out(now, ask, plan, Some(Key::from_u64(grant.0))))
+            }
+            Err(refusal) => Err(self.refused(refusal)),
+        }
+    }
+
+    /// Gives a grant back. Nothing happens if it is lost already.
+    pub fn release(&mut self, grant: GrantId) {
+        let key = Key::from_u64(grant.0);
+        if self.detach(key) {
+            self.grants.remove(key);
+            self.counters.released += 1;
+        }
+    }
+
+    /// What would become of a request; nothing changes.
+    #[must_use]
+    pub fn dry_run(&self, now: Time, ask: &Ask) -> DryRun {
+        self.would(now, ask, None)
+    }
+
+    /// What would become of a change; nothing changes.
+    #[must_use]
+    pub fn dry_modify(&self, now: Time, grant: GrantId, ask: &Ask) -> DryRun {
+        self.would(now, ask, Some(Key::from_u64(grant.0)))
+    }
+
+    fn would(&self, now: Time, ask: &Ask, replaced: Option<Key>) -> DryRun {
+        let name = self.links.get(&ask.ifindex).map_or("", |link| &link.name);
+        let verdict = self.policy.decide(ask, name, self.wall_us(now));
+        let result = self.plan(now, ask, replaced).map(|plan| {
+            let members = plan.victims.iter().filter_map(|victim| self.groups.get(*victim));
+            let members = members.flat_map(|group| &group.members);
+            let victims = members.filter_map(|member| Some(self.grants.get(*member)?.owner)).collect();
+            WouldAdmit { rspec: plan.rspec(), victims }
+        });
+        DryRun { rule: verdict.rule.and_then(|rule| self.policy.name(rule)), result }
+    }
+
+    /// What an interface can still give to a service, preemption not counted; `None`: it is unknown, down, without
+    /// capacity or without the service.
+    #[must_use]
+    pub fn available(&self, ifindex: IfIndex, service: ServiceClass) -> Option<Available> {
+        let link = self.links.get(&ifindex)?;
+        let config = link.config.as_ref()?;
+        let capacity = link.capacity();
+        if !link.up || capacity == 0 || !config.service(service).offered {
+            return None;
+        }
+        let each = config.service(service).max_each.map_or(u64::MAX, |rate| rate.0);
+        Some(Available {
+            rate: link.room(service, &Freed::default()).min(each),
+            buffer: config.buffer.map(|limit| limit.saturating_sub(link.used.buffer)),
+            mtu: link.mtu,
+            capacity,
+            terms: link.terms(),
+        })
+    }
+
+    /// What has to be done or told next; poll until there is nothing more.
+    pub fn poll(&mut self) -> Option<ResourceOutput<'_>> {
+        self.outputs.poll(&mut self.groups)
+    }
+
+    /// The kernel's answer to an [`ResourceOutput::Install`]: one for each, those of one name in their order. What it
+    /// refused is lost.
+    pub fn installed(&mut self, id: ReservationId, result: Result<(), ReserveError>) {
+        let key = Key::from_u64(id.0);
+        let Some(group) = self.groups.get_mut(key).filter(|group| group.pending > 0) else {
+            self.counters.answers_ignored += 1;
+            return;
+        };
+        group.pending -= 1;
+        group.standing = result.is_ok();
+        // What came after has its own answer.
+        if let Err(error) = result
+            && group.pending == 0
+            && group.queued.is_none()
+        {
+            self.lose(key, LostWhy::KernelRefused(error));
+        }
+    }
+
+    /// Checks the authentication data of a token now; see [`Keys::verify`].
+    ///
+    /// # Errors
+    /// Why it is not to be believed.
+    pub fn verify_token(
+        &self,
+        now: Time,
+        entity: &str,
+        key_id: u32,
+        signed: &[u8],
+        tag: &[u8],
+    ) -> Result<(), TokenError> {
+        self.keys.verify(entity, key_id, signed, tag, wall_seconds(self.wall_clock_us, now))
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    const fn wall_us(&self, now: Time) -> u64 {
+        self.wall_clock_us.saturating_add(now.as_micros())
+    }
+
+    fn refused(&mut self, refusal: Refusal) -> Refusal {
+        let counters = &mut self.counters;
+        let counter = match refusal.cause() {
+            Cause::Policy | Cause::Token => &mut counters.refused_policy,
+            Cause::Bandwidth | Cause::Buffer => &mut counters.refused_resources,
+            Cause::Full => &mut counters.refused_full,
+            _ => &mut counters.refused_other,
+        };
+        *counter += 1;
+        refusal
+    }
+
+    /// Not on the way of a request: only when an interface changes.
+    fn groups_at(&self, ifindex: IfIndex) -> Vec<Key> {
+        let here = self.groups.iter().filter(|(_, group)| group.reservation.ifindex == ifindex);
+        here.map(|(key, _)| key).collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! The queue of what has to be done and told. What is queued keeps its order and, if it changes before it is polled, its
+//! old content: so whoever does one after the other never has more installed than was admitted at that moment.
+
+use std::collections::VecDeque;
+
+use signalbox_core::traffic::{Reservation, ReservationId};
+use signalbox_core::{Key, Slab};
+
+use super::group::Group;
+use crate::ask::{GrantId, LostWhy, Owner, ResourceOutput};
+
+#[derive(Debug)]
+enum Queued {
+    Install(Key),
+    /// What a reservation was when this was queued; it has changed or ended since.
+    InstallOld(ReservationId, Box<Reservation>),
+    Remove(ReservationId),
+    Lost {
+        owner: Owner,
+        grant: GrantId,
+        why: LostWhy,
+    },
+    /// Not to be done any more.
+    Nothing,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Outputs {
+    queue: VecDeque<Queued>,
+    /// Ever taken out: the place of the first entry.
+    taken: u64,
+    /// What the last poll lent.
+    lent: Option<Box<Reservation>>,
+}
+
+pub(super) const fn id_of(group: Key) -> ReservationId {
+    ReservationId(group.to_u64())
+}
+
+impl Outputs {
+    fn push(&mut self, queued: Queued) -> u64 {
+        self.queue.push_back(queued);
+        // A queue's length is far below 2^64.
+        self.taken.saturating_add(u64::try_from(self.queue.len()).unwrap_or(u64::MAX)).saturating_sub(1)
+    }
+
+    /// To be called before a reservation changes or ends: what is queued of it keeps what it says, or, if the kernel
+    /// never heard of it, is forgotten.
+    pub(super) fn preserve(&mut self, key: Key, group: &mut Group) {
+        let Some(place) = group.queued.take() else { return };
+        let at = usize::try_from(place.saturating_sub(self.taken)).ok();
+        let Some(queued) = at.and_then(|at| self.queue.get_mut(at)) else { return };
+        *queued = if group.announced {
+            Queued::InstallOld(id_of(key), Box::new(group.reservation.clone()))
+        } else {
+            Queued::Nothing
+        };
+    }
+
+    pub(super) fn install(&mut self, key: Key, group: &mut Group) {
+        group.queued = Some(self.push(Queued::Install(key)));
+    }
+
+    pub(super) fn remove(&mut self, key: Key) {
+        self.push(Queued::Remove(id_of(key)));
+    }
+
+    pub(super) fn lost(&mut self, owner: Owner, grant: GrantId, why: LostWhy) {
+        self.push(Queued::Lost { owner, grant, why });
+    }
+
+    pub(super) fn poll<'a>(&'a mut self, groups: &'a mut Slab<Group>) -> Option<ResourceOutput<'a>> {
+        loop {
+            let queued = self.queue.pop_front()?;
+            self.taken = self.taken.saturating_add(1);
+            match queued {
+                Queued::Nothing => {}
+                Queued::Remove(id) => return Some(ResourceOutput::Remove { id }),
+                Queued::Lost { owner, grant, why } => {
+                    return Some(ResourceOutput::Lost { owner, grant, why });
+                }
+                Queued::InstallOld(id, reservation) => {
+                    if let Some(group) = groups.get_mut(Key::from_u64(id.0)) {
+                        group.pending = group.pending.saturating_add(1);
+                    }
+                    let reservation = self.lent.insert(reservation);
+                    return Some(ResourceOutput::Install { id, reservation });
+                }
+                Queued::Install(key) => {
+                    // Whoever removes a group preserves or forgets what is queued of it.
+                    if groups.get(key).is_none() {
+                        continue;
+                    }
+                    let group = groups.get_mut(key)?;
+                    group.queued = None;
+                    group.announced = true;
+                    group.pending = group.pending.saturating_add(1);
+                    let reservation = &group.reservation;
+                    return Some(ResourceOutput::Install { id: id_of(key), reservation });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Deciding, without changing anything: all rules that a request has to pass, in the order in which they refuse.
+
+use std::sync::Arc;
+
+use signalbox_core::traffic::{Excess, ServiceClass, Treatment};
+use signalbox_core::{Key, Time};
+
+use super::group::{Grant, Group, is_within};
+use super::link::{Charge, Entry, Freed, Link};
+use super::{Resources, victims};
+use crate::ask::{Ask, GuaranteedAsk};
+use crate::config::Queue;
+use crate::intserv::{self, MAX_RATE, RSpec, TSpec};
+use crate::refusal::{LinkWhy, Refusal, Rule};
+
+/// How a request will be granted.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) rule: Option<u32>,
+    pub(super) guaranteed: Option<(GuaranteedAsk, RSpec)>,
+    /// Of this grant alone.
+    pub(super) charge: Charge,
+    /// The reservation that it joins or is the sole grant of already.
+    pub(super) group: Option<Key>,
+    pub(super) treatment: Treatment,
+    pub(super) excess: Excess,
+    pub(super) victims: Vec<Key>,
+}
+
+impl Plan {
+    pub(super) fn rspec(&self) -> Option<RSpec> {
+        self.guaranteed.map(|(_, given)| given)
+    }
+}
+
+/// Why not, before it is known what the link could give.
+type Planned<T> = Result<T, Rule>;
+
+impl Resources {
+    /// How `ask` will be granted, in place of the grant `replaced` if there is one.
+    pub(super) fn plan(&self, now: Time, ask: &Ask, replaced: Option<Key>) -> Result<Plan, Refusal> {
+        self.planned(now, ask, replaced).map_err(|rule| {
+            let link = self.links.get(&ask.ifindex);
+            let available = link.map_or(0, |link| link.room(ask.service, &Freed::default()));
+            Refusal { rule, available }
+        })
+    }
+
+    fn planned(&self, now: Time, ask: &Ask, replaced: Option<Key>) -> Planned<Plan> {
+        let tspec = self.checked(ask)?;
+        let old = match replaced {
+            Some(key) => Some(self.grants.get(key).ok_or(Rule::NoGrant)?),
+            None => None,
+        };
+        let link = self.links.get(&ask.ifindex).ok_or(Rule::NoInterface(ask.ifindex))?;
+        let on_link = |why| Rule::Link { interface: Arc::clone(&link.name), why };
+        let target = self.target(ask, replaced, old).map_err(|why| match why {
+            Ok(why) => on_link(why),
+            Err(what) => Rule::Request(what),
+        })?;
+        self.flows_are_free(ask, target).map_err(on_link)?;
+
+        let group = target.and_then(|key| self.groups.get(key));
+        let lessens = old.is_some_and(|old| self.lessens(ask, old));
+        if !lessens {
+            Self::link_takes(link, ask).map_err(on_link)?;
+        }
+        let verdict = self.policy.decide(ask, &link.name, self.wall_us(now));
+        let rule = match old {
+            Some(old) if lessens => old.rule,
+            _ => {
+                verdict.result?;
+                verdict.rule
+            }
+        };
+        if replaced.is_none() && self.grants.len() >= self.grants.limit() {
+            let limit = self.config.max_reservations;
+            return Err(Rule::TableFull { setting: "max_reservations", limit });
+        }
+
+        // What the reservation that changes has now is free for what it will have.
+        let mut freed = Freed::default();
+        if let Some(group) = group {
+            freed.add(&group.entry(), ask.service);
+        }
+        let others = group.map_or(Charge::default(), |group| self.charge_without(group, replaced));
+        let treatment = Self::treatment(link, ask, group, &freed);
+        let whole = |charge: Charge| Entry {
+            service: ask.service,
+            charge: others.max(charge),
+            own_queue: treatment == Treatment::OwnQueue,
+            rank: None,
+        };
+
+        let given = old.and_then(|old| old.guaranteed).filter(|_| lessens).map(|(_, given)| given);
+        let asked = Self::guaranteed(ask, &tspec, given)?;
+        let mut charge = Self::charge(link, ask, &tspec, asked);
+        let mut guaranteed = asked;
+        let mut victims = Vec::new();
+        if !lessens || charge.rate > old.map_or(0, |old| old.charge.rate) {
+            let config = link.config.as_ref().map(|config| config.service(ask.service));
+            if let Some(limit) = config.and_then(|config| config.max_each).map(|rate| rate.0)
+                && charge.rate > limit
+            {
+                let why = LinkWhy::Each { service: ask.service, asked: charge.rate, limit };
+                return Err(on_link(why));
+            }
+            if let Err(why) = link.check(&whole(charge), &freed) {
+                let slower = Self::with_slack(link, ask, &tspec, guaranteed, &freed).filter(|slower| {
+                    link.check(&whole(Self::charge(link, ask, &tspec, Some(*slower))), &freed).is_ok()
+                });
+                if let Some(slower) = slower {
+                    charge = Self::charge(link, ask, &tspec, Some(slower));
+                    guaranteed = Some(slower);
+                } else {
+                    victims = self.victims(link, ask, &whole(charge), freed, target).ok_or(on_link(why))?;
+                }
+            }
+        }
+        if !lessens {
+            self.account_takes(ask, rule, group, whole(charge).charge.rate)?;
+        }
+        let excess = link.config.as_ref().map(|config| config.service(ask.service).excess.into());
+        let excess = ask.excess.or(excess).unwrap_or(Excess::BestEffort);
+        Ok(Plan { rule, guaranteed, charge, group: target, treatment, excess, victims })
+    }
+
+    /// What no link and no rule makes right.
+    fn checked(&self, ask: &Ask) -> Planned<TSpec> {
+        let most = usize::try_from(self.config.max_filters).unwrap_or(usize::MAX);
+        if ask.filters.is_empty() {
+            return Err(Rule::Request("no filter that says which packets"));
+        }
+        if ask.filters.len() > most {
+            return Err(Rule::TableFull { setting: "max_filters", limit: self.config.max_filters });
+        }
+        let code = |code: Option<u8>| code.is_none_or(|code| code <= 63);
+        for filter in &ask.filters {
+            if filter.src.addr.is_ipv4() != filter.dst.addr.is_ipv4() {
+                return Err(Rule::Request("a filter of two IP versions"));
+            }
+            if !code(filter.dscp) {
+                return Err(Rule::Request("a filter's code point over 63"));
+            }
+        }
+        let service = match ask.service {
+            ServiceClass::Dscp(code) => Some(code),
+            _ => None,
+        };
+        if !code(service) || !code(ask.mark_dscp) {
+            return Err(Rule::Request("a code point over 63"));
+        }
+        if ask.priority.setup > ask.priority.defending {
+            return Err(Rule::Request("the setup priority is over the defending priority"));
+        }
+        if ask.guaranteed.is_some() && ask.service != ServiceClass::Guaranteed {
+            return Err(Rule::Request("a service rate without guaranteed service"));
+        }
+        TSpec::from_traffic(&ask.traffic).map_err(Rule::Spec)
+    }
+
+    /// The reservation that the grant is or joins. The error is about the link or, inside, about the request.
+    fn target(
+        &self,
+        ask: &Ask,
+        replaced: Option<Key>,
+        old: Option<&Grant>,
+    ) -> Result<Option<Key>, Result<LinkWhy, &'static str>> {
+        let session = ask.session.map(|session| (ask.owner.protocol, session));
+        let mine = old.and_then(|old| self.groups.get(old.group).map(|group| (old.group, group)));
+        if let Some((key, group)) = mine {
+            if group.session != session {
+                return Err(Err("a change that is of another session"));
+            }
+            if group.reservation.ifindex == ask.ifindex {
+                let alone = group.members.len() == 1;
+                if group.service != ask.service && !alone {
+                    return Err(Ok(LinkWhy::OtherService(group.service)));
+                }
+                return Ok(Some(key));
+            }
+        }
+        let Some((protocol, session)) = session else { return Ok(None) };
+        let Some(&key) = self.sessions.get(&(ask.ifindex, protocol, session)) else { return Ok(None) };
+        let Some(group) = self.groups.get(key) else { return Ok(None) };
+        if group.service != ask.service {
+            return Err(Ok(LinkWhy::OtherService(group.service)));
+        }
+        let limit = self.config.max_sharers;
+        let sharers = group.members.iter().filter(|member| Some(**member) != replaced).count();
+        if u32::try_from(sharers).map_or(true, |sharers| sharers >= limit) {
+            return Err(Ok(LinkWhy::Sharers { limit }));
+        }
+        Ok(Some(key))
+    }
+
+    /// No packet has two reservations.
+    fn flows_are_free(&self, ask: &Ask, target: Option<Key>) -> Result<(), LinkWhy> {
+        let taken = ask.filters.iter().find(|filter| {
+            let holder = self.flows.get(&(ask.ifindex, **filter));
+            holder.is_some_and(|holder| Some(*holder) != target)
+        });
+        taken.map_or(Ok(()), |filter| Err(LinkWhy::FlowTaken(*filter)))
+    }
+
+    /// Whether a change asks for no more in any respect, by the same asker, for the same packets.
+    fn lessens(&self, ask: &Ask, old: &Grant) -> bool {
+        let Some(group) = self.groups.get(old.group) else { return false };
+        let filters = if group.session.is_some() { &old.filters } else { &group.reservation.filters };
+        let rspec = match (ask.guaranteed, old.guaranteed) {
+            (None, None) => true,
+            (Some(new), Some((asked, _))) => new.rspec <= asked.rspec && new.terms == asked.terms,
+            // Without an RSpec the rate is r, which `traffic` says.
+            (None, Some((asked, _))) => asked.rspec.slack() == 0 && asked.terms == Default::default(),
+            (Some(_), None) => false,
+        };
+        rspec
+            && group.reservation.ifindex == ask.ifindex
+            && group.service == ask.service
+            && is_within(&ask.traffic, &old.traffic)
+            && ask.asker == old.asker
+            && ask.priority.defending <= old.priority.defending
+            && old.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
+            && ask.filters == *filters
+    }
+
+    fn link_takes(link: &Link, ask: &Ask) -> Result<(), LinkWhy> {
+        if !link.up {
+            return Err(LinkWhy::Down);
+        }
+        let config = link.config.as_ref().filter(|_| link.capacity() > 0).ok_or(LinkWhy::NoCapacity)?;
+        if !config.service(ask.service).offered {
+            return Err(LinkWhy::NotOffered(ask.service));
+        }
+        if ask.traffic.max_packet > link.mtu {
+            return Err(LinkWhy::Mtu { asked: ask.traffic.max_packet, mtu: link.mtu });
+        }
+        Ok(())
+    }
+
+    /// What the other grants of a reservation cost.
+    fn charge_without(&self, group: &Group, replaced: Option<Key>) -> Charge {
+        let others = group.members.iter().filter(|member| Some(**member) != replaced);
+        let charges = others.filter_map(|member| Some(self.grants.get(*member)?.charge));
+        charges.fold(Charge::default(), Charge::max)
+    }
+
+    /// The queue: that which it has, else as asked, else as configured.
+    fn treatment(link: &Link, ask: &Ask, group: Option<&Group>, freed: &Freed) -> Treatment {
+        if let Some(group) = group.filter(|group| group.service == ask.service && ask.treatment.is_none()) {
+            return group.reservation.treatment;
+        }
+        let shared = Treatment::Aggregate(ask.service);
+        let Some(config) = &link.config else { return shared };
+        let left = link.own_queues.saturating_sub(freed.own_queues) < config.own_queues;
+        match (ask.treatment, config.service(ask.service).queue) {
+            (Some(treatment), _) => treatment,
+            (None, Queue::Own) => Treatment::OwnQueue,
+            (None, Queue::Auto) if left => Treatment::OwnQueue,
+            (None, Queue::Auto | Queue::Shared) => shared,
+        }
+    }
+
+    /// What guaranteed service was asked for and, at first, gives: just that, or what it gave before.
+    fn guaranteed(ask: &Ask, tspec: &TSpec, given: Option<RSpec>) -> Planned<Option<(GuaranteedAsk, RSpec)>> {
+        if ask.service != ServiceClass::Guaranteed {
+            return Ok(None);
+        }
+        let asked = ask
+            .guaranteed
+            .unwrap_or_else(|| GuaranteedAsk { rspec: RSpec::of_rate(tspec), terms: Default::default() });
+        asked.rspec.checked(tspec).map_err(Rule::Spec)?;
+        // Slack that was used once is used again without looking anew (RFC 2212 "Guidelines for Implementors").
+        let given = given.filter(|given| given.rate() <= asked.rspec.rate() && given.checked(tspec).is_ok());
+        Ok(Some((asked, given.unwrap_or(asked.rspec))))
+    }
+
+    /// What a grant costs the link by itself.
+    fn charge(link: &Link, ask: &Ask, tspec: &TSpec, guaranteed: Option<(GuaranteedAsk, RSpec)>) -> Charge {
+        match guaranteed {
+            Some((asked, given)) => Charge {
+                rate: link.with_headers(intserv::whole(given.rate()).max(ask.traffic.rate), &ask.traffic),
+                buffer: intserv::buffer(tspec, given, &asked.terms.plus(link.terms())),
+            },
+            None => Charge {
+                rate: link.with_headers(ask.traffic.rate, &ask.traffic),
+                buffer: u64::from(ask.traffic.burst),
+            },
+        }
+    }
+
+    /// A lower rate that fits and that the slack allows.
+    fn with_slack(
+        link: &Link,
+        ask: &Ask,
+        tspec: &TSpec,
+        guaranteed: Option<(GuaranteedAsk, RSpec)>,
+        freed: &Freed,
+    ) -> Option<(GuaranteedAsk, RSpec)> {
+        let (asked, _) = guaranteed?;
+        let room = link.without_headers(link.room(ask.service, freed), &ask.traffic);
+        #[expect(clippy::cast_precision_loss, reason = "rounded down below")]
+        let mut rate = (room as f32).min(asked.rspec.rate());
+        while intserv::whole(rate.clamp(1.0, MAX_RATE)) > room && rate > 1.0 {
+            rate = rate.next_down();
+        }
+        let c_tot = asked.terms.plus(link.terms()).c_tot;
+        Some((asked, asked.rspec.lowered_to(rate, tspec, c_tot)?))
+    }
+
+    fn victims(
+        &self,
+        link: &Link,
+        ask: &Ask,
+        entry: &Entry,
+        freed: Freed,
+        spare: Option<Key>,
+    ) -> Option<Vec<Key>> {
+        if !self.config.preemption || ask.priority.setup == 0 {
+            return None;
+        }
+        let most = usize::try_from(self.config.max_victims).unwrap_or(usize::MAX);
+        victims::choose(link, &self.groups, entry, freed, ask.priority.setup, spare, most)
+    }
+
+    /// Whether the account that the reservation goes to may grow so far.
+    fn account_takes(&self, ask: &Ask, rule: Option<u32>, group: Option<&Group>, rate: u64) -> Planned<()> {
+        let Some(key) = self.policy.account(rule, &ask.asker, ask.ifindex) else { return Ok(()) };
+        let account = self.accounts.find(&key);
+        let (held, reservations) = self.accounts.held(account);
+        let mine = group.filter(|group| account.is_some() && group.account == account);
+        let used = held.saturating_sub(mine.map_or(0, |group| group.charge.rate));
+        let reservations = reservations.saturating_sub(u32::from(mine.is_some())).saturating_add(1);
+        self.policy.totals(key.rule, used, rate, reservations)
+    }
+}

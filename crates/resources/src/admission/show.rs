@@ -1,0 +1,87 @@
+//! Views for people.
+
+use signalbox_core::Key;
+
+use super::Resources;
+use super::outputs::id_of;
+use crate::ask::GrantId;
+use crate::view::{LinkView, ReservationView, ServiceView};
+
+impl Resources {
+    /// All grants, in no particular but always the same order.
+    pub fn reservations(&self) -> impl Iterator<Item = ReservationView<'_>> {
+        self.grants.iter().filter_map(|(key, _)| self.view(key))
+    }
+
+    /// One grant.
+    #[must_use]
+    pub fn reservation(&self, grant: GrantId) -> Option<ReservationView<'_>> {
+        self.view(Key::from_u64(grant.0))
+    }
+
+    /// All interfaces, by number.
+    pub fn links(&self) -> impl Iterator<Item = LinkView<'_>> {
+        self.links.iter().map(|(ifindex, link)| {
+            let capacity = link.capacity();
+            let declared = link.config.as_ref().is_some_and(|config| config.capacity.is_some());
+            let services = link.services.iter().map(|(service, used)| ServiceView {
+                service: *service,
+                reserved: used.rate,
+                limit: link.service_share(*service),
+                reservations: used.reservations,
+            });
+            LinkView {
+                ifindex: *ifindex,
+                name: &link.name,
+                up: link.up,
+                mtu: link.mtu,
+                capacity: (capacity > 0).then_some(capacity),
+                measured: capacity > 0 && !declared,
+                share: link.share(),
+                reserved: link.used.rate,
+                most_reserved: link.peak,
+                buffer: link.used.buffer,
+                reservations: link.reservations,
+                own_queues: link.own_queues,
+                services: services.collect(),
+            }
+        })
+    }
+
+    /// How many grants there are.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.grants.len()
+    }
+
+    /// No grants.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.grants.is_empty()
+    }
+
+    fn view(&self, key: Key) -> Option<ReservationView<'_>> {
+        let grant = self.grants.get(key)?;
+        let group = self.groups.get(grant.group)?;
+        let ifindex = group.reservation.ifindex;
+        Some(ReservationView {
+            grant: GrantId(key.to_u64()),
+            reservation: id_of(grant.group),
+            owner: grant.owner,
+            asker: &grant.asker,
+            rule: grant.rule.and_then(|rule| self.policy.name(rule)),
+            ifindex,
+            interface: self.links.get(&ifindex).map_or("", |link| &link.name),
+            filters: &group.reservation.filters,
+            traffic: grant.traffic,
+            rspec: grant.guaranteed.map(|(_, given)| given),
+            service: group.service,
+            treatment: group.reservation.treatment,
+            priority: grant.priority,
+            session: group.session.map(|(_, session)| session),
+            charged: group.charge.rate,
+            since: grant.since,
+            in_kernel: group.standing,
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! Preemption: whom a strong request takes from. The weakest first, as few as possible, and always the same ones.
+
+use core::cmp::Reverse;
+use core::ops::RangeInclusive;
+use std::collections::BTreeSet;
+
+use signalbox_core::traffic::ServiceClass;
+use signalbox_core::{Key, Slab};
+
+use super::group::Group;
+use super::link::{Entry, Freed, Link, Rank};
+use crate::refusal::LinkWhy;
+
+/// Whom to take from so that `entry` fits, once `freed` is free; `None`: it cannot be done with `most` victims whose
+/// defending priority is below `setup`. `spare` is never taken.
+pub(super) fn choose(
+    link: &Link,
+    groups: &Slab<Group>,
+    entry: &Entry,
+    freed: Freed,
+    setup: u16,
+    spare: Option<Key>,
+    most: usize,
+) -> Option<Vec<Key>> {
+    let mut freed = freed;
+    let mut chosen = BTreeSet::new();
+    let mut order = Vec::new();
+    chosen.extend(spare);
+    while let Err(why) = link.check(entry, &freed) {
+        let (only, missing) = match why {
+            LinkWhy::Service { service, used, asked, limit } => {
+                (Some(service), used.saturating_add(asked).saturating_sub(limit))
+            }
+            LinkWhy::Share { used, asked, limit } => (None, used.saturating_add(asked).saturating_sub(limit)),
+            LinkWhy::Buffer { .. } => (None, u64::MAX),
+            LinkWhy::Count { .. } => (None, 0),
+            _ => return None,
+        };
+        if order.len() >= most {
+            return None;
+        }
+        let rank = next(link, only, missing, setup, &chosen)?;
+        chosen.insert(rank.group);
+        freed.add(&groups.get(rank.group)?.entry(), entry.service);
+        order.push(rank);
+    }
+    // Somebody chosen early may not be needed any more: the strongest are let go first.
+    order.sort_unstable_by_key(|rank| Reverse(*rank));
+    order.retain(|rank| {
+        let Some(group) = groups.get(rank.group) else { return false };
+        let mut without = freed;
+        without.subtract(&group.entry(), entry.service);
+        let needed = link.check(entry, &without).is_err();
+        if !needed {
+            freed = without;
+        }
+        needed
+    });
+    Some(order.into_iter().rev().map(|rank| rank.group).collect())
+}
+
+/// At the weakest level that there is: the smallest that is enough alone, else the largest; of equals the youngest.
+fn next(
+    link: &Link,
+    only: Option<ServiceClass>,
+    missing: u64,
+    setup: u16,
+    chosen: &BTreeSet<Key>,
+) -> Option<Rank> {
+    let services = || {
+        let wanted =
+            link.services.iter().filter(move |(service, _)| only.is_none_or(|only| only == **service));
+        wanted.map(|(_, used)| &used.ranks)
+    };
+    let free = |rank: &&Rank| !chosen.contains(&rank.group);
+    let level = services().filter_map(|ranks| ranks.iter().find(free)).map(|rank| rank.defending).min()?;
+    if level >= setup {
+        return None;
+    }
+    let enough =
+        services().filter_map(|ranks| ranks.range(between(level, missing, u64::MAX)).find(free)).min();
+    if let Some(rank) = enough {
+        return Some(*rank);
+    }
+    let largest = services()
+        .filter_map(|ranks| ranks.range(between(level, 0, u64::MAX)).rev().find(free))
+        .max_by_key(|rank| rank.rate)?
+        .rate;
+    services().filter_map(|ranks| ranks.range(between(level, largest, largest)).find(free)).min().copied()
+}
+
+/// All ranks of one level with rates in this range.
+fn between(defending: u16, from: u64, to: u64) -> RangeInclusive<Rank> {
+    let lowest = Rank { defending, rate: from, age: Reverse(u64::MAX), group: Key::default() };
+    let highest = Rank { defending, rate: to, age: Reverse(0), group: Key::from_u64(u64::MAX) };
+    lowest..=highest
+}

@@ -1,0 +1,57 @@
+//! Who gets how much of which link: admission control, policy and IntServ arithmetic, for every signaling protocol.
+//!
+//! * [`Resources`] is what a node has one of and passes to each of its engines: it admits, changes and releases
+//!   reservations at outgoing interfaces, takes from the weak to give to the strong, says what the kernel has to do
+//!   and whom it failed.
+//! * [`intserv`] is the arithmetic of RFC 2210, 2211, 2212 and 2215, usable on its own.
+//! * [`config`] is what an operator writes: links, their shares, and rules who may ask for what. [`token`] verifies the
+//!   authorization tokens of RFC 5981 that rules can ask for.
+//!
+//! No protocol is known here and none is named: whoever asks is an [`Owner`], a number of its own choice.
+//! Nothing reads a clock; each call that needs the time is given it.
+//!
+//! ```
+//! use signalbox_core::node::{Interface, Prefix};
+//! use signalbox_core::traffic::{FlowFilter, TrafficSpec};
+//! use signalbox_core::{IfIndex, Time};
+//! use signalbox_resources::{Ask, Asker, Config, Owner, ResourceOutput, Resources};
+//!
+//! let mut resources = Resources::new(Config::of_link("eth1", "10mbit".parse()?), 0, [1; 32])?;
+//! let eth1 = Interface { ifindex: IfIndex(2), name: "eth1".into(), up: true, mtu: 1500, addresses: vec![] };
+//! resources.interfaces(&[eth1]);
+//!
+//! let (from, to) = ("10.0.0.1".parse()?, "10.0.9.1".parse()?);
+//! let flow = FlowFilter::between(Prefix::host(from), Prefix::host(to));
+//! let traffic =
+//!     TrafficSpec { rate: 500_000, burst: 15_000, peak: None, min_policed: 64, max_packet: 1500 };
+//! let owner = Owner { protocol: "demo", key: 7 };
+//! let ask = Ask::new(owner, Asker::at(from), IfIndex(2), flow, traffic);
+//!
+//! let admitted = resources.admit(Time::ZERO, &ask)?;
+//! assert!(matches!(resources.poll(), Some(ResourceOutput::Install { .. })));
+//! let another = FlowFilter { dst_port: Some(5004), protocol: Some(17), ..flow };
+//! let refusal = resources
+//!     .admit(Time::ZERO, &Ask { filters: vec![another], ..ask.clone() })
+//!     .unwrap_err();
+//! assert_eq!(refusal.to_string(), "eth1: share: 4 of 7.5 Mbit/s in use, 4 Mbit/s asked");
+//! resources.release(admitted.grant);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod admission;
+pub mod ask;
+pub mod config;
+mod counters;
+pub mod intserv;
+mod policy;
+pub mod refusal;
+pub mod token;
+pub mod units;
+pub mod view;
+
+pub use admission::Resources;
+pub use ask::{Admitted, Ask, Asker, Available, DryRun, GrantId, LostWhy, Owner, Priority, ResourceOutput};
+pub use config::{Config, ConfigError};
+pub use counters::Counters;
+pub use refusal::{Cause, Refusal};
+pub use units::Rate;

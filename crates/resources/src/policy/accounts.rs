@@ -1,0 +1,104 @@
+//! What each asker holds under the rules that limit it.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use signalbox_core::security::Fingerprint;
+use signalbox_core::{IfIndex, Index, Key, KeyedHasher, Slab};
+
+use crate::ask::Asker;
+
+/// One asker under one rule at one interface.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct AccountKey {
+    pub(crate) rule: u32,
+    ifindex: IfIndex,
+    name: Name,
+}
+
+/// By what an asker is known: the strongest proof that there is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Name {
+    Key(Fingerprint),
+    Token(Arc<str>),
+    Address(IpAddr),
+}
+
+impl AccountKey {
+    pub(crate) fn new(rule: u32, ifindex: IfIndex, asker: &Asker) -> Self {
+        let name = match (&asker.peer, &asker.token) {
+            (Some(peer), _) => Name::Key(peer.key),
+            (None, Some(token)) => Name::Token(Arc::from(token.entity.as_str())),
+            (None, None) => Name::Address(asker.address),
+        };
+        Self { rule, ifindex, name }
+    }
+}
+
+/// Names an account while it holds anything.
+pub(crate) type AccountId = Key;
+
+#[derive(Debug)]
+struct Account {
+    key: AccountKey,
+    rate: u64,
+    reservations: u32,
+}
+
+/// All accounts that hold anything: never more than there are reservations.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    accounts: Slab<Account>,
+    index: Index,
+    hasher: KeyedHasher,
+}
+
+impl Accounts {
+    pub(crate) const fn new(limit: u32, hasher: KeyedHasher) -> Self {
+        Self { accounts: Slab::new(limit), index: Index::new(), hasher }
+    }
+
+    pub(crate) fn find(&self, key: &AccountKey) -> Option<AccountId> {
+        let is = |index| self.accounts.get_index(index).is_some_and(|account| account.key == *key);
+        self.accounts.key_of(self.index.find(self.hasher.hash_one(key), is)?)
+    }
+
+    /// Rate and number of reservations.
+    pub(crate) fn held(&self, id: Option<AccountId>) -> (u64, u32) {
+        let account = id.and_then(|id| self.accounts.get(id));
+        account.map_or((0, 0), |account| (account.rate, account.reservations))
+    }
+
+    /// Books one reservation. `None` only if there are more accounts than reservations, which cannot be.
+    pub(crate) fn open(&mut self, key: AccountKey, rate: u64) -> Option<AccountId> {
+        let id = match self.find(&key) {
+            Some(id) => id,
+            None => {
+                let hash = self.hasher.hash_one(&key);
+                let id = self.accounts.insert(Account { key, rate: 0, reservations: 0 }).ok()?;
+                let Self { accounts, index, hasher } = self;
+                index.insert(hash, id.index(), |at| {
+                    accounts.get_index(at).map_or(0, |account| hasher.hash_one(&account.key))
+                });
+                id
+            }
+        };
+        if let Some(account) = self.accounts.get_mut(id) {
+            account.rate = account.rate.saturating_add(rate);
+            account.reservations = account.reservations.saturating_add(1);
+        }
+        Some(id)
+    }
+
+    /// Takes one reservation off again.
+    pub(crate) fn close(&mut self, id: AccountId, rate: u64) {
+        let Some(account) = self.accounts.get_mut(id) else { return };
+        account.rate = account.rate.saturating_sub(rate);
+        account.reservations = account.reservations.saturating_sub(1);
+        if account.reservations == 0 {
+            let hash = self.hasher.hash_one(&account.key);
+            self.index.remove(hash, |at| at == id.index());
+            self.accounts.remove(id);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Rules who may ask for what, and what each asker holds under them.
+
+mod accounts;
+mod rule;
+
+use std::sync::Arc;
+
+use signalbox_core::IfIndex;
+
+use crate::ask::{Ask, Asker};
+use crate::config::{Action, Config};
+use crate::refusal::{PolicyWhy, Rule, RuleName};
+
+pub(crate) use accounts::{AccountId, AccountKey, Accounts};
+use rule::Matcher;
+
+/// The rules, ready to be applied.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    rules: Vec<Matcher>,
+    default: Action,
+}
+
+/// What the rules say of a request.
+pub(crate) struct Verdict {
+    /// The rule that applies, from 0.
+    pub(crate) rule: Option<u32>,
+    /// Why it refuses, if it does. Totals are looked at apart: they depend on what is replaced.
+    pub(crate) result: Result<(), Rule>,
+}
+
+impl Policy {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { rules: config.rules.iter().map(Matcher::new).collect(), default: config.default }
+    }
+
+    /// The first rule that applies decides, `wall_us` microseconds after 1970.
+    pub(crate) fn decide(&self, ask: &Ask, interface: &str, wall_us: u64) -> Verdict {
+        let uncovered = ask.asker.token.as_ref().and_then(|token| token.uncovered(ask, wall_us));
+        if let Some(what) = uncovered {
+            return Verdict { rule: None, result: Err(Rule::Token(what)) };
+        }
+        for (number, rule) in (0..).zip(&self.rules) {
+            if rule.applies(ask, interface, wall_us) {
+                let result = rule.permits(ask).map_err(|why| self.refusal(number, why));
+                return Verdict { rule: Some(number), result };
+            }
+        }
+        let result = if self.default == Action::Allow { Ok(()) } else { Err(Rule::Default) };
+        Verdict { rule: None, result }
+    }
+
+    /// Which account a request goes to, if its rule limits what one asker may hold.
+    pub(crate) fn account(&self, rule: Option<u32>, asker: &Asker, ifindex: IfIndex) -> Option<AccountKey> {
+        let rule = rule?;
+        let matcher = self.matcher(rule)?;
+        matcher.limits_totals().then(|| AccountKey::new(rule, ifindex, asker))
+    }
+
+    /// Whether an account may grow to this; `used` without what is asked.
+    pub(crate) fn totals(&self, rule: u32, used: u64, asked: u64, reservations: u32) -> Result<(), Rule> {
+        let Some(matcher) = self.matcher(rule) else { return Ok(()) };
+        let refuse = |why| Err(self.refusal(rule, why));
+        match (matcher.max_total(), matcher.max_reservations()) {
+            (Some(limit), _) if used.saturating_add(asked) > limit => {
+                refuse(PolicyWhy::Total { used, asked, limit })
+            }
+            (_, Some(limit)) if reservations > limit => refuse(PolicyWhy::Count { limit }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn name(&self, rule: u32) -> Option<RuleName> {
+        let name = Arc::clone(self.matcher(rule)?.name());
+        Some(RuleName { number: rule.saturating_add(1), name })
+    }
+
+    fn matcher(&self, rule: u32) -> Option<&Matcher> {
+        self.rules.get(usize::try_from(rule).ok()?)
+    }
+
+    fn refusal(&self, rule: u32, why: PolicyWhy) -> Rule {
+        let name = self.matcher(rule).map_or_else(|| Arc::from(""), |matcher| Arc::clone(matcher.name()));
+        Rule::Policy { rule: RuleName { number: rule.saturating_add(1), name }, why }
+    }
+}

@@ -1,0 +1,189 @@
+//! One rule.
+
+use std::sync::Arc;
+
+use signalbox_core::security::{Fingerprint, Identity};
+use signalbox_core::traffic::FlowFilter;
+
+use crate::ask::Ask;
+use crate::config::{ANY_NAME, Action, Day, RuleConfig};
+use crate::refusal::PolicyWhy;
+use crate::units::{Hours, Net, Ports};
+
+const DAY_MINUTES: u64 = 24 * 60;
+
+/// A rule with its names read.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    config: RuleConfig,
+    name: Arc<str>,
+    peers: Vec<Peer>,
+}
+
+#[derive(Debug)]
+enum Peer {
+    Any,
+    Key(Fingerprint),
+    Name(String),
+    /// Any single label before this, the dot included.
+    Below(String),
+}
+
+impl Peer {
+    fn new(text: &str) -> Self {
+        if text == ANY_NAME {
+            Self::Any
+        } else if let Ok(key) = text.parse() {
+            Self::Key(key)
+        } else if let Some(rest) = text.strip_prefix('*') {
+            Self::Below(rest.to_owned())
+        } else {
+            Self::Name(text.to_owned())
+        }
+    }
+
+    fn is(&self, identity: &Identity) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Key(key) => *key == identity.key,
+            Self::Name(name) => identity.dns_names().any(|dns| dns.eq_ignore_ascii_case(name)),
+            Self::Below(rest) => identity.dns_names().any(|dns| {
+                dns.split_once('.').is_some_and(|(label, _)| {
+                    !label.is_empty()
+                        && dns.get(label.len()..).is_some_and(|tail| tail.eq_ignore_ascii_case(rest))
+                })
+            }),
+        }
+    }
+}
+
+impl Matcher {
+    pub(crate) fn new(config: &RuleConfig) -> Self {
+        Self {
+            name: Arc::from(config.name.as_str()),
+            peers: config.peer.iter().map(|text| Peer::new(text)).collect(),
+            config: config.clone(),
+        }
+    }
+
+    pub(crate) const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn max_total(&self) -> Option<u64> {
+        self.config.max_total.map(|rate| rate.0)
+    }
+
+    pub(crate) const fn max_reservations(&self) -> Option<u32> {
+        self.config.max_reservations
+    }
+
+    pub(crate) const fn limits_totals(&self) -> bool {
+        self.config.max_total.is_some() || self.config.max_reservations.is_some()
+    }
+
+    /// Whether the rule is about this request.
+    pub(crate) fn applies(&self, ask: &Ask, interface: &str, wall_us: u64) -> bool {
+        let rule = &self.config;
+        let asker = &ask.asker;
+        any_or_empty(&rule.from, |net| net.0.contains(asker.address))
+            && any_or_empty(&self.peers, |peer| asker.peer.as_ref().is_some_and(|identity| peer.is(identity)))
+            && any_or_empty(&rule.token, |entity| {
+                asker.token.as_ref().is_some_and(|token| entity == ANY_NAME || *entity == token.entity)
+            })
+            && any_or_empty(&rule.service, |services| services.contains(ask.service))
+            && any_or_empty(&rule.interface, |name| name == interface)
+            && self.is_now(wall_us)
+            && match rule.action {
+                Action::Allow => ask.filters.iter().all(|filter| self.covers(filter)),
+                Action::Deny => ask.filters.iter().any(|filter| self.touches(filter)),
+            }
+    }
+
+    /// What the rule has against this request, totals apart.
+    pub(crate) fn permits(&self, ask: &Ask) -> Result<(), PolicyWhy> {
+        let rule = &self.config;
+        let over = |asked: u64, limit: Option<u64>| limit.filter(|limit| asked > *limit);
+        if rule.action == Action::Deny {
+            return Err(PolicyWhy::Denied);
+        }
+        let asked = ask.rate();
+        if let Some(limit) = over(asked, rule.max_rate.map(|rate| rate.0)) {
+            return Err(PolicyWhy::Rate { asked, limit });
+        }
+        if let Some(limit) = rule.max_burst.filter(|limit| ask.traffic.burst > *limit) {
+            return Err(PolicyWhy::Burst { asked: ask.traffic.burst, limit });
+        }
+        if let Some(limit) = rule.max_setup_priority.filter(|limit| ask.priority.setup > *limit) {
+            return Err(PolicyWhy::SetupPriority { asked: ask.priority.setup, limit });
+        }
+        if let Some(limit) = rule.max_defending_priority.filter(|limit| ask.priority.defending > *limit) {
+            return Err(PolicyWhy::DefendingPriority { asked: ask.priority.defending, limit });
+        }
+        if let Some(limit) = rule.max_lifetime
+            && ask.lifetime.is_none_or(|asked| asked > limit.0)
+        {
+            return Err(PolicyWhy::Lifetime { asked: ask.lifetime.map(crate::units::Span), limit });
+        }
+        Ok(())
+    }
+
+    /// Whether all packets of the filter are named.
+    fn covers(&self, filter: &FlowFilter) -> bool {
+        let rule = &self.config;
+        any_or_empty(&rule.source, |net: &Net| net.covers(&filter.src))
+            && any_or_empty(&rule.destination, |net: &Net| net.covers(&filter.dst))
+            && any_or_empty(&rule.protocol, |protocol| filter.protocol == Some(*protocol))
+            && any_or_empty(&rule.ports, |ports| filter.dst_port.is_some_and(|port| is_in(ports, port)))
+    }
+
+    /// Whether any packet of the filter is named.
+    fn touches(&self, filter: &FlowFilter) -> bool {
+        let rule = &self.config;
+        any_or_empty(&rule.source, |net: &Net| net.overlaps(&filter.src))
+            && any_or_empty(&rule.destination, |net: &Net| net.overlaps(&filter.dst))
+            && any_or_empty(&rule.protocol, |protocol| filter.protocol.is_none_or(|p| p == *protocol))
+            && any_or_empty(&rule.ports, |ports| filter.dst_port.is_none_or(|port| is_in(ports, port)))
+    }
+
+    fn is_now(&self, wall_us: u64) -> bool {
+        if self.config.days.is_empty() && self.config.hours.is_none() {
+            return true;
+        }
+        let minutes = wall_us / 60_000_000;
+        let (mut day, minute) = (minutes / DAY_MINUTES, minutes % DAY_MINUTES);
+        if let Some(Hours { from, to }) = self.config.hours {
+            let (from, to) = (u64::from(from), u64::from(to));
+            let inside = if from < to { (from..to).contains(&minute) } else { minute >= from || minute < to };
+            if !inside {
+                return false;
+            }
+            if from > to && minute < to {
+                day = day.saturating_sub(1); // a night belongs to the day on which it began
+            }
+        }
+        any_or_empty(&self.config.days, |one| *one == weekday(day))
+    }
+}
+
+/// A list that is empty says nothing.
+fn any_or_empty<T>(list: &[T], is: impl Fn(&T) -> bool) -> bool {
+    list.is_empty() || list.iter().any(is)
+}
+
+const fn is_in(ports: &Ports, port: u16) -> bool {
+    ports.from <= port && port <= ports.to
+}
+
+/// Day of the week of a day since 1970, which began on a Thursday.
+const fn weekday(day: u64) -> Day {
+    match day % 7 {
+        0 => Day::Thu,
+        1 => Day::Fri,
+        2 => Day::Sat,
+        3 => Day::Sun,
+        4 => Day::Mon,
+        5 => Day::Tue,
+        _ => Day::Wed,
+    }
+}

@@ -1,0 +1,331 @@
+//! Why a request was refused: the rule by name, in words and in kind.
+
+use core::fmt;
+use std::sync::Arc;
+
+use signalbox_core::IfIndex;
+use signalbox_core::traffic::{FlowFilter, ServiceClass};
+
+use crate::intserv::SpecError;
+use crate::units::{Of, Rate, Span};
+
+/// A policy rule, by its place in the configuration and its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleName {
+    /// The first is 1.
+    pub number: u32,
+    /// As configured; may be empty.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for RuleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {}", self.number)?;
+        if self.name.is_empty() { Ok(()) } else { write!(f, " '{}'", self.name) }
+    }
+}
+
+/// A request was refused. Displays as one line that names the rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// Which rule.
+    pub rule: Rule,
+    /// What the interface could still give to this service, octets a second.
+    pub available: u64,
+}
+
+impl core::error::Error for Refusal {}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rule.fmt(f)
+    }
+}
+
+/// Kinds of refusal, for protocols to choose an error code by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// A rule does not allow it to this asker.
+    Policy,
+    /// The token does not cover the request.
+    Token,
+    /// Not enough rate.
+    Bandwidth,
+    /// Not enough buffer.
+    Buffer,
+    /// Packets over the link's largest.
+    Mtu,
+    /// The request contradicts itself or the RFCs.
+    BadRequest,
+    /// The service is not offered here.
+    Unsupported,
+    /// Its flow or session is taken by somebody who does not share.
+    Conflict,
+    /// No such interface, or not one to reserve at, or it is down.
+    Interface,
+    /// A table is full.
+    Full,
+    /// No such grant.
+    NoGrant,
+}
+
+impl Refusal {
+    /// What kind it is.
+    #[must_use]
+    pub const fn cause(&self) -> Cause {
+        match &self.rule {
+            Rule::Policy { .. } | Rule::Default => Cause::Policy,
+            Rule::Token(_) => Cause::Token,
+            Rule::NoInterface(_) => Cause::Interface,
+            Rule::Link { why, .. } => why.cause(),
+            Rule::Spec(_) | Rule::Request(_) => Cause::BadRequest,
+            Rule::TableFull { .. } => Cause::Full,
+            Rule::NoGrant => Cause::NoGrant,
+        }
+    }
+}
+
+/// The rule that refused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rule {
+    /// A policy rule.
+    Policy {
+        /// Which one.
+        rule: RuleName,
+        /// What it says.
+        why: PolicyWhy,
+    },
+    /// No policy rule applies, and the default is to deny.
+    Default,
+    /// The asker's own token does not cover the request; says what.
+    Token(&'static str),
+    /// No such interface.
+    NoInterface(IfIndex),
+    /// A limit of the interface.
+    Link {
+        /// Its name.
+        interface: Arc<str>,
+        /// Which limit.
+        why: LinkWhy,
+    },
+    /// A traffic specification or service request that is none.
+    Spec(SpecError),
+    /// Something else in the request; says what.
+    Request(&'static str),
+    /// A table of this node is full.
+    TableFull {
+        /// The setting that limits it.
+        setting: &'static str,
+        /// Its value.
+        limit: u32,
+    },
+    /// The grant to be changed does not exist.
+    NoGrant,
+}
+
+/// What a policy rule says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PolicyWhy {
+    /// It denies.
+    Denied,
+    /// More rate than it allows to one reservation.
+    Rate {
+        /// Octets a second.
+        asked: u64,
+        /// Octets a second.
+        limit: u64,
+    },
+    /// A larger burst than it allows.
+    Burst {
+        /// Octets.
+        asked: u32,
+        /// Octets.
+        limit: u32,
+    },
+    /// More rate than it allows to one asker at one interface.
+    Total {
+        /// What the asker holds, octets a second.
+        used: u64,
+        /// Octets a second.
+        asked: u64,
+        /// Octets a second.
+        limit: u64,
+    },
+    /// More reservations than it allows to one asker at one interface.
+    Count {
+        /// How many.
+        limit: u32,
+    },
+    /// A setup priority over what it allows.
+    SetupPriority {
+        /// Asked.
+        asked: u16,
+        /// Allowed.
+        limit: u16,
+    },
+    /// A defending priority over what it allows.
+    DefendingPriority {
+        /// Asked.
+        asked: u16,
+        /// Allowed.
+        limit: u16,
+    },
+    /// A lifetime over what it allows, or none said.
+    Lifetime {
+        /// Asked.
+        asked: Option<Span>,
+        /// Allowed.
+        limit: Span,
+    },
+}
+
+/// Which limit of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkWhy {
+    /// It is down.
+    Down,
+    /// It is not configured, or its capacity is neither declared nor measured.
+    NoCapacity,
+    /// Packets over its largest.
+    Mtu {
+        /// *M*, octets.
+        asked: u32,
+        /// Octets.
+        mtu: u32,
+    },
+    /// The service is switched off.
+    NotOffered(ServiceClass),
+    /// The reservable share of the link.
+    Share {
+        /// Octets a second.
+        used: u64,
+        /// Octets a second.
+        asked: u64,
+        /// Octets a second.
+        limit: u64,
+    },
+    /// The part of the share that one service may have.
+    Service {
+        /// Which service.
+        service: ServiceClass,
+        /// Octets a second.
+        used: u64,
+        /// Octets a second.
+        asked: u64,
+        /// Octets a second.
+        limit: u64,
+    },
+    /// What one reservation of this service may have.
+    Each {
+        /// Which service.
+        service: ServiceClass,
+        /// Octets a second.
+        asked: u64,
+        /// Octets a second.
+        limit: u64,
+    },
+    /// Buffer for bursts.
+    Buffer {
+        /// Octets.
+        used: u64,
+        /// Octets.
+        asked: u64,
+        /// Octets.
+        limit: u64,
+    },
+    /// Reservations at the interface.
+    Count {
+        /// How many.
+        limit: u32,
+    },
+    /// Queues for reservations of their own.
+    Queues {
+        /// How many.
+        limit: u32,
+    },
+    /// Another reservation has this very flow.
+    FlowTaken(FlowFilter),
+    /// The session that it would share has another service.
+    OtherService(ServiceClass),
+    /// As many share the session as may.
+    Sharers {
+        /// How many.
+        limit: u32,
+    },
+}
+
+impl LinkWhy {
+    const fn cause(&self) -> Cause {
+        match self {
+            Self::Down | Self::NoCapacity => Cause::Interface,
+            Self::Mtu { .. } => Cause::Mtu,
+            Self::NotOffered(_) => Cause::Unsupported,
+            Self::Share { .. } | Self::Service { .. } | Self::Each { .. } => Cause::Bandwidth,
+            Self::Buffer { .. } => Cause::Buffer,
+            Self::Count { .. } | Self::Queues { .. } | Self::Sharers { .. } => Cause::Full,
+            Self::FlowTaken(_) | Self::OtherService(_) => Cause::Conflict,
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy { rule, why } => write!(f, "{rule}: {why}"),
+            Self::Default => f.write_str("policy: no rule applies, and the default is to deny"),
+            Self::Token(what) => write!(f, "token: {what}"),
+            Self::NoInterface(ifindex) => write!(f, "{ifindex}: no such interface"),
+            Self::Link { interface, why } => write!(f, "{interface}: {why}"),
+            Self::Spec(error) => write!(f, "request: {error}"),
+            Self::Request(what) => write!(f, "request: {what}"),
+            Self::TableFull { setting, limit } => write!(f, "{setting}: all {limit} in use"),
+            Self::NoGrant => f.write_str("no such grant"),
+        }
+    }
+}
+
+impl fmt::Display for PolicyWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Denied => f.write_str("denied"),
+            Self::Rate { asked, limit } => write!(f, "rate {} over {}", Rate(*asked), Rate(*limit)),
+            Self::Burst { asked, limit } => write!(f, "burst of {asked} octets over {limit}"),
+            Self::Total { used, asked, limit } => {
+                write!(f, "total: {} in use by this asker, {} asked", Of(*used, *limit), Rate(*asked))
+            }
+            Self::Count { limit } => write!(f, "reservations: this asker has all {limit}"),
+            Self::SetupPriority { asked, limit } => write!(f, "setup priority {asked} over {limit}"),
+            Self::DefendingPriority { asked, limit } => write!(f, "defending priority {asked} over {limit}"),
+            Self::Lifetime { asked: Some(asked), limit } => write!(f, "lifetime {asked} over {limit}"),
+            Self::Lifetime { asked: None, limit } => write!(f, "no lifetime given, at most {limit}"),
+        }
+    }
+}
+
+impl fmt::Display for LinkWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Down => f.write_str("down"),
+            Self::NoCapacity => f.write_str("capacity neither declared nor measured"),
+            Self::Mtu { asked, mtu } => write!(f, "mtu: packets of {asked} octets over {mtu}"),
+            Self::NotOffered(service) => write!(f, "{service}: not offered"),
+            Self::Share { used, asked, limit } => {
+                write!(f, "share: {} in use, {} asked", Of(*used, *limit), Rate(*asked))
+            }
+            Self::Service { service, used, asked, limit } => {
+                write!(f, "{service}: {} in use, {} asked", Of(*used, *limit), Rate(*asked))
+            }
+            Self::Each { service, asked, limit } => {
+                write!(f, "{service}: rate {} over {} for each", Rate(*asked), Rate(*limit))
+            }
+            Self::Buffer { used, asked, limit } => {
+                write!(f, "buffer: {used} of {limit} octets in use, {asked} asked")
+            }
+            Self::Count { limit } => write!(f, "max_reservations: all {limit} in use"),
+            Self::Queues { limit } => write!(f, "own_queues: all {limit} in use"),
+            Self::FlowTaken(filter) => write!(f, "flow {filter} has a reservation already"),
+            Self::OtherService(service) => write!(f, "the session has {service} here"),
+            Self::Sharers { limit } => write!(f, "max_sharers: all {limit} in use"),
+        }
+    }
+}

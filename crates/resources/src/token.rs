@@ -1,0 +1,231 @@
+//! Authorization tokens of RFC 5981, shared keys only: verified here, once their octets have been taken apart where the
+//! message is.
+//!
+//! A token is a SESSION_AUTH object that an authorizing entity signed with a key which this node has too (§4.1). Its
+//! AUTHENTICATION_DATA begins with a Key-ID; the rest is an HMAC-SHA-256 over all attributes before it.
+
+use core::fmt;
+
+use ring::hmac;
+use signalbox_core::Time;
+use signalbox_core::node::Prefix;
+
+use crate::ask::Ask;
+use crate::config::ConfigError;
+use crate::units::{Net, Ports};
+
+/// A key that an authorizing entity signs tokens with.
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct KeyConfig {
+    /// The authorizing entity, as AUTH_ENT_ID names it: an address or a name.
+    pub entity: String,
+    /// Key-ID: an entity may have several keys, so that they can be changed.
+    pub id: u32,
+    /// The key, 32 to 256 hexadecimal digits.
+    pub secret: String,
+    /// Octets of authentication data: 32, or 16 for the truncated form of RFC 4868.
+    #[cfg_attr(feature = "serde", serde(default = "default_length"))]
+    pub length: u8,
+    /// Not valid before, seconds since 1970.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub from: u64,
+    /// Not valid from then on, seconds since 1970; none: for ever.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub until: Option<u64>,
+}
+
+#[cfg(feature = "serde")]
+const fn default_length() -> u8 {
+    32
+}
+
+/// The secret is not shown.
+impl fmt::Debug for KeyConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { entity, id, length, from, until, .. } = self;
+        write!(f, "KeyConfig({entity:?}, {id}, {length} octets, {from} to {until:?})")
+    }
+}
+
+/// What a verified token says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Token {
+    /// The authorizing entity that signed it: what rules match.
+    pub entity: String,
+    /// The entity's own name for the session (SESSION_ID), if it gave one.
+    pub session: Vec<u8>,
+    /// Addresses that packets may come from; none: any (SOURCE_ADDR).
+    pub sources: Vec<Prefix>,
+    /// Addresses that packets may go to; none: any (DEST_ADDR).
+    pub destinations: Vec<Prefix>,
+    /// Source ports that packets may have; none: any.
+    pub source_ports: Vec<PortList>,
+    /// Destination ports that packets may have; none: any.
+    pub destination_ports: Vec<PortList>,
+    /// When it begins, microseconds since 1970 (START_TIME).
+    pub start_us: Option<u64>,
+    /// When it ends, microseconds since 1970 (END_TIME).
+    pub end_us: Option<u64>,
+}
+
+/// Ports of one protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortList {
+    /// 6 or 17.
+    pub protocol: u8,
+    /// One port, or several in a row.
+    pub ports: Ports,
+}
+
+/// A token that is not valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// No key of that entity has this Key-ID.
+    #[error("token: no such key")]
+    UnknownKey,
+    /// The key's time has not come or is over.
+    #[error("token: the key is not valid now")]
+    KeyExpired,
+    /// Authentication data of another length than configured.
+    #[error("token: authentication data of a wrong length")]
+    Length,
+    /// The authentication data are not those of these octets.
+    #[error("token: wrong signature")]
+    Signature,
+}
+
+/// The keys of all authorizing entities.
+pub struct Keys {
+    keys: Vec<Key>,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keys({})", self.keys.len())
+    }
+}
+
+struct Key {
+    entity: String,
+    id: u32,
+    key: hmac::Key,
+    length: usize,
+    from: u64,
+    until: u64,
+}
+
+impl Keys {
+    /// Reads the configured keys.
+    ///
+    /// # Errors
+    /// The first key that cannot be.
+    pub fn new(configs: &[KeyConfig]) -> Result<Self, ConfigError> {
+        let mut keys: Vec<Key> = Vec::with_capacity(configs.len());
+        for (number, config) in (1..).zip(configs) {
+            let fault = |field: &str, problem: &str| {
+                Err(ConfigError::new(format!("key[{number}] '{}'.{field}", config.entity), problem))
+            };
+            if config.entity.is_empty() {
+                return fault("entity", "empty: the address or name of the authorizing entity");
+            }
+            if keys.iter().any(|key| key.entity == config.entity && key.id == config.id) {
+                return fault("id", "the entity has two keys of this id");
+            }
+            let Some(secret) = from_hex(&config.secret).filter(|s| (16..=128).contains(&s.len())) else {
+                return fault("secret", "32 to 256 hexadecimal digits are wanted");
+            };
+            if !matches!(config.length, 16 | 32) {
+                return fault("length", "16 or 32 octets");
+            }
+            if config.until.is_some_and(|until| until <= config.from) {
+                return fault("until", "not after from");
+            }
+            keys.push(Key {
+                entity: config.entity.clone(),
+                id: config.id,
+                key: hmac::Key::new(hmac::HMAC_SHA256, &secret),
+                length: usize::from(config.length),
+                from: config.from,
+                until: config.until.unwrap_or(u64::MAX),
+            });
+        }
+        Ok(Self { keys })
+    }
+
+    /// Checks the authentication data of a token (RFC 5981 §6.2.3): `signed` are the octets of its attributes up to
+    /// AUTHENTICATION_DATA, `tag` what follows the Key-ID there, `now` the seconds since 1970. That the token itself is
+    /// of now and covers what is asked is checked with each request.
+    ///
+    /// # Errors
+    /// Why it is not to be believed.
+    pub fn verify(
+        &self,
+        entity: &str,
+        key_id: u32,
+        signed: &[u8],
+        tag: &[u8],
+        now: u64,
+    ) -> Result<(), TokenError> {
+        let key = self.keys.iter().find(|key| key.id == key_id && key.entity == entity);
+        let key = key.ok_or(TokenError::UnknownKey)?;
+        if !(key.from..key.until).contains(&now) {
+            return Err(TokenError::KeyExpired);
+        }
+        if tag.len() != key.length {
+            return Err(TokenError::Length);
+        }
+        let right = hmac::sign(&key.key, signed);
+        // Of the truncated form the library has no check of its own: every octet is looked at, whatever the first say.
+        let difference = right.as_ref().iter().zip(tag).fold(0, |sum, (a, b)| sum | (a ^ b));
+        if core::hint::black_box(difference) == 0 { Ok(()) } else { Err(TokenError::Signature) }
+    }
+}
+
+impl Token {
+    /// What the token does not cover of a request, at `wall_us` microseconds since 1970.
+    pub(crate) fn uncovered(&self, ask: &Ask, wall_us: u64) -> Option<&'static str> {
+        if self.start_us.is_some_and(|start| wall_us < start) {
+            return Some("its time has not come");
+        }
+        if self.end_us.is_some_and(|end| wall_us >= end) {
+            return Some("its time is over");
+        }
+        let within =
+            |nets: &[Prefix], one: &Prefix| nets.is_empty() || nets.iter().any(|net| Net(*net).covers(one));
+        let ports = |lists: &[PortList], protocol: Option<u8>, port: Option<u16>| {
+            lists.is_empty()
+                || lists.iter().any(|list| {
+                    protocol == Some(list.protocol)
+                        && port.is_some_and(|port| (list.ports.from..=list.ports.to).contains(&port))
+                })
+        };
+        ask.filters.iter().find_map(|filter| {
+            if !within(&self.sources, &filter.src) {
+                Some("the flow's source is not among those that it names")
+            } else if !within(&self.destinations, &filter.dst) {
+                Some("the flow's destination is not among those that it names")
+            } else if !ports(&self.source_ports, filter.protocol, filter.src_port) {
+                Some("the flow's source port is not among those that it names")
+            } else if !ports(&self.destination_ports, filter.protocol, filter.dst_port) {
+                Some("the flow's destination port is not among those that it names")
+            } else {
+                None
+            }
+        })
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |octet, digit| octet << 4 | digit)).collect())
+}
+
+/// Seconds since 1970 at `now`, for [`Keys::verify`].
+#[must_use]
+pub const fn wall_seconds(wall_clock_us: u64, now: Time) -> u64 {
+    wall_clock_us.saturating_add(now.as_micros()) / 1_000_000
+}
