@@ -204,10 +204,11 @@ impl NodeEngine for Node {
                     let (now, port) = (self.now, peer.port());
                     self.channels.open(now, channel, transport, addresses, port, &mut self.gist);
                 }
-                Some(gist::Output::ChannelSend { channel, octets }) => {
+                Some(gist::Output::ChannelSend { channel, lane, lifetime, octets }) => {
                     self.given.clear();
                     self.given.extend_from_slice(octets);
-                    let sent = self.channels.send(self.now, channel, &self.given, &mut self.gist);
+                    let how = (lane, lifetime);
+                    let sent = self.channels.send(self.now, channel, how, &self.given, &mut self.gist);
                     if let Sent::AsItIs(stream) = sent {
                         return Some(Output::StreamWrite { stream, octets: &self.given });
                     }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery, TransmitError};
 use signalbox_core::packet::{Received, Transmit};
@@ -161,6 +162,12 @@ pub enum Output<'a> {
     ChannelSend {
         /// Which channel.
         channel: ChannelId,
+        /// Messages of one lane stay in order; those of different lanes need not wait for each other. All
+        /// messages of a session have the same lane at both ends, GIST's own have 0.
+        lane: u16,
+        /// How long it is worth sending; `None`: until it has arrived. Only channels that can give up a
+        /// message without breaking make use of it.
+        lifetime: Option<Duration>,
         /// From the common header on.
         octets: &'a [u8],
     },

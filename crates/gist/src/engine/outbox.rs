@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use signalbox_core::node::RouteQuery;
@@ -39,7 +40,7 @@ enum Entry {
     Status { nslp: NslpId, handle: MessageHandle, session: SessionId, status: MessageStatus },
     Notify { nslp: NslpId, mri: Mri, session: SessionId, event: NetworkEvent },
     OpenChannel { channel: ChannelId, transport: Transport, local: IpAddr, peer: SocketAddr },
-    SendChannel { channel: ChannelId, octets: Span },
+    SendChannel { channel: ChannelId, lane: u16, lifetime: Option<Duration>, octets: Span },
     ReadChannel { channel: ChannelId, on: bool },
     CloseChannel { channel: ChannelId, abort: bool },
 }
@@ -172,20 +173,26 @@ impl Outbox {
     pub(crate) fn send_channel(
         &mut self,
         channel: ChannelId,
+        (lane, lifetime): (u16, Option<Duration>),
         message: &Message<'_>,
     ) -> Result<(), EncodeError> {
         let start = self.mark();
         let whole = self.octets.len();
         message.encode(&mut Writer::new(&mut self.octets)).inspect_err(|_| self.octets.truncate(whole))?;
         let octets = Span { start, end: self.mark() };
-        self.queue.push_back(Entry::SendChannel { channel, octets });
+        self.queue.push_back(Entry::SendChannel { channel, lane, lifetime, octets });
         Ok(())
     }
 
     /// A message that was composed before.
-    pub(crate) fn send_channel_octets(&mut self, channel: ChannelId, octets: &[u8]) {
+    pub(crate) fn send_channel_octets(
+        &mut self,
+        channel: ChannelId,
+        (lane, lifetime): (u16, Option<Duration>),
+        octets: &[u8],
+    ) {
         let octets = self.put(octets);
-        self.queue.push_back(Entry::SendChannel { channel, octets });
+        self.queue.push_back(Entry::SendChannel { channel, lane, lifetime, octets });
     }
 
     pub(crate) fn read_channel(&mut self, channel: ChannelId, on: bool) {
@@ -228,8 +235,8 @@ impl Outbox {
             Entry::OpenChannel { channel, transport, local, peer } => {
                 Output::ChannelOpen { channel, transport, local, peer }
             }
-            Entry::SendChannel { channel, octets } => {
-                Output::ChannelSend { channel, octets: self.slice(octets) }
+            Entry::SendChannel { channel, lane, lifetime, octets } => {
+                Output::ChannelSend { channel, lane, lifetime, octets: self.slice(octets) }
             }
             Entry::ReadChannel { channel, on } => Output::ChannelRead { channel, on },
             Entry::CloseChannel { channel, abort } => Output::ChannelClose { channel, abort },

@@ -299,7 +299,7 @@ impl Rig {
                     Output::ChannelOpen { channel, transport, local, peer } => {
                         Out::Opened(channel, transport, local, peer)
                     }
-                    Output::ChannelSend { channel, octets } => {
+                    Output::ChannelSend { channel, octets, .. } => {
                         Out::Over(Over { channel, octets: octets.to_vec() })
                     }
                     Output::ChannelRead { channel, on } => Out::Read(channel, on),

@@ -40,8 +40,6 @@ signalbox_core::counters! {
         handshakes_failed: u64,
         /// TLS channels that broke after the handshake by what the peer sent.
         tls_failed: u64,
-        /// SCTP associations given up because the peer sent more than GIST could take.
-        sctp_overrun: u64,
         /// Ports that could not be listened at.
         listen_failed: u64,
     }
@@ -170,6 +168,7 @@ impl Channels {
         &mut self,
         now: Time,
         channel: ChannelId,
+        (lane, lifetime): (u16, Option<Duration>),
         octets: &[u8],
         upper: &mut impl Upper,
     ) -> Sent {
@@ -183,7 +182,7 @@ impl Channels {
                 }
                 self.dirty.push(channel.0);
             }
-            Some(Record::Sctp(_)) => self.send_sctp(now, channel.0, octets, upper),
+            Some(Record::Sctp(_)) => self.send_sctp(now, channel.0, (lane, lifetime), octets, upper),
             None => {}
         }
         Sent::Done

@@ -1,7 +1,8 @@
 //! Channels that are SCTP associations (RFC 6084).
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::Time;
 use signalbox_gist::engine::{ChannelClosed, ChannelId, Input as Told, Transport};
@@ -15,8 +16,6 @@ use super::{Channels, Record, Upper};
 const FIRST_ACCEPTED: u64 = 1 << 63;
 /// Octets under way are not called unsent up to here, as with the buffer of a stream's kernel.
 const UNDER_WAY: usize = 1 << 16;
-/// Octets that wait while GIST does not read; a peer that sends more loses the association.
-const MOST_WAITING: usize = 1 << 20;
 
 /// The SCTP endpoints, and which association is which channel.
 #[derive(Debug)]
@@ -32,18 +31,15 @@ pub(super) struct SctpSide {
 pub(super) struct SctpRecord {
     association: AssociationId,
     peer: SocketAddr,
-    up: bool,
+    /// Streams that both directions have; 0 until it is up.
+    streams: u16,
     /// What GIST knows to be held.
     held: usize,
-    reading: bool,
-    waiting: VecDeque<Vec<u8>>,
-    waiting_octets: usize,
 }
 
 impl SctpRecord {
-    const fn new(association: AssociationId, peer: SocketAddr, up: bool) -> Self {
-        let waiting = VecDeque::new();
-        Self { association, peer, up, held: 0, reading: true, waiting, waiting_octets: 0 }
+    const fn new(association: AssociationId, peer: SocketAddr, streams: u16) -> Self {
+        Self { association, peer, streams, held: 0 }
     }
 }
 
@@ -82,7 +78,7 @@ impl Channels {
         });
         match opened {
             Some(association) => {
-                let record = SctpRecord::new(association, peer, false);
+                let record = SctpRecord::new(association, peer, 0);
                 self.records.insert(channel.0, Record::Sctp(Box::new(record)));
                 self.work_sctp(now, upper);
             }
@@ -93,11 +89,20 @@ impl Channels {
         }
     }
 
-    pub(super) fn send_sctp(&mut self, now: Time, number: u64, octets: &[u8], upper: &mut impl Upper) {
+    pub(super) fn send_sctp(
+        &mut self,
+        now: Time,
+        number: u64,
+        (lane, lifetime): (u16, Option<Duration>),
+        octets: &[u8],
+        upper: &mut impl Upper,
+    ) {
         let Some(Record::Sctp(record)) = self.records.get(&number) else { return };
         let (association, Some(side)) = (record.association, &mut self.sctp) else { return };
-        // RFC 6084 §3.2: messages of one session stay in order, which one stream for all of them gives.
-        match side.sctp.send(now, association, 0, octets.to_vec(), Delivery::default()) {
+        // RFC 6084 §3.2: all messages of a session take one stream, and the peer's the one of the same number.
+        let stream = lane.checked_rem(record.streams).unwrap_or(0);
+        let delivery = Delivery { ordered: true, lifetime };
+        match side.sctp.send(now, association, stream, octets.to_vec(), delivery) {
             Ok(()) => {
                 self.tell_held(now, number, upper);
                 self.work_sctp(now, upper);
@@ -110,13 +115,9 @@ impl Channels {
     }
 
     pub(super) fn read_sctp(&mut self, now: Time, number: u64, on: bool, upper: &mut impl Upper) {
-        let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return };
-        record.reading = on;
-        if on {
-            record.waiting_octets = 0;
-            for octets in record.waiting.drain(..) {
-                upper.tell(now, Told::ChannelOctets { channel: ChannelId(number), octets: &octets });
-            }
+        if let (Some(Record::Sctp(record)), Some(side)) = (self.records.get(&number), &mut self.sctp) {
+            side.sctp.pause(now, record.association, !on);
+            self.work_sctp(now, upper);
         }
     }
 
@@ -175,30 +176,32 @@ impl Channels {
         let key = event.association.to_u64();
         let known = side.channels.get(&key).copied();
         match (event.kind, known) {
-            (EventKind::Connected { local, remote, incoming: true, .. }, None) => {
+            (EventKind::Connected { local, remote, incoming: true, streams, .. }, None) => {
                 let number = FIRST_ACCEPTED + 2 * side.accepted;
                 side.accepted += 1;
                 side.channels.insert(key, number);
                 self.counters.accepted += 1;
-                let record = SctpRecord::new(event.association, remote, true);
+                let record = SctpRecord::new(event.association, remote, streams);
                 self.records.insert(number, Record::Sctp(Box::new(record)));
                 let (channel, transport, peer) = (ChannelId(number), Transport::Sctp, remote);
                 upper.tell(now, Told::ChannelAccepted { channel, transport, local, peer, identity: None });
             }
-            (EventKind::Connected { .. }, Some(number)) => {
+            (EventKind::Connected { streams, .. }, Some(number)) => {
                 if let Some(Record::Sctp(record)) = self.records.get_mut(&number) {
-                    record.up = true;
+                    record.streams = streams;
                 }
                 upper.tell(now, Told::ChannelConnected { channel: ChannelId(number), identity: None });
             }
-            (EventKind::Message { octets, .. }, Some(number)) => self.message(now, number, octets, upper),
+            (EventKind::Message { octets, .. }, Some(number)) => {
+                upper.tell(now, Told::ChannelOctets { channel: ChannelId(number), octets: &octets });
+            }
             (EventKind::Closed, Some(number)) => {
                 self.end_sctp(now, number, ChannelClosed::Orderly, false, upper);
             }
             (EventKind::Lost { reason, unsent }, Some(number)) => {
                 let Some(Record::Sctp(record)) = self.records.get(&number) else { return };
                 let why = match reason {
-                    LossReason::Aborted if !record.up => ChannelClosed::Refused,
+                    LossReason::Aborted if record.streams == 0 => ChannelClosed::Refused,
                     LossReason::NoAnswer | LossReason::TimedOut => ChannelClosed::TimedOut,
                     LossReason::Aborted
                     | LossReason::Local
@@ -209,19 +212,6 @@ impl Channels {
             }
             // Of a channel that GIST has closed.
             (_, None) => {}
-        }
-    }
-
-    fn message(&mut self, now: Time, number: u64, octets: Vec<u8>, upper: &mut impl Upper) {
-        let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return };
-        if record.reading {
-            upper.tell(now, Told::ChannelOctets { channel: ChannelId(number), octets: &octets });
-        } else if record.waiting_octets + octets.len() > MOST_WAITING {
-            self.counters.sctp_overrun += 1;
-            self.break_sctp(now, number, upper);
-        } else {
-            record.waiting_octets += octets.len();
-            record.waiting.push_back(octets);
         }
     }
 

@@ -52,6 +52,8 @@ pub(super) struct Association {
     incoming: bool,
     /// Octets of messages among the events.
     waiting: usize,
+    /// No message becomes an event.
+    paused: bool,
     /// When the peer was heard, or had to begin to say something.
     pub(super) heard: Time,
     closing: Option<Time>,
@@ -178,6 +180,15 @@ impl Sctp {
         self.table.get_mut(association).map_or(0, Association::buffered)
     }
 
+    /// Stops or goes on taking messages. While it is stopped the peer can fill the window, no more; what has become
+    /// an event already is given all the same, and so is what is left when the association ends.
+    pub fn pause(&mut self, now: Time, association: AssociationId, paused: bool) {
+        if let Some(record) = self.table.get_mut(association) {
+            record.paused = paused;
+            self.work(now, association);
+        }
+    }
+
     /// Asks for an orderly end: everything sent arrives first. One that is not up yet is given up.
     pub fn close(&mut self, now: Time, association: AssociationId) {
         let Some(record) = self.table.get_mut(association) else { return };
@@ -270,8 +281,17 @@ impl Sctp {
         incoming: bool,
     ) -> Option<AssociationId> {
         let timer = TimerLink::default();
-        let record =
-            Association { timer, ends, mine, state, incoming, waiting: 0, heard: now, closing: None };
+        let record = Association {
+            timer,
+            ends,
+            mine,
+            state,
+            incoming,
+            waiting: 0,
+            paused: false,
+            heard: now,
+            closing: None,
+        };
         let key = self.table.insert(record).ok()?;
         let (table, hasher) = (&self.table, &self.hasher);
         let rehash = |index| table.get_index(index).map_or(0, |record| hasher.hash_one(&record.ends));
@@ -387,7 +407,8 @@ impl Sctp {
         let window = usize::try_from(self.config.window).unwrap_or(usize::MAX);
         let Some(record) = self.table.get_mut(key) else { return };
         let State::Up { link, .. } = &mut record.state else { return };
-        while record.waiting < window
+        while !record.paused
+            && record.waiting < window
             && let Some((stream, octets)) = link.read()
         {
             record.waiting += octets.len();
@@ -413,6 +434,9 @@ impl Sctp {
 
     /// Forgets an association and says so.
     pub(super) fn finish(&mut self, key: AssociationId, reason: Option<LossReason>) {
+        if let Some(record) = self.table.get_mut(key) {
+            record.paused = false;
+        }
         self.read(key);
         self.wheel.cancel(&mut self.table, key.index());
         let table = &self.table;

@@ -190,11 +190,18 @@ impl Sctp {
                     let sack = [cumulative, &peer.window.to_be_bytes(), &[0; 4]].concat();
                     clean = clean.chunk(kind::SACK, 0, &sack);
                 }
-                kind::SACK
-                | kind::HEARTBEAT
-                | kind::SHUTDOWN_ACK
-                | kind::SHUTDOWN_COMPLETE
-                | kind::FORWARD_TSN => {}
+                // sctp-proto overlooks what it says of streams that it has not seen, which then stand still for ever.
+                kind::FORWARD_TSN => {
+                    for entry in chunk.value.get(4..).unwrap_or_default().chunks_exact(4) {
+                        let stream = entry.iter().take(2).fold(0, |n, b| n << 8 | u16::from(*b));
+                        if stream >= streams {
+                            self.break_off(key, LossReason::Violation);
+                            return;
+                        }
+                        link.open(stream);
+                    }
+                }
+                kind::SACK | kind::HEARTBEAT | kind::SHUTDOWN_ACK | kind::SHUTDOWN_COMPLETE => {}
                 _ => continue,
             }
             clean = clean.copied(&chunk);

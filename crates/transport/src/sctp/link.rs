@@ -157,6 +157,14 @@ impl Link {
         None
     }
 
+    /// Makes a stream known that nothing was sent or received on yet.
+    pub(super) fn open(&mut self, id: u16) {
+        if self.association.stream(id).is_err() {
+            // Without it, whoever uses the stream finds that it is not there.
+            let _ = self.association.open_stream(id, PayloadProtocolIdentifier::Unknown);
+        }
+    }
+
     /// Whether it was taken.
     pub(super) fn send(
         &mut self,
@@ -166,9 +174,7 @@ impl Link {
         lifetime: Option<Duration>,
     ) -> bool {
         let unspecified = PayloadProtocolIdentifier::Unknown;
-        if self.association.stream(id).is_err() && self.association.open_stream(id, unspecified).is_err() {
-            return false;
-        }
+        self.open(id);
         let Ok(mut stream) = self.association.stream(id) else { return false };
         let (reliability, value) = match lifetime {
             None => (ReliabilityType::Reliable, 0),

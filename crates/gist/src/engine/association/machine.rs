@@ -13,7 +13,7 @@ use signalbox_core::{NslpId, Time};
 use super::transfer::Waiting;
 use super::{Association, Associations, State};
 use crate::counters::Counters;
-use crate::engine::Gist;
+use crate::engine::{Gist, Transport};
 use crate::engine::outbox::Outbox;
 use crate::wire::{Message, MessageType};
 
@@ -84,19 +84,26 @@ impl Associations {
 
     /// Sends MA-Hello. GIST-5.1-22, GIST-5.1-25, GIST-5.2.2-10. A question goes behind what waits, since it
     /// asks for that too; others say nothing of it and overtake it.
-    fn send_hello(&mut self, out: &mut Outbox, counters: &mut Counters, index: u32, id: u32, ask: bool) {
+    fn send_hello(
+        &mut self,
+        (out, counters): (&mut Outbox, &mut Counters),
+        index: u32,
+        lane: u16,
+        id: u32,
+        ask: bool,
+    ) {
         let Some(association) = self.slab.get_index_mut(index) else { return };
         let mut message = Message::new(MessageType::MA_HELLO, NslpId::NONE, HELLO_HOPS);
         message.header.r = ask;
         message.hello_id = Some(id);
         counters.hellos_sent += 1;
         if ask && !association.queue.is_empty() {
-            let waiting = Waiting::control(&message);
+            let waiting = Waiting::control(lane, &message);
             association.queued += waiting.octets();
             self.queued += waiting.octets();
             association.queue.push_back(waiting);
         } else {
-            out.send_channel(association.channel, &message).unwrap_or_default(); // it fits any limit
+            out.send_channel(association.channel, (lane, None), &message).unwrap_or_default(); // it fits any limit
         }
     }
 }
@@ -121,7 +128,7 @@ impl Gist {
         self.counters.hellos_received += 1;
         let Self { associations, rng, now, out, counters, .. } = self;
         if asks {
-            associations.send_hello(out, counters, index, id, false);
+            associations.send_hello((out, counters), index, 0, id, false);
         }
         let hold_time = associations.config.hold_time;
         let Some(association) = associations.get_mut(index) else { return };
@@ -134,28 +141,33 @@ impl Gist {
             State::Idle => association.no_hello = Some(*now + hold_time),
             _ => {}
         }
+        let about_lane = matches!(association.transport, Transport::Sctp) && !asks && id != 0;
         associations.heard(index, *now);
         associations.arm(index);
-        if answered {
-            self.drained(index);
+        if about_lane {
+            self.drained(index, |question| question == id);
+        } else if answered {
+            self.drained(index, |_| true);
         }
     }
 
     /// Rule 4, `to_SendHello`: MA-Hello, `SendHello` starts again. GIST-6.4-08, GIST-4.4.5-02.
     fn send_hello_due(&mut self, index: u32) {
         let Self { associations, rng, now, out, counters, .. } = self;
-        associations.send_hello(out, counters, index, 0, false);
+        associations.send_hello((out, counters), index, 0, 0, false);
         if let Some(association) = associations.get_mut(index) {
             association.start_send_hello(*now, rng);
         }
     }
 
-    /// Asks the peer whether it is there and has got everything until now; an earlier question is forgotten. GIST-5.1-23, GIST-4.4.5-08, GIST-6.4-15.
-    pub(super) fn ask_hello(&mut self, index: u32) {
+    /// Asks the peer whether it is there and has got everything until now; an earlier question no
+    /// longer tells whether it is alive. The question goes behind what was sent on the `lane`. GIST-5.1-23, GIST-4.4.5-08,
+    /// GIST-6.4-15.
+    pub(super) fn ask_hello(&mut self, index: u32, lane: u16) -> u32 {
         let Self { associations, rng, now, out, counters, .. } = self;
         associations.next_question = associations.next_question.wrapping_add(1).max(1);
         let id = associations.next_question;
-        associations.send_hello(out, counters, index, id, true);
+        associations.send_hello((out, counters), index, lane, id, true);
         let limit = *now + associations.config.hold_time;
         if let Some(association) = associations.get_mut(index) {
             association.question = Some(id);
@@ -163,6 +175,7 @@ impl Gist {
             association.start_send_hello(*now, rng);
         }
         associations.arm(index);
+        id
     }
 
     /// Rule 6, `tg_Connected`: what was queued goes to the channel, the setup timer stops, `SendHello`
@@ -213,7 +226,7 @@ impl Gist {
             let status = MessageStatus::Failed(SendError::NoNextNode);
             self.out.status(waiting.of, waiting.handle, status);
         }
-        self.drained(index);
+        self.drained(index, |_| true);
         while let Some((session, direction)) = self.first_user(index) {
             // GIST-6.4-17, GIST-4.1.2-03, GIST-5.7.2-08: reliable messages may be lost.
             let reliable = self.binding(session, direction).is_some_and(|b| b.reliable);
@@ -265,7 +278,7 @@ impl Gist {
                 self.close_channel(index, true);
                 return self.end_association(key, End::Failure, true);
             }
-            self.ask_hello(index);
+            self.ask_hello(index, 0);
         }
         match self.associations.get(index) {
             // Those who left it wait for its last word.

@@ -105,7 +105,7 @@ pub(super) struct Association {
     first: u32,
     sessions: u32,
     /// Sessions that have moved to another association and wait until this one is drained.
-    held: Vec<(Key, signalbox_core::Direction)>,
+    held: Vec<(Key, signalbox_core::Direction, u32)>,
 
     /// The beginning of a message, or what cannot be processed now.
     incoming: Vec<u8>,

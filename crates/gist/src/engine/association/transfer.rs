@@ -1,5 +1,7 @@
 //! Messages out: straight to the channel, or in the queue of their association (RFC 5971 §4.1, §5.4).
 
+use core::time::Duration;
+
 use signalbox_core::rng::Random;
 use signalbox_core::service::{
     MessageHandle, MessageStatus, Security, SendError, SendMessage, TransferAttributes,
@@ -39,6 +41,7 @@ pub(in crate::engine) enum Need {
 #[derive(Debug)]
 pub(super) struct Waiting {
     octets: Box<[u8]>,
+    lane: u16,
     /// The application and its session.
     pub(super) of: (NslpId, SessionId),
     pub(super) handle: Option<MessageHandle>,
@@ -48,11 +51,11 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// A message of GIST itself.
-    pub(super) fn control(message: &Message<'_>) -> Self {
+    pub(super) fn control(lane: u16, message: &Message<'_>) -> Self {
         let mut octets = Vec::new();
         // What GIST composes by itself is far below every limit.
         message.encode(&mut Writer::new(&mut octets)).unwrap_or_default();
-        Self { octets: octets.into(), of: NOBODY, handle: None, reliable: false, deadline: None }
+        Self { octets: octets.into(), lane, of: NOBODY, handle: None, reliable: false, deadline: None }
     }
 
     pub(super) fn octets(&self) -> usize {
@@ -89,10 +92,26 @@ impl Tag {
     }
 }
 
+/// A session's lane, the same at both ends (RFC 6084 §3.2): its identifier is random enough to spread sessions.
+/// SCTP-3.2-02, SCTP-3.2-03.
+fn lane(session: SessionId) -> u16 {
+    session.0.chunks_exact(2).fold(0, |lane, pair| match *pair {
+        [high, low] => lane ^ u16::from_be_bytes([high, low]),
+        _ => lane,
+    })
+}
+
+/// How long a message is worth sending (RFC 6084 §3.4). A reliable one is given up by the queue or not at all:
+/// its application would not hear of what the channel drops (RFC 5971 §4.1.2). SCTP-3.3-02.
+fn lifetime(reliable: bool, deadline: Option<Time>, now: Time) -> Option<Duration> {
+    deadline.filter(|_| !reliable).map(|at| at.since(now))
+}
+
 /// What an application hears of a message that went this way.
-const fn attributes(transport: Transport) -> TransferAttributes {
+const fn attributes(transport: Transport, lifetime: Option<Duration>) -> TransferAttributes {
     let security = if transport.is_secure() { Security::Channel } else { Security::None };
-    TransferAttributes { reliable: true, stateless: false, security }
+    let reliable = lifetime.is_none() || !matches!(transport, Transport::Sctp);
+    TransferAttributes { reliable, stateless: false, security }
 }
 
 impl Associations {
@@ -109,9 +128,13 @@ impl Associations {
         let (max_unsent, max, max_total) =
             (self.config.max_unsent, self.config.max_queued, self.config.max_queued_total);
         let Some(association) = self.slab.get_index_mut(index) else { return Err(SendError::NoNextNode) };
+        // GIST's own message of a session takes the session's lane as well: a Confirm stays before the Data.
+        let lane = message.session.map_or(0, lane);
         if association.is_up() && association.queue.is_empty() && association.unsent < max_unsent {
-            out.send_channel(association.channel, message).map_err(|_| SendError::Refused)?;
-            let sent = MessageStatus::Sent(attributes(association.transport));
+            let lifetime = lifetime(tag.reliable, tag.deadline, now);
+            out.send_channel(association.channel, (lane, lifetime), message)
+                .map_err(|_| SendError::Refused)?;
+            let sent = MessageStatus::Sent(attributes(association.transport, lifetime));
             out.status(tag.of, tag.handle, sent);
             self.tg_raw_data(index, now, rng);
             return Ok(());
@@ -129,7 +152,7 @@ impl Associations {
         self.queued += size;
         let Tag { of, handle, reliable, deadline, .. } = *tag;
         let octets = octets.into();
-        association.queue.push_back(Waiting { octets, of, handle, reliable, deadline });
+        association.queue.push_back(Waiting { octets, lane, of, handle, reliable, deadline });
         if deadline.is_some() {
             self.arm(index);
         }
@@ -296,8 +319,9 @@ impl Gist {
         // All of it, which the limit of the queue bounds: a channel that holds nothing never says so again.
         associations.queued -= core::mem::take(&mut association.queued);
         for waiting in association.queue.drain(..) {
-            out.send_channel_octets(association.channel, &waiting.octets);
-            let status = MessageStatus::Sent(attributes(association.transport));
+            let lifetime = lifetime(waiting.reliable, waiting.deadline, *now);
+            out.send_channel_octets(association.channel, (waiting.lane, lifetime), &waiting.octets);
+            let status = MessageStatus::Sent(attributes(association.transport, lifetime));
             out.status(waiting.of, waiting.handle, status);
         }
         associations.tg_raw_data(index, *now, rng);
@@ -328,17 +352,27 @@ impl Gist {
     /// until the peer has answered behind them (RFC 5971 §4.4.5). GIST-4.4.5-07.
     pub(super) fn hold_until_drained(&mut self, key: Key, direction: Direction, old: u32) {
         let Some(association) = self.associations.get_mut(old).filter(|a| a.is_up()) else { return };
-        association.held.push((key, direction));
+        let held = association.held.len();
+        association.held.push((key, direction, 0));
         if let Some(binding) = self.binding_mut(key, direction) {
             binding.held = true;
         }
-        self.ask_hello(old);
+        let session = self.records.get(key).map(|record| record.session);
+        let question = self.ask_hello(old, session.map_or(0, lane));
+        if let Some(entry) = self.associations.get_mut(old).and_then(|a| a.held.get_mut(held)) {
+            entry.2 = question;
+        }
     }
 
-    /// Nothing sent over an association is outstanding (or it is no more): those that waited go on.
-    pub(super) fn drained(&mut self, index: u32) {
+    /// Nothing sent over an association is outstanding (or it is no more): those that waited go on, if `answers` is
+    /// true of the question that they asked. An answer speaks of all that was sent before its question or, where lanes do
+    /// not wait for each other, of that lane.
+    pub(super) fn drained(&mut self, index: u32, answers: impl Fn(u32) -> bool) {
         let Some(association) = self.associations.get_mut(index) else { return };
-        for (key, direction) in core::mem::take(&mut association.held) {
+        let held = core::mem::take(&mut association.held);
+        let (free, held): (Vec<_>, Vec<_>) = held.into_iter().partition(|entry| answers(entry.2));
+        association.held = held;
+        for (key, direction, _) in free {
             if let Some(binding) = self.binding_mut(key, direction) {
                 binding.held = false;
                 self.send_stored(key, direction);

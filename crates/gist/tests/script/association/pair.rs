@@ -92,7 +92,7 @@ impl Pair {
                         self.flying.push_back((at, Flying::Connected(channel)));
                         Flying::Accepted(ChannelId(there), transport, peer)
                     }
-                    Output::ChannelSend { channel, octets } => {
+                    Output::ChannelSend { channel, octets, .. } => {
                         Flying::Octets(ChannelId(self.ends[&(at, channel.0)]), octets.to_vec())
                     }
                     Output::ChannelClose { channel, .. } => {

@@ -150,8 +150,12 @@ impl Rig {
     }
 
     pub(super) fn client_sends(&mut self, octets: &[u8]) {
+        self.client_sends_how((0, None), octets);
+    }
+
+    pub(super) fn client_sends_how(&mut self, how: (u16, Option<Duration>), octets: &[u8]) {
         let client = &mut self.client;
-        if let Sent::AsItIs(stream) = client.channels.send(self.now, CHANNEL, octets, &mut client.ear) {
+        if let Sent::AsItIs(stream) = client.channels.send(self.now, CHANNEL, how, octets, &mut client.ear) {
             self.carry(true, Said::Write(stream, octets.to_vec()), TCP);
         }
     }

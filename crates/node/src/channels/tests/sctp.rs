@@ -1,7 +1,7 @@
 //! Channels over SCTP.
 
 use super::super::*;
-use super::rig::{CHANNEL, Heard, Rig, SCTP};
+use super::rig::{CHANNEL, Heard, Rig, SCTP, Said};
 
 fn up() -> (Rig, ChannelId) {
     let mut rig = Rig::plain();
@@ -53,19 +53,105 @@ fn what_cannot_leave_is_told_until_it_does() {
     assert_eq!(rig.client.heard().last(), Some(&Heard::Drained(CHANNEL, 0)));
 }
 
+/// A peer that goes on sending fills the window and then has to wait; nothing is lost.
 #[test]
 fn a_reader_that_pauses_gets_everything_later() {
     let (mut rig, theirs) = up();
     let server = &mut rig.server;
     server.channels.read(rig.now, theirs, false, &mut server.ear);
-    for n in 0..10u8 {
-        rig.client_sends(&[n; 100]);
+    let mut sent = 0;
+    for _ in 0..200 {
+        rig.client_sends(&[7; 10_000]);
+        sent += 1;
+        pass(&mut rig, Duration::from_millis(50));
+        if rig.client.heard().iter().any(|heard| matches!(heard, Heard::Drained(_, 100_000..))) {
+            break;
+        }
     }
-    pass(&mut rig, Duration::from_secs(5));
+    assert!((100..200).contains(&sent), "the window is 1 MiB: {sent} messages of 10,000 octets");
     assert!(rig.server.heard().is_empty());
     let server = &mut rig.server;
     server.channels.read(rig.now, theirs, true, &mut server.ear);
-    assert_eq!(server.heard().len(), 10);
+    pass(&mut rig, Duration::from_secs(60));
+    assert_eq!(rig.server.heard().len(), sent);
+    assert_eq!(rig.client.heard().last(), Some(&Heard::Drained(CHANNEL, 0)));
+}
+
+/// The streams of the DATA chunks that the client's packets hold (RFC 9260 §3.3.1).
+fn streams(rig: &mut Rig) -> Vec<u16> {
+    let mut found = Vec::new();
+    for said in rig.client.downs() {
+        let Said::Sctp(packet) = &said else { continue };
+        let mut rest = &packet[12..];
+        while let [kind, _, high, low, ..] = *rest {
+            let length = usize::from(u16::from_be_bytes([high, low]));
+            if kind == 0 {
+                found.push(u16::from_be_bytes([rest[8], rest[9]]));
+            }
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        }
+        rig.carry(true, said, SCTP);
+    }
+    found
+}
+
+/// [SCTP-3.2-02] One lane, one stream. [SCTP-3.2-01], [SCTP-5.2-01] The number depends on nothing but the lane, and
+/// so is the same in both directions; other lanes take other streams. [SCTP-3.2-03] There are more lanes than streams.
+#[test]
+fn a_lane_keeps_its_stream() {
+    let (mut rig, theirs) = up();
+    let mut of = |lane| {
+        rig.client_sends_how((lane, None), b"from the client");
+        let [stream] = streams(&mut rig)[..] else { panic!("one DATA chunk") };
+        pass(&mut rig, Duration::from_secs(1));
+        let server = &mut rig.server;
+        let _ = server.channels.send(rig.now, theirs, (lane, None), b"back", &mut server.ear);
+        let (said, mut back) = (rig.server.downs(), None);
+        for said in said {
+            if let Said::Sctp(packet) = &said
+                && packet[12] == 0
+            {
+                back = Some(u16::from_be_bytes([packet[20], packet[21]]));
+            }
+            rig.carry(false, said, SCTP);
+        }
+        assert_eq!(back, Some(stream));
+        pass(&mut rig, Duration::from_secs(1));
+        stream
+    };
+    let (one, two, again) = (of(5), of(6), of(5));
+    assert_eq!(one, again);
+    assert_ne!(one, two);
+    assert_eq!(of(5 + 64), one, "64 streams for 65,536 lanes");
+}
+
+/// [SCTP-3.4-01] The time for which a message is worth sending is that of partial reliability: on a network that takes
+/// nothing it is given up, and FORWARD-TSN says so (RFC 3758).
+#[test]
+fn a_message_that_is_too_late_is_given_up() {
+    let (mut rig, theirs) = up();
+    rig.client_sends_how((1, Some(Duration::from_secs(2))), b"soon");
+    rig.client.downs(); // lost
+    let (end, mut forward) = (rig.now + Duration::from_secs(20), false);
+    while let Some(next) = rig.client.channels.next_deadline().filter(|at| *at < end) {
+        rig.now = rig.now.max(next);
+        let late = rig.now > Time::from_secs(3);
+        rig.client.channels.timer(rig.now, &mut rig.client.ear);
+        for said in rig.client.downs() {
+            let Said::Sctp(packet) = &said else { continue };
+            forward |= packet[12] == 192;
+            if late {
+                rig.carry(true, said, SCTP);
+            }
+        }
+        if late {
+            rig.run();
+        }
+    }
+    assert!(forward);
+    rig.client_sends_how((1, None), b"whenever");
+    pass(&mut rig, Duration::from_secs(120));
+    assert_eq!(rig.server.heard(), [Heard::Octets(theirs, b"whenever".to_vec())]);
 }
 
 #[test]
