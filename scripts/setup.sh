@@ -26,6 +26,8 @@ need nft nftables
 need ip iproute2
 need sysctl procps
 if [ ! -e /usr/include/stdlib.h ]; then packages+=(libc6-dev); fi
+# An SCTP that is not ours, for the tests.
+if [ "${1:-}" = test ] && [ ! -e /usr/include/usrsctp.h ]; then packages+=(libusrsctp-dev); fi
 
 cargo_version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2 || true)
 rust_is_fit=no

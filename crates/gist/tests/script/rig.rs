@@ -141,6 +141,8 @@ pub(crate) enum Out {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Over {
     pub(crate) channel: ChannelId,
+    pub(crate) lane: u16,
+    pub(crate) lifetime: Option<Duration>,
     pub(crate) octets: Vec<u8>,
 }
 
@@ -299,8 +301,8 @@ impl Rig {
                     Output::ChannelOpen { channel, transport, local, peer } => {
                         Out::Opened(channel, transport, local, peer)
                     }
-                    Output::ChannelSend { channel, octets, .. } => {
-                        Out::Over(Over { channel, octets: octets.to_vec() })
+                    Output::ChannelSend { channel, lane, lifetime, octets } => {
+                        Out::Over(Over { channel, lane, lifetime, octets: octets.to_vec() })
                     }
                     Output::ChannelRead { channel, on } => Out::Read(channel, on),
                     Output::ChannelClose { channel, abort } => Out::Closed(channel, abort),

@@ -13,8 +13,8 @@ use signalbox_core::{NslpId, Time};
 use super::transfer::Waiting;
 use super::{Association, Associations, State};
 use crate::counters::Counters;
-use crate::engine::{Gist, Transport};
 use crate::engine::outbox::Outbox;
+use crate::engine::{Gist, Transport};
 use crate::wire::{Message, MessageType};
 
 /// Hop count of MA-Hello: it goes to the peer and no further.

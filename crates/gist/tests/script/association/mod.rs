@@ -7,4 +7,5 @@ mod kit;
 mod machine;
 mod negotiate;
 mod pair;
+mod sctp;
 mod transfer;
