@@ -40,6 +40,8 @@ pub struct Transmit<'a> {
     pub tos: u8,
     /// Set IPv4's DF bit (RFC 5971 §5.3.2.1 demands it in Q-mode).
     pub dont_fragment: bool,
+    /// IPv6 flow label, 20 bits; 0: the kernel chooses. Means nothing with IPv4.
+    pub flow_label: u32,
     /// IPv4 options (a multiple of 4 octets) or a whole IPv6 hop-by-hop options header; empty for none.
     pub options: &'a [u8],
     /// UDP payload.

@@ -186,14 +186,13 @@ impl NodeEngine for Node {
             }
             match self.gist.poll() {
                 Some(gist::Output::Transmit(t)) => {
-                    let Transmit { src, dst, ifindex, ttl, tos, dont_fragment, options, payload } = t;
+                    let Transmit { options, payload, .. } = t;
                     // The borrow checker does not let a loop give out what it borrowed: one copy.
                     self.given.clear();
                     self.given.extend_from_slice(options);
                     self.given.extend_from_slice(payload);
                     let (options, payload) = self.given.split_at(options.len());
-                    let t = Transmit { src, dst, ifindex, ttl, tos, dont_fragment, options, payload };
-                    return Some(Output::Transmit(t));
+                    return Some(Output::Transmit(Transmit { options, payload, ..t }));
                 }
                 Some(gist::Output::RouteLookup { id, query }) => {
                     return Some(Output::RouteLookup { id, query });

@@ -19,7 +19,16 @@ pub(super) fn milliseconds(validity: Duration) -> u32 {
 
 /// How a message in normal mode leaves: from our address and GIST's port, without options (§5.3.1).
 pub(super) fn normal(src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
-    Envelope { src: (src, PORT).into(), dst, ifindex: None, ttl, tos: 0, dont_fragment: false }
+    let src = (src, PORT).into();
+    Envelope { src, dst, ifindex: None, ttl, tos: 0, dont_fragment: false, flow_label: 0 }
+}
+
+/// The IPv6 flow label that packets of a flow have, 0 if its MRI says none. GIST-5.8.1.2-05.
+pub(super) fn flow_label(mri: &Mri) -> u32 {
+    match mri {
+        Mri::PathCoupled(p) => p.flow_label.unwrap_or(0),
+        Mri::LooseEnd(_) => 0,
+    }
 }
 
 /// The options of a Q-mode packet, of which the first so many octets count: Router Alert, which only IPv4

@@ -7,6 +7,7 @@ use signalbox_core::packet::Received;
 use signalbox_core::{Direction, IfIndex, Mri};
 
 use super::Gist;
+use super::compose::flow_label;
 use super::outbox::Envelope;
 use super::receive::Arrival;
 use super::record::NONE;
@@ -36,6 +37,7 @@ impl Gist {
             ttl: received.ttl - 1,
             tos: received.tos,
             dont_fragment: false,
+            flow_label: 0, // not among what is told of a received packet
         };
         self.out.forward(envelope, received.options, &[received.payload]);
     }
@@ -75,6 +77,7 @@ impl Gist {
             ifindex: a.ifindex,
             ttl: a.ttl,
             tos: a.tos,
+            flow_label: mri.as_ref().map_or(0, flow_label),
             local: a.local,
             options: a.options.into(),
             original: a.octets.into(),

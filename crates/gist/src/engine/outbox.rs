@@ -23,6 +23,8 @@ pub(crate) struct Envelope {
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
     pub(crate) dont_fragment: bool,
+    /// 0: whatever the kernel chooses.
+    pub(crate) flow_label: u32,
 }
 
 /// Where octets lie in the buffer: 8 octets, and offsets into one batch of outputs fit 32 bits.
@@ -219,6 +221,7 @@ impl Outbox {
                 ttl: envelope.ttl,
                 tos: envelope.tos,
                 dont_fragment: envelope.dont_fragment,
+                flow_label: envelope.flow_label,
                 options: self.slice(options),
                 payload: self.slice(payload),
             }),

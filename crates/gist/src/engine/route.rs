@@ -32,6 +32,8 @@ pub(super) struct Parcel {
     /// As received.
     pub(super) ttl: u8,
     pub(super) tos: u8,
+    /// Of the flow, which is that of the packet.
+    pub(super) flow_label: u32,
     pub(super) local: bool,
     pub(super) options: Box<[u8]>,
     /// As received, for an Error.
@@ -49,6 +51,7 @@ impl Parcel {
             ttl: self.ttl.saturating_sub(1),
             tos: self.tos,
             dont_fragment,
+            flow_label: self.flow_label,
         }
     }
 }

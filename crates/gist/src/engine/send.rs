@@ -11,7 +11,7 @@ use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 
 use super::Gist;
 use super::association::{MAX_DATA, Need, Way};
-use super::compose::{limit, nli, nli_ttl, normal, overhead, router_alert};
+use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
 use super::outbox::{Envelope, Unsent};
 use super::peers::Egress;
 use super::record::{Queued, State};
@@ -437,6 +437,7 @@ pub(super) fn q_mode(egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> E
         ttl,
         tos: dscp << 2,
         dont_fragment: mri.dst().is_ipv4(),
+        flow_label: flow_label(mri),
     }
 }
 

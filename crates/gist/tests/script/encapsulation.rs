@@ -99,6 +99,40 @@ fn a_query_over_ipv6() {
     assert_eq!(packet.nli().interface, ip("2001:db8:2::1"));
 }
 
+/// GIST-5.8.1.2-05: over IPv6 the flow label of the MRI stands in the packet: in Queries, Q-mode Data and what is
+/// passed on for others, and in nothing that goes to a peer's own address.
+#[test]
+fn q_mode_packets_have_the_label_of_their_flow() {
+    let mut rig = Rig::new();
+    rig.route = Some(Ok(ROUTE_V6));
+    let (src, dst) = ("2001:db8:8::8", "2001:db8:9::9");
+    let mut p = PathCoupled::between(ip(src), ip(dst));
+    (p.flow_label, p.dscp) = (Some(0xa_bcde), Some(46));
+    let mri = Mri::PathCoupled(p);
+    rig.send(b"data", mri);
+    let query = rig.sent().is(MessageType::QUERY);
+    assert_eq!((query.flow_label, query.tos), (0xa_bcde, 46 << 2));
+    let stateless = TransferAttributes { stateless: true, ..TransferAttributes::default() };
+    rig.send_with(b"data", mri, |m| m.attributes = stateless);
+    assert_eq!(rig.sent().is(MessageType::DATA).flow_label, 0xa_bcde);
+    rig.status();
+    let mut passing = crate::rig::query(mri, &[1; 8]);
+    passing.header.nslp = OTHER;
+    passing.nli = Some(nli(b"up", "2001:db8:1::2"));
+    rig.inject(&Via::intercepted(src, dst), &passing);
+    assert_eq!(rig.sent().flow_label, 0xa_bcde);
+    rig.respond_with(&query, |m| {
+        m.header.s = false;
+        m.nli = Some(nli(b"down", "2001:db8:2::2"));
+    });
+    assert_eq!(rig.sent().is(MessageType::CONFIRM).flow_label, 0);
+    assert_eq!(rig.sent().is(MessageType::DATA).flow_label, 0);
+    rig.out.clear();
+    // Without a label in the MRI none is asked for.
+    rig.send(b"data", flow(src, dst));
+    assert_eq!(rig.sent().is(MessageType::QUERY).flow_label, 0);
+}
+
 /// GIST-5.2.2-04, GIST-7.4-02: a whole handshake over IPv6, from both ends.
 #[test]
 fn a_handshake_over_ipv6() {

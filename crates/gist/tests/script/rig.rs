@@ -69,6 +69,7 @@ pub(crate) struct Packet {
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
     pub(crate) dont_fragment: bool,
+    pub(crate) flow_label: u32,
     pub(crate) options: Vec<u8>,
     pub(crate) payload: Vec<u8>,
 }
@@ -264,6 +265,7 @@ impl Rig {
                         ttl: t.ttl,
                         tos: t.tos,
                         dont_fragment: t.dont_fragment,
+                        flow_label: t.flow_label,
                         options: t.options.to_vec(),
                         payload: t.payload.to_vec(),
                     }),

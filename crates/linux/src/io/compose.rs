@@ -10,6 +10,11 @@ use crate::sys::cmsg;
 const UDP: u8 = 17;
 /// Control message that cuts a payload into datagrams of a size (linux/udp.h).
 const UDP_SEGMENT: i32 = 103;
+/// Control message with the flow label, in network order (linux/in6.h). The kernel takes any label, unless
+/// somebody in the network namespace leased labels exclusively: it refuses those that nobody leased then.
+const IPV6_FLOWINFO: i32 = 11;
+/// The bits of a flow label.
+const FLOW_LABEL: u32 = 0x000f_ffff;
 
 /// Appends the control messages that make the UDP socket send `transmit` as asked.
 pub(super) fn control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
@@ -27,6 +32,10 @@ pub(super) fn control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
         cmsg::push(buffer, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &tos);
         if !transmit.options.is_empty() {
             cmsg::push(buffer, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, transmit.options);
+        }
+        if transmit.flow_label & FLOW_LABEL != 0 {
+            let label = (transmit.flow_label & FLOW_LABEL).to_be_bytes();
+            cmsg::push(buffer, libc::IPPROTO_IPV6, IPV6_FLOWINFO, &label);
         }
         if transmit.dont_fragment {
             cmsg::push(buffer, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, &1_i32.to_ne_bytes());
@@ -111,7 +120,8 @@ fn packet_v6(transmit: &Transmit<'_>, src: Ipv6Addr, dst: Ipv6Addr, buffer: &mut
     let Ok(length) = u16::try_from(transmit.options.len() + 8 + transmit.payload.len()) else { return false };
     let next = if transmit.options.is_empty() { UDP } else { 0 };
     let class = u32::from(transmit.tos) << 20;
-    buffer.extend_from_slice(&(0x6000_0000 | class).to_be_bytes());
+    let label = transmit.flow_label & FLOW_LABEL;
+    buffer.extend_from_slice(&(0x6000_0000 | class | label).to_be_bytes());
     buffer.extend_from_slice(&length.to_be_bytes());
     buffer.extend_from_slice(&[next, transmit.ttl]);
     buffer.extend_from_slice(&src.octets());
@@ -175,7 +185,8 @@ mod tests {
 
     fn transmit<'a>(src: &str, dst: &str, options: &'a [u8], payload: &'a [u8]) -> Transmit<'a> {
         let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
-        Transmit { src, dst, ifindex: None, ttl: 9, tos: 0xb8, dont_fragment: true, options, payload }
+        let (ttl, tos, flow_label) = (9, 0xb8, 0xf_edcb);
+        Transmit { src, dst, ifindex: None, ttl, tos, dont_fragment: true, flow_label, options, payload }
     }
 
     #[test]
@@ -199,7 +210,9 @@ mod tests {
             assert!(packet(&t, &mut octets));
             let parsed = SlicedPacket::from_ip(&octets).unwrap();
             let Some(NetSlice::Ipv6(ip)) = &parsed.net else { panic!("not IPv6") };
-            assert_eq!(ip.header().hop_limit(), 9);
+            let header = ip.header();
+            assert_eq!((header.hop_limit(), header.traffic_class()), (9, 0xb8));
+            assert_eq!(header.flow_label().value(), 0xf_edcb);
             let Some(TransportSlice::Udp(udp)) = &parsed.transport else { panic!("not UDP") };
             let checksum = udp.to_header().calc_checksum_ipv6(&ip.header().to_header(), payload).unwrap();
             assert_eq!((udp.checksum(), udp.payload()), (checksum, payload));

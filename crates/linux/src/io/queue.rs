@@ -36,6 +36,7 @@ struct Likeness {
     ttl: u8,
     tos: u8,
     dont_fragment: bool,
+    flow_label: u32,
 }
 
 /// One datagram, or a run of them.
@@ -86,6 +87,7 @@ impl Queue {
             ttl: transmit.ttl,
             tos: transmit.tos,
             dont_fragment: transmit.dont_fragment,
+            flow_label: transmit.flow_label,
         };
         if transmit.options.is_empty() && self.join(like, transmit.payload) {
             return;

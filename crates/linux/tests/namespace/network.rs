@@ -161,6 +161,7 @@ pub(crate) fn datagram<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> Trans
         ttl: 20,
         tos: 0,
         dont_fragment: false,
+        flow_label: 0,
         options: &[],
         payload,
     }

@@ -52,6 +52,8 @@ fn assert_on_wire(octets: &[u8], sent: &Transmit<'_>) {
             assert_eq!(header.source_addr(), sent.src.ip());
             assert_eq!(header.destination_addr(), sent.dst.ip());
             assert_eq!((header.hop_limit(), header.traffic_class()), (sent.ttl, sent.tos));
+            let label = header.flow_label().value();
+            assert!(sent.flow_label == 0 || label == sent.flow_label, "{label:x}");
             let extensions = v6.extensions().slice();
             assert_eq!(extensions, sent.options);
             let right = udp.to_header().calc_checksum_ipv6(&header.to_header(), sent.payload).unwrap();
@@ -61,7 +63,8 @@ fn assert_on_wire(octets: &[u8], sent: &Transmit<'_>) {
     }
 }
 
-/// GIST-5.3.2.1-07, GIST-5.3.2.1-08, GIST-5.3.2.2-02, GIST-5.8.1.2-03: the octets as they leave.
+/// GIST-5.3.2.1-07, GIST-5.3.2.1-08, GIST-5.3.2.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05: the octets as they leave, DSCP
+/// and flow label of the flow included.
 #[test]
 fn queries_leave_with_their_flows_source_alert_and_whole_checksum() {
     let net = Network::new("wire");
@@ -87,6 +90,7 @@ fn queries_leave_with_their_flows_source_alert_and_whole_checksum() {
             ttl: 10 + number,
             tos: 0x28,
             dont_fragment,
+            flow_label: if dont_fragment { 0xa_bcde } else { 0 },
             options,
             ..datagram(family.a, family.b, &payload)
         };

@@ -236,6 +236,7 @@ impl NodeEngine for Toy {
             ttl: 1,
             tos: 0,
             dont_fragment: false,
+            flow_label: 0,
             options: &[],
             payload: &[],
         }))

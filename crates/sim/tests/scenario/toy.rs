@@ -162,6 +162,7 @@ impl NodeEngine for Toy {
                     ttl,
                     tos: 0,
                     dont_fragment: true,
+                    flow_label: 0,
                     options: &self.options,
                     payload: &self.payload,
                 })

@@ -88,6 +88,7 @@ pub(super) fn forward_segmented(mut io: Io, to: SocketAddrV4, stop: &AtomicBool)
                 ttl: 64,
                 tos: 0,
                 dont_fragment: false,
+                flow_label: 0,
                 options: &[],
                 payload: received.payload,
             });
