@@ -3,4 +3,6 @@
 //! [`wire`] is the octets. Everything else is behind the feature `engine`; a dissector leaves it off.
 
 pub mod fuzz;
+#[cfg(feature = "engine")]
+pub mod qspec;
 pub mod wire;

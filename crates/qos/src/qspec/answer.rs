@@ -1,0 +1,98 @@
+//! The QSPEC of an answer (RFC 5975 §4.3).
+
+use signalbox_wire::Writer;
+
+use super::messages::{Message, check};
+use super::pass::not_encodable;
+use super::seed::start_of;
+use crate::wire::qspec::{Composer, EncodeError, Object, ObjectType, Procedure, Qspec, QspecError};
+
+/// Runs `compose`, and takes back what it wrote if it fails.
+pub(super) fn append(
+    out: &mut Vec<u8>,
+    compose: impl FnOnce(&mut Writer<'_>) -> Result<(), EncodeError>,
+) -> Result<(), QspecError> {
+    let mut w = Writer::new(out);
+    match compose(&mut w) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            w.abandon();
+            Err(not_encodable(&error))
+        }
+    }
+}
+
+/// Appends `object` as an object of type `kind`, flags and values as they are.
+fn copy(composer: &mut Composer<'_, '_>, kind: ObjectType, object: &Object<'_>) -> Result<(), EncodeError> {
+    composer.object(kind, object.error, |o| object.parameters().try_for_each(|p| o.copy(&p)))
+}
+
+/// Appends the objects that are nobody's but some experiment's.
+fn copy_private(composer: &mut Composer<'_, '_>, qspec: &Qspec<'_>) -> Result<(), EncodeError> {
+    qspec.objects().filter(|o| o.kind.is_private()).try_for_each(|o| copy(composer, o.kind, &o))
+}
+
+/// Appends to `out` the QSPEC of a RESPONSE to a RESERVE or QUERY that succeeded. `octets` are the QSPEC as
+/// [`pass`](super::pass) left it at this, the last node.
+///
+/// QoS Reserved has the parameters of QoS Desired, with the values of QoS Available where that has them; QoS
+/// Available is copied whole; traffic handling directives come back with the values with which they arrived.
+///
+/// # Errors
+/// [`QspecError`] if `octets` are no good QSPEC of `request`; nothing is appended.
+pub fn respond(octets: &[u8], request: Message, out: &mut Vec<u8>) -> Result<(), QspecError> {
+    let qspec = Qspec::parse(octets)?;
+    check(&qspec, request)?;
+    append(out, |w| {
+        let mut composer = Composer::new(qspec.header, w)?;
+        let available = qspec.available();
+        if let Some(desired) = qspec.desired() {
+            composer.object(ObjectType::RESERVED, desired.error, |o| {
+                desired.parameters().try_for_each(|desired| {
+                    let current = available.and_then(|a| a.parameter(desired.id));
+                    o.copy(&current.unwrap_or(desired))
+                })
+            })?;
+        }
+        if let Some(available) = available {
+            copy(&mut composer, ObjectType::AVAILABLE, &available)?;
+        }
+        copy_private(&mut composer, &qspec)?;
+        composer.finish(qspec.encapsulated())
+    })
+}
+
+/// Appends to `out` the QSPEC of the RESERVE with which a receiver answers a QUERY of a receiver-initiated reservation
+/// (§4.3.2). `octets` are the QSPEC as [`pass`](super::pass) left it at this node.
+///
+/// # Errors
+/// [`QspecError`] if `octets` are no good QSPEC of such a QUERY; nothing is appended.
+pub fn reserve_for(octets: &[u8], out: &mut Vec<u8>) -> Result<(), QspecError> {
+    let qspec = Qspec::parse(octets)?;
+    check(&qspec, Message::Query)?;
+    append(out, |w| {
+        let mut composer = Composer::new(qspec.header, w)?;
+        let collected = qspec.available();
+        if let Some(desired) = qspec.desired() {
+            composer.object(ObjectType::DESIRED, desired.error, |o| {
+                desired.parameters().try_for_each(|desired| {
+                    let current = collected.and_then(|a| a.parameter(desired.id));
+                    o.copy(&current.unwrap_or(desired))
+                })
+            })?;
+            if qspec.header.procedure == Procedure::RECEIVER_AVAILABLE {
+                composer.object(ObjectType::AVAILABLE, false, |o| {
+                    desired.parameters().try_for_each(|p| match p.value().ok().and_then(|v| start_of(&v)) {
+                        Some(value) => o.put(p.flags, &value),
+                        None => Ok(()),
+                    })
+                })?;
+            }
+        }
+        for object in [collected, qspec.minimum()].into_iter().flatten() {
+            copy(&mut composer, object.kind, &object)?;
+        }
+        copy_private(&mut composer, &qspec)?;
+        composer.finish(qspec.encapsulated())
+    })
+}

@@ -1,0 +1,42 @@
+//! What a node does with a QSPEC (RFC 5975 §3 and §4): the rules between its octets and admission control.
+//!
+//! A node that reserves goes through these in order, each a function of octets to octets:
+//!
+//! | who | calls | and gets |
+//! |---|---|---|
+//! | initiator | [`Wish::compose`] | the QSPEC of its first message |
+//! | every node, for a RESERVE or QUERY | [`pass`] | the QSPEC for the next node, what to reserve here, and whether it failed |
+//! | one whose admission control refuses | [`refuse`] | the QSPEC with E flags, for the RESPONSE |
+//! | one that cannot accept the QSPEC at all | [`malformed`] | what of it to send back, for the RESPONSE |
+//! | responder | [`respond`] | the QSPEC of its RESPONSE |
+//! | receiver that initiates | [`reserve_for`] | the QSPEC of its RESERVE, from the QUERY that came |
+//! | ingress of a local domain | [`enter`] | the Local QSPEC |
+//! | egress of a local domain | [`leave`] | the Initiator QSPEC again, with what happened inside |
+//!
+//! In RESPONSE and NOTIFY everything is read-only: nodes on the way pass the octets on as they came.
+//!
+//! **Services.** RFC 5975 has no parameter that names an IntServ service. Here QoS Desired with a
+//! [slack term](crate::wire::qspec::Value::SlackTerm) asks for guaranteed service (RFC 2212) at the rate *r* of
+//! TMOD-1, a PHB Class asks for that behaviour, and everything else is controlled load (RFC 2211).
+
+mod answer;
+mod combine;
+mod demand;
+mod local;
+mod messages;
+mod offer;
+mod pass;
+mod refuse;
+mod seed;
+
+pub use answer::{reserve_for, respond};
+pub use combine::{
+    add_jitter, add_latency, add_ratio, class_for, common_tmod, is_stronger_class, meets, weaker_class,
+};
+pub use demand::{Demand, limit_of, tmod_of, traffic_of};
+pub use local::{Translation, enter, is_consistent, leave};
+pub use messages::{Message, available_is_collected, check, faults, wants_response};
+pub use offer::{Estimate, Offer, Quality, Resolution, Supported};
+pub use pass::{Passed, pass};
+pub use refuse::{blamed, flagged, malformed, refuse};
+pub use seed::{Collect, Wish};

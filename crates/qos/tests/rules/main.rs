@@ -1,0 +1,3 @@
+//! Rules and arithmetic.
+
+mod qspec;

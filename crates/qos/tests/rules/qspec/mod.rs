@@ -1,0 +1,12 @@
+//! What nodes do with a QSPEC (RFC 5975 §3, §4).
+
+mod answers;
+mod arithmetic;
+mod demand;
+mod failures;
+mod flags;
+mod local;
+mod messages;
+mod path;
+mod sums;
+mod support;
