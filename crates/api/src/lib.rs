@@ -1,5 +1,5 @@
-//! The daemon's control interface: gRPC messages, client and server as generated from
-//! `proto/signalbox/v1/control.proto`.
+//! The daemon's interfaces: gRPC messages, clients and servers as generated from `proto/signalbox/v1`:
+//! `control.proto` for people and tools, `application.proto` for signaling applications in other processes.
 //!
 //! The daemon and the command convert to and from these types at their own edge; they are used nowhere else.
 //! The generated code is checked in, so that a build needs no generator; `tools/protogen` makes it anew.

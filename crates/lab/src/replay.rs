@@ -43,7 +43,8 @@ With --json, \"type\" tells the lines apart; t is in microseconds on the node's 
   route-lookup  t, id, query
   stream-listen, stream-open, stream-write, stream-read, stream-close, sctp
                 t, and what the driver is told of TCP connections (stream) and SCTP packets
-  event         t, id, event: started, refused, reply, lost or done, and what belongs to it
+  event         t, id, event: of a ping: started, refused, reply, lost or done, and what belongs to it
+  application   t, id, event: what an application in another process hears
   summary       t, inputs, outputs, transmits, route_lookups, streams, events, sessions, peers, pings, counters (those
                 that are not 0), reached_limit, fault
 

@@ -2,8 +2,10 @@
 
 use signalbox_ping::engine::{PingEvent, PingRequest};
 
+use crate::applications::{ApplicationCommand, ApplicationEvent};
+
 /// What a user asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Command {
     /// Start a ping.
@@ -18,10 +20,17 @@ pub enum Command {
         /// The name it was started under.
         id: u64,
     },
+    /// A signaling application outside of the node asks for something.
+    Application {
+        /// Its driver's name for it, to be given back with each event; unique among those that are registered.
+        id: u64,
+        /// What it asks.
+        command: ApplicationCommand,
+    },
 }
 
 /// What a user hears.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Event {
     /// Of a ping.
@@ -30,5 +39,12 @@ pub enum Event {
         id: u64,
         /// What happened.
         event: PingEvent,
+    },
+    /// For a signaling application outside of the node.
+    Application {
+        /// The name it registered under.
+        id: u64,
+        /// What it hears.
+        event: ApplicationEvent,
     },
 }

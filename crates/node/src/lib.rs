@@ -3,9 +3,10 @@
 //!
 //! [`Node`] passes what applications ask to GIST and what GIST tells to applications, until neither has
 //! anything left to say, and gives out what remains: datagrams, streams, route lookups, and events for users.
-//! GIST's messaging associations run over the driver's TCP streams, alone or under TLS, and over SCTP; the
+//! Applications may also live outside, in other processes ([`ApplicationCommand`]). GIST's messaging associations run over the driver's TCP streams, alone or under TLS, and over SCTP; the
 //! secrets of TLS come from the system, everything else that is random from the node's seed. The daemon, the simulator, a replay and a benchmark all drive the same [`Node`].
 
+mod applications;
 mod channels;
 mod command;
 mod config;
@@ -13,6 +14,7 @@ mod node;
 mod starts;
 mod view;
 
+pub use applications::{ApplicationCommand, ApplicationEvent, ApplicationView, RegisterError};
 pub use channels::{ChannelConfig, Credentials, Tls};
 pub use command::{Command, Event};
 pub use config::{Config, ConfigError};
@@ -23,7 +25,7 @@ pub use view::Counter;
 pub mod gist {
     pub use signalbox_gist::engine::{
         AssociationConfig, AssociationView, ChannelId, Config, ConfigError, DirectionView, IngressFilter,
-        Installation, PeerView, SessionView, Transport, Validity,
+        Installation, PeerView, PeeringPolicy, Registration, SessionView, Transport, Validity,
     };
 
     /// The authorised peer database.

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use signalbox_core::Time;
 use signalbox_core::node::{Input, NoRoute, NodeEngine, Output, Route, RouteQuery};
 use signalbox_core::packet::Transmit;
 use signalbox_core::rng::Random;
+use signalbox_core::{NslpId, Time};
 use signalbox_gist::engine::{self as gist, Gist, PeeringPolicy, Registration};
 use signalbox_ping::engine::{self as ping, Ping, PingEvent, PingRequest, Refusal};
 
+use crate::applications::Applications;
 use crate::channels::{Channels, Sent};
 use crate::command::{Command, Event};
 use crate::config::{Config, ConfigError};
@@ -26,11 +27,12 @@ const MAX_STARTS: usize = 256;
 pub struct Node {
     pub(crate) gist: Gist,
     pub(crate) ping: Option<Ping>,
+    pub(crate) applications: Applications,
     pub(crate) channels: Channels,
     starts: Starts,
     /// Outputs of the node's own.
     own: VecDeque<Own>,
-    now: Time,
+    pub(crate) now: Time,
     /// Exchanges left for this input.
     budget: u32,
     /// What was given out last: a datagram's options, then payload, or what is to be written to a stream. Its
@@ -41,7 +43,7 @@ pub struct Node {
 #[derive(Debug)]
 enum Own {
     Lookup(u64, RouteQuery),
-    Event(u64, PingEvent),
+    Event(Box<Event>),
 }
 
 impl Node {
@@ -66,6 +68,7 @@ impl Node {
         Ok(Self {
             gist,
             ping,
+            applications: Applications::default(),
             channels,
             starts: Starts::default(),
             own: VecDeque::new(),
@@ -80,11 +83,12 @@ impl Node {
             Command::PingStart { id, request } => self.start(id, request),
             Command::PingStop { id } => {
                 if self.starts.remove(id) {
-                    self.own.push_back(Own::Event(id, PingEvent::Done { sent: 0, received: 0 }));
+                    self.tell(Event::Ping { id, event: PingEvent::Done { sent: 0, received: 0 } });
                 } else if let Some(ping) = &mut self.ping {
                     ping.handle(self.now, ping::Input::Stop { id });
                 }
             }
+            Command::Application { id, command } => self.application(id, command),
         }
     }
 
@@ -117,7 +121,17 @@ impl Node {
     }
 
     fn refuse(&mut self, id: u64, refusal: Refusal) {
-        self.own.push_back(Own::Event(id, PingEvent::Refused(refusal)));
+        self.tell(Event::Ping { id, event: PingEvent::Refused(refusal) });
+    }
+
+    /// Gives out an event of the node's own.
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.own.push_back(Own::Event(Box::new(event)));
+    }
+
+    /// Whether an application inside has this number.
+    pub(crate) fn hosts(&self, nslp: NslpId) -> bool {
+        self.ping.as_ref().is_some_and(|ping| ping.nslp() == nslp)
     }
 }
 
@@ -177,7 +191,7 @@ impl NodeEngine for Node {
         if let Some(own) = self.own.pop_front() {
             return Some(match own {
                 Own::Lookup(id, query) => Output::RouteLookup { id, query },
-                Own::Event(id, event) => Output::Event(Event::Ping { id, event }),
+                Own::Event(event) => Output::Event(*event),
             });
         }
         while self.budget > 0 {
@@ -220,8 +234,15 @@ impl NodeEngine for Node {
                 }
                 Some(gist::Output::Indication(indication)) => {
                     self.budget -= 1;
-                    if let Some(ping) = &mut self.ping {
-                        ping.handle(self.now, ping::Input::Indication(indication));
+                    match &mut self.ping {
+                        Some(ping) if ping.nslp() == indication.nslp() => {
+                            ping.handle(self.now, ping::Input::Indication(indication));
+                        }
+                        _ => {
+                            if let Some(event) = self.applications.event(&indication) {
+                                return Some(Output::Event(event));
+                            }
+                        }
                     }
                 }
                 None => match self.ping.as_mut().and_then(Ping::poll) {

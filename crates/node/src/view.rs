@@ -2,12 +2,13 @@
 
 use signalbox_gist::engine::{AssociationView, PeerView, SessionView};
 
+use crate::applications::ApplicationView;
 use crate::node::Node;
 
 /// One number that a room of the node counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
-    /// The room: `gist`, `channels`, `sctp` or `ping`.
+    /// The room: `gist`, `channels`, `sctp`, `ping` or `applications`.
     pub room: &'static str,
     /// The counter's name in its room.
     pub name: &'static str,
@@ -51,6 +52,11 @@ impl Node {
         self.ping.as_ref().map_or(0, signalbox_ping::engine::Ping::running)
     }
 
+    /// Applications outside of the node that are registered, in the order in which they came.
+    pub fn applications(&self) -> impl Iterator<Item = ApplicationView> {
+        self.applications.all.iter().copied()
+    }
+
     /// All that the rooms count.
     pub fn counters(&self) -> impl Iterator<Item = Counter> {
         let counter = |room| {
@@ -60,7 +66,8 @@ impl Node {
         let channels = self.channels.counters.iter().map(counter("channels"));
         let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
         let rooms = self.gist.counters().iter().map(counter("gist")).chain(channels);
-        rooms.chain(sctp.map(counter("sctp"))).chain(ping.map(counter("ping")))
+        let applications = self.applications.counters.iter().map(counter("applications"));
+        rooms.chain(sctp.map(counter("sctp"))).chain(ping.map(counter("ping"))).chain(applications)
     }
 
     /// The counter of this name, 0 if there is none.

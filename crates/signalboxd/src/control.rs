@@ -8,11 +8,13 @@ use std::sync::Arc;
 use signalbox_api::v1;
 use signalbox_api::v1::control_server::Control;
 use signalbox_node::ping::PingRequest;
+use signalbox_node::{ApplicationCommand, RegisterError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
+use crate::application::Joining;
 use crate::convert;
 
 /// Rows that the event loop gives in one turn.
@@ -42,6 +44,12 @@ pub(crate) enum Ask {
     },
     /// Nobody listens to these pings any more.
     PingStop(u64),
+    /// An application of another process wants a place in the node.
+    ApplicationJoin(Joining),
+    /// It asks something, or leaves.
+    Application(u64, ApplicationCommand),
+    /// It has read what waited for it.
+    ApplicationReady(u64),
     /// End the event loop; the name of the signal that says so.
     Stop(&'static str),
 }
@@ -67,6 +75,16 @@ impl Asks {
         self.sender.send(question).await.map_err(|_| stopping())?;
         (self.wake)();
         Ok(())
+    }
+
+    /// Asks for a place for an application, and waits for the answer: its name in the node.
+    pub(crate) async fn join(
+        &self,
+        joining: Joining,
+        answer: oneshot::Receiver<Result<u64, RegisterError>>,
+    ) -> Result<u64, Status> {
+        self.send(Ask::ApplicationJoin(joining)).await?;
+        answer.await.map_err(|_| stopping())?.map_err(convert::application::not_registered)
     }
 
     /// Sends a question and waits for the answer.
@@ -117,7 +135,8 @@ impl Service {
     }
 }
 
-type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+/// A stream of answers.
+pub(crate) type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Control for Service {

@@ -1,5 +1,7 @@
 //! The edge of the API: its types to ours and back. No API type goes further into the daemon.
 
+pub(crate) mod application;
+
 use std::net::IpAddr;
 use std::time::Duration;
 

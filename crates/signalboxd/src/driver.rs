@@ -1,6 +1,7 @@
 //! The event loop: everything that happens to the node passes here, one thing at a time.
 
 mod answer;
+mod applications;
 mod clients;
 mod engine;
 
@@ -39,6 +40,10 @@ signalbox_core::counters! {
         pings_started: u64,
         /// Pings stopped because their client did not read the events.
         clients_too_slow: u64,
+        /// Times that an application of another process read so slowly that it was given no messages for a while.
+        applications_lagged: u64,
+        /// Indications lost because an application of another process did not read them.
+        indications_lost: u64,
         /// Times that receiving failed.
         receive_failed: u64,
         /// Times that the kernel could not say which streams are ready.
@@ -144,8 +149,8 @@ impl Driver {
         Ok(true)
     }
 
-    /// Ends all pings; their clients hear of it.
-    pub(crate) fn stop_pings(&mut self) {
+    /// Ends all pings and the calls of applications; their clients hear of it.
+    pub(crate) fn end_clients(&mut self) {
         for id in self.clients.ids() {
             self.input(Input::Command(Command::PingStop { id }));
         }
@@ -160,7 +165,7 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input<'_, Command>) {
-        self.engine.feed(self.clock.now(), input, &mut |event| self.clients.deliver(event));
+        self.clients.feed(&mut self.engine, self.clock.now(), input);
     }
 
     fn receive(&mut self) {
@@ -177,8 +182,7 @@ impl Driver {
             }
             let now = self.clock.now();
             for datagram in self.batch.iter() {
-                let input = Input::Datagram(datagram);
-                self.engine.feed(now, input, &mut |event| self.clients.deliver(event));
+                self.clients.feed(&mut self.engine, now, Input::Datagram(datagram));
             }
             self.flush();
         }
@@ -197,8 +201,7 @@ impl Driver {
                     return;
                 }
             };
-            let now = self.clock.now();
-            self.engine.feed(now, input, &mut |event| self.clients.deliver(event));
+            self.clients.feed(&mut self.engine, self.clock.now(), input);
         }
     }
 
@@ -212,8 +215,7 @@ impl Driver {
         }
         let now = self.clock.now();
         for SctpPacket { src, dst, packet } in packets.iter() {
-            let input = Input::Sctp { src, dst, packet };
-            self.engine.feed(now, input, &mut |event| self.clients.deliver(event));
+            self.clients.feed(&mut self.engine, now, Input::Sctp { src, dst, packet });
         }
     }
 
@@ -266,7 +268,12 @@ impl Driver {
     }
 
     fn counted(&self) -> DaemonCounters {
-        DaemonCounters { clients_too_slow: self.clients.too_slow(), ..self.counters }
+        DaemonCounters {
+            clients_too_slow: self.clients.too_slow(),
+            applications_lagged: self.clients.applications.lagged(),
+            indications_lost: self.clients.applications.lost(),
+            ..self.counters
+        }
     }
 }
 

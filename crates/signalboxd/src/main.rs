@@ -3,8 +3,9 @@
 //! It gives a [`Node`] what it lacks: a clock, sockets, routes, a log, and people who ask
 //! it things over a Unix socket. [`driver`] is the event loop, which has the main thread for itself and waits in
 //! the kernel. [`server`] is a second thread for clients and signals: it asks the loop through a channel
-//! ([`control`]) and never touches the node. [`convert`] is the edge between the API's types and ours.
+//! ([`control`], and [`application`] for signaling applications of other processes) and never touches the node. [`convert`] is the edge between the API's types and ours.
 
+mod application;
 mod config;
 mod control;
 mod convert;
@@ -95,7 +96,7 @@ fn run(config: &Config) -> Result<()> {
     let waker = io.waker();
     let mut driver = Driver::new(node, io, clock, recorder, config);
 
-    let (mut server, mut questions) = Server::start(control, config.ping().is_some(), waker)?;
+    let (mut server, mut questions) = Server::start(control, config, waker)?;
     tracing::info!(
         node = config.node.name,
         version = env!("CARGO_PKG_VERSION"),
@@ -106,7 +107,7 @@ fn run(config: &Config) -> Result<()> {
     let result = driver.run(&mut questions);
     notify::notify("STOPPING=1");
 
-    driver.stop_pings();
+    driver.end_clients();
     drop(questions);
     server.stop();
     let closed = driver.close();

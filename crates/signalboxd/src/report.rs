@@ -12,9 +12,10 @@ use signalbox_node::Counter;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by room and name, whose growth deserves a line.
-pub(crate) const TROUBLE: [(&str, &str); 34] = [
+pub(crate) const TROUBLE: [(&str, &str); 35] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
+    ("daemon", "indications_lost"),
     ("io", "receive_truncated"),
     ("io", "send_overflow"),
     ("streams", "accept_limited"),

@@ -1,17 +1,24 @@
 //! The second thread: clients of the control socket, and the signals that stop the daemon.
 
+use std::convert::Infallible;
+use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use signalbox_api::v1::control_server::ControlServer;
+use signalbox_api::v1::gist_server::{self, GistServer};
 use signalbox_linux::Waker;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnixListenerStream;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, http};
 use tonic::transport;
 
+use crate::application::Applications;
+use crate::config::Config;
 use crate::control::{Ask, Asks, Service};
 use crate::socket::ControlSocket;
 
@@ -31,7 +38,7 @@ impl Server {
     /// Serves `control` and listens for signals; gives what clients ask. `waker` is used with each question.
     pub(crate) fn start(
         control: ControlSocket,
-        ping: bool,
+        config: &Config,
         waker: Waker,
     ) -> Result<(Self, mpsc::Receiver<Ask>)> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -44,10 +51,14 @@ impl Server {
         let (farewell, stopping) = oneshot::channel();
         let last_call = waker.clone();
         let asks = Asks::new(sender, move || waker.wake());
+        let services = Services {
+            control: ControlServer::new(Service::new(asks.clone(), config.ping().is_some())),
+            gist: GistServer::new(Applications::new(asks.clone(), &config.node.name)),
+        };
         let thread = thread::Builder::new()
             .name("control".into())
             .spawn(move || {
-                runtime.block_on(serve(listener, Service::new(asks.clone(), ping), signals, asks, stopping));
+                runtime.block_on(serve(listener, services, signals, asks, stopping));
                 // Calls that clients still have open end with the runtime, and their questions with them.
                 drop(runtime);
                 // If the loop still runs, it shall find the channel closed.
@@ -88,9 +99,36 @@ impl StopSignals {
     }
 }
 
+/// The services of the control socket. A router of tonic's would bring a web framework with it, for two names.
+#[derive(Clone)]
+pub(crate) struct Services {
+    pub(crate) control: ControlServer<Service>,
+    pub(crate) gist: GistServer<Applications>,
+}
+
+impl tonic::codegen::Service<http::Request<Body>> for Services {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // As both of them always are.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let service = request.uri().path().split('/').nth(1);
+        if service == Some(gist_server::SERVICE_NAME) {
+            self.gist.call(request)
+        } else {
+            self.control.call(request)
+        }
+    }
+}
+
 async fn serve(
     listener: UnixListener,
-    service: Service,
+    services: Services,
     mut signals: StopSignals,
     asks: Asks,
     stopping: oneshot::Receiver<()>,
@@ -104,7 +142,7 @@ async fn serve(
     });
     let (end, ended) = oneshot::channel::<()>();
     let server = transport::Server::builder().serve_with_incoming_shutdown(
-        ControlServer::new(service),
+        services,
         UnixListenerStream::new(listener),
         async {
             // A dropped sender means the same.

@@ -8,7 +8,7 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
-const PROTO: &str = "signalbox/v1/control.proto";
+const PROTOS: [&str; 2] = ["signalbox/v1/application.proto", "signalbox/v1/control.proto"];
 const GENERATED: &str = "signalbox.v1.rs";
 
 fn main() -> Result<ExitCode> {
@@ -22,10 +22,10 @@ fn main() -> Result<ExitCode> {
     let made = generate(&api.join("proto"))?;
     let had = fs::read_to_string(&target).unwrap_or_default();
     if made == had {
-        println!("{GENERATED} agrees with {PROTO}");
+        println!("{GENERATED} agrees with {}", PROTOS.join(" and "));
     } else if check {
         println!(
-            "{GENERATED} does not agree with {PROTO}: run protogen without --check and commit the result"
+            "{GENERATED} does not agree with crates/api/proto: run protogen without --check and commit the result"
         );
         return Ok(ExitCode::FAILURE);
     } else {
@@ -36,7 +36,7 @@ fn main() -> Result<ExitCode> {
 }
 
 fn generate(include: &Path) -> Result<String> {
-    let descriptors = protox::compile([PROTO], [include])?;
+    let descriptors = protox::compile(PROTOS, [include])?;
     let out: PathBuf = env::temp_dir().join(format!("signalbox-protogen-{}", std::process::id()));
     fs::create_dir_all(&out)?;
     let result = tonic_prost_build::configure()
@@ -47,5 +47,5 @@ fn generate(include: &Path) -> Result<String> {
         .context("cannot generate")
         .and_then(|()| fs::read_to_string(out.join(GENERATED)).context("the generator wrote no file"));
     fs::remove_dir_all(&out)?;
-    Ok(format!("// Made by tools/protogen from {PROTO}; do not edit.\n{}", result?))
+    Ok(format!("// Made by tools/protogen from crates/api/proto; do not edit.\n{}", result?))
 }

@@ -189,6 +189,8 @@ pub enum Output<'a> {
 
 /// How a signaling application decides about Queries (RFC 5971 §4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PeeringPolicy {
     /// It peers with everybody. Queries without payload do not reach it at all.
     #[default]
@@ -201,6 +203,8 @@ pub enum PeeringPolicy {
 
 /// What GIST must know of a signaling application of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Registration {
     /// How it decides about Queries.
     pub policy: PeeringPolicy,

@@ -6,10 +6,11 @@ use serde_json::{Map, Value, json};
 use signalbox_core::Time;
 use signalbox_core::node::{Output, RouteQuery};
 use signalbox_core::packet::Transmit;
+use signalbox_core::service::IndicationOf;
 use signalbox_core::traffic::{Reservation, TrafficSpec};
 use signalbox_dissect::{hex, summary};
 use signalbox_node::ping::{PingEvent, Reply};
-use signalbox_node::{Counter, Event, Node};
+use signalbox_node::{ApplicationEvent, Counter, Event, Node};
 use signalbox_record::Replayed;
 
 /// Prints a line for each output and counts them.
@@ -50,6 +51,9 @@ impl<'a, W: Write> Printer<'a, W> {
                     json!({ "type": "route-lookup", "id": id, "query": query })
                 }
                 Output::Event(Event::Ping { id, event }) => event_json(*id, event),
+                Output::Event(Event::Application { id, event }) => {
+                    json!({ "type": "application", "id": id, "event": event })
+                }
                 Output::Reserve { id, reservation } => {
                     json!({ "type": "reserve", "id": id, "reservation": reservation })
                 }
@@ -68,6 +72,9 @@ impl<'a, W: Write> Printer<'a, W> {
             }
             Output::Event(Event::Ping { id, event }) => {
                 writeln!(self.out, "{t} ping {id}: {}", event_text(event))
+            }
+            Output::Event(Event::Application { id, event }) => {
+                writeln!(self.out, "{t} application {id}: {}", application_text(event))
             }
             Output::Reserve { id, reservation } => {
                 writeln!(self.out, "{t} reserve {}: {}", id.0, reservation_text(reservation))
@@ -232,6 +239,29 @@ fn event_text(event: &PingEvent) -> String {
         }
         PingEvent::Lost { seq, reason } => format!("lost {seq}: {reason}"),
         PingEvent::Done { sent, received } => format!("done, {received} of {sent} came back"),
+    }
+}
+
+fn application_text(event: &ApplicationEvent) -> String {
+    match event {
+        ApplicationEvent::Registered => "registered".to_owned(),
+        ApplicationEvent::Refused(why) => format!("refused: {why}"),
+        ApplicationEvent::Indication(IndicationOf::RecvMessage(m)) => {
+            let asks = if m.check.is_some() { ", asks whether to peer" } else { "" };
+            let direction = m.mri.direction();
+            format!(
+                "message of {} octets {direction}, {}, session {}{asks}",
+                m.data.0.len(),
+                m.mri,
+                m.session
+            )
+        }
+        ApplicationEvent::Indication(IndicationOf::MessageStatus { handle, session, status, .. }) => {
+            format!("message {}, session {session}: {status:?}", handle.0)
+        }
+        ApplicationEvent::Indication(IndicationOf::NetworkNotification { mri, session, event, .. }) => {
+            format!("{event:?} {}, {mri}, session {session}", mri.direction())
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Networks of nodes in virtual time. What is asserted is what a person at the wire would see: packets, and
 //! what the nodes tell their users and operators.
 
+mod applications;
 mod bypass;
 mod campaign;
 mod chain;

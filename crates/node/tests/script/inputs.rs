@@ -5,16 +5,22 @@ use core::time::Duration;
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
+use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{
     Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, StreamError, StreamId, TransmitError,
 };
+use signalbox_core::octets::Octets;
 use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::service::{
+    CheckId, InvalidStatus, MessageHandle, PeeringOf, RequestOf, Security, SendMessageOf, SiiHandle,
+    TransferAttributes,
+};
+use signalbox_core::{Direction, IfIndex, LooseEnd, Mri, NslpId, SessionId, Time};
 use signalbox_gist::wire::MAGIC;
-use signalbox_node::gist::AssociationConfig;
+use signalbox_node::gist::{AssociationConfig, PeeringPolicy, Registration};
 use signalbox_node::ping::PingRequest;
 use signalbox_node::transport::Versions;
-use signalbox_node::{ChannelConfig, Command, Config, Credentials, Node, Tls};
+use signalbox_node::{ApplicationCommand, ChannelConfig, Command, Config, Credentials, Node, Tls};
 
 /// An input, with what it borrows.
 #[derive(Debug, Clone)]
@@ -34,6 +40,7 @@ enum Step {
     Sctp { src: IpAddr, dst: IpAddr, packet: Vec<u8> },
     Start { id: u64, dst: IpAddr, src: Option<IpAddr>, count: Option<u32> },
     Stop(u64),
+    Application(u64, ApplicationCommand),
 }
 
 fn address() -> impl Strategy<Value = IpAddr> {
@@ -125,6 +132,73 @@ fn other_step() -> impl Strategy<Value = Step> {
         (0u64..4, address(), prop::option::of(address()), prop::option::of(0u32..3))
             .prop_map(|(id, dst, src, count)| Step::Start { id, dst, src, count }),
         (0u64..4).prop_map(Step::Stop),
+        (0u64..3, application_command()).prop_map(|(id, command)| Step::Application(id, command)),
+    ]
+}
+
+/// Of two applications that are outside, and sometimes in the name of the other.
+fn application_command() -> impl Strategy<Value = ApplicationCommand> {
+    let nslp = || (32_710u16..32_712).prop_map(NslpId);
+    let session = || (0u8..2).prop_map(|n| SessionId([n; 16]));
+    let data = || prop::collection::vec(any::<u8>(), 0..30).prop_map(Octets);
+    let mri = || {
+        (address(), address(), any::<bool>(), any::<bool>()).prop_map(|(src, dst, upstream, loose)| {
+            let direction = if upstream { Direction::Upstream } else { Direction::Downstream };
+            if loose {
+                Mri::LooseEnd(LooseEnd { src, dst, direction })
+            } else {
+                Mri::PathCoupled(PathCoupled { direction, ..PathCoupled::between(src, dst) })
+            }
+        })
+    };
+    let policy =
+        prop_oneof![Just(PeeringPolicy::Always), Just(PeeringPolicy::Ask), Just(PeeringPolicy::Never)];
+    let message = (data(), nslp(), session(), mri(), any::<[bool; 3]>(), prop::option::of(0u64..3)).prop_map(
+        |(data, nslp, session, mri, [reliable, stateless, secure], number)| {
+            let security = if secure { Security::Channel } else { Security::None };
+            RequestOf::SendMessage(SendMessageOf {
+                data,
+                handle: number.map(MessageHandle),
+                nslp,
+                session,
+                mri,
+                state: None,
+                sii: number.map(SiiHandle),
+                attributes: TransferAttributes { reliable, stateless, security },
+                timeout: number.map(Duration::from_secs),
+                ip_ttl: None,
+                hops: None,
+            })
+        },
+    );
+    let peering = (0u64..4, data(), any::<bool>()).prop_map(|(check, data, accept)| {
+        let (check, data) = (CheckId(check), Some(data));
+        let decision = if accept { PeeringOf::Accept(data) } else { PeeringOf::Decline(data) };
+        RequestOf::Peering { check, decision }
+    });
+    let lifetime =
+        (nslp(), mri(), prop::option::of(session()), 0u64..60).prop_map(|(nslp, mri, session, seconds)| {
+            RequestOf::SetStateLifetime { nslp, mri, session, lifetime: Duration::from_secs(seconds) }
+        });
+    let invalidate =
+        (prop::option::of(nslp()), mri(), data(), any::<bool>()).prop_map(|(nslp, mri, data, bad)| {
+            RequestOf::InvalidateRoutingState {
+                nslp,
+                mri,
+                status: if bad { InvalidStatus::Bad } else { InvalidStatus::Tentative },
+                data,
+                urgent: bad,
+            }
+        });
+    let request = prop_oneof![message, peering, lifetime, invalidate];
+    prop_oneof![
+        2 => (nslp(), policy).prop_map(|(nslp, policy)| ApplicationCommand::Register {
+            nslp,
+            registration: Registration { policy, router_alert: 0 },
+        }),
+        4 => request.prop_map(ApplicationCommand::Request),
+        1 => any::<bool>().prop_map(ApplicationCommand::Blocked),
+        1 => Just(ApplicationCommand::Leave),
     ]
 }
 
@@ -192,6 +266,9 @@ fn give(node: &mut Node, now: Time, step: &Step) {
             node.handle(now, Input::Command(Command::PingStart { id: *id, request }));
         }
         Step::Stop(id) => node.handle(now, Input::Command(Command::PingStop { id: *id })),
+        Step::Application(id, command) => {
+            node.handle(now, Input::Command(Command::Application { id: *id, command: command.clone() }));
+        }
     }
 }
 
@@ -223,6 +300,11 @@ proptest! {
             give(&mut node, now, &Step::Stop(id));
             while node.poll().is_some() {}
         }
+        for id in 0..3 {
+            give(&mut node, now, &Step::Application(id, ApplicationCommand::Leave));
+            while node.poll().is_some() {}
+        }
+        prop_assert_eq!(node.applications().count(), 0);
         let mut wakes = 0;
         while let Some(next) = node.next_deadline() {
             now = now.max(next);

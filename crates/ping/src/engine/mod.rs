@@ -23,7 +23,7 @@ use signalbox_core::service::{
 };
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Mri, SessionId, Time};
+use signalbox_core::{Mri, NslpId, SessionId, Time};
 
 pub use config::Config;
 pub use event::{Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply};
@@ -114,6 +114,12 @@ impl Ping {
             queue: VecDeque::new(),
             counters: Counters::default(),
         }
+    }
+
+    /// The number that its messages carry.
+    #[must_use]
+    pub const fn nslp(&self) -> NslpId {
+        self.config.nslp
     }
 
     /// Takes one input at `now`.

@@ -4,10 +4,11 @@ use signalbox_api::v1;
 use signalbox_core::NslpId;
 use signalbox_core::node::Input;
 use signalbox_linux::clock::Clock;
-use signalbox_node::Command;
 use signalbox_node::gist::SessionView;
+use signalbox_node::{ApplicationCommand, Command};
 
 use super::Driver;
+use crate::application::Joining;
 use crate::config::Config;
 use crate::control::{Ask, PORTION, SessionFilter};
 use crate::convert;
@@ -58,6 +59,26 @@ impl Driver {
                 let _ = id.send(ping);
                 self.input(Input::Command(Command::PingStart { id: ping, request }));
             }
+            Ask::ApplicationJoin(Joining { nslp, registration, line, answer }) => {
+                let id = self.clients.applications.add(line, answer);
+                tracing::info!(
+                    application = id,
+                    nslp = nslp.0,
+                    "an application of another process asks for its place"
+                );
+                self.application(id, ApplicationCommand::Register { nslp, registration });
+            }
+            Ask::Application(id, command) => {
+                if command == ApplicationCommand::Leave && self.clients.applications.remove(id) {
+                    tracing::info!(application = id, "an application of another process is gone");
+                }
+                self.application(id, command);
+            }
+            Ask::ApplicationReady(id) => {
+                if self.clients.applications.ready(id) {
+                    self.application(id, ApplicationCommand::Blocked(false));
+                }
+            }
             // Seen by the loop before it comes here.
             Ask::Stop(_) => {}
             Ask::PingStop(id) => {
@@ -68,13 +89,18 @@ impl Driver {
         }
     }
 
+    fn application(&mut self, id: u64, command: ApplicationCommand) {
+        self.input(Input::Command(Command::Application { id, command }));
+    }
+
     fn status(&self) -> v1::GetStatusResponse {
+        let outside = self.engine.node.applications().map(|application| application.nslp);
         v1::GetStatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: self.identity.name.clone(),
             uptime_ms: self.identity.started.now().as_micros() / 1000,
             pid: std::process::id(),
-            nslp_ids: self.identity.nslps.iter().map(|nslp| nslp.0.into()).collect(),
+            nslp_ids: self.identity.nslps.iter().copied().chain(outside).map(|nslp| nslp.0.into()).collect(),
             sessions: self.engine.node.sessions().count() as u64,
             peers: self.engine.node.peers().count() as u64,
         }

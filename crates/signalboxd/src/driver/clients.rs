@@ -3,18 +3,23 @@
 use std::collections::BTreeMap;
 
 use signalbox_api::v1;
-use signalbox_node::Event;
+use signalbox_core::Time;
+use signalbox_core::node::Input;
+use signalbox_node::{ApplicationCommand, Command, Event};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tonic::Status;
 
+use super::applications::Applications;
+use super::engine::Engine;
 use crate::convert;
 
 /// Where the events of one ping go.
 pub(super) type PingEvents = mpsc::Sender<Result<v1::PingEvent, Status>>;
 
-/// The clients, by the id of their ping.
+/// The clients, by the id of their ping, and the applications of other processes.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
+    pub(super) applications: Applications,
     pings: BTreeMap<u64, PingEvents>,
     last: u64,
     too_slow: u64,
@@ -43,11 +48,24 @@ impl Clients {
         self.too_slow
     }
 
+    /// Gives the node an input, and passes on what it says to clients.
+    pub(super) fn feed(&mut self, engine: &mut Engine, now: Time, input: Input<'_, Command>) {
+        engine.feed(now, input, &mut |event| self.deliver(event));
+        while let Some(id) = self.applications.next_to_block() {
+            let command = ApplicationCommand::Blocked(true);
+            let input = Input::Command(Command::Application { id, command });
+            engine.feed(now, input, &mut |event| self.deliver(event));
+        }
+    }
+
     /// Passes an event on to the client that waits for it.
     ///
     /// A client that is gone or does not read loses its stream; the service then asks to stop its ping.
     pub(super) fn deliver(&mut self, event: Event) {
-        let Event::Ping { id, event } = event;
+        let (id, event) = match event {
+            Event::Ping { id, event } => (id, event),
+            Event::Application { id, event } => return self.applications.deliver(id, event),
+        };
         let Some(client) = self.pings.get(&id) else { return };
         let event = convert::ping_event(event);
         let last = match &event {
