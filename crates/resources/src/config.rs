@@ -496,7 +496,7 @@ pub(crate) const ANY_NAME: &str = "any";
 fn is_dns_pattern(text: &str) -> bool {
     let name = text.strip_prefix("*.").unwrap_or(text);
     text.len() <= 253
-        && name.contains('.')
+        && text.contains('.')
         && name.split('.').all(|label| {
             !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
         })

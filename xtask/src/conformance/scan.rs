@@ -77,23 +77,24 @@ impl Known {
         self.names.get(&as_name(id)).is_some_and(|known| known == id)
     }
 
-    /// Ids as the tables write them, in `line`: the prefix, a section, two digits.
+    /// Ids as the tables write them, in `line`: the prefix, a section, two digits. Where a section has hyphens itself,
+    /// what a table knows counts.
     fn written<'a>(&self, line: &'a str) -> Vec<&'a str> {
         let mut found = Vec::new();
         for prefix in &self.prefixes {
             for (start, _) in line.match_indices(prefix.as_str()) {
                 let tail = line.get(start + prefix.len()..).unwrap_or_default();
-                let section =
-                    tail.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(tail.len());
-                let number = tail.get(section + 1..section + 3).unwrap_or_default();
-                let numbered = section > 0
-                    && tail.get(section..=section) == Some("-")
-                    && number.len() == 2
-                    && number.bytes().all(|b| b.is_ascii_digit());
-                let end = start + prefix.len() + section + 3;
-                if numbered {
-                    found.extend(line.get(start..end));
-                }
+                let run = tail.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-');
+                let tail = tail.get(..run.unwrap_or(tail.len())).unwrap_or_default();
+                let ends = tail.match_indices('-').filter(|(section, _)| {
+                    let number = tail.get(section + 1..section + 3).unwrap_or_default();
+                    *section > 0 && number.len() == 2 && number.bytes().all(|b| b.is_ascii_digit())
+                });
+                let ids: Vec<&str> = ends
+                    .filter_map(|(section, _)| line.get(start..start + prefix.len() + section + 3))
+                    .collect();
+                let known = ids.iter().rev().find(|id| self.has(id));
+                found.extend(known.or(ids.first()));
             }
         }
         found
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     fn known() -> Known {
-        let rows = ["GIST-4.3.1-02", "GIST-A.3.1.1-10", "GIST-D-01"].map(|id| Row {
+        let rows = ["GIST-4.3.1-02", "GIST-A.3.1.1-10", "GIST-D-01", "GIST-2212-A-to-B-01"].map(|id| Row {
             id: id.into(),
             level: "MUST".into(),
             requirement: String::new(),
@@ -218,6 +219,14 @@ mod tests {
         );
         assert_eq!(found("crates/x/tests/a.rs", "// GIST-4.3.1-02"), [""; 0]);
         assert_eq!(found("docs/a.md", "GIST-4.3.1-02"), [""; 0]);
+    }
+
+    #[test]
+    fn sections_may_have_hyphens() {
+        let found = |line| found("crates/x/tests/a.rs", line);
+        assert_eq!(found("/// GIST-2212-A-to-B-01: so."), ["proof GIST-2212-A-to-B-01 1"]);
+        assert_eq!(found("/// GIST-D-01-like"), ["proof GIST-D-01 1"]);
+        assert_eq!(found("/// GIST-2212-A-to-B-02"), ["unknown GIST-2212-A-to-B-02 1"]);
     }
 
     #[test]

@@ -1,0 +1,287 @@
+//! Anything in any order: no link ever holds more than its share, books agree with the kernel and with the owners.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use signalbox_core::node::Interface;
+use signalbox_core::traffic::{ReserveError, ServiceClass};
+use signalbox_core::{IfIndex, Time};
+use signalbox_resources::ask::Session;
+use signalbox_resources::config::{ANY_LINK, LinkConfig, RuleConfig};
+use signalbox_resources::units::Share;
+use signalbox_resources::{Ask, Config, GrantId, Resources};
+
+use crate::support::*;
+
+const LINKS: [(IfIndex, &str); 2] = [(ETH1, "eth1"), (ETH2, "eth2")];
+
+#[derive(Debug, Clone)]
+struct Wish {
+    port: u16,
+    mbit: u64,
+    service: u8,
+    slack: u32,
+    priority: (u16, u16),
+    session: u8,
+    second_link: bool,
+    wide: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Admit(Wish),
+    /// Which one, into what, and whether that is all about how much.
+    Modify(usize, Wish, bool),
+    Release(usize),
+    /// So many outputs.
+    Poll(usize),
+    Answer(bool),
+    Measure(bool, u64),
+    Interface(bool, bool, bool),
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let kind = (0u16..30, 1u64..6, 0u8..4, 0u32..30_000, (0u16..4, 0u16..4));
+    (kind, 0u8..8, any::<bool>(), any::<bool>()).prop_map(|(kind, session, second_link, wide)| {
+        let (port, mbit, service, slack, (a, b)) = kind;
+        let priority = (a.min(b), a.max(b));
+        Wish { port, mbit, service, slack, priority, session, second_link, wide }
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => wish().prop_map(Step::Admit),
+        8 => (any::<usize>(), wish(), prop::bool::weighted(0.7))
+            .prop_map(|(at, wish, same)| Step::Modify(at, wish, same)),
+        5 => any::<usize>().prop_map(Step::Release),
+        4 => (0usize..4).prop_map(Step::Poll),
+        4 => prop::bool::weighted(0.8).prop_map(Step::Answer),
+        1 => (any::<bool>(), 0u64..14).prop_map(|(second, mbit)| Step::Measure(second, mbit)),
+        1 => (any::<bool>(), any::<bool>(), any::<bool>())
+            .prop_map(|(second, there, up)| Step::Interface(second, there, up)),
+    ]
+}
+
+fn request(wish: &Wish) -> Ask {
+    let mut request = at_priority(wish.priority.0, wish.priority.1, ask(wish.port, wish.mbit));
+    if wish.wide {
+        request.filters.push(flow(wish.port + 100));
+    }
+    if wish.second_link {
+        request.ifindex = ETH2;
+    }
+    request.session = (wish.session < 3).then_some(Session(u128::from(wish.session)));
+    match wish.service {
+        0 => guaranteed(request, wish.mbit + 1, wish.slack),
+        1 => Ask { service: ServiceClass::Dscp(46), ..request },
+        _ => request,
+    }
+}
+
+fn start_anew() -> Resources {
+    let link = LinkConfig {
+        reservable: Share::Percent(90),
+        buffer: Some(120_000),
+        own_queues: 3,
+        ..LinkConfig::new(ANY_LINK, None)
+    };
+    let mut link = LinkConfig { max_reservations: Some(9), ..link };
+    link.controlled_load.max_share = Some(Share::Percent(60));
+    let mut rule = RuleConfig::new("all", signalbox_resources::config::Action::Allow);
+    rule.max_total = Some(signalbox_resources::Rate(9 * MBIT));
+    rule.max_reservations = Some(8);
+    let config = Config {
+        links: vec![link],
+        rules: vec![rule],
+        preemption: true,
+        max_reservations: 14,
+        max_sharers: 3,
+        max_victims: 4,
+        ..Config::default()
+    };
+    let mut resources = start(config);
+    for (ifindex, _) in LINKS {
+        resources.measured(ifindex, Some(10 * MBIT));
+    }
+    resources
+}
+
+/// What the world outside knows.
+struct World {
+    resources: Resources,
+    kernel: Kernel,
+    held: BTreeSet<GrantId>,
+    /// As `interfaces` was last given it.
+    up: BTreeMap<IfIndex, bool>,
+}
+
+impl World {
+    fn lost(&mut self, lost: impl IntoIterator<Item = Lost>) {
+        for (_, grant, _) in lost {
+            assert!(self.held.remove(&grant), "{grant} was lost twice, or never held");
+        }
+    }
+
+    fn drain(&mut self) {
+        let lost = self.kernel.drain(&mut self.resources);
+        self.lost(lost);
+    }
+
+    fn share(&self, ifindex: IfIndex) -> u64 {
+        self.resources.links().find(|link| link.ifindex == ifindex).map_or(0, |link| link.share)
+    }
+
+    /// Never, not even between two outputs.
+    fn check_always(&self) {
+        for (ifindex, name) in LINKS {
+            assert!(self.kernel.sum(ifindex) <= self.share(ifindex), "{name} holds too much");
+        }
+        for link in self.resources.links() {
+            assert!(link.reserved <= link.share, "{} books too much", link.name);
+            let services: u64 = link.services.iter().map(|service| service.reserved).sum();
+            assert_eq!(services, link.reserved);
+            assert!(link.services.iter().all(|service| service.reserved <= service.limit));
+        }
+    }
+
+    /// When all is polled.
+    fn check_at_rest(&self) {
+        let views: Vec<_> = self.resources.reservations().collect();
+        assert_eq!(views.iter().map(|view| view.grant).collect::<BTreeSet<_>>(), self.held);
+        let standing: BTreeMap<_, _> =
+            views.iter().map(|view| (view.reservation, (view.ifindex, view.charged))).collect();
+        let installed = self.kernel.installed.iter();
+        let installed: BTreeMap<_, _> =
+            installed.map(|(id, it)| (*id, (it.ifindex, it.traffic.rate))).collect();
+        assert_eq!(standing, installed);
+        for link in self.resources.links() {
+            assert_eq!(link.reserved, self.kernel.sum(link.ifindex));
+            let here = standing.values().filter(|(ifindex, _)| *ifindex == link.ifindex).count();
+            assert_eq!(usize::try_from(link.reservations).unwrap(), here);
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        let pick = |held: &BTreeSet<GrantId>, at: usize| held.iter().nth(at % held.len().max(1)).copied();
+        match step {
+            Step::Admit(wish) => {
+                let ask = request(&wish);
+                let foreseen = self.resources.dry_run(NOW, &ask).result;
+                match self.resources.admit(NOW, &ask) {
+                    Ok(admitted) => {
+                        let foreseen = foreseen.unwrap();
+                        assert_eq!(foreseen.rspec, admitted.rspec);
+                        assert_eq!(foreseen.victims.len(), usize::try_from(admitted.preempted).unwrap());
+                        assert!(self.held.insert(admitted.grant));
+                    }
+                    Err(refusal) => assert_eq!(foreseen, Err(refusal)),
+                }
+            }
+            Step::Modify(at, wish, same) => {
+                if let Some(grant) = pick(&self.held, at) {
+                    let before = self.resources.reservation(grant).map(|view| format!("{view:?}"));
+                    let books: Vec<_> = self.resources.links().map(|link| link.reserved).collect();
+                    let mut ask = request(&wish);
+                    if let Some(view) = self.resources.reservation(grant) {
+                        ask.session = view.session;
+                        if same {
+                            ask.ifindex = view.ifindex;
+                            ask.filters = view.filters.to_vec();
+                            ask.service = view.service;
+                            ask.guaranteed = ask.guaranteed.filter(|_| view.rspec.is_some());
+                        }
+                    }
+                    if self.resources.modify(NOW, grant, &ask).is_err() {
+                        assert_eq!(self.resources.reservation(grant).map(|view| format!("{view:?}")), before);
+                        assert_eq!(
+                            self.resources.links().map(|link| link.reserved).collect::<Vec<_>>(),
+                            books
+                        );
+                    }
+                }
+            }
+            Step::Release(at) => {
+                if let Some(grant) = pick(&self.held, at) {
+                    // It may be lost without its owner knowing yet: then nothing happens, and the loss is told.
+                    if self.resources.reservation(grant).is_some() {
+                        self.held.remove(&grant);
+                    }
+                    self.resources.release(grant);
+                }
+            }
+            Step::Poll(outputs) => {
+                for _ in 0..outputs {
+                    let Some(lost) = self.kernel.step(&mut self.resources) else { break };
+                    self.lost(lost);
+                    self.check_always();
+                }
+            }
+            Step::Answer(yes) => {
+                if !self.kernel.owed.is_empty() {
+                    let id = self.kernel.owed.remove(0);
+                    // The stand-in for a kernel refuses only what it is not told to change by then.
+                    self.resources.installed(id, if yes { Ok(()) } else { Err(ReserveError::Failed) });
+                }
+            }
+            // What a link loses is lost before the next request: until it is polled the kernel has too much.
+            Step::Measure(second, mbit) => {
+                let ifindex = if second { ETH2 } else { ETH1 };
+                self.resources.measured(ifindex, Some(mbit * MBIT));
+                self.drain();
+            }
+            Step::Interface(second, there, up) => {
+                let (changed, _) = LINKS[usize::from(second)];
+                if there {
+                    self.up.insert(changed, up);
+                } else {
+                    self.up.remove(&changed);
+                }
+                let now = LINKS.iter().filter_map(|(ifindex, name)| {
+                    let up = *self.up.get(ifindex)?;
+                    Some(Interface { up, ..interface(*ifindex, name) })
+                });
+                let now: Vec<_> = now.collect();
+                self.resources.interfaces(&now);
+                self.drain();
+            }
+        }
+        self.check_always();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn the_share_is_never_exceeded(steps in prop::collection::vec(step(), 1..120)) {
+        let up = LINKS.iter().map(|(ifindex, _)| (*ifindex, true)).collect();
+        let mut world =
+            World { resources: start_anew(), kernel: Kernel::default(), held: BTreeSet::new(), up };
+        for step in steps {
+            world.take(step);
+        }
+        world.drain();
+        world.check_always();
+        world.check_at_rest();
+        world.kernel.answer_all(&mut world.resources);
+        prop_assert!(world.resources.reservations().all(|view| view.in_kernel));
+        for grant in core::mem::take(&mut world.held) {
+            world.resources.release(grant);
+        }
+        world.drain();
+        prop_assert!(world.kernel.installed.is_empty() && world.resources.is_empty());
+        for link in world.resources.links() {
+            prop_assert_eq!((link.reserved, link.buffer, link.reservations, link.own_queues), (0, 0, 0, 0));
+        }
+        // Nothing is left behind that would refuse the next.
+        world.up = LINKS.iter().map(|(ifindex, _)| (*ifindex, true)).collect();
+        let interfaces: Vec<_> = LINKS.iter().map(|(ifindex, name)| interface(*ifindex, name)).collect();
+        world.resources.interfaces(&interfaces);
+        world.resources.measured(ETH1, Some(10 * MBIT));
+        for port in 0..6 {
+            let ask = ask(port, 1);
+            prop_assert!(world.resources.admit(Time::ZERO, &ask).is_ok());
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Rules who may ask for what, and the words in which they refuse.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use signalbox_core::Time;
+use signalbox_core::node::Prefix;
+use signalbox_core::security::{Fingerprint, Identity};
+use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
+use signalbox_resources::config::{Action, Day, RuleConfig};
+use signalbox_resources::token::Token;
+use signalbox_resources::{Ask, Asker, Cause, Config, Rate, Resources};
+
+use crate::support::*;
+
+fn allow(name: &str) -> RuleConfig {
+    RuleConfig::new(name, Action::Allow)
+}
+
+fn deny(name: &str) -> RuleConfig {
+    RuleConfig::new(name, Action::Deny)
+}
+
+/// Whatever no rule allows is denied.
+fn only(rules: Vec<RuleConfig>) -> Resources {
+    start(Config { rules, default: Action::Deny, ..config() })
+}
+
+fn from(address: &str, ask: Ask) -> Ask {
+    Ask { asker: Asker::at(address.parse().unwrap()), ..ask }
+}
+
+fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Vec<T> {
+    vec![text.parse().unwrap()]
+}
+
+/// Refused in these words, or allowed by the rule of this number.
+fn decided(resources: &Resources, ask: &Ask) -> Result<Option<u32>, String> {
+    let run = resources.dry_run(NOW, ask);
+    run.result.map(|_| run.rule.map(|rule| rule.number)).map_err(|refusal| refusal.to_string())
+}
+
+const DEFAULT: &str = "policy: no rule applies, and the default is to deny";
+
+#[test]
+fn without_rules_the_default_decides() {
+    assert_eq!(decided(&start(config()), &ask(1, 1)), Ok(None));
+    let mut none = only(vec![]);
+    assert_eq!(decided(&none, &ask(1, 1)), Err(DEFAULT.to_owned()));
+    assert_eq!(none.admit(NOW, &ask(1, 1)).unwrap_err().cause(), Cause::Policy);
+    assert_eq!(none.counters().refused_policy, 1);
+}
+
+#[test]
+fn the_first_rule_that_applies_decides() {
+    let staff = RuleConfig { from: parse("10.1.0.0/16"), ..allow("staff") };
+    let one = RuleConfig { from: parse("10.1.2.3"), ..deny("one of them") };
+    let guests = RuleConfig { from: parse("10.0.0.0/8"), max_rate: Some(Rate(5 * MBIT)), ..allow("guests") };
+    let resources = only(vec![one, staff, guests]);
+    assert_eq!(decided(&resources, &from("10.1.2.4", ask(1, 10))), Ok(Some(2)));
+    assert_eq!(decided(&resources, &from("10.9.0.1", ask(1, 5))), Ok(Some(3)));
+    assert_eq!(
+        decided(&resources, &from("10.9.0.1", ask(1, 6))),
+        Err("rule 3 'guests': rate 6 Mbit/s over 5 Mbit/s".to_owned())
+    );
+    assert_eq!(
+        decided(&resources, &from("10.1.2.3", ask(1, 1))),
+        Err("rule 1 'one of them': denied".to_owned())
+    );
+    assert_eq!(decided(&resources, &from("192.0.2.1", ask(1, 1))), Err(DEFAULT.to_owned()));
+    assert_eq!(decided(&resources, &from("::1", ask(1, 1))), Err(DEFAULT.to_owned()));
+    // The service rate of guaranteed service is what counts.
+    assert_eq!(
+        decided(&resources, &from("10.9.0.1", guaranteed(ask(1, 4), 6, 0))),
+        Err("rule 3 'guests': rate 6 Mbit/s over 5 Mbit/s".to_owned())
+    );
+}
+
+#[test]
+fn every_limit_names_itself() {
+    type Change = fn(&mut RuleConfig);
+    let strong = at_priority(3, 4, ask(1, 2));
+    let lasting = Ask { lifetime: Some(Duration::from_secs(7200)), ..strong.clone() };
+    let burst = Ask { traffic: TrafficSpec { burst: 20_000, ..strong.traffic }, ..strong.clone() };
+    let cases: [(Change, &Ask, &str); 6] = [
+        (|rule| rule.max_rate = Some(Rate(MBIT)), &strong, "rate 2 Mbit/s over 1 Mbit/s"),
+        (|rule| rule.max_burst = Some(15_000), &burst, "burst of 20000 octets over 15000"),
+        (|rule| rule.max_setup_priority = Some(2), &strong, "setup priority 3 over 2"),
+        (|rule| rule.max_defending_priority = Some(3), &strong, "defending priority 4 over 3"),
+        (|rule| rule.max_lifetime = Some("1h".parse().unwrap()), &lasting, "lifetime 2h over 1h"),
+        (|rule| rule.max_lifetime = Some("5m".parse().unwrap()), &strong, "no lifetime given, at most 5m"),
+    ];
+    for (change, ask, words) in cases {
+        let mut rule = allow("r");
+        assert_eq!(decided(&only(vec![rule.clone()]), ask), Ok(Some(1)));
+        change(&mut rule);
+        assert_eq!(decided(&only(vec![rule]), ask), Err(format!("rule 1 'r': {words}")));
+    }
+}
+
+#[test]
+fn one_asker_has_a_total_at_an_interface() {
+    let rule = RuleConfig { max_total: Some(Rate(5 * MBIT)), max_reservations: Some(2), ..allow("") };
+    let mut resources = only(vec![rule]);
+    let first = admit(&mut resources, &ask(1, 3));
+    assert_eq!(
+        refusal(&mut resources, &ask(2, 3)),
+        "rule 1: total: 3 of 5 Mbit/s in use by this asker, 3 Mbit/s asked"
+    );
+    // A change counts once, and another asker has a total of its own.
+    resources.modify(NOW, first.grant, &ask(1, 4)).unwrap();
+    assert!(resources.modify(NOW, first.grant, &ask(1, 6)).is_err());
+    admit(&mut resources, &from("10.0.0.9", ask(7, 3)));
+    let second = admit(&mut resources, &ask(2, 1));
+    assert_eq!(
+        refusal(&mut resources, &ask(3, 1)),
+        "rule 1: total: 5 of 5 Mbit/s in use by this asker, 1 Mbit/s asked"
+    );
+    resources.modify(NOW, first.grant, &ask(1, 1)).unwrap();
+    assert_eq!(refusal(&mut resources, &ask(3, 1)), "rule 1: reservations: this asker has all 2");
+    resources.release(second.grant);
+    admit(&mut resources, &ask(3, 4));
+}
+
+/// A session that two grants share is counted once here as well, for whoever asked last.
+#[test]
+fn a_shared_session_counts_once_in_the_total() {
+    let rule = RuleConfig { max_total: Some(Rate(5 * MBIT)), max_reservations: Some(1), ..allow("") };
+    let mut resources = only(vec![rule]);
+    let session = |ask| Ask { session: Some(signalbox_resources::ask::Session(1)), ..ask };
+    let old = admit(&mut resources, &session(ask(1, 4)));
+    let new = admit(&mut resources, &session(ask(2, 5)));
+    assert!(resources.admit(NOW, &ask(3, 1)).is_err());
+    resources.release(old.grant);
+    assert!(resources.admit(NOW, &ask(3, 1)).is_err());
+    resources.release(new.grant);
+    admit(&mut resources, &ask(3, 5));
+}
+
+#[test]
+fn an_authenticated_peer_is_known_by_key_or_name() {
+    let key = Fingerprint([0xAB; 32]);
+    let mut named = Identity::of_key(Fingerprint([1; 32]));
+    named.dns = vec!["R1.Core.example".to_owned()];
+    let by = |identity: &Identity| Ask {
+        asker: Asker { peer: Some(Arc::new(identity.clone())), ..ask(1, 1).asker },
+        ..ask(1, 1)
+    };
+    let keyed = Identity::of_key(key);
+    let cases: [(&str, &Identity, bool); 8] = [
+        (&key.to_string(), &keyed, true),
+        (&key.to_string(), &named, false),
+        ("any", &keyed, true),
+        ("r1.core.example", &named, true),
+        ("r1.core.example", &keyed, false),
+        ("*.core.example", &named, true),
+        ("*.example", &named, false),
+        ("core.example", &named, false),
+    ];
+    for (peer, identity, applies) in cases {
+        let resources = only(vec![RuleConfig { peer: vec![peer.to_owned()], ..allow("") }]);
+        assert_eq!(decided(&resources, &by(identity)).is_ok(), applies, "{peer} {identity}");
+        assert!(decided(&resources, &ask(1, 1)).is_err(), "{peer}: nobody has proved anything");
+    }
+}
+
+#[test]
+fn a_total_belongs_to_the_strongest_proof() {
+    let mut resources = only(vec![RuleConfig { max_total: Some(Rate(5 * MBIT)), ..allow("") }]);
+    let by = |address: &str, key: u8, ask: Ask| {
+        let asked = from(address, ask);
+        let peer = Some(Arc::new(Identity::of_key(Fingerprint([key; 32]))));
+        Ask { asker: Asker { peer, ..asked.asker.clone() }, ..asked }
+    };
+    admit(&mut resources, &by("10.0.0.1", 1, ask(1, 3)));
+    assert!(resources.admit(NOW, &by("10.0.0.2", 1, ask(2, 3))).is_err(), "another address, the same peer");
+    admit(&mut resources, &by("10.0.0.1", 2, ask(2, 3)));
+}
+
+/// A rule that allows has to name all packets; one that denies only some.
+#[test]
+fn asking_for_more_is_no_way_around_a_denial() {
+    let between = |src: &str, src_len, dst: &str, dst_len| {
+        let prefix = |addr: &str, len| Prefix { addr: addr.parse().unwrap(), len };
+        FlowFilter::between(prefix(src, src_len), prefix(dst, dst_len))
+    };
+    let narrow = between("10.0.0.1", 32, "10.1.2.3", 32);
+    let wide = between("10.0.0.1", 32, "10.0.0.0", 8);
+    let elsewhere = between("10.0.0.1", 32, "10.2.0.1", 32);
+    let asking = |filters: &[FlowFilter]| Ask { filters: filters.to_vec(), ..ask(1, 1) };
+    let allowed = only(vec![RuleConfig { destination: parse("10.1.0.0/16"), ..allow("") }]);
+    assert!(decided(&allowed, &asking(&[narrow])).is_ok());
+    for filters in [&[wide][..], &[elsewhere], &[narrow, elsewhere]] {
+        assert!(decided(&allowed, &asking(filters)).is_err(), "{filters:?}");
+    }
+    let denied = start(Config {
+        rules: vec![RuleConfig { destination: parse("10.1.0.0/16"), ..deny("") }],
+        ..config()
+    });
+    assert!(decided(&denied, &asking(&[elsewhere])).is_ok());
+    for filters in [&[wide][..], &[narrow], &[elsewhere, narrow]] {
+        assert!(decided(&denied, &asking(filters)).is_err(), "{filters:?}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_is_matched() {
+    type Change = fn(&mut RuleConfig);
+    let base = ask(5004, 1);
+    let any_port = Ask { filters: vec![FlowFilter { dst_port: None, ..flow(1) }], ..base.clone() };
+    let any_protocol =
+        Ask { filters: vec![FlowFilter { protocol: None, dst_port: None, ..flow(1) }], ..base.clone() };
+    let marked = Ask { service: ServiceClass::Dscp(46), ..base.clone() };
+    let cases: [(Change, &Ask, bool, bool); 13] = [
+        (|r| r.service = parse("controlled-load"), &base, true, true),
+        (|r| r.service = parse("guaranteed"), &base, false, false),
+        (|r| r.service = parse("dscp"), &marked, true, true),
+        (|r| r.service = parse("dscp 46"), &marked, true, true),
+        (|r| r.service = parse("dscp 10"), &marked, false, false),
+        (|r| r.interface = vec!["eth1".to_owned()], &base, true, true),
+        (|r| r.interface = vec!["eth2".to_owned()], &base, false, false),
+        (|r| r.source = parse("10.0.0.0/24"), &base, true, true),
+        (|r| r.source = parse("10.0.1.0/24"), &base, false, false),
+        (|r| (r.protocol, r.ports) = (vec![17], parse("5000-5999")), &base, true, true),
+        (|r| (r.protocol, r.ports) = (vec![17], parse("80")), &base, false, false),
+        (|r| (r.protocol, r.ports) = (vec![17], parse("80")), &any_port, false, true),
+        (|r| r.protocol = vec![6], &any_protocol, false, true),
+    ];
+    for (change, ask, allows, denies) in cases {
+        let (mut yes, mut no) = (allow(""), deny(""));
+        change(&mut yes);
+        change(&mut no);
+        assert_eq!(decided(&only(vec![yes.clone()]), ask).is_ok(), allows, "{yes:?}");
+        let denying = start(Config { rules: vec![no], ..config() });
+        assert_eq!(decided(&denying, ask).is_err(), denies, "{yes:?}");
+    }
+}
+
+/// 2026-11-21 was a Saturday; `wall_clock_us` is its midnight in UTC.
+#[test]
+fn days_and_hours_are_those_of_utc() {
+    const SATURDAY: u64 = 1_795_219_200_000_000;
+    let at = |hours: Option<&str>, days: &[Day], minutes: u64| {
+        let hours = hours.map(|text| text.parse().unwrap());
+        let rule = RuleConfig { hours, days: days.to_vec(), ..allow("") };
+        let config = Config { rules: vec![rule], default: Action::Deny, ..config() };
+        let mut resources = Resources::new(config, SATURDAY, [7; 32]).unwrap();
+        resources.interfaces(&[interface(ETH1, "eth1")]);
+        resources.dry_run(Time::from_secs(minutes * 60), &ask(1, 1)).result.is_ok()
+    };
+    let office = Some("08:00-18:30");
+    let cases = [
+        (None, &[Day::Sat][..], 0, true),
+        (None, &[Day::Sat], 24 * 60 - 1, true),
+        (None, &[Day::Sat], 24 * 60, false),
+        (None, &[Day::Mon, Day::Sun], 24 * 60, true),
+        (office, &[], 8 * 60 - 1, false),
+        (office, &[], 8 * 60, true),
+        (office, &[], 18 * 60 + 29, true),
+        (office, &[], 18 * 60 + 30, false),
+        (Some("22:00-06:00"), &[], 23 * 60, true),
+        (Some("22:00-06:00"), &[], 5 * 60, true),
+        (Some("22:00-06:00"), &[], 6 * 60, false),
+        // The night of Saturday ends on Sunday; Saturday's small hours are Friday's night.
+        (Some("22:00-06:00"), &[Day::Sat], 29 * 60, true),
+        (Some("22:00-06:00"), &[Day::Sat], 5 * 60, false),
+        (Some("22:00-06:00"), &[Day::Fri], 5 * 60, true),
+        (Some("00:00-24:00"), &[], 24 * 60 - 1, true),
+    ];
+    for (hours, days, minutes, expected) in cases {
+        assert_eq!(at(hours, days, minutes), expected, "{hours:?} {days:?} {minutes}");
+    }
+}
+
+#[test]
+fn a_token_lets_in_and_holds_to_what_it_says() {
+    let rules = vec![RuleConfig { token: vec!["billing.example".to_owned()], ..allow("prepaid") }];
+    let resources = only(rules);
+    let address = |text: &str| Prefix::host(text.parse::<IpAddr>().unwrap());
+    let with =
+        |token: Token| Ask { asker: Asker { token: Some(Arc::new(token)), ..ask(1, 1).asker }, ..ask(1, 1) };
+    let good = Token {
+        entity: "billing.example".to_owned(),
+        sources: vec![address("10.0.0.1")],
+        destinations: vec![address("10.0.0.2")],
+        destination_ports: vec![signalbox_resources::token::PortList {
+            protocol: 17,
+            ports: "1".parse().unwrap(),
+        }],
+        end_us: Some(60_000_000),
+        ..Token::default()
+    };
+    assert_eq!(decided(&resources, &with(good.clone())), Ok(Some(1)));
+    assert_eq!(decided(&resources, &ask(1, 1)), Err(DEFAULT.to_owned()));
+    let other = Token { entity: "nobody.example".to_owned(), ..good.clone() };
+    assert_eq!(decided(&resources, &with(other)), Err(DEFAULT.to_owned()));
+    let cases = [
+        (
+            Token { sources: vec![address("10.0.0.9")], ..good.clone() },
+            "token: the flow's source is not among those that it names",
+        ),
+        (
+            Token { destinations: vec![address("10.0.0.9")], ..good.clone() },
+            "token: the flow's destination is not among those that it names",
+        ),
+        (
+            Token { source_ports: good.destination_ports.clone(), ..good.clone() },
+            "token: the flow's source port is not among those that it names",
+        ),
+        (Token { end_us: Some(1_000_000), ..good.clone() }, "token: its time is over"),
+        (Token { start_us: Some(1_000_001), ..good.clone() }, "token: its time has not come"),
+    ];
+    for (token, words) in cases {
+        assert_eq!(decided(&resources, &with(token)), Err(words.to_owned()));
+    }
+}

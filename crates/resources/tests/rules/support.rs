@@ -1,0 +1,135 @@
+//! Requests in short, and a kernel that does what it is told and looks that no link ever holds too much.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use signalbox_core::node::{Interface, Prefix};
+use signalbox_core::traffic::{FlowFilter, Reservation, ReservationId, ServiceClass, TrafficSpec};
+use signalbox_core::{IfIndex, Time};
+use signalbox_resources::config::LinkConfig;
+use signalbox_resources::intserv::{ErrorTerms, RSpec};
+use signalbox_resources::{
+    Admitted, Ask, Asker, Config, GrantId, LostWhy, Owner, Priority, Rate, ResourceOutput, Resources,
+};
+
+/// Octets a second of a megabit.
+pub(crate) const MBIT: u64 = 125_000;
+pub(crate) const ETH1: IfIndex = IfIndex(2);
+pub(crate) const ETH2: IfIndex = IfIndex(3);
+pub(crate) const NOW: Time = Time::from_secs(1);
+
+pub(crate) fn interface(ifindex: IfIndex, name: &str) -> Interface {
+    Interface { ifindex, name: name.to_owned(), up: true, mtu: 1500, addresses: Vec::new() }
+}
+
+/// A link of which all can be reserved.
+pub(crate) fn link(name: &str, mbit: u64) -> LinkConfig {
+    LinkConfig { reservable: "100%".parse().unwrap(), ..LinkConfig::new(name, Some(Rate(mbit * MBIT))) }
+}
+
+/// `eth1` of 10 Mbit/s, all of it to be reserved.
+pub(crate) fn config() -> Config {
+    Config { links: vec![link("eth1", 10)], ..Config::default() }
+}
+
+pub(crate) fn start(config: Config) -> Resources {
+    let mut resources = Resources::new(config, 0, [7; 32]).unwrap();
+    resources.interfaces(&[interface(ETH1, "eth1"), interface(ETH2, "eth2")]);
+    resources
+}
+
+pub(crate) fn flow(port: u16) -> FlowFilter {
+    let host = |last| Prefix::host(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
+    FlowFilter { protocol: Some(17), dst_port: Some(port), ..FlowFilter::between(host(1), host(2)) }
+}
+
+pub(crate) fn traffic(rate: u64) -> TrafficSpec {
+    TrafficSpec { rate, burst: 10_000, peak: None, min_policed: 100, max_packet: 1500 }
+}
+
+/// Controlled load of so many Mbit/s for the flow to this port, whose number is the owner's key as well.
+pub(crate) fn ask(port: u16, mbit: u64) -> Ask {
+    let owner = Owner { protocol: "test", key: u64::from(port) };
+    let asker = Asker::at(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+    Ask::new(owner, asker, ETH1, flow(port), traffic(mbit * MBIT))
+}
+
+pub(crate) fn at_priority(setup: u16, defending: u16, ask: Ask) -> Ask {
+    Ask { priority: Priority { setup, defending }, ..ask }
+}
+
+/// Guaranteed service with this rate (Mbit/s) and slack (µs), right behind the sender.
+pub(crate) fn guaranteed(ask: Ask, mbit: u64, slack: u32) -> Ask {
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    let rspec = RSpec::new((mbit * MBIT) as f32, slack).unwrap();
+    let terms = ErrorTerms::default();
+    Ask {
+        service: ServiceClass::Guaranteed,
+        guaranteed: Some(signalbox_resources::ask::GuaranteedAsk { rspec, terms }),
+        ..ask
+    }
+}
+
+/// The words in which a request is refused.
+pub(crate) fn refusal(resources: &mut Resources, ask: &Ask) -> String {
+    resources.admit(NOW, ask).unwrap_err().to_string()
+}
+
+pub(crate) fn admit(resources: &mut Resources, ask: &Ask) -> Admitted {
+    resources.admit(NOW, ask).unwrap_or_else(|refusal| panic!("{refusal}"))
+}
+
+pub(crate) fn reserved(resources: &Resources) -> u64 {
+    resources.links().find(|link| link.ifindex == ETH1).unwrap().reserved
+}
+
+/// What was told to owners, as `(key, grant, why)`.
+pub(crate) type Lost = (u64, GrantId, LostWhy);
+
+/// Does what is polled, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Kernel {
+    pub(crate) installed: BTreeMap<ReservationId, Reservation>,
+    /// Answers that were not given yet.
+    pub(crate) owed: Vec<ReservationId>,
+}
+
+impl Kernel {
+    /// One output; `None` if there is none. Of the inner option: a loss.
+    pub(crate) fn step(&mut self, resources: &mut Resources) -> Option<Option<Lost>> {
+        match resources.poll()? {
+            ResourceOutput::Install { id, reservation } => {
+                assert!(!reservation.filters.is_empty());
+                self.installed.insert(id, reservation.clone());
+                self.owed.push(id);
+                Some(None)
+            }
+            ResourceOutput::Remove { id } => {
+                assert!(self.installed.remove(&id).is_some(), "{id} was never installed");
+                Some(None)
+            }
+            ResourceOutput::Lost { owner, grant, why } => Some(Some((owner.key, grant, why))),
+        }
+    }
+
+    /// All outputs; what was lost.
+    pub(crate) fn drain(&mut self, resources: &mut Resources) -> Vec<Lost> {
+        let mut lost = Vec::new();
+        while let Some(one) = self.step(resources) {
+            lost.extend(one);
+        }
+        lost
+    }
+
+    pub(crate) fn answer_all(&mut self, resources: &mut Resources) {
+        for id in self.owed.drain(..) {
+            resources.installed(id, Ok(()));
+        }
+    }
+
+    /// Octets a second at an interface.
+    pub(crate) fn sum(&self, ifindex: IfIndex) -> u64 {
+        let here = self.installed.values().filter(|reservation| reservation.ifindex == ifindex);
+        here.map(|reservation| reservation.traffic.rate).sum()
+    }
+}
