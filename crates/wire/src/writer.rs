@@ -128,6 +128,12 @@ impl<'b> Writer<'b> {
         Ok(())
     }
 
+    /// Takes back what this writer wrote after its first `len` octets; nothing if it wrote less.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        self.buf.truncate(self.start.saturating_add(len));
+    }
+
     /// Takes back everything this writer wrote: a message that could not be finished leaves no octets.
     #[inline]
     pub fn abandon(self) {

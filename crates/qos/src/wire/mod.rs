@@ -2,4 +2,25 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+mod code_points;
+mod encode;
+mod error;
+mod hops;
+mod info_spec;
+mod lists;
+mod message;
+mod object;
 pub mod qspec;
+mod values;
+
+pub use code_points::{
+    AGGREGATION_LEVELS, BindingCode, GenericFlags, Info, InfoClass, MessageFlags, MessageType, ObjectType,
+    router_alert_value,
+};
+pub use error::{DecodeError, EncodeError};
+pub use hops::{Hop, Hops, MAX_HOPS_OCTETS};
+pub use info_spec::{Diagnosis, InfoSpec, Source};
+pub use lists::{RsnList, SessionIds};
+pub use message::{Message, identify};
+pub use object::{Carried, Extensibility, HEADER_OCTETS, Objects, RawObject, write_auth};
+pub use values::{BoundSession, Classifier, MessageId, Rsn};

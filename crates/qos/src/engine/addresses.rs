@@ -1,0 +1,50 @@
+//! Which address of this node stands for it in what others read.
+
+use core::net::IpAddr;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::Interface;
+
+/// The node's interfaces, as far as they matter here.
+#[derive(Debug, Default)]
+pub(super) struct Addresses(Vec<Interface>);
+
+impl Addresses {
+    /// Takes the node's interfaces, whole.
+    pub(super) fn set(&mut self, interfaces: &[Interface]) {
+        self.0 = interfaces.to_vec();
+        self.0.sort_unstable_by_key(|interface| interface.ifindex);
+    }
+
+    fn find(&self, ifindex: IfIndex) -> Option<&Interface> {
+        let at = self.0.binary_search_by_key(&ifindex, |interface| interface.ifindex).ok()?;
+        self.0.get(at)
+    }
+
+    /// The name of an interface.
+    pub(super) fn name(&self, ifindex: IfIndex) -> Option<&str> {
+        self.find(ifindex).map(|interface| interface.name.as_str())
+    }
+
+    /// The node's address on an interface, of the IP version of `like`, not a link-local one if there is another;
+    /// of any interface if that one has none.
+    pub(super) fn on(&self, ifindex: IfIndex, like: IpAddr) -> Option<IpAddr> {
+        let of = |interface: &Interface| {
+            let fits = |a: &&IpAddr| a.is_ipv4() == like.is_ipv4() && !a.is_loopback();
+            let local = |a: &IpAddr| matches!(a, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            let all = || interface.addresses.iter().filter(fits);
+            all().find(|a| !local(a)).or_else(|| all().next()).copied()
+        };
+        self.find(ifindex).and_then(of).or_else(|| self.0.iter().find_map(of))
+    }
+
+    /// Largest IP packet of an interface, in octets; 0 if it is not known.
+    pub(super) fn mtu(&self, ifindex: IfIndex) -> u32 {
+        self.find(ifindex).map_or(0, |interface| interface.mtu)
+    }
+
+    /// Whether it is an address of this node.
+    pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|interface| interface.addresses.contains(&address))
+    }
+}

@@ -1,0 +1,326 @@
+//! Composing messages out of what a session holds, and giving them to GIST.
+
+use signalbox_core::service::{Security, SiiHandle, StateHandle, TransferAttributes};
+use signalbox_core::slab::Key;
+use signalbox_core::{Mri, NslpId, SessionId};
+use signalbox_wire::Writer;
+
+use super::outbox::{Parcel, Purpose};
+use super::parked::Meta;
+use super::session::{Marks, Session};
+use super::{Qos, Queued};
+use crate::wire::{
+    Carried, GenericFlags, Hops, Info, InfoSpec, Message, MessageFlags, MessageId, MessageType, Rsn, RsnList,
+    SessionIds, Source,
+};
+
+/// Which RESERVE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Makes, changes, or refreshes with everything.
+    Full,
+    /// Refreshes without QSPEC.
+    Reduced,
+    /// Tears down.
+    Tear,
+}
+
+/// What a RESERVE or QUERY has beside what its session holds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Extra<'a> {
+    pub(super) rii: Option<u32>,
+    pub(super) ack: bool,
+    pub(super) scoping: bool,
+    pub(super) hops: Option<Hops<'a>>,
+    pub(super) msg_id: Option<MessageId>,
+    pub(super) bound_msg_id: Option<MessageId>,
+    /// The message it follows from: its unknown objects with AB=10 go along.
+    pub(super) forwarded: Option<Carried<'a>>,
+    /// GIST hops left.
+    pub(super) gist_hops: Option<u8>,
+    /// A sequence number other than the session's.
+    pub(super) rsn: Option<u32>,
+    /// Explicit routing, to an old peer.
+    pub(super) sii: Option<SiiHandle>,
+    pub(super) lists: Option<(SessionIds<'a>, RsnList<'a>)>,
+    /// The composed octets are wanted back.
+    pub(super) keep: bool,
+}
+
+/// Where a RESPONSE or NOTIFY goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) session: SessionId,
+    /// In the direction that it goes.
+    pub(super) mri: Mri,
+    pub(super) nslp: NslpId,
+    pub(super) state: Option<StateHandle>,
+    pub(super) sii: Option<SiiHandle>,
+}
+
+impl Target {
+    /// Back to where a message came from.
+    pub(super) const fn back_to(meta: &Meta) -> Self {
+        Self {
+            session: meta.session,
+            mri: meta.mri.inverted(),
+            nslp: meta.nslp,
+            state: meta.state,
+            sii: None,
+        }
+    }
+
+    /// Towards the QNI of a session.
+    pub(super) const fn towards_initiator(session: &Session) -> Self {
+        Self {
+            session: session.id,
+            mri: session.mri.inverted(),
+            nslp: session.nslp_back,
+            state: session.state,
+            sii: None,
+        }
+    }
+
+    /// Towards the QNR of a session.
+    pub(super) const fn towards_responder(session: &Session) -> Self {
+        Self {
+            session: session.id,
+            mri: session.mri,
+            nslp: session.nslp_onward,
+            state: session.state,
+            sii: None,
+        }
+    }
+}
+
+impl Qos {
+    pub(super) fn attributes(&self) -> TransferAttributes {
+        let security = if self.config.secure { Security::Channel } else { Security::None };
+        TransferAttributes {
+            reliable: self.config.reliable || self.config.secure,
+            stateless: false,
+            security,
+        }
+    }
+
+    /// Gives a composed message to GIST; false if there is no room.
+    pub(super) fn post(&mut self, parcel: Parcel) -> bool {
+        let matters = parcel.purpose != Purpose::Whatever;
+        let Some(key) = self.outbox.put(parcel) else {
+            self.counters.overload += 1;
+            return false;
+        };
+        if matters && !self.outbox.is_watched(key) {
+            self.counters.unwatched += 1;
+        }
+        self.queue.push_back(Queued::Parcel(key));
+        true
+    }
+
+    /// Composes `message` and gives it to GIST. A message that breaks its grammar is never sent: it would be a fault
+    /// of this node's, counted as overload only because nobody can do anything about it.
+    fn dispatch(
+        &mut self,
+        message: &Message<'_>,
+        keep: bool,
+        parcel: impl FnOnce(Vec<u8>) -> Parcel,
+    ) -> Option<Vec<u8>> {
+        let mut octets = self.outbox.buffer();
+        if message.encode(&mut Writer::new(&mut octets)).is_err() {
+            self.counters.overload += 1;
+            self.outbox.reuse(octets);
+            return None;
+        }
+        let copy = if keep { octets.clone() } else { Vec::new() };
+        self.post(parcel(octets)).then_some(copy)
+    }
+
+    /// Sends a RESERVE of a session onward. Gives its octets if they are to be kept, else none; `None` if it could not
+    /// be sent.
+    pub(super) fn send_reserve(&mut self, key: Key, form: Form, extra: Extra<'_>) -> Option<Vec<u8>> {
+        let mut octets = self.outbox.buffer();
+        let session = self.sessions.get(key)?;
+        let rsn = Rsn { number: extra.rsn.or(session.rsn_out).unwrap_or(0), epoch: self.epoch };
+        let full = form == Form::Full;
+        let message = Message {
+            flags: MessageFlags(0)
+                .with_if(MessageFlags::REPLACE, !session.marks.has(Marks::KEEP))
+                .with_if(MessageFlags::TEAR, form == Form::Tear),
+            generic: generic(session)
+                .with_if(GenericFlags::ACK_REQ, extra.ack && extra.rii.is_none())
+                .with_if(GenericFlags::SCOPING, extra.scoping),
+            rsn: Some(rsn),
+            rii: extra.rii,
+            refresh_period: (form != Form::Tear && session.period_out != DEFAULT_PERIOD_MS)
+                .then_some(session.period_out),
+            bound_sessions: Carried::bound_sessions(&session.bound),
+            session_ids: extra.lists.map(|(sessions, _)| sessions),
+            rsns: extra.lists.map(|(_, rsns)| rsns),
+            msg_id: extra.msg_id,
+            bound_msg_id: extra.bound_msg_id,
+            classifier: session.classifier.filter(|_| full),
+            qspec: full.then_some(session.qspec.as_slice()),
+            auth: Carried::auth(if full { &session.auth } else { &[] }),
+            hops: extra.hops.filter(|_| full),
+            forwarded: extra.forwarded.unwrap_or(Carried::forwarded(&[])),
+            refreshed: Carried::refreshed(&session.refreshed),
+            ..Message::new(MessageType::RESERVE)
+        };
+        let encoded = message.encode(&mut Writer::new(&mut octets));
+        let copy = if extra.keep { octets.clone() } else { Vec::new() };
+        // A tear goes as far as there is state: nobody cares what becomes of it. One with explicit routing goes to
+        // a peer that is known.
+        let purpose = if form == Form::Tear || extra.sii.is_some() {
+            Purpose::Whatever
+        } else {
+            Purpose::Onward { session: key, rii: extra.rii, query: false }
+        };
+        let parcel = Parcel {
+            octets,
+            session: session.id,
+            nslp: session.nslp_onward,
+            mri: session.mri,
+            state: if extra.sii.is_some() { None } else { session.state },
+            sii: extra.sii,
+            hops: extra.gist_hops,
+            attributes: self.attributes(),
+            timeout: Some(self.config.relay_timeout),
+            purpose,
+            watched: false,
+        };
+        self.post_checked(key, parcel, encoded.is_ok(), copy)
+    }
+
+    /// Sends the QUERY of a session in its direction, with this QSPEC.
+    pub(super) fn send_query(
+        &mut self,
+        key: Key,
+        mri: Mri,
+        reserve_init: bool,
+        extra: Extra<'_>,
+    ) -> Option<Vec<u8>> {
+        let mut octets = self.outbox.buffer();
+        let session = self.sessions.get(key)?;
+        let message = Message {
+            flags: MessageFlags(0).with_if(MessageFlags::RESERVE_INIT, reserve_init),
+            generic: generic(session).with_if(GenericFlags::SCOPING, extra.scoping),
+            rii: extra.rii,
+            bound_sessions: Carried::bound_sessions(&session.bound),
+            classifier: session.classifier,
+            qspec: Some(&session.init_qspec),
+            auth: Carried::auth(&session.auth),
+            hops: extra.hops,
+            forwarded: extra.forwarded.unwrap_or(Carried::forwarded(&[])),
+            refreshed: Carried::refreshed(&session.refreshed),
+            ..Message::new(MessageType::QUERY)
+        };
+        let encoded = message.encode(&mut Writer::new(&mut octets));
+        let copy = if extra.keep { octets.clone() } else { Vec::new() };
+        // A QUERY with RESERVE-INIT goes against the RESERVEs of its session.
+        let nslp =
+            if mri.direction() == session.mri.direction() { session.nslp_onward } else { session.nslp_back };
+        let parcel = Parcel {
+            octets,
+            session: session.id,
+            nslp,
+            mri,
+            state: session.state,
+            sii: None,
+            hops: extra.gist_hops,
+            attributes: self.attributes(),
+            timeout: Some(self.config.relay_timeout),
+            purpose: Purpose::Onward { session: key, rii: extra.rii, query: true },
+            watched: false,
+        };
+        let sent = self.post_checked(key, parcel, encoded.is_ok(), copy)?;
+        self.counters.queries_sent += 1;
+        Some(sent)
+    }
+
+    fn post_checked(&mut self, key: Key, parcel: Parcel, encoded: bool, copy: Vec<u8>) -> Option<Vec<u8>> {
+        if !encoded {
+            self.counters.overload += 1;
+            self.outbox.reuse(parcel.octets);
+            return None;
+        }
+        let watched = parcel.purpose != Purpose::Whatever;
+        if !self.post(parcel) {
+            return None;
+        }
+        if watched && let Some(session) = self.sessions.get_mut(key) {
+            session.marks.set(Marks::IN_GIST, true);
+        }
+        Some(copy)
+    }
+
+    /// Sends a request again, octet for octet.
+    pub(super) fn send_again(&mut self, key: Key, octets: &[u8], query: bool, rii: Option<u32>) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let mut copy = self.outbox.buffer();
+        copy.extend_from_slice(octets);
+        let Some(session_mri) = self.sessions.get(key).map(|s| s.mri) else { return };
+        let parcel = Parcel {
+            octets: copy,
+            session: session.id,
+            nslp: session.nslp_onward,
+            mri: session_mri,
+            state: session.state,
+            sii: None,
+            hops: None,
+            attributes: self.attributes(),
+            timeout: Some(self.config.relay_timeout),
+            purpose: Purpose::Onward { session: key, rii, query },
+            watched: false,
+        };
+        self.counters.retransmissions += 1;
+        self.post_checked(key, parcel, true, Vec::new());
+    }
+
+    /// Sends a RESPONSE; `message` has what it is to say.
+    pub(super) fn send_response(&mut self, to: Target, message: &Message<'_>) {
+        let attributes = self.attributes();
+        if self.dispatch(message, false, |octets| whatever(octets, to, attributes)).is_some() {
+            self.counters.responses_sent += 1;
+        }
+    }
+
+    /// Sends a NOTIFY.
+    pub(super) fn send_notify(&mut self, to: Target, message: &Message<'_>) {
+        let attributes = self.attributes();
+        if self.dispatch(message, false, |octets| whatever(octets, to, attributes)).is_some() {
+            self.counters.notifies_sent += 1;
+        }
+    }
+
+    /// An INFO-SPEC of this node, which names itself by its address on the side that `meta` came from.
+    pub(super) fn info(&self, meta: &Meta, info: Info) -> InfoSpec<'static> {
+        let address = self.addresses.on(meta.ifindex, meta.mri.dst());
+        InfoSpec { info, source: address.map_or(Source::None, Source::Address), specific: &[] }
+    }
+}
+
+/// R that is assumed without REFRESH-PERIOD (§5.1.2.1).
+pub(super) const DEFAULT_PERIOD_MS: u32 = 30_000;
+
+/// The flags that stay with a session.
+pub(super) const fn generic(session: &Session) -> GenericFlags {
+    GenericFlags(0)
+        .with_if(GenericFlags::PROXY, session.marks.has(Marks::PROXY))
+        .with_if(GenericFlags::BREAK, session.marks.has(Marks::BREAK))
+}
+
+fn whatever(octets: Vec<u8>, to: Target, attributes: TransferAttributes) -> Parcel {
+    Parcel {
+        octets,
+        session: to.session,
+        nslp: to.nslp,
+        mri: to.mri,
+        state: if to.sii.is_some() { None } else { to.state },
+        sii: to.sii,
+        hops: None,
+        attributes,
+        timeout: None,
+        purpose: Purpose::Whatever,
+        watched: false,
+    }
+}

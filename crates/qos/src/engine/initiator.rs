@@ -1,0 +1,401 @@
+//! The user's side: reservations that begin here, and what becomes of them.
+
+use signalbox_core::node::{NoRoute, Route, RouteQuery};
+use signalbox_core::slab::Key;
+use signalbox_core::{Direction, Time};
+use signalbox_resources::Resources;
+use signalbox_wire::Writer;
+
+use super::Qos;
+use super::command::{Command, ReserveRequest};
+use super::compose::{Extra, Form};
+use super::config::StateKeeping;
+use super::event::{Failure, Granted, HopGrant, QosEvent, Refusal};
+use super::parked::{Meta, Parked};
+use super::response::source_text;
+use super::rmf::{self, Flow};
+use super::session::{Before, Local, Marks, Stage, Want, Wish};
+use crate::wire::{Carried, Hop, Hops, Message, Source};
+
+impl Qos {
+    pub(super) fn on_command(&mut self, now: Time, id: u64, command: Command, resources: &mut Resources) {
+        if let Command::Release = command {
+            return self.on_release(now, id, resources);
+        }
+        let checked = match &command {
+            _ if self.config.state != StateKeeping::Stateful => Err(Refusal::Stateless),
+            Command::Reserve(request) => request.check(),
+            Command::Query(request) => request.check(),
+            Command::Release => Ok(()),
+        };
+        let flow = match &command {
+            Command::Reserve(request) => request.flow,
+            Command::Query(request) => request.flow,
+            Command::Release => return,
+        };
+        let full = u32::try_from(self.commands.len()).is_ok_and(|n| n >= self.config.max_commands);
+        let known = self.commands.get(&id).copied();
+        let refusal = match (checked, known, &command) {
+            (Err(refusal), ..) => Some(refusal),
+            (_, Some(key), Command::Reserve(request)) if self.may_change(key, request) => None,
+            (_, Some(_), _) => Some(Refusal::IdInUse),
+            (_, None, _) if full => Some(Refusal::TooMany),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            return self.tell(id, QosEvent::Refused(refusal));
+        }
+        // The route tells where the packets leave and, if the user did not, where they come from.
+        let query = RouteQuery {
+            src: flow.src,
+            protocol: flow.protocol,
+            src_port: flow.src_port,
+            dst_port: flow.dst_port,
+            tos: flow.dscp.unwrap_or(0) << 2,
+            ..RouteQuery::to(flow.dst)
+        };
+        if !self.look_up(Parked::Command(id, command), query) {
+            self.tell(id, QosEvent::Refused(Refusal::TooMany));
+        }
+    }
+
+    /// Whether a command that runs may be changed into this one: the same flow, reserved the same way.
+    fn may_change(&self, key: Key, request: &ReserveRequest) -> bool {
+        let Some(local) = self.sessions.get(key).and_then(|s| s.local.as_ref()) else { return false };
+        let Wish::Reserve(old) = &local.wish else { return false };
+        let same = (old.receiver_initiated, old.bidirectional, old.incoming, old.proxy)
+            == (request.receiver_initiated, request.bidirectional, request.incoming, request.proxy);
+        local.granted && !local.releasing && local.before.is_none() && same && !request.receiver_initiated
+    }
+
+    pub(super) fn on_routed_command(
+        &mut self,
+        now: Time,
+        id: u64,
+        command: Command,
+        route: Result<Route, NoRoute>,
+        resources: &mut Resources,
+    ) {
+        let outcome = match (route, command) {
+            (Err(_), _) => Err(Refusal::NoRoute),
+            (Ok(route), Command::Reserve(request)) => match self.commands.get(&id).copied() {
+                Some(key) => self.change(now, key, request, &route, resources),
+                None => self.begin(now, id, request, &route, resources),
+            },
+            _ => Ok(()),
+        };
+        if let Err(refusal) = outcome {
+            self.tell(id, QosEvent::Refused(refusal));
+        }
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        id: u64,
+        request: Box<ReserveRequest>,
+        route: &Route,
+        resources: &mut Resources,
+    ) -> Result<(), Refusal> {
+        let direction = if request.incoming { Direction::Upstream } else { Direction::Downstream };
+        let mri = super::Flow { src: request.flow.src.or(Some(route.src)), ..request.flow }.mri(direction)?;
+        let session = self.rng.session_id();
+        let key = self.open(session, mri, self.config.nslp, false).map_err(|_| Refusal::TooMany)?;
+        self.commands.insert(id, key);
+        let hold_until = request.hold.map(|hold| now + hold);
+        let (proxy, keep_old) = (request.proxy || request.incoming, request.keep_old);
+        let auth = auth_object(request.token.as_deref());
+        let qspec = rmf::initial(&request.qos, request.priority);
+        let local = Local {
+            command: Some(id),
+            wish: Wish::Reserve(request),
+            granted: false,
+            releasing: false,
+            hold_until,
+            back: None,
+            before: None,
+            hops: Vec::new(),
+            again_at: None,
+        };
+        if let Some(record) = self.sessions.get_mut(key) {
+            record.marks.set(Marks::QNI, true);
+            record.marks.set(Marks::PROXY, proxy);
+            record.marks.set(Marks::KEEP, keep_old);
+            record.auth = auth;
+            record.local = Some(Box::new(local));
+        }
+        self.tell(id, QosEvent::Started { session, mri });
+        self.ask_here_and_onward(now, key, &qspec, route, resources);
+        self.rearm(key);
+        Ok(())
+    }
+
+    /// Another quality for a reservation that stands.
+    fn change(
+        &mut self,
+        now: Time,
+        key: Key,
+        request: Box<ReserveRequest>,
+        route: &Route,
+        resources: &mut Resources,
+    ) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get_mut(key) else { return Err(Refusal::NoApplication) };
+        let src = request.flow.src.or(Some(route.src));
+        let mri = super::Flow { src, ..request.flow }.mri(session.mri.direction())?;
+        let Some(local) = session.local.as_mut() else { return Err(Refusal::NoApplication) };
+        let qspec = rmf::initial(&request.qos, request.priority);
+        let auth = auth_object(request.token.as_deref());
+        local.hold_until = request.hold.map(|hold| now + hold);
+        let old = core::mem::replace(&mut local.wish, Wish::Reserve(request));
+        if let Wish::Reserve(request) = old {
+            local.before = Some(Before { request, mri: session.mri });
+        }
+        session.mri = mri;
+        session.auth = auth;
+        self.ask_here_and_onward(now, key, &qspec, route, resources);
+        self.rearm(key);
+        Ok(())
+    }
+
+    /// Reserves at this node, then asks the path.
+    pub(super) fn ask_here_and_onward(
+        &mut self,
+        now: Time,
+        key: Key,
+        qspec: &[u8],
+        route: &Route,
+        resources: &mut Resources,
+    ) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let flow = Flow {
+            key,
+            session: session.id,
+            mri: &session.mri,
+            classifier: session.classifier,
+            ifindex: (!route.local).then_some(route.ifindex),
+            mtu: route.mtu,
+            initiator: session.mri.src(),
+            auth: Carried::auth(&session.auth),
+            lifetime: self.config.lifetime(self.config.period_ms()),
+            gap: false,
+        };
+        let given = match rmf::reserve(resources, now, &flow, qspec, session.grant) {
+            Ok(given) => given,
+            Err(denial) => {
+                self.counters.refused += 1;
+                let source = self.addresses.on(route.ifindex, session.mri.dst());
+                let failure = Failure {
+                    class: denial.info.class.0,
+                    code: denial.info.code,
+                    meaning: denial.info.to_string(),
+                    node: source_text(&source.map_or(Source::None, Source::Address)),
+                    rule: denial.note,
+                    available: denial.available,
+                    hops: Vec::new(),
+                };
+                return self.on_refused(now, key, Want::Reserve, failure, resources);
+            }
+        };
+        self.counters.granted += 1;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.stage = Stage::Reserved;
+        session.grant = given.grant;
+        session.ifindex = given.ifindex;
+        session.rate = given.rate;
+        session.qspec = given.qspec;
+        session.marks.set(Marks::CONFIRMED, false);
+        session.next_rsn();
+        let own = self.addresses.on(route.ifindex, session.mri.dst()).map(|address| Hop {
+            address,
+            rate: session.rate,
+            after_gap: false,
+        });
+        if let Some(local) = session.local.as_mut() {
+            local.hops = own.iter().copied().map(HopGrant::from).collect();
+        }
+        if session.refresh_at.is_none() {
+            session.refresh_at = Some(now + self.rng.jitter(self.config.refresh, 0.5, 1.5));
+        }
+        let mut hops = Vec::new();
+        if let Some(own) = own {
+            own.write(&mut Writer::new(&mut hops));
+        }
+        self.ask_onward(now, key, Want::Reserve, &hops);
+    }
+
+    /// Sends the RESERVE of a session that begins here, with an RII.
+    pub(super) fn ask_onward(&mut self, now: Time, key: Key, want: Want, hops: &[u8]) {
+        let rii = self.new_rii(key);
+        let scoping = self
+            .sessions
+            .get(key)
+            .and_then(|s| s.local.as_ref())
+            .is_some_and(|local| matches!(&local.wish, Wish::Reserve(request) if request.next_node_only));
+        let extra =
+            Extra { rii: Some(rii), hops: Hops::from_octets(hops), keep: true, scoping, ..Extra::default() };
+        if let Some(octets) = self.send_reserve(key, Form::Full, extra) {
+            self.counters.reserves_sent += 1;
+            self.expect(now, key, rii, want, octets);
+        }
+    }
+
+    /// The path did what this node asked of it.
+    pub(super) fn on_success(
+        &mut self,
+        now: Time,
+        key: Key,
+        want: Want,
+        message: &Message<'_>,
+        meta: &Meta,
+        resources: &mut Resources,
+    ) {
+        let _ = (now, meta);
+        match want {
+            Want::Reserve | Want::Repair => {
+                let hops: Vec<HopGrant> =
+                    message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default();
+                let quality = message.qspec.map(rmf::quality).unwrap_or_default();
+                self.granted(key, want, hops, quality);
+            }
+            Want::Tear => self.torn_down(key, resources),
+            Want::Query | Want::Acknowledge => {}
+        }
+    }
+
+    /// Nobody is further on: what this node holds is all there is.
+    pub(super) fn on_alone(&mut self, _now: Time, key: Key, want: Want, resources: &mut Resources) {
+        match want {
+            Want::Reserve | Want::Repair => {
+                let Some(session) = self.sessions.get(key) else { return };
+                let hops = session.local.as_ref().map(|local| local.hops.clone()).unwrap_or_default();
+                let quality = rmf::quality(&session.qspec);
+                self.granted(key, want, hops, quality);
+            }
+            Want::Tear => self.torn_down(key, resources),
+            Want::Query | Want::Acknowledge => {}
+        }
+    }
+
+    fn granted(&mut self, key: Key, want: Want, hops: Vec<HopGrant>, quality: super::Quality) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let gaps = session.marks.has(Marks::BREAK);
+        let id = session.id;
+        let Some(local) = session.local.as_mut() else { return };
+        local.before = None;
+        let first = !core::mem::replace(&mut local.granted, true);
+        if !hops.is_empty() {
+            local.hops.clone_from(&hops);
+        }
+        let granted = Granted {
+            session: id,
+            quality,
+            hops: local.hops.clone(),
+            gaps,
+            back: local.back.map(|(session, _)| session),
+        };
+        let Some(command) = local.command else { return };
+        match want {
+            Want::Reserve => self.tell(command, QosEvent::Granted(granted)),
+            _ if first => self.tell(command, QosEvent::Granted(granted)),
+            _ => self.tell(command, QosEvent::Rerouted(granted)),
+        }
+    }
+
+    fn torn_down(&mut self, key: Key, resources: &mut Resources) {
+        let command = self.sessions.get(key).and_then(|s| s.local.as_ref()).and_then(|local| local.command);
+        if let Some(id) = command {
+            self.tell(id, QosEvent::Released);
+        }
+        self.forget_route(key);
+        self.close(key, resources);
+    }
+
+    /// What this node asked was refused, or nobody answered.
+    pub(super) fn on_refused(
+        &mut self,
+        now: Time,
+        key: Key,
+        want: Want,
+        failure: Failure,
+        resources: &mut Resources,
+    ) {
+        match want {
+            Want::Reserve => self.fail(now, key, failure, resources),
+            Want::Repair if self.has(key, Marks::QNI) => self.fail(now, key, failure, resources),
+            Want::Tear => self.torn_down(key, resources),
+            Want::Repair | Want::Query | Want::Acknowledge => {}
+        }
+    }
+
+    /// A reservation that begins here did not come about, or is lost.
+    pub(super) fn fail(&mut self, now: Time, key: Key, failure: Failure, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.pending.clear();
+        let mri = session.mri;
+        let Some(local) = session.local.as_mut() else { return };
+        let command = local.command;
+        // A change that was refused: what stood before stands again.
+        if let Some(before) = local.before.take() {
+            let qspec = rmf::initial(&before.request.qos, before.request.priority);
+            let auth = auth_object(before.request.token.as_deref());
+            let route = session.ifindex;
+            local.wish = Wish::Reserve(before.request);
+            session.mri = before.mri;
+            session.auth = auth;
+            if let Some(id) = command {
+                self.tell(id, QosEvent::Failed(failure));
+            }
+            let route = Route {
+                ifindex: route.unwrap_or_default(),
+                src: mri.src(),
+                gateway: None,
+                mtu: self.addresses.mtu(route.unwrap_or_default()),
+                local: route.is_none(),
+            };
+            return self.ask_here_and_onward(now, key, &qspec, &route, resources);
+        }
+        let event = if local.granted { QosEvent::Lost(failure) } else { QosEvent::Failed(failure) };
+        self.end_local(now, key, Some(event), resources);
+    }
+
+    fn on_release(&mut self, now: Time, id: u64, resources: &mut Resources) {
+        let Some(key) = self.commands.get(&id).copied() else { return };
+        self.let_go(now, key, resources);
+        self.rearm(key);
+    }
+
+    /// A user has enough of a reservation.
+    pub(super) fn let_go(&mut self, now: Time, key: Key, resources: &mut Resources) {
+        let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
+        if core::mem::replace(&mut local.releasing, true) {
+            return;
+        }
+        local.hold_until = None;
+        let confirm = matches!(&local.wish, Wish::Reserve(request) if request.confirm_release);
+        if !confirm || !local.granted {
+            return self.end_local(now, key, Some(QosEvent::Released), resources);
+        }
+        self.release(key, resources);
+        self.on_gone(now, key, resources);
+        let rii = self.new_rii(key);
+        self.tear_onward(now, key, Some(rii), None, 0, resources);
+        self.expect(now, key, rii, Want::Tear, Vec::new());
+    }
+
+    /// What is due of a user's wish.
+    pub(super) fn step_local(&mut self, now: Time, key: Key, resources: &mut Resources) {
+        let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
+        if local.hold_until.is_some_and(|until| until <= now) {
+            self.let_go(now, key, resources);
+        }
+    }
+}
+
+/// A SESSION-AUTH object with these attributes.
+fn auth_object(token: Option<&[u8]>) -> Vec<u8> {
+    let mut octets = Vec::new();
+    if let Some(token) = token {
+        crate::wire::write_auth(token, &mut Writer::new(&mut octets));
+    }
+    octets
+}

@@ -1,0 +1,360 @@
+//! The application as an engine without clock, socket or thread.
+//!
+//! **Drain invariant.** After each [`Qos::handle`], call [`Qos::poll`] until it returns `None`, then ask
+//! [`Qos::next_deadline`]. Extra polls are no-ops. Time never runs backwards. Whoever drives the engine answers each
+//! [`Output::RouteLookup`] by one [`Input::Route`] of the same id, and passes what [`Resources`] says of grants whose
+//! owner's protocol is [`PROTOCOL`] as [`Input::Lost`].
+//!
+//! | file | RFC 5974 |
+//! |---|---|
+//! | `receive.rs` | §5.2.3, §5.4: what every message goes through |
+//! | `reserve.rs`, `grant.rs`, `tear.rs` | §5.4.1 |
+//! | `query.rs` | §5.4.2 |
+//! | `response.rs` | §5.4.3, §5.2.4 |
+//! | `notify.rs` | §5.4.4 |
+//! | `refresh.rs`, `summary.rs` | §5.3.4, §5.3.6, §5.3.7 |
+//! | `reroute.rs` | §5.2.5 |
+//! | `binding.rs` | §3.2.8, §4.6 |
+//! | `aggregate.rs` | §4.5 |
+//! | `stateless.rs` | §4.7 |
+//! | `initiator.rs` | the user's side |
+//! | `rmf.rs` | the resource management function: QSPEC on one side, [`Resources`] on the other |
+
+#![allow(
+    dead_code,
+    reason = "QUERY, NOTIFY, rerouting, binding and aggregation use the rest; they come next"
+)]
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
+mod addresses;
+mod command;
+mod compose;
+mod config;
+mod event;
+mod grant;
+mod initiator;
+mod outbox;
+mod parked;
+mod receive;
+mod refresh;
+mod reserve;
+mod response;
+mod rmf;
+mod session;
+mod table;
+mod tear;
+
+use std::collections::VecDeque;
+
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+use signalbox_core::rng::Random;
+use signalbox_core::service::{
+    CheckId, Indication, InvalidStatus, MessageStatus, Peering, Request, SendMessage,
+};
+use signalbox_core::slab::{Key, Slab};
+use signalbox_core::wheel::Wheel;
+use signalbox_core::{Mri, NslpId, SessionId, Time};
+use signalbox_resources::{GrantId, LostWhy, Resources};
+
+pub use command::{Command, Flow, Priority, QosRequest, QueryRequest, ReserveRequest, Service};
+pub use config::{Aggregate, Config, StateKeeping, WayBack};
+pub use event::{Answer, Failure, Granted, HopGrant, QosEvent, Quality, Refusal};
+
+use crate::counters::Counters;
+use addresses::Addresses;
+use outbox::Outbox;
+use parked::{Parked, Place};
+use session::{Marks, Session};
+
+/// The protocol's name as owner of grants.
+pub const PROTOCOL: &str = "qos";
+
+/// What comes in.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// Nothing but the time: a deadline is due.
+    Timer,
+    /// GIST tells something.
+    Indication(Indication<'a>),
+    /// The node's interfaces, whole; given at the start and after each change.
+    Interfaces(&'a [Interface]),
+    /// The answer to [`Output::RouteLookup`].
+    Route {
+        /// Its id.
+        id: u64,
+        /// Where the packets go.
+        result: Result<Route, NoRoute>,
+    },
+    /// A user wants something.
+    Command {
+        /// The user's name for it, to be given back with each event; [`Command::Release`] names what it ends.
+        id: u64,
+        /// What is wanted.
+        command: Command,
+    },
+    /// A grant of ours is no more.
+    Lost {
+        /// Our name of its owner.
+        key: u64,
+        /// Which one.
+        grant: GrantId,
+        /// Why.
+        why: LostWhy,
+    },
+}
+
+/// What goes out.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// GIST is asked for something.
+    Request(Request<'a>),
+    /// Find the route that a packet of this flow would take.
+    RouteLookup {
+        /// To be given back with the answer.
+        id: u64,
+        /// Which packet.
+        query: RouteQuery,
+    },
+    /// A user hears something.
+    Event {
+        /// The name of the command.
+        id: u64,
+        /// What happened.
+        event: QosEvent,
+    },
+}
+
+/// An output that waits to be polled.
+#[derive(Debug)]
+enum Queued {
+    Parcel(Key),
+    Peering(CheckId),
+    Lookup(u64, RouteQuery),
+    Invalidate(Box<(NslpId, Mri)>),
+    Lifetime(Box<(NslpId, Mri, SessionId)>),
+    Event(u64, Box<QosEvent>),
+}
+
+/// The application.
+#[derive(Debug)]
+pub struct Qos {
+    config: Config,
+    rng: Random,
+    hasher: KeyedHasher,
+    /// Tells peers that we restarted (§5.3.1): drawn at the start.
+    epoch: u32,
+    addresses: Addresses,
+    sessions: Slab<Session>,
+    by_session: Index,
+    /// Sessions by the user's name for them.
+    commands: std::collections::BTreeMap<u64, Key>,
+    /// Sessions without a reservation.
+    paths: u32,
+    wheel: Wheel,
+    parked: Slab<Place>,
+    parked_wheel: Wheel,
+    outbox: Outbox,
+    queue: VecDeque<Queued>,
+    counters: Counters,
+}
+
+impl Qos {
+    /// An application without sessions; all its random numbers come from `seed`.
+    #[must_use]
+    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+        let mut rng = Random::new(seed);
+        let hasher = KeyedHasher::new(&mut rng);
+        let epoch = rng.u32();
+        let sessions = config.max_sessions.saturating_add(config.max_queries);
+        Self {
+            rng,
+            hasher,
+            epoch,
+            addresses: Addresses::default(),
+            sessions: Slab::new(sessions),
+            by_session: Index::new(),
+            commands: std::collections::BTreeMap::new(),
+            paths: 0,
+            wheel: Wheel::default(),
+            parked: Slab::new(config.max_parked),
+            parked_wheel: Wheel::default(),
+            outbox: Outbox::new(config.max_watched),
+            queue: VecDeque::new(),
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// Takes one input at `now`.
+    pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
+        self.outbox.sweep();
+        match input {
+            Input::Timer => self.on_timer(now, resources),
+            Input::Indication(Indication::RecvMessage(message)) => self.on_message(now, &message, resources),
+            Input::Indication(Indication::MessageStatus { handle, session, status, .. }) => {
+                let Some(parcel) = self.outbox.settle(handle, session) else { return };
+                match status {
+                    MessageStatus::Sent(_) => self.on_sent(&parcel),
+                    MessageStatus::Failed(error) => self.on_unsent(now, &parcel, error, resources),
+                }
+                self.outbox.reuse(parcel.octets);
+            }
+            Input::Indication(Indication::NetworkNotification { .. }) => {}
+            Input::Interfaces(interfaces) => self.addresses.set(interfaces),
+            Input::Route { id, result } => self.on_route(now, Key::from_u64(id), result, resources),
+            Input::Command { id, command } => self.on_command(now, id, command, resources),
+            Input::Lost { key, grant, why } => self.on_lost(now, Key::from_u64(key), grant, why, resources),
+        }
+    }
+
+    /// The next output, if any; its octets live until the next call.
+    pub fn poll(&mut self) -> Option<Output<'_>> {
+        self.outbox.sweep();
+        Some(match self.queue.pop_front()? {
+            Queued::Parcel(key) => {
+                let (parcel, handle) = self.outbox.give(key)?;
+                Output::Request(Request::SendMessage(SendMessage {
+                    data: &parcel.octets,
+                    handle,
+                    nslp: parcel.nslp,
+                    session: parcel.session,
+                    mri: parcel.mri,
+                    state: parcel.state,
+                    sii: parcel.sii,
+                    attributes: parcel.attributes,
+                    timeout: parcel.timeout,
+                    ip_ttl: None,
+                    hops: parcel.hops,
+                }))
+            }
+            Queued::Peering(check) => {
+                Output::Request(Request::Peering { check, decision: Peering::Accept(None) })
+            }
+            Queued::Lookup(id, query) => Output::RouteLookup { id, query },
+            Queued::Invalidate(of) => {
+                let (nslp, mri) = *of;
+                Output::Request(Request::InvalidateRoutingState {
+                    nslp: Some(nslp),
+                    mri,
+                    status: InvalidStatus::Tentative,
+                    data: &[],
+                    urgent: true,
+                })
+            }
+            Queued::Lifetime(of) => {
+                let (nslp, mri, session) = *of;
+                Output::Request(Request::SetStateLifetime {
+                    nslp,
+                    mri,
+                    session: Some(session),
+                    lifetime: core::time::Duration::ZERO,
+                })
+            }
+            Queued::Event(id, event) => Output::Event { id, event: *event },
+        })
+    }
+
+    /// When [`Input::Timer`] is due next; `None` while nothing waits.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        [self.wheel.next_deadline(), self.parked_wheel.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether a command of this name runs.
+    #[must_use]
+    pub fn runs(&self, id: u64) -> bool {
+        self.commands.contains_key(&id)
+    }
+
+    /// Sessions known, those of QUERYs among them.
+    #[must_use]
+    pub const fn sessions(&self) -> u32 {
+        self.sessions.len()
+    }
+
+    /// Messages whose fate GIST has not told yet.
+    #[must_use]
+    pub const fn watched(&self) -> u32 {
+        self.outbox.watched()
+    }
+
+    fn tell(&mut self, id: u64, event: QosEvent) {
+        self.queue.push_back(Queued::Event(id, Box::new(event)));
+    }
+
+    /// Puts something aside until a route is known.
+    fn look_up(&mut self, what: Parked, query: RouteQuery) -> bool {
+        let place = Place { what, link: signalbox_core::Link::default() };
+        match self.parked.insert(place) {
+            Ok(key) => {
+                self.queue.push_back(Queued::Lookup(key.to_u64(), query));
+                true
+            }
+            Err(_) => {
+                self.counters.overload += 1;
+                false
+            }
+        }
+    }
+
+    fn on_route(&mut self, now: Time, key: Key, result: Result<Route, NoRoute>, resources: &mut Resources) {
+        let waits = self.parked.get(key).is_some_and(|place| {
+            matches!(place.what, Parked::Message(..) | Parked::Command(..) | Parked::WayBack(_))
+        });
+        if !waits {
+            return;
+        }
+        let Some(place) = self.parked.remove(key) else { return };
+        match place.what {
+            Parked::Message(octets, meta) => {
+                self.on_routed(now, &octets, &meta, result, resources);
+                self.outbox.reuse(octets);
+            }
+            Parked::Command(id, command) => self.on_routed_command(now, id, command, result, resources),
+            _ => {}
+        }
+    }
+
+    fn on_timer(&mut self, now: Time, resources: &mut Resources) {
+        while let Some(index) = self.wheel.pop_due(&mut self.sessions, now) {
+            if let Some(key) = self.sessions.key_of(index) {
+                self.step(now, key, resources);
+                self.rearm(key);
+            }
+        }
+    }
+
+    /// Whatever is due in a session.
+    fn step(&mut self, now: Time, key: Key, resources: &mut Resources) {
+        self.step_requests(now, key, resources);
+        self.step_local(now, key, resources);
+        let Some(session) = self.sessions.get(key) else { return };
+        if session.expires.is_some_and(|at| at <= now) {
+            return self.expire(now, key, resources);
+        }
+        if session.refresh_at.is_some_and(|at| at <= now) {
+            self.refresh(now, key);
+        }
+    }
+
+    fn is_torn(&self, key: Key) -> bool {
+        self.sessions.get(key).is_none_or(|s| s.stage == session::Stage::Torn)
+    }
+
+    fn has(&self, key: Key, marks: Marks) -> bool {
+        self.sessions.get(key).is_some_and(|s| s.marks.has(marks))
+    }
+}

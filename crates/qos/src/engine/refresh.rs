@@ -1,0 +1,132 @@
+//! Refreshes, those that come and those that go (RFC 5974 §5.3.4; RFC 2205 §3.7).
+
+use signalbox_core::Time;
+use signalbox_core::slab::Key;
+
+use super::Qos;
+use super::compose::{DEFAULT_PERIOD_MS, Extra, Form};
+use super::grant::copy_objects;
+use super::parked::Meta;
+use super::session::{Marks, Stage};
+use crate::wire::{GenericFlags, Hops, Info, Message};
+
+/// R that goes out next: it grows by at most 30 % from one refresh to the next (Slew.Max), and falls at once.
+pub(super) fn slewed(current: u32, target: u32) -> u32 {
+    let most = u64::from(current) + u64::from(current) * 3 / 10;
+    target.min(u32::try_from(most).unwrap_or(u32::MAX)).max(1)
+}
+
+impl Qos {
+    /// A RESERVE that asks for nothing new.
+    pub(super) fn on_refresh(&mut self, now: Time, key: Key, message: &Message<'_>, meta: &Meta) {
+        let period = message.refresh_period.unwrap_or(DEFAULT_PERIOD_MS);
+        let expires = now + self.config.lifetime(period);
+        let until = now + self.config.retry_max;
+        let forced = now + self.config.forced_refresh_interval;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        self.counters.refreshed += 1;
+        session.expires = Some(expires);
+        session.period_in = period;
+        session.state = meta.state;
+        if !message.refreshed.is_empty() {
+            copy_objects(&mut session.refreshed, &message.refreshed);
+        }
+        if message.generic.contains(GenericFlags::BREAK) {
+            session.marks.set(Marks::BREAK, true);
+        }
+        if message.generic.contains(GenericFlags::PROXY) {
+            session.marks.set(Marks::PROXY, true);
+        }
+        self.acknowledge(meta, message, message.rsn);
+        let Some(rii) = message.rii else { return };
+        let hops = self.hops_with_own(key, message.hops, meta);
+        let hops = hops.as_deref().and_then(Hops::from_octets);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.is_end() || message.generic.contains(GenericFlags::SCOPING) {
+            return self.respond(key, rii, Info::REFRESHED, hops);
+        }
+        // With an RII the refresh goes the whole way (§5.1.2.1), but not as fast as somebody likes (§7). A request
+        // that is sent again while GIST still looks for the next node is on its way already.
+        if session.marks.has(Marks::IN_GIST) && session.passed(now, rii) {
+            return;
+        }
+        if now < session.forced_after {
+            self.counters.rate_limited += 1;
+            return;
+        }
+        if meta.hops == 0 {
+            self.counters.hop_limit += 1;
+            return;
+        }
+        session.forced_after = forced;
+        session.remember(rii, until);
+        let extra = Extra {
+            rii: Some(rii),
+            hops,
+            msg_id: message.msg_id,
+            bound_msg_id: message.bound_msg_id,
+            forwarded: Some(message.forwarded),
+            gist_hops: Some(meta.hops),
+            ..Extra::default()
+        };
+        if self.send_reserve(key, Form::Full, extra).is_some() {
+            self.counters.full_refreshes_sent += 1;
+        }
+    }
+
+    /// It is time to refresh a session's state at the next peer.
+    pub(super) fn refresh(&mut self, now: Time, key: Key) {
+        let target = self.config.period_ms();
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.stage != Stage::Reserved
+            || session.marks.has(Marks::END)
+            || session.marks.has(Marks::SCOPED)
+        {
+            session.refresh_at = None;
+            return;
+        }
+        session.period_out = slewed(session.period_out, target);
+        let period = core::time::Duration::from_millis(session.period_out.into());
+        session.refresh_at = Some(now + self.rng.jitter(period, 0.5, 1.5));
+        // What is still being asked for is not refreshed: the request is sent again anyway.
+        if !session.pending.is_empty() {
+            return;
+        }
+        self.send_refresh(now, key);
+    }
+
+    /// Refreshes a session's state at the next peer now: without QSPEC if that peer is known to hold it.
+    pub(super) fn send_refresh(&mut self, _now: Time, key: Key) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let marks = session.marks;
+        // A node that takes itself for the last sends all that a new next node would need (§5.2.5.1).
+        let reduced = self.config.reduced_refresh
+            && marks.has(Marks::CONFIRMED)
+            && !marks.has(Marks::FULL_ONLY)
+            && !marks.has(Marks::LAST);
+        let form = if reduced { Form::Reduced } else { Form::Full };
+        if self.send_reserve(key, form, Extra::default()).is_some() {
+            match form {
+                Form::Reduced => self.counters.reduced_refreshes_sent += 1,
+                _ => self.counters.full_refreshes_sent += 1,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slewed;
+
+    /// QOS-5.3.4-03
+    #[test]
+    fn the_period_grows_by_three_tenths_at_most() {
+        let mut sent = vec![10_000];
+        while sent.last() != Some(&20_000) {
+            sent.push(slewed(*sent.last().unwrap(), 20_000));
+        }
+        assert_eq!(sent, [10_000, 13_000, 16_900, 20_000]);
+        assert_eq!(slewed(20_000, 5_000), 5_000, "it falls at once");
+        assert_eq!(slewed(u32::MAX, u32::MAX), u32::MAX);
+    }
+}

@@ -1,0 +1,121 @@
+//! Finding, making and forgetting sessions.
+
+use signalbox_core::slab::Key;
+use signalbox_core::{Mri, NslpId, SessionId, Time};
+use signalbox_resources::Resources;
+
+use super::session::{Session, Stage};
+use super::{Qos, Queued};
+
+/// No room for another session.
+#[derive(Debug)]
+pub(super) struct Full;
+
+impl Qos {
+    pub(super) fn find(&self, session: SessionId) -> Option<Key> {
+        let hash = self.hasher.hash_octets(&session.0);
+        let sessions = &self.sessions;
+        let index = self.by_session.find(hash, |i| sessions.get_index(i).is_some_and(|s| s.id == session))?;
+        sessions.key_of(index)
+    }
+
+    /// Makes the record of a session that is not known; one that only asks counts against another limit than one
+    /// that reserves.
+    pub(super) fn open(&mut self, id: SessionId, mri: Mri, nslp: NslpId, asks: bool) -> Result<Key, Full> {
+        let reserving = self.sessions.len().saturating_sub(self.paths);
+        let full =
+            if asks { self.paths >= self.config.max_queries } else { reserving >= self.config.max_sessions };
+        if full {
+            self.counters.overload += 1;
+            return Err(Full);
+        }
+        let mut session = Session::new(id, mri, nslp, self.config.period_ms());
+        session.stage = if asks { Stage::Path } else { Stage::Reserved };
+        let Ok(key) = self.sessions.insert(session) else {
+            self.counters.overload += 1;
+            return Err(Full);
+        };
+        self.paths += u32::from(asks);
+        let (sessions, hasher) = (&self.sessions, &self.hasher);
+        let rehash = |i| sessions.get_index(i).map_or(0, |s: &Session| hasher.hash_octets(&s.id.0));
+        self.by_session.insert(hasher.hash_octets(&id.0), key.index(), rehash);
+        Ok(key)
+    }
+
+    /// Sets how far a session has come.
+    pub(super) fn set_stage(&mut self, key: Key, stage: Stage) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let (was, is) = (session.stage == Stage::Path, stage == Stage::Path);
+        session.stage = stage;
+        match (was, is) {
+            (true, false) => self.paths = self.paths.saturating_sub(1),
+            (false, true) => self.paths += 1,
+            _ => {}
+        }
+    }
+
+    /// Forgets a session, with all that it holds.
+    pub(super) fn close(&mut self, key: Key, resources: &mut Resources) {
+        self.wheel.cancel(&mut self.sessions, key.index());
+        let Some(session) = self.sessions.remove(key) else { return };
+        if session.stage == Stage::Path {
+            self.paths = self.paths.saturating_sub(1);
+        }
+        for grant in session.grant.into_iter().chain(session.kept.iter().map(|(_, grant)| *grant)) {
+            resources.release(grant);
+        }
+        let index = key.index();
+        self.by_session.remove(self.hasher.hash_octets(&session.id.0), |i| i == index);
+        if let Some(command) = session.local.and_then(|local| local.command) {
+            self.commands.remove(&command);
+        }
+    }
+
+    /// Gives back what a session holds here; the record stays.
+    pub(super) fn release(&mut self, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let kept = core::mem::take(&mut session.kept);
+        for grant in session.grant.take().into_iter().chain(kept.into_iter().map(|(_, grant)| grant)) {
+            resources.release(grant);
+        }
+        session.rate = 0;
+    }
+
+    /// Arms the timer of a session for whatever is due next.
+    pub(super) fn rearm(&mut self, key: Key) {
+        match self.sessions.get(key).map(Session::deadline) {
+            Some(Some(at)) => self.wheel.arm(&mut self.sessions, key.index(), at),
+            Some(None) => {
+                self.wheel.cancel(&mut self.sessions, key.index());
+            }
+            None => {}
+        }
+    }
+
+    /// Nobody refreshed it.
+    pub(super) fn expire(&mut self, now: Time, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        // §5.2.5.4: the new peer was silent for a lifetime, the one before was not.
+        if session.stage == Stage::Reserved
+            && let Some((sii, until)) = session.old_back.filter(|(_, until)| now < *until)
+        {
+            session.back = Some(sii);
+            session.old_back = None;
+            session.expires = Some(until);
+            return;
+        }
+        if session.stage == Stage::Reserved {
+            self.counters.expired += 1;
+            self.on_gone(now, key, resources);
+        }
+        self.close(key, resources);
+    }
+
+    /// GIST need not keep the way back of a session any longer (§5.4.1).
+    pub(super) fn forget_route(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get(key) {
+            let of = Box::new((session.nslp_onward, session.mri, session.id));
+            self.queue.push_back(Queued::Lifetime(of));
+        }
+    }
+}

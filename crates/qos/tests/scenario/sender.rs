@@ -1,0 +1,128 @@
+//! Sender-initiated reservations along four nodes.
+
+use signalbox_qos::engine::{Command, QosEvent};
+use signalbox_qos::wire::{Info, MessageType};
+
+use crate::net::{Net, addr, request};
+
+/// A chain with a reservation of 125,000 octets a second from the first node to the last.
+pub(crate) fn reserved(nodes: usize) -> Net {
+    let mut net = Net::chain(nodes);
+    net.reserve(0, 1, request(nodes - 1, 125_000));
+    net.seconds(1);
+    net
+}
+
+/// QOS-3.1-02, QOS-5.2.1-01, QOS-5.3.5-03, QOS-5.3.5-06, QOS-5.4.3-01, QOS-5.4.3-03
+#[test]
+fn a_reservation_is_granted_hop_by_hop_and_torn_down() {
+    let mut net = reserved(4);
+    let heard = net.heard(0);
+    let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = heard.as_slice() else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(granted.quality.rate, Some(125_000));
+    assert_eq!(granted.hops.iter().map(|hop| hop.rate).collect::<Vec<_>>(), [125_000, 125_000, 125_000, 0]);
+    assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
+
+    // Every node refreshes to its next one; nothing expires.
+    net.seconds(600);
+    assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
+    assert!(net.nodes.iter().take(3).all(|n| n.qos.counters().reduced_refreshes_sent > 15));
+    assert_eq!(net.heard(0), []);
+
+    net.command(0, 1, Command::Release);
+    net.seconds(1);
+    assert_eq!(net.heard(0), [QosEvent::Released]);
+    assert_eq!(net.all_held(), [0; 4]);
+    assert!(net.nodes.iter().all(|n| n.qos.sessions() == 0 && n.qos.next_deadline().is_none()));
+}
+
+#[test]
+fn a_refusal_names_the_node_and_its_rule_and_leaves_nothing() {
+    let mut net = Net::chain(4);
+    net.nodes[2].resources = crate::net::resources("1mbit");
+    net.reserve(0, 1, request(3, 125_000));
+    net.seconds(1);
+    let heard = net.heard(0);
+    let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = heard.as_slice() else { panic!("{heard:?}") };
+    assert_eq!((failure.class, failure.code), (4, 0x07));
+    assert_eq!(failure.node.as_deref(), Some("10.2.1.1"));
+    assert!(failure.rule.as_deref().is_some_and(|rule| rule.contains("share")), "{failure:?}");
+    assert_eq!(failure.hops.len(), 2, "the nodes before it had granted");
+    net.seconds(1);
+    assert_eq!(net.all_held(), [0; 4]);
+    assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
+}
+
+#[test]
+fn what_a_silent_initiator_reserved_expires_along_the_path() {
+    let mut net = reserved(4);
+    net.nodes[0].dead = true;
+    net.seconds(150);
+    assert_eq!(net.all_held()[1..], [125_000, 125_000, 0]);
+    net.seconds(3 * 158);
+    assert_eq!(net.all_held()[1..], [0, 0, 0]);
+}
+
+#[test]
+fn a_path_without_responder_ends_at_the_last_node() {
+    let mut net = Net::chain(3);
+    let beyond = "203.0.113.9".parse().unwrap();
+    net.reserve(
+        0,
+        1,
+        signalbox_qos::engine::ReserveRequest::new(
+            crate::net::flow(beyond),
+            signalbox_qos::engine::QosRequest::rate(100_000),
+        ),
+    );
+    net.seconds(2);
+    let heard = net.heard(0);
+    assert!(matches!(heard.as_slice(), [QosEvent::Started { .. }, QosEvent::Granted(_)]), "{heard:?}");
+    assert_eq!(net.all_held(), [100_000; 3]);
+}
+
+#[test]
+fn a_change_that_is_refused_leaves_what_stood() {
+    let mut net = reserved(4);
+    net.heard(0);
+    net.nodes[3].events.clear();
+    net.reserve(0, 1, request(3, 250_000));
+    net.seconds(1);
+    let heard = net.heard(0);
+    assert!(
+        matches!(heard.as_slice(), [QosEvent::Granted(granted)] if granted.quality.rate == Some(250_000))
+    );
+    assert_eq!(net.all_held(), [250_000, 250_000, 250_000, 0]);
+    // Half of ten megabits is taken at the third node: 900 kB/s fit before it, and not there.
+    net.reserve(2, 9, request(3, 500_000));
+    net.seconds(1);
+    net.reserve(0, 1, request(3, 600_000));
+    net.seconds(1);
+    let heard = net.heard(0);
+    assert!(matches!(heard.as_slice(), [QosEvent::Failed(_), QosEvent::Granted(_)]), "{heard:?}");
+    assert_eq!(net.all_held(), [250_000, 250_000, 750_000, 0]);
+}
+
+#[test]
+fn lost_messages_are_made_good_by_retransmission() {
+    for seed in 0..4 {
+        let mut net = Net::chain(4);
+        net.loss = 0.1;
+        net.seconds(seed);
+        net.reserve(0, 1, request(3, 100_000));
+        net.seconds(31);
+        let granted = net.heard(0).iter().any(|event| matches!(event, QosEvent::Granted(_)));
+        assert!(granted, "{seed}");
+    }
+}
+
+#[test]
+fn the_far_end_answers_with_success() {
+    let net = reserved(4);
+    let answers: Vec<_> = net.log.iter().filter(|l| l.message().kind == MessageType::RESPONSE).collect();
+    assert_eq!(answers.iter().map(|l| l.from).collect::<Vec<_>>(), [3, 2, 1]);
+    assert!(answers.iter().all(|l| l.message().info.unwrap().info == Info::RESERVED));
+    assert!(answers.iter().all(|l| l.mri.dst() == addr(3)));
+}
