@@ -7,6 +7,11 @@ use signalbox_wire::Writer;
 
 use crate::wire::qspec::{Outcome, Qspec};
 
+#[cfg(feature = "engine")]
+mod rules;
+#[cfg(feature = "engine")]
+pub use rules::qspec_rules;
+
 /// Whatever frames can be shown, and each of its faults lies inside; whatever parses encodes, and the octets parse
 /// to the same and are stable. What does not parse has an answer. Input: the value of a QSPEC object.
 pub fn qspec(octets: &[u8]) {

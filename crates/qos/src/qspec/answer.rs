@@ -5,7 +5,9 @@ use signalbox_wire::Writer;
 use super::messages::{Message, check};
 use super::pass::not_encodable;
 use super::seed::start_of;
-use crate::wire::qspec::{Composer, EncodeError, Object, ObjectType, Procedure, Qspec, QspecError};
+use crate::wire::qspec::{
+    Composer, EncodeError, MessageSequence, Object, ObjectType, Problem, Procedure, Qspec, QspecError,
+};
 
 /// Runs `compose`, and takes back what it wrote if it fails.
 pub(super) fn append(
@@ -70,6 +72,10 @@ pub fn respond(octets: &[u8], request: Message, out: &mut Vec<u8>) -> Result<(),
 pub fn reserve_for(octets: &[u8], out: &mut Vec<u8>) -> Result<(), QspecError> {
     let qspec = Qspec::parse(octets)?;
     check(&qspec, Message::Query)?;
+    let procedure = qspec.header.procedure;
+    if procedure.sequence() != MessageSequence::RECEIVER_INITIATED {
+        return Err(QspecError::header(Problem::NotAllowed, "QSPEC Procedure", 1, procedure.0.into()));
+    }
     append(out, |w| {
         let mut composer = Composer::new(qspec.header, w)?;
         let collected = qspec.available();
@@ -80,7 +86,7 @@ pub fn reserve_for(octets: &[u8], out: &mut Vec<u8>) -> Result<(), QspecError> {
                     o.copy(&current.unwrap_or(desired))
                 })
             })?;
-            if qspec.header.procedure == Procedure::RECEIVER_AVAILABLE {
+            if procedure == Procedure::RECEIVER_AVAILABLE {
                 composer.object(ObjectType::AVAILABLE, false, |o| {
                     desired.parameters().try_for_each(|p| match p.value().ok().and_then(|v| start_of(&v)) {
                         Some(value) => o.put(p.flags, &value),

@@ -87,15 +87,10 @@ impl Demand {
         }
     }
 
-    /// What becomes of excess traffic; `None`: as configured. Traffic that is to be re-marked goes with the
-    /// traffic that nobody reserved for.
+    /// What becomes of excess traffic; `None`: as configured. Of the four treatments the kernel side knows one.
     #[must_use]
     pub fn excess(&self) -> Option<traffic::Excess> {
-        match self.excess?.treatment {
-            ExcessTreatment::DROP => Some(traffic::Excess::Drop),
-            ExcessTreatment::RE_MARK | ExcessTreatment::NO_METERING => Some(traffic::Excess::BestEffort),
-            _ => None,
-        }
+        (self.excess?.treatment == ExcessTreatment::DROP).then_some(traffic::Excess::Drop)
     }
 
     /// Priority to take from others and to keep what was got, higher is stronger. Without a Preemption Priority the
@@ -139,7 +134,7 @@ fn float_up(n: u64) -> f32 {
 }
 
 /// The float next to `n` that is not above it.
-fn float_down(n: u64) -> f32 {
+pub(super) fn float_down(n: u64) -> f32 {
     #[expect(clippy::cast_precision_loss, reason = "corrected below")]
     let x = n as f32;
     if whole(x) > n { x.next_down() } else { x }

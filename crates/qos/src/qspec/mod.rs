@@ -5,13 +5,16 @@
 //! | who | calls | and gets |
 //! |---|---|---|
 //! | initiator | [`Wish::compose`] | the QSPEC of its first message |
-//! | every node, for a RESERVE or QUERY | [`pass`] | the QSPEC for the next node, what to reserve here, and whether it failed |
-//! | one whose admission control refuses | [`refuse`] | the QSPEC with E flags, for the RESPONSE |
-//! | one that cannot accept the QSPEC at all | [`malformed`] | what of it to send back, for the RESPONSE |
+//! | every node, for a RESERVE | [`reserve`] | a grant and the QSPEC for the next node, or what of it to send back |
+//! | every node, for a QUERY | [`query`] | the QSPEC for the next node |
+//! | one without state, for what is malformed | [`flagged`] | the QSPEC with E flags, for the next node |
 //! | responder | [`respond`] | the QSPEC of its RESPONSE |
 //! | receiver that initiates | [`reserve_for`] | the QSPEC of its RESERVE, from the QUERY that came |
 //! | ingress of a local domain | [`enter`] | the Local QSPEC |
 //! | egress of a local domain | [`leave`] | the Initiator QSPEC again, with what happened inside |
+//!
+//! The first two are [`pass`], which knows the rules, and admission control, which knows the links; a node with another
+//! kind of resources calls [`pass`], [`refuse`] and [`malformed`] itself.
 //!
 //! In RESPONSE and NOTIFY everything is read-only: nodes on the way pass the octets on as they came.
 //!
@@ -19,6 +22,7 @@
 //! [slack term](crate::wire::qspec::Value::SlackTerm) asks for guaranteed service (RFC 2212) at the rate *r* of
 //! TMOD-1, a PHB Class asks for that behaviour, and everything else is controlled load (RFC 2211).
 
+mod admit;
 mod answer;
 mod combine;
 mod demand;
@@ -29,6 +33,7 @@ mod pass;
 mod refuse;
 mod seed;
 
+pub use admit::{Denied, query, reserve};
 pub use answer::{reserve_for, respond};
 pub use combine::{
     add_jitter, add_latency, add_ratio, class_for, common_tmod, is_stronger_class, meets, weaker_class,

@@ -189,7 +189,7 @@ impl Supported {
 }
 
 /// What the resources of this suite can act on: one token bucket, delay and loss, slack, preemption and admission
-/// priority, PHB and Y.1541 classes, and excess traffic that is dropped or re-marked.
+/// priority, PHB and Y.1541 classes, and excess traffic that is dropped.
 impl Default for Supported {
     fn default() -> Self {
         [
@@ -206,7 +206,6 @@ impl Default for Supported {
         .into_iter()
         .fold(Self::NOTHING, Self::with)
         .with_treatment(ExcessTreatment::DROP)
-        .with_treatment(ExcessTreatment::RE_MARK)
     }
 }
 
@@ -214,7 +213,7 @@ impl Default for Supported {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
     /// The most that could be reserved, a reservation that the message replaces included; MPS is the MTU. Rates
-    /// below 1 mean that nothing is left. A node that lets its admission control decide about exact requests gives
+    /// below 1 mean that nothing is left. A node that lets its admission control decide gives
     /// [`UNLIMITED`](Self::UNLIMITED) but for the MTU.
     pub limit: Tmod,
     /// Delay and loss of the link.

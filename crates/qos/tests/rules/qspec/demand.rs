@@ -28,7 +28,7 @@ fn no_priority_is_normal() {
 }
 
 /// QSPEC-5.2.9-03, QSPEC-5.2.8-03: high is above normal is above best effort, and the priorities of RFC 3181 go to admission
-/// control as they are. QSPEC-5.2.9-06: with Y.2171 both fields say the same, else the first is all ones.
+/// control as they are. Beside an RPH Priority the Admission Priority still counts (QSPEC-5.2.10-02). QSPEC-5.2.9-06: with Y.2171 both fields say the same, else the first is all ones.
 #[test]
 fn priorities() {
     let of = |admission| demand_of(&[(PLAIN, Value::Admission(admission))]).priorities();
@@ -48,7 +48,6 @@ fn priorities() {
         assert_eq!((admission.y2171.0, admission.priority), (n, n));
     }
     assert_eq!(Admission::local(7), Admission { y2171: AdmissionPriority(0xff), priority: 7 });
-    // QSPEC-5.2.10-02: beside an RPH Priority the Admission Priority still counts.
     let rph = demand_of(&[
         (PLAIN, Value::Admission(Admission::local(9))),
         (PLAIN, Value::Rph(Rph { namespace: 1, priority: 2 })),
@@ -66,13 +65,13 @@ fn services() {
     assert_eq!(demand_of(&[slack, ef]).dscp(), Some(46));
 }
 
-/// QSPEC-3.3.3-03: what the initiator says of excess traffic is what the kernel is told.
+/// Excess traffic that is to be dropped is dropped by the kernel; nothing is said of other treatments.
 #[test]
 fn excess_traffic() {
     let of = |treatment, remark| demand_of(&[(PLAIN, Value::Excess(Excess { treatment, remark }))]).excess();
     assert_eq!(of(ExcessTreatment::DROP, None), Some(traffic::Excess::Drop));
-    assert_eq!(of(ExcessTreatment::RE_MARK, Some(0)), Some(traffic::Excess::BestEffort));
-    assert_eq!(of(ExcessTreatment::NO_METERING, None), Some(traffic::Excess::BestEffort));
+    assert_eq!(of(ExcessTreatment::RE_MARK, Some(0)), None);
+    assert_eq!(of(ExcessTreatment::NO_METERING, None), None);
     assert_eq!(of(ExcessTreatment::SHAPE, None), None);
     assert_eq!(demand_of(&[]).excess(), None);
 }

@@ -22,6 +22,8 @@ fn unsupported() -> Vec<Value<'static>> {
         Value::Y1541(5),
         Value::TmodExtension(1000.0),
         excess(ExcessTreatment::NO_METERING.0),
+        excess(ExcessTreatment::SHAPE.0),
+        Value::Excess(Excess { treatment: ExcessTreatment::RE_MARK, remark: Some(0) }),
         excess(77),
         Value::Admission(Admission { y2171: AdmissionPriority(63), priority: 63 }),
         Value::Phb(PhbClass::Local { code: 1, set: false }),

@@ -1,7 +1,9 @@
 //! What nodes do with a QSPEC (RFC 5975 §3, §4).
 
+mod admit;
 mod answers;
 mod arithmetic;
+mod damaged;
 mod demand;
 mod failures;
 mod flags;

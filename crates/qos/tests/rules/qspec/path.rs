@@ -205,7 +205,6 @@ fn how_available_starts() {
         found,
         [desired[0], (PLAIN, Value::PathLatency(0)), (M, Value::PathPlr(0.0)), (PLAIN, Value::PathPer(0.0))]
     );
-    // QSPEC-3.3-02: M is where the initiator put it.
     let marked: Vec<_> = object(&sent, D).parameters().map(|p| p.flags.mandatory).collect();
     assert_eq!(marked, [true, false, true, false]);
 }

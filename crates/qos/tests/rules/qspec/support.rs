@@ -13,7 +13,8 @@ pub(crate) const M: Flags = Flags::MANDATORY;
 
 /// A TMOD of this rate, the rest of it without meaning.
 pub(crate) const fn tmod(rate: f32) -> Tmod {
-    Tmod { rate, bucket: 10_000.0, peak: 1e6, min_policed: 64, max_packet: 1500 }
+    let peak = if rate > 1e6 { rate } else { 1e6 };
+    Tmod { rate, bucket: 10_000.0, peak, min_policed: 64, max_packet: 1500 }
 }
 
 /// A node at which this rate is left, and everything else.
