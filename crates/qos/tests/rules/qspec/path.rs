@@ -189,7 +189,8 @@ fn nothing_left() {
 }
 
 /// QSPEC-4.3.1-03, QSPEC-3.3.2-01: QoS Available starts with what is desired, sums start at zero; what is desired of the
-/// sums is collected without asking, directives are not (QSPEC-3.3.3-01).
+/// sums is collected without asking, directives are not (QSPEC-3.3.3-01). M is where the initiator put
+/// it (QSPEC-3.3-02).
 #[test]
 fn how_available_starts() {
     let desired = [
