@@ -6,6 +6,7 @@ use signalbox_core::traffic::{Excess, Reservation, ServiceClass, Treatment};
 use signalbox_core::{IfIndex, Key, Time};
 
 use super::Resources;
+use super::flow::Flow;
 use super::group::{Grant, Group, least_common, rank};
 use super::link::Charge;
 use super::outputs::id_of;
@@ -152,7 +153,7 @@ impl Resources {
         }
         if flows_change {
             for filter in &group.reservation.filters {
-                self.flows.insert((ifindex, *filter), key);
+                self.flows.insert(Flow(ifindex, *filter), key);
             }
         }
         if changed {
@@ -173,7 +174,7 @@ impl Resources {
         }
         if flows {
             for filter in &group.reservation.filters {
-                self.flows.remove(&(ifindex, *filter));
+                self.flows.remove(&Flow(ifindex, *filter));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Admission control per outgoing interface.
 
 mod change;
+mod flow;
 mod group;
 mod link;
 mod outputs;
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use signalbox_core::node::Interface;
-use signalbox_core::traffic::{FlowFilter, ReservationId, ReserveError, ServiceClass};
+use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, Slab, Time};
 
 use crate::ask::{Admitted, Ask, Available, DryRun, GrantId, LostWhy, ResourceOutput, Session, WouldAdmit};
@@ -21,6 +22,7 @@ use crate::counters::Counters;
 use crate::policy::{Accounts, Policy};
 use crate::refusal::{Cause, Refusal};
 use crate::token::{Keys, TokenError, wall_seconds};
+use flow::Flow;
 use group::{Grant, Group};
 use link::{Freed, Link};
 use outputs::Outputs;
@@ -41,7 +43,7 @@ pub struct Resources {
     groups: Slab<Group>,
     accounts: Accounts,
     /// Which reservation has a flow at an interface.
-    flows: HashMap<(IfIndex, FlowFilter), Key, KeyedHasher>,
+    flows: HashMap<Flow, Key, KeyedHasher>,
     sessions: HashMap<SessionKey, Key, KeyedHasher>,
     outputs: Outputs,
     /// Reservations ever made: tells which is older.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use signalbox_core::traffic::{Excess, ServiceClass, Treatment};
 use signalbox_core::{Key, Time};
 
+use super::flow::Flow;
 use super::group::{Grant, Group, is_within};
 use super::link::{Charge, Entry, Freed, Link};
 use super::{Resources, victims};
@@ -197,7 +198,7 @@ impl Resources {
     /// No packet has two reservations.
     fn flows_are_free(&self, ask: &Ask, target: Option<Key>) -> Result<(), LinkWhy> {
         let taken = ask.filters.iter().find(|filter| {
-            let holder = self.flows.get(&(ask.ifindex, **filter));
+            let holder = self.flows.get(&Flow(ask.ifindex, **filter));
             holder.is_some_and(|holder| Some(*holder) != target)
         });
         taken.map_or(Ok(()), |filter| Err(LinkWhy::FlowTaken(*filter)))
