@@ -62,6 +62,16 @@ fn the_example_of_rfc_5976() {
     assert_eq!(encode(&qspec).unwrap(), octets);
 }
 
+/// QSPEC-5.2.1-01: TMOD-1 has to be understood even if whoever sent it forgot M.
+#[test]
+fn tmod_1_is_always_mandatory() {
+    for (id, mandatory) in [(1_u16, true), (2, false)] {
+        let octets = desired_of(&object_of(id, "461c4000 44fa0000 7f800000 000000c8 000000c8"));
+        let parameter = Qspec::parse(&octets).unwrap().desired().unwrap().parameters().next().unwrap();
+        assert_eq!((parameter.flags.mandatory, parameter.is_mandatory()), (false, mandatory));
+    }
+}
+
 /// QSPEC-3.2-01, QSPEC-3.2-04, QSPEC-3.2-05: one to four objects in any order, each found.
 #[test]
 fn objects_in_any_order() {
