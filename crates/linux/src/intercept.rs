@@ -46,7 +46,7 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
             _ => OpenError::system("the routing rule for intercepted packets", &error),
         })?;
     }
-    nft(&ruleset(config), false)?;
+    lay_rules(&ruleset(config), false)?;
     Ok(interception)
 }
 
@@ -58,12 +58,12 @@ pub(crate) fn clear(config: &IoConfig) -> Result<(), OpenError> {
         found |= rules::remove(ipv6, config.mark, config.table)
             .map_err(|error| OpenError::system("removing an old routing rule", &error))?;
     }
-    if found { nft(&removal(config), false) } else { Ok(()) }
+    if found { lay_rules(&removal(config), false) } else { Ok(()) }
 }
 
 /// Lets the kernel check the rules without laying them.
 pub(crate) fn check(config: &IoConfig) -> Result<(), OpenError> {
-    nft(&ruleset(config), true)
+    lay_rules(&ruleset(config), true)
 }
 
 impl Interception {
@@ -76,7 +76,7 @@ impl Interception {
         if !std::mem::take(&mut self.laid) {
             return Ok(());
         }
-        let mut result = nft(&removal(&self.config), false);
+        let mut result = lay_rules(&removal(&self.config), false);
         for ipv6 in families(&self.config) {
             let removed = rules::remove(ipv6, self.config.mark, self.config.table)
                 .map_err(|error| OpenError::system("removing the routing rule", &error));
@@ -132,8 +132,23 @@ fn ruleset(config: &IoConfig) -> String {
     text
 }
 
-/// Gives `script` to the nft tool.
-fn nft(script: &str, check_only: bool) -> Result<(), OpenError> {
+fn lay_rules(script: &str, check_only: bool) -> Result<(), OpenError> {
+    nft(
+        script,
+        check_only,
+        "tproxy-unsupported",
+        "the kernel needs nf_tables with tproxy (modules nft_tproxy, nf_tproxy_ipv4, nf_tproxy_ipv6), or \
+         switch interception off in the configuration",
+    )
+}
+
+/// Gives `script` to the nft tool. `id` and `remedy` are those of the error if the kernel does not do it.
+pub(crate) fn nft(
+    script: &str,
+    check_only: bool,
+    id: &'static str,
+    remedy: &'static str,
+) -> Result<(), OpenError> {
     let missing = |error: io::Error| {
         OpenError::new("missing-nft", format!("cannot run nft ({error})"), "apt-get install nftables")
     };
@@ -161,12 +176,7 @@ fn nft(script: &str, check_only: bool) -> Result<(), OpenError> {
         let error = io::Error::from_raw_os_error(libc::EPERM);
         return Err(OpenError::net_admin("laying the nftables rules", &error));
     }
-    Err(OpenError::new(
-        "tproxy-unsupported",
-        said,
-        "the kernel needs nf_tables with tproxy (modules nft_tproxy, nf_tproxy_ipv4, nf_tproxy_ipv6), or \
-         switch interception off in the configuration",
-    ))
+    Err(OpenError::new(id, said, remedy))
 }
 
 /// While it lives, programs started by this thread inherit CAP_NET_ADMIN, if the thread has it: file

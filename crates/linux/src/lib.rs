@@ -5,10 +5,11 @@
 //!   messaging associations, and [`sctp`] packets go through it as well.
 //! * [`capability`] says before the start what is missing and what to do about it.
 //! * [`netns`], [`topology`], [`process`], [`capture`] and [`relay`] are what the lab and tests build networks of.
+//! * [`traffic`] makes the kernel keep what was reserved.
 //! * [`clock`] and [`memory`] are measurements of this process and machine.
 //!
-//! Everything made here is found again and removed by name or number: the nftables tables `signalbox`, the rule
-//! and route with the configured mark and table.
+//! Everything made here is found again and removed by name or number: the nftables tables `signalbox` and
+//! `signalbox_traffic`, the rule and route with the configured mark and table, the qdisc `5342:`.
 
 pub mod capability;
 pub mod capture;
@@ -25,6 +26,7 @@ pub mod sctp;
 pub mod stream;
 mod sys;
 pub mod topology;
+pub mod traffic;
 
 pub use error::OpenError;
 pub use io::{Batch, Io, IoConfig, IoCounters, Ready, Waker};

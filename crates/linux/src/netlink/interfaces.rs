@@ -17,6 +17,34 @@ const IFA_FLAGS: u16 = 8;
 /// An IPv6 address that cannot be used, yet or at all.
 const UNUSABLE: u32 = 0x40 | 0x08; // IFA_F_TENTATIVE, IFA_F_DADFAILED
 
+/// Ethernet, and the loopback interface that looks like it.
+const WITH_ETHERNET_HEADER: [u16; 2] = [1, 772];
+
+/// An interface, as far as its link layer goes.
+pub(crate) struct LinkLayer {
+    pub(crate) ifindex: u32,
+    pub(crate) name: String,
+    /// Octets before the IP header of packets that are about to be sent.
+    pub(crate) link_header: u32,
+}
+
+/// All interfaces, whether they work or not.
+pub(crate) fn links(connection: &mut Connection) -> io::Result<Vec<LinkLayer>> {
+    let mut links = Vec::new();
+    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
+        let Some((fixed, mut attributes)) = message.split::<16>() else { return };
+        let [_, _, t0, t1, i0, i1, i2, i3, ..] = *fixed;
+        let Some((_, name)) = attributes.find(|(kind, _)| *kind == IFLA_IFNAME) else { return };
+        let ethernet = WITH_ETHERNET_HEADER.contains(&u16::from_ne_bytes([t0, t1]));
+        links.push(LinkLayer {
+            ifindex: u32::from_ne_bytes([i0, i1, i2, i3]),
+            name: String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
+            link_header: if ethernet { 14 } else { 0 },
+        });
+    })?;
+    Ok(links)
+}
+
 /// All interfaces of the connection's network namespace, in the order of their numbers.
 pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
     let mut interfaces = Vec::new();

@@ -44,7 +44,7 @@ struct Question {
 impl Routes {
     pub(crate) fn open() -> io::Result<Self> {
         let mut connection = Connection::open()?;
-        let interfaces = super::interfaces(&mut connection)?;
+        let interfaces = super::interfaces::dump(&mut connection)?;
         Ok(Self { connection, interfaces })
     }
 
@@ -55,7 +55,7 @@ impl Routes {
 
     /// Reads the interfaces again and gives what they were before.
     pub(crate) fn refresh(&mut self) -> io::Result<Vec<Interface>> {
-        let new = super::interfaces(&mut self.connection)?;
+        let new = super::interfaces::dump(&mut self.connection)?;
         Ok(std::mem::replace(&mut self.interfaces, new))
     }
 

@@ -3,14 +3,15 @@
 //! A small codec of our own: a lookup takes little over a microsecond and allocates nothing, which a general
 //! message library cannot do, and with the hot path written there is nothing left that one would save.
 
-mod codec;
+mod batch;
+pub(crate) mod codec;
 mod events;
-mod interfaces;
+pub(crate) mod interfaces;
 mod lookup;
 pub(crate) mod rules;
 
+pub(crate) use batch::Batch;
 pub(crate) use events::Events;
-pub(crate) use interfaces::dump as interfaces;
 pub(crate) use lookup::Routes;
 
 use signalbox_core::node::Prefix;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub(crate) mod bpf;
 mod calls;
 pub(crate) mod cmsg;
 pub(crate) mod epoll;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use signalbox_core::node::{StreamError, StreamId};
 use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::stream::{StreamBuffer, StreamConfig, StreamEvent};
+use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, IoConfig, capability};
 
 const PART: &str = "SBXT_PART";
@@ -33,6 +34,12 @@ fn process() {
     match env::var(PART).as_deref() {
         Ok("daemon") => {
             let _io = Io::open(&config).unwrap();
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        Ok("traffic-daemon") => {
+            let mut enforcer = Enforcer::open(&crate::traffic::config()).unwrap();
+            crate::traffic::reserve_all(&mut enforcer, "rb", 0..20);
+            eprintln!("reserved");
             std::thread::sleep(Duration::from_secs(60));
         }
         Ok("probe") => {

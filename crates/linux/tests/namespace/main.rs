@@ -12,3 +12,5 @@ mod stream_end;
 mod stream_failures;
 mod streams;
 mod topology;
+mod traffic;
+mod traffic_flows;

@@ -1,0 +1,198 @@
+//! Many netlink requests at once: one system call to ask, one or two for the answers.
+
+use std::io;
+
+use netlink_sys::{Socket, SocketAddr};
+
+use super::codec::{Messages, REPLY};
+use crate::sys;
+
+const HEADER: usize = 16;
+const SOL_NETLINK: i32 = 270;
+/// Answers to refused requests do not repeat them.
+const NETLINK_CAP_ACK: i32 = 10;
+/// Requests in one system call: if each is refused, the answers still fit the socket's buffer.
+const MOST: usize = 128;
+/// Octets in one system call.
+const MOST_OCTETS: usize = 64 * 1024;
+/// Attributes that hold others.
+const NESTED: u16 = 0x8000;
+
+/// Requests that are sent together.
+pub(crate) struct Batch {
+    socket: Socket,
+    octets: Vec<u8>,
+    /// Where each request begins.
+    starts: Vec<usize>,
+    sequence: u32,
+    reply: Vec<u8>,
+}
+
+impl Batch {
+    /// Without requests, to the kernel's `protocol` in this thread's network namespace.
+    pub(crate) fn open(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        sys::set_option(&socket, SOL_NETLINK, NETLINK_CAP_ACK, 1)?;
+        Ok(Self { socket, octets: Vec::new(), starts: Vec::new(), sequence: 0, reply: vec![0; REPLY] })
+    }
+
+    /// How many requests it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Starts a request of `kind` whose fixed part is `body`.
+    pub(crate) fn begin(&mut self, kind: u16, flags: i32, body: &[u8]) -> &mut Self {
+        self.end();
+        self.starts.push(self.octets.len());
+        let flags = (flags | libc::NLM_F_REQUEST) as u16;
+        self.octets.extend_from_slice(&[0; 4]); // length, known at the end
+        self.octets.extend_from_slice(&kind.to_ne_bytes());
+        self.octets.extend_from_slice(&flags.to_ne_bytes());
+        self.octets.extend_from_slice(&[0; 8]); // sequence, known when it is sent; port: the kernel's
+        self.octets.extend_from_slice(body);
+        self.pad()
+    }
+
+    /// Appends an attribute to the last request.
+    pub(crate) fn attribute(&mut self, kind: u16, data: &[u8]) -> &mut Self {
+        let length = u16::try_from(4 + data.len()).unwrap_or(u16::MAX);
+        self.octets.extend_from_slice(&length.to_ne_bytes());
+        self.octets.extend_from_slice(&kind.to_ne_bytes());
+        self.octets.extend_from_slice(data);
+        self.pad()
+    }
+
+    /// Appends an attribute that holds what `inner` appends.
+    pub(crate) fn nest(&mut self, kind: u16, inner: impl FnOnce(&mut Self) -> &mut Self) -> &mut Self {
+        let start = self.octets.len();
+        self.attribute(kind | NESTED, &[]);
+        inner(self);
+        let length = u16::try_from(self.octets.len() - start).unwrap_or(u16::MAX);
+        if let Some(place) = self.octets.get_mut(start..start + 2) {
+            place.copy_from_slice(&length.to_ne_bytes());
+        }
+        self
+    }
+
+    /// Forgets all requests.
+    pub(crate) fn clear(&mut self) {
+        self.octets.clear();
+        self.starts.clear();
+    }
+
+    /// Sends all requests, in as few calls as the kernel's buffers allow, and gives the refused ones with their
+    /// numbers. An error of the whole leaves it unknown which were done.
+    pub(crate) fn send(&mut self) -> io::Result<Vec<(usize, io::Error)>> {
+        let mut refused = Vec::new();
+        self.end();
+        let result = self.send_parts(&mut refused);
+        self.clear();
+        result.map(|()| refused)
+    }
+
+    /// The same for requests that nfnetlink carries out all or none: the first and the last frame the others.
+    pub(crate) fn send_transaction(&mut self) -> io::Result<Vec<(usize, io::Error)>> {
+        let mut refused = Vec::new();
+        self.end();
+        let result = self.send_part(0, self.starts.len(), true, &mut refused);
+        self.clear();
+        result.map(|()| refused)
+    }
+
+    fn send_parts(&mut self, refused: &mut Vec<(usize, io::Error)>) -> io::Result<()> {
+        let mut from = 0;
+        while let Some(start) = self.starts.get(from) {
+            let ends = self.starts.iter().skip(from + 1).copied().chain([self.octets.len()]);
+            let count = ends.take(MOST).take_while(|end| *end <= start + MOST_OCTETS).count().max(1);
+            self.send_part(from, from + count, false, refused)?;
+            from += count;
+        }
+        Ok(())
+    }
+
+    /// Sends the requests `from..to`. Only the last asks for an acknowledgement, in a transaction the last before the
+    /// frame's end: refusals come without asking, and they come in order. A frame that is refused ends it all.
+    fn send_part(
+        &mut self,
+        from: usize,
+        to: usize,
+        framed: bool,
+        refused: &mut Vec<(usize, io::Error)>,
+    ) -> io::Result<()> {
+        let Some(&start) = self.starts.get(from) else { return Ok(()) };
+        let end = self.starts.get(to).copied().unwrap_or(self.octets.len());
+        let (first, last) = (self.sequence.wrapping_add(1), to - from - 1 - usize::from(framed));
+        for (number, at) in self.starts.iter().skip(from).take(to - from).enumerate() {
+            self.sequence = self.sequence.wrapping_add(1);
+            let Some(header) = self.octets.get_mut(*at..).and_then(|o| o.first_chunk_mut::<HEADER>()) else {
+                break;
+            };
+            header[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+            if number == last {
+                header[6] |= libc::NLM_F_ACK as u8;
+            }
+        }
+        self.socket.send(self.octets.get(start..end).unwrap_or(&[]), 0)?;
+        loop {
+            let length = self.socket.recv(&mut &mut self.reply[..], 0)?;
+            for message in Messages(self.reply.get(..length).unwrap_or(&[])) {
+                let number = message.sequence.wrapping_sub(first) as usize;
+                if i32::from(message.kind) != libc::NLMSG_ERROR || number >= to - from {
+                    continue; // an echo, or left over from a part that was given up
+                }
+                let result = message.error();
+                let frame = framed && number == 0 && result.is_err();
+                if let Err(error) = result {
+                    refused.push((from + number, error));
+                }
+                if number == last || frame {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Writes the length of the last request.
+    fn end(&mut self) {
+        let Some(&start) = self.starts.last() else { return };
+        let length = u32::try_from(self.octets.len() - start).unwrap_or(u32::MAX);
+        if let Some(place) = self.octets.get_mut(start..start + 4) {
+            place.copy_from_slice(&length.to_ne_bytes());
+        }
+    }
+
+    fn pad(&mut self) -> &mut Self {
+        self.octets.resize(self.octets.len().next_multiple_of(4), 0);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_sys::protocols::NETLINK_ROUTE;
+
+    #[test]
+    fn refusals_are_told_by_number() {
+        let mut batch = Batch::open(NETLINK_ROUTE).unwrap();
+        let mut nobody = [0; 16];
+        nobody[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
+        for number in 0..300 {
+            // An interface that nobody has, or a question that nobody knows.
+            let kind = if number % 3 == 0 { libc::RTM_GETLINK } else { 0x7ff };
+            batch.begin(kind, 0, &nobody);
+        }
+        assert_eq!(batch.len(), 300);
+        let refused = batch.send().unwrap();
+        assert!(refused.iter().map(|(number, _)| *number).eq(0..300));
+        for (number, error) in refused {
+            let expected = if number % 3 == 0 { libc::ENODEV } else { libc::EOPNOTSUPP };
+            assert_eq!(error.raw_os_error(), Some(expected), "{number}");
+        }
+        assert_eq!(batch.len(), 0);
+        assert!(batch.send().unwrap().is_empty(), "nothing to send");
+    }
+}

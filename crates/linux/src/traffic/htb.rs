@@ -1,0 +1,345 @@
+//! The queues of a link: HTB with a class for best effort, one for each service that shares, and a pool of classes
+//! for reservations.
+//!
+//! Making and removing a class takes the kernel longer the more there are (3 ms at 60,000), changing one does not.
+//! So all are made at the start, and a reservation changes one of the pool.
+
+use std::io;
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use signalbox_core::traffic::ServiceClass;
+
+use super::config::LinkConfig;
+use crate::netlink::Batch;
+use crate::netlink::codec::{Attributes, Connection, u32_of};
+
+/// Major number of our qdisc, by which it is known: "SB".
+pub(super) const MAJOR: u32 = 0x5342 << 16;
+/// Major number of the queue of best effort.
+const LEAF: u32 = 0x5343 << 16;
+const ROOT_CLASS: u16 = 1;
+/// Minor number of the class of everything that nobody reserved for.
+pub(super) const BEST_EFFORT: u16 = 2;
+const GUARANTEED: u16 = 0x10;
+/// Minor number of the class in which reservations go that found no class of their own.
+pub(super) const CONTROLLED_LOAD: u16 = 0x11;
+const DSCP: u16 = 0x40;
+const POOL: u16 = 0x100;
+/// Most classes of the pool.
+pub(super) const MOST_CLASSES: u16 = 2000;
+
+// Who is asked first for what nobody has a right to.
+const FIRST: u32 = 0;
+const OWN: u32 = 1;
+const SHARED: u32 = 2;
+const LAST: u32 = 7;
+
+/// What a class has while nobody uses it, octets a second.
+const IDLE: u64 = 125;
+/// Octets in the queue of best effort: 100 ms of the link, at least this.
+const LEAST_QUEUE: u64 = 30_000;
+
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_STATS2: u16 = 7;
+const TCA_STAB: u16 = 8;
+const TCA_STAB_BASE: u16 = 1;
+const TCA_HTB_PARMS: u16 = 1;
+const TCA_HTB_INIT: u16 = 2;
+const TCA_HTB_RATE64: u16 = 6;
+const TCA_HTB_CEIL64: u16 = 7;
+const TCA_BPF_CLASSID: u16 = 3;
+const TCA_BPF_FD: u16 = 6;
+const TCA_BPF_NAME: u16 = 7;
+const TCA_BPF_FLAGS: u16 = 8;
+const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+/// Parent of what is at the interface itself.
+const TC_H_ROOT: u32 = 0xffff_ffff;
+const ETH_P_ALL: u16 = 3;
+/// Rates are computed, not looked up in tables.
+const TC_LINKLAYER_ETHERNET: u8 = 1;
+
+/// The class of an own queue.
+pub(super) const fn own(number: u16) -> u16 {
+    POOL + number
+}
+
+/// The class of a service.
+pub(super) fn shared(service: ServiceClass) -> u16 {
+    match service {
+        ServiceClass::Guaranteed => GUARANTEED,
+        ServiceClass::ControlledLoad => CONTROLLED_LOAD,
+        ServiceClass::Dscp(dscp) => DSCP + u16::from(dscp & 0x3f),
+    }
+}
+
+/// Number of a class as packets carry it.
+pub(super) const fn class_id(minor: u16) -> u32 {
+    MAJOR | minor as u32
+}
+
+/// What is at an interface's root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Root {
+    /// What the kernel puts there by itself.
+    Default,
+    /// Ours, of this process or an earlier one.
+    Ours,
+    /// Somebody else's: kind and handle as `tc` shows it.
+    Foreign(String),
+}
+
+/// Looks what is at the interface's root.
+pub(super) fn root(connection: &mut Connection, ifindex: u32) -> io::Result<Root> {
+    let mut found = Root::Default;
+    roots(connection, |at, root| {
+        if at == ifindex {
+            found = root;
+        }
+    })?;
+    Ok(found)
+}
+
+/// The interfaces that have our qdisc.
+pub(super) fn ours(connection: &mut Connection) -> io::Result<Vec<u32>> {
+    let mut ours = Vec::new();
+    roots(connection, |at, root| {
+        if root == Root::Ours {
+            ours.push(at);
+        }
+    })?;
+    Ok(ours)
+}
+
+/// What is at each interface's root, but for the kernel's own.
+fn roots(connection: &mut Connection, mut each: impl FnMut(u32, Root)) -> io::Result<()> {
+    connection.begin(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &message(0, 0, 0)).transact(|answer| {
+        let Some((fixed, attributes)) = answer.split::<20>() else { return };
+        let number = |at: usize| fixed.get(at..).and_then(u32_of);
+        let (Some(ifindex), Some(handle), Some(TC_H_ROOT)) = (number(4), number(8), number(12)) else {
+            return;
+        };
+        let (mut kind, mut default_class) = (String::new(), None);
+        for (attribute, data) in attributes {
+            match attribute {
+                TCA_KIND => kind = String::from_utf8_lossy(data).trim_end_matches('\0').to_owned(),
+                TCA_OPTIONS => {
+                    let global = Attributes(data).find(|(kind, _)| *kind == TCA_HTB_INIT);
+                    default_class = global.and_then(|(_, data)| u32_of(data.get(8..)?));
+                }
+                _ => {}
+            }
+        }
+        if handle == MAJOR && kind == "htb" && default_class == Some(BEST_EFFORT.into()) {
+            each(ifindex, Root::Ours);
+        } else if handle != 0 {
+            each(ifindex, Root::Foreign(format!("{kind} {:x}:", handle >> 16)));
+        }
+    })
+}
+
+/// Removes our qdisc with all that hangs on it; the kernel puts its default there.
+pub(super) fn remove(connection: &mut Connection, ifindex: u32) -> io::Result<()> {
+    let removed = connection
+        .begin(libc::RTM_DELQDISC, libc::NLM_F_ACK, &message(ifindex, MAJOR, TC_H_ROOT))
+        .transact(|_| {});
+    match removed {
+        // It went with its interface.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT)) => Ok(()),
+        result => result,
+    }
+}
+
+/// Requests for one link.
+#[derive(Debug, Clone)]
+pub(super) struct Queues {
+    ifindex: u32,
+    rate: u64,
+}
+
+impl Queues {
+    pub(super) const fn new(ifindex: u32, rate: u64) -> Self {
+        Self { ifindex, rate }
+    }
+
+    /// Makes all queues. `link_header` octets of each packet are not IP's and not counted.
+    pub(super) fn make(&self, config: &LinkConfig, link_header: u32) -> io::Result<()> {
+        let mut batch = Batch::open(NETLINK_ROUTE)?;
+        let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let queue = (self.rate / 10).max(LEAST_QUEUE);
+        let replace = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        let options = [3, 10, u32::from(BEST_EFFORT), 0, 0].map(u32::to_ne_bytes).concat(); // version, r2q, default
+        let overhead = i32::try_from(link_header).unwrap_or(0).wrapping_neg();
+        batch
+            .begin(libc::RTM_NEWQDISC, replace, &message(self.ifindex, MAJOR, TC_H_ROOT))
+            .attribute(TCA_KIND, b"htb\0")
+            .nest(TCA_OPTIONS, |batch| batch.attribute(TCA_HTB_INIT, &options))
+            .nest(TCA_STAB, |batch| batch.attribute(TCA_STAB_BASE, &size_table(overhead)));
+        let root = class_id(ROOT_CLASS);
+        self.class(&mut batch, create, ROOT_CLASS, MAJOR, [self.rate; 2], FIRST);
+        let rest = (self.rate - config.reservable).max(self.rate / 100).max(IDLE);
+        self.class(&mut batch, create, BEST_EFFORT, root, [rest, self.rate], LAST);
+        for minor in [GUARANTEED, CONTROLLED_LOAD].into_iter().chain((0..64).map(|dscp| DSCP + dscp)) {
+            self.class(&mut batch, create, minor, root, [IDLE, self.rate], priority(minor));
+        }
+        for number in 0..config.classes {
+            self.class(&mut batch, create, own(number), root, [IDLE, self.rate], OWN);
+        }
+        batch
+            .begin(libc::RTM_NEWQDISC, create, &message(self.ifindex, LEAF, class_id(BEST_EFFORT)))
+            .attribute(TCA_KIND, b"bfifo\0")
+            .attribute(TCA_OPTIONS, &u32::try_from(queue).unwrap_or(u32::MAX).to_ne_bytes());
+        match batch.send()?.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks that a class be served at `rate` at least and at `ceiling` at most, octets a second; `last`: what it gets
+    /// beyond `rate` it gets after all others, like best effort.
+    pub(super) fn change(&self, batch: &mut Batch, minor: u16, rate: u64, ceiling: Option<u64>, last: bool) {
+        let rate = rate.max(IDLE);
+        let rates = [rate, ceiling.unwrap_or(self.rate).max(rate)];
+        let priority = if last { LAST } else { priority(minor) };
+        self.class(batch, 0, minor, class_id(ROOT_CLASS), rates, priority);
+    }
+
+    fn class(&self, batch: &mut Batch, flags: i32, minor: u16, parent: u32, rates: [u64; 2], priority: u32) {
+        let [rate, ceiling] = rates;
+        let mut parameters = Vec::with_capacity(44);
+        for rate in rates {
+            // No cell log, overhead or least packet.
+            parameters.extend_from_slice(&[0, TC_LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0]);
+            parameters.extend_from_slice(&u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
+        }
+        let quantum = 2000; // octets served in one turn of those who have no right to it: a packet or so
+        for value in [burst(rate), burst(ceiling), quantum, 0, priority] {
+            parameters.extend_from_slice(&value.to_ne_bytes());
+        }
+        batch
+            .begin(libc::RTM_NEWTCLASS, flags, &message(self.ifindex, class_id(minor), parent))
+            .attribute(TCA_KIND, b"htb\0")
+            .nest(TCA_OPTIONS, |batch| {
+                batch
+                    .attribute(TCA_HTB_PARMS, &parameters)
+                    .attribute(TCA_HTB_RATE64, &rate.to_ne_bytes())
+                    .attribute(TCA_HTB_CEIL64, &ceiling.to_ne_bytes())
+            });
+    }
+
+    /// Hangs a classifier on the qdisc.
+    pub(super) fn classify(&self, connection: &mut Connection, program: i32) -> io::Result<()> {
+        let mut options = Vec::new();
+        let class = class_id(BEST_EFFORT);
+        for (kind, data) in [
+            (TCA_BPF_FD, &program.to_ne_bytes()[..]),
+            (TCA_BPF_NAME, b"signalbox\0\0\0"),
+            (TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes()),
+            (TCA_BPF_CLASSID, &class.to_ne_bytes()), // its major number is that of the classes it names
+        ] {
+            options.extend_from_slice(&(4 + data.len() as u16).to_ne_bytes());
+            options.extend_from_slice(&kind.to_ne_bytes());
+            options.extend_from_slice(data);
+        }
+        let mut fixed = message(self.ifindex, 1, MAJOR);
+        let (preference, protocol) = (1_u32, u32::from(ETH_P_ALL.to_be()));
+        fixed[16..20].copy_from_slice(&(preference << 16 | protocol).to_ne_bytes());
+        let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        connection
+            .begin(libc::RTM_NEWTFILTER, flags, &fixed)
+            .attribute(TCA_KIND, b"bpf\0")
+            .attribute(TCA_OPTIONS, &options)
+            .transact(|_| {})
+    }
+
+    /// What a class has sent and dropped: packets, octets, packets dropped.
+    pub(super) fn sent(&self, connection: &mut Connection, minor: u16) -> io::Result<[u64; 3]> {
+        let mut sent = [0; 3];
+        connection // Without the echo only others would hear the answer.
+            .begin(
+                libc::RTM_GETTCLASS,
+                libc::NLM_F_ECHO | libc::NLM_F_ACK,
+                &message(self.ifindex, class_id(minor), 0),
+            )
+            .transact(|answer| {
+                let Some((_, mut attributes)) = answer.split::<20>() else { return };
+                let Some((_, statistics)) = attributes.find(|(kind, _)| *kind == TCA_STATS2) else { return };
+                for (kind, data) in Attributes(statistics) {
+                    let number = |at: usize| data.get(at..).and_then(u32_of).map_or(0, u64::from);
+                    match kind {
+                        TCA_STATS_BASIC => {
+                            let octets = data.first_chunk().map_or(0, |octets| u64::from_ne_bytes(*octets));
+                            (sent[0], sent[1]) = (number(8), octets);
+                        }
+                        TCA_STATS_QUEUE => sent[2] = number(8),
+                        _ => {}
+                    }
+                }
+            })?;
+        Ok(sent)
+    }
+}
+
+const fn priority(minor: u16) -> u32 {
+    match minor {
+        GUARANTEED => FIRST,
+        CONTROLLED_LOAD => SHARED,
+        // Expedited forwarding and voice-admit (RFC 3246, RFC 5865).
+        minor if minor == DSCP + 46 || minor == DSCP + 44 => FIRST,
+        POOL.. => OWN,
+        _ => SHARED,
+    }
+}
+
+/// What a class may send at once, as time in units of 64 ns: two full packets, and what goes in two milliseconds, for
+/// that is how late the kernel's timers may be.
+fn burst(rate: u64) -> u32 {
+    const NANOSECONDS: u64 = 1_000_000_000;
+    let nanoseconds = (3200 * NANOSECONDS / rate.max(1)).saturating_add(2_000_000);
+    u32::try_from(nanoseconds >> 6).unwrap_or(u32::MAX)
+}
+
+/// `struct tc_sizespec` with nothing but `overhead`.
+fn size_table(overhead: i32) -> Vec<u8> {
+    let mut table = vec![0; 4]; // cell_log, size_log, cell_align
+    for value in [overhead, i32::from(TC_LINKLAYER_ETHERNET), 0, 0, 0] {
+        table.extend_from_slice(&value.to_ne_bytes()); // overhead, linklayer, mpu, mtu, tsize
+    }
+    table
+}
+
+/// `struct tcmsg`.
+fn message(ifindex: u32, handle: u32, parent: u32) -> [u8; 20] {
+    let mut message = [0; 20];
+    for (at, value) in [(4, ifindex), (8, handle), (12, parent)] {
+        message[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn classes_have_numbers_of_their_own() {
+        let services = [ServiceClass::Guaranteed, ServiceClass::ControlledLoad].into_iter();
+        let minors: Vec<u16> = [ROOT_CLASS, BEST_EFFORT]
+            .into_iter()
+            .chain(services.chain((0..64).map(ServiceClass::Dscp)).map(shared))
+            .chain((0..MOST_CLASSES).map(own))
+            .collect();
+        assert_eq!(minors.iter().collect::<BTreeSet<_>>().len(), minors.len());
+        assert_eq!(shared(ServiceClass::Dscp(0x7f)), shared(ServiceClass::Dscp(0x3f)));
+    }
+
+    #[test]
+    fn a_burst_is_time() {
+        assert_eq!(burst(1_250_000), ((3200 * 800 + 2_000_000) >> 6) as u32);
+        assert_eq!(burst(0), u32::try_from((3_200_000_000_000_u64 + 2_000_000) >> 6).unwrap_or(u32::MAX));
+    }
+}

@@ -1,0 +1,479 @@
+//! Enforcement of reservations: the kernel gives each its share of an outgoing link, and no more.
+//!
+//! * `htb` makes the queues: best effort, one for each service, a pool of own ones.
+//! * `bpf` finds a packet's reservation by hashing (`filter`), polices and marks it, and picks its queue. The program
+//!   is `bpf/traffic.c`; `object` reads what was compiled from it.
+//! * `nft` finds the queue where eBPF is not allowed, with less of all that.
+//! * `link` holds what one interface has of these, [`Enforcer`] all links and reservations.
+//!
+//! All of it hangs on one qdisc at the interface, known by its number, and goes with it: see docs/enforcement.md.
+
+mod bpf;
+mod config;
+mod filter;
+mod htb;
+mod link;
+mod nft;
+mod object;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use signalbox_core::IfIndex;
+use signalbox_core::traffic::{Excess, Reservation, ReservationId, ReserveError, TrafficSpec};
+
+pub use config::{Capabilities, Enforcement, LinkConfig, Policing, TrafficConfig};
+use link::{Link, Place};
+
+use crate::error::OpenError;
+use crate::netlink::codec::Connection;
+use crate::netlink::{Batch, interfaces};
+
+/// What one reservation has sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Statistics {
+    /// Packets that conformed and went to their queue.
+    pub packets: u64,
+    /// Their octets, IP headers included.
+    pub octets: u64,
+    /// Packets that did not conform.
+    pub policed_packets: u64,
+    /// Their octets; `None` where the kernel does not count them.
+    pub policed_octets: Option<u64>,
+}
+
+/// What the classifier does with a flow.
+#[derive(Clone, Copy)]
+struct Flow<'a> {
+    traffic: &'a TrafficSpec,
+    queue: u16,
+    excess: Excess,
+    mark_dscp: Option<u8>,
+}
+
+signalbox_core::counters! {
+    /// What happened to reservations in the kernel.
+    pub struct TrafficCounters {
+        /// Reservations installed or changed.
+        reserved: u64,
+        /// Reservations removed.
+        released: u64,
+        /// Reservations that found no place.
+        full: u64,
+        /// Reservations that the kernel refused.
+        failed: u64,
+        /// Reservations granted without being enforced, as configured.
+        unenforced: u64,
+        /// Reservations that share a queue because no own one was left.
+        spilled: u64,
+    }
+}
+
+enum Operation {
+    Reserve(ReservationId, Reservation),
+    Release(ReservationId),
+}
+
+impl Operation {
+    const fn id(&self) -> ReservationId {
+        match self {
+            Self::Reserve(id, _) | Self::Release(id) => *id,
+        }
+    }
+}
+
+struct Held {
+    reservation: Reservation,
+    /// `None`: granted without being enforced.
+    place: Option<Place>,
+}
+
+/// A reservation that has a place and waits for its queue.
+struct Planned {
+    id: ReservationId,
+    reservation: Reservation,
+    place: Place,
+    /// Where it was, if on the same link.
+    old: Option<Place>,
+}
+
+/// Makes the kernel keep what was reserved. [`Enforcer::reserve`] and [`Enforcer::release`] only note what is wanted;
+/// [`Enforcer::flush`] does it, many at once.
+pub struct Enforcer {
+    config: TrafficConfig,
+    connection: Connection,
+    requests: Batch,
+    /// By interface number.
+    links: BTreeMap<u32, Link>,
+    /// Links that could not be opened, and why.
+    closed: BTreeMap<String, String>,
+    wanted: Vec<Operation>,
+    held: HashMap<ReservationId, Held>,
+    counters: TrafficCounters,
+}
+
+impl Enforcer {
+    /// Opens every configured link that there is, in this thread's network namespace. What an earlier process of ours
+    /// left behind is removed first, at all interfaces.
+    ///
+    /// # Errors
+    /// A fault of the configuration; under [`Enforcement::Required`] what is missing at the first link that cannot be
+    /// opened, with nothing left behind.
+    pub fn open(config: &TrafficConfig) -> Result<Self, OpenError> {
+        let mut names = BTreeSet::new();
+        for link in &config.links {
+            let twice = || (!names.insert(&link.name)).then(|| format!("{}: configured twice", link.name));
+            if let Some(fault) = link.fault().or_else(twice) {
+                return Err(OpenError::new("bad-link", fault, "correct the configuration"));
+            }
+        }
+        let system = |error| OpenError::system("opening a netlink socket", &error);
+        let mut enforcer = Self {
+            config: config.clone(),
+            connection: Connection::open().map_err(system)?,
+            requests: Batch::open(NETLINK_ROUTE).map_err(system)?,
+            links: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            wanted: Vec::new(),
+            held: HashMap::new(),
+            counters: TrafficCounters::default(),
+        };
+        enforcer.sweep()?;
+        let opened = enforcer.refresh();
+        if let (Enforcement::Required, Some((_, error))) = (config.enforcement, opened.into_iter().next()) {
+            return Err(error); // what was opened closes with it
+        }
+        Ok(enforcer)
+    }
+
+    /// Looks for links that came or went: opens those configured that are new, forgets those that are gone together
+    /// with the reservations there. Call it when interfaces changed. Gives the links that could not be opened.
+    pub fn refresh(&mut self) -> Vec<(String, OpenError)> {
+        if self.config.enforcement == Enforcement::Off {
+            return Vec::new();
+        }
+        let links = match interfaces::links(&mut self.connection) {
+            Ok(links) => links,
+            Err(error) => {
+                let error = OpenError::system("reading the interfaces", &error);
+                return self.config.links.iter().map(|link| (link.name.clone(), error.clone())).collect();
+            }
+        };
+        let there = |ifindex: u32, name: &str| links.iter().any(|l| l.ifindex == ifindex && l.name == name);
+        self.links.retain(|ifindex, link| there(*ifindex, &link.name));
+        let gone =
+            |held: &Held| held.place.is_some() && !self.links.contains_key(&held.reservation.ifindex.0);
+        self.held.retain(|_, held| !gone(held));
+        let mut failed = Vec::new();
+        for config in &self.config.links {
+            let Some(found) = links.iter().find(|link| link.name == config.name) else {
+                self.closed.insert(config.name.clone(), "there is no such interface".to_owned());
+                continue;
+            };
+            if self.links.contains_key(&found.ifindex) {
+                continue;
+            }
+            let interface = (found.ifindex, found.link_header);
+            let TrafficConfig { enforcement, ebpf, .. } = self.config;
+            match Link::open(&mut self.connection, config, interface, enforcement, ebpf) {
+                Ok(link) => {
+                    self.closed.remove(&config.name);
+                    self.links.insert(found.ifindex, link);
+                }
+                Err(error) => {
+                    self.closed.insert(config.name.clone(), error.to_string());
+                    failed.push((config.name.clone(), error));
+                }
+            }
+        }
+        failed
+    }
+
+    /// Wants a reservation, or one changed; [`Self::flush`] tells the result.
+    pub fn reserve(&mut self, id: ReservationId, reservation: &Reservation) {
+        self.wanted.push(Operation::Reserve(id, reservation.clone()));
+    }
+
+    /// Wants a reservation gone; nothing happens if there is none.
+    pub fn release(&mut self, id: ReservationId) {
+        self.wanted.push(Operation::Release(id));
+    }
+
+    /// Whether there is something to flush.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Does what is wanted, in order, and gives one result for each [`Self::reserve`]. A change that failed leaves
+    /// what stood before.
+    pub fn flush(&mut self) -> Vec<(ReservationId, Result<(), ReserveError>)> {
+        let mut results = Vec::new();
+        let mut wanted = std::mem::take(&mut self.wanted).into_iter().peekable();
+        let mut seen = HashSet::new();
+        while wanted.peek().is_some() {
+            // What concerns one reservation twice is done one after the other.
+            seen.clear();
+            let group: Vec<Operation> =
+                std::iter::from_fn(|| wanted.next_if(|operation| seen.insert(operation.id()))).collect();
+            self.carry_out(group, &mut results);
+        }
+        for (_, result) in &results {
+            match result {
+                Ok(()) => self.counters.reserved += 1,
+                Err(ReserveError::Full) => self.counters.full += 1,
+                Err(_) => self.counters.failed += 1,
+            }
+        }
+        results
+    }
+
+    fn carry_out(
+        &mut self,
+        group: Vec<Operation>,
+        results: &mut Vec<(ReservationId, Result<(), ReserveError>)>,
+    ) {
+        let mut planned = Vec::new();
+        // Which request is whose; common classes are told by link and number.
+        let mut own: HashMap<usize, usize> = HashMap::new();
+        let mut shared = BTreeSet::new();
+        for operation in group {
+            match operation {
+                Operation::Release(id) => {
+                    if let Some(held) = self.held.remove(&id) {
+                        self.counters.released += 1;
+                        shared.extend(self.give_back(&held));
+                    }
+                }
+                Operation::Reserve(id, reservation) => {
+                    let before = self.requests.len();
+                    match self.plan(id, &reservation) {
+                        Ok(Some((place, old))) => {
+                            shared.extend(place.shared().map(|queue| (reservation.ifindex.0, queue)));
+                            if self.requests.len() > before {
+                                own.insert(before, planned.len());
+                            }
+                            planned.push(Planned { id, reservation, place, old });
+                        }
+                        Ok(None) => {
+                            self.counters.unenforced += 1;
+                            let held = self.held.insert(id, Held { reservation, place: None });
+                            shared.extend(held.and_then(|held| self.give_back(&held)));
+                            results.push((id, Ok(())));
+                        }
+                        Err(error) => results.push((id, Err(error))),
+                    }
+                }
+            }
+        }
+        let first_shared = self.requests.len();
+        let shared: Vec<(u32, u16)> = shared.into_iter().collect();
+        for (ifindex, queue) in &shared {
+            if let Some(link) = self.links.get(ifindex) {
+                link.share(*queue, &mut self.requests);
+            }
+        }
+        let mut failed: HashSet<usize> = HashSet::new();
+        let mut failed_shared: HashSet<(u32, u16)> = HashSet::new();
+        match self.requests.send() {
+            Ok(refused) => {
+                for (number, error) in refused {
+                    tracing::debug!(%error, "a class was not changed");
+                    failed.extend(own.get(&number));
+                    failed_shared.extend(number.checked_sub(first_shared).and_then(|at| shared.get(at)));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "classes were not changed");
+                failed.extend(0..planned.len());
+            }
+        }
+        let mut less = BTreeSet::new();
+        for (at, planned) in planned.into_iter().enumerate() {
+            let share = planned.place.shared().map(|queue| (planned.reservation.ifindex.0, queue));
+            let refused = failed.contains(&at) || share.is_some_and(|share| failed_shared.contains(&share));
+            let (id, result) = (planned.id, self.settle(planned, refused, &mut less));
+            results.push((id, result));
+        }
+        for (ifindex, queue) in less {
+            if let Some(link) = self.links.get(&ifindex) {
+                link.share(queue, &mut self.requests);
+            }
+        }
+        // What is given back here is only more than needed if it stays.
+        match self.requests.send() {
+            Ok(refused) if refused.is_empty() => {}
+            Ok(refused) => tracing::debug!(?refused, "classes keep more than they need"),
+            Err(error) => tracing::warn!(%error, "classes keep more than they need"),
+        }
+    }
+
+    /// A place for a reservation and where it was; `None`: it is granted without.
+    fn plan(
+        &mut self,
+        id: ReservationId,
+        reservation: &Reservation,
+    ) -> Result<Option<(Place, Option<Place>)>, ReserveError> {
+        let enforcement = self.config.enforcement;
+        let Some(link) = self.links.get_mut(&reservation.ifindex.0) else {
+            let lenient = enforcement != Enforcement::Required;
+            return if lenient { Ok(None) } else { Err(ReserveError::NoInterface) };
+        };
+        let held = self.held.get(&id).filter(|held| held.reservation.ifindex == reservation.ifindex);
+        let old = held.and_then(|held| held.place.as_ref());
+        match link.plan(reservation, old, &mut self.requests) {
+            Ok(place) => Ok(Some((place, old.cloned()))),
+            Err(ReserveError::Unsupported) if enforcement == Enforcement::BestEffort => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Installs what was planned, or takes the plan back.
+    fn settle(
+        &mut self,
+        planned: Planned,
+        refused: bool,
+        less: &mut BTreeSet<(u32, u16)>,
+    ) -> Result<(), ReserveError> {
+        let Planned { id, reservation, place, old } = planned;
+        let ifindex = reservation.ifindex.0;
+        let Some(link) = self.links.get_mut(&ifindex) else { return Err(ReserveError::Failed) };
+        let installed = if refused { None } else { Some(link.install(&reservation, &place, old.as_ref())) };
+        if !matches!(installed, Some(Ok(()))) {
+            if let Some(Err(error)) = installed {
+                tracing::debug!(%error, "a filter was not installed");
+            }
+            match (&old, self.held.get(&id)) {
+                (Some(old), Some(held)) if old.shared().is_none() => {
+                    link.restore(&held.reservation, old, &mut self.requests);
+                }
+                _ => {}
+            }
+            if old.as_ref().is_none_or(|old| !old.has_queue_of(&place)) {
+                link.idle(&place, &mut self.requests);
+            }
+            less.extend(link.free(&place, old.as_ref()).map(|queue| (ifindex, queue)));
+            return Err(ReserveError::Failed);
+        }
+        if place.shared().is_some() && reservation.treatment == signalbox_core::traffic::Treatment::OwnQueue {
+            self.counters.spilled += 1;
+        }
+        if let Some(old) = &old {
+            if !place.has_queue_of(old) {
+                link.idle(old, &mut self.requests);
+            }
+            less.extend(link.free(old, Some(&place)).map(|queue| (ifindex, queue)));
+        }
+        let before = self.held.insert(id, Held { reservation, place: Some(place) });
+        if let (Some(before), None) = (before, old) {
+            less.extend(self.give_back(&before)); // it was at another link
+        }
+        Ok(())
+    }
+
+    /// Removes a reservation from the kernel and names the common class that has one less.
+    fn give_back(&mut self, held: &Held) -> Option<(u32, u16)> {
+        let ifindex = held.reservation.ifindex.0;
+        let (link, place) = (self.links.get_mut(&ifindex)?, held.place.as_ref()?);
+        if let Err(error) = link.uninstall(place) {
+            tracing::warn!(%error, "a filter stays behind");
+        }
+        link.idle(place, &mut self.requests);
+        link.free(place, None).map(|queue| (ifindex, queue))
+    }
+
+    /// What a reservation has sent; `None` if there is none, or it is not enforced.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn statistics(&mut self, id: ReservationId) -> io::Result<Option<Statistics>> {
+        let Some(held) = self.held.get(&id) else { return Ok(None) };
+        let link = self.links.get(&held.reservation.ifindex.0);
+        let (Some(link), Some(place)) = (link, held.place.as_ref()) else { return Ok(None) };
+        link.statistics(&mut self.connection, place).map(Some)
+    }
+
+    /// Whether a reservation is in the kernel.
+    #[must_use]
+    pub fn is_enforced(&self, id: ReservationId) -> bool {
+        self.held.get(&id).is_some_and(|held| held.place.is_some())
+    }
+
+    /// What is enforced at each configured link.
+    pub fn capabilities(&self) -> impl Iterator<Item = Capabilities> {
+        self.config.links.iter().map(|config| {
+            let link = self.links.values().find(|link| link.name == config.name);
+            let why = match self.config.enforcement {
+                Enforcement::Off => Some("enforcement is off".to_owned()),
+                _ => self.closed.get(&config.name).cloned(),
+            };
+            link.map_or_else(
+                || Capabilities {
+                    name: config.name.clone(),
+                    ifindex: IfIndex::NONE,
+                    queues: false,
+                    policing: Policing::None,
+                    marking: false,
+                    classes: (0, 0),
+                    reservations: (0, 0),
+                    lacking: why.into_iter().collect(),
+                },
+                Link::capabilities,
+            )
+        })
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &TrafficCounters {
+        &self.counters
+    }
+
+    /// Removes all that is ours from the kernel.
+    ///
+    /// # Errors
+    /// The first of the kernel's; the rest is removed all the same.
+    pub fn close(mut self) -> Result<(), OpenError> {
+        self.take_away().map_err(|error| OpenError::system("removing the queues", &error))
+    }
+
+    fn take_away(&mut self) -> io::Result<()> {
+        let links = std::mem::take(&mut self.links);
+        let uses_nft = links.values().any(Link::uses_nft);
+        let mut result = Ok(());
+        for mut link in links.into_values() {
+            result = result.and(link.close(&mut self.connection));
+        }
+        if uses_nft { result.and(nft::remove()) } else { result }
+    }
+
+    /// Removes what an earlier process of ours left behind.
+    fn sweep(&mut self) -> Result<(), OpenError> {
+        let told = |what: &str, error: &io::Error| match error.raw_os_error() {
+            Some(libc::EPERM) => OpenError::net_admin(what, error),
+            _ => OpenError::system(what, error),
+        };
+        let ours = htb::ours(&mut self.connection)
+            .map_err(|error| told("reading the queueing disciplines", &error))?;
+        for ifindex in &ours {
+            tracing::info!(ifindex, "removing the queues of an earlier run");
+            htb::remove(&mut self.connection, *ifindex)
+                .map_err(|error| told("removing old queues", &error))?;
+        }
+        // Without queues there were no maps, or they do no harm and go when ours are made.
+        if ours.is_empty() && self.config.ebpf {
+            Ok(())
+        } else {
+            nft::remove().map_err(|error| told("removing old nftables maps", &error))
+        }
+    }
+}
+
+impl Drop for Enforcer {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_away() {
+            tracing::warn!(%error, "queues stay behind");
+        }
+    }
+}

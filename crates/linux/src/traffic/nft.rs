@@ -1,0 +1,304 @@
+//! Classification where eBPF is not to be had: nftables maps from a packet's addresses, protocol and ports to the
+//! class, set as its priority before it is queued.
+//!
+//! The maps are made with the nft tool when a link is opened; what the signaling does to them goes by netlink. Filters
+//! that name both hosts, the protocol and both ports are in a hash; all others in a map of ranges, which is slower to
+//! change and small. The kernel cannot match DSCP, flow label or SPI in the same lookup, so those are refused.
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use signalbox_core::node::Prefix;
+use signalbox_core::traffic::{FlowFilter, ReserveError};
+
+use super::htb::class_id;
+use crate::error::OpenError;
+use crate::intercept;
+use crate::netlink::Batch;
+
+/// Name of our table, in family `inet`.
+const TABLE: &str = "signalbox_traffic";
+/// Elements of a hash, and of a map of ranges.
+const MOST_EXACT: usize = 65_536;
+const MOST_RANGES: usize = 256;
+
+const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
+const NFNL_MSG_BATCH_END: u16 = 0x11;
+const SUBSYSTEM: u16 = 10; // NFNL_SUBSYS_NFTABLES
+const NFT_MSG_DELTABLE: u16 = SUBSYSTEM << 8 | 2;
+const NFT_MSG_NEWSETELEM: u16 = SUBSYSTEM << 8 | 12;
+const NFT_MSG_DELSETELEM: u16 = SUBSYSTEM << 8 | 14;
+const NFPROTO_INET: u8 = 1;
+const NFTA_TABLE_NAME: u16 = 1;
+const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
+const NFTA_SET_ELEM_LIST_SET: u16 = 2;
+const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+const NFTA_LIST_ELEM: u16 = 1;
+const NFTA_SET_ELEM_KEY: u16 = 1;
+const NFTA_SET_ELEM_DATA: u16 = 2;
+const NFTA_SET_ELEM_KEY_END: u16 = 10;
+const NFTA_DATA_VALUE: u16 = 1;
+
+/// A filter as an element of one of the maps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Element {
+    ipv6: bool,
+    from: Vec<u8>,
+    /// `None`: it is in the hash.
+    to: Option<Vec<u8>>,
+}
+
+/// The maps of one link.
+pub(super) struct Maps {
+    ifindex: u32,
+    requests: Batch,
+    /// Elements: hash, ranges.
+    held: [usize; 2],
+}
+
+impl std::fmt::Debug for Maps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maps")
+            .field("ifindex", &self.ifindex)
+            .field("held", &self.held)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Maps {
+    /// Makes the maps of a link and the chain that asks them.
+    pub(super) fn open(ifindex: u32) -> Result<Self, OpenError> {
+        intercept::nft(&ruleset(ifindex), false, "nft-maps-unsupported", "the kernel needs nf_tables")?;
+        let requests = Batch::open(NETLINK_NETFILTER)
+            .map_err(|error| OpenError::system("opening a netlink socket for nftables", &error))?;
+        Ok(Self { ifindex, requests, held: [0; 2] })
+    }
+
+    /// The filters as elements, or why they cannot be.
+    pub(super) fn encode(&self, filters: &[FlowFilter]) -> Result<Vec<Element>, ReserveError> {
+        let mut elements = Vec::with_capacity(filters.len());
+        for filter in filters {
+            let element = element(filter).ok_or(ReserveError::Unsupported)?;
+            if !elements.contains(&element) {
+                elements.push(element);
+            }
+        }
+        let ranges = elements.iter().filter(|element| element.to.is_some()).count();
+        let [hash_held, ranges_held] = self.held;
+        if elements.is_empty() {
+            Err(ReserveError::Unsupported)
+        } else if ranges_held + ranges > MOST_RANGES || hash_held + elements.len() > MOST_EXACT {
+            Err(ReserveError::Full)
+        } else {
+            Ok(elements)
+        }
+    }
+
+    /// Removes what was and adds what shall be, all or nothing.
+    pub(super) fn change(
+        &mut self,
+        new: &[Element],
+        queue: u16,
+        old: &[Element],
+        was: u16,
+    ) -> io::Result<()> {
+        if new == old && queue == was {
+            return Ok(());
+        }
+        begin(&mut self.requests);
+        for (kind, flags, elements, class) in [
+            (NFT_MSG_DELSETELEM, 0, old, None),
+            (NFT_MSG_NEWSETELEM, libc::NLM_F_CREATE | libc::NLM_F_EXCL, new, Some(class_id(queue))),
+        ] {
+            for element in elements {
+                request(&mut self.requests, self.ifindex, (kind, flags), element, class);
+            }
+        }
+        end(&mut self.requests);
+        if let Some((_, error)) = self.requests.send_transaction()?.into_iter().next() {
+            return Err(error);
+        }
+        let count =
+            |elements: &[Element], ranges| elements.iter().filter(|e| e.to.is_some() == ranges).count();
+        for (held, ranges) in self.held.iter_mut().zip([false, true]) {
+            *held = (*held + count(new, ranges)).saturating_sub(count(old, ranges));
+        }
+        Ok(())
+    }
+}
+
+/// Removes our table, with what all links have in it; that there is none is no error.
+pub(super) fn remove() -> io::Result<()> {
+    let mut requests = Batch::open(NETLINK_NETFILTER)?;
+    begin(&mut requests);
+    requests.begin(NFT_MSG_DELTABLE, 0, &[NFPROTO_INET, 0, 0, 0]).attribute(NFTA_TABLE_NAME, &text(TABLE));
+    end(&mut requests);
+    match requests.send_transaction()?.into_iter().next() {
+        // No such table, or no nftables at all in this kernel.
+        Some((_, error)) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => Ok(()),
+        Some((_, error)) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn begin(requests: &mut Batch) {
+    requests.begin(NFNL_MSG_BATCH_BEGIN, 0, &frame());
+}
+
+fn end(requests: &mut Batch) {
+    requests.begin(NFNL_MSG_BATCH_END, 0, &frame());
+}
+
+/// `struct nfgenmsg` of a transaction's frame.
+fn frame() -> [u8; 4] {
+    let [high, low] = SUBSYSTEM.to_be_bytes();
+    [0, 0, high, low]
+}
+
+fn text(name: &str) -> Vec<u8> {
+    [name.as_bytes(), &[0]].concat()
+}
+
+fn request(requests: &mut Batch, ifindex: u32, how: (u16, i32), element: &Element, class: Option<u32>) {
+    let (kind, flags) = how;
+    let map = map_name(ifindex, element.ipv6, element.to.is_some());
+    requests
+        .begin(kind, flags, &[NFPROTO_INET, 0, 0, 0])
+        .attribute(NFTA_SET_ELEM_LIST_TABLE, &text(TABLE))
+        .attribute(NFTA_SET_ELEM_LIST_SET, &text(&map))
+        .nest(NFTA_SET_ELEM_LIST_ELEMENTS, |batch| {
+            batch.nest(NFTA_LIST_ELEM, |batch| {
+                batch.nest(NFTA_SET_ELEM_KEY, |batch| batch.attribute(NFTA_DATA_VALUE, &element.from));
+                if let Some(to) = &element.to {
+                    batch.nest(NFTA_SET_ELEM_KEY_END, |batch| batch.attribute(NFTA_DATA_VALUE, to));
+                }
+                if let Some(class) = class {
+                    let class = class.to_ne_bytes();
+                    batch.nest(NFTA_SET_ELEM_DATA, |batch| batch.attribute(NFTA_DATA_VALUE, &class));
+                }
+                batch
+            })
+        });
+}
+
+fn element(filter: &FlowFilter) -> Option<Element> {
+    let FlowFilter { src, dst, protocol, src_port, dst_port, dscp, flow_label, spi } = *filter;
+    let mixed = src.addr.is_ipv4() != dst.addr.is_ipv4();
+    if mixed
+        || dscp.is_some()
+        || flow_label.is_some()
+        || spi.is_some()
+        || src_port == Some(0)
+        || dst_port == Some(0)
+    {
+        return None;
+    }
+    let (mut from, mut to) = (Vec::new(), Vec::new());
+    for prefix in [src, dst] {
+        let [first, last] = range(prefix);
+        from.extend(first);
+        to.extend(last);
+    }
+    // Each field begins at a multiple of four octets.
+    from.extend([protocol.unwrap_or(0), 0, 0, 0]);
+    to.extend([protocol.unwrap_or(u8::MAX), 0, 0, 0]);
+    for port in [src_port, dst_port] {
+        let padded = |port: u16| port.to_be_bytes().into_iter().chain([0, 0]);
+        from.extend(padded(port.unwrap_or(0)));
+        to.extend(padded(port.unwrap_or(u16::MAX)));
+    }
+    let exact = from == to;
+    Some(Element { ipv6: !filter.is_ipv4(), from, to: (!exact).then_some(to) })
+}
+
+/// First and last address of a prefix.
+fn range(prefix: Prefix) -> [Vec<u8>; 2] {
+    match prefix.addr {
+        IpAddr::V4(v4) => {
+            let hosts = u32::MAX.checked_shr(prefix.len.min(32).into()).unwrap_or(0);
+            [v4.to_bits() & !hosts, v4.to_bits() | hosts].map(|bits| bits.to_be_bytes().to_vec())
+        }
+        IpAddr::V6(v6) => {
+            let hosts = u128::MAX.checked_shr(prefix.len.min(128).into()).unwrap_or(0);
+            [v6.to_bits() & !hosts, v6.to_bits() | hosts].map(|bits| bits.to_be_bytes().to_vec())
+        }
+    }
+}
+
+fn map_name(ifindex: u32, ipv6: bool, ranges: bool) -> String {
+    let (family, kind) = (if ipv6 { 6 } else { 4 }, if ranges { "ranges" } else { "flows" });
+    format!("link{ifindex}_{kind}{family}")
+}
+
+/// The more specific lookup comes last, so that it has the last word.
+fn ruleset(ifindex: u32) -> String {
+    let mut maps = String::new();
+    let mut rules = String::new();
+    for (ipv6, address, header, family) in
+        [(false, "ipv4_addr", "ip", "ipv4"), (true, "ipv6_addr", "ip6", "ipv6")]
+    {
+        for (ranges, options) in
+            [(true, format!("flags interval; size {MOST_RANGES}")), (false, format!("size {MOST_EXACT}"))]
+        {
+            let map = map_name(ifindex, ipv6, ranges);
+            maps.push_str(&format!(
+                "  map {map} {{ type {address} . {address} . inet_proto . inet_service . inet_service : classid; \
+                 {options}; }}\n"
+            ));
+            rules.push_str(&format!(
+                "    meta nfproto {family} meta priority set {header} saddr . {header} daddr . meta l4proto . \
+                 th sport . th dport map @{map}\n"
+            ));
+        }
+    }
+    format!(
+        "table inet {TABLE} {{\n{maps}  chain link{ifindex} {{\n    type filter hook postrouting priority 300; policy \
+         accept;\n    oif != {ifindex} accept\n{rules}  }}\n}}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str, len: u8) -> Prefix {
+        Prefix { addr: text.parse().unwrap(), len }
+    }
+
+    #[test]
+    fn a_whole_filter_is_one_key() {
+        let filter = FlowFilter {
+            protocol: Some(17),
+            src_port: Some(1),
+            dst_port: Some(5004),
+            ..FlowFilter::between(prefix("10.0.0.1", 32), prefix("10.0.0.2", 32))
+        };
+        let element = element(&filter).unwrap();
+        assert_eq!(element.from, [10, 0, 0, 1, 10, 0, 0, 2, 17, 0, 0, 0, 0, 1, 0, 0, 0x13, 0x8c, 0, 0]);
+        assert_eq!((element.ipv6, element.to), (false, None));
+    }
+
+    #[test]
+    fn a_wildcard_is_a_range() {
+        let element = element(&FlowFilter::between(prefix("fd00::1", 16), prefix("fd01::2", 128))).unwrap();
+        let to = element.to.unwrap();
+        assert_eq!((element.from.len(), to.len()), (44, 44));
+        assert_eq!((&element.from[..3], &to[..3]), (&[0xfd, 0, 0][..], &[0xfd, 0, 0xff][..]));
+        assert_eq!(element.from[16..32], to[16..32]);
+        assert_eq!(to[32..], [255, 0, 0, 0, 255, 255, 0, 0, 255, 255, 0, 0]);
+    }
+
+    #[test]
+    fn what_one_lookup_cannot_match_is_refused() {
+        let filter = FlowFilter::between(prefix("fd00::1", 16), prefix("fd01::2", 128));
+        for refused in [
+            FlowFilter { dscp: Some(1), ..filter },
+            FlowFilter { flow_label: Some(1), ..filter },
+            FlowFilter { spi: Some(1), ..filter },
+            FlowFilter { dst_port: Some(0), ..filter },
+        ] {
+            assert_eq!(element(&refused), None);
+        }
+    }
+}
