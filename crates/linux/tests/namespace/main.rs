@@ -13,4 +13,5 @@ mod stream_failures;
 mod streams;
 mod topology;
 mod traffic;
+mod traffic_cost;
 mod traffic_flows;
