@@ -218,6 +218,12 @@ fn nslp_data(nslp: NslpId, data: &[u8]) -> Value {
             Err(error) => fields["ping_error"] = error.to_string().into(),
         }
     }
+    if nslp == NslpId::QOS && !data.is_empty() {
+        match signalbox_qos::wire::Message::parse(data) {
+            Ok(message) => fields["qos"] = crate::qos::json(&message),
+            Err(error) => fields["qos_error"] = error.to_string().into(),
+        }
+    }
     fields
 }
 

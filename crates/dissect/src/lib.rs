@@ -10,6 +10,7 @@ mod decode;
 pub mod fuzz;
 mod json;
 mod line;
+mod qos;
 mod text;
 
 pub use decode::{Error, Options, Summary, decode};

@@ -160,6 +160,15 @@ fn error_object(f: &mut String, error: &ErrorObject<'_>) -> fmt::Result {
 
 fn nslp_data(f: &mut String, nslp: NslpId, data: &[u8]) -> fmt::Result {
     write!(f, "  {}: {} octets", ObjectType::NSLP_DATA, data.len())?;
+    if nslp == NslpId::QOS && !data.is_empty() {
+        return match signalbox_qos::wire::Message::parse(data) {
+            Ok(message) => {
+                f.push('\n');
+                crate::qos::text(f, &message)
+            }
+            Err(error) => writeln!(f, ", no QoS NSLP message ({error}): {}", hex(data)),
+        };
+    }
     if nslp != NslpId::PING || data.is_empty() {
         return writeln!(f, "{}{}", if data.is_empty() { "" } else { ", " }, hex(data));
     }

@@ -4,4 +4,5 @@ mod captures;
 mod corpus;
 mod lines;
 mod packets;
+mod qos;
 mod support;
