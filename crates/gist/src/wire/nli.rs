@@ -7,7 +7,7 @@ use signalbox_wire::{LengthOverflow, Reader, Short, Writer};
 use super::code_points::ObjectType;
 use super::list::{take_padded, write_padded};
 use super::mri::{address, write_address};
-use super::object::{Extensibility, RawObject};
+use super::object::RawObject;
 use crate::error::{DecodeError, EncodeError, Problem};
 
 /// What a node says of itself.
@@ -49,9 +49,10 @@ impl<'a> Nli<'a> {
     }
 
     /// The same of an object's value alone.
+    #[cfg(feature = "engine")]
     pub(crate) fn of_value(value: &'a [u8]) -> Result<Self, DecodeError> {
-        let (kind, extensibility) = (ObjectType::NLI, Extensibility::Mandatory);
-        Self::parse(&RawObject { kind, extensibility, start: 0, value, octets: &[] })
+        let extensibility = super::object::Extensibility::Mandatory;
+        Self::parse(&RawObject { kind: ObjectType::NLI, extensibility, start: 0, value, octets: &[] })
     }
 
     pub(crate) fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
