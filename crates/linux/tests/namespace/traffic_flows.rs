@@ -157,7 +157,9 @@ fn a_shared_class_protects_as_well() {
     close(&net, enforcer);
 }
 
-/// What passes of a burst far beyond the bucket: never more than b + r·t, and never less than b.
+/// What passes of a burst far beyond the bucket: never more than b + r·t, and never less than b; with a peak rate never
+/// more than MPS + p·t either (QSPEC-3.3.1-08). Packets smaller than m count as m (QSPEC-3.3.1-09). All that is beyond is
+/// dropped (QSPEC-5.2.11-02, QSPEC-5.2.11-03).
 #[test]
 fn excess_is_dropped_to_the_octet() {
     let net = Network::new("police");
