@@ -261,10 +261,14 @@ SECTION("classifier") int classify(struct __sk_buff *skb)
 	// The qdisc's size table takes the link layer's header off.
 	__u32 length = skb->wire_len, segments = 1;
 	if (skb->gso_size) {
-		segments = (length + skb->gso_size - 1) / skb->gso_size;
+		headers += key.protocol == 6 ? 20 : 8;
+		segments = skb->gso_segs;
+		// Packets of guests may not say.
+		if (segments == 0 && length > headers)
+			segments = (length - headers + skb->gso_size - 1) / skb->gso_size;
 		if (segments == 0)
 			segments = 1;
-		length += (segments - 1) * (headers + (key.protocol == 6 ? 20 : 8));
+		length += (segments - 1) * headers;
 	}
 	if (!conforms(state, policy, length, segments)) {
 		state->policed_packets += segments;

@@ -409,3 +409,35 @@ fn a_change_takes_effect_at_once_and_filters_share() {
     assert_eq!(passed(&mut enforcer, PORT, 5), 5);
     close(&net, enforcer);
 }
+
+/// Datagrams that leave as one bundle of segments count as what they become on the wire.
+#[test]
+fn segments_count_as_packets() {
+    let net = Network::new("segments");
+    let mut enforcer = enforcer(&net, &config(), |enforcer| {
+        let mut reservation = reservation(ifindex("rb"), 270);
+        reservation.filters = [("10.2.0.2/32", "10.2.0.1/32"), ("fd02::2/128", "fd02::1/128")]
+            .map(|(src, dst)| FlowFilter::between(prefix(src), prefix(dst)))
+            .to_vec();
+        for filter in &mut reservation.filters {
+            filter.protocol = Some(17);
+        }
+        (reservation.traffic.rate, reservation.traffic.burst) = (1_000_000, 1_000_000);
+        enforcer.reserve(ReservationId(1), &reservation);
+    });
+    let (mut r, mut b) = (Network::host(&net.r), Network::host(&net.b));
+    let payload = [7; 1000];
+    let mut expected = (0, 0);
+    for (src, dst, size) in [("10.2.0.2", "10.2.0.1", 1028), ("fd02::2", "fd02::1", 1048)] {
+        for _ in 0..20 {
+            r.send(&datagram(ip(src), ip(dst), &payload));
+        }
+        assert_eq!(r.flush(), []);
+        let got = receive_until(&mut b, |got| got.len() >= 20);
+        assert!(got.iter().all(|got| got.payload == payload));
+        expected = (expected.0 + 20, expected.1 + 20 * size);
+        let now = enforcer.statistics(ReservationId(1)).unwrap().unwrap();
+        assert_eq!((now.packets, now.octets, now.policed_packets), (expected.0, expected.1, 0));
+    }
+    close(&net, enforcer);
+}
