@@ -81,6 +81,12 @@ signalbox_core::counters! {
         peer_changed: u64,
         /// Routes looked up again after a change.
         route_checks: u64,
+        /// Sessions that left another way than before, because their route changed.
+        routes_followed: u64,
+        /// Changes of routes that wait because the same destination's route changed a short while ago.
+        routes_held: u64,
+        /// Changes of routes that were followed without a hold-down because too many destinations have one.
+        holds_full: u64,
         /// Sessions not created because the table of sessions was full.
         sessions_full: u64,
         /// State not installed because the table of peers was full.

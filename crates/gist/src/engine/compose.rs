@@ -59,10 +59,11 @@ pub(super) const fn nli_ttl(direction: Direction, sent: u8, distance: u8) -> u8 
 }
 
 /// The distance to the sender of a message: measured if it came downstream, told if upstream
-/// (RFC 5971 §5.2.2). `None`: the message tells nothing. GIST-5.2.2-06, GIST-5.2.2-08.
+/// (RFC 5971 §5.2.2). `None`: the message tells nothing, or came over an association, which does not tell the
+/// TTL (given as 0 then). GIST-5.2.2-06, GIST-5.2.2-08.
 pub(super) fn distance(mri: &Mri, nli: &Nli<'_>, received_ttl: u8) -> Option<u8> {
     match mri.direction() {
-        Direction::Downstream if nli.ip_ttl == 0 => None,
+        Direction::Downstream if nli.ip_ttl == 0 || received_ttl == 0 => None,
         Direction::Downstream => nli.ip_ttl.checked_sub(received_ttl),
         Direction::Upstream => Some(nli.ip_ttl),
     }

@@ -109,6 +109,19 @@ pub struct Config {
     pub max_checks: usize,
     /// Most packets waiting for a route lookup; default 256.
     pub max_lookups: usize,
+    /// How long a second change of a destination's route waits after one that was followed; doubles with each
+    /// further one; 0: never; default 1 s (RFC 5971 §7.1.3, §7.1.4). Sessions whose interface is gone do not
+    /// wait.
+    pub hold_down: Duration,
+    /// The longest such wait, at least `hold_down`; default 16 s.
+    pub hold_down_max: Duration,
+    /// Most destinations whose route changes are held down at one time; changes of others are followed at
+    /// once; default 65 536.
+    pub max_holds: usize,
+    /// Mark state upstream Tentative as well when a route downstream changes: the same change may have moved
+    /// the flow away from this node (§7.1.3). The repair then waits for one to two times `t1`, or for the
+    /// upstream peer's next Query if that comes before. Default false.
+    pub upstream_tentative: bool,
     /// Connection mode; off by default.
     pub associations: AssociationConfig,
 }
@@ -148,6 +161,10 @@ impl Default for Config {
             max_queued: 16 << 20,
             max_checks: 256,
             max_lookups: 256,
+            hold_down: Duration::from_secs(1),
+            hold_down_max: Duration::from_secs(16),
+            max_holds: 65_536,
+            upstream_tentative: false,
             associations: AssociationConfig::default(),
         }
     }
@@ -191,6 +208,11 @@ impl Config {
                 "1 s to 49 days",
             ),
             (self.cookie_period >= second, "cookie_period", "at least 1 s"),
+            (
+                self.hold_down_max >= self.hold_down && self.hold_down_max <= Duration::from_secs(day),
+                "hold_down_max",
+                "hold_down to 1 day",
+            ),
             (self.ip_ttl >= 1, "ip_ttl", "1 to 255"),
             (self.hops >= 1, "hops", "1 to 255"),
             (self.min_dst_prefix_v4 <= 32, "min_dst_prefix_v4", "0 to 32"),

@@ -38,8 +38,8 @@ fn is_routable(address: IpAddr) -> bool {
 }
 
 impl Interfaces {
-    /// Takes over the whole list; whether anything that matters changed.
-    pub(crate) fn update(&mut self, interfaces: &[Interface]) -> bool {
+    /// Takes over the whole list; yields what was before.
+    pub(crate) fn update(&mut self, interfaces: &[Interface]) -> Self {
         let mut new = Self::default();
         for interface in interfaces.iter().filter(|i| i.up) {
             for address in &interface.addresses {
@@ -63,10 +63,20 @@ impl Interfaces {
         new.local_v4.dedup();
         new.local_v6.sort_unstable();
         new.local_v6.dedup();
-        let changed =
-            new.usable != self.usable || new.local_v4 != self.local_v4 || new.local_v6 != self.local_v6;
-        *self = new;
-        changed
+        core::mem::replace(self, new)
+    }
+
+    /// Whether an interface is another one than it was `before`: up or down, its addresses, its MTU.
+    pub(crate) fn differs_on(&self, ifindex: IfIndex, before: &Self) -> bool {
+        let addresses = |all: &Self| {
+            all.on.iter().filter(|(other, _)| *other == ifindex).map(|(_, a)| *a).collect::<Vec<_>>()
+        };
+        self.on_index(ifindex) != before.on_index(ifindex) || addresses(self) != addresses(before)
+    }
+
+    /// All addresses of this node.
+    pub(crate) fn all(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.on.iter().map(|(_, address)| *address)
     }
 
     /// Whether `address` is this node's.
@@ -129,13 +139,21 @@ mod tests {
             interface(1, true, &["127.0.0.1", "::1"]),
             interface(3, false, &["198.51.100.1"]),
         ];
-        assert!(all.update(&list));
-        assert!(!all.update(&list));
+        all.update(&list);
+        let before = all.update(&list);
+        assert!(list.iter().all(|i| !all.differs_on(i.ifindex, &before)));
         assert_eq!(all.address(IfIndex(2), false), Some("192.0.2.1".parse().unwrap()));
         assert_eq!(all.address(IfIndex(2), true), Some("2001:db8::1".parse().unwrap()));
         assert_eq!(all.address(IfIndex(1), false), Some("192.0.2.1".parse().unwrap()));
         assert!(all.is_local("127.0.0.1".parse().unwrap()));
         assert!(!all.is_local("198.51.100.1".parse().unwrap()));
         assert!(all.is_on(IfIndex(2), "fe80::1".parse().unwrap()));
+        let mut changed = list.clone();
+        changed[0].mtu = 1400;
+        changed[2].up = true;
+        let before = all.update(&changed);
+        let differing = |all: &Interfaces| [1, 2, 3, 4].map(|n| all.differs_on(IfIndex(n), &before));
+        assert_eq!(differing(&all), [false, true, true, false]);
+        assert_eq!(all.all().count(), 7);
     }
 }

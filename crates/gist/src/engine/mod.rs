@@ -11,6 +11,8 @@
 //! * Peers across a NAT that knows GIST see another flow than this node: `nat` translates, before `receive` hands
 //!   a message to a machine and where messages are composed.
 //! * State lives in `record`s, found through `table`; peers and ways out are shared in `peers`.
+//! * When routes change, `ways` names the sessions that are concerned, `reroute` repairs them, and `holds` keeps
+//!   routes that flap from being followed all the time.
 //!
 //! * `association` is connection mode: messaging associations, found, made, kept and lost (RFC 5971 §6.4).
 //!   Channels (TCP, TLS, SCTP) belong to whoever drives the engine; it says what to open, send and close.
@@ -29,6 +31,7 @@ mod cookies;
 mod errors;
 mod flow;
 mod forward;
+mod holds;
 mod interfaces;
 mod io;
 mod nat;
@@ -40,12 +43,15 @@ mod receive;
 mod record;
 mod report;
 mod requests;
+mod reroute;
 mod responding;
 mod route;
 mod send;
 mod stamp;
+mod sweep;
 mod table;
 mod view;
+mod ways;
 
 use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
@@ -62,12 +68,15 @@ use std::collections::VecDeque;
 use applications::Departed;
 use association::Associations;
 use checks::Check;
+use holds::Holds;
 use interfaces::Interfaces;
 use nat::Translations;
 use outbox::Outbox;
 use peers::Peers;
 use record::Record;
-use route::{Lookup, Sweep};
+use route::Lookup;
+use sweep::Sweep;
+use ways::Ways;
 
 pub use association::{AssociationConfig, AssociationView};
 pub use config::{Config, ConfigError, IngressFilter, Installation};
@@ -103,6 +112,8 @@ pub struct Gist {
     lookups: VecDeque<Lookup>,
     next_lookup: u64,
     sweeps: VecDeque<Sweep>,
+    ways: Ways,
+    holds: Holds,
     /// For Query-Cookies; never rotates, since each Query has its own number.
     query_secret: RotatingSecret,
     /// For Responder-Cookies.
@@ -148,6 +159,8 @@ impl Gist {
             lookups: VecDeque::new(),
             next_lookup: 0,
             sweeps: VecDeque::new(),
+            ways: Ways::new(),
+            holds: Holds::new(config.hold_down, config.hold_down_max, config.max_holds),
             query_secret: RotatingSecret::new(Duration::MAX, &mut rng),
             responder_secret: RotatingSecret::new(config.cookie_period, &mut rng),
             dmode: limit(config.dmode_rate, config.dmode_burst),
@@ -168,10 +181,16 @@ impl Gist {
         self.out.recycle();
         match input {
             Input::Datagram(received) => self.receive(&received),
-            Input::Timer => {}
+            Input::Timer => self.run_walks(),
             Input::Route { id, result } => self.route_answer(id, result),
-            Input::Interfaces(interfaces) => self.interfaces_changed(interfaces),
-            Input::RouteChanged(prefix) => self.route_changed(prefix),
+            Input::Interfaces(interfaces) => {
+                self.interfaces_changed(interfaces);
+                self.run_walks();
+            }
+            Input::RouteChanged(prefix) => {
+                self.route_changed(prefix);
+                self.run_walks();
+            }
             Input::TransmitFailed { .. } => self.counters.transmit_failed += 1,
             // Sent within the instant of the input that woke the application: no timer became due since.
             Input::Request(request @ Request::SendMessage(_)) => return self.request(request),
@@ -199,10 +218,12 @@ impl Gist {
     /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let sweep = (!self.sweeps.is_empty() || !self.departed.is_empty()).then_some(self.now);
+        let busy = !self.sweeps.is_empty() || !self.departed.is_empty() || self.ways.is_walking();
+        let sweep = busy.then_some(self.now);
         [
             self.wheel.next_deadline(),
             sweep,
+            self.holds.deadline(),
             self.check_deadline(),
             self.lookup_deadline(),
             self.peers.deadline(self.now),

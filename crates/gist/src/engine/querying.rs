@@ -17,8 +17,8 @@ use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_valu
 
 /// The direction of all our Queries; sending them upstream is optional (RFC 5971 §5.8.1.3) and not done.
 const DOWN: Direction = Direction::Downstream;
-/// How long the first Query waits for its route.
-const RESOLVE: Duration = Duration::from_secs(2);
+/// How long the first Query waits for its route, and a session for another one.
+pub(super) const RESOLVE: Duration = Duration::from_secs(2);
 /// When a Query that the rate limit held back is tried again.
 const HELD_BACK: Duration = Duration::from_millis(100);
 
@@ -171,7 +171,7 @@ impl Gist {
         self.note_translation(key, DOWN, subject.foreign, false);
         let now = self.now;
         let validity = Duration::from_millis(u64::from(subject.nli.validity_ms));
-        let refresh = self.rng.jitter(validity, 0.5, 0.75);
+        let refresh = self.refresh_after(key, validity);
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(DOWN);
         let ifindex = self.peers.egress(half.egress).map(|e| e.ifindex).unwrap_or_default();
@@ -330,15 +330,24 @@ impl Gist {
     }
 
     /// Rule 8, `to_Refresh_QNode`: Awaiting Refresh, unless the session is known to be inactive
-    /// (RFC 5971 §4.4.4). GIST-6.2-12, GIST-4.4.4-08, GIST-7.1.2-01.
+    /// (RFC 5971 §4.4.4), or may be: a refresh from upstream that is overdue is waited for.
+    /// GIST-6.2-12, GIST-4.4.4-08, GIST-7.1.2-01.
     fn timeout_refresh(&mut self, key: Key) {
+        let overdue = self.is_upstream_overdue(key);
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(DOWN);
-        if half.has(NO_REFRESH) {
+        if half.has(NO_REFRESH) || overdue {
             half.set(RETRY, false);
             return;
         }
         self.start_refresh(key);
+    }
+
+    /// Starts the handshake that runs from its first Query: its Queries went another way.
+    pub(super) fn start_afresh(&mut self, key: Key) {
+        if self.state(key, DOWN) == State::AwaitingResponse {
+            self.restart(key, State::AwaitingResponse);
+        }
     }
 
     /// To Awaiting Refresh with a Query at once.

@@ -11,6 +11,7 @@ use signalbox_core::{Direction, NslpId, SessionId, Time};
 use super::association::Need;
 use super::flow::Flow;
 use super::stamp::{Span, Stamp};
+use super::ways::Hook;
 
 /// No peer, no egress.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -71,7 +72,7 @@ impl State {
     }
 }
 
-/// Routing state in one direction, 36 octets.
+/// Routing state in one direction, 48 octets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Half {
     /// Interned peer, or [`NONE`].
@@ -96,6 +97,8 @@ pub(crate) struct Half {
     /// IP hops to the peer (RFC 5971 §5.2.2).
     pub(crate) distance: u8,
     pub(crate) flags: u8,
+    /// Querying: its place among the sessions that go the same way.
+    pub(crate) hook: Hook,
 }
 
 /// [`Half::retry`] runs.
@@ -130,6 +133,7 @@ impl Default for Half {
             state: State::None,
             distance: 0,
             flags: 0,
+            hook: Hook::default(),
         }
     }
 }
@@ -298,7 +302,7 @@ mod tests {
     /// generation included.
     #[test]
     fn a_session_fits_its_budget() {
-        assert_eq!(size_of::<Half>(), 36);
-        assert!(size_of::<Record>() <= 152, "{}", size_of::<Record>());
+        assert_eq!(size_of::<Half>(), 48);
+        assert!(size_of::<Record>() <= 176, "{}", size_of::<Record>());
     }
 }

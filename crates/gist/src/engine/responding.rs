@@ -11,7 +11,7 @@ use super::association::{Answer, Stacks, Tag, configuration};
 use super::compose::{distance, limit, nli, nli_ttl, normal};
 use super::peers::Egress;
 use super::receive::{Arrival, Subject};
-use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, side};
+use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
 use super::stamp::Stamp;
 use crate::wire::{MAGIC, Message, MessageType};
 
@@ -64,6 +64,7 @@ impl Gist {
         if old_peer == peer {
             self.peers.peers.release(peer); // it holds one reference already
         } else if state.is_established() {
+            half.set(TENTATIVE, false);
             self.peer_is_good(key, direction, old_peer, true);
         } else {
             self.peers.retire(old_peer, Stamp::after(self.now + self.config.sii_retention));
@@ -80,6 +81,26 @@ impl Gist {
             self.peers.peer(half.peer).is_some_and(|p| p.matches(&subject.nli, a.src.port(), a.ifindex));
         let own = self.own_address(a, subject.nli.interface.is_ipv6());
         same_peer && self.peers.egress(half.egress).map(|e| e.address) == own
+    }
+
+    /// Whether a Query says that IP routing changed upstream: it comes from another peer, by another interface,
+    /// or over another number of IP hops than what came before (RFC 5971 §7.1.2).
+    fn came_another_way(
+        &self,
+        key: Key,
+        direction: Direction,
+        a: &Arrival<'_>,
+        subject: &Subject<'_>,
+    ) -> bool {
+        let Some(record) = self.records.get(key) else { return false };
+        let half = record.half(direction);
+        let Some(peer) = self.peers.peer(half.peer) else { return false };
+        let nli = &subject.nli;
+        let distance = distance(&subject.mri, nli, a.ttl);
+        *peer.identity != *nli.peer_identity
+            || peer.address.ip() != nli.interface
+            || peer.ifindex != a.ifindex
+            || distance.is_some_and(|distance| distance != half.distance)
     }
 
     /// Notes the distance that a message tells (RFC 5971 §5.2.2).
@@ -131,6 +152,9 @@ impl Gist {
     ) {
         let direction = subject.mri.direction().inverted();
         let (now, t1) = (self.now, self.config.t1);
+        if self.came_another_way(key, direction, a, subject) {
+            self.make_tentative(key, direction);
+        }
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
         half.state = match half.state {
@@ -236,8 +260,10 @@ impl Gist {
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
         let new = !half.state.is_established();
+        let tentative = half.has(TENTATIVE);
         half.state = State::RespondingEstablished;
         half.set(RETRY, false);
+        half.set(TENTATIVE, false);
         half.start_expire(now, validity);
         if new {
             half.since = Stamp::of(now);
@@ -246,6 +272,11 @@ impl Gist {
                 record.half_mut(Direction::Downstream).set(NO_REFRESH, false);
             }
             self.peer_is_good(key, direction, NONE, false);
+        } else if tentative {
+            self.peer_is_good(key, direction, NONE, false);
+        }
+        if direction == Direction::Upstream {
+            self.pass_refresh_on(key);
         }
         if let Some(record) = self.records.get_mut(key)
             && let Some(kept) = record.pending.as_mut().and_then(|p| p.response.get_mut(side(direction)))

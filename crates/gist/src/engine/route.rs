@@ -1,27 +1,21 @@
-//! Routes: looking them up, and what happens to sessions when they change (RFC 5971 §7.1).
+//! Routes: looking them up. What happens when they change is in `reroute`.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
-use signalbox_core::service::{InvalidStatus, NetworkEvent, SendError};
+use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, IfIndex, Mri, NslpId, PathCoupled, Time};
+use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, Time};
 
 use super::Gist;
 use super::outbox::Envelope;
 use super::peers::Egress;
-use super::record::{NONE, State, TENTATIVE};
 use super::send::Stateless;
 
 /// The upper bit of a lookup's id tells those of [`Lookup`]s from those of records.
 const NOT_A_RECORD: u64 = 1 << 63;
 /// How long an answer to a lookup is waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Records that one call looks at when routes or applications touch many sessions at once.
-const SWEEP_STEP: u32 = 4096;
-/// Sweeps that wait at most; more are merged into one over everything.
-const MAX_SWEEPS: usize = 16;
 
 /// A message that is forwarded once its route is known.
 #[derive(Debug)]
@@ -69,23 +63,6 @@ pub(super) struct Lookup {
     id: u64,
     until: Time,
     waiting: Waiting,
-}
-
-/// A walk over all records, a bounded number of them per call.
-#[derive(Debug)]
-pub(super) struct Sweep {
-    next: u32,
-    what: What,
-}
-
-#[derive(Debug)]
-enum What {
-    /// Flows to these destinations may take another way.
-    Routes(Option<Prefix>),
-    /// An application lost trust in a flow (B.6).
-    Invalidate { nslp: Option<NslpId>, mri: Mri, status: InvalidStatus, data: Box<[u8]> },
-    /// An application set the lifetime of a whole flow (B.5).
-    Lifetime { nslp: NslpId, mri: Mri, lifetime: Duration },
 }
 
 /// Which packet's route a message with this MRI follows.
@@ -202,152 +179,6 @@ impl Gist {
             .or_else(|| self.interfaces.address(route.ifindex, v6))?;
         let mtu = u16::try_from(route.mtu).unwrap_or(u16::MAX);
         Some(Egress { ifindex: route.ifindex, address, gateway: route.gateway, mtu })
-    }
-
-    /// The route of a record's downstream messages is known: a first Query leaves; established state is
-    /// checked against it (local trigger, RFC 5971 §7.1.2).
-    fn record_route(&mut self, key: Key, result: Result<Route, NoRoute>) {
-        let Some(record) = self.records.get(key) else { return };
-        let half = record.half(Direction::Downstream);
-        let (state, old) = (half.state, half.egress);
-        if !state.is_querying() {
-            return;
-        }
-        let mri = record.flow.mri(Direction::Downstream);
-        let new = match result {
-            Err(_) => Err(SendError::NoRoute),
-            Ok(route) if route.local => Err(SendError::FlowEndsHere),
-            Ok(route) => self.egress_of(&route, &mri).ok_or(SendError::NoRoute),
-        };
-        let egress = match new {
-            Ok(egress) if self.peers.egress(old) == Some(&egress) => {
-                // GIST-7.1.3-09: the way is as it was, so nothing is to be repaired.
-                if state != State::Resolving {
-                    return;
-                }
-                old
-            }
-            Ok(egress) => match self.peers.egresses.intern(egress) {
-                Ok(id) => id,
-                Err(_) => {
-                    self.counters.peers_full += 1;
-                    return self.remove_half(key, Direction::Downstream, SendError::Overload);
-                }
-            },
-            Err(error) => {
-                if state.is_established() {
-                    self.notify(key, Direction::Downstream, NetworkEvent::Bad);
-                }
-                return self.remove_half(key, Direction::Downstream, error);
-            }
-        };
-        if egress != old {
-            self.peers.release_egress(old);
-        }
-        let Some(record) = self.records.get_mut(key) else { return };
-        let half = record.half_mut(Direction::Downstream);
-        half.egress = egress;
-        match state {
-            State::Resolving => self.first_query(key),
-            State::AwaitingResponse => {}
-            _ => self.repair(key),
-        }
-    }
-
-    /// The local forwarding table says that the way changed: state is Tentative until a Response proves
-    /// which peer is there now (RFC 5971 §7.1.3 option 2). GIST-7.1.2-05.
-    fn repair(&mut self, key: Key) {
-        let Some(record) = self.records.get_mut(key) else { return };
-        let half = record.half_mut(Direction::Downstream);
-        if !half.has(TENTATIVE) {
-            half.set(TENTATIVE, true);
-            self.notify(key, Direction::Downstream, NetworkEvent::Tentative);
-        }
-        self.start_refresh(key);
-    }
-
-    /// The node's interfaces and addresses changed.
-    pub(super) fn interfaces_changed(&mut self, interfaces: &[Interface]) {
-        if self.interfaces.update(interfaces) && !self.records.is_empty() {
-            self.sweep(What::Routes(None));
-        }
-    }
-
-    /// Routes to `prefix` may have changed.
-    pub(super) fn route_changed(&mut self, prefix: Prefix) {
-        if !self.records.is_empty() {
-            self.sweep(What::Routes(Some(prefix)));
-        }
-    }
-
-    /// An application lost trust in a flow.
-    pub(super) fn sweep_invalid(
-        &mut self,
-        nslp: Option<NslpId>,
-        mri: Mri,
-        status: InvalidStatus,
-        data: &[u8],
-    ) -> bool {
-        self.sweep(What::Invalidate { nslp, mri, status, data: data.into() })
-    }
-
-    /// An application set the lifetime of a whole flow.
-    pub(super) fn sweep_lifetime(&mut self, nslp: NslpId, mri: Mri, lifetime: Duration) -> bool {
-        self.sweep(What::Lifetime { nslp, mri, lifetime })
-    }
-
-    /// Starts a walk; false if too many wait (route changes are merged instead).
-    fn sweep(&mut self, what: What) -> bool {
-        if self.sweeps.len() >= MAX_SWEEPS {
-            if !matches!(what, What::Routes(_)) {
-                return false;
-            }
-            self.sweeps.retain(|s| !matches!(s.what, What::Routes(_)));
-            self.sweeps.push_back(Sweep { next: 0, what: What::Routes(None) });
-            return true;
-        }
-        self.sweeps.push_back(Sweep { next: 0, what });
-        true
-    }
-
-    /// Goes on with the walk in front, for a bounded number of records.
-    pub(super) fn run_sweeps(&mut self) {
-        let Some(mut sweep) = self.sweeps.pop_front() else { return };
-        let touched = self.touched;
-        let end = sweep.next.saturating_add(SWEEP_STEP).min(touched);
-        for index in sweep.next..end {
-            if let Some(key) = self.records.key_of(index) {
-                self.sweep_record(key, &sweep.what);
-            }
-        }
-        sweep.next = end;
-        if end < touched {
-            self.sweeps.push_front(sweep);
-        }
-    }
-
-    fn sweep_record(&mut self, key: Key, what: &What) {
-        let Some(record) = self.records.get(key) else { return };
-        match what {
-            What::Routes(prefix) => {
-                let half = record.half(Direction::Downstream);
-                let touched = prefix.is_none_or(|p| covers(&p, record.flow.dst(), u8::MAX));
-                if touched && half.state.is_querying() && half.egress != NONE {
-                    self.counters.route_checks += 1;
-                    self.lookup_record(key);
-                }
-            }
-            What::Invalidate { nslp, mri, status, data } => {
-                if nslp.is_none_or(|nslp| nslp == record.nslp) && record.flow.is_of(mri) {
-                    self.invalidate(key, mri.direction(), *status, data);
-                }
-            }
-            What::Lifetime { nslp, mri, lifetime } => {
-                if *nslp == record.nslp && record.flow.is_of(mri) {
-                    self.set_lifetime(key, mri.direction(), *lifetime);
-                }
-            }
-        }
     }
 }
 

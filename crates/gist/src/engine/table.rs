@@ -9,6 +9,7 @@ use super::Gist;
 use super::flow::{Flow, Triple};
 use super::record::{BY_APPLICATION, Half, Inserted, NO_REFRESH, Pending, Record, State, side};
 use super::stamp::Stamp;
+use super::ways::place;
 
 impl Gist {
     /// The record of a flow (whichever direction `mri` has), session and application. GIST-3.7-03.
@@ -63,6 +64,7 @@ impl Gist {
         self.fail_queue(key, direction, error);
         self.unbind(key, direction, true);
         self.nat.forget(key, direction);
+        self.ways.unlink(&mut self.records, place(key.index(), direction));
         let Some(record) = self.records.get_mut(key) else { return };
         let half = core::mem::take(record.half_mut(direction));
         if let Some(pending) = &mut record.pending {

@@ -12,6 +12,8 @@ mod loose_end;
 mod nat;
 mod node;
 mod querying;
+mod refresh;
+mod repair;
 mod responding;
 mod rfc5972;
 mod rig;

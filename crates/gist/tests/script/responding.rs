@@ -371,6 +371,9 @@ fn another_upstream_peer() {
             rig.inject(&Via::direct("10.1.0.3", LEFT), &confirm);
             drain(&mut rig);
         }
+        if installation != Installation::Immediate {
+            assert_eq!(events.remove(0), NetworkEvent::Tentative); // from the Query to the Confirm
+        }
         let [NetworkEvent::Good(new), NetworkEvent::RouteDeleted(gone)] = events[..] else {
             panic!("{events:?}")
         };
@@ -392,6 +395,9 @@ fn another_arrival_interface() {
         let via = Via { ifindex: IfIndex(ifindex), ..Via::intercepted(SRC, DST) };
         let cookie = [number; 8];
         rig.inject(&via, &query(through(), &cookie));
+        if ifindex == 2 {
+            assert_eq!(rig.notified(), (Direction::Upstream, NetworkEvent::Tentative));
+        }
         let response = rig.sent().is(MessageType::RESPONSE);
         let answered = response.message();
         let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use signalbox_core::node::{NoRoute, Prefix, Route};
 use signalbox_core::service::{NetworkEvent, SendError};
-use signalbox_core::{Direction, IfIndex, SessionId};
+use signalbox_core::{Direction, SessionId};
 use signalbox_gist::engine::{Config, Input, Validity};
 use signalbox_gist::wire::MessageType;
 
@@ -79,33 +79,6 @@ fn a_new_next_hop() {
     assert_eq!(rig.sent().dst, at_port("10.2.0.3"));
     rig.status();
     rig.quiet();
-}
-
-/// A route that is gone makes the state Bad, and ends it.
-#[test]
-fn a_route_is_lost() {
-    let mut rig = Rig::new();
-    rig.established();
-    rig.route = Some(Err(NoRoute::Unreachable));
-    changed(&mut rig, "0.0.0.0", 0);
-    assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::Bad));
-    rig.no_state();
-}
-
-/// The way out leads over another interface and address.
-#[test]
-fn interfaces_change() {
-    let mut rig = Rig::new();
-    rig.established();
-    let list = interfaces();
-    rig.handle(Input::Interfaces(&list));
-    rig.quiet();
-    rig.route = Some(Ok(Route { ifindex: IfIndex(3), src: ip("10.3.0.1"), ..ROUTE }));
-    let list = [list, vec![interface(3, &["10.3.0.1"])]].concat();
-    rig.handle(Input::Interfaces(&list));
-    assert_eq!(rig.notified().1, NetworkEvent::Tentative);
-    let query = rig.sent();
-    assert_eq!((query.ifindex, query.nli().interface), (Some(IfIndex(3)), ip("10.3.0.1")));
 }
 
 /// GIST-5.3.3-24: a change that touches very many sessions is worked off in bounded steps, and its Queries stay

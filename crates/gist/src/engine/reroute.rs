@@ -1,0 +1,226 @@
+//! Route changes and local repair (RFC 5971 §7.1): what the kernel's tables say of sessions that stand.
+
+use core::time::Duration;
+
+use signalbox_core::Direction;
+use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
+use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::slab::Key;
+
+use super::Gist;
+use super::peers::Egress;
+use super::querying::RESOLVE;
+use super::record::{NO_REFRESH, NONE, State, TENTATIVE};
+use super::ways::{Step, place};
+
+/// Steps of walks over the sessions of changed ways that one call takes. GIST-5.3.3-24: the driver has its turn
+/// in between, and the Queries that follow are subject to the rate limit.
+const STEPS: u32 = 2048;
+
+/// The direction of our Queries.
+const DOWN: Direction = Direction::Downstream;
+
+impl Gist {
+    /// The node's interfaces and addresses changed. What left by one that changed, or from an address that is
+    /// gone, is looked at, and what goes to an address that is new: the kernel takes routes away with a link and
+    /// says nothing of them (IPv4). New routes it does announce.
+    pub(super) fn interfaces_changed(&mut self, interfaces: &[Interface]) {
+        let before = self.interfaces.update(interfaces);
+        let (ways, now) = (&mut self.ways, &self.interfaces);
+        for (id, egress) in self.peers.egresses.iter() {
+            if now.differs_on(egress.ifindex, &before) || !now.is_local(egress.address) {
+                ways.walk_egress(id);
+            }
+        }
+        for address in now.all().filter(|address| !before.is_local(*address)) {
+            ways.walk_prefix(Prefix::host(address));
+        }
+    }
+
+    /// Routes to `prefix` may have changed.
+    pub(super) fn route_changed(&mut self, prefix: Prefix) {
+        self.ways.walk_prefix(prefix);
+    }
+
+    /// Looks again at sessions that a change may concern, a bounded number of them: those whose destination's
+    /// hold-down is over, then those of the walks.
+    pub(super) fn run_walks(&mut self) {
+        while let Some(dst) = self.holds.pop_due(self.now) {
+            self.ways.walk_prefix(Prefix::host(dst));
+        }
+        for _ in 0..STEPS {
+            match self.ways.step(&self.records) {
+                Step::Visit { index, may_wait, .. } => {
+                    if let Some(key) = self.records.key_of(index) {
+                        self.look_again(key, may_wait);
+                    }
+                }
+                Step::On => {}
+                Step::Done => return,
+            }
+        }
+    }
+
+    /// Looks the route of a session up again, unless that waits until its destination's hold-down is over. Only
+    /// a session that has a way can wait.
+    fn look_again(&mut self, key: Key, may_wait: bool) {
+        let Some(record) = self.records.get(key) else { return };
+        let has_way = record.half(DOWN).state != State::Resolving;
+        if may_wait && has_way && self.holds.is_held(self.now, record.flow.dst()) {
+            self.counters.routes_held += 1;
+            return;
+        }
+        self.counters.route_checks += 1;
+        self.lookup_record(key);
+    }
+
+    /// Makes a querying direction leave by `egress`, whose reference it takes over; [`NONE`]: by none.
+    pub(super) fn set_egress(&mut self, key: Key, direction: Direction, egress: u32) {
+        let place = place(key.index(), direction);
+        self.ways.unlink(&mut self.records, place);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let dst = record.flow.dst();
+        let old = core::mem::replace(&mut record.half_mut(direction).egress, egress);
+        if egress != NONE {
+            self.ways.link(&mut self.records, place, dst, egress);
+        }
+        self.peers.release_egress(old);
+    }
+
+    /// The route of a record's downstream messages is known: a first Query leaves; established state is
+    /// checked against it (local trigger, RFC 5971 §7.1.2).
+    pub(super) fn record_route(&mut self, key: Key, result: Result<Route, NoRoute>) {
+        let Some(record) = self.records.get(key) else { return };
+        let half = record.half(DOWN);
+        let (state, old) = (half.state, half.egress);
+        if !state.is_querying() {
+            return;
+        }
+        let (mri, dst) = (record.flow.mri(DOWN), record.flow.dst());
+        let new = match result {
+            Err(_) => Err(SendError::NoRoute),
+            Ok(route) if route.local => Err(SendError::FlowEndsHere),
+            Ok(route) => self.egress_of(&route, &mri).ok_or(SendError::NoRoute),
+        };
+        let new = match new {
+            Ok(new) => new,
+            Err(SendError::NoRoute) if old != NONE => return self.lost(key),
+            Err(error) => {
+                if state.is_established() {
+                    self.notify(key, DOWN, NetworkEvent::Bad);
+                }
+                return self.remove_half(key, DOWN, error);
+            }
+        };
+        let before = self.peers.egress(old).copied();
+        if before == Some(new) {
+            // GIST-7.1.3-09: the way is as it was, so nothing is to be repaired; or it has come back.
+            if state == State::Resolving {
+                self.first_query(key);
+            }
+            return;
+        }
+        let Ok(egress) = self.peers.egresses.intern(new) else {
+            self.counters.peers_full += 1;
+            return self.remove_half(key, DOWN, SendError::Overload);
+        };
+        self.set_egress(key, DOWN, egress);
+        // Only the size of packets changed.
+        let same_way = before.is_some_and(|before| Egress { mtu: new.mtu, ..before } == new);
+        match state {
+            State::Resolving => self.first_query(key),
+            _ if same_way => {}
+            state => {
+                self.counters.routes_followed += 1;
+                self.counters.holds_full += u64::from(!self.holds.moved(self.now, dst));
+                if state.is_established() {
+                    self.repair(key);
+                } else {
+                    self.start_afresh(key);
+                }
+            }
+        }
+    }
+
+    /// There is no route any more. State is Bad and messages wait: routing may be about to find another way,
+    /// and if it does not soon, the state goes.
+    fn lost(&mut self, key: Key) {
+        let state = self.state(key, DOWN);
+        if state.is_established() {
+            self.notify(key, DOWN, NetworkEvent::Bad);
+        }
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key).filter(|_| state != State::Resolving) else { return };
+        let half = record.half_mut(DOWN);
+        half.state = State::Resolving;
+        half.start_retry(now, RESOLVE);
+        self.arm(key);
+    }
+
+    /// The local forwarding table says that the way changed: state is Tentative until a Response proves
+    /// which peer is there now (RFC 5971 §7.1.3 option 2). GIST-7.1.2-05.
+    ///
+    /// The handshake starts at once where the state upstream is good or not needed (GIST-7.1.3-12), and a
+    /// little later where it is in doubt (GIST-7.1.3-13): then this node may be off the path as well.
+    fn repair(&mut self, key: Key) {
+        let up = DOWN.inverted();
+        self.make_tentative(key, DOWN);
+        // GIST-7.1.3-04
+        if self.config.upstream_tentative {
+            self.make_tentative(key, up);
+        }
+        let delay = self.rng.jitter(self.config.t1, 1.0, 2.0);
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key) else { return };
+        let doubtful = record.half(up).has(TENTATIVE) || record.half(DOWN).has(NO_REFRESH);
+        if !doubtful {
+            return self.start_refresh(key);
+        }
+        record.half_mut(DOWN).start_retry(now, delay);
+        self.arm(key);
+    }
+
+    /// State that can be used is Tentative from now on; the application hears it.
+    pub(super) fn make_tentative(&mut self, key: Key, direction: Direction) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(direction);
+        if half.state.is_established() && !half.has(TENTATIVE) {
+            half.set(TENTATIVE, true);
+            self.notify(key, direction, NetworkEvent::Tentative);
+        }
+    }
+
+    /// Time after which a node that is refreshed itself refreshes its peer: the end of the span that RFC 5971
+    /// §4.4.4 allows, so that its own refresh comes first and passes it on ([`Gist::pass_refresh_on`]).
+    pub(super) fn refresh_after(&mut self, key: Key, validity: Duration) -> Duration {
+        let relay = self.state(key, DOWN.inverted()).is_responding();
+        if relay { validity * 3 / 4 } else { self.rng.jitter(validity, 0.5, 0.75) }
+    }
+
+    /// The state upstream was refreshed: so is that downstream, if half of its time is over. Refreshes travel
+    /// along the path like this, each node's state lives and ends with that of the node before it, and what is
+    /// left on a path that is not used any more is gone after one validity time, however long that path is.
+    pub(super) fn pass_refresh_on(&mut self, key: Key) {
+        let now = self.now;
+        let Some(record) = self.records.get(key) else { return };
+        let half = record.half(DOWN);
+        if half.state != State::Established {
+            return;
+        }
+        // The timer stands at three quarters of the validity time.
+        let quarter = half.expire.left(now).saturating_sub(half.retry.left(now));
+        if half.has(TENTATIVE) || half.expire.left(now) <= quarter * 2 {
+            self.start_refresh(key);
+        }
+    }
+
+    /// Whether the refresh from upstream that this node waits for has not come in time: it may be off the path.
+    /// GIST-4.4.4-08.
+    pub(super) fn is_upstream_overdue(&self, key: Key) -> bool {
+        let Some(record) = self.records.get(key) else { return false };
+        let up = record.half(DOWN.inverted());
+        up.state.is_responding()
+            && up.state.is_established()
+            && up.expire.left(self.now) <= self.validity() / 4
+    }
+}

@@ -1,0 +1,87 @@
+//! What applications say of whole flows (RFC 5971 B.5, B.6): a walk over all records, a bounded number per call.
+
+use core::time::Duration;
+
+use signalbox_core::service::InvalidStatus;
+use signalbox_core::slab::Key;
+use signalbox_core::{Mri, NslpId};
+
+use super::Gist;
+
+/// Records that one call looks at.
+const STEP: u32 = 4096;
+/// Sweeps that wait at most.
+const MOST: usize = 16;
+
+/// A walk over all records.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    next: u32,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// An application lost trust in a flow (B.6).
+    Invalidate { nslp: Option<NslpId>, mri: Mri, status: InvalidStatus, data: Box<[u8]> },
+    /// An application set the lifetime of a whole flow (B.5).
+    Lifetime { nslp: NslpId, mri: Mri, lifetime: Duration },
+}
+
+impl Gist {
+    /// An application lost trust in a flow. False: too many sweeps wait.
+    pub(super) fn sweep_invalid(
+        &mut self,
+        nslp: Option<NslpId>,
+        mri: Mri,
+        status: InvalidStatus,
+        data: &[u8],
+    ) -> bool {
+        self.sweep(What::Invalidate { nslp, mri, status, data: data.into() })
+    }
+
+    /// An application set the lifetime of a whole flow. False: too many sweeps wait.
+    pub(super) fn sweep_lifetime(&mut self, nslp: NslpId, mri: Mri, lifetime: Duration) -> bool {
+        self.sweep(What::Lifetime { nslp, mri, lifetime })
+    }
+
+    fn sweep(&mut self, what: What) -> bool {
+        if self.sweeps.len() >= MOST {
+            return false;
+        }
+        self.sweeps.push_back(Sweep { next: 0, what });
+        true
+    }
+
+    /// Goes on with the walk in front.
+    pub(super) fn run_sweeps(&mut self) {
+        let Some(mut sweep) = self.sweeps.pop_front() else { return };
+        let touched = self.touched;
+        let end = sweep.next.saturating_add(STEP).min(touched);
+        for index in sweep.next..end {
+            if let Some(key) = self.records.key_of(index) {
+                self.sweep_record(key, &sweep.what);
+            }
+        }
+        sweep.next = end;
+        if end < touched {
+            self.sweeps.push_front(sweep);
+        }
+    }
+
+    fn sweep_record(&mut self, key: Key, what: &What) {
+        let Some(record) = self.records.get(key) else { return };
+        match what {
+            What::Invalidate { nslp, mri, status, data } => {
+                if nslp.is_none_or(|nslp| nslp == record.nslp) && record.flow.is_of(mri) {
+                    self.invalidate(key, mri.direction(), *status, data);
+                }
+            }
+            What::Lifetime { nslp, mri, lifetime } => {
+                if *nslp == record.nslp && record.flow.is_of(mri) {
+                    self.set_lifetime(key, mri.direction(), *lifetime);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! Which sessions go which way: the index that tells whom a change of routes or interfaces concerns.
+//!
+//! A way is a destination together with the way out that the kernel chose for it. Ways are kept by destination,
+//! so that a prefix is a range of them, and by way out. The sessions of a way are linked through their records:
+//! a change costs what it touches, whatever else the node holds.
+//!
+//! A walk visits the sessions that a change may concern, a bounded number per call. Sessions come and go
+//! meanwhile: whoever is taken off the list that a walk stands in moves the walk on.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::ops::Bound::{self, Excluded, Included};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use signalbox_core::Direction;
+use signalbox_core::node::Prefix;
+use signalbox_core::slab::Slab;
+
+use super::record::{Half, NONE, Record, side};
+
+/// Walks that wait at most; more are merged into one over everything.
+const MAX_WALKS: usize = 256;
+
+/// A direction of a record in the list of its way. 12 octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hook {
+    /// [`NONE`]: in no list.
+    way: u32,
+    prev: u32,
+    next: u32,
+}
+
+impl Default for Hook {
+    fn default() -> Self {
+        Self { way: NONE, prev: NONE, next: NONE }
+    }
+}
+
+/// Where a direction of a record stands in lists. A node has far less than 2³¹ records.
+pub(crate) const fn place(index: u32, direction: Direction) -> u32 {
+    index << 1 | side(direction) as u32
+}
+
+/// The record of a place, and the direction.
+pub(crate) const fn at(place: u32) -> (u32, Direction) {
+    (place >> 1, if place & 1 == 0 { Direction::Downstream } else { Direction::Upstream })
+}
+
+fn half(records: &Slab<Record>, place: u32) -> Option<&Half> {
+    let (index, direction) = at(place);
+    records.get_index(index).map(|record| record.half(direction))
+}
+
+fn hook(records: &mut Slab<Record>, place: u32) -> Option<&mut Hook> {
+    let (index, direction) = at(place);
+    records.get_index_mut(index).map(|record| &mut record.half_mut(direction).hook)
+}
+
+#[derive(Debug)]
+struct Way {
+    dst: IpAddr,
+    egress: u32,
+    /// A way has sessions, or it is none.
+    first: u32,
+}
+
+/// All ways, and the walks over them.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    ways: Slab<Way>,
+    v4: BTreeMap<(u32, u32), u32>,
+    v6: BTreeMap<(u128, u32), u32>,
+    by_egress: BTreeSet<(u32, u32)>,
+    walks: VecDeque<Walk>,
+}
+
+#[derive(Debug)]
+struct Walk {
+    over: Over,
+    /// The place that is visited next, [`NONE`]: the first one of the next way.
+    cursor: u32,
+}
+
+/// What is left of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    V4 { from: Bound<(u32, u32)>, last: u32 },
+    V6 { from: Bound<(u128, u32)>, last: u128 },
+    Egress { egress: u32, from: Bound<u32> },
+}
+
+/// One step of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A direction of a record.
+    Visit {
+        /// Which record.
+        index: u32,
+        /// Which direction.
+        direction: Direction,
+        /// Only routes changed, and not the way out itself.
+        may_wait: bool,
+    },
+    /// Nothing to visit here, but there is more.
+    On,
+    /// All walks are done.
+    Done,
+}
+
+impl Over {
+    fn prefix(prefix: Prefix) -> Self {
+        match prefix.addr {
+            IpAddr::V4(addr) => {
+                let host = u32::MAX.checked_shr(u32::from(prefix.len)).unwrap_or(0);
+                Self::V4 { from: Included((addr.to_bits() & !host, 0)), last: addr.to_bits() | host }
+            }
+            IpAddr::V6(addr) => {
+                let host = u128::MAX.checked_shr(u32::from(prefix.len)).unwrap_or(0);
+                Self::V6 { from: Included((addr.to_bits() & !host, 0)), last: addr.to_bits() | host }
+            }
+        }
+    }
+}
+
+impl Ways {
+    pub(crate) fn new() -> Self {
+        Self {
+            // Each has a session of a table that is bounded.
+            ways: Slab::new(u32::MAX),
+            v4: BTreeMap::new(),
+            v6: BTreeMap::new(),
+            by_egress: BTreeSet::new(),
+            walks: VecDeque::new(),
+        }
+    }
+
+    /// Puts a direction of a record, which is in no list, on its way.
+    pub(crate) fn link(&mut self, records: &mut Slab<Record>, place: u32, dst: IpAddr, egress: u32) {
+        let known = match dst {
+            IpAddr::V4(a) => self.v4.get(&(a.to_bits(), egress)),
+            IpAddr::V6(a) => self.v6.get(&(a.to_bits(), egress)),
+        };
+        let way = match known {
+            Some(way) => *way,
+            None => {
+                let Ok(key) = self.ways.insert(Way { dst, egress, first: NONE }) else { return };
+                match dst {
+                    IpAddr::V4(a) => self.v4.insert((a.to_bits(), egress), key.index()),
+                    IpAddr::V6(a) => self.v6.insert((a.to_bits(), egress), key.index()),
+                };
+                self.by_egress.insert((egress, key.index()));
+                key.index()
+            }
+        };
+        let Some(list) = self.ways.get_index_mut(way) else { return };
+        let next = core::mem::replace(&mut list.first, place);
+        if let Some(after) = hook(records, next) {
+            after.prev = place;
+        }
+        if let Some(own) = hook(records, place) {
+            *own = Hook { way, prev: NONE, next };
+        }
+    }
+
+    /// Takes a direction of a record off its way, if it is on one.
+    pub(crate) fn unlink(&mut self, records: &mut Slab<Record>, place: u32) {
+        let Some(Hook { way, prev, next }) = hook(records, place).map(core::mem::take) else { return };
+        if way == NONE {
+            return;
+        }
+        for walk in self.walks.iter_mut().filter(|walk| walk.cursor == place) {
+            walk.cursor = next;
+        }
+        if let Some(after) = hook(records, next) {
+            after.prev = prev;
+        }
+        if let Some(before) = hook(records, prev) {
+            before.next = next;
+        }
+        let Some(list) = self.ways.get_index_mut(way).filter(|_| prev == NONE) else { return };
+        list.first = next;
+        if next == NONE
+            && let Some(list) = self.ways.key_of(way).and_then(|key| self.ways.remove(key))
+        {
+            match list.dst {
+                IpAddr::V4(a) => self.v4.remove(&(a.to_bits(), list.egress)),
+                IpAddr::V6(a) => self.v6.remove(&(a.to_bits(), list.egress)),
+            };
+            self.by_egress.remove(&(list.egress, way));
+        }
+    }
+
+    /// Routes to these destinations may have changed.
+    pub(crate) fn walk_prefix(&mut self, prefix: Prefix) {
+        self.walk(Over::prefix(prefix));
+    }
+
+    /// What leaves this way may have to leave another.
+    pub(crate) fn walk_egress(&mut self, egress: u32) {
+        self.walk(Over::Egress { egress, from: Included(0) });
+    }
+
+    fn walk(&mut self, over: Over) {
+        if self.walks.iter().any(|walk| walk.over == over && walk.cursor == NONE) {
+            return; // it waits already
+        }
+        if self.walks.len() >= MAX_WALKS {
+            self.walks.clear();
+            for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+                let over = Over::prefix(Prefix::all_like(any));
+                self.walks.push_back(Walk { over, cursor: NONE });
+            }
+            return;
+        }
+        self.walks.push_back(Walk { over, cursor: NONE });
+    }
+
+    /// Whether walks are under way.
+    pub(crate) fn is_walking(&self) -> bool {
+        !self.walks.is_empty()
+    }
+
+    /// Goes one step on.
+    pub(crate) fn step(&mut self, records: &Slab<Record>) -> Step {
+        let Self { ways, v4, v6, by_egress, walks } = self;
+        let Some(walk) = walks.front_mut() else { return Step::Done };
+        if let Some(half) = half(records, walk.cursor) {
+            let (index, direction) = at(walk.cursor);
+            walk.cursor = half.hook.next;
+            let may_wait = !matches!(walk.over, Over::Egress { .. });
+            return Step::Visit { index, direction, may_wait };
+        }
+        walk.cursor = NONE;
+        let found = match &mut walk.over {
+            Over::V4 { from, last } => v4.range((*from, Included((*last, NONE)))).next().map(|(at, way)| {
+                *from = Excluded(*at);
+                *way
+            }),
+            Over::V6 { from, last } => v6.range((*from, Included((*last, NONE)))).next().map(|(at, way)| {
+                *from = Excluded(*at);
+                *way
+            }),
+            Over::Egress { egress, from } => {
+                let from_pair = from.map(|way| (*egress, way));
+                by_egress.range((from_pair, Included((*egress, NONE)))).next().map(|(_, way)| {
+                    *from = Excluded(*way);
+                    *way
+                })
+            }
+        };
+        let Some(way) = found else {
+            walks.pop_front();
+            return if walks.is_empty() { Step::Done } else { Step::On };
+        };
+        walk.cursor = ways.get_index(way).map_or(NONE, |way| way.first);
+        Step::On
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::flow::Flow;
+    use crate::engine::stamp::Stamp;
+    use signalbox_core::wheel::Link;
+    use signalbox_core::{Mri, NslpId, PathCoupled, SessionId};
+
+    const DOWN: Direction = Direction::Downstream;
+
+    struct World {
+        records: Slab<Record>,
+        ways: Ways,
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn prefix(addr: &str, len: u8) -> Prefix {
+        Prefix { addr: ip(addr), len }
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self { records: Slab::new(1000), ways: Ways::new() }
+        }
+
+        fn add(&mut self, dst: &str, egress: u32) -> u32 {
+            let mri = Mri::PathCoupled(PathCoupled::between(ip(dst), ip(dst)));
+            let record = Record {
+                link: Link::default(),
+                flow: Flow::of(&mri),
+                session: SessionId::default(),
+                nslp: NslpId::PING,
+                halves: [Half::default(); 2],
+                pending: None,
+                armed: Stamp::default(),
+            };
+            let index = self.records.insert(record).unwrap().index();
+            self.ways.link(&mut self.records, place(index, DOWN), ip(dst), egress);
+            index
+        }
+
+        fn remove(&mut self, index: u32) {
+            self.ways.unlink(&mut self.records, place(index, DOWN));
+        }
+
+        /// What the walks that were begun visit, in order of their numbers.
+        fn visited(&mut self) -> Vec<u32> {
+            let mut visited = Vec::new();
+            loop {
+                match self.ways.step(&self.records) {
+                    Step::Visit { index, direction, .. } => {
+                        assert_eq!(direction, DOWN);
+                        visited.push(index);
+                    }
+                    Step::On => {}
+                    Step::Done => break,
+                }
+            }
+            visited.sort_unstable();
+            visited
+        }
+    }
+
+    #[test]
+    fn a_prefix_finds_the_sessions_inside_it() {
+        let mut world = World::new();
+        let a = world.add("10.1.0.1", 1);
+        let b = world.add("10.1.255.255", 2);
+        let c = world.add("10.2.0.0", 1);
+        let d = world.add("2001:db8::1", 1);
+        let e = world.add("10.1.0.1", 1);
+        for (addr, len, expected) in [
+            ("10.1.0.0", 16, vec![a, b, e]),
+            ("10.1.9.9", 16, vec![a, b, e]),
+            ("10.1.0.1", 32, vec![a, e]),
+            ("10.1.0.1", 255, vec![a, e]),
+            ("10.2.0.0", 15, vec![c]),
+            ("10.3.0.0", 16, vec![]),
+            ("0.0.0.0", 0, vec![a, b, c, e]),
+            ("::", 0, vec![d]),
+            ("2001:db8::1", 128, vec![d]),
+            ("2001:db8::2", 127, vec![]),
+        ] {
+            world.ways.walk_prefix(prefix(addr, len));
+            assert_eq!(world.visited(), expected, "{addr}/{len}");
+        }
+        world.ways.walk_egress(1);
+        assert_eq!(world.visited(), [a, c, d, e]);
+        world.ways.walk_egress(7);
+        assert!(world.visited().is_empty() && !world.ways.is_walking());
+    }
+
+    #[test]
+    fn a_walk_survives_whoever_leaves_and_comes() {
+        let mut world = World::new();
+        let all: Vec<u32> = (0..6).map(|_| world.add("10.0.0.1", 1)).collect();
+        world.ways.walk_prefix(prefix("10.0.0.1", 32));
+        assert_eq!(world.ways.step(&world.records), Step::On);
+        // The list runs from the youngest to the oldest; the walk stands at the youngest.
+        world.remove(all[5]);
+        assert_eq!(
+            world.ways.step(&world.records),
+            Step::Visit { index: all[4], direction: DOWN, may_wait: true }
+        );
+        world.remove(all[4]);
+        world.remove(all[3]);
+        world.remove(all[2]);
+        let new = world.add("10.0.0.1", 1);
+        assert_eq!(world.visited(), all[..2]);
+        world.ways.walk_prefix(prefix("10.0.0.1", 32));
+        assert_eq!(world.visited(), [all[0], all[1], new]);
+        for index in [all[0], all[1], new] {
+            world.remove(index);
+        }
+        let Ways { ways, v4, by_egress, .. } = &world.ways;
+        assert!(ways.is_empty() && v4.is_empty() && by_egress.is_empty());
+    }
+
+    #[test]
+    fn too_many_walks_become_one() {
+        let mut world = World::new();
+        let a = world.add("10.0.0.1", 1);
+        for n in 0..=u32::try_from(MAX_WALKS).unwrap() {
+            world.ways.walk_prefix(Prefix::host(IpAddr::V4(Ipv4Addr::from_bits(n))));
+            world.ways.walk_prefix(Prefix::host(IpAddr::V4(Ipv4Addr::from_bits(n))));
+        }
+        assert!(world.ways.walks.len() <= 4, "{}", world.ways.walks.len());
+        assert_eq!(world.visited(), [a]);
+    }
+}

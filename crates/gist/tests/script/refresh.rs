@@ -1,0 +1,89 @@
+//! Refreshes that travel along the path (RFC 5971 §4.4.4): a node between others refreshes when it is refreshed.
+
+use signalbox_core::Direction;
+use signalbox_core::service::NetworkEvent;
+use signalbox_gist::engine::Config;
+use signalbox_gist::wire::MessageType;
+
+use crate::rig::*;
+
+/// A node between two peers, with state in both directions.
+fn relay() -> Rig {
+    let mut rig =
+        Rig::with(Config { inactivity: core::time::Duration::from_secs(1000), ..Config::default() });
+    rig.responding();
+    rig.established_for(through());
+    rig
+}
+
+/// The upstream peer's refresh, all of it.
+fn refreshed(rig: &mut Rig, number: u8) {
+    rig.query_numbered(number, None);
+    let response = rig.sent().is(MessageType::RESPONSE);
+    rig.confirm(&response);
+}
+
+/// GIST-4.4.4-10, GIST-7.1.2-01: the refresh is passed on at the same instant, if half of the validity time is
+/// over, and not before.
+#[test]
+fn a_refresh_is_passed_on() {
+    let mut rig = relay();
+    rig.until(14_900);
+    refreshed(&mut rig, 2);
+    rig.quiet();
+    rig.until(15_100);
+    refreshed(&mut rig, 3);
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.respond(&query);
+    rig.sent().is(MessageType::CONFIRM);
+    rig.until(30_000);
+    rig.quiet();
+    rig.until(32_000);
+    refreshed(&mut rig, 4);
+    rig.sent().is(MessageType::QUERY);
+}
+
+/// GIST-4.4.4-08: nobody refreshes this node, so it refreshes nobody: its state and that of its peer end together.
+#[test]
+fn without_refresh_from_upstream_there_is_none_downstream() {
+    let mut rig = relay();
+    rig.until(29_990);
+    rig.quiet();
+    rig.until(30_010);
+    let mut ended = [rig.notified(), rig.notified()];
+    ended.sort_by_key(|(direction, _)| *direction == Direction::Upstream);
+    let bad = NetworkEvent::Bad;
+    assert_eq!(ended, [(Direction::Downstream, bad), (Direction::Upstream, bad)]);
+    rig.no_state();
+}
+
+/// A refresh from upstream that is late is passed on when it comes.
+#[test]
+fn a_late_refresh_is_passed_on() {
+    let mut rig = relay();
+    rig.until(28_000);
+    rig.quiet();
+    refreshed(&mut rig, 2);
+    rig.sent().is(MessageType::QUERY);
+}
+
+/// A peer that wants refreshes more often than this node does gets them in between.
+#[test]
+fn a_shorter_time_downstream_has_its_own_timer() {
+    let mut rig = Rig::new();
+    rig.responding();
+    rig.send(b"data", through());
+    let query = rig.sent();
+    let short = |m: &mut signalbox_gist::wire::Message<'_>| {
+        m.nli = Some(signalbox_gist::wire::Nli { validity_ms: 8_000, ..nli(b"down", DOWN) });
+    };
+    rig.respond_with(&query, short);
+    rig.out.clear();
+    for refresh in 1..=3 {
+        rig.until(refresh * 6000 + 20);
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.respond_with(&query, short);
+        rig.sent().is(MessageType::CONFIRM);
+        rig.quiet();
+    }
+}
