@@ -127,7 +127,8 @@ pub enum Output<'a, E> {
         /// Which packet.
         query: RouteQuery,
     },
-    /// Accept streams at this port, at every address. Once a port, after the first [`Input::Interfaces`].
+    /// Accept streams at this port, at every address. Said after the first [`Input::Interfaces`], and again some
+    /// time after [`Input::ListenFailed`].
     StreamListen {
         /// Which port.
         port: u16,

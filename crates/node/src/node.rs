@@ -176,7 +176,9 @@ impl NodeEngine for Node {
             Input::StreamClosed { stream, error, unacknowledged } => {
                 return self.channels.closed(now, stream, error, unacknowledged, &mut self.gist);
             }
-            Input::ListenFailed { .. } => return self.channels.listen_failed(),
+            Input::ListenFailed { port, .. } => {
+                return self.channels.listen_failed(now, port, &mut self.gist);
+            }
             Input::Sctp { src, dst, packet } => {
                 return self.channels.sctp_packet(now, [src, dst], packet, &mut self.gist);
             }

@@ -26,7 +26,7 @@ use clap::Parser;
 use signalbox_core::NslpId;
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::{Io, OpenError, capability};
-use signalbox_node::{ChannelConfig, Node, ping};
+use signalbox_node::{Node, ping};
 
 use config::Config;
 use driver::Driver;
@@ -122,7 +122,7 @@ fn settings(config: &Config, clock: &Clock) -> signalbox_node::Config {
         ping: config
             .ping()
             .map(|ping| ping::Config { nslp: NslpId(ping.nslp_id), ..ping::Config::default() }),
-        channels: ChannelConfig { tls: config.tls.clone(), ..ChannelConfig::default() },
+        channels: config.gist.associations.channels(config.tls.clone()),
     }
 }
 

@@ -18,9 +18,9 @@ pub(super) fn milliseconds(validity: Duration) -> u32 {
 }
 
 /// How a message in normal mode leaves: from our address and GIST's port, without options (§5.3.1).
-pub(super) fn normal(src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
-    let src = (src, PORT).into();
-    Envelope { src, dst, ifindex: None, ttl, tos: 0, dont_fragment: false, flow_label: 0 }
+pub(super) fn normal(config: &Config, src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
+    let (src, tos) = ((src, PORT).into(), config.dscp << 2);
+    Envelope { src, dst, ifindex: None, ttl, tos, dont_fragment: false, flow_label: 0 }
 }
 
 /// The IPv6 flow label that packets of a flow have, 0 if its MRI says none. GIST-5.8.1.2-05.

@@ -64,6 +64,9 @@ pub struct Config {
     pub stateless_data: bool,
     /// Use the signaling source address (S=1) in every n-th retransmission of a Query; 0: never; default 3.
     pub signaling_source_every: u8,
+    /// DSCP of our messages, 0–63; default 0. Q-mode packets of a flow whose MRI names a DSCP have that one
+    /// (§5.8.1.2).
+    pub dscp: u8,
     /// IP TTL of our messages, 1–255; default 64. Upstream Queries always have 255.
     pub ip_ttl: u8,
     /// GIST hop count of our messages, 1–255; default 64.
@@ -141,6 +144,7 @@ impl Default for Config {
             piggyback: false,
             stateless_data: true,
             signaling_source_every: 3,
+            dscp: 0,
             ip_ttl: 64,
             hops: 64,
             without_router_alert: Vec::new(),
@@ -213,6 +217,7 @@ impl Config {
                 "hold_down_max",
                 "hold_down to 1 day",
             ),
+            (self.dscp <= 63, "dscp", "0 to 63"),
             (self.ip_ttl >= 1, "ip_ttl", "1 to 255"),
             (self.hops >= 1, "hops", "1 to 255"),
             (self.min_dst_prefix_v4 <= 32, "min_dst_prefix_v4", "0 to 32"),

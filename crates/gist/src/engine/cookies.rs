@@ -132,7 +132,7 @@ impl Gist {
         ifindex: IfIndex,
         offered: bool,
     ) -> [u8; 16] {
-        let offer = if offered { Stacks::all(&self.associations.config).fingerprint() } else { [0; 3] };
+        let offer = if offered { Stacks::offered(&self.associations).fingerprint() } else { [0; 3] };
         self.scratch.clear();
         let mut writer = Writer::new(&mut self.scratch);
         // An MRI that was parsed can be written; were it not, an empty part binds nothing less than it says.

@@ -78,7 +78,7 @@ impl Gist {
         message.header.s = from == own;
         message.nli = Some(nli(&self.config, self.config.validity, own, 0));
         let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
-        match self.out.compose(normal(from, to, self.config.ip_ttl), &[], &message, limit) {
+        match self.out.compose(normal(&self.config, from, to, self.config.ip_ttl), &[], &message, limit) {
             Ok(_) => self.counters.errors_sent += 1,
             // GIST-5.6-09: counted; the driver logs what is counted.
             Err(Unsent::TooLarge(_) | Unsent::Encode(_)) => self.counters.errors_unsendable += 1,

@@ -48,6 +48,14 @@ pub enum Input<'a> {
     },
     /// The authorised peer database was changed: associations are validated again (RFC 5971 §4.4.2).
     AuthorisedPeers(&'a Apd),
+    /// Whether peers can open channels of a transport that has a port; they can unless it is said. One that
+    /// they cannot open is not proposed to them, and none is accepted.
+    Listening {
+        /// Which transport.
+        transport: Transport,
+        /// Whether its port is listened at.
+        on: bool,
+    },
     /// A peer opened a channel; given once all its layers are up.
     ChannelAccepted {
         /// Its name, even; whoever holds the channels chooses it.

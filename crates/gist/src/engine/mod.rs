@@ -197,6 +197,7 @@ impl Gist {
             Input::Request(request) => self.request(request),
             Input::Blocked { nslp, blocked } => self.block(nslp, blocked),
             Input::AuthorisedPeers(apd) => self.authorised_peers_changed(apd),
+            Input::Listening { transport, on } => self.associations.set_listening(transport, on),
             Input::ChannelAccepted { channel, transport, local, peer, identity } => {
                 self.channel_accepted(channel, transport, (local, peer), identity);
             }

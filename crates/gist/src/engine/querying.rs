@@ -82,7 +82,7 @@ impl Gist {
         let every = self.config.signaling_source_every;
         let own_source = every > 0 && attempts > 1 && (attempts - 1).is_multiple_of(every);
         let ttl = self.config.ip_ttl;
-        let envelope = q_mode(&egress, &mri, own_source, ttl);
+        let envelope = q_mode(&self.config, &egress, &mri, own_source, ttl);
         let mut message = Message::new(MessageType::QUERY, nslp, self.config.hops);
         // GIST-5.2.1-02
         message.header.s = envelope.src.ip() == egress.address;
@@ -268,7 +268,7 @@ impl Gist {
         message.session = Some(record.session);
         message.nli = Some(nli(&self.config, validity, egress.address, ttl));
         message.responder_cookie = cookie;
-        let envelope = normal(egress.address, peer.address, ttl);
+        let envelope = normal(&self.config, egress.address, peer.address, ttl);
         let limit = limit(&self.config, egress.mtu);
         if self.out.compose(envelope, &[], &message, limit).is_ok() {
             self.counters.confirms_sent += 1;

@@ -201,7 +201,7 @@ impl Gist {
         let validity = self.validity();
         let may_send = matches!(answer, Answer::Over(_)) || self.may_send();
         let ttl = self.config.ip_ttl;
-        let stacks = Stacks::all(&self.associations.config);
+        let stacks = Stacks::offered(&self.associations);
         let (options, count) = stacks.accepting();
         let mut response = Message::new(MessageType::RESPONSE, subject.nslp, self.config.hops);
         response.header.r = confirm;
@@ -219,7 +219,7 @@ impl Gist {
             response.stack_configuration = Some(configuration(self.associations.config.hold_time, options));
         }
         let to = SocketAddr::new(subject.nli.interface, a.src.port());
-        let envelope = normal(own, to, ttl);
+        let envelope = normal(&self.config, own, to, ttl);
         if !may_send {
             return; // the Query will come again
         }
@@ -365,7 +365,7 @@ impl Gist {
         half.start_retry(now, backoff);
         let kept = record.pending.as_ref().and_then(|p| p.response.get(side(direction))?.as_ref());
         if let Some(kept) = kept.filter(|_| may_send) {
-            let envelope = normal(kept.src.ip(), kept.dst, self.config.ip_ttl);
+            let envelope = normal(&self.config, kept.src.ip(), kept.dst, self.config.ip_ttl);
             debug_assert!(kept.octets.starts_with(&MAGIC));
             self.out.forward(envelope, &[], &[&kept.octets]);
             self.counters.responses_sent += 1;

@@ -109,7 +109,8 @@ impl Gist {
     pub(super) fn lookup_record(&mut self, key: Key) {
         let Some(record) = self.records.get(key) else { return };
         let mri = record.flow.mri(Direction::Downstream);
-        self.out.lookup(key.to_u64() & !NOT_A_RECORD, route_query(Some(&mri), mri.dst(), 0));
+        self.out
+            .lookup(key.to_u64() & !NOT_A_RECORD, route_query(Some(&mri), mri.dst(), self.config.dscp << 2));
     }
 
     /// Asks for the route of a message to be forwarded; gives it back if too many are waiting.

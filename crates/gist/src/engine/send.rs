@@ -12,6 +12,7 @@ use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 use super::Gist;
 use super::association::{MAX_DATA, Need, Way};
 use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
+use super::config::Config;
 use super::outbox::{Envelope, Unsent};
 use super::peers::Egress;
 use super::record::{Queued, State};
@@ -301,7 +302,7 @@ impl Gist {
         message.nli = Some(nli(&self.config, validity, egress.address, told));
         message.nslp_data = Some(outgoing.data);
         let limit = limit(&self.config, egress.mtu);
-        let envelope = normal(egress.address, peer.address, ttl);
+        let envelope = normal(&self.config, egress.address, peer.address, ttl);
         self.out
             .compose(envelope, &[], &message, limit)
             .map_err(|e| unsent(e, outgoing.data.len(), limit))?;
@@ -341,7 +342,7 @@ impl Gist {
         message.nli = Some(nli(&self.config, validity, own, nli_ttl(m.mri.direction(), ttl, 0)));
         message.nslp_data = Some(outgoing.data);
         let limit = limit(&self.config, self.interfaces.mtu(peer.ifindex));
-        let envelope = normal(own, peer.address, ttl);
+        let envelope = normal(&self.config, own, peer.address, ttl);
         self.out
             .compose(envelope, &[], &message, limit)
             .map_err(|e| unsent(e, outgoing.data.len(), limit))?;
@@ -381,7 +382,7 @@ impl Gist {
             ip_ttl: m.ip_ttl,
             hops: m.hops,
         });
-        match self.lookup(waiting, route_query(Some(&m.mri), m.mri.dst(), 0)) {
+        match self.lookup(waiting, route_query(Some(&m.mri), m.mri.dst(), self.config.dscp << 2)) {
             None => Ok(()),
             Some(_) => Err(SendError::Overload),
         }
@@ -406,7 +407,7 @@ impl Gist {
         let validity = self.validity();
         let mut message = Message::new(MessageType::DATA, m.nslp, m.hops.unwrap_or(self.config.hops));
         message.header.c = true;
-        let envelope = q_mode(&egress, &m.mri, false, ttl);
+        let envelope = q_mode(&self.config, &egress, &m.mri, false, ttl);
         message.header.s = envelope.src.ip() == egress.address;
         message.mri = Some(m.mri.into());
         message.session = Some(m.session);
@@ -425,10 +426,10 @@ impl Gist {
 /// Addressing of a downstream Q-mode packet (RFC 5971 §5.8.1.2): from the flow's source unless the signaling
 /// source is wanted, to its destination, looking like its packets. The loose-end method has the same addresses
 /// and no looks (§5.8.2.2). GIST-5.8.1.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05, GIST-5.8.2-02, GIST-5.8.2-03.
-pub(super) fn q_mode(egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> Envelope {
+pub(super) fn q_mode(config: &Config, egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> Envelope {
     let dscp = match mri {
-        Mri::PathCoupled(p) => p.dscp.unwrap_or(0),
-        Mri::LooseEnd(_) => 0,
+        Mri::PathCoupled(p) => p.dscp.unwrap_or(config.dscp),
+        Mri::LooseEnd(_) => config.dscp,
     };
     Envelope {
         src: (if own_source { egress.address } else { mri.src() }, PORT).into(),

@@ -101,7 +101,7 @@ fn a_link_loss_repairs_those_that_used_it_at_once() {
 /// A prefix that changed concerns the flows to it.
 #[test]
 fn a_route_change_looks_at_its_destinations_only() {
-    let mut rig = at_third(Config::default());
+    let mut rig = at_third(Config { hold_down: Duration::ZERO, ..Config::default() });
     two_thousand(&mut rig);
     for (addr, len, expected) in
         [("10.9.1.0", 24, 256), ("10.9.1.7", 32, 1), ("10.8.0.0", 16, 0), ("0.0.0.0", 0, 2000), ("::", 0, 0)]

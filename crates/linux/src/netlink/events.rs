@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, RawFd};
 
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use signalbox_core::IfIndex;
 use signalbox_core::node::{Interface, Prefix};
 
 use super::codec::{Message, Messages, REPLY, u32_of};
-use super::lookup::{RTA_DST, RTA_TABLE};
+use super::lookup::{RTA_DST, RTA_MULTIPATH, RTA_OIF, RTA_TABLE};
 use super::{Change, Routes};
 use crate::sys::sockaddr;
 
@@ -17,6 +18,8 @@ const GROUPS: [u32; 7] = [1, 5, 7, 8, 9, 11, 19];
 /// The table of local and broadcast addresses: its changes show as address changes.
 const LOCAL_TABLE: u32 = 255;
 const RTM_F_CLONED: u32 = 0x200;
+/// Changed prefixes that are named one by one.
+const MOST_PREFIXES: usize = 64;
 
 /// All destinations of IPv4, or of IPv6.
 const EVERYWHERE: [Prefix; 2] = [
@@ -73,8 +76,13 @@ impl Events {
             && before != routes.interfaces()
         {
             news.changes.insert(0, Change::Interfaces);
-            if lost_something(&before, routes.interfaces()) {
-                EVERYWHERE.into_iter().for_each(|prefix| news.route(prefix));
+            // Routes that go with a link or an address go unsaid: whoever used that link hears of it by the change
+            // of interfaces. Those that come back with a carrier go unsaid too, and may concern anybody.
+            for ifindex in came_up(&before, routes.interfaces()) {
+                match through(routes, ifindex, self.own_table) {
+                    Some(prefixes) => prefixes.into_iter().for_each(|prefix| news.route(prefix)),
+                    None => EVERYWHERE.into_iter().for_each(|prefix| news.route(prefix)),
+                }
             }
         }
         news.changes
@@ -101,7 +109,7 @@ impl News {
                 self.interfaces = true;
             }
             libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
-                if let Some(prefix) = self.prefix(message) {
+                if let Some(prefix) = prefix(message, self.own_table) {
                     self.route(prefix);
                 }
             }
@@ -119,37 +127,71 @@ impl News {
             _ => {}
         }
     }
-
-    /// The destinations that a route message is about, if it concerns others than ourselves.
-    fn prefix(&self, message: &Message<'_>) -> Option<Prefix> {
-        let (fixed, attributes) = message.split::<12>()?;
-        let [family, len, _, _, table, _, _, kind, f0, f1, f2, f3] = *fixed;
-        if u32::from_ne_bytes([f0, f1, f2, f3]) & RTM_F_CLONED != 0
-            || [libc::RTN_LOCAL, libc::RTN_BROADCAST, libc::RTN_ANYCAST, libc::RTN_MULTICAST].contains(&kind)
-        {
-            return None;
-        }
-        let default = match i32::from(family) {
-            libc::AF_INET => EVERYWHERE[0].addr,
-            libc::AF_INET6 => EVERYWHERE[1].addr,
-            _ => return None,
-        };
-        let (mut table, mut addr) = (u32::from(table), default);
-        for (kind, data) in attributes {
-            match kind {
-                RTA_DST => addr = sockaddr::ip(data)?,
-                RTA_TABLE => table = u32_of(data)?,
-                _ => {}
-            }
-        }
-        (table != LOCAL_TABLE && table != self.own_table).then_some(Prefix { addr, len })
-    }
 }
 
-/// Whether an interface went down or away, or an address went: IPv4 routes may have gone with it unsaid.
-fn lost_something(before: &[Interface], after: &[Interface]) -> bool {
-    before.iter().any(|old| {
-        let Some(new) = after.iter().find(|new| new.ifindex == old.ifindex) else { return true };
-        (old.up && !new.up) || old.addresses.iter().any(|address| !new.addresses.contains(address))
+/// The destinations that a route message is about, if it concerns others than ourselves.
+fn prefix(message: &Message<'_>, own_table: u32) -> Option<Prefix> {
+    let (fixed, attributes) = message.split::<12>()?;
+    let [family, len, _, _, table, _, _, kind, f0, f1, f2, f3] = *fixed;
+    if u32::from_ne_bytes([f0, f1, f2, f3]) & RTM_F_CLONED != 0
+        || [libc::RTN_LOCAL, libc::RTN_BROADCAST, libc::RTN_ANYCAST, libc::RTN_MULTICAST].contains(&kind)
+    {
+        return None;
+    }
+    let default = match i32::from(family) {
+        libc::AF_INET => EVERYWHERE[0].addr,
+        libc::AF_INET6 => EVERYWHERE[1].addr,
+        _ => return None,
+    };
+    let (mut table, mut addr) = (u32::from(table), default);
+    for (kind, data) in attributes {
+        match kind {
+            RTA_DST => addr = sockaddr::ip(data)?,
+            RTA_TABLE => table = u32_of(data)?,
+            _ => {}
+        }
+    }
+    (table != LOCAL_TABLE && table != own_table).then_some(Prefix { addr, len })
+}
+
+/// Destinations whose routes lead through a link; `None`: too many to name, or not to be had.
+fn through(routes: &mut Routes, ifindex: IfIndex, own_table: u32) -> Option<Vec<Prefix>> {
+    let mut prefixes = Vec::new();
+    let dumped = routes.dump(|message| {
+        if leads_through(message, ifindex)
+            && prefixes.len() <= MOST_PREFIXES
+            && let Some(prefix) = prefix(message, own_table)
+        {
+            prefixes.push(prefix);
+        }
+    });
+    (dumped.is_ok() && prefixes.len() <= MOST_PREFIXES).then_some(prefixes)
+}
+
+/// Whether a route message names a link, also as one of several.
+fn leads_through(message: &Message<'_>, ifindex: IfIndex) -> bool {
+    let Some((_, attributes)) = message.split::<12>() else { return false };
+    let is_it = |data: &[u8]| u32_of(data) == Some(ifindex.0);
+    attributes.into_iter().any(|(kind, data)| match kind {
+        RTA_OIF => is_it(data),
+        RTA_MULTIPATH => hops(data).any(|hop| hop.get(4..8).is_some_and(is_it)),
+        _ => false,
     })
+}
+
+/// The next hops of a route with several: length, flags, weight, interface, attributes.
+fn hops(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    core::iter::from_fn(move || {
+        let [a, b, ..] = *data else { return None };
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let hop = data.get(..length).filter(|hop| hop.len() >= 8)?;
+        data = data.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(hop)
+    })
+}
+
+/// Interfaces that were there and are up again.
+fn came_up(before: &[Interface], after: &[Interface]) -> Vec<IfIndex> {
+    let was_down = |new: &&Interface| before.iter().any(|old| old.ifindex == new.ifindex && !old.up);
+    after.iter().filter(|new| new.up).filter(was_down).map(|new| new.ifindex).collect()
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use signalbox_core::IfIndex;
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 
-use super::codec::{Attributes, Connection, u32_of};
+use super::codec::{Attributes, Connection, Message, u32_of};
 use crate::sys::sockaddr;
 
 pub(super) const RTA_DST: u16 = 1;
@@ -16,6 +16,7 @@ pub(super) const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
+pub(super) const RTA_MULTIPATH: u16 = 9;
 pub(super) const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
 const RTA_IP_PROTO: u16 = 27;
@@ -57,6 +58,11 @@ impl Routes {
     pub(crate) fn refresh(&mut self) -> io::Result<Vec<Interface>> {
         let new = super::interfaces::dump(&mut self.connection)?;
         Ok(std::mem::replace(&mut self.interfaces, new))
+    }
+
+    /// Hands all routes of all tables to `each`.
+    pub(super) fn dump(&mut self, each: impl FnMut(&Message<'_>)) -> io::Result<()> {
+        self.connection.begin(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]).transact(each)
     }
 
     /// The route of a packet.

@@ -6,6 +6,7 @@
 //! octets are the channel's, and a channel that is not to be read is a stream that is not read.
 
 mod config;
+mod listen;
 mod outbox;
 mod sctp;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use signalbox_gist::engine::{AssociationConfig, ChannelClosed, ChannelId, Gist, 
 use signalbox_transport::stream::{Limits, TlsConfig};
 
 pub use self::config::{ChannelConfig, Credentials, Tls};
+use self::listen::Listener;
 use self::outbox::Down;
 pub(crate) use self::outbox::Outbox;
 use self::sctp::{SctpRecord, SctpSide};
@@ -80,7 +82,7 @@ pub(crate) struct Channels {
     max_handshakes: u32,
     tcp_port: Option<u16>,
     tls_port: Option<u16>,
-    listening: bool,
+    listeners: Vec<Listener>,
     /// By number. Numbers are GIST's, the driver's and our own: no peer chooses them.
     records: BTreeMap<u64, Record>,
     /// TLS channels that wait for something, and until when.
@@ -110,7 +112,7 @@ impl Channels {
             max_handshakes: config.max_handshakes,
             tcp_port: associations.tcp_port,
             tls_port: associations.tls_port,
-            listening: false,
+            listeners: Vec::new(),
             records: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             handshakes: 0,
@@ -119,19 +121,6 @@ impl Channels {
             out: Outbox::default(),
             counters: Counters::default(),
         }
-    }
-
-    /// The node has addresses: it can be connected to.
-    pub(crate) fn listen(&mut self) {
-        if !core::mem::replace(&mut self.listening, true) {
-            for port in [self.tcp_port, self.tls_port].into_iter().flatten() {
-                self.out.push(Down::Listen(port));
-            }
-        }
-    }
-
-    pub(crate) fn listen_failed(&mut self) {
-        self.counters.listen_failed += 1;
     }
 
     /// Channels of any state.
@@ -309,7 +298,7 @@ impl Channels {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let tls = self.deadlines.first().map(|(at, _)| *at);
         let sctp = self.sctp.as_ref().and_then(SctpSide::next_deadline);
-        [tls, sctp].into_iter().flatten().min()
+        [tls, sctp, self.listen_deadline()].into_iter().flatten().min()
     }
 
     pub(crate) fn timer(&mut self, now: Time, upper: &mut impl Upper) {
@@ -318,6 +307,7 @@ impl Channels {
             self.expired_tls(now, number, upper);
         }
         self.timer_sctp(now, upper);
+        self.listen_again(now, upper);
     }
 
     /// A TLS channel waits until then.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use signalbox_core::node::Prefix;
+use signalbox_linux::stream::StreamConfig;
 use signalbox_node::gist::apd::{Apd, Entry, Name, Scope, Verdict};
 use signalbox_node::gist::{self, Transport};
-use signalbox_node::{Credentials, Tls, transport::Versions};
+use signalbox_node::{ChannelConfig, Credentials, Tls, transport::Versions};
 
 use super::error::Problem;
 use super::units;
@@ -41,6 +42,27 @@ pub(crate) struct AssociationsConfig {
     max: u32,
     /// Associations that peers may open per second; 0: no limit.
     accept_rate: u32,
+    /// Octets that may wait for one association.
+    max_queued: usize,
+    /// Octets that may wait for all of them.
+    max_queued_total: usize,
+    /// Octets of incomplete and waiting messages of all peers.
+    max_buffered: usize,
+    /// Octets that a channel may hold before messages wait in their association.
+    max_unsent: usize,
+    /// How long a TCP connection may take to come up.
+    #[serde(deserialize_with = "units::duration")]
+    connect_timeout: Duration,
+    /// How long what was sent over TCP may stay unacknowledged.
+    #[serde(deserialize_with = "units::duration")]
+    user_timeout: Duration,
+    /// How long a TCP connection that we close may take.
+    #[serde(deserialize_with = "units::duration")]
+    close_timeout: Duration,
+    /// TCP connections of peers, at one time.
+    accept_limit: u32,
+    /// TCP connections from one address, at one time.
+    accept_limit_per_source: u32,
     /// Keys and certificates.
     tls: Option<TlsConfig>,
     /// The authorised peer database; the first entry that fits decides.
@@ -71,10 +93,39 @@ struct TlsConfig {
     /// Whether peers that connect must prove who they are.
     #[serde(default = "yes")]
     require_client: bool,
+    /// Versions to negotiate.
+    #[serde(default)]
+    versions: VersionsText,
+    /// How long a handshake may take.
+    #[serde(default = "handshake_timeout", deserialize_with = "units::duration")]
+    handshake_timeout: Duration,
+    /// Handshakes with peers that connected, at one time.
+    #[serde(default = "max_handshakes")]
+    max_handshakes: u32,
+}
+
+/// Versions of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+enum VersionsText {
+    #[default]
+    #[serde(rename = "1.2 and 1.3")]
+    Both,
+    #[serde(rename = "1.2")]
+    Only12,
+    #[serde(rename = "1.3")]
+    Only13,
 }
 
 const fn yes() -> bool {
     true
+}
+
+fn handshake_timeout() -> Duration {
+    ChannelConfig::default().handshake
+}
+
+fn max_handshakes() -> u32 {
+    ChannelConfig::default().max_handshakes
 }
 
 /// `[[gist.associations.authorised]]`
@@ -106,6 +157,7 @@ impl Default for AssociationsConfig {
     /// The engine's defaults.
     fn default() -> Self {
         let engine = gist::AssociationConfig::default();
+        let streams = StreamConfig::default();
         let stack = |transport: &Transport| match transport {
             Transport::TlsTcp => Stack::Tls,
             Transport::Sctp => Stack::Sctp,
@@ -123,6 +175,15 @@ impl Default for AssociationsConfig {
             probe: engine.probe,
             max: engine.max,
             accept_rate: engine.accept_rate,
+            max_queued: engine.max_queued,
+            max_queued_total: engine.max_queued_total,
+            max_buffered: engine.max_buffered,
+            max_unsent: engine.max_unsent,
+            connect_timeout: streams.connect_timeout,
+            user_timeout: streams.user_timeout,
+            close_timeout: streams.close_timeout,
+            accept_limit: streams.accept_limit,
+            accept_limit_per_source: streams.accept_limit_per_source,
             tls: None,
             authorised: Vec::new(),
         }
@@ -154,9 +215,39 @@ impl AssociationsConfig {
             probe: self.probe,
             max: self.max,
             accept_rate: self.accept_rate,
+            max_queued: self.max_queued,
+            max_queued_total: self.max_queued_total,
+            max_buffered: self.max_buffered,
+            max_unsent: self.max_unsent,
             authorised,
             ..gist::AssociationConfig::default()
         }
+    }
+
+    /// What its TCP connections are made with.
+    pub(super) fn streams(&self, dscp: u8) -> StreamConfig {
+        let defaults = StreamConfig::default();
+        StreamConfig {
+            connect_timeout: self.connect_timeout,
+            user_timeout: self.user_timeout,
+            close_timeout: self.close_timeout,
+            tos: dscp << 2,
+            accept_limit: self.accept_limit,
+            accept_limit_per_source: self.accept_limit_per_source,
+            // What the engine hands over before it waits, and one message more, always have room.
+            unsent_limit: defaults.unsent_limit.max(self.max_unsent.saturating_mul(2)),
+            ..defaults
+        }
+    }
+
+    /// Settings of its channels; keys and certificates are those that were read.
+    pub(crate) fn channels(&self, tls: Option<Tls>) -> ChannelConfig {
+        let mut channels = ChannelConfig { tls, ..ChannelConfig::default() };
+        if let Some(section) = &self.tls {
+            channels.handshake = section.handshake_timeout;
+            channels.max_handshakes = section.max_handshakes;
+        }
+        channels
     }
 
     /// What does not fit together; ranges are the engine's to check.
@@ -164,6 +255,27 @@ impl AssociationsConfig {
         let problem = |key: &str, message: &str| {
             Some(Problem { key: format!("gist.associations.{key}"), message: message.to_owned() })
         };
+        let second = Duration::from_secs(1);
+        for (key, timeout) in [
+            ("connect_timeout", self.connect_timeout),
+            ("user_timeout", self.user_timeout),
+            ("close_timeout", self.close_timeout),
+        ] {
+            if timeout < second || timeout > Duration::from_secs(86_400) {
+                return problem(key, "out of range: 1 s to 1 day");
+            }
+        }
+        if let Some(tls) = &self.tls {
+            if tls.handshake_timeout < second {
+                return problem("tls.handshake_timeout", "out of range: at least 1 s");
+            }
+            if tls.max_handshakes == 0 {
+                return problem("tls.max_handshakes", "out of range: at least 1");
+            }
+            if tls.peer_keys.is_some() && tls.versions == VersionsText::Only12 {
+                return problem("tls.versions", "raw public keys need TLS 1.3");
+            }
+        }
         let Some(tls) = &self.tls else {
             let message = "needs the section [gist.associations.tls] with keys and certificates";
             return self.tls_port.and_then(|_| problem("tls_port", message));
@@ -195,7 +307,12 @@ impl AssociationsConfig {
             let chain = read("certificate", &tls.certificate)?;
             Credentials::Certificates { chain, key, anchors: read("anchors", &tls.anchors)? }
         };
-        let tls = Tls { credentials, require_client: tls.require_client, versions: Versions::default() };
+        let versions = match tls.versions {
+            VersionsText::Both => Versions::Both,
+            VersionsText::Only12 => Versions::Only12,
+            VersionsText::Only13 => Versions::Only13,
+        };
+        let tls = Tls { credentials, require_client: tls.require_client, versions };
         // Only to see whether they are any good: the node reads them again, with its own clock.
         match tls.load(0) {
             Ok(_) => Ok(Some(tls)),
@@ -255,6 +372,24 @@ mod tests {
     }
 
     #[test]
+    fn limits_and_timeouts_reach_who_keeps_them() {
+        let config = parse(
+            "[gist]\ndscp = 48\n[gist.associations]\nmax_queued = 4096\nmax_unsent = 8000000\naccept_limit = 7\n\
+             connect_timeout = \"3s\"\n\
+             [gist.associations.tls]\nkey = \"k\"\npeer_keys = \"p\"\nversions = \"1.3\"\nmax_handshakes = 9\n\
+             handshake_timeout = \"4s\"",
+        )
+        .unwrap();
+        let streams = config.io().streams;
+        assert_eq!((streams.tos, streams.accept_limit, streams.unsent_limit), (192, 7, 16_000_000));
+        assert_eq!(streams.connect_timeout, Duration::from_secs(3));
+        let engine = config.gist.engine();
+        assert_eq!((engine.dscp, engine.associations.max_queued), (48, 4096));
+        let channels = config.gist.associations.channels(None);
+        assert_eq!((channels.max_handshakes, channels.handshake), (9, Duration::from_secs(4)));
+    }
+
+    #[test]
     fn authorised_peers_keep_their_order() {
         let config = parse(
             "[[gist.associations.authorised]]\nname = \"dns:*.example.org\"\npeers = [\"10.0.0.0/8\"]\n\
@@ -281,6 +416,15 @@ mod tests {
             ("[gist.associations]\ntls_port = 271\n", "node.toml:2:12: ", "needs the section"),
             ("[gist.associations]\nhold_time = \"0s\"\n", "node.toml:2:13: ", "1 s to 49 days"),
             ("[gist.associations]\ntcp_port = 70000\n", "node.toml:2:12: ", "expected u16"),
+            ("[gist.associations]\nuser_timeout = \"0s\"\n", "node.toml:2:16: ", "1 s to 1 day"),
+            ("[gist.associations]\nmax_queued = 9\n", "node.toml:2:14: ", "at least 1024"),
+            (
+                "[gist.associations.tls]\nkey = \"k\"\npeer_keys = \"p\"\nversions = \"1.2\"\n",
+                "node.toml:4:12: ",
+                "need TLS 1.3",
+            ),
+            ("[gist]\ndscp = 64\n", "node.toml:2:8: ", "0 to 63"),
+            ("[gist]\nhold_down = \"20s\"\n", "node.toml:1:1: ", "hold_down to 1 day"),
             ("[gist.associations]\npreference = [\"udp\"]\n", "node.toml:2:15: ", "`sctp`"),
             ("[gist.associations.tls]\nkey = \"k\"\n", "node.toml:1:1: ", "either certificate and anchors"),
             (

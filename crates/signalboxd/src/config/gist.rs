@@ -56,6 +56,16 @@ pub(crate) struct GistConfig {
     max_sessions: u32,
     /// Most peers.
     max_peers: u32,
+    /// How long a second change of a destination's route waits.
+    #[serde(deserialize_with = "units::duration")]
+    hold_down: Duration,
+    /// The longest such wait.
+    #[serde(deserialize_with = "units::duration")]
+    hold_down_max: Duration,
+    /// Whether a change downstream puts the state upstream in doubt.
+    upstream_tentative: bool,
+    /// DSCP of messages in normal mode and of associations.
+    pub(crate) dscp: u8,
     /// Connection mode.
     pub(crate) associations: AssociationsConfig,
 }
@@ -123,6 +133,10 @@ impl Default for GistConfig {
             intercept_rate_limit: engine.intercept_rate,
             max_sessions: engine.max_sessions,
             max_peers: engine.max_peers,
+            hold_down: engine.hold_down,
+            hold_down_max: engine.hold_down_max,
+            upstream_tentative: engine.upstream_tentative,
+            dscp: engine.dscp,
             associations: AssociationsConfig::default(),
         }
     }
@@ -153,6 +167,10 @@ impl GistConfig {
             intercept_rate: self.intercept_rate_limit,
             max_sessions: self.max_sessions,
             max_peers: self.max_peers,
+            hold_down: self.hold_down,
+            hold_down_max: self.hold_down_max,
+            upstream_tentative: self.upstream_tentative,
+            dscp: self.dscp,
             associations: self.associations.engine(),
             ..gist::Config::default()
         }

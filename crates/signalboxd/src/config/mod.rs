@@ -251,6 +251,7 @@ impl Config {
             mark: self.io.mark,
             table: self.io.table,
             sctp: self.gist.associations.sctp_port.is_some(),
+            streams: self.gist.associations.streams(self.gist.dscp),
             ..IoConfig::default()
         }
     }

@@ -35,7 +35,7 @@ impl Gist {
 
     /// Whether a proposal that came back is the one that we make.
     pub(in crate::engine) fn is_our_offer(&self, proposal: &StackProposal<'_>) -> bool {
-        Stacks::all(&self.associations.config).are(proposal)
+        Stacks::offered(&self.associations).are(proposal)
     }
 
     /// The same for a session, with the address where its peer must be if this node knows: one hop downstream

@@ -190,6 +190,8 @@ impl Gist {
         let own = &self.config.identity;
         match self.associations.find(own, name.peer_identity, name.interface, fits) {
             Some(index) if self.may_use(index, &subject.mri, &[]) => Answer::Over(index),
+            // No port could be had: there is nothing to offer, until there is.
+            _ if Stacks::offered(&self.associations).is_empty() => Answer::Datagram,
             _ => Answer::Offer,
         }
     }

@@ -151,6 +151,8 @@ pub(super) struct Associations {
     bindings: Vec<Binding>,
     /// Applications that take nothing now.
     blocked: Vec<NslpId>,
+    /// Transports whose port could not be had.
+    unheard: Vec<Transport>,
     accepts: Option<TokenBucket>,
     /// Octets in all queues, and in all buffers of incoming messages.
     queued: usize,
@@ -170,6 +172,7 @@ impl Associations {
             by_name: Index::new(),
             bindings: Vec::new(),
             blocked: Vec::new(),
+            unheard: Vec::new(),
             accepts: (rate > 0).then(|| TokenBucket::new(rate, rate)),
             queued: 0,
             buffered: 0,
@@ -183,6 +186,18 @@ impl Associations {
     pub(super) const fn enabled(&self) -> bool {
         let AssociationConfig { tcp_port, tls_port, sctp_port, .. } = &self.config;
         tcp_port.is_some() || tls_port.is_some() || sctp_port.is_some()
+    }
+
+    /// Whether peers can connect by a transport that has a port.
+    pub(super) fn is_listening(&self, transport: Transport) -> bool {
+        !self.unheard.contains(&transport)
+    }
+
+    pub(super) fn set_listening(&mut self, transport: Transport, on: bool) {
+        self.unheard.retain(|other| *other != transport);
+        if !on {
+            self.unheard.push(transport);
+        }
     }
 
     /// Whether an application takes no messages now.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::AssociationConfig;
+use super::{AssociationConfig, Associations};
 use crate::engine::compose::milliseconds;
 use crate::engine::io::Transport;
 use crate::wire::{List, MaOptions, MaProtocolId, Profile, StackConfiguration, StackProposal};
@@ -50,10 +50,10 @@ pub(in crate::engine) struct Stacks {
 }
 
 impl Stacks {
-    /// Those of a Response: all, since they must not depend on the Query (GIST-5.7.1-10), and so a function of
-    /// the configuration alone (GIST-8.6-01).
-    pub(in crate::engine) fn all(config: &AssociationConfig) -> Self {
-        Self::suitable(config, |_| true)
+    /// Those of a Response: all that peers can connect to, since they must not depend on the Query
+    /// (GIST-5.7.1-10): a function of the configuration and of which ports could be had (GIST-8.6-01).
+    pub(in crate::engine) fn offered(associations: &Associations) -> Self {
+        Self::suitable(&associations.config, |transport| associations.is_listening(transport))
     }
 
     /// Those of a Query: only what suits the messages. GIST-5.7.1-08.
@@ -256,7 +256,7 @@ mod tests {
     /// profile, in a Response; none for TLS.
     #[test]
     fn options_are_those_of_the_transport() {
-        let stacks = Stacks::all(&config());
+        let stacks = Stacks::suitable(&config(), |_| true);
         let (asking, count) = stacks.asking();
         let asking: Vec<_> = asking[..count].iter().map(|o| (o.protocol.0, o.profile, o.data)).collect();
         assert_eq!(asking, [(1, 0, &[][..]), (3, 0, &[])]);

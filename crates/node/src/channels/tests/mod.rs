@@ -8,7 +8,7 @@ mod tls;
 use signalbox_core::node::StreamError;
 use signalbox_gist::engine::{ChannelClosed, Transport};
 
-use self::rig::{CHANNEL, Heard, Rig, TCP, associations};
+use self::rig::{CHANNEL, Heard, Rig, Said, TCP, associations};
 use super::*;
 
 #[test]
@@ -62,6 +62,36 @@ fn the_ports_are_listened_at_once_and_others_reset() {
     rig.open(Transport::Tcp, 999);
     assert_eq!(rig.client.heard().last(), Some(&Heard::Closed(CHANNEL, ChannelClosed::Reset, false)));
     assert!(rig.server.heard().is_empty());
+}
+
+/// A port that cannot be had is tried again, less and less often, and GIST knows when to offer it.
+#[test]
+fn a_port_that_is_taken_is_tried_again() {
+    let mut rig = Rig::plain();
+    let side = &mut rig.server;
+    side.channels.listen();
+    let failed = vec![Heard::Listening(Transport::Tcp, false)];
+    let mut now = rig.now;
+    side.downs();
+    side.channels.listen_failed(now, 999, &mut side.ear);
+    side.channels.listen_failed(now, TCP, &mut side.ear);
+    assert_eq!(side.heard(), failed);
+    for pause in [1, 2, 4, 8, 16, 32, 64, 64] {
+        let due = side.channels.next_deadline().unwrap();
+        assert_eq!(due.since(now), Duration::from_secs(pause));
+        now = due;
+        side.channels.timer(now, &mut side.ear);
+        assert_eq!(side.downs(), [Said::Listen(TCP)]);
+        assert!(side.heard().is_empty());
+        side.channels.listen_failed(now, TCP, &mut side.ear);
+        assert_eq!(side.heard(), failed);
+    }
+    now = now + Duration::from_secs(64);
+    side.channels.timer(now, &mut side.ear);
+    assert_eq!(side.downs(), [Said::Listen(TCP)]);
+    side.channels.timer(now + Duration::from_secs(1), &mut side.ear);
+    assert_eq!(side.heard(), [Heard::Listening(Transport::Tcp, true)]);
+    assert_eq!(side.channels.next_deadline(), None);
 }
 
 #[test]

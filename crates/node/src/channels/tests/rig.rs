@@ -25,6 +25,7 @@ pub(super) enum Heard {
     Octets(ChannelId, Vec<u8>),
     Drained(ChannelId, usize),
     Closed(ChannelId, ChannelClosed, bool),
+    Listening(Transport, bool),
 }
 
 #[derive(Default)]
@@ -42,6 +43,7 @@ impl Upper for Ear {
             Told::ChannelClosed { channel, reason, unacknowledged } => {
                 Heard::Closed(channel, reason, unacknowledged)
             }
+            Told::Listening { transport, on } => Heard::Listening(transport, on),
             other => panic!("{other:?}"),
         });
     }
