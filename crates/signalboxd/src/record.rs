@@ -107,6 +107,7 @@ mod tests {
                 piggyback: true,
                 stateless_data: false,
                 signaling_source_every: 1,
+                dscp: 46,
                 ip_ttl: 63,
                 hops: 62,
                 without_router_alert: vec![prefix],
@@ -127,6 +128,10 @@ mod tests {
                 max_queued: 20,
                 max_checks: 21,
                 max_lookups: 22,
+                hold_down: us(1_000_041),
+                hold_down_max: us(2_000_042),
+                max_holds: 43,
+                upstream_tentative: true,
                 associations: gist::AssociationConfig {
                     tcp_port: Some(27),
                     tls_port: Some(28),

@@ -15,7 +15,7 @@ use signalbox_core::Direction;
 use signalbox_core::node::Prefix;
 use signalbox_core::slab::Slab;
 
-use super::record::{Half, NONE, Record, side};
+use super::record::{Half, NONE, Record};
 
 /// Walks that wait at most; more are merged into one over everything.
 const MAX_WALKS: usize = 256;
@@ -37,7 +37,7 @@ impl Default for Hook {
 
 /// Where a direction of a record stands in lists. A node has far less than 2³¹ records.
 pub(crate) const fn place(index: u32, direction: Direction) -> u32 {
-    index << 1 | side(direction) as u32
+    index << 1 | matches!(direction, Direction::Upstream) as u32
 }
 
 /// The record of a place, and the direction.
