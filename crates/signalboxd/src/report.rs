@@ -12,7 +12,7 @@ use signalbox_node::Counter;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by room and name, whose growth deserves a line.
-pub(crate) const TROUBLE: [(&str, &str); 35] = [
+pub(crate) const TROUBLE: [(&str, &str); 38] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
@@ -37,6 +37,9 @@ pub(crate) const TROUBLE: [(&str, &str); 35] = [
     ("gist", "dmode_limited"),
     ("gist", "errors_suppressed"),
     ("gist", "errors_received"),
+    ("gist", "errors_stray"),
+    ("gist", "errors_unsendable"),
+    ("gist", "responses_stray"),
     ("gist", "sessions_full"),
     ("gist", "peers_full"),
     ("gist", "queue_full"),
@@ -116,6 +119,21 @@ mod tests {
         assert!(reporter.look(Time::from_secs(1), [MALFORMED].into_iter()).is_empty());
         let grown = Counter { value: 10, ..MALFORMED };
         assert_eq!(reporter.look(Time::from_secs(2), [grown].into_iter())[0].more, 7);
+    }
+
+    /// GIST-8.5-08, GIST-5.7.1-17, GIST-5.6-09, GIST-4.4.6-02, GIST-4.4.6-05: a cookie or a proposal that fails its
+    /// check, an Error that cannot be sent, and answers that belong to nothing are logged, each at most once a
+    /// second.
+    #[test]
+    fn what_the_rfc_wants_logged_is_logged() {
+        for name in
+            ["cookies_invalid", "proposals_changed", "errors_unsendable", "responses_stray", "errors_stray"]
+        {
+            let counter = Counter { name, ..MALFORMED };
+            let mut reporter = Reporter::default();
+            assert_eq!(reporter.look(Time::ZERO, [counter].into_iter()).len(), 1, "{name}");
+            assert_eq!(reporter.next(), Time::from_secs(1));
+        }
     }
 
     #[test]

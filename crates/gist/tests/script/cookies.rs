@@ -5,7 +5,9 @@ use std::collections::HashSet;
 
 use signalbox_core::SessionId;
 use signalbox_gist::engine::{Config, Installation, PeeringPolicy};
-use signalbox_gist::wire::{GistError, MessageType};
+use signalbox_gist::wire::{
+    GistError, List, MaOptions, MaProtocolId, MessageType, Profile, StackConfiguration, StackProposal,
+};
 
 use crate::rig::*;
 
@@ -162,12 +164,74 @@ fn a_bad_confirm_removes_the_state() {
     }
 }
 
-/// GIST-8.4-01: a Response is hardly larger than its Query.
+/// Octets of an IPv4 packet with this UDP payload.
+const fn packet(payload: usize) -> usize {
+    20 + 8 + payload
+}
+
+/// GIST-8.4-01: a peer that has proved nothing gets one Response to a Query, at most 1.5 times as large, even if the
+/// Query is the smallest there can be and the node offers all transports.
 #[test]
 fn responses_do_not_amplify() {
-    let mut rig = Rig::new();
-    rig.query(None);
-    let query = encode(&query(through(), &[1; 8]));
-    assert!(rig.sent().payload.len() <= query.len() + 32);
-    rig.quiet();
+    let mut worst = 0.0_f64;
+    for all in [false, true] {
+        let mut config = Config { identity: vec![7; 16], ..Config::default() };
+        if all {
+            config.associations.tcp_port = Some(270);
+            config.associations.tls_port = Some(271);
+            config.associations.sctp_port = Some(270);
+        }
+        let mut rig = Rig::with(config);
+        for asks in [false, true] {
+            let mut message = query(through(), &[1; 4]);
+            message.nli = Some(nli(b"1234", UP));
+            let profiles = [Profile(&[1])];
+            let mut tools = None;
+            if asks {
+                message.stack_proposal = Some(StackProposal { profiles: List::of(&profiles) });
+                let tcp = MaOptions { protocol: MaProtocolId(1), profile: 0, disabled: false, data: &[] };
+                let options = List::of(core::slice::from_ref(tools.insert(tcp)));
+                message.stack_configuration = Some(StackConfiguration { hold_time_ms: 30_000, options });
+            }
+            let received = packet(4 + encode(&message).len()); // and the Router Alert
+            rig.inject(&Via::intercepted(SRC, DST), &message);
+            let sent = packet(rig.sent().is(MessageType::RESPONSE).payload.len());
+            #[expect(clippy::cast_precision_loss, reason = "a few hundred octets")]
+            let factor = sent as f64 / received as f64;
+            worst = worst.max(factor);
+            rig.until(rig.now.as_micros() / 1000 + 60_000);
+            rig.quiet(); // nothing is sent again
+        }
+    }
+    assert!(worst <= 1.5, "{worst}");
+    rig_with_errors();
+}
+
+/// Errors in answer to a peer that has proved nothing: at most 2.5 times what came, and one hundred a second at
+/// most (and a quarter of that at once), whatever comes.
+fn rig_with_errors() {
+    let mut rig = Rig::with(Config { identity: vec![7; 16], ..Config::default() });
+    let mut worst = 0.0_f64;
+    for n in 0..10_000_u64 {
+        rig.until(n / 10);
+        let mut message = data(through(), nli(b"1234", UP), b"");
+        message.nslp_data = Some(b"data");
+        let mut octets = encode(&message);
+        match n % 4 {
+            0 => {}
+            1 => octets.truncate(12), // a header that says more than there is
+            2 => octets[5] = 0,       // no hops left
+            _ => octets[4] = 9,       // another version
+        }
+        rig.packet(&Via::direct(UP, LEFT), &octets);
+        while let Some((_, out)) = rig.out.pop_front() {
+            let Out::Sent(error) = out else { continue };
+            #[expect(clippy::cast_precision_loss, reason = "a few hundred octets")]
+            let factor = packet(error.payload.len()) as f64 / packet(octets.len()) as f64;
+            worst = worst.max(factor);
+        }
+    }
+    let sent = rig.gist.counters().errors_sent;
+    assert!((100..=126).contains(&sent), "{sent}");
+    assert!(worst <= 2.5, "{worst}");
 }

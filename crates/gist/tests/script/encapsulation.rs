@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::node::{Prefix, Route};
 use signalbox_core::packet::{router_alert_v4, router_alert_v6};
 use signalbox_core::service::{SendError, TransferAttributes};
-use signalbox_core::{IfIndex, Mri, PathCoupled};
+use signalbox_core::{IfIndex, Mri, PathCoupled, SessionId};
 use signalbox_gist::engine::Config;
 use signalbox_gist::wire::{MAGIC, MessageType};
 
@@ -162,7 +162,58 @@ fn a_handshake_over_ipv6() {
     assert_eq!(rig.states(), (Some("Established"), Some("Established")));
 }
 
-/// GIST-5.3.2.1-02, GIST-5.3.2.1-04: Router Alert can be left off towards some IPv4 destinations; others have it.
+/// Signaling has the DSCP that is configured, and so do the lookups of its routes; only Q-mode packets of a flow
+/// whose MRI names one have that (GIST-5.8.1.2-05).
+#[test]
+fn signaling_is_marked() {
+    let mut rig = Rig::with(Config { dscp: 48, ..Config::default() });
+    let (query, data) = rig.established();
+    assert_eq!((query.tos, data.tos), (192, 192));
+    rig.query(None);
+    let response = rig.sent();
+    assert_eq!(response.tos, 192);
+    rig.inject(&Via::direct(UP, LEFT), &data_of(own()));
+    assert_eq!(rig.sent().is(MessageType::ERROR).tos, 192);
+    let marked = |dscp| {
+        let Mri::PathCoupled(p) = through() else { panic!() };
+        Mri::PathCoupled(PathCoupled { dscp: Some(dscp), ..p })
+    };
+    rig.send(b"data", marked(46));
+    let query = rig.sent();
+    assert_eq!(query.tos, 46 << 2);
+    rig.respond(&query);
+    assert_eq!(rig.sent().is(MessageType::CONFIRM).tos, 192);
+    rig.out.clear();
+    rig.route = None;
+    for (mri, tos) in [(own(), 192), (marked(8), 32)] {
+        rig.send_with(b"data", mri, |m| m.session = SessionId([1; 16]));
+        let (_, Out::Lookup(_, asked)) = rig.next() else { panic!() };
+        assert_eq!(asked.tos, tos);
+    }
+}
+
+fn data_of(mri: Mri) -> signalbox_gist::wire::Message<'static> {
+    data(mri, nli(b"up", UP), b"data")
+}
+
+/// A node with several interfaces: each flow's Query leaves by the interface of its route, names this node by the
+/// address there, and so do the messages that follow. GIST-5.2.2-02.
+#[test]
+fn each_flow_has_the_interface_of_its_route() {
+    let mut rig = Rig::new();
+    for (ifindex, address, mri) in [
+        (1, LEFT, flow(SRC, "10.9.0.1")),
+        (2, RIGHT, flow(SRC, "10.9.0.2")),
+        (2, RIGHT, flow(LEFT, "10.9.0.3")),
+    ] {
+        rig.route = Some(Ok(Route { ifindex: IfIndex(ifindex), src: ip(address), ..ROUTE }));
+        let (query, data) = rig.established_for(mri);
+        assert_eq!((query.ifindex, query.nli().interface), (Some(IfIndex(ifindex)), ip(address)));
+        assert_eq!((data.src.ip(), data.nli().interface), (ip(address), ip(address)));
+    }
+}
+
+/// GIST-5.3.2.1-02, GIST-5.3.2.1-04, GIST-C-02: Router Alert can be left off towards some IPv4 destinations; others have it.
 #[test]
 fn router_alert_can_be_switched_off() {
     let prefix = |addr, len| Prefix { addr: ip(addr), len };

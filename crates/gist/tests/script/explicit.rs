@@ -5,7 +5,7 @@ use core::time::Duration;
 use signalbox_core::node::{Prefix, Route};
 use signalbox_core::service::{InvalidStatus, NetworkEvent, Request, SiiHandle};
 use signalbox_core::{Direction, Mri};
-use signalbox_gist::engine::Input;
+use signalbox_gist::engine::{Config, Input};
 use signalbox_gist::wire::MessageType;
 
 use crate::rig::*;
@@ -96,7 +96,10 @@ fn a_node_off_the_path_lets_go() {
     let mut rig = Rig::new();
     rig.responding();
     rig.established_for(through());
-    rig.until(25_000);
+    rig.until(20_000);
+    rig.query_numbered(2, None);
+    let response = rig.sent().is(MessageType::RESPONSE);
+    rig.confirm(&response);
     rig.sent().is(MessageType::QUERY);
 }
 
@@ -104,7 +107,7 @@ fn a_node_off_the_path_lets_go() {
 /// forwarding table is shown as any other.
 #[test]
 fn a_change_between_parallel_ways() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::with(Config { hold_down: Duration::ZERO, ..Config::default() });
     rig.established();
     for hop in [3, 2, 3] {
         let gateway = Some(core::net::IpAddr::from([10, 2, 0, hop]));

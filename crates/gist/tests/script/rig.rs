@@ -239,7 +239,8 @@ impl Rig {
     }
 
     pub(crate) fn seeded(config: Config, policy: PeeringPolicy, seed: u8) -> Self {
-        let config = Config { identity: b"node".to_vec(), ..config };
+        let identity = if config.identity.is_empty() { b"node".to_vec() } else { config.identity.clone() };
+        let config = Config { identity, ..config };
         let mut gist = Gist::new(config, [seed; 32]).unwrap();
         gist.register(NSLP, Registration { policy, router_alert: ALERT });
         let mut rig = Self { gist, now: Time::ZERO, out: VecDeque::new(), route: Some(Ok(ROUTE)) };

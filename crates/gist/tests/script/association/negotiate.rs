@@ -347,7 +347,7 @@ fn a_peer_without_connection_mode_gets_datagrams() {
     rig.sent().is(MessageType::DATA);
 }
 
-/// GIST-4.3.3-08, GIST-5.5-02: with `always`, all messages of a session use its association.
+/// GIST-4.3.3-08, GIST-5.5-02, GIST-5.3.3-26: with `always`, all messages of a session use its association.
 #[test]
 fn always_means_all_messages() {
     let mut config = tcp_only();
