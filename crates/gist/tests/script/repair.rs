@@ -330,7 +330,7 @@ fn doubt_spreads_upstream_if_configured() {
     rig.quiet();
 }
 
-/// GIST-7.1.2-04: the upstream peer's Query took another number of hops. State is Tentative from then on, the
+/// GIST-7.1.2-04, GIST-B.4-02: the upstream peer's Query took another number of hops. State is Tentative from then on, the
 /// Confirm makes it Good, and an unchanged Query says nothing.
 #[test]
 fn a_query_that_came_another_way() {
