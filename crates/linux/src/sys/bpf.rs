@@ -16,6 +16,8 @@ const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 /// Octets of an instruction.
 pub(crate) const INSTRUCTION: usize = 8;
+/// Times that loading is tried again.
+const ATTEMPTS: u32 = 5;
 /// Octets of the verifier's words that are kept.
 const LOG: usize = 64 * 1024;
 
@@ -200,10 +202,15 @@ pub(crate) fn load_classifier(text: &str, code: &[u8], license: &[u8]) -> io::Re
         flags: 0,
         name: name(text),
     };
-    // SAFETY: `code` holds the number of whole instructions given, `license` ends with a zero octet.
-    let error = match unsafe { bpf(BPF_PROG_LOAD, &mut attributes) } {
-        Ok(fd) => return Ok(owned(fd)),
-        Err(error) => error,
+    let mut attempts = 0;
+    let error = loop {
+        // SAFETY: `code` holds the number of whole instructions given, `license` ends with a zero octet.
+        match unsafe { bpf(BPF_PROG_LOAD, &mut attributes) } {
+            Ok(fd) => return Ok(owned(fd)),
+            // The verifier gives way to a signal.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && attempts < ATTEMPTS => attempts += 1,
+            Err(error) => break error,
+        }
     };
     let mut log = vec![0_u8; LOG];
     (attributes.log_level, attributes.log_size) = (1, LOG as u32);
