@@ -42,9 +42,4 @@ impl Addresses {
     pub(super) fn mtu(&self, ifindex: IfIndex) -> u32 {
         self.find(ifindex).map_or(0, |interface| interface.mtu)
     }
-
-    /// Whether it is an address of this node.
-    pub(super) fn is_own(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|interface| interface.addresses.contains(&address))
-    }
 }

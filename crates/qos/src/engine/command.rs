@@ -17,6 +17,8 @@ pub enum Command {
     Reserve(Box<ReserveRequest>),
     /// Tear the reservation of this name down, or stop asking.
     Release,
+    /// Tear these down together, with as few messages as possible.
+    ReleaseMany(Vec<u64>),
     /// Ask what the path could give.
     Query(Box<QueryRequest>),
 }

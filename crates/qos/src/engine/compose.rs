@@ -7,7 +7,7 @@ use signalbox_wire::Writer;
 
 use super::outbox::{Parcel, Purpose};
 use super::parked::Meta;
-use super::session::{Marks, Session};
+use super::session::{Marks, Session, Want};
 use super::{Qos, Queued};
 use crate::wire::{
     Carried, GenericFlags, Hops, Info, InfoSpec, Message, MessageFlags, MessageId, MessageType, Rsn, RsnList,
@@ -254,11 +254,13 @@ impl Qos {
     }
 
     /// Sends a request again, octet for octet.
-    pub(super) fn send_again(&mut self, key: Key, octets: &[u8], query: bool, rii: Option<u32>) {
-        let Some(session) = self.sessions.get(key) else { return };
+    pub(super) fn send_again(&mut self, key: Key, octets: &[u8], want: Want, rii: Option<u32>) {
         let mut copy = self.outbox.buffer();
         copy.extend_from_slice(octets);
-        let Some(session_mri) = self.sessions.get(key).map(|s| s.mri) else { return };
+        let Some(session) = self.sessions.get(key) else { return };
+        // A QUERY with RESERVE-INIT goes against the RESERVEs of its session.
+        let session_mri = if want == Want::Init { session.mri.inverted() } else { session.mri };
+        let query = matches!(want, Want::Query | Want::Init);
         let parcel = Parcel {
             octets: copy,
             session: session.id,

@@ -8,18 +8,24 @@ use signalbox_wire::Writer;
 
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic};
+use super::event::{Granted, HopGrant, QosEvent};
 use super::parked::Meta;
 use super::rmf::{self, Flow};
-use super::session::{Marks, Session, Stage};
+use super::session::{Marks, Session, Stage, Want};
 use crate::wire::{
-    Carried, GenericFlags, Hop, Hops, Info, InfoSpec, MAX_HOPS_OCTETS, Message, MessageFlags, MessageType,
+    Carried, GenericFlags, Hop, Hops, Info, InfoSpec, MAX_HOPS_OCTETS, Message, MessageFlags, MessageId,
+    MessageType,
 };
 
 /// A RESERVE was granted: what is new about its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Outcome {
     /// Not merely what was there already.
     changed: bool,
+    /// The message that the one that goes on has to wait for.
+    waits_for: Option<MessageId>,
+    /// A changed path met the one that stands: nothing goes on (§3.2.12).
+    absorbed: bool,
 }
 
 impl Qos {
@@ -66,17 +72,18 @@ impl Qos {
             },
         };
         let period = message.refresh_period.unwrap_or(DEFAULT_PERIOD_MS);
+        let trunk = self.trunk_for(meta, &route);
         let flow = Flow {
             key,
             session: meta.session,
-            mri: &meta.mri,
+            mri: meta.mri,
             classifier: message.classifier,
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
             initiator: meta.initiator(),
             auth: message.auth,
             lifetime: self.config.lifetime(period),
-            gap: meta.after_gap() && !self.config.ignore_gaps,
+            mark_dscp: trunk.and_then(|trunk| self.config.aggregates.get(trunk)).map(|a| a.dscp),
         };
         let keep = !message.flags.contains(MessageFlags::REPLACE);
         let old = self.sessions.get(key).and_then(|s| s.grant);
@@ -91,11 +98,23 @@ impl Qos {
                     self.close(key, resources);
                 }
                 self.answer_with(meta, message, denial.info, denial.qspec.as_deref(), denial.note.as_deref());
+                self.trigger(now, message, meta, false);
             }
             Ok(given) => {
                 self.counters.granted += 1;
-                let outcome = self.install(now, key, message, meta, given, keep && other_flow, opened);
+                let rate = given.rate;
+                let mut outcome = self.install(now, key, message, meta, given, keep && other_flow, opened);
+                if let Some(trunk) = trunk {
+                    let (nslp, waits_for) = self.join(now, key, trunk, rate, &route);
+                    if let Some(session) = self.sessions.get_mut(key) {
+                        session.nslp_onward = nslp;
+                        session.waits_for = waits_for;
+                    }
+                    outcome.waits_for = waits_for;
+                }
                 self.proceed(now, key, message, meta, outcome);
+                self.trigger(now, message, meta, true);
+                self.stands(key, message);
             }
         }
     }
@@ -113,16 +132,19 @@ impl Qos {
         opened: bool,
     ) -> Outcome {
         self.set_stage(key, Stage::Reserved);
-        let nslp_onward = self.onward_nslp(meta, &given);
+        let nslp_onward = self.onward_nslp(meta);
         let lifetime = |period| self.config.lifetime(period);
         let period = message.refresh_period.unwrap_or(DEFAULT_PERIOD_MS);
         let expires = now + lifetime(period);
         let silent = now + lifetime(period);
         let target = self.config.period_ms();
-        let proxy_end = self.config.proxy && message.generic.contains(GenericFlags::PROXY);
+        let ends = meta.at_flow_end || super::binding::ends_at_proxy(&self.config, message);
         let gap = meta.after_gap() && !self.config.ignore_gaps;
         let jitter = self.rng.jitter(self.config.refresh, 0.5, 1.5);
-        let Some(session) = self.sessions.get_mut(key) else { return Outcome { changed: false } };
+        self.bind(key, &message.bound_sessions);
+        let Some(session) = self.sessions.get_mut(key) else { return Outcome::default() };
+        let absorbed = session.marks.has(Marks::REROUTING);
+        session.marks.set(Marks::REROUTING, false);
         let first = session.rsn_in.is_none();
         let other_peer = !first && session.back != meta.sii;
         if other_peer {
@@ -131,8 +153,12 @@ impl Qos {
         }
         let restarted = session.rsn_in.map(|rsn| rsn.epoch) != message.rsn.map(|rsn| rsn.epoch);
         let other_flow = session.mri != meta.mri;
-        let changed =
-            opened || first || other_peer || restarted || other_flow || session.qspec != given.qspec;
+        // §5.2.5.2: a route change that was none leaves the peer where it was, with a number that is 2 ahead and nothing
+        // else new.
+        let number = message.rsn.unwrap_or_default().number;
+        let distance = number.wrapping_sub(session.rsn_in.unwrap_or_default().number);
+        let other = opened || first || other_peer || restarted || other_flow;
+        let changed = other || distance != 2 || session.qspec != given.qspec;
         if keeps && let Some(grant) = session.grant.take() {
             session.kept.push((session.mri, grant));
         }
@@ -147,14 +173,13 @@ impl Qos {
         session.rsn_in = message.rsn;
         session.classifier = message.classifier;
         session.qspec = given.qspec;
-        copy_objects(&mut session.bound, &message.bound_sessions);
         copy_objects(&mut session.auth, &message.auth);
         copy_objects(&mut session.refreshed, &message.refreshed);
         session.period_in = period;
         session.expires = Some(expires);
         session.period_out = super::refresh::slewed(session.period_out, target);
         let marks = &mut session.marks;
-        marks.set(Marks::END, meta.at_flow_end || proxy_end);
+        marks.set(Marks::END, ends);
         marks.set(Marks::SCOPED, message.generic.contains(GenericFlags::SCOPING));
         marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
         marks.set(Marks::BREAK, message.generic.contains(GenericFlags::BREAK) || gap);
@@ -166,11 +191,46 @@ impl Qos {
         if session.refresh_at.is_none() {
             session.refresh_at = Some(now + jitter);
         }
-        Outcome { changed }
+        session.pending.retain(|p| p.want != Want::Init);
+        Outcome { changed, waits_for: None, absorbed: absorbed && !first }
+    }
+
+    /// A reservation ends here, or waits at its end for nothing more: users who wanted it hear of it.
+    fn stands(&mut self, key: Key, message: &Message<'_>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if !session.marks.has(Marks::END) {
+            return;
+        }
+        let (id, gaps) = (session.id, session.marks.has(Marks::BREAK));
+        let quality = rmf::quality(&session.qspec);
+        if let Some(local) = session.local.as_mut() {
+            let first = !core::mem::replace(&mut local.granted, true);
+            let mut hops: Vec<HopGrant> =
+                message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default();
+            hops.reverse();
+            let granted = Granted { session: id, quality, hops, gaps, back: None };
+            if let Some(command) = local.command.filter(|_| first) {
+                self.tell(command, QosEvent::Granted(granted));
+            }
+        }
+        self.way_back_stands(id);
+        self.want_way_back(key);
+    }
+
+    /// Holds no more than the end of the path gave.
+    pub(super) fn trim(&mut self, now: Time, key: Key, message: &Message<'_>, resources: &mut Resources) {
+        let Some(session) = self.sessions.get(key) else { return };
+        if let (Some(qspec), Some(grant)) = (message.qspec, session.grant) {
+            let flow = super::reroute::flow_of(&self.config, key, session);
+            let rate = rmf::trim(resources, now, &flow, qspec, grant, session.rate);
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.rate = rate;
+            }
+        }
     }
 
     /// The number under which the session's messages go on.
-    fn onward_nslp(&self, meta: &Meta, _given: &rmf::Given) -> signalbox_core::NslpId {
+    fn onward_nslp(&self, meta: &Meta) -> signalbox_core::NslpId {
         // The end of an aggregation region restores the default (§3.3.1).
         if Some(meta.nslp) == self.config.bypass_nslp { self.config.nslp } else { meta.nslp }
     }
@@ -192,6 +252,13 @@ impl Qos {
         if session.marks.has(Marks::END) || session.marks.has(Marks::SCOPED) {
             return;
         }
+        if outcome.absorbed {
+            // The QNI's side of the path changed and this node asked for the repair: it goes no further.
+            if let Some(rii) = message.rii {
+                self.respond(key, rii, Info::RESERVED, hops);
+            }
+            return;
+        }
         if meta.hops == 0 {
             self.counters.hop_limit += 1;
             return;
@@ -204,8 +271,8 @@ impl Qos {
         let extra = Extra {
             rii,
             hops,
-            msg_id: message.msg_id,
-            bound_msg_id: message.bound_msg_id,
+            msg_id: message.msg_id.filter(|_| outcome.waits_for.is_none()),
+            bound_msg_id: outcome.waits_for.or(message.bound_msg_id),
             forwarded: Some(message.forwarded),
             gist_hops: Some(meta.hops),
             ..Extra::default()
@@ -232,7 +299,7 @@ impl Qos {
     /// Answers a request that ends here, successfully.
     pub(super) fn respond(&mut self, key: Key, rii: u32, info: Info, hops: Option<Hops<'_>>) {
         let Some(session) = self.sessions.get(key) else { return };
-        let qspec = rmf::answer(&session.qspec);
+        let qspec = rmf::answer(&session.qspec, false);
         let source = self.own_source(session);
         let response = Message {
             generic: generic(session),

@@ -2,7 +2,7 @@
 
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Time};
+use signalbox_core::{Direction, Mri, Time};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -13,25 +13,27 @@ use super::config::StateKeeping;
 use super::event::{Failure, Granted, HopGrant, QosEvent, Refusal};
 use super::parked::{Meta, Parked};
 use super::response::source_text;
-use super::rmf::{self, Flow};
+use super::rmf::{self, Aim, Flow};
 use super::session::{Before, Local, Marks, Stage, Want, Wish};
-use crate::wire::{Carried, Hop, Hops, Message, Source};
+use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, Message, Source};
 
 impl Qos {
     pub(super) fn on_command(&mut self, now: Time, id: u64, command: Command, resources: &mut Resources) {
-        if let Command::Release = command {
-            return self.on_release(now, id, resources);
+        match &command {
+            Command::Release => return self.on_release(now, id, resources),
+            Command::ReleaseMany(ids) => return self.on_release_many(now, ids, resources),
+            Command::Reserve(_) | Command::Query(_) => {}
         }
         let checked = match &command {
             _ if self.config.state != StateKeeping::Stateful => Err(Refusal::Stateless),
             Command::Reserve(request) => request.check(),
             Command::Query(request) => request.check(),
-            Command::Release => Ok(()),
+            Command::Release | Command::ReleaseMany(_) => Ok(()),
         };
         let flow = match &command {
             Command::Reserve(request) => request.flow,
             Command::Query(request) => request.flow,
-            Command::Release => return,
+            Command::Release | Command::ReleaseMany(_) => return,
         };
         let full = u32::try_from(self.commands.len()).is_ok_and(|n| n >= self.config.max_commands);
         let known = self.commands.get(&id).copied();
@@ -80,9 +82,13 @@ impl Qos {
             (Err(_), _) => Err(Refusal::NoRoute),
             (Ok(route), Command::Reserve(request)) => match self.commands.get(&id).copied() {
                 Some(key) => self.change(now, key, request, &route, resources),
+                None if request.receiver_initiated => {
+                    self.begin_receiver_initiated(now, id, request, &route, resources)
+                }
                 None => self.begin(now, id, request, &route, resources),
             },
-            _ => Ok(()),
+            (Ok(route), Command::Query(request)) => self.begin_query(now, id, *request, &route, resources),
+            (Ok(_), Command::Release | Command::ReleaseMany(_)) => Ok(()),
         };
         if let Err(refusal) = outcome {
             self.tell(id, QosEvent::Refused(refusal));
@@ -99,35 +105,46 @@ impl Qos {
     ) -> Result<(), Refusal> {
         let direction = if request.incoming { Direction::Upstream } else { Direction::Downstream };
         let mri = super::Flow { src: request.flow.src.or(Some(route.src)), ..request.flow }.mri(direction)?;
-        let session = self.rng.session_id();
-        let key = self.open(session, mri, self.config.nslp, false).map_err(|_| Refusal::TooMany)?;
-        self.commands.insert(id, key);
         let hold_until = request.hold.map(|hold| now + hold);
         let (proxy, keep_old) = (request.proxy || request.incoming, request.keep_old);
         let auth = auth_object(request.token.as_deref());
-        let qspec = rmf::initial(&request.qos, request.priority);
-        let local = Local {
-            command: Some(id),
-            wish: Wish::Reserve(request),
-            granted: false,
-            releasing: false,
-            hold_until,
-            back: None,
-            before: None,
-            hops: Vec::new(),
-            again_at: None,
-        };
+        let qspec = rmf::initial(&request.qos, request.priority, Aim::Reserve);
+        let bidirectional = request.bidirectional;
+        let key = self.open_local(id, mri, false, Wish::Reserve(request))?;
+        let back = bidirectional.then(|| self.rng.session_id());
         if let Some(record) = self.sessions.get_mut(key) {
-            record.marks.set(Marks::QNI, true);
             record.marks.set(Marks::PROXY, proxy);
             record.marks.set(Marks::KEEP, keep_old);
             record.auth = auth;
-            record.local = Some(Box::new(local));
+            if let Some(local) = record.local.as_mut() {
+                local.hold_until = hold_until;
+                local.back = back.map(|back| (back, false));
+            }
         }
-        self.tell(id, QosEvent::Started { session, mri });
+        if let Some(back) = back {
+            let mut bound = Vec::new();
+            let binding = BoundSession { code: BindingCode::BIDIRECTIONAL, session: back };
+            if binding.write(&mut Writer::new(&mut bound)).is_ok() {
+                self.bind(key, &Carried::bound_sessions(&bound));
+            }
+        }
         self.ask_here_and_onward(now, key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
+    }
+
+    /// Makes the record of a session that a user wants, and says so.
+    pub(super) fn open_local(&mut self, id: u64, mri: Mri, asks: bool, wish: Wish) -> Result<Key, Refusal> {
+        let session = self.rng.session_id();
+        let key = self.open(session, mri, self.config.nslp, asks).map_err(|_| Refusal::TooMany)?;
+        self.commands.insert(id, key);
+        if let Some(record) = self.sessions.get_mut(key) {
+            record.marks.set(Marks::QNI, !asks);
+            record.local = Some(Box::new(Local::of(Some(id), wish)));
+        }
+        let mri = if asks { mri.with_direction(Direction::Downstream) } else { mri };
+        self.tell(id, QosEvent::Started { session, mri });
+        Ok(key)
     }
 
     /// Another quality for a reservation that stands.
@@ -143,7 +160,7 @@ impl Qos {
         let src = request.flow.src.or(Some(route.src));
         let mri = super::Flow { src, ..request.flow }.mri(session.mri.direction())?;
         let Some(local) = session.local.as_mut() else { return Err(Refusal::NoApplication) };
-        let qspec = rmf::initial(&request.qos, request.priority);
+        let qspec = rmf::initial(&request.qos, request.priority, Aim::Reserve);
         let auth = auth_object(request.token.as_deref());
         local.hold_until = request.hold.map(|hold| now + hold);
         let old = core::mem::replace(&mut local.wish, Wish::Reserve(request));
@@ -170,14 +187,14 @@ impl Qos {
         let flow = Flow {
             key,
             session: session.id,
-            mri: &session.mri,
+            mri: session.mri,
             classifier: session.classifier,
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
-            initiator: session.mri.src(),
+            initiator: super::reroute::initiator(session),
             auth: Carried::auth(&session.auth),
             lifetime: self.config.lifetime(self.config.period_ms()),
-            gap: false,
+            mark_dscp: None,
         };
         let given = match rmf::reserve(resources, now, &flow, qspec, session.grant) {
             Ok(given) => given,
@@ -249,36 +266,48 @@ impl Qos {
         meta: &Meta,
         resources: &mut Resources,
     ) {
-        let _ = (now, meta);
+        let _ = meta;
+        if want == Want::Repair
+            && let Some(info) = message.info
+        {
+            self.repaired(key, info.info, resources);
+        }
         match want {
             Want::Reserve | Want::Repair => {
                 let hops: Vec<HopGrant> =
                     message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default();
                 let quality = message.qspec.map(rmf::quality).unwrap_or_default();
-                self.granted(key, want, hops, quality);
+                self.granted(now, key, want, hops, quality);
             }
             Want::Tear => self.torn_down(key, resources),
-            Want::Query | Want::Acknowledge => {}
+            Want::Query => self.answered(key, message, resources),
+            Want::Init | Want::Acknowledge => {}
         }
     }
 
     /// Nobody is further on: what this node holds is all there is.
-    pub(super) fn on_alone(&mut self, _now: Time, key: Key, want: Want, resources: &mut Resources) {
+    pub(super) fn on_alone(&mut self, now: Time, key: Key, want: Want, resources: &mut Resources) {
         match want {
             Want::Reserve | Want::Repair => {
                 let Some(session) = self.sessions.get(key) else { return };
                 let hops = session.local.as_ref().map(|local| local.hops.clone()).unwrap_or_default();
                 let quality = rmf::quality(&session.qspec);
-                self.granted(key, want, hops, quality);
+                if want == Want::Repair {
+                    self.repaired(key, Info::RESERVED, resources);
+                }
+                self.granted(now, key, want, hops, quality);
             }
             Want::Tear => self.torn_down(key, resources),
-            Want::Query | Want::Acknowledge => {}
+            Want::Query => self.answered_alone(key, resources),
+            Want::Init | Want::Acknowledge => {}
         }
     }
 
-    fn granted(&mut self, key: Key, want: Want, hops: Vec<HopGrant>, quality: super::Quality) {
+    fn granted(&mut self, now: Time, key: Key, want: Want, hops: Vec<HopGrant>, quality: super::Quality) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let gaps = session.marks.has(Marks::BREAK);
+        let moved = session.moved;
+        session.moved = false;
         let id = session.id;
         let Some(local) = session.local.as_mut() else { return };
         local.before = None;
@@ -293,11 +322,27 @@ impl Qos {
             gaps,
             back: local.back.map(|(session, _)| session),
         };
-        let Some(command) = local.command else { return };
-        match want {
-            Want::Reserve => self.tell(command, QosEvent::Granted(granted)),
-            _ if first => self.tell(command, QosEvent::Granted(granted)),
-            _ => self.tell(command, QosEvent::Rerouted(granted)),
+        let waits = local.back.is_some_and(|(_, stands)| !stands);
+        let until = now + self.config.retry_max;
+        match (local.command, &local.wish) {
+            (Some(_), _) if first && waits => {
+                local.waiting = Some(Box::new(granted));
+                local.again_at = Some(until);
+            }
+            (Some(command), _) if first || want == Want::Reserve => {
+                self.tell(command, QosEvent::Granted(granted));
+            }
+            (Some(command), _) => {
+                // Without an old branch it was no change of the route, only a refresh that had to be whole.
+                if moved {
+                    self.tell(command, QosEvent::Rerouted(granted));
+                }
+            }
+            (None, Wish::Aggregate(trunk)) => {
+                let trunk = *trunk;
+                self.trunk_granted(trunk);
+            }
+            (None, _) => self.way_back_stands(id),
         }
     }
 
@@ -321,9 +366,10 @@ impl Qos {
     ) {
         match want {
             Want::Reserve => self.fail(now, key, failure, resources),
+            Want::Query | Want::Init => self.fail(now, key, failure, resources),
             Want::Repair if self.has(key, Marks::QNI) => self.fail(now, key, failure, resources),
             Want::Tear => self.torn_down(key, resources),
-            Want::Repair | Want::Query | Want::Acknowledge => {}
+            Want::Repair | Want::Acknowledge => {}
         }
     }
 
@@ -336,7 +382,7 @@ impl Qos {
         let command = local.command;
         // A change that was refused: what stood before stands again.
         if let Some(before) = local.before.take() {
-            let qspec = rmf::initial(&before.request.qos, before.request.priority);
+            let qspec = rmf::initial(&before.request.qos, before.request.priority, Aim::Reserve);
             let auth = auth_object(before.request.token.as_deref());
             let route = session.ifindex;
             local.wish = Wish::Reserve(before.request);
@@ -354,11 +400,24 @@ impl Qos {
             };
             return self.ask_here_and_onward(now, key, &qspec, &route, resources);
         }
-        let event = if local.granted { QosEvent::Lost(failure) } else { QosEvent::Failed(failure) };
+        match local.wish {
+            Wish::Aggregate(trunk) => return self.trunk_refused(now, key, trunk, resources),
+            Wish::WayBack(first) => {
+                if let Some(first) = self.find(first) {
+                    let note = failure.to_string();
+                    self.notify_initiator(first, Info::RESERVATION_FAILURE, Some(&note));
+                }
+                return self.end_local(now, key, None, resources);
+            }
+            _ => {}
+        }
+        // Of two directions the user heard nothing before both stood.
+        let heard = local.granted && local.waiting.is_none();
+        let event = if heard { QosEvent::Lost(failure) } else { QosEvent::Failed(failure) };
         self.end_local(now, key, Some(event), resources);
     }
 
-    fn on_release(&mut self, now: Time, id: u64, resources: &mut Resources) {
+    pub(super) fn on_release(&mut self, now: Time, id: u64, resources: &mut Resources) {
         let Some(key) = self.commands.get(&id).copied() else { return };
         self.let_go(now, key, resources);
         self.rearm(key);
@@ -371,8 +430,30 @@ impl Qos {
             return;
         }
         local.hold_until = None;
+        let (granted, id) = (local.granted, local.command);
+        if !self.has(key, Marks::QNI) {
+            // The receiver reserved: only it may tear down, and hears that there is nothing to hold any more.
+            self.notify_receiver(key);
+            self.release(key, resources);
+            if let Some(id) = id {
+                self.tell(id, QosEvent::Released);
+                self.commands.remove(&id);
+            }
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.local = None;
+                session.pending.clear();
+                session.refresh_at = None;
+            }
+            if self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path) {
+                self.close(key, resources);
+            } else {
+                self.set_stage(key, Stage::Torn);
+            }
+            return;
+        }
+        let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
         let confirm = matches!(&local.wish, Wish::Reserve(request) if request.confirm_release);
-        if !confirm || !local.granted {
+        if !confirm || !granted {
             return self.end_local(now, key, Some(QosEvent::Released), resources);
         }
         self.release(key, resources);
@@ -385,6 +466,14 @@ impl Qos {
     /// What is due of a user's wish.
     pub(super) fn step_local(&mut self, now: Time, key: Key, resources: &mut Resources) {
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
+        if local.again_at.is_some_and(|until| until <= now) {
+            local.again_at = None;
+            let failure = super::response::own_failure(
+                Info::RESERVATION_FAILURE,
+                Some("nobody reserved for the way back"),
+            );
+            return self.fail(now, key, failure, resources);
+        }
         if local.hold_until.is_some_and(|until| until <= now) {
             self.let_go(now, key, resources);
         }
@@ -392,7 +481,7 @@ impl Qos {
 }
 
 /// A SESSION-AUTH object with these attributes.
-fn auth_object(token: Option<&[u8]>) -> Vec<u8> {
+pub(super) fn auth_object(token: Option<&[u8]>) -> Vec<u8> {
     let mut octets = Vec::new();
     if let Some(token) = token {
         crate::wire::write_auth(token, &mut Writer::new(&mut octets));

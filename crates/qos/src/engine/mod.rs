@@ -20,31 +20,36 @@
 //! | `initiator.rs` | the user's side |
 //! | `rmf.rs` | the resource management function: QSPEC on one side, [`Resources`] on the other |
 
-#![allow(
-    dead_code,
-    reason = "QUERY, NOTIFY, rerouting, binding and aggregation use the rest; they come next"
-)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 mod addresses;
+mod aggregate;
+mod binding;
 mod command;
 mod compose;
 mod config;
 mod event;
 mod grant;
 mod initiator;
+mod notify;
 mod outbox;
 mod parked;
+mod query;
 mod receive;
 mod refresh;
+mod reroute;
 mod reserve;
 mod response;
 mod rmf;
 mod session;
+mod stateless;
+mod summary;
 mod table;
 mod tear;
+mod token;
+mod view;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
@@ -60,12 +65,15 @@ use signalbox_resources::{GrantId, LostWhy, Resources};
 pub use command::{Command, Flow, Priority, QosRequest, QueryRequest, ReserveRequest, Service};
 pub use config::{Aggregate, Config, StateKeeping, WayBack};
 pub use event::{Answer, Failure, Granted, HopGrant, QosEvent, Quality, Refusal};
+pub use view::{Role, SessionView};
 
 use crate::counters::Counters;
 use addresses::Addresses;
+use aggregate::Trunk;
 use outbox::Outbox;
-use parked::{Parked, Place};
+use parked::{Meta, Parked, Place};
 use session::{Marks, Session};
+use stateless::Sums;
 
 /// The protocol's name as owner of grants.
 pub const PROTOCOL: &str = "qos";
@@ -148,12 +156,23 @@ pub struct Qos {
     sessions: Slab<Session>,
     by_session: Index,
     /// Sessions by the user's name for them.
-    commands: std::collections::BTreeMap<u64, Key>,
+    commands: BTreeMap<u64, Key>,
+    /// Sessions that are bound to one.
+    bound_to: BTreeMap<SessionId, Vec<Key>>,
     /// Sessions without a reservation.
     paths: u32,
     wheel: Wheel,
     parked: Slab<Place>,
     parked_wheel: Wheel,
+    /// What waits by its MSG-ID: a bound message (0), a triggering one (1), or what became of one (2).
+    by_message: BTreeMap<([u8; 16], u8), Key>,
+    /// Messages whose wait is over.
+    resume: VecDeque<(Vec<u8>, Meta)>,
+    resuming: bool,
+    /// Sessions by their next peer, for summary refreshes; in turn, and with some that have another peer by now.
+    rings: BTreeMap<u64, VecDeque<Key>>,
+    sums: Sums,
+    trunks: Vec<Trunk>,
     outbox: Outbox,
     queue: VecDeque<Queued>,
     counters: Counters,
@@ -174,11 +193,18 @@ impl Qos {
             addresses: Addresses::default(),
             sessions: Slab::new(sessions),
             by_session: Index::new(),
-            commands: std::collections::BTreeMap::new(),
+            commands: BTreeMap::new(),
+            bound_to: BTreeMap::new(),
             paths: 0,
             wheel: Wheel::default(),
             parked: Slab::new(config.max_parked),
             parked_wheel: Wheel::default(),
+            by_message: BTreeMap::new(),
+            resume: VecDeque::new(),
+            resuming: false,
+            rings: BTreeMap::new(),
+            sums: Sums::default(),
+            trunks: config.aggregates.iter().map(|_| Trunk::default()).collect(),
             outbox: Outbox::new(config.max_watched),
             queue: VecDeque::new(),
             counters: Counters::default(),
@@ -200,12 +226,17 @@ impl Qos {
                 }
                 self.outbox.reuse(parcel.octets);
             }
-            Input::Indication(Indication::NetworkNotification { .. }) => {}
+            Input::Indication(Indication::NetworkNotification { nslp, mri, session, event }) => {
+                if self.config.is_ours(nslp) {
+                    self.on_network(now, &mri, session, event);
+                }
+            }
             Input::Interfaces(interfaces) => self.addresses.set(interfaces),
             Input::Route { id, result } => self.on_route(now, Key::from_u64(id), result, resources),
             Input::Command { id, command } => self.on_command(now, id, command, resources),
             Input::Lost { key, grant, why } => self.on_lost(now, Key::from_u64(key), grant, why, resources),
         }
+        self.step_resumed(now, resources);
     }
 
     /// The next output, if any; its octets live until the next call.
@@ -258,7 +289,10 @@ impl Qos {
     /// When [`Input::Timer`] is due next; `None` while nothing waits.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        [self.wheel.next_deadline(), self.parked_wheel.next_deadline()].into_iter().flatten().min()
+        [self.wheel.next_deadline(), self.parked_wheel.next_deadline(), self.sums_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// What was counted since the start.
@@ -311,9 +345,10 @@ impl Qos {
     }
 
     fn on_route(&mut self, now: Time, key: Key, result: Result<Route, NoRoute>, resources: &mut Resources) {
-        let waits = self.parked.get(key).is_some_and(|place| {
-            matches!(place.what, Parked::Message(..) | Parked::Command(..) | Parked::WayBack(_))
-        });
+        let waits = self
+            .parked
+            .get(key)
+            .is_some_and(|place| !matches!(place.what, Parked::Bound { .. } | Parked::Seen { .. }));
         if !waits {
             return;
         }
@@ -324,11 +359,21 @@ impl Qos {
                 self.outbox.reuse(octets);
             }
             Parked::Command(id, command) => self.on_routed_command(now, id, command, result, resources),
-            _ => {}
+            Parked::WayBack(key) => self.on_routed_way_back(now, key, result, resources),
+            Parked::Repair(key) => self.on_routed_repair(now, key, result, resources),
+            Parked::ForSender(key) => {
+                if let Ok(route) = result {
+                    self.begin_for_sender(now, key, &route, resources);
+                    self.rearm(key);
+                }
+            }
+            Parked::Bound { .. } | Parked::Seen { .. } => {}
         }
     }
 
     fn on_timer(&mut self, now: Time, resources: &mut Resources) {
+        self.step_waiting(now);
+        self.turn_sums(now, resources);
         while let Some(index) = self.wheel.pop_due(&mut self.sessions, now) {
             if let Some(key) = self.sessions.key_of(index) {
                 self.step(now, key, resources);
@@ -348,10 +393,6 @@ impl Qos {
         if session.refresh_at.is_some_and(|at| at <= now) {
             self.refresh(now, key);
         }
-    }
-
-    fn is_torn(&self, key: Key) -> bool {
-        self.sessions.get(key).is_none_or(|s| s.stage == session::Stage::Torn)
     }
 
     fn has(&self, key: Key, marks: Marks) -> bool {

@@ -65,8 +65,12 @@ pub(super) enum Parked {
     Message(Vec<u8>, Meta),
     /// A command, for the route of its flow.
     Command(u64, Command),
-    /// The way back of a session that ends here.
+    /// The way back of a session that ends here, for the route of its flow.
     WayBack(Key),
+    /// A reservation for a sender whose QUERY found nobody further on, for the route of its flow.
+    ForSender(Key),
+    /// The repair of a session whose route changed, for the new one.
+    Repair(Key),
     /// A message that another has to come before, by that one's MSG-ID; until the timer is due.
     Bound {
         octets: Vec<u8>,

@@ -7,6 +7,7 @@ use signalbox_core::service::RecvMessage;
 use signalbox_resources::Resources;
 
 use super::compose::Target;
+use super::config::StateKeeping;
 use super::parked::{Meta, Parked, route_query};
 use super::{Qos, Queued};
 use crate::wire::{
@@ -54,6 +55,9 @@ impl Qos {
         route: Option<Result<Route, NoRoute>>,
         resources: &mut Resources,
     ) {
+        if self.config.state != StateKeeping::Stateful {
+            return self.pass_without_state(now, octets, meta, route, resources);
+        }
         let message = match Message::parse(octets) {
             Ok(message) => message,
             Err(error) => return self.on_fault(octets, meta, &error),
@@ -66,17 +70,47 @@ impl Qos {
             return;
         }
         let progress = match message.kind {
-            MessageType::RESERVE => self.on_reserve(now, &message, meta, route, resources),
+            MessageType::RESERVE => match self.synchronise(now, &message, meta, octets) {
+                Some(progress) => progress,
+                None => self.on_reserve(now, &message, meta, route, resources),
+            },
+            MessageType::QUERY => self.on_query(now, &message, meta, route, resources),
             MessageType::RESPONSE => {
                 self.on_response(now, &message, meta, resources);
                 Progress::Done
             }
-            _ => Progress::Done,
+            _ => {
+                self.on_notify(now, &message, meta, resources);
+                Progress::Done
+            }
         };
         if progress == Progress::NeedsRoute {
             let mut copy = self.outbox.buffer();
             copy.extend_from_slice(octets);
             self.look_up(Parked::Message(copy, *meta), route_query(&meta.mri));
+        }
+        if let Some(key) = self.find(meta.session) {
+            self.rearm(key);
+        }
+    }
+
+    /// The message that this one waited for came.
+    pub(super) fn receive_resumed(
+        &mut self,
+        now: Time,
+        octets: &[u8],
+        meta: &Meta,
+        resources: &mut Resources,
+    ) {
+        let Ok(mut message) = Message::parse(octets) else { return };
+        // §4.6: it goes on without the object that made it wait.
+        message.bound_msg_id = None;
+        let progress = self.on_reserve(now, &message, meta, None, resources);
+        if progress == Progress::NeedsRoute {
+            let mut copy = self.outbox.buffer();
+            if message.encode(&mut signalbox_wire::Writer::new(&mut copy)).is_ok() {
+                self.look_up(Parked::Message(copy, *meta), route_query(&meta.mri));
+            }
         }
         if let Some(key) = self.find(meta.session) {
             self.rearm(key);

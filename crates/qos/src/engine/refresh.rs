@@ -7,7 +7,8 @@ use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form};
 use super::grant::copy_objects;
 use super::parked::Meta;
-use super::session::{Marks, Stage};
+use super::session::{Marks, Stage, Want};
+use super::summary::Lists;
 use crate::wire::{GenericFlags, Hops, Info, Message};
 
 /// R that goes out next: it grows by at most 30 % from one refresh to the next (Slew.Max), and falls at once.
@@ -38,6 +39,7 @@ impl Qos {
             session.marks.set(Marks::PROXY, true);
         }
         self.acknowledge(meta, message, message.rsn);
+        self.on_listed_refreshes(now, message, meta);
         let Some(rii) = message.rii else { return };
         let hops = self.hops_with_own(key, message.hops, meta);
         let hops = hops.as_deref().and_then(Hops::from_octets);
@@ -63,8 +65,8 @@ impl Qos {
         let extra = Extra {
             rii: Some(rii),
             hops,
-            msg_id: message.msg_id,
-            bound_msg_id: message.bound_msg_id,
+            msg_id: message.msg_id.filter(|_| session.waits_for.is_none()),
+            bound_msg_id: session.waits_for.or(message.bound_msg_id),
             forwarded: Some(message.forwarded),
             gist_hops: Some(meta.hops),
             ..Extra::default()
@@ -93,10 +95,11 @@ impl Qos {
             return;
         }
         self.send_refresh(now, key);
+        self.rearm(key);
     }
 
     /// Refreshes a session's state at the next peer now: without QSPEC if that peer is known to hold it.
-    pub(super) fn send_refresh(&mut self, _now: Time, key: Key) {
+    pub(super) fn send_refresh(&mut self, now: Time, key: Key) {
         let Some(session) = self.sessions.get(key) else { return };
         let marks = session.marks;
         // A node that takes itself for the last sends all that a new next node would need (§5.2.5.1).
@@ -105,7 +108,16 @@ impl Qos {
             && !marks.has(Marks::FULL_ONLY)
             && !marks.has(Marks::LAST);
         let form = if reduced { Form::Reduced } else { Form::Full };
-        if self.send_reserve(key, form, Extra::default()).is_some() {
+        let ack = self.config.acknowledged_refresh && marks.has(Marks::CONFIRMED) && !marks.has(Marks::LAST);
+        let may_list = reduced && !ack && self.config.summary > 0;
+        let lists = if may_list { self.companions(now, key) } else { Lists::default() };
+        let extra = Extra { ack, keep: ack, lists: lists.objects(self.epoch), ..Extra::default() };
+        if let Some(octets) = self.send_reserve(key, form, extra) {
+            if ack {
+                // §5.2.4: sent again like a request; that the next peer is gone is told after QOSNSLP_RETRY_MAX.
+                let rii = self.new_rii(key);
+                self.expect(now, key, rii, Want::Acknowledge, octets);
+            }
             match form {
                 Form::Reduced => self.counters.reduced_refreshes_sent += 1,
                 _ => self.counters.full_refreshes_sent += 1,

@@ -45,7 +45,7 @@ impl Qos {
         if about_reserve {
             self.heard_onward(key, meta);
         }
-        if self.deal_with_refresh_trouble(now, key, message, info.info, by_rsn) {
+        if self.deal_with_refresh_trouble(now, key, message, meta, info.info, by_rsn) {
             return;
         }
         let succeeded = info.info.class == InfoClass::SUCCESS;
@@ -53,8 +53,10 @@ impl Qos {
         if succeeded && about_reserve && session.stage == Stage::Reserved {
             session.marks.set(Marks::CONFIRMED, true);
             session.marks.set(Marks::STOOD, true);
+            session.waits_for = None;
+            self.trim(now, key, message, resources);
         }
-        if info.info.is_error() && about_reserve && session.back.is_some() {
+        if info.info.is_error() && about_reserve && !self.has(key, Marks::QNI) {
             self.release_unconfirmed(key, resources);
         }
         let want = own.and_then(|at| {
@@ -88,6 +90,7 @@ impl Qos {
         now: Time,
         key: Key,
         message: &Message<'_>,
+        meta: &Meta,
         info: Info,
         by_rsn: bool,
     ) -> bool {
@@ -113,10 +116,11 @@ impl Qos {
                 }
                 true
             }
-            _ => {
-                let _ = message;
-                false
+            Info::UNKNOWN_LISTED_SESSION | Info::LISTED_RSN_MISMATCH if by_rsn => {
+                self.on_listed_trouble(now, message, meta);
+                true
             }
+            _ => false,
         }
     }
 
@@ -171,12 +175,12 @@ impl Qos {
             pending.interval = pending.interval.saturating_mul(2);
             let next = now + pending.interval;
             pending.retry_at = Some(next).filter(|next| *next < pending.gives_up);
-            let (query, rii) = (pending.want == Want::Query, pending.rii);
-            let rii = (pending.want != Want::Acknowledge).then_some(rii);
+            let want = pending.want;
+            let rii = (!matches!(want, Want::Acknowledge | Want::Init)).then_some(pending.rii);
             // While GIST still looks for the next node, the first one is on its way.
             if !session.marks.has(Marks::IN_GIST) {
                 let octets = core::mem::take(&mut pending.octets);
-                self.send_again(key, &octets, query, rii);
+                self.send_again(key, &octets, want, rii);
                 let slot = self.sessions.get_mut(key).and_then(|s| s.pending.get_mut(at - 1));
                 if let Some(pending) = slot {
                     pending.octets = octets;
@@ -187,24 +191,27 @@ impl Qos {
 
     /// No RESPONSE came. Nobody else is told of it (§5.3.2).
     fn on_silence(&mut self, now: Time, key: Key, want: Want, resources: &mut Resources) {
+        if want == Want::Acknowledge {
+            // §5.4.1: the peer before hears that the one behind is gone.
+            self.notify_initiator(key, Info::PATH_TRUNCATED, None);
+            if self.has(key, Marks::QNI) {
+                self.send_whole(now, key, Want::Repair);
+            }
+            return;
+        }
         let failure = Failure {
             class: 0,
             code: 0,
             meaning: "no answer".to_owned(),
-            node: None,
-            rule: None,
-            available: None,
-            hops: Vec::new(),
+            ..own_failure(Info::INTERNAL, None)
         };
         self.on_refused(now, key, want, failure, resources);
     }
 
     /// The next peer of a session showed itself.
     pub(super) fn heard_onward(&mut self, key: Key, meta: &Meta) {
-        if let Some(session) = self.sessions.get_mut(key)
-            && let Some(sii) = meta.sii
-        {
-            session.onward = Some(sii);
+        if let Some(sii) = meta.sii {
+            self.set_onward(key, sii);
         }
     }
 
@@ -233,9 +240,6 @@ impl Qos {
     ) {
         let Some(session) = self.sessions.get(key) else { return };
         let about_reserve = meta.mri.direction() != session.mri.direction();
-        if about_reserve && session.back.is_none() {
-            return;
-        }
         let response = Message {
             generic: generic(session),
             rii: message.rii.filter(|_| with_rii),
@@ -305,7 +309,7 @@ impl Qos {
         now: Time,
         key: Key,
         rii: Option<u32>,
-        _query: bool,
+        query: bool,
         resources: &mut Resources,
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
@@ -313,6 +317,8 @@ impl Qos {
         if let Some(at) = own {
             let want = session.pending.swap_remove(at).want;
             self.on_alone(now, key, want, resources);
+        } else if query {
+            self.query_ends_here(key, rii);
         } else if let Some(rii) = rii {
             let info = if session.stage == Stage::Torn { Info::TORN_DOWN } else { Info::RESERVED };
             self.respond(key, rii, info, None);
@@ -369,6 +375,19 @@ pub(super) fn source_text(source: &Source<'_>) -> Option<String> {
         Source::None | Source::Other { .. } => None,
         Source::Address(address) => Some(address.to_string()),
         Source::Name(name) => Some((*name).to_owned()),
+    }
+}
+
+/// What a user reads of an error that this node found.
+pub(super) fn own_failure(info: Info, note: Option<&str>) -> Failure {
+    Failure {
+        class: info.class.0,
+        code: info.code,
+        meaning: info.to_string(),
+        node: None,
+        rule: note.map(str::to_owned),
+        available: None,
+        hops: Vec::new(),
     }
 }
 

@@ -9,9 +9,9 @@ use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_resources::GrantId;
 
-use super::command::{QueryRequest, ReserveRequest};
-use super::event::HopGrant;
-use crate::wire::{Classifier, Rsn};
+use super::command::ReserveRequest;
+use super::event::{Granted, HopGrant};
+use crate::wire::{Classifier, MessageId, Rsn};
 
 /// How far a session has come at this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,8 @@ impl Marks {
     pub(super) const QNI: Self = Self(0x1000);
     /// It was confirmed once, before a change perhaps: an error further on does not end it here.
     pub(super) const STOOD: Self = Self(0x2000);
+    /// The route onward changed, and the new one is being looked up.
+    pub(super) const REPAIRING: Self = Self(0x4000);
 
     pub(super) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -78,6 +80,8 @@ pub(super) enum Want {
     Query,
     /// That the new path holds it as well; then the old one is torn down.
     Repair,
+    /// That the far end reserves: a RESERVE comes, and no RESPONSE.
+    Init,
     /// That the next peer is alive: no RII, but ACK-REQ.
     Acknowledge,
 }
@@ -106,7 +110,6 @@ pub(super) struct Passed {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OldBranch {
     pub(super) sii: SiiHandle,
-    pub(super) nslp: NslpId,
 }
 
 /// What a user wanted of a session that began here.
@@ -115,7 +118,9 @@ pub(super) enum Wish {
     /// A reservation.
     Reserve(Box<ReserveRequest>),
     /// An answer.
-    Query(Box<QueryRequest>),
+    Query,
+    /// A reservation, because the flow's sender asked for it.
+    ForSender,
     /// The way back of somebody's bidirectional reservation.
     WayBack(SessionId),
     /// An aggregate, by its number in the configuration.
@@ -139,8 +144,27 @@ pub(super) struct Local {
     pub(super) before: Option<Before>,
     /// What the nodes on the way told last.
     pub(super) hops: Vec<HopGrant>,
-    /// When it is tried again after a transient failure.
+    /// The forward direction stands, and the user hears of it when the way back does.
+    pub(super) waiting: Option<Box<Granted>>,
+    /// Until when the way back has to stand.
     pub(super) again_at: Option<Time>,
+}
+
+impl Local {
+    pub(super) const fn of(command: Option<u64>, wish: Wish) -> Self {
+        Self {
+            command,
+            wish,
+            granted: false,
+            releasing: false,
+            hold_until: None,
+            back: None,
+            before: None,
+            hops: Vec::new(),
+            waiting: None,
+            again_at: None,
+        }
+    }
 }
 
 /// What a change goes back to if it is refused.
@@ -164,6 +188,12 @@ pub(super) struct Session {
     pub(super) ifindex: Option<IfIndex>,
     /// What it holds for flows that it was told not to replace (REPLACE=0).
     pub(super) kept: Vec<(Mri, GrantId)>,
+    /// What it still holds at the old interface while a changed route is repaired.
+    pub(super) old_grants: Vec<GrantId>,
+    /// The aggregate that it is in, and with how much.
+    pub(super) trunk: Option<(usize, u64)>,
+    /// The message that its RESERVE onward has to wait for, repetitions included (§4.6).
+    pub(super) waits_for: Option<MessageId>,
     /// Octets a second held.
     pub(super) rate: u64,
     /// The peer that RESERVEs come from; `None`: they begin here.
@@ -173,6 +203,8 @@ pub(super) struct Session {
     /// The peer that RESERVEs go to, once it was heard of.
     pub(super) onward: Option<SiiHandle>,
     pub(super) old_branch: Option<OldBranch>,
+    /// The last repair met another path, and the user has not heard of it yet.
+    pub(super) moved: bool,
     pub(super) state: Option<StateHandle>,
     pub(super) nslp_back: NslpId,
     pub(super) nslp_onward: NslpId,
@@ -223,11 +255,15 @@ impl Session {
             grant: None,
             ifindex: None,
             kept: Vec::new(),
+            old_grants: Vec::new(),
+            trunk: None,
+            waits_for: None,
             rate: 0,
             back: None,
             old_back: None,
             onward: None,
             old_branch: None,
+            moved: false,
             state: None,
             nslp_back: nslp,
             nslp_onward: nslp,

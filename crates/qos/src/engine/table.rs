@@ -57,11 +57,14 @@ impl Qos {
     /// Forgets a session, with all that it holds.
     pub(super) fn close(&mut self, key: Key, resources: &mut Resources) {
         self.wheel.cancel(&mut self.sessions, key.index());
+        self.unbind(key);
+        self.leave(key);
         let Some(session) = self.sessions.remove(key) else { return };
         if session.stage == Stage::Path {
             self.paths = self.paths.saturating_sub(1);
         }
-        for grant in session.grant.into_iter().chain(session.kept.iter().map(|(_, grant)| *grant)) {
+        let kept = session.kept.iter().map(|(_, grant)| *grant);
+        for grant in session.grant.into_iter().chain(kept).chain(session.old_grants.iter().copied()) {
             resources.release(grant);
         }
         let index = key.index();
@@ -73,9 +76,11 @@ impl Qos {
 
     /// Gives back what a session holds here; the record stays.
     pub(super) fn release(&mut self, key: Key, resources: &mut Resources) {
+        self.leave(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let kept = core::mem::take(&mut session.kept);
-        for grant in session.grant.take().into_iter().chain(kept.into_iter().map(|(_, grant)| grant)) {
+        let kept = core::mem::take(&mut session.kept).into_iter().map(|(_, grant)| grant);
+        let old = core::mem::take(&mut session.old_grants);
+        for grant in session.grant.take().into_iter().chain(kept).chain(old) {
             resources.release(grant);
         }
         session.rate = 0;
@@ -106,6 +111,7 @@ impl Qos {
         }
         if session.stage == Stage::Reserved {
             self.counters.expired += 1;
+            self.release(key, resources);
             self.on_gone(now, key, resources);
         }
         self.close(key, resources);

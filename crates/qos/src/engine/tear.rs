@@ -29,6 +29,9 @@ impl Qos {
             self.release(key, resources);
             self.on_gone(now, key, resources);
         }
+        if message.session_ids.is_some() && message.rii.is_none() {
+            return self.on_listed_tears(now, key, message, meta, resources);
+        }
         self.tear_onward(now, key, message.rii, Some(message), meta.hops, resources);
     }
 
@@ -66,7 +69,7 @@ impl Qos {
                 gist_hops: message.map(|_| hops),
                 ..Extra::default()
             };
-            if self.send_reserve(key, Form::Tear, extra).is_some() {
+            if session.rsn_out.is_some() && self.send_reserve(key, Form::Tear, extra).is_some() {
                 self.counters.tears_sent += 1;
             }
         }
@@ -170,7 +173,4 @@ impl Qos {
         self.on_gone(now, key, resources);
         self.tear_onward(now, key, None, None, 0, resources);
     }
-
-    /// A reservation ended here, in whatever way: what depends on it is dealt with.
-    pub(super) fn on_gone(&mut self, _now: Time, _key: Key, _resources: &mut Resources) {}
 }

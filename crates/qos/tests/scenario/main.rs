@@ -1,9 +1,8 @@
 //! Several nodes with the application, joined by a small GIST made up for the purpose.
 
-#![allow(
-    dead_code,
-    reason = "the scenarios of QUERY, rerouting and aggregation use the rest; they come next"
-)]
-
+mod aggregate;
 mod net;
+mod receiver;
+mod reroute;
 mod sender;
+mod summary;

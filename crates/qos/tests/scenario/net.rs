@@ -74,6 +74,8 @@ pub(crate) struct Net {
     sequence: u64,
     /// Where a session's downstream messages came from, by node.
     came_from: BTreeMap<(usize, SessionId), usize>,
+    /// Where they went to last: who is off the path still knows its next node.
+    went_to: BTreeMap<(usize, SessionId), usize>,
 }
 
 /// The address by which users know a node.
@@ -146,6 +148,7 @@ impl Net {
             due: BTreeMap::new(),
             sequence: 0,
             came_from: BTreeMap::new(),
+            went_to: BTreeMap::new(),
         }
     }
 
@@ -261,7 +264,8 @@ impl Net {
         assert!(octets.len().is_multiple_of(4));
         let to = match (explicit, mri.direction()) {
             (Some(handle), _) => usize::try_from(handle.0 - 1000).ok().filter(|n| !self.nodes[*n].dead),
-            (None, Direction::Downstream) => self.next(node, &mri, nslp),
+            (None, Direction::Downstream) if self.path(&mri).contains(&node) => self.next(node, &mri, nslp),
+            (None, Direction::Downstream) => self.went_to.get(&(node, session)).copied(),
             (None, Direction::Upstream) => {
                 self.came_from.get(&(node, session)).copied().filter(|n| !self.nodes[*n].dead)
             }
@@ -296,6 +300,7 @@ impl Net {
         if let Some(to) = to.filter(|_| !lost) {
             if mri.direction() == Direction::Downstream && explicit.is_none() {
                 self.came_from.insert((to, session), node);
+                self.went_to.insert((node, session), to);
             }
             self.plan(DELAY, Happens::Arrives { to, from: node, octets, session, mri, nslp, hops: hops - 1 });
         }

@@ -1,0 +1,265 @@
+//! Several sessions in one RESERVE (RFC 5974 §3.2.6, §5.3.6, §5.3.7).
+
+use signalbox_core::service::SiiHandle;
+use signalbox_core::slab::Key;
+use signalbox_core::{SessionId, Time};
+use signalbox_resources::Resources;
+
+use super::Qos;
+use super::compose::{Extra, Form, Target};
+use super::parked::Meta;
+use super::session::{Marks, Session, Stage, Want};
+use crate::wire::{Info, Message, MessageType, Rsn, RsnList, SessionIds};
+
+/// Sessions and their sequence numbers, as the objects hold them.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    sessions: Vec<u8>,
+    rsns: Vec<u8>,
+}
+
+impl Lists {
+    fn push(&mut self, session: SessionId, rsn: u32) {
+        self.sessions.extend_from_slice(&session.0);
+        self.rsns.extend_from_slice(&rsn.to_be_bytes());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    fn len(&self) -> u64 {
+        u64::try_from(self.sessions.len() / 16).unwrap_or(0)
+    }
+
+    pub(super) fn objects(&self, epoch: u32) -> Option<(SessionIds<'_>, RsnList<'_>)> {
+        if self.is_empty() {
+            return None;
+        }
+        Some((SessionIds::from_octets(&self.sessions)?, RsnList::from_octets(epoch, &self.rsns)?))
+    }
+}
+
+impl Qos {
+    /// The further sessions of a refresh that came: those that are known and in step are refreshed, the others told.
+    pub(super) fn on_listed_refreshes(&mut self, now: Time, message: &Message<'_>, meta: &Meta) {
+        let (Some(sessions), Some(rsns)) = (message.session_ids, message.rsns) else { return };
+        let (mut unknown, mut mismatched) = (Lists::default(), Lists::default());
+        for (id, number) in sessions.iter().zip(rsns.iter()) {
+            let key = self.find(id).filter(|key| self.is_listed_peer(*key, meta));
+            let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) else {
+                unknown.push(id, number);
+                continue;
+            };
+            let stored = session.rsn_in;
+            if session.stage != Stage::Reserved || stored != Some(Rsn { number, epoch: rsns.epoch }) {
+                mismatched.push(id, number);
+                continue;
+            }
+            session.expires = Some(now + self.config.lifetime(session.period_in));
+            self.counters.refreshed += 1;
+            if let Some(key) = key {
+                self.rearm(key);
+            }
+        }
+        for (info, lists) in
+            [(Info::UNKNOWN_LISTED_SESSION, unknown), (Info::LISTED_RSN_MISMATCH, mismatched)]
+        {
+            let Some((sessions, numbers)) = lists.objects(rsns.epoch) else { continue };
+            let response = Message {
+                rsn: message.rsn,
+                info: Some(self.info(meta, info)),
+                session_ids: Some(sessions),
+                rsns: (info == Info::LISTED_RSN_MISMATCH).then_some(numbers),
+                ..Message::new(MessageType::RESPONSE)
+            };
+            self.send_response(Target::back_to(meta), &response);
+        }
+    }
+
+    /// The further sessions of a tear that came for `first`; unknown ones and old numbers are passed over in silence.
+    /// What went on to the same peer is torn down there together too.
+    pub(super) fn on_listed_tears(
+        &mut self,
+        now: Time,
+        first: Key,
+        message: &Message<'_>,
+        meta: &Meta,
+        resources: &mut Resources,
+    ) {
+        let (Some(sessions), Some(rsns)) = (message.session_ids, message.rsns) else { return };
+        let onward = self.sessions.get(first).and_then(|s| s.onward.filter(|_| !s.is_end()));
+        let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = vec![(onward, vec![first])];
+        for (id, number) in sessions.iter().zip(rsns.iter()) {
+            let Some(key) = self.find(id).filter(|key| self.is_listed_peer(*key, meta)) else { continue };
+            let Some(session) = self.sessions.get_mut(key) else { continue };
+            let Some(stored) = session.rsn_in else { continue };
+            let same_epoch = stored.epoch == rsns.epoch;
+            if same_epoch && number != stored.number && !Rsn::newer(number, stored.number) {
+                self.counters.old_rsn += 1;
+                continue;
+            }
+            session.rsn_in = Some(Rsn { number, epoch: rsns.epoch });
+            if session.stage == Stage::Reserved {
+                self.counters.torn_down += 1;
+                self.release(key, resources);
+                self.on_gone(now, key, resources);
+            }
+            let Some(session) = self.sessions.get(key) else { continue };
+            let onward = session.onward.filter(|_| !session.is_end());
+            match groups.iter_mut().find(|(sii, _)| onward.is_some() && *sii == onward) {
+                Some((_, keys)) => keys.push(key),
+                None => groups.push((onward, vec![key])),
+            }
+        }
+        for (_, keys) in groups {
+            self.tear_together(now, &keys, meta.hops, resources);
+        }
+    }
+
+    fn is_listed_peer(&self, key: Key, meta: &Meta) -> bool {
+        self.sessions.get(key).is_some_and(|session| {
+            session.back == meta.sii
+                && !session.marks.has(Marks::QNI)
+                && session.mri.direction() == meta.mri.direction()
+        })
+    }
+
+    /// Tears sessions down that all go on to the same peer: the first with a message, the others in its lists.
+    pub(super) fn tear_together(&mut self, now: Time, keys: &[Key], hops: u8, resources: &mut Resources) {
+        let Some((first, others)) = keys.split_first() else { return };
+        let mut lists = Lists::default();
+        for key in others {
+            if let Some(session) = self.sessions.get_mut(*key) {
+                let rsn = session.next_rsn();
+                lists.push(session.id, rsn);
+            }
+        }
+        self.counters.summarised += lists.len();
+        let Some(session) = self.sessions.get_mut(*first) else { return };
+        session.next_rsn();
+        if !session.marks.has(Marks::END) && !session.marks.has(Marks::SCOPED) && hops > 0 {
+            let extra = Extra {
+                lists: lists.objects(self.epoch),
+                gist_hops: Some(hops).filter(|hops| *hops < u8::MAX),
+                ..Extra::default()
+            };
+            if self.send_reserve(*first, Form::Tear, extra).is_some() {
+                self.counters.tears_sent += 1;
+            }
+        }
+        let _ = now;
+        for key in keys {
+            self.forget_route(*key);
+            self.close(*key, resources);
+        }
+    }
+
+    /// Users have enough of several reservations at once.
+    pub(super) fn on_release_many(&mut self, now: Time, ids: &[u64], resources: &mut Resources) {
+        let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = Vec::new();
+        for id in ids {
+            let Some(key) = self.commands.get(id).copied() else { continue };
+            let Some(session) = self.sessions.get(key) else { continue };
+            let summarised = session.marks.has(Marks::QNI)
+                && session.stage == Stage::Reserved
+                && session.onward.is_some()
+                && !session.is_end()
+                && self.config.summary > 0;
+            if !summarised {
+                self.on_release(now, *id, resources);
+                continue;
+            }
+            let onward = session.onward;
+            match groups
+                .iter_mut()
+                .find(|(sii, keys)| *sii == onward && keys.len() <= usize::from(self.config.summary))
+            {
+                Some((_, keys)) => keys.push(key),
+                None => groups.push((onward, vec![key])),
+            }
+            self.release(key, resources);
+            self.on_gone(now, key, resources);
+            self.tell(*id, super::QosEvent::Released);
+        }
+        for (_, keys) in groups {
+            self.tear_together(now, &keys, u8::MAX, resources);
+        }
+    }
+
+    /// Further sessions for a refresh to this peer: those that are to be refreshed soon anyway. Each look takes as many
+    /// as one message may have off the peer's ring, whatever the number of its sessions.
+    pub(super) fn companions(&mut self, now: Time, key: Key) -> Lists {
+        let mut lists = Lists::default();
+        let Some(session) = self.sessions.get(key) else { return lists };
+        let (Some(sii), nslp, direction) = (session.onward, session.nslp_onward, session.mri.direction())
+        else {
+            return lists;
+        };
+        let period = core::time::Duration::from_millis(session.period_out.into());
+        let soon = now + period / 2;
+        let mut ring = self.rings.remove(&sii.0).unwrap_or_default();
+        for _ in 0..ring.len().min(usize::from(self.config.summary)) {
+            let Some(other) = ring.pop_front() else { break };
+            let Some(session) = self.sessions.get_mut(other) else { continue };
+            if session.onward != Some(sii) {
+                continue;
+            }
+            let may = other != key
+                && session.nslp_onward == nslp
+                && session.mri.direction() == direction
+                && is_reducible(session)
+                && session.bound.is_empty()
+                && session.refreshed.is_empty()
+                && session.refresh_at.is_some_and(|at| at <= soon);
+            if may && let Some(rsn) = session.rsn_out {
+                lists.push(session.id, rsn);
+                session.refresh_at = Some(now + self.rng.jitter(period, 0.5, 1.5));
+            }
+            ring.push_back(other);
+            if may {
+                self.rearm(other);
+            }
+        }
+        if !ring.is_empty() {
+            self.rings.insert(sii.0, ring);
+        }
+        self.counters.summarised += lists.len();
+        lists
+    }
+
+    /// The next peer of a session is this one.
+    pub(super) fn set_onward(&mut self, key: Key, sii: SiiHandle) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.onward == Some(sii) {
+            return;
+        }
+        session.onward = Some(sii);
+        if self.config.summary > 0 {
+            self.rings.entry(sii.0).or_default().push_back(key);
+        }
+    }
+
+    /// The next peer does not know sessions that were listed in a refresh: it gets them whole.
+    pub(super) fn on_listed_trouble(&mut self, now: Time, message: &Message<'_>, meta: &Meta) {
+        for id in message.session_ids.iter().flat_map(|sessions| sessions.iter()) {
+            let Some(key) = self.find(id) else { continue };
+            let Some(session) = self.sessions.get_mut(key) else { continue };
+            let ours = session.onward == meta.sii && session.stage == Stage::Reserved;
+            if ours && session.pending.is_empty() {
+                session.marks.set(Marks::CONFIRMED, false);
+                self.send_whole(now, key, Want::Repair);
+                self.rearm(key);
+            }
+        }
+    }
+}
+
+/// Whether the next peer is known to hold the session, so that its number is enough.
+pub(super) fn is_reducible(session: &Session) -> bool {
+    session.stage == Stage::Reserved
+        && session.marks.has(Marks::CONFIRMED)
+        && !session.marks.has(Marks::FULL_ONLY)
+        && !session.is_end()
+        && session.pending.is_empty()
+}

@@ -1,0 +1,207 @@
+//! Receiver-initiated and bidirectional reservations, queries, proxies, preemption.
+
+use signalbox_core::Direction;
+use signalbox_qos::engine::{
+    Command, Config, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest, WayBack,
+};
+use signalbox_qos::wire::{GenericFlags, Info, MessageFlags, MessageType};
+
+use crate::net::{Net, addr, flow, request};
+
+fn receiver_initiated(to: usize, rate: u64) -> ReserveRequest {
+    ReserveRequest { receiver_initiated: true, ..request(to, rate) }
+}
+
+/// QOS-4.3-01, QOS-4.3-02, QOS-4.3-03, QOS-5.4.2-01, QOS-5.4.2-04, QOS-5.4.2-06, QOS-5.4.1-02, QOS-5.4.1-33,
+/// QOS-5.1.2.1-03
+#[test]
+fn a_receiver_reserves_back_along_the_way_of_the_query() {
+    let mut net = Net::chain(4);
+    net.reserve(0, 1, receiver_initiated(3, 125_000));
+    net.seconds(1);
+    let kinds: Vec<_> =
+        net.log.iter().map(|l| (l.from, l.message().kind, l.mri.direction())).take(9).collect();
+    let (down, up) = (Direction::Downstream, Direction::Upstream);
+    assert_eq!(
+        kinds,
+        [
+            (0, MessageType::QUERY, down),
+            (1, MessageType::QUERY, down),
+            (2, MessageType::QUERY, down),
+            (3, MessageType::RESERVE, up),
+            (2, MessageType::RESERVE, up),
+            (1, MessageType::RESERVE, up),
+            (0, MessageType::RESPONSE, down),
+            (1, MessageType::RESPONSE, down),
+            (2, MessageType::RESPONSE, down),
+        ]
+    );
+    let query = net.log[0].message();
+    assert!(query.is_reserve_init() && query.rii.is_none() && query.qspec.is_some());
+    assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
+    let heard = net.heard(0);
+    let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = heard.as_slice() else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(granted.quality.rate, Some(125_000));
+    net.seconds(600);
+    assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
+    net.command(0, 1, Command::Release);
+    net.seconds(1);
+    assert_eq!(net.heard(0), [QosEvent::Released]);
+    assert_eq!(net.all_held(), [0; 4]);
+}
+
+/// QOS-5.4.2-02
+#[test]
+fn a_node_that_expects_no_such_thing_refuses_to_reserve_for_a_sender() {
+    let mut configs = vec![Config::default(); 3];
+    configs[2].accept_reserve_init = false;
+    let mut net = Net::with(configs, "10mbit");
+    net.reserve(0, 1, receiver_initiated(2, 125_000));
+    net.seconds(31);
+    assert!(net.log.iter().any(|l| l.from == 2
+        && l.message().kind == MessageType::RESPONSE
+        && l.message().info.unwrap().info == Info::AUTHORISATION));
+    assert!(matches!(net.heard(0).last(), Some(QosEvent::Failed(_))));
+    assert_eq!(net.all_held(), [0; 3]);
+}
+
+/// QOS-4.4-01, QOS-5.3.5-07, QOS-5.1.2.1-09
+#[test]
+fn both_directions_stand_or_none() {
+    for way_back in [WayBack::Reserve, WayBack::Ask] {
+        let mut net = Net::with(vec![Config { way_back, ..Config::default() }; 3], "10mbit");
+        net.reserve(0, 1, ReserveRequest { bidirectional: true, ..request(2, 100_000) });
+        net.seconds(2);
+        let heard = net.heard(0);
+        let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = heard.as_slice() else {
+            panic!("{way_back:?} {heard:?}")
+        };
+        assert!(granted.back.is_some());
+        assert_eq!(net.all_held(), [100_000, 200_000, 100_000], "{way_back:?}");
+        net.seconds(400);
+        assert_eq!(net.all_held(), [100_000, 200_000, 100_000], "{way_back:?}");
+        net.command(0, 1, Command::Release);
+        net.seconds(2);
+        assert_eq!(net.all_held(), [0; 3], "{way_back:?}");
+    }
+}
+
+#[test]
+fn a_way_back_that_is_refused_ends_both_directions() {
+    let mut net = Net::chain(3);
+    net.nodes[2].resources = crate::net::resources("100kbit");
+    net.reserve(0, 1, ReserveRequest { bidirectional: true, ..request(2, 100_000) });
+    net.seconds(2);
+    let heard = net.heard(0);
+    assert!(matches!(heard.as_slice(), [QosEvent::Started { .. }, QosEvent::Failed(_)]), "{heard:?}");
+    assert_eq!(net.all_held(), [0; 3]);
+}
+
+/// QOS-5.1.2.2-04, QOS-5.4.2-03, QOS-5.4.2-05, QOS-3.1-01
+#[test]
+fn a_query_collects_what_the_path_can_give() {
+    let mut net = Net::chain(4);
+    net.nodes[1].resources = crate::net::resources("2mbit");
+    net.command(
+        0,
+        1,
+        Command::Query(Box::new(QueryRequest::new(flow(addr(3)), QosRequest::rate(1_000_000)))),
+    );
+    net.seconds(1);
+    let heard = net.heard(0);
+    let [QosEvent::Started { .. }, QosEvent::Answer(answer)] = heard.as_slice() else { panic!("{heard:?}") };
+    // Three quarters of two megabits, in octets.
+    assert_eq!(answer.available.rate, Some(187_500));
+    assert_eq!(answer.hops.len(), 4);
+    assert_eq!(net.all_held(), [0; 4]);
+    let riis: Vec<_> = net.log.iter().map(|l| l.message().rii).collect();
+    assert!(riis[0].is_some() && riis.iter().all(|rii| *rii == riis[0]), "one RII all along");
+    net.seconds(60);
+    assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
+}
+
+/// QOS-4.8-01, QOS-4.8-02
+#[test]
+fn a_proxy_ends_what_is_meant_for_it() {
+    let mut configs = vec![Config::default(); 4];
+    configs[2].proxy = true;
+    let mut net = Net::with(configs, "10mbit");
+    net.reserve(0, 1, ReserveRequest { proxy: true, ..request(3, 100_000) });
+    net.seconds(100);
+    assert!(matches!(net.heard(0).last(), Some(QosEvent::Granted(_))));
+    assert_eq!(net.all_held(), [100_000, 100_000, 100_000, 0]);
+    assert!(net.log.iter().all(|l| l.message().generic.contains(GenericFlags::PROXY)));
+    assert!(net.log.iter().all(|l| l.to != Some(3)));
+}
+
+/// QOS-5.4.1-31
+#[test]
+fn a_scoped_reservation_ends_at_the_next_node() {
+    let mut net = Net::chain(4);
+    net.reserve(0, 1, ReserveRequest { next_node_only: true, ..request(3, 100_000) });
+    net.seconds(1);
+    assert!(matches!(net.heard(0).last(), Some(QosEvent::Granted(_))));
+    assert_eq!(net.all_held(), [100_000, 100_000, 0, 0]);
+}
+
+/// QOS-5.4.4-02, QOS-5.3.5-14, QOS-5.1.3.6-28
+#[test]
+fn the_stronger_reservation_takes_the_place_of_the_weaker() {
+    let mut net = Net::chain(4);
+    let with = |preemption, defending| {
+        let mut one = request(3, 600_000);
+        one.flow.src_port = Some(preemption);
+        one.flow.dst_port = Some(1000 + preemption);
+        ReserveRequest { priority: Some(Priority { preemption, defending }), ..one }
+    };
+    net.reserve(0, 1, with(1, 1));
+    net.seconds(1);
+    net.heard(0);
+    net.reserve(1, 2, with(5, 5));
+    net.seconds(2);
+    let heard = net.heard(0);
+    let [QosEvent::Lost(failure)] = heard.as_slice() else { panic!("{heard:?}") };
+    assert_eq!((failure.class, failure.code), (4, 0x06));
+    assert!(net.log.iter().any(|l| l.from == 1
+        && l.message().kind == MessageType::NOTIFY
+        && l.message().info.unwrap().info == Info::PREEMPTED));
+    assert_eq!(net.all_held(), [0, 600_000, 600_000, 0]);
+}
+
+/// QOS-5.4.1-09, QOS-5.1.3.6-08
+#[test]
+fn a_tear_is_confirmed_if_somebody_wants_it() {
+    let mut net = Net::chain(4);
+    net.reserve(0, 1, ReserveRequest { confirm_release: true, ..request(3, 100_000) });
+    net.seconds(1);
+    net.heard(0);
+    net.command(0, 1, Command::Release);
+    assert_eq!(net.heard(0), [], "not yet");
+    net.seconds(1);
+    assert_eq!(net.heard(0), [QosEvent::Released]);
+    assert_eq!(net.all_held(), [0; 4]);
+    assert!(net.nodes[2].qos.sessions() == 1, "operation state stays a while");
+    let tears = net.log.iter().filter(|l| l.message().flags.contains(MessageFlags::TEAR));
+    assert_eq!(tears.count(), 3);
+    net.seconds(31);
+    assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
+}
+
+/// QOS-5.4.1-27, QOS-5.4.1-28, QOS-5.4.1-29, QOS-5.4.1-30, QOS-3.3-03
+#[test]
+fn a_gap_on_the_path_is_seen_by_all_behind_it_and_told_back() {
+    for (ignore_gaps, told) in [(false, true), (true, false)] {
+        let mut net = Net::with(vec![Config { ignore_gaps, ..Config::default() }; 4], "10mbit");
+        net.gaps.insert(2, 1);
+        net.reserve(0, 1, request(3, 100_000));
+        net.seconds(1);
+        let broken: Vec<_> =
+            net.log.iter().map(|l| l.message().generic.contains(GenericFlags::BREAK)).collect();
+        let expected = if told { vec![false, false, true, true, true, true] } else { vec![false; 6] };
+        assert_eq!(broken, expected);
+        let heard = net.heard(0);
+        assert!(matches!(heard.last(), Some(QosEvent::Granted(granted)) if granted.gaps == told));
+    }
+}

@@ -1,0 +1,63 @@
+//! Many sessions with few messages.
+
+use signalbox_qos::engine::{Command, Config, QosEvent};
+use signalbox_qos::wire::{Info, MessageType};
+
+use crate::net::{Net, request};
+
+fn many(sessions: u16) -> Net {
+    let mut net = Net::with(vec![Config { summary: 16, ..Config::default() }; 3], "10mbit");
+    for n in 0..sessions {
+        let mut one = request(2, 10_000);
+        one.flow.dst_port = Some(7000 + n);
+        net.reserve(0, n.into(), one);
+    }
+    net.seconds(1);
+    net.heard(0);
+    net
+}
+
+/// QOS-5.3.6-05, QOS-5.3.7-01, QOS-3.2.6-01
+#[test]
+fn one_refresh_serves_many_sessions_of_a_peer() {
+    let mut net = many(20);
+    net.seconds(600);
+    assert_eq!(net.all_held(), [200_000, 200_000, 0]);
+    let refreshes = net.nodes[0].qos.counters().reduced_refreshes_sent;
+    let summarised = net.nodes[0].qos.counters().summarised;
+    assert!(summarised > refreshes, "{refreshes} {summarised}");
+    for listed in net.log.iter().filter(|l| l.message().session_ids.is_some()) {
+        let message = listed.message();
+        assert_eq!(message.session_ids.unwrap().len(), message.rsns.unwrap().len());
+    }
+}
+
+/// QOS-5.3.6-03, QOS-3.2.6-02
+#[test]
+fn one_tear_ends_many_sessions() {
+    let mut net = many(10);
+    net.log.clear();
+    net.command(0, 99, Command::ReleaseMany((0..10).collect()));
+    net.seconds(1);
+    assert_eq!(net.all_held(), [0; 3]);
+    assert_eq!(net.heard(0), vec![QosEvent::Released; 10]);
+    assert_eq!(net.log.len(), 2, "one message a hop");
+    assert!(net.log.iter().all(|l| l.message().is_tear()));
+    assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
+}
+
+/// QOS-5.3.6-02, QOS-5.1.3.6-07
+#[test]
+fn sessions_that_a_restarted_node_does_not_know_come_back() {
+    let mut net = many(10);
+    net.restart(1, "10mbit");
+    net.seconds(120);
+    assert_eq!(net.all_held(), [100_000, 100_000, 0]);
+    let told = net.log.iter().any(|l| {
+        l.message().kind == MessageType::RESPONSE
+            && l.message().info.is_some_and(|i| {
+                i.info == Info::UNKNOWN_LISTED_SESSION || i.info == Info::FULL_QSPEC_REQUIRED
+            })
+    });
+    assert!(told);
+}
