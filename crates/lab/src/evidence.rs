@@ -16,6 +16,7 @@ pub(crate) struct Evidence {
     pub(crate) trace: Trace,
     pub(crate) udp: Vec<UdpRun>,
     pub(crate) pings: Vec<PingRun>,
+    pub(crate) programs: Vec<ProgramRun>,
     /// By label, in the order in which the daemons were asked.
     pub(crate) snapshots: Vec<(String, Snapshot)>,
     /// Since 1970, by label: from when to when the lab watched.
@@ -44,6 +45,21 @@ pub(crate) struct PingRun {
     pub(crate) summary: Option<Value>,
     /// What the command complained of.
     pub(crate) complaint: String,
+}
+
+/// A `run` step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProgramRun {
+    pub(crate) label: String,
+    pub(crate) node: usize,
+    /// What it wrote to its standard output.
+    pub(crate) lines: Vec<String>,
+    /// What it wrote to its standard error.
+    pub(crate) complaint: String,
+    /// How it ended, if it did so in time.
+    pub(crate) status: Option<String>,
+    /// It ended with status 0.
+    pub(crate) good: bool,
 }
 
 /// An answered probe, as the command showed it.

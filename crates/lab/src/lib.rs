@@ -15,6 +15,7 @@ mod lab;
 mod net;
 mod observe;
 mod plan;
+mod program;
 pub mod replay;
 mod report;
 mod run;

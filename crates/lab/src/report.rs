@@ -41,6 +41,10 @@ impl Report {
         for (label, snapshot) in &evidence.snapshots {
             section(&format!("routing state: {label}"), state(evidence, snapshot));
         }
+        for run in &evidence.programs {
+            let lines: Vec<_> = run.lines.iter().map(|line| format!(" {line}")).collect();
+            section(&format!("{}, in {}", run.label, evidence.plan.nodes[run.node].name), lines.join("\n"));
+        }
         section("messages on the links", links(evidence));
         let mut times = Vec::new();
         for (key, what) in

@@ -16,6 +16,7 @@ use crate::observe::capture::Captures;
 use crate::observe::packet::{GIST_PORT, Kind};
 use crate::observe::trace::{Carrier, PROBE_PAYLOAD, Trace};
 use crate::plan::Plan;
+use crate::program::Program;
 use crate::scenario::{Condition, PingStep, ProbeStep, Scenario, Step, UdpStep};
 use crate::{kernel, net, wait};
 
@@ -37,6 +38,8 @@ pub(crate) struct Run<'a> {
     lab: &'a mut Lab,
     captures: Captures,
     evidence: Evidence,
+    /// Those that may still run.
+    programs: Vec<Program>,
     progress: &'a Progress<'a>,
 }
 
@@ -55,21 +58,25 @@ impl<'a> Run<'a> {
             trace: Trace::default(),
             udp: Vec::new(),
             pings: Vec::new(),
+            programs: Vec::new(),
             snapshots: Vec::new(),
             windows: BTreeMap::new(),
             probes: Vec::new(),
             losses: Vec::new(),
             stops: Vec::new(),
         };
-        Ok(Self { scenario, lab, captures, evidence, progress })
+        Ok(Self { scenario, lab, captures, evidence, programs: Vec::new(), progress })
     }
 
-    /// Does the workload.
+    /// Does the workload, and waits for the programs that it started.
     pub(crate) fn work(&mut self) -> Result<()> {
         let scenario = self.scenario;
         for step in &scenario.workload {
             wait::check()?;
             self.step(step)?;
+        }
+        for program in self.programs.drain(..) {
+            self.evidence.programs.push(program.finish()?);
         }
         Ok(())
     }
@@ -93,6 +100,13 @@ impl<'a> Run<'a> {
         match step {
             Step::Udp(step) => self.udp(step),
             Step::Ping(step) => self.ping(step),
+            Step::Run(step) => {
+                (self.progress)(&format!("{} in {}", step.label.as_ref(), step.node.as_ref()));
+                let mut program = Program::start(&self.lab.plan, step)?;
+                program.wait(step.until.as_deref())?;
+                self.programs.push(program);
+                Ok(())
+            }
             Step::Show(step) => {
                 let snapshot = self.ask_all()?;
                 self.evidence.snapshots.push((step.label.clone(), snapshot));

@@ -2,6 +2,7 @@
 //! the commands said.
 
 mod association;
+mod program;
 pub(crate) mod signal;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ fn judge(kind: &CheckKind, evidence: &Evidence) -> Verdict {
         CheckKind::Handshake(check) => signal::handshake(evidence, check),
         CheckKind::PassesQuery(check) => wire::passes_query(evidence, check),
         CheckKind::SetUp(check) => signal::set_up(evidence, check),
+        CheckKind::Program(check) => program::program(evidence, check),
         CheckKind::Associations(check) => association::associations(evidence, check),
         CheckKind::Loss(check) => loss(evidence, check),
         CheckKind::State(check) => state(evidence, check),

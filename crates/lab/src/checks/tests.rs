@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::evidence::{ExpiredProbe, LossCount, PingRun, Reply, Stop};
+use crate::evidence::{ExpiredProbe, LossCount, PingRun, ProgramRun, Reply, Stop};
 use crate::observe::trace::{Carrier, Connection, Content, Flow, LinkTrace, Message, Session, Trace};
 use crate::plan::Plan;
 use crate::scenario::read;
@@ -76,6 +76,7 @@ fn evidence(checks: &str) -> (Check, Evidence) {
         probes: Vec::new(),
         losses: Vec::new(),
         stops: Vec::new(),
+        programs: Vec::new(),
     };
     (scenario.checks.into_iter().next().expect("there is one"), evidence)
 }
@@ -275,4 +276,30 @@ fn silence_and_a_clean_stop() {
     holds(&check, &evidence);
     evidence.stops[0].changed.push("+ ip: 32765: from all fwmark 0x1 lookup 100".into());
     fails(&check, &evidence, "r1: + ip: 32765");
+}
+
+#[test]
+fn a_program_is_judged_by_its_lines_and_its_end() {
+    let (check, empty) = evidence("kind = \"program\", label = \"now\", lines = [\"one\", \"three\"]");
+    fails(&check, &empty, "nothing ran as");
+    let judge = |lines: [&str; 3], status: Option<&str>, why: Option<&str>| {
+        let (_, mut evidence) = evidence("kind = \"no_errors\"");
+        evidence.programs.push(ProgramRun {
+            label: "now".into(),
+            node: 0,
+            lines: lines.map(Into::into).to_vec(),
+            complaint: "it cannot\n".into(),
+            status: status.map(Into::into),
+            good: status == Some("exit status: 0"),
+        });
+        match why {
+            Some(why) => fails(&check, &evidence, why),
+            None => holds(&check, &evidence),
+        }
+    };
+    let (good, done) = (["line one", "two", "three!"], Some("exit status: 0"));
+    judge(good, done, None);
+    judge(["three", "one", "two"], done, Some("no line with \"three\""));
+    judge(good, Some("exit status: 1"), Some("exit status: 1: it cannot"));
+    judge(good, None, Some("did not end in time"));
 }

@@ -44,8 +44,12 @@ pub(super) fn passes_query(evidence: &Evidence, check: &PassesCheck) -> Verdict 
     let name = check.node.as_ref();
     let node = plan.node(name).unwrap_or(usize::MAX);
     let mut compared = 0_u32;
-    for ping in &evidence.pings {
-        let (legs, _) = super::signal::legs(evidence, ping.from, ping.to)?;
+    let flows: Vec<(usize, usize)> = match &check.ends {
+        Some([from, to]) => vec![super::signal::named(evidence, from.as_ref(), to.as_ref())?],
+        None => evidence.pings.iter().map(|ping| (ping.from, ping.to)).collect(),
+    };
+    for (from, to) in flows {
+        let (legs, _) = super::signal::legs(evidence, from, to)?;
         let Some(pair) = legs.windows(2).find(|pair| pair[0].to == node) else { continue };
         let (into, out_of) = (pair[0], pair[1]);
         for session in evidence.trace.links[into.link].sessions(into) {

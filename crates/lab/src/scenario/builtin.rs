@@ -1,12 +1,13 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 6] = [
+const BUILTINS: [(&str, &str); 7] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
     ("gist-loss", include_str!("../../../../scenarios/gist-loss.toml")),
     ("gist-cmode-tcp", include_str!("../../../../scenarios/gist-cmode-tcp.toml")),
     ("gist-mux", include_str!("../../../../scenarios/gist-mux.toml")),
+    ("gist-app-python", include_str!("../../../../scenarios/gist-app-python.toml")),
 ];
 
 /// Name and text of each.

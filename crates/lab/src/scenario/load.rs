@@ -168,6 +168,7 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
     Ok(match kind.as_ref().as_str() {
         "udp" => Step::Udp(rest(element)?),
         "ping" => Step::Ping(rest(element)?),
+        "run" => Step::Run(rest(element)?),
         "show" => Step::Show(rest(element)?),
         "wait_for" => Step::WaitFor(rest(element)?),
         "watch" => Step::Watch(rest(element)?),
@@ -182,7 +183,7 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
             return Err(Mistake::new(
                 kind.span(),
                 format!(
-                    "unknown step `{other}`, expected one of udp, ping, show, wait_for, watch, probe_expired, \
+                    "unknown step `{other}`, expected one of udp, ping, run, show, wait_for, watch, probe_expired, \
                      set_loss, link_down, link_up, stop, kill, start"
                 ),
             ));
@@ -199,6 +200,7 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
         "handshake" => CheckKind::Handshake(rest(element)?),
         "passes_query" => CheckKind::PassesQuery(rest(element)?),
         "set_up" => CheckKind::SetUp(rest(element)?),
+        "program" => CheckKind::Program(rest(element)?),
         "associations" => CheckKind::Associations(rest(element)?),
         "loss" => CheckKind::Loss(rest(element)?),
         "state" => CheckKind::State(rest(element)?),
@@ -211,7 +213,7 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
                 kind.span(),
                 format!(
                     "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
-                     set_up, associations, loss, state, silent, no_routing_state, no_errors, clean_stop"
+                     set_up, program, associations, loss, state, silent, no_routing_state, no_errors, clean_stop"
                 ),
             ));
         }

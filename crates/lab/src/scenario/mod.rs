@@ -97,6 +97,7 @@ pub(crate) struct Route {
 pub(crate) enum Step {
     Udp(UdpStep),
     Ping(PingStep),
+    Run(RunStep),
     Show(ShowStep),
     WaitFor(WaitStep),
     Watch(WatchStep),
@@ -139,6 +140,21 @@ pub(crate) struct PingStep {
     pub(crate) within: Span,
     /// Ask every daemon for its sessions, under this label, once each session has had a reply.
     pub(crate) show: Option<String>,
+}
+
+/// Run a program inside a node.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunStep {
+    pub(crate) node: Spanned<String>,
+    /// Program and arguments.
+    pub(crate) command: Spanned<Vec<String>>,
+    pub(crate) label: Spanned<String>,
+    /// Go on as soon as it says a line with this text; without, when it has ended.
+    pub(crate) until: Option<String>,
+    /// It has to end by then.
+    #[serde(default = "ping_budget")]
+    pub(crate) within: Span,
 }
 
 /// Ask every daemon for its sessions.
@@ -223,6 +239,7 @@ pub(crate) enum CheckKind {
     Handshake(PathCheck),
     PassesQuery(PassesCheck),
     SetUp(SetUpCheck),
+    Program(ProgramCheck),
     Associations(AssociationsCheck),
     Loss(LossCheck),
     State(StateCheck),
@@ -254,6 +271,17 @@ pub(crate) struct PassesCheck {
     pub(crate) node: Spanned<String>,
     /// By how much the GIST hop count falls: 1 at a node with GIST, 0 at a plain router.
     pub(crate) gist_hops: u8,
+    /// Ends of the flow; without them, those of each ping.
+    pub(crate) ends: Option<[Spanned<String>; 2]>,
+}
+
+/// A program came to its end and said these things.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProgramCheck {
+    pub(crate) label: Spanned<String>,
+    /// Parts of lines, in order.
+    pub(crate) lines: Vec<String>,
 }
 
 /// Every session was set up on every link of a path.

@@ -182,6 +182,14 @@ fn one_step<'s>(
             }
             Err(Mistake::new(step.sessions.span(), format!("`sessions` lies between 1 and {SESSIONS_MAX}")))
         }
+        Step::Run(step) => {
+            node(scenario, &step.node)?;
+            labels.insert(step.label.as_ref());
+            if step.command.as_ref().is_empty() {
+                return Err(Mistake::new(step.command.span(), "`command` names a program and its arguments"));
+            }
+            Ok(())
+        }
         Step::Show(step) => {
             labels.insert(&step.label);
             Ok(())
@@ -224,9 +232,13 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, labels: &BTreeSet<&str>) -> 
             node(scenario, &check.to)
         }
         CheckKind::Path(check) => check.hops.iter().try_for_each(|hop| node(scenario, hop)),
-        CheckKind::PassesQuery(check) => node(scenario, &check.node),
+        CheckKind::PassesQuery(check) => {
+            let ends = check.ends.iter().flatten();
+            ends.chain([&check.node]).try_for_each(|name| node(scenario, name))
+        }
         CheckKind::NoRoutingState(check) => daemon_node(scenario, &check.node),
         CheckKind::State(check) => label(&check.label),
+        CheckKind::Program(check) => label(&check.label),
         CheckKind::Silent(check) => label(&check.label),
         CheckKind::Loss(_) | CheckKind::NoErrors(_) | CheckKind::CleanStop(_) => Ok(()),
     }

@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+"""Path ping: a signaling application of its own, in a process of its own.
+
+It speaks to the daemon of its node (signalboxd) over gRPC, and to its like on other nodes over GIST. A message goes
+along the path of a flow; every node on the way that runs this program adds itself, nodes that do not let it pass; the
+far end sends it back, and the sender prints who is on the path.
+
+  pathping.py listen                  take part on this node, until interrupted (or --count answers)
+  pathping.py send 10.0.3.2 hello     send "hello" towards 10.0.3.2 and print who is on the path
+"""
+
+import argparse
+import json
+import os
+import queue
+import secrets
+import socket
+import sys
+import time
+
+try:
+    import grpc
+
+    import application_pb2 as api
+except ImportError as error:
+    sys.exit(f"pathping: {error}; on Debian: apt-get install python3-grpcio python3-protobuf")
+
+# The number of this application, from the range for private use; the same on all nodes.
+NSLP_ID = 32720
+DEFAULT_SOCKET = "/run/signalbox/signalboxd.sock"
+
+
+class Refused(Exception):
+    """The daemon cannot do what was asked; its text says what to do."""
+
+
+class Application:
+    """One call to the daemon: a signaling application of its node for as long as the call lasts."""
+
+    def __init__(self, path, policy):
+        # The daemon has no name by which a Unix socket could be called, so we give it one.
+        self.channel = grpc.insecure_channel(f"unix:{path}", [("grpc.default_authority", "localhost")])
+        self.requests = queue.SimpleQueue()
+        self.ask(register=api.Register(nslp_id=NSLP_ID, peering_policy=policy))
+        call = self.channel.stream_stream(
+            "/signalbox.v1.Gist/Application",
+            request_serializer=api.FromApplication.SerializeToString,
+            response_deserializer=api.ToApplication.FromString,
+        )
+        self.indications = call(iter(self.requests.get, None))
+        try:
+            self.node = next(self.indications).registered.node
+        except grpc.RpcError as error:
+            raise Refused(f"{error.details()} [{path}]") from None
+
+    def ask(self, **request):
+        """Sends one request; its name is a field of FromApplication."""
+        self.requests.put(api.FromApplication(**request))
+
+    def send(self, session, mri, payload, handle=None):
+        """Sends a payload, anything that JSON can say, along a flow."""
+        data = json.dumps(payload).encode()
+        data += b" " * (-len(data) % 4)  # NSLP data comes in multiples of 4 octets.
+        self.ask(send_message=api.SendMessage(data=data, session_id=session, mri=mri, handle=handle))
+
+    def hear(self):
+        """Each thing that GIST tells, with its name: a field of ToApplication."""
+        try:
+            for told in self.indications:
+                kind = told.WhichOneof("indication")
+                if kind == "request_refused":
+                    raise Refused(told.request_refused.reason)
+                yield kind, getattr(told, kind)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.CANCELLED:
+                raise Refused(error.details()) from None
+
+    def close(self):
+        """Ends the call, and with it the application's place in the node."""
+        self.indications.cancel()
+        self.channel.close()
+
+
+def flow(destination):
+    """Message Routing Information of all packets from here to an address."""
+    family = socket.AF_INET6 if ":" in destination else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((destination, 9))  # Sends nothing: the kernel only chooses our address.
+        source = probe.getsockname()[0]
+    return api.Mri(path_coupled=api.PathCoupled(source=source, destination=destination))
+
+
+def turned(mri):
+    """The same flow, the other way."""
+    other = api.Mri()
+    other.CopyFrom(mri)
+    other.direction = 1 - mri.direction
+    return other
+
+
+def say(text):
+    """Prints a line at once, whoever reads it."""
+    print(text, flush=True)
+
+
+def listen(arguments):
+    """Takes part: adds this node to what passes, and answers where the flow ends."""
+    application = Application(arguments.socket, api.PEERING_POLICY_ALWAYS)
+    say(f"{application.node}: listening as NSLP {NSLP_ID}")
+    answers = 0
+    for kind, told in application.hear():
+        if kind != "recv_message" or not told.data:
+            continue
+        message = json.loads(told.data)
+        if told.mri.direction == api.DIRECTION_DOWNSTREAM:
+            message["path"].append([application.node, told.ip_distance])
+        if told.at_flow_end and told.mri.direction == api.DIRECTION_DOWNSTREAM:
+            say(f"{application.node}: {message['text']!r} from {told.mri.path_coupled.source}")
+            message["answer"] = f"{application.node} heard {message['text']!r}"
+            application.send(told.session_id, turned(told.mri), message, handle=answers)
+        elif not told.at_flow_end:
+            application.send(told.session_id, told.mri, message)
+            say(f"{application.node}: passed on {message['text']!r}")
+        answers += told.at_flow_end
+        if arguments.count and answers >= arguments.count:
+            break
+    # The last answer shall leave before the application does.
+    for kind, _ in application.hear():
+        if kind == "message_status":
+            break
+    application.close()
+
+
+def send(arguments):
+    """Sends a text to the far end and prints the answer and who is on the path."""
+    application = Application(arguments.socket, api.PEERING_POLICY_NEVER)
+    session, mri = secrets.token_bytes(16), flow(arguments.destination)
+    begin = time.monotonic()
+    application.send(session, mri, {"text": arguments.text, "path": [[application.node, 0]]}, handle=1)
+    for kind, told in application.hear():
+        if kind == "message_status" and told.HasField("failed"):
+            raise Refused(f"not sent: {told.failed.reason}")
+        if kind == "recv_message":
+            message = json.loads(told.data)
+            elapsed = (time.monotonic() - begin) * 1000
+            say(f"answer after {elapsed:.1f} ms: {message['answer']}")
+            for number, (node, distance) in enumerate(message["path"]):
+                between = f", {distance} IP hops from the one before" if number else ""
+                say(f"  {number}  {node}{between}")
+            break
+    # We are done with the session: nobody needs to keep state for it.
+    application.ask(set_state_lifetime=api.SetStateLifetime(mri=mri, session_id=session, lifetime_ms=0))
+    application.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--socket",
+        default=os.environ.get("SIGNALBOX_SOCKET", DEFAULT_SOCKET),
+        help="the daemon's control socket (default: $SIGNALBOX_SOCKET, else %(default)s)",
+    )
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("listen", help="take part on this node")
+    command.add_argument("--count", type=int, default=0, help="end after so many answers (default: never)")
+    command.set_defaults(run=listen)
+    command = commands.add_parser("send", help="send a text, print who is on the path")
+    command.add_argument("destination", help="IP address of the far end")
+    command.add_argument("text", help="what to say")
+    command.set_defaults(run=send)
+    arguments = parser.parse_args()
+    try:
+        arguments.run(arguments)
+    except (Refused, OSError) as error:
+        sys.exit(f"pathping: {error}")
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()
