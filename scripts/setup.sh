@@ -28,6 +28,13 @@ need sysctl procps
 if [ ! -e /usr/include/stdlib.h ]; then packages+=(libc6-dev); fi
 # An SCTP that is not ours, for the tests.
 if [ "${1:-}" = test ] && [ ! -e /usr/include/usrsctp.h ]; then packages+=(libusrsctp-dev); fi
+# The example of a signaling application, which is run, and what its generated code comes from.
+if [ "${1:-}" = test ]; then
+    need protoc protobuf-compiler
+    if ! /usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null; then
+        packages+=(python3 python3-grpcio python3-protobuf)
+    fi
+fi
 
 cargo_version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2 || true)
 rust_is_fit=no

@@ -88,10 +88,11 @@ step "conformance tables" cargo xtask conformance --check
 step "documentation" documentation
 if [ "${1:-}" = lint ]; then finish; fi
 
+step "generated code of the example" examples/pathping/generate.sh --check
 step "build the programs" cargo build --quiet --release --locked -p signalboxd -p signalbox
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
-for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-mux; do
+for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-mux gist-app-python; do
     step "scenario $name" scenario "$name"
 done
 finish
