@@ -1,6 +1,7 @@
 //! What users ask of a node and what they hear.
 
 use signalbox_ping::engine::{PingEvent, PingRequest};
+use signalbox_qos::engine::{Command as QosCommand, QosEvent};
 
 use crate::applications::{ApplicationCommand, ApplicationEvent};
 
@@ -19,6 +20,13 @@ pub enum Command {
     PingStop {
         /// The name it was started under.
         id: u64,
+    },
+    /// Reserve, release, or ask what a path could give.
+    Qos {
+        /// The user's name for it, to be given back with each event; a release names what it ends.
+        id: u64,
+        /// What is wanted.
+        command: QosCommand,
     },
     /// A signaling application outside of the node asks for something.
     Application {
@@ -39,6 +47,13 @@ pub enum Event {
         id: u64,
         /// What happened.
         event: PingEvent,
+    },
+    /// Of a reservation or of a question about a path.
+    Qos {
+        /// The name of the command.
+        id: u64,
+        /// What happened.
+        event: Box<QosEvent>,
     },
     /// For a signaling application outside of the node.
     Application {

@@ -17,6 +17,10 @@ pub struct Config {
     pub gist: signalbox_gist::engine::Config,
     /// Settings of the Ping application; `None`: the node is without it and lets its signaling pass.
     pub ping: Option<signalbox_ping::engine::Config>,
+    /// Settings of the QoS application; `None`: the node is without it and lets its signaling pass.
+    pub qos: Option<signalbox_qos::engine::Config>,
+    /// What there is to reserve here, and who may.
+    pub resources: signalbox_resources::Config,
     /// Settings of what GIST's associations run over; which ones there are is in GIST's own.
     pub channels: ChannelConfig,
 }
@@ -28,6 +32,8 @@ impl Default for Config {
             wall_clock_us: 0,
             gist: signalbox_gist::engine::Config::default(),
             ping: Some(Default::default()),
+            qos: None,
+            resources: signalbox_resources::Config::default(),
             channels: ChannelConfig::default(),
         }
     }
@@ -42,6 +48,12 @@ pub enum ConfigError {
     /// Ping's number is not free for it.
     #[error("ping.nslp: {0} belongs to another application; 32704 to 32767 are for private use")]
     Nslp(NslpId),
+    /// QoS's number is another application's.
+    #[error("qos.nslp: {0} is another application's; {qos} is registered for QoS", qos = NslpId::QOS)]
+    QosNslp(NslpId),
+    /// Links and rules.
+    #[error("resources.{0}")]
+    Resources(#[from] signalbox_resources::ConfigError),
     /// TLS without keys.
     #[error("gist.associations.tls_port: needs channels.tls, the keys and certificates")]
     NoCredentials,
@@ -68,6 +80,18 @@ impl Config {
         }
         if self.channels.max_handshakes == 0 {
             return Err(ConfigError::Channels("max_handshakes", "1"));
+        }
+        self.resources.validated()?;
+        if let Some(qos) = &self.qos {
+            let taken = |nslp| {
+                matches!(nslp, NslpId::NONE | NslpId::NATFW)
+                    || self.ping.as_ref().is_some_and(|ping| ping.nslp == nslp)
+            };
+            for nslp in [Some(qos.nslp), qos.bypass_nslp].into_iter().flatten() {
+                if taken(nslp) {
+                    return Err(ConfigError::QosNslp(nslp));
+                }
+            }
         }
         match &self.ping {
             Some(ping) if matches!(ping.nslp, NslpId::NONE | NslpId::QOS | NslpId::NATFW) => {

@@ -40,6 +40,20 @@ pub mod transport {
     pub use signalbox_transport::stream::{TlsConfig, TlsConfigError, Versions};
 }
 
+/// What this crate's users need of the QoS application.
+pub mod qos {
+    pub use signalbox_qos::engine::{
+        Aggregate, Answer, Command, Config, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest,
+        Quality, QueryRequest, Refusal, ReserveRequest, Service, StateKeeping, WayBack,
+    };
+}
+
+/// What this crate's users need of admission control.
+pub mod resources {
+    pub use signalbox_resources::{Config, ConfigError, Rate};
+    pub use signalbox_resources::{config, token, units, view};
+}
+
 /// What this crate's users need of the Ping application.
 pub mod ping {
     pub use signalbox_ping::engine::{

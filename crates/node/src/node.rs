@@ -1,19 +1,22 @@
 //! The composition: who hears what.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::node::{Input, NoRoute, NodeEngine, Output, Route, RouteQuery};
 use signalbox_core::packet::Transmit;
 use signalbox_core::rng::Random;
+use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{NslpId, Time};
 use signalbox_gist::engine::{self as gist, Gist, PeeringPolicy, Registration};
 use signalbox_ping::engine::{self as ping, Ping, PingEvent, PingRequest, Refusal};
+use signalbox_qos::engine::{self as qos, Qos, QosEvent};
+use signalbox_resources::{ResourceOutput, Resources};
 
 use crate::applications::Applications;
 use crate::channels::{Channels, Sent};
 use crate::command::{Command, Event};
 use crate::config::{Config, ConfigError};
-use crate::starts::{Starts, is_ours};
+use crate::starts::Starts;
 
 /// Messages that pass between the rooms for one input. What is left then waits for the next input, which
 /// [`Node::next_deadline`] asks for at once: rooms that never come to an end cannot hold their driver.
@@ -27,9 +30,14 @@ const MAX_STARTS: usize = 256;
 pub struct Node {
     pub(crate) gist: Gist,
     pub(crate) ping: Option<Ping>,
+    pub(crate) qos: Option<Qos>,
+    pub(crate) resources: Resources,
     pub(crate) applications: Applications,
     pub(crate) channels: Channels,
     starts: Starts,
+    /// Lookups of rooms other than GIST: the node's name for them, and whose they are.
+    lookups: BTreeMap<u64, Waiting>,
+    last_lookup: u32,
     /// Outputs of the node's own.
     own: VecDeque<Own>,
     pub(crate) now: Time,
@@ -38,6 +46,29 @@ pub struct Node {
     /// What was given out last: a datagram's options, then payload, or what is to be written to a stream. Its
     /// buffer is used again and again.
     given: Vec<u8>,
+    /// The reservation that was given out last.
+    reserving: Option<Reservation>,
+}
+
+/// What the kernel is to do.
+enum Kernel {
+    /// What stands in [`Node::reserving`].
+    Reserve(ReservationId),
+    Release(ReservationId),
+}
+
+/// Who waits for a route.
+#[derive(Debug, Clone, Copy)]
+enum Waiting {
+    Start,
+    /// QoS, by its name for it.
+    Qos(u64),
+}
+
+/// Whether this lookup is ours, and not GIST's. Ours are small numbers. GIST's are never: they are names of
+/// records, whose upper half is a generation from 1 on, or have the highest bit set.
+const fn is_ours(lookup: u64) -> bool {
+    lookup <= u32::MAX as u64
 }
 
 #[derive(Debug)]
@@ -64,17 +95,32 @@ impl Node {
             );
             Ping::new(ping, config.wall_clock_us, rng.array())
         });
+        let qos = config.qos.map(|qos| {
+            for nslp in [Some(qos.nslp), qos.bypass_nslp].into_iter().flatten() {
+                gist.register(
+                    nslp,
+                    Registration { policy: PeeringPolicy::Always, ..Registration::default() },
+                );
+            }
+            Qos::new(qos, rng.array())
+        });
+        let resources = Resources::new(config.resources, config.wall_clock_us, rng.array())?;
         let channels = Channels::new(config.channels, tls, &associations, rng.array());
         Ok(Self {
             gist,
             ping,
+            qos,
+            resources,
             applications: Applications::default(),
             channels,
             starts: Starts::default(),
+            lookups: BTreeMap::new(),
+            last_lookup: 0,
             own: VecDeque::new(),
             now: Time::ZERO,
             budget: EXCHANGES,
             given: Vec::new(),
+            reserving: None,
         })
     }
 
@@ -88,6 +134,13 @@ impl Node {
                     ping.handle(self.now, ping::Input::Stop { id });
                 }
             }
+            Command::Qos { id, command } => match &mut self.qos {
+                Some(qos) => qos.handle(self.now, qos::Input::Command { id, command }, &mut self.resources),
+                None => {
+                    let event = Box::new(QosEvent::Refused(qos::Refusal::NoApplication));
+                    self.tell(Event::Qos { id, event });
+                }
+            },
             Command::Application { id, command } => self.application(id, command),
         }
     }
@@ -101,8 +154,40 @@ impl Node {
         } else if self.starts.len() >= MAX_STARTS {
             self.refuse(id, Refusal::TooMany);
         } else {
-            let (lookup, query) = self.starts.put(id, request);
+            let lookup = self.lookup(Waiting::Start);
+            let query = self.starts.put(lookup, id, request);
             self.own.push_back(Own::Lookup(lookup, query));
+        }
+    }
+
+    /// What the resources want of the kernel; what they want of the rooms is done.
+    fn resource_output(&mut self) -> Option<Kernel> {
+        loop {
+            match self.resources.poll()? {
+                ResourceOutput::Install { id, reservation } => {
+                    self.reserving = Some(reservation.clone());
+                    return Some(Kernel::Reserve(id));
+                }
+                ResourceOutput::Remove { id } => return Some(Kernel::Release(id)),
+                ResourceOutput::Lost { owner, grant, why } => {
+                    if let Some(qos) = self.qos.as_mut().filter(|_| owner.protocol == qos::PROTOCOL) {
+                        let lost = qos::Input::Lost { key: owner.key, grant, why };
+                        qos.handle(self.now, lost, &mut self.resources);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A name for a lookup. Each is answered, so that there are no more than what waits in the rooms.
+    fn lookup(&mut self, waiting: Waiting) -> u64 {
+        loop {
+            self.last_lookup = self.last_lookup.wrapping_add(1);
+            let lookup = u64::from(self.last_lookup);
+            if let std::collections::btree_map::Entry::Vacant(free) = self.lookups.entry(lookup) {
+                free.insert(waiting);
+                return lookup;
+            }
         }
     }
 
@@ -110,6 +195,18 @@ impl Node {
         if !is_ours(lookup) {
             return self.gist.handle(self.now, gist::Input::Route { id: lookup, result });
         }
+        match self.lookups.remove(&lookup) {
+            Some(Waiting::Start) => self.start_routed(lookup, result),
+            Some(Waiting::Qos(id)) => {
+                if let Some(qos) = &mut self.qos {
+                    qos.handle(self.now, qos::Input::Route { id, result }, &mut self.resources);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn start_routed(&mut self, lookup: u64, result: Result<Route, NoRoute>) {
         let (Some((id, request)), Some(ping)) = (self.starts.take(lookup), &mut self.ping) else { return };
         match result {
             Ok(route) => {
@@ -132,6 +229,7 @@ impl Node {
     /// Whether an application inside has this number.
     pub(crate) fn hosts(&self, nslp: NslpId) -> bool {
         self.ping.as_ref().is_some_and(|ping| ping.nslp() == nslp)
+            || self.qos.as_ref().is_some_and(|qos| qos.config().is_ours(nslp))
     }
 }
 
@@ -147,12 +245,19 @@ impl NodeEngine for Node {
                 if let Some(ping) = &mut self.ping {
                     ping.handle(now, ping::Input::Timer);
                 }
+                if let Some(qos) = &mut self.qos {
+                    qos.handle(now, qos::Input::Timer, &mut self.resources);
+                }
                 self.channels.timer(now, &mut self.gist);
                 gist::Input::Timer
             }
             Input::Interfaces(interfaces) => {
                 if let Some(ping) = &mut self.ping {
                     ping.handle(now, ping::Input::Interfaces(interfaces));
+                }
+                self.resources.interfaces(interfaces);
+                if let Some(qos) = &mut self.qos {
+                    qos.handle(now, qos::Input::Interfaces(interfaces), &mut self.resources);
                 }
                 self.channels.listen();
                 gist::Input::Interfaces(interfaces)
@@ -182,8 +287,7 @@ impl NodeEngine for Node {
             Input::Sctp { src, dst, packet } => {
                 return self.channels.sctp_packet(now, [src, dst], packet, &mut self.gist);
             }
-            // No room reserves yet.
-            Input::Reserved { .. } => return,
+            Input::Reserved { id, result } => return self.resources.installed(id, result),
             Input::Command(command) => return self.command(command),
         };
         self.gist.handle(now, gist);
@@ -194,6 +298,12 @@ impl NodeEngine for Node {
             return Some(match own {
                 Own::Lookup(id, query) => Output::RouteLookup { id, query },
                 Own::Event(event) => Output::Event(*event),
+            });
+        }
+        if let Some(output) = self.resource_output() {
+            return Some(match output {
+                Kernel::Reserve(id) => Output::Reserve { id, reservation: self.reserving.as_ref()? },
+                Kernel::Release(id) => Output::Release { id },
             });
         }
         while self.budget > 0 {
@@ -240,6 +350,11 @@ impl NodeEngine for Node {
                         Some(ping) if ping.nslp() == indication.nslp() => {
                             ping.handle(self.now, ping::Input::Indication(indication));
                         }
+                        _ if self.qos.as_ref().is_some_and(|qos| qos.config().is_ours(indication.nslp())) => {
+                            if let Some(qos) = &mut self.qos {
+                                qos.handle(self.now, qos::Input::Indication(indication), &mut self.resources);
+                            }
+                        }
                         _ => {
                             if let Some(event) = self.applications.event(&indication) {
                                 return Some(Output::Event(event));
@@ -255,8 +370,21 @@ impl NodeEngine for Node {
                     Some(ping::Output::Event { id, event }) => {
                         return Some(Output::Event(Event::Ping { id, event }));
                     }
-                    None if self.channels.flush() => {}
-                    None => return None,
+                    None => match self.qos.as_mut().and_then(Qos::poll) {
+                        Some(qos::Output::Request(request)) => {
+                            self.budget -= 1;
+                            self.gist.handle(self.now, gist::Input::Request(request));
+                        }
+                        Some(qos::Output::RouteLookup { id, query }) => {
+                            let id = self.lookup(Waiting::Qos(id));
+                            return Some(Output::RouteLookup { id, query });
+                        }
+                        Some(qos::Output::Event { id, event }) => {
+                            return Some(Output::Event(Event::Qos { id, event: Box::new(event) }));
+                        }
+                        None if self.channels.flush() => {}
+                        None => return None,
+                    },
                 },
             }
         }
@@ -268,6 +396,8 @@ impl NodeEngine for Node {
             return Some(self.now);
         }
         let ping = self.ping.as_ref().and_then(Ping::next_deadline);
-        [self.gist.next_deadline(), ping, self.channels.next_deadline()].into_iter().flatten().min()
+        let qos = self.qos.as_ref().and_then(Qos::next_deadline);
+        let others = [self.gist.next_deadline(), self.channels.next_deadline()];
+        others.into_iter().chain([ping, qos]).flatten().min()
     }
 }

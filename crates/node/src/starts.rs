@@ -14,28 +14,18 @@ struct Start {
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
     waiting: Vec<Start>,
-    lookups: u32,
-}
-
-/// Whether this lookup is ours, and not GIST's. Ours are small numbers. GIST's are never: they are names of
-/// records, whose upper half is a generation from 1 on, or have the highest bit set.
-pub(crate) const fn is_ours(lookup: u64) -> bool {
-    lookup <= u32::MAX as u64
 }
 
 impl Starts {
-    /// Lets a ping wait, and says what to look up.
-    pub(crate) fn put(&mut self, id: u64, request: PingRequest) -> (u64, RouteQuery) {
-        let lookup = u64::from(self.lookups);
-        self.lookups = self.lookups.wrapping_add(1);
+    /// Lets a ping wait for the lookup of this name, and says what to look up.
+    pub(crate) fn put(&mut self, lookup: u64, id: u64, request: PingRequest) -> RouteQuery {
         self.waiting.push(Start { lookup, id, request });
-        let query = RouteQuery {
+        RouteQuery {
             protocol: request.protocol,
             src_port: request.src_port,
             dst_port: request.dst_port,
             ..RouteQuery::to(request.dst)
-        };
-        (lookup, query)
+        }
     }
 
     /// The ping that waited for this lookup.

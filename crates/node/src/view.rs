@@ -8,7 +8,7 @@ use crate::node::Node;
 /// One number that a room of the node counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
-    /// The room: `gist`, `channels`, `sctp`, `ping` or `applications`.
+    /// The room: `gist`, `channels`, `sctp`, `ping`, `qos`, `resources` or `applications`.
     pub room: &'static str,
     /// The counter's name in its room.
     pub name: &'static str,
@@ -66,8 +66,15 @@ impl Node {
         let channels = self.channels.counters.iter().map(counter("channels"));
         let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
         let rooms = self.gist.counters().iter().map(counter("gist")).chain(channels);
+        let qos = self.qos.iter().flat_map(|qos| qos.counters().iter()).map(counter("qos"));
+        let resources = self.resources.counters().iter().map(counter("resources"));
         let applications = self.applications.counters.iter().map(counter("applications"));
-        rooms.chain(sctp.map(counter("sctp"))).chain(ping.map(counter("ping"))).chain(applications)
+        rooms
+            .chain(sctp.map(counter("sctp")))
+            .chain(ping.map(counter("ping")))
+            .chain(qos)
+            .chain(resources)
+            .chain(applications)
     }
 
     /// The counter of this name, 0 if there is none.
