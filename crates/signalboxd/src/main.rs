@@ -123,6 +123,7 @@ fn settings(config: &Config, clock: &Clock) -> signalbox_node::Config {
             .ping()
             .map(|ping| ping::Config { nslp: NslpId(ping.nslp_id), ..ping::Config::default() }),
         channels: config.gist.associations.channels(config.tls.clone()),
+        ..signalbox_node::Config::default()
     }
 }
 

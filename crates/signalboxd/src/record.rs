@@ -93,6 +93,8 @@ mod tests {
         let prefix = Prefix { addr: IpAddr::V4(Ipv4Addr::new(10, 1, 0, 0)), len: 16 };
         let us = Duration::from_micros;
         NodeConfig {
+            qos: Some(Default::default()),
+            resources: Default::default(),
             wall_clock_us: 1_790_000_000_000_001,
             gist: gist::Config {
                 identity: vec![0, 255, b'"'],

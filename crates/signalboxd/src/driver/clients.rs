@@ -64,6 +64,8 @@ impl Clients {
     pub(super) fn deliver(&mut self, event: Event) {
         let (id, event) = match event {
             Event::Ping { id, event } => (id, event),
+            // No client asks for reservations yet.
+            Event::Qos { .. } => return,
             Event::Application { id, event } => return self.applications.deliver(id, event),
         };
         let Some(client) = self.pings.get(&id) else { return };
