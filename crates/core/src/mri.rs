@@ -145,6 +145,15 @@ impl Mri {
         }
     }
 
+    /// The end of the flow that a message with this MRI travels towards.
+    #[must_use]
+    pub const fn target(&self) -> IpAddr {
+        match self.direction() {
+            Direction::Downstream => self.dst(),
+            Direction::Upstream => self.src(),
+        }
+    }
+
     /// Destination address of the flow.
     #[must_use]
     pub const fn dst(&self) -> IpAddr {

@@ -64,6 +64,11 @@ pub struct Config {
     pub stateless_data: bool,
     /// Use the signaling source address (S=1) in every n-th retransmission of a Query; 0: never; default 3.
     pub signaling_source_every: u8,
+    /// Send Queries upstream as well, for messages of applications that go upstream where no state is
+    /// (path-coupled method only, §5.8.1.3); default false. Sensible where the peer upstream is one IP hop away
+    /// and the route towards the flow's source leads to it, as at a host or at the border of a stub network:
+    /// from further away they are refused.
+    pub upstream_queries: bool,
     /// DSCP of our messages, 0–63; default 0. Q-mode packets of a flow whose MRI names a DSCP have that one
     /// (§5.8.1.2).
     pub dscp: u8,
@@ -144,6 +149,7 @@ impl Default for Config {
             piggyback: false,
             stateless_data: true,
             signaling_source_every: 3,
+            upstream_queries: false,
             dscp: 0,
             ip_ttl: 64,
             hops: 64,

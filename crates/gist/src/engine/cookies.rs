@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use signalbox_core::secret::same;
 use signalbox_core::slab::Key;
-use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
+use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 use signalbox_wire::Writer;
 
 use super::Gist;
@@ -30,9 +30,16 @@ pub(super) struct Bound<'a> {
 impl Gist {
     /// The cookie of Query number `query` of a record: unguessable by the tag, different for every Query by
     /// the number, and of no use to a later record by its generation. GIST-8.5-01, GIST-8.5-02.
-    pub(super) fn query_cookie(&self, key: Key, session: SessionId, query: u32) -> [u8; QUERY_COOKIE] {
+    pub(super) fn query_cookie(
+        &self,
+        key: Key,
+        direction: Direction,
+        session: SessionId,
+        query: u32,
+    ) -> [u8; QUERY_COOKIE] {
         let number = query.to_be_bytes();
-        let tag = self.query_secret.tag(0, &[&number, &key.to_u64().to_be_bytes(), &session.0]);
+        let way = [u8::from(direction == Direction::Upstream)];
+        let tag = self.query_secret.tag(0, &[&number, &key.to_u64().to_be_bytes(), &session.0, &way]);
         let mut cookie = [0; QUERY_COOKIE];
         let (head, tail) = cookie.split_at_mut(4);
         head.copy_from_slice(&number);
@@ -46,6 +53,7 @@ impl Gist {
     pub(super) fn is_query_cookie(
         &self,
         key: Key,
+        direction: Direction,
         session: SessionId,
         last: u32,
         attempts: u8,
@@ -54,7 +62,7 @@ impl Gist {
         let Some(number) = cookie.first_chunk::<4>() else { return false };
         let number = u32::from_be_bytes(*number);
         last.wrapping_sub(number) < u32::from(attempts)
-            && same(&self.query_cookie(key, session, number), cookie)
+            && same(&self.query_cookie(key, direction, session, number), cookie)
     }
 
     /// A Responder-Cookie as RFC 5971 §8.5 suggests: liveness (the secret's generation, in the clear), the

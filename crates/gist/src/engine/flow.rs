@@ -103,11 +103,12 @@ impl Flow {
         }
     }
 
-    /// Destination address of the flow.
-    pub(crate) fn dst(&self) -> IpAddr {
-        match self {
-            Self::V4 { dst, .. } => IpAddr::V4(Ipv4Addr::from(*dst)),
-            Self::Other(mri) => mri.dst(),
+    /// The end of the flow that messages in `direction` travel towards.
+    pub(crate) fn target(&self, direction: Direction) -> IpAddr {
+        match (self, direction) {
+            (Self::V4 { dst, .. }, Direction::Downstream) => IpAddr::V4(Ipv4Addr::from(*dst)),
+            (Self::V4 { src, .. }, Direction::Upstream) => IpAddr::V4(Ipv4Addr::from(*src)),
+            (Self::Other(mri), direction) => mri.with_direction(direction).target(),
         }
     }
 }

@@ -48,7 +48,14 @@ impl Gist {
         // A new association needs a Confirm, whatever the policy (§5.1).
         let offers = self.answer(message, subject) == Answer::Offer;
         match (key, state, self.config.installation) {
-            // GIST-5.8.1.3-04: what our own downstream exchange installed is not touched by an upstream one.
+            // GIST-5.8.1.3-04: what our own downstream exchange installed is not touched by an upstream one, which
+            // is answered all the same. What our own upstream exchange installed gives way to a downstream one.
+            (Some(key), state, Installation::Immediate)
+                if state.is_querying() && direction == Direction::Upstream && !offers =>
+            {
+                self.give_way(key);
+                self.rx_query_unconfirmed(key, a, message, subject, payload);
+            }
             (_, state, _) if state.is_querying() => self.respond(None, a, message, subject, true, payload),
             (Some(key), state, Installation::Immediate) if state.is_responding() && !offers => {
                 self.rx_query_unconfirmed(key, a, message, subject, payload);
@@ -85,7 +92,14 @@ impl Gist {
         let state = key.map_or(State::None, |key| self.state(key, direction));
         match (key, state) {
             (Some(key), state) if state.is_responding() => self.rx_confirm_of(key, a, message, subject),
-            // See `accept_query`: answered for politeness, not wanted.
+            // See `accept_query`: the downstream exchange counts; the other one was answered for politeness.
+            (Some(key), state) if state.is_querying() && direction == Direction::Upstream => {
+                let Some(query) = self.confirmed(a, message, subject) else { return };
+                self.give_way(key);
+                if self.install(key, direction, &query, subject, true) {
+                    self.birth_confirmed(key, a, message, subject);
+                }
+            }
             (_, state) if state.is_querying() => self.counters.unexpected += 1,
             _ if self.config.installation != Installation::Delayed || message.responder_cookie.is_none() => {
                 self.refuse_without_state(a);
@@ -167,9 +181,7 @@ impl Gist {
                 }
                 self.counters.data_received += 1;
                 self.deliver(a, message, subject, data, Some((key, direction)), false);
-                if direction == Direction::Downstream {
-                    self.touch(key);
-                }
+                self.touch(key, direction);
             }
             // Querying-SM, Awaiting Response: not to be expected; the Query is on its way. GIST-6.2-20.
             (_, State::Resolving | State::AwaitingResponse) if !q_mode => self.counters.data_early += 1,

@@ -8,15 +8,16 @@ use signalbox_core::slab::Key;
 
 use super::Gist;
 use super::association::configuration;
-use super::compose::{limit, nli, normal, router_alert};
+use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
 use super::receive::{Arrival, Subject};
-use super::record::{EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
+use super::record::{Asking, EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
 use super::send::{q_mode, unsent};
 use super::stamp::{Span, Stamp};
+use super::ways::place;
 use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_value_info};
 
-/// The direction of all our Queries; sending them upstream is optional (RFC 5971 §5.8.1.3) and not done.
-const DOWN: Direction = Direction::Downstream;
+/// IP TTL of upstream Queries, by which their receivers see how far they have come (RFC 5971 §5.8.1.3).
+const UPSTREAM_TTL: u8 = 255;
 /// How long the first Query waits for its route, and a session for another one.
 pub(super) const RESOLVE: Duration = Duration::from_secs(2);
 /// When a Query that the rate limit held back is tried again.
@@ -24,79 +25,81 @@ const HELD_BACK: Duration = Duration::from_millis(100);
 
 impl Gist {
     /// Birth: the Query leaves as soon as its route is known. GIST-6.2-01, GIST-3.5-02.
-    pub(super) fn birth(&mut self, key: Key) {
+    pub(super) fn birth(&mut self, key: Key, direction: Direction) {
         let (now, query) = (self.now, self.rng.u32());
         let inactivity = Span::of(self.config.inactivity);
         let Some(record) = self.records.get_mut(key) else { return };
         let mut half = Half { state: State::Resolving, query, inactivity, ..Half::default() };
         half.start_retry(now, RESOLVE);
-        *record.half_mut(DOWN) = half;
-        self.lookup_record(key);
+        *record.half_mut(direction) = half;
+        self.lookup_record(key, direction);
         self.arm(key);
     }
 
     /// The route is there: Awaiting Response, first Query, `No_Response` starts.
-    pub(super) fn first_query(&mut self, key: Key) {
-        self.restart(key, State::AwaitingResponse);
+    pub(super) fn first_query(&mut self, key: Key, direction: Direction) {
+        self.restart(key, direction, State::AwaitingResponse);
     }
 
     /// Starts a handshake in `state`, from its first Query.
-    fn restart(&mut self, key: Key, state: State) {
+    fn restart(&mut self, key: Key, direction: Direction, state: State) {
         let Some(record) = self.records.get_mut(key) else { return };
-        let half = record.half_mut(DOWN);
+        let half = record.half_mut(direction);
         half.state = state;
         half.attempts = 0;
         half.set(EXPIRE, half.has(EXPIRE) && state == State::AwaitingRefresh);
         if let Some(pending) = &mut record.pending {
-            pending.asked = None;
+            pending.asking(direction).first = None;
         }
-        self.send_query(key);
+        self.send_query(key, direction);
     }
 
     /// Sends one Query and (re)starts `No_Response` with the next value of the backoff: T1, 2·T1, … up to T2
     /// (RFC 5971 §5.3.3). GIST-5.3.3-02, GIST-5.3.3-09, GIST-6.2-22. The rate limit holds it back, but
     /// loses none (GIST-5.3.3-22).
-    fn send_query(&mut self, key: Key) {
+    fn send_query(&mut self, key: Key, direction: Direction) {
         let now = self.now;
         if !self.may_send() {
             let after = self.rng.jitter(HELD_BACK, 1.0, 2.0);
             if let Some(record) = self.records.get_mut(key) {
-                record.half_mut(DOWN).start_retry(now, after);
+                record.half_mut(direction).start_retry(now, after);
             }
             return self.arm(key);
         }
         let validity = self.validity();
         let Some(record) = self.records.get_mut(key) else { return };
-        let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(DOWN));
-        let half = record.half_mut(DOWN);
+        let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(direction));
+        let half = record.half_mut(direction);
         let Some(egress) = self.peers.egress(half.egress).copied() else { return };
         half.query = half.query.wrapping_add(1);
         half.attempts = half.attempts.saturating_add(1);
-        let Half { query, attempts, .. } = *half;
+        let Half { query, attempts, distance, .. } = *half;
         let doublings = u32::from(attempts.saturating_sub(1)).min(31);
         let backoff = self.config.t1.saturating_mul(1 << doublings).min(self.config.t2);
         half.start_retry(now, backoff);
 
-        let cookie = self.query_cookie(key, session, query);
+        let cookie = self.query_cookie(key, direction, session, query);
         // GIST-5.8.1.2-04: some retransmissions carry the signaling source.
         let every = self.config.signaling_source_every;
         let own_source = every > 0 && attempts > 1 && (attempts - 1).is_multiple_of(every);
-        let ttl = self.config.ip_ttl;
+        // GIST-5.8.1.3-09
+        let ttl = if direction == Direction::Upstream { UPSTREAM_TTL } else { self.config.ip_ttl };
+        let told = nli_ttl(direction, ttl, distance);
         let envelope = q_mode(&self.config, &egress, &mri, own_source, ttl);
         let mut message = Message::new(MessageType::QUERY, nslp, self.config.hops);
         // GIST-5.2.1-02
         message.header.s = envelope.src.ip() == egress.address;
         message.mri = Some(mri.into());
         message.session = Some(session);
-        message.nli = Some(nli(&self.config, validity, egress.address, ttl));
+        message.nli = Some(nli(&self.config, validity, egress.address, told));
         message.query_cookie = Some(&cookie);
         let pending = self.records.get(key).and_then(|r| r.pending.as_ref());
-        message.nslp_data = pending.and_then(|p| match p.down.front() {
-            Some(first) if p.piggybacked => Some(&*first.data),
-            _ => Some(&*p.query_data).filter(|data| !data.is_empty()),
+        message.nslp_data = pending.and_then(|p| match (p.queued(direction).front(), p.asked(direction)) {
+            (Some(first), asked) if asked.piggybacked => Some(&*first.data),
+            (_, asked) => Some(&*asked.data).filter(|data| !data.is_empty()),
         });
         let data = message.nslp_data.map_or(0, <[u8]>::len);
-        let stacks = self.query_stacks(key);
+        let stacks = self.query_stacks(key, direction);
         let (options, count) = stacks.asking();
         if !stacks.is_empty() {
             message.stack_proposal = Some(stacks.proposal());
@@ -104,7 +107,7 @@ impl Gist {
             message.stack_configuration = Some(configuration(self.associations.config.hold_time, options));
         }
         let alert = self.registration(nslp).unwrap_or_default().router_alert;
-        let (options, length) = router_alert(&self.config, mri.dst(), alert);
+        let (options, length) = router_alert(&self.config, envelope.dst.ip(), alert);
         let options = options.get(..length).unwrap_or_default();
         let limit = limit(&self.config, egress.mtu);
         match self.out.compose(envelope, options, &message, limit) {
@@ -114,11 +117,11 @@ impl Gist {
                 if !stacks.is_empty()
                     && let Some(pending) = self.records.get_mut(key).and_then(|r| r.pending.as_mut())
                 {
-                    pending.asked.get_or_insert(query);
+                    pending.asking(direction).first.get_or_insert(query);
                 }
                 self.arm(key);
             }
-            Err(error) => self.remove_half(key, DOWN, unsent(error, data, limit)),
+            Err(error) => self.remove_half(key, direction, unsent(error, data, limit)),
         }
     }
 
@@ -128,17 +131,18 @@ impl Gist {
         // The Response's MRI is that of the Query, inverted.
         let key = self.find(&subject.mri, subject.session, subject.nslp);
         let record = key.and_then(|key| self.records.get(key).map(|record| (key, record)));
-        let Some((key, record)) = record.filter(|_| subject.mri.direction() == DOWN.inverted()) else {
+        let Some((key, record)) = record else {
             self.counters.responses_stray += 1;
             return;
         };
-        let half = record.half(DOWN);
+        let direction = subject.mri.direction().inverted();
+        let half = record.half(direction);
         if !half.state.is_querying() || half.attempts == 0 {
             self.counters.responses_stray += 1;
             return;
         }
         let cookie = message.query_cookie.unwrap_or_default();
-        if !self.is_query_cookie(key, subject.session, half.query, half.attempts, cookie) {
+        if !self.is_query_cookie(key, direction, subject.session, half.query, half.attempts, cookie) {
             self.counters.cookies_invalid += 1;
             if self.config.cookie_errors {
                 let info = object_value_info(a.octets, ObjectType::QUERY_COOKIE, 4);
@@ -150,7 +154,7 @@ impl Gist {
         if a.association == NONE && message.header.s && a.src.ip() != subject.nli.interface {
             self.counters.untranslated += 1;
             let GistError { code, subcode, .. } = GistError::UNTRANSLATED_OBJECT;
-            return self.end_handshake(key, SendError::Peer { code: code.0, subcode });
+            return self.end_handshake(key, direction, SendError::Peer { code: code.0, subcode });
         }
         self.rx_matching_response(key, a, message, subject);
     }
@@ -164,27 +168,30 @@ impl Gist {
         message: &Message<'_>,
         subject: &Subject<'_>,
     ) {
+        let direction = subject.mri.direction().inverted();
         self.counters.responses_received += 1;
-        if let Err(error) = self.associate(key, a, message, subject) {
-            return self.end_handshake(key, error);
+        if let Err(error) = self.associate(key, direction, a, message, subject) {
+            return self.end_handshake(key, direction, error);
         }
-        self.note_translation(key, DOWN, subject.foreign, false);
+        self.note_translation(key, direction, subject.foreign, false);
         let now = self.now;
         let validity = Duration::from_millis(u64::from(subject.nli.validity_ms));
-        let refresh = self.refresh_after(key, validity);
+        let refresh = self.refresh_after(key, direction, validity);
         let Some(record) = self.records.get_mut(key) else { return };
-        let half = record.half_mut(DOWN);
+        let half = record.half_mut(direction);
         let ifindex = self.peers.egress(half.egress).map(|e| e.ifindex).unwrap_or_default();
         let (old, before, tentative) = (half.peer, half.state, half.has(TENTATIVE));
         let same = self.peers.peer(old).is_some_and(|p| p.matches(&subject.nli, PORT, ifindex));
         if !same {
             let Ok(peer) = self.peers.intern(&subject.nli, PORT, ifindex) else {
                 self.counters.peers_full += 1;
-                return self.end_handshake(key, SendError::Overload);
+                return self.end_handshake(key, direction, SendError::Overload);
             };
             half.peer = peer;
         }
-        half.distance = subject.nli.ip_ttl;
+        if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl) {
+            half.distance = distance;
+        }
         half.state = State::Established;
         half.set(TENTATIVE, false);
         if !before.is_established() {
@@ -193,45 +200,45 @@ impl Gist {
         }
 
         if message.header.r {
-            match self.association_of(key, DOWN) {
-                Some(association) => self.confirm_over(key, association, message),
-                None => self.send_confirm(key, message.responder_cookie),
+            match self.association_of(key, direction) {
+                Some(association) => self.confirm_over(key, direction, association, message),
+                None => self.send_confirm(key, direction, message.responder_cookie),
             }
         }
-        let left = self.send_stored(key, DOWN);
+        let left = self.send_stored(key, direction);
         let Some(record) = self.records.get_mut(key) else { return };
         if let Some(pending) = &mut record.pending {
-            pending.query_data = Vec::new();
+            pending.asking(direction).data = Vec::new();
         }
         // GIST-6.2-21, GIST-4.4.4-09, GIST-4.4.4-10: `No_Response` stops, `Refresh_QNode` starts.
-        let half = record.half_mut(DOWN);
+        let half = record.half_mut(direction);
         half.start_retry(now, refresh);
         half.start_expire(now, validity);
         if !half.has(INACTIVE) {
             half.start_inactive(now);
         }
         if !before.is_established() || tentative || !same {
-            self.peer_is_good(key, DOWN, old, !same);
+            self.peer_is_good(key, direction, old, !same);
         }
         if let Some(data) = message.nslp_data {
-            self.deliver(a, message, subject, data, Some((key, DOWN)), false);
-            self.touch(key);
+            self.deliver(a, message, subject, data, Some((key, direction)), false);
+            self.touch(key, direction);
         }
         if left {
-            self.ask_again(key, message.query_cookie.unwrap_or_default());
+            self.ask_again(key, direction, message.query_cookie.unwrap_or_default());
         }
         self.settle(key);
     }
 
     /// Messages are left that need an association, which the Response did not bring. If the Query that it
     /// answers had not asked for one, another Query does; else the peer has none (GIST-4.3.3-13).
-    fn ask_again(&mut self, key: Key, cookie: &[u8]) {
+    fn ask_again(&mut self, key: Key, direction: Direction, cookie: &[u8]) {
         let number = cookie.first_chunk::<4>().map_or(0, |number| u32::from_be_bytes(*number));
-        let asked = self.pending(key).and_then(|pending| pending.asked);
+        let asked = self.pending(key).and_then(|pending| pending.asked(direction).first);
         if asked.is_some_and(|first| number.wrapping_sub(first) < u32::MAX / 2) {
-            self.fail_queue(key, DOWN, SendError::Refused);
+            self.fail_queue(key, direction, SendError::Refused);
         } else {
-            self.start_refresh(key);
+            self.start_refresh(key, direction);
         }
     }
 
@@ -252,21 +259,22 @@ impl Gist {
     }
 
     /// The Confirm: MRI as in the Query, the Responder-Cookie as it came. GIST-4.4.1-09, GIST-5.1-14.
-    fn send_confirm(&mut self, key: Key, cookie: Option<&[u8]>) {
+    fn send_confirm(&mut self, key: Key, direction: Direction, cookie: Option<&[u8]>) {
         if !self.may_send() {
             return; // as if it was lost: the peer asks again, or refuses Data
         }
         let validity = self.validity();
         let Some(record) = self.records.get(key) else { return };
-        let half = record.half(DOWN);
+        let half = record.half(direction);
         let (Some(peer), Some(egress)) = (self.peers.peer(half.peer), self.peers.egress(half.egress)) else {
             return;
         };
         let ttl = self.config.ip_ttl;
+        let told = nli_ttl(direction, ttl, half.distance);
         let mut message = Message::new(MessageType::CONFIRM, record.nslp, self.config.hops);
-        message.mri = Some(record.flow.mri(DOWN).into());
+        message.mri = Some(record.flow.mri(direction).into());
         message.session = Some(record.session);
-        message.nli = Some(nli(&self.config, validity, egress.address, ttl));
+        message.nli = Some(nli(&self.config, validity, egress.address, told));
         message.responder_cookie = cookie;
         let envelope = normal(&self.config, egress.address, peer.address, ttl);
         let limit = limit(&self.config, egress.mtu);
@@ -275,11 +283,35 @@ impl Gist {
         }
     }
 
+    /// The direction upstream, for which this node has asked, goes to the peer that asks for it now by a downstream
+    /// Query: that one was routed as the flow is (RFC 5971 §5.8.1.3). What waits goes the same way.
+    pub(super) fn give_way(&mut self, key: Key) {
+        let direction = Direction::Upstream;
+        let place = place(key.index(), direction);
+        self.ways.unlink(&mut self.records, place);
+        let Some(record) = self.records.get_mut(key) else { return };
+        if let Some(pending) = &mut record.pending {
+            *pending.asking(direction) = Asking::default();
+        }
+        let half = record.half_mut(direction);
+        if half.state.is_established() {
+            // The peer stays until it is known whether this is another one.
+            half.state = State::RespondingEstablished;
+            for flag in [RETRY, INACTIVE, TENTATIVE] {
+                half.set(flag, false);
+            }
+            return;
+        }
+        let old = core::mem::take(half);
+        self.peers.retire(old.peer, Stamp::after(self.now + self.config.sii_retention));
+        self.peers.release_egress(old.egress);
+    }
+
     /// NSLP data was handled: `Inactive_QNode` starts again. GIST-6.2-23.
-    pub(super) fn touch(&mut self, key: Key) {
+    pub(super) fn touch(&mut self, key: Key, direction: Direction) {
         let now = self.now;
         if let Some(record) = self.records.get_mut(key) {
-            let half = record.half_mut(DOWN);
+            let half = record.half_mut(direction);
             if half.state.is_querying() {
                 half.start_inactive(now);
             }
@@ -288,102 +320,105 @@ impl Gist {
 
     /// Rule 2, `to_No_Response` in Awaiting Response and Awaiting Refresh: another Query, or the end.
     /// GIST-6.2-05, GIST-6.2-06, GIST-6.2-15, GIST-6.2-16.
-    pub(super) fn timeout_no_response(&mut self, key: Key) {
+    pub(super) fn timeout_no_response(&mut self, key: Key, direction: Direction) {
         let Some(record) = self.records.get(key) else { return };
-        if record.half(DOWN).attempts < self.config.attempts {
-            return self.send_query(key);
+        if record.half(direction).attempts < self.config.attempts {
+            return self.send_query(key, direction);
         }
         self.counters.no_response += 1;
-        self.end_handshake(key, SendError::NoNextNode);
+        self.end_handshake(key, direction, SendError::NoNextNode);
     }
 
     /// The end of a handshake that cannot succeed: queued messages fail, the application hears that state
     /// which it could use is gone.
-    pub(super) fn end_handshake(&mut self, key: Key, error: SendError) {
-        if self.state(key, DOWN).is_established() {
-            self.notify(key, DOWN, NetworkEvent::Bad);
+    pub(super) fn end_handshake(&mut self, key: Key, direction: Direction, error: SendError) {
+        if self.state(key, direction).is_established() {
+            self.notify(key, direction, NetworkEvent::Bad);
         }
-        self.remove_half(key, DOWN, error);
+        self.remove_half(key, direction, error);
     }
 
     /// Rule 3, `er_NoRSM` in all states: the peer lost its state, or never got the Confirm. The handshake starts
     /// from the beginning; Data waits meanwhile. GIST-6.2-18, GIST-4.4.6-08.
-    pub(super) fn er_no_rsm(&mut self, key: Key) {
-        match self.state(key, DOWN) {
+    pub(super) fn er_no_rsm(&mut self, key: Key, direction: Direction) {
+        match self.state(key, direction) {
             State::Established | State::AwaitingRefresh => {
-                self.notify(key, DOWN, NetworkEvent::Bad);
-                self.restart(key, State::AwaitingResponse);
+                self.notify(key, direction, NetworkEvent::Bad);
+                self.restart(key, direction, State::AwaitingResponse);
             }
             // One more Query of the handshake that runs; the limit on their number holds.
             State::AwaitingResponse
-                if self.records.get(key).is_some_and(|r| r.half(DOWN).attempts < self.config.attempts) =>
+                if self
+                    .records
+                    .get(key)
+                    .is_some_and(|r| r.half(direction).attempts < self.config.attempts) =>
             {
-                self.send_query(key);
+                self.send_query(key, direction);
             }
             _ => self.counters.unexpected += 1,
         }
     }
 
     /// Rule 6, `to_Inactive_QNode` in all states: nobody uses it. GIST-6.2-19.
-    fn timeout_inactive(&mut self, key: Key) {
-        self.remove_half(key, DOWN, SendError::NoNextNode);
+    fn timeout_inactive(&mut self, key: Key, direction: Direction) {
+        self.remove_half(key, direction, SendError::NoNextNode);
     }
 
     /// Rule 8, `to_Refresh_QNode`: Awaiting Refresh, unless the session is known to be inactive
     /// (RFC 5971 §4.4.4), or may be: a refresh from upstream that is overdue is waited for.
     /// GIST-6.2-12, GIST-4.4.4-08, GIST-7.1.2-01.
-    fn timeout_refresh(&mut self, key: Key) {
-        let overdue = self.is_upstream_overdue(key);
+    fn timeout_refresh(&mut self, key: Key, direction: Direction) {
+        let overdue = self.is_refresh_overdue(key, direction);
         let Some(record) = self.records.get_mut(key) else { return };
-        let half = record.half_mut(DOWN);
+        let half = record.half_mut(direction);
         if half.has(NO_REFRESH) || overdue {
             half.set(RETRY, false);
             return;
         }
-        self.start_refresh(key);
+        self.start_refresh(key, direction);
     }
 
     /// Starts the handshake that runs from its first Query: its Queries went another way.
-    pub(super) fn start_afresh(&mut self, key: Key) {
-        if self.state(key, DOWN) == State::AwaitingResponse {
-            self.restart(key, State::AwaitingResponse);
+    pub(super) fn start_afresh(&mut self, key: Key, direction: Direction) {
+        if self.state(key, direction) == State::AwaitingResponse {
+            self.restart(key, direction, State::AwaitingResponse);
         }
     }
 
     /// To Awaiting Refresh with a Query at once.
-    pub(super) fn start_refresh(&mut self, key: Key) {
-        if self.state(key, DOWN).is_established() {
-            self.restart(key, State::AwaitingRefresh);
+    pub(super) fn start_refresh(&mut self, key: Key, direction: Direction) {
+        if self.state(key, direction).is_established() {
+            self.restart(key, direction, State::AwaitingRefresh);
         }
     }
 
     /// To Awaiting Response with a Query at once; Data waits.
-    pub(super) fn start_over(&mut self, key: Key) {
-        if self.state(key, DOWN).is_established() {
-            self.restart(key, State::AwaitingResponse);
+    pub(super) fn start_over(&mut self, key: Key, direction: Direction) {
+        if self.state(key, direction).is_established() {
+            self.restart(key, direction, State::AwaitingResponse);
         }
     }
 
     /// What is due in a querying direction.
-    pub(super) fn querying_deadline(&mut self, key: Key) {
+    pub(super) fn querying_deadline(&mut self, key: Key, direction: Direction) {
         let Some(record) = self.records.get(key) else { return };
-        let half = *record.half(DOWN);
+        let half = *record.half(direction);
         let due = |flag, stamp: Stamp| half.has(flag) && stamp.is_due(self.now);
         if due(INACTIVE, half.inactive) {
-            return self.timeout_inactive(key);
+            return self.timeout_inactive(key, direction);
         }
         // GIST-4.2.1-02: what was not refreshed in time is removed, whatever still runs.
         if due(EXPIRE, half.expire) {
             self.counters.no_response += u64::from(half.state == State::AwaitingRefresh);
-            return self.end_handshake(key, SendError::NoNextNode);
+            return self.end_handshake(key, direction, SendError::NoNextNode);
         }
         if !due(RETRY, half.retry) {
             return;
         }
         match half.state {
-            State::Established => self.timeout_refresh(key),
-            State::AwaitingResponse | State::AwaitingRefresh => self.timeout_no_response(key),
-            State::Resolving => self.remove_half(key, DOWN, SendError::NoRoute),
+            State::Established => self.timeout_refresh(key, direction),
+            State::AwaitingResponse | State::AwaitingRefresh => self.timeout_no_response(key, direction),
+            State::Resolving => self.remove_half(key, direction, SendError::NoRoute),
             _ => {}
         }
     }

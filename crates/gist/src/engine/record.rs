@@ -203,14 +203,21 @@ pub(crate) struct Pending {
     pub(crate) down: VecDeque<Queued>,
     /// Messages for the upstream peer (Awaiting Confirm).
     pub(crate) up: VecDeque<Queued>,
-    /// Payload of the Queries, given by the application for this handshake.
-    pub(crate) query_data: Vec<u8>,
-    /// Number of the first Query of this handshake that asked for an association.
-    pub(crate) asked: Option<u32>,
-    /// The first message of `down` rides in the Queries.
-    pub(crate) piggybacked: bool,
+    /// What the Queries of each direction say, downstream and upstream.
+    asking: [Asking; 2],
     /// What a retransmitted Response repeats, downstream and upstream.
     pub(crate) response: [Option<Box<StoredResponse>>; 2],
+}
+
+/// What is in the Queries of a handshake.
+#[derive(Debug, Default)]
+pub(crate) struct Asking {
+    /// Payload, given by the application for this handshake.
+    pub(crate) data: Vec<u8>,
+    /// Number of the first Query that asked for an association.
+    pub(crate) first: Option<u32>,
+    /// The first message of the queue rides along.
+    pub(crate) piggybacked: bool,
 }
 
 /// A Response to be retransmitted (RFC 5971 §6.3 case 2).
@@ -226,6 +233,27 @@ impl Pending {
         match direction {
             Direction::Downstream => &mut self.down,
             Direction::Upstream => &mut self.up,
+        }
+    }
+
+    pub(crate) const fn queued(&self, direction: Direction) -> &VecDeque<Queued> {
+        match direction {
+            Direction::Downstream => &self.down,
+            Direction::Upstream => &self.up,
+        }
+    }
+
+    pub(crate) const fn asked(&self, direction: Direction) -> &Asking {
+        match direction {
+            Direction::Downstream => &self.asking[0],
+            Direction::Upstream => &self.asking[1],
+        }
+    }
+
+    pub(crate) const fn asking(&mut self, direction: Direction) -> &mut Asking {
+        match direction {
+            Direction::Downstream => &mut self.asking[0],
+            Direction::Upstream => &mut self.asking[1],
         }
     }
 

@@ -28,11 +28,11 @@ impl Gist {
             ErrorCode::INCORRECTLY_DELIVERED
                 if header.kind == MessageType::DATA && self.state(key, mri.direction()).is_querying() =>
             {
-                self.er_no_rsm(key);
+                self.er_no_rsm(key, mri.direction());
                 true
             }
-            ErrorCode::MESSAGE_TOO_LARGE if self.er_message_too_large(key, &header) => true,
-            ErrorCode::ENDPOINT_FOUND => self.er_endpoint_found(key, &header),
+            ErrorCode::MESSAGE_TOO_LARGE if self.er_message_too_large(key, mri.direction(), &header) => true,
+            ErrorCode::ENDPOINT_FOUND => self.er_endpoint_found(key, mri.direction(), &header),
             _ => self.er_other(key, &header, &mri, error),
         };
         if handled {
@@ -46,7 +46,7 @@ impl Gist {
     fn er_no_routing_state(&mut self, key: Key, direction: Direction) -> bool {
         let state = self.state(key, direction);
         if state.is_querying() {
-            self.er_no_rsm(key);
+            self.er_no_rsm(key, direction);
         } else if state.is_responding() {
             self.end_responding(key, direction);
         } else {
@@ -57,29 +57,30 @@ impl Gist {
 
     /// A Query with a payload does not fit the path: the payload waits for an association instead, which a
     /// smaller Query asks for (RFC 5971 §4.3.4). GIST-4.3.4-10.
-    fn er_message_too_large(&mut self, key: Key, header: &Header) -> bool {
+    fn er_message_too_large(&mut self, key: Key, direction: Direction, header: &Header) -> bool {
         if header.kind != MessageType::QUERY || !self.associations.enabled() {
             return false;
         }
         let Some(pending) = self.records.get_mut(key).and_then(|r| r.pending.as_mut()) else { return false };
-        let Some(first) = pending.down.front_mut().filter(|_| pending.piggybacked) else { return false };
+        if !core::mem::take(&mut pending.asking(direction).piggybacked) {
+            return false;
+        }
+        let Some(first) = pending.queue(direction).front_mut() else { return false };
         first.need = first.need.max(Need::Association);
-        pending.piggybacked = false;
-        if self.state(key, Direction::Downstream) == State::AwaitingResponse {
-            self.timeout_no_response(key);
+        if self.state(key, direction) == State::AwaitingResponse {
+            self.timeout_no_response(key, direction);
         }
         true
     }
 
     /// The flow's end lacks the application, so this node is the last that has it (RFC 5971 §4.3.4, B.4).
     /// GIST-B.4-01.
-    fn er_endpoint_found(&mut self, key: Key, header: &Header) -> bool {
-        let direction = Direction::Downstream;
+    fn er_endpoint_found(&mut self, key: Key, direction: Direction, header: &Header) -> bool {
         if header.kind != MessageType::QUERY || !self.state(key, direction).is_querying() {
             return false;
         }
         self.notify(key, direction, NetworkEvent::LastNode);
-        self.end_handshake(key, SendError::NoNextNode);
+        self.end_handshake(key, direction, SendError::NoNextNode);
         true
     }
 
@@ -91,7 +92,7 @@ impl Gist {
         let peer_error = SendError::Peer { code: error.error.code.0, subcode: error.error.subcode };
         match header.kind {
             MessageType::QUERY | MessageType::CONFIRM if state.is_querying() => {
-                self.end_handshake(key, peer_error);
+                self.end_handshake(key, direction, peer_error);
             }
             MessageType::RESPONSE if state.is_responding() => self.end_responding(key, direction),
             MessageType::DATA if state != State::None => {

@@ -81,11 +81,11 @@ impl Gist {
         if !data.is_empty()
             && let Some(pending) = self.pending(key)
         {
-            pending.query_data = data.to_vec();
+            pending.asking(direction).data = data.to_vec();
         }
         match status {
-            InvalidStatus::Tentative => self.start_refresh(key),
-            InvalidStatus::Bad => self.start_over(key),
+            InvalidStatus::Tentative => self.start_refresh(key, direction),
+            InvalidStatus::Bad => self.start_over(key, direction),
         }
     }
 
@@ -94,7 +94,7 @@ impl Gist {
         for direction in [Direction::Downstream, Direction::Upstream] {
             let state = self.state(key, direction);
             if state.is_querying() {
-                self.querying_deadline(key);
+                self.querying_deadline(key, direction);
             } else if state.is_responding() {
                 self.responding_deadline(key, direction);
             }
@@ -127,8 +127,8 @@ impl Gist {
                 !over
             });
             let emptied = before > 0 && queue.is_empty();
-            if direction == Direction::Downstream && piggyback_gone {
-                pending.piggybacked = false;
+            if piggyback_gone {
+                pending.asking(direction).piggybacked = false;
             }
             if emptied && matches!(state, State::Resolving | State::AwaitingResponse) {
                 self.counters.no_response += 1;

@@ -17,9 +17,6 @@ use super::ways::{Step, place};
 /// in between, and the Queries that follow are subject to the rate limit.
 const STEPS: u32 = 2048;
 
-/// The direction of our Queries.
-const DOWN: Direction = Direction::Downstream;
-
 impl Gist {
     /// The node's interfaces and addresses changed. What left by one that changed, or from an address that is
     /// gone, is looked at, and what goes to an address that is new: the kernel takes routes away with a link and
@@ -50,9 +47,9 @@ impl Gist {
         }
         for _ in 0..STEPS {
             match self.ways.step(&self.records) {
-                Step::Visit { index, may_wait, .. } => {
+                Step::Visit { index, direction, may_wait } => {
                     if let Some(key) = self.records.key_of(index) {
-                        self.look_again(key, may_wait);
+                        self.look_again(key, direction, may_wait);
                     }
                 }
                 Step::On => {}
@@ -63,15 +60,15 @@ impl Gist {
 
     /// Looks the route of a session up again, unless that waits until its destination's hold-down is over. Only
     /// a session that has a way can wait.
-    fn look_again(&mut self, key: Key, may_wait: bool) {
+    fn look_again(&mut self, key: Key, direction: Direction, may_wait: bool) {
         let Some(record) = self.records.get(key) else { return };
-        let has_way = record.half(DOWN).state != State::Resolving;
-        if may_wait && has_way && self.holds.is_held(self.now, record.flow.dst()) {
+        let has_way = record.half(direction).state != State::Resolving;
+        if may_wait && has_way && self.holds.is_held(self.now, record.flow.target(direction)) {
             self.counters.routes_held += 1;
             return;
         }
         self.counters.route_checks += 1;
-        self.lookup_record(key);
+        self.lookup_record(key, direction);
     }
 
     /// Makes a querying direction leave by `egress`, whose reference it takes over; [`NONE`]: by none.
@@ -79,7 +76,7 @@ impl Gist {
         let place = place(key.index(), direction);
         self.ways.unlink(&mut self.records, place);
         let Some(record) = self.records.get_mut(key) else { return };
-        let dst = record.flow.dst();
+        let dst = record.flow.target(direction);
         let old = core::mem::replace(&mut record.half_mut(direction).egress, egress);
         if egress != NONE {
             self.ways.link(&mut self.records, place, dst, egress);
@@ -87,16 +84,17 @@ impl Gist {
         self.peers.release_egress(old);
     }
 
-    /// The route of a record's downstream messages is known: a first Query leaves; established state is
+    /// The route of a record's Queries is known: a first Query leaves; established state is
     /// checked against it (local trigger, RFC 5971 §7.1.2).
-    pub(super) fn record_route(&mut self, key: Key, result: Result<Route, NoRoute>) {
+    pub(super) fn record_route(&mut self, key: Key, direction: Direction, result: Result<Route, NoRoute>) {
         let Some(record) = self.records.get(key) else { return };
-        let half = record.half(DOWN);
+        let half = record.half(direction);
         let (state, old) = (half.state, half.egress);
         if !state.is_querying() {
             return;
         }
-        let (mri, dst) = (record.flow.mri(DOWN), record.flow.dst());
+        let mri = record.flow.mri(direction);
+        let dst = mri.target();
         let new = match result {
             Err(_) => Err(SendError::NoRoute),
             Ok(route) if route.local => Err(SendError::FlowEndsHere),
@@ -104,39 +102,39 @@ impl Gist {
         };
         let new = match new {
             Ok(new) => new,
-            Err(SendError::NoRoute) if old != NONE => return self.lost(key),
+            Err(SendError::NoRoute) if old != NONE => return self.lost(key, direction),
             Err(error) => {
                 if state.is_established() {
-                    self.notify(key, DOWN, NetworkEvent::Bad);
+                    self.notify(key, direction, NetworkEvent::Bad);
                 }
-                return self.remove_half(key, DOWN, error);
+                return self.remove_half(key, direction, error);
             }
         };
         let before = self.peers.egress(old).copied();
         if before == Some(new) {
             // GIST-7.1.3-09: the way is as it was, so nothing is to be repaired; or it has come back.
             if state == State::Resolving {
-                self.first_query(key);
+                self.first_query(key, direction);
             }
             return;
         }
         let Ok(egress) = self.peers.egresses.intern(new) else {
             self.counters.peers_full += 1;
-            return self.remove_half(key, DOWN, SendError::Overload);
+            return self.remove_half(key, direction, SendError::Overload);
         };
-        self.set_egress(key, DOWN, egress);
+        self.set_egress(key, direction, egress);
         // Only the size of packets changed.
         let same_way = before.is_some_and(|before| Egress { mtu: new.mtu, ..before } == new);
         match state {
-            State::Resolving => self.first_query(key),
+            State::Resolving => self.first_query(key, direction),
             _ if same_way => {}
             state => {
                 self.counters.routes_followed += 1;
                 self.counters.holds_full += u64::from(!self.holds.moved(self.now, dst));
                 if state.is_established() {
-                    self.repair(key);
+                    self.repair(key, direction);
                 } else {
-                    self.start_afresh(key);
+                    self.start_afresh(key, direction);
                 }
             }
         }
@@ -144,14 +142,14 @@ impl Gist {
 
     /// There is no route any more. State is Bad and messages wait: routing may be about to find another way,
     /// and if it does not soon, the state goes.
-    fn lost(&mut self, key: Key) {
-        let state = self.state(key, DOWN);
+    fn lost(&mut self, key: Key, direction: Direction) {
+        let state = self.state(key, direction);
         if state.is_established() {
-            self.notify(key, DOWN, NetworkEvent::Bad);
+            self.notify(key, direction, NetworkEvent::Bad);
         }
         let now = self.now;
         let Some(record) = self.records.get_mut(key).filter(|_| state != State::Resolving) else { return };
-        let half = record.half_mut(DOWN);
+        let half = record.half_mut(direction);
         half.state = State::Resolving;
         half.start_retry(now, RESOLVE);
         self.arm(key);
@@ -162,21 +160,21 @@ impl Gist {
     ///
     /// The handshake starts at once where the state upstream is good or not needed (GIST-7.1.3-12), and a
     /// little later where it is in doubt (GIST-7.1.3-13): then this node may be off the path as well.
-    fn repair(&mut self, key: Key) {
-        let up = DOWN.inverted();
-        self.make_tentative(key, DOWN);
+    fn repair(&mut self, key: Key, direction: Direction) {
+        let other = direction.inverted();
+        self.make_tentative(key, direction);
         // GIST-7.1.3-04
         if self.config.upstream_tentative {
-            self.make_tentative(key, up);
+            self.make_tentative(key, other);
         }
         let delay = self.rng.jitter(self.config.t1, 1.0, 2.0);
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
-        let doubtful = record.half(up).has(TENTATIVE) || record.half(DOWN).has(NO_REFRESH);
+        let doubtful = record.half(other).has(TENTATIVE) || record.half(direction).has(NO_REFRESH);
         if !doubtful {
-            return self.start_refresh(key);
+            return self.start_refresh(key, direction);
         }
-        record.half_mut(DOWN).start_retry(now, delay);
+        record.half_mut(direction).start_retry(now, delay);
         self.arm(key);
     }
 
@@ -192,35 +190,36 @@ impl Gist {
 
     /// Time after which a node that is refreshed itself refreshes its peer: the end of the span that RFC 5971
     /// §4.4.4 allows, so that its own refresh comes first and passes it on ([`Gist::pass_refresh_on`]).
-    pub(super) fn refresh_after(&mut self, key: Key, validity: Duration) -> Duration {
-        let relay = self.state(key, DOWN.inverted()).is_responding();
+    pub(super) fn refresh_after(&mut self, key: Key, direction: Direction, validity: Duration) -> Duration {
+        let relay = self.state(key, direction.inverted()).is_responding();
         if relay { validity * 3 / 4 } else { self.rng.jitter(validity, 0.5, 0.75) }
     }
 
-    /// The state upstream was refreshed: so is that downstream, if half of its time is over. Refreshes travel
+    /// The state of one direction was refreshed by its peer: so is that of the other, which is `direction`, if half of
+    /// its time is over. Refreshes travel
     /// along the path like this, each node's state lives and ends with that of the node before it, and what is
     /// left on a path that is not used any more is gone after one validity time, however long that path is.
-    pub(super) fn pass_refresh_on(&mut self, key: Key) {
+    pub(super) fn pass_refresh_on(&mut self, key: Key, direction: Direction) {
         let now = self.now;
         let Some(record) = self.records.get(key) else { return };
-        let half = record.half(DOWN);
+        let half = record.half(direction);
         if half.state != State::Established {
             return;
         }
         // The timer stands at three quarters of the validity time.
         let quarter = half.expire.left(now).saturating_sub(half.retry.left(now));
         if half.has(TENTATIVE) || half.expire.left(now) <= quarter * 2 {
-            self.start_refresh(key);
+            self.start_refresh(key, direction);
         }
     }
 
-    /// Whether the refresh from upstream that this node waits for has not come in time: it may be off the path.
+    /// Whether the refresh from the other side that this node waits for has not come in time: it may be off the path.
     /// GIST-4.4.4-08.
-    pub(super) fn is_upstream_overdue(&self, key: Key) -> bool {
+    pub(super) fn is_refresh_overdue(&self, key: Key, direction: Direction) -> bool {
         let Some(record) = self.records.get(key) else { return false };
-        let up = record.half(DOWN.inverted());
-        up.state.is_responding()
-            && up.state.is_established()
-            && up.expire.left(self.now) <= self.validity() / 4
+        let other = record.half(direction.inverted());
+        other.state.is_responding()
+            && other.state.is_established()
+            && other.expire.left(self.now) <= self.validity() / 4
     }
 }

@@ -136,6 +136,7 @@ impl Gist {
         }
         self.note_translation(key, direction, subject.foreign, true);
         self.establish(key, direction);
+        self.send_left(key, direction);
         self.settle(key);
     }
 
@@ -268,16 +269,12 @@ impl Gist {
         if new {
             half.since = Stamp::of(now);
             self.counters.installed += 1;
-            if direction == Direction::Upstream {
-                record.half_mut(Direction::Downstream).set(NO_REFRESH, false);
-            }
+            record.half_mut(direction.inverted()).set(NO_REFRESH, false);
             self.peer_is_good(key, direction, NONE, false);
         } else if tentative {
             self.peer_is_good(key, direction, NONE, false);
         }
-        if direction == Direction::Upstream {
-            self.pass_refresh_on(key);
-        }
+        self.pass_refresh_on(key, direction.inverted());
         if let Some(record) = self.records.get_mut(key)
             && let Some(kept) = record.pending.as_mut().and_then(|p| p.response.get_mut(side(direction)))
         {
@@ -303,6 +300,7 @@ impl Gist {
         if let Some(data) = message.nslp_data {
             self.deliver(a, message, subject, data, Some((key, direction)), false);
         }
+        self.send_left(key, direction);
         self.settle(key);
     }
 
@@ -341,11 +339,16 @@ impl Gist {
         if let Some(data) = message.nslp_data {
             self.deliver(a, message, subject, data, Some((key, direction)), false);
         }
+        self.send_left(key, direction);
+        self.settle(key);
+    }
+
+    /// Sends what waited for the handshake.
+    fn send_left(&mut self, key: Key, direction: Direction) {
         if self.send_stored(key, direction) {
             // GIST-4.3.3-13: the Confirm would have come over the association that they need.
             self.fail_queue(key, direction, SendError::Refused);
         }
-        self.settle(key);
     }
 
     /// Rule 9, `to_No_Confirm`: the Response again, with the backoff of Queries, or the end. GIST-6.3-10,

@@ -14,6 +14,8 @@ use super::send::Stateless;
 
 /// The upper bit of a lookup's id tells those of [`Lookup`]s from those of records.
 const NOT_A_RECORD: u64 = 1 << 63;
+/// The next one those for upstream Queries from others.
+const UPSTREAM: u64 = 1 << 62;
 /// How long an answer to a lookup is waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -83,6 +85,15 @@ pub(super) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery
     }
 }
 
+/// The id of a lookup for the Queries of a record; two bits of the key's generation have to do without.
+const fn record_lookup(key: Key, direction: Direction) -> u64 {
+    let id = key.to_u64() & !(NOT_A_RECORD | UPSTREAM);
+    match direction {
+        Direction::Downstream => id,
+        Direction::Upstream => id | UPSTREAM,
+    }
+}
+
 /// Whether `addr`, with the first `len` bits counting, lies in `prefix`.
 pub(super) fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
     let bits = |a: IpAddr| match a {
@@ -105,12 +116,21 @@ impl Gist {
         filters.peek().is_none() || filters.any(|f| covers(&f.prefix, p.src, p.src_prefix))
     }
 
-    /// Asks for the route of a record's downstream messages.
-    pub(super) fn lookup_record(&mut self, key: Key) {
+    /// Asks for the route of a record's Queries.
+    pub(super) fn lookup_record(&mut self, key: Key, direction: Direction) {
         let Some(record) = self.records.get(key) else { return };
-        let mri = record.flow.mri(Direction::Downstream);
-        self.out
-            .lookup(key.to_u64() & !NOT_A_RECORD, route_query(Some(&mri), mri.dst(), self.config.dscp << 2));
+        let mri = record.flow.mri(direction);
+        let query = route_query(Some(&mri), mri.target(), self.config.dscp << 2);
+        self.out.lookup(record_lookup(key, direction), query);
+    }
+
+    /// The interface by which a flow comes in by the ingress filters, if that is not `ifindex`.
+    fn entrance_beside(&self, ifindex: IfIndex, mri: &Mri) -> Option<IfIndex> {
+        let Mri::PathCoupled(p) = mri else { return None };
+        let mut entrances =
+            self.config.ingress_filters.iter().filter(|f| covers(&f.prefix, p.src, p.src_prefix));
+        let first = entrances.next()?.ifindex;
+        (first != ifindex && entrances.all(|f| f.ifindex != ifindex)).then_some(first)
     }
 
     /// Asks for the route of a message to be forwarded; gives it back if too many are waiting.
@@ -137,10 +157,10 @@ impl Gist {
     /// An answer came. Late and repeated ones find nothing.
     pub(super) fn route_answer(&mut self, id: u64, result: Result<Route, NoRoute>) {
         if id & NOT_A_RECORD == 0 {
-            let key = Key::from_u64(id);
-            let key = self.records.key_of(key.index()).filter(|k| k.to_u64() & !NOT_A_RECORD == id);
-            if let Some(key) = key {
-                self.record_route(key, result);
+            let direction = if id & UPSTREAM == 0 { Direction::Downstream } else { Direction::Upstream };
+            let key = self.records.key_of(Key::from_u64(id).index());
+            if let Some(key) = key.filter(|key| record_lookup(*key, direction) == id) {
+                self.record_route(key, direction, result);
             }
             return;
         }
@@ -168,14 +188,25 @@ impl Gist {
         }
     }
 
-    /// The way out that a route means for a flow, with the address that we give to peers: the flow's source
-    /// if it is ours on that interface, else the route's, else one of the interface's.
+    /// The way out that a route means for a flow, with the address that we give to peers: the near end of the flow
+    /// if it is ours on that interface, else the route's, else one of the interface's. GIST-5.8.1.3-10: upstream
+    /// it is by where the flow comes in, if the configuration says so and the route does not.
     pub(super) fn egress_of(&self, route: &Route, mri: &Mri) -> Option<Egress> {
-        let flow = mri.src();
+        let flow = mri.inverted().target();
+        let elsewhere = Some(mri).filter(|mri| mri.direction() == Direction::Upstream);
+        let route = match elsewhere.and_then(|mri| self.entrance_beside(route.ifindex, mri)) {
+            Some(ifindex) => {
+                let mtu = self.interfaces.mtu(ifindex).into();
+                let src = self.interfaces.address(ifindex, flow.is_ipv6())?;
+                &Route { ifindex, src, gateway: None, mtu, local: false }
+            }
+            None => route,
+        };
         let v6 = flow.is_ipv6();
         let fits = |a: &IpAddr| a.is_ipv6() == v6 && !a.is_unspecified() && !a.is_loopback();
+        let is_there = |a: &IpAddr| self.interfaces.is_on(route.ifindex, *a);
         let address = Some(flow)
-            .filter(|a| self.interfaces.is_on(route.ifindex, *a))
+            .filter(is_there)
             .or_else(|| Some(route.src).filter(fits))
             .or_else(|| self.interfaces.address(route.ifindex, v6))?;
         let mtu = u16::try_from(route.mtu).unwrap_or(u16::MAX);

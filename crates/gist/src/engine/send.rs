@@ -121,10 +121,14 @@ impl Gist {
         need: Need,
     ) -> Result<(), SendError> {
         if m.mri.direction() == Direction::Upstream {
-            let ends = self.interfaces.is_local(m.mri.src());
-            return Err(if ends { SendError::FlowEndsHere } else { SendError::NoStateUpstream });
+            // GIST-5.8.1.3-01: Queries upstream are sent where the configuration allows them, of a method that has
+            // them.
+            let may_ask = self.config.upstream_queries && matches!(m.mri, Mri::PathCoupled(_));
+            if !may_ask && !self.interfaces.is_local(m.mri.src()) {
+                return Err(SendError::NoStateUpstream);
+            }
         }
-        if self.interfaces.is_local(m.mri.dst()) {
+        if self.interfaces.is_local(m.mri.target()) {
             return Err(SendError::FlowEndsHere);
         }
         if !has_real_addresses(&m.mri) {
@@ -135,17 +139,18 @@ impl Gist {
             Some(key) => key,
             None => self.create(&m.mri, m.session, m.nslp).map_err(|_| SendError::Overload)?,
         };
-        self.birth(key);
-        let stored = self.store(key, Direction::Downstream, m, need);
+        let direction = m.mri.direction();
+        self.birth(key, direction);
+        let stored = self.store(key, direction, m, need);
         if let Err(error) = stored {
-            self.remove_half(key, Direction::Downstream, error);
+            self.remove_half(key, direction, error);
             return Err(error);
         }
         if self.config.piggyback
             && let Some(pending) = self.pending(key)
         {
             // GIST-6.2-03: what needs an association waits for it.
-            pending.piggybacked = !m.data.is_empty() && need <= Need::Preferred;
+            pending.asking(direction).piggybacked = !m.data.is_empty() && need <= Need::Preferred;
         }
         Ok(())
     }
@@ -237,7 +242,7 @@ impl Gist {
         let of = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return false };
         let mut queue = core::mem::take(pending.queue(direction));
-        let mut answered = direction == Direction::Downstream && core::mem::take(&mut pending.piggybacked);
+        let mut answered = core::mem::take(&mut pending.asking(direction).piggybacked);
         while let Some(mut queued) = queue.pop_front() {
             let size = queued.data.len();
             if core::mem::take(&mut answered) {
@@ -423,17 +428,19 @@ impl Gist {
     }
 }
 
-/// Addressing of a downstream Q-mode packet (RFC 5971 §5.8.1.2): from the flow's source unless the signaling
-/// source is wanted, to its destination, looking like its packets. The loose-end method has the same addresses
+/// Addressing of a Q-mode packet. Downstream (RFC 5971 §5.8.1.2) from the flow's source unless the signaling source
+/// is wanted, to its destination, looking like its packets; upstream (§5.8.1.3) from the signaling source to the
+/// flow's, with the same looks. GIST-5.8.1.3-05, GIST-5.8.1.3-07, GIST-5.8.1.3-08. The loose-end method has the same addresses
 /// and no looks (§5.8.2.2). GIST-5.8.1.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05, GIST-5.8.2-02, GIST-5.8.2-03.
 pub(super) fn q_mode(config: &Config, egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> Envelope {
     let dscp = match mri {
         Mri::PathCoupled(p) => p.dscp.unwrap_or(config.dscp),
         Mri::LooseEnd(_) => config.dscp,
     };
+    let own_source = own_source || mri.direction() == Direction::Upstream;
     Envelope {
         src: (if own_source { egress.address } else { mri.src() }, PORT).into(),
-        dst: (mri.dst(), PORT).into(),
+        dst: (mri.target(), PORT).into(),
         ifindex: Some(egress.ifindex),
         ttl,
         tos: dscp << 2,

@@ -71,16 +71,15 @@ impl Gist {
             if let Some(response) = pending.response.get_mut(side(direction)) {
                 *response = None;
             }
-            if direction == Direction::Downstream {
-                pending.query_data = Vec::new();
-            }
+            pending.asking(direction).data = Vec::new();
         }
         if half.state.is_established() {
             self.counters.removed += 1;
         }
-        // RFC 5971 §4.4.4: a session whose upstream state is gone is not refreshed. GIST-4.4.4-08.
-        if direction == Direction::Upstream && half.state.is_responding() {
-            record.half_mut(Direction::Downstream).set(NO_REFRESH, true);
+        // RFC 5971 §4.4.4: a session whose state towards the one who asked is gone is not refreshed.
+        // GIST-4.4.4-08.
+        if half.state.is_responding() {
+            record.half_mut(direction.inverted()).set(NO_REFRESH, true);
         }
         self.peers.retire(half.peer, Stamp::after(self.now + self.config.sii_retention));
         self.peers.release_egress(half.egress);
@@ -107,7 +106,7 @@ impl Gist {
         let done = record.pending.as_ref().is_some_and(|p| {
             p.down.is_empty()
                 && p.up.is_empty()
-                && p.query_data.is_empty()
+                && [Direction::Downstream, Direction::Upstream].iter().all(|d| p.asked(*d).data.is_empty())
                 && p.response.iter().all(Option::is_none)
         });
         if done {

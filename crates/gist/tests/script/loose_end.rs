@@ -104,7 +104,7 @@ fn the_responding_node() {
 #[test]
 fn impossible_loose_ends() {
     let stateless = TransferAttributes { stateless: true, ..TransferAttributes::default() };
-    let mut rig = Rig::with(Config::default());
+    let mut rig = Rig::with(Config { upstream_queries: true, ..Config::default() });
     rig.send(b"data", loose(SRC, DST).inverted());
     assert_eq!(rig.failed(), SendError::NoStateUpstream);
     rig.send_with(b"data", loose(SRC, DST).inverted(), |m| m.attributes = stateless);

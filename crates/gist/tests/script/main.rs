@@ -20,3 +20,4 @@ mod rig;
 mod robust;
 mod routes;
 mod send;
+mod upstream;

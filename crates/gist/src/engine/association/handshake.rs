@@ -20,9 +20,6 @@ use crate::engine::receive::{Arrival, Subject};
 use crate::engine::record::{NO_REFRESH, NONE, TENTATIVE};
 use crate::wire::{GistError, Info, Infos, Message, MessageType, ObjectType, StackConfiguration};
 
-/// The direction of all our Queries.
-const DOWN: Direction = Direction::Downstream;
-
 /// The hold time of a peer, but not less than this: hellos are sent twice as often, and a peer must not make this
 /// node send them without end.
 const LEAST_HOLD_TIME: Duration = Duration::from_millis(100);
@@ -46,16 +43,16 @@ impl Gist {
     // Querying node
 
     /// What the Queries of a record must ask for: what waits, and what the session had. GIST-5.1-07.
-    pub(in crate::engine) fn wish(&self, key: Key) -> Need {
+    pub(in crate::engine) fn wish(&self, key: Key, direction: Direction) -> Need {
         if !self.associations.enabled() {
             return Need::Datagram;
         }
         let base = if self.associations.config.always { Need::Preferred } else { Need::Datagram };
         let bound = self
-            .binding(key, DOWN)
+            .binding(key, direction)
             .map_or(Need::Datagram, |binding| if binding.secure { Need::Secure } else { Need::Association });
         let pending = self.records.get(key).and_then(|record| record.pending.as_ref());
-        let waiting = pending.and_then(|p| p.down.iter().map(|queued| queued.need).max());
+        let waiting = pending.and_then(|p| p.queued(direction).iter().map(|queued| queued.need).max());
         base.max(bound).max(waiting.unwrap_or_default())
     }
 
@@ -67,6 +64,7 @@ impl Gist {
     pub(in crate::engine) fn associate(
         &mut self,
         key: Key,
+        direction: Direction,
         a: &Arrival<'_>,
         message: &Message<'_>,
         subject: &Subject<'_>,
@@ -74,20 +72,20 @@ impl Gist {
         if !self.associations.enabled() {
             return Ok(());
         }
-        let secure = self.wish(key) == Need::Secure;
+        let secure = self.wish(key, direction) == Need::Secure;
         if a.association != NONE {
             // GIST-4.4.3-05: the peer chose to share it.
             let enough = !secure || self.associations.is_secure(a.association);
-            if !enough || !self.is_authorised(a.association, key, DOWN) {
+            if !enough || !self.is_authorised(a.association, key, direction) {
                 return Err(SendError::Refused);
             }
-            self.bind(key, DOWN, a.association);
+            self.bind(key, direction, a.association);
             return Ok(());
         }
         let (Some(proposal), Some(configuration)) = (message.stack_proposal, message.stack_configuration)
         else {
             // The peer has no connection mode, or was not asked.
-            self.unbind(key, DOWN, true);
+            self.unbind(key, direction, true);
             return Ok(());
         };
         let offer = Offer { proposal, configuration };
@@ -97,14 +95,14 @@ impl Gist {
         let known = self.associations.find(own, name.peer_identity, name.interface, fits);
         let index = match known {
             Some(index) => index,
-            None => self.open(key, &offer, subject, secure)?,
+            None => self.open(key, direction, &offer, subject, secure)?,
         };
         if self.associations.get(index).is_some_and(Association::is_up)
-            && !self.is_authorised(index, key, DOWN)
+            && !self.is_authorised(index, key, direction)
         {
             return Err(SendError::Refused); // GIST-4.4.3-06
         }
-        self.bind(key, DOWN, index);
+        self.bind(key, direction, index);
         Ok(())
     }
 
@@ -114,13 +112,14 @@ impl Gist {
     fn open(
         &mut self,
         key: Key,
+        direction: Direction,
         offer: &Offer<'_>,
         subject: &Subject<'_>,
         secure: bool,
     ) -> Result<u32, SendError> {
         // GIST-4.3.3-13
         let (transport, port) = offer.choose(&self.associations.config, secure).ok_or(SendError::Refused)?;
-        let egress = self.records.get(key).and_then(|r| self.peers.egress(r.half(DOWN).egress).copied());
+        let egress = self.records.get(key).and_then(|r| self.peers.egress(r.half(direction).egress).copied());
         let egress = egress.ok_or(SendError::NoRoute)?;
         let channel = ChannelId(self.associations.next_channel);
         let hold_time = held_for(&offer.configuration);
@@ -145,12 +144,18 @@ impl Gist {
     /// The Confirm over an association, before anything else of the session: it echoes the proposal of the
     /// Response, and the first one on a new association says our hold time. GIST-4.4.1-08, GIST-4.4.1-09,
     /// GIST-4.4.1-10, GIST-D-04.
-    pub(in crate::engine) fn confirm_over(&mut self, key: Key, index: u32, response: &Message<'_>) {
+    pub(in crate::engine) fn confirm_over(
+        &mut self,
+        key: Key,
+        direction: Direction,
+        index: u32,
+        response: &Message<'_>,
+    ) {
         let validity = self.validity();
         let Some(record) = self.records.get(key) else { return };
-        let Some(egress) = self.peers.egress(record.half(DOWN).egress) else { return };
+        let Some(egress) = self.peers.egress(record.half(direction).egress) else { return };
         let mut message = Message::new(MessageType::CONFIRM, record.nslp, self.config.hops);
-        message.mri = Some(record.flow.mri(DOWN).into());
+        message.mri = Some(record.flow.mri(direction).into());
         message.session = Some(record.session);
         message.nli = Some(nli(&self.config, validity, egress.address, 0));
         message.responder_cookie = response.responder_cookie;
@@ -270,7 +275,7 @@ impl Gist {
             }
             End::NotConnected => {
                 self.unbind(key, direction, true);
-                self.end_handshake(key, SendError::NoNextNode);
+                self.end_handshake(key, direction, SendError::NoNextNode);
             }
             End::Unused | End::Orderly | End::Failure => {
                 self.unbind(key, direction, false);
@@ -283,7 +288,7 @@ impl Gist {
                 if end == End::Failure {
                     half.set(TENTATIVE, true);
                 }
-                self.start_refresh(key);
+                self.start_refresh(key, direction);
             }
         }
     }
@@ -296,8 +301,8 @@ impl Gist {
     }
 
     /// The stacks of a record's Queries; none if they ask for no association.
-    pub(in crate::engine) fn query_stacks(&self, key: Key) -> Stacks {
-        let wish = self.wish(key);
+    pub(in crate::engine) fn query_stacks(&self, key: Key, direction: Direction) -> Stacks {
+        let wish = self.wish(key, direction);
         Stacks::suitable(&self.associations.config, |transport| match wish {
             Need::Datagram => false,
             Need::Preferred | Need::Association => true,

@@ -262,7 +262,7 @@ impl Gist {
         self.counters.data_received += 1;
         self.deliver(a, message, subject, data, Some((key, direction)), false);
         if self.state(key, direction).is_querying() {
-            self.touch(key);
+            self.touch(key, direction);
         }
     }
 }

@@ -219,7 +219,7 @@ impl Gist {
         let timeout = m.timeout.or(Some(self.associations.config.setup_timeout).filter(|_| !queries));
         self.store(key, direction, &SendMessage { timeout, ..*m }, need)?;
         if self.state(key, direction) == State::Established {
-            self.start_refresh(key);
+            self.start_refresh(key, direction);
         }
         Ok(())
     }
@@ -234,11 +234,7 @@ impl Gist {
     fn waits_behind(&self, key: Key, direction: Direction) -> bool {
         let Some(record) = self.records.get(key) else { return false };
         let Some(pending) = &record.pending else { return false };
-        let queue = match direction {
-            Direction::Downstream => &pending.down,
-            Direction::Upstream => &pending.up,
-        };
-        queue.iter().any(|queued| queued.reliable)
+        pending.queued(direction).iter().any(|queued| queued.reliable)
     }
 
     /// Data over an association. GIST-5.1-17, GIST-5.2.1-02.
