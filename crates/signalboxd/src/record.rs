@@ -110,6 +110,7 @@ mod tests {
                 stateless_data: false,
                 signaling_source_every: 1,
                 dscp: 46,
+                upstream_queries: true,
                 ip_ttl: 63,
                 hops: 62,
                 without_router_alert: vec![prefix],

@@ -64,6 +64,8 @@ pub(crate) struct GistConfig {
     hold_down_max: Duration,
     /// Whether a change downstream puts the state upstream in doubt.
     upstream_tentative: bool,
+    /// Whether Queries are sent upstream.
+    upstream_queries: bool,
     /// DSCP of messages in normal mode and of associations.
     pub(crate) dscp: u8,
     /// Connection mode.
@@ -136,6 +138,7 @@ impl Default for GistConfig {
             hold_down: engine.hold_down,
             hold_down_max: engine.hold_down_max,
             upstream_tentative: engine.upstream_tentative,
+            upstream_queries: engine.upstream_queries,
             dscp: engine.dscp,
             associations: AssociationsConfig::default(),
         }
@@ -170,6 +173,7 @@ impl GistConfig {
             hold_down: self.hold_down,
             hold_down_max: self.hold_down_max,
             upstream_tentative: self.upstream_tentative,
+            upstream_queries: self.upstream_queries,
             dscp: self.dscp,
             associations: self.associations.engine(),
             ..gist::Config::default()
