@@ -53,8 +53,9 @@ impl Gist {
             (Some(key), state, Installation::Immediate)
                 if state.is_querying() && direction == Direction::Upstream && !offers =>
             {
-                self.give_way(key);
-                self.rx_query_unconfirmed(key, a, message, subject, payload);
+                if self.give_way(key, a, subject, false) {
+                    self.rx_query_unconfirmed(key, a, message, subject, payload);
+                }
             }
             (_, state, _) if state.is_querying() => self.respond(None, a, message, subject, true, payload),
             (Some(key), state, Installation::Immediate) if state.is_responding() && !offers => {
@@ -95,8 +96,7 @@ impl Gist {
             // See `accept_query`: the downstream exchange counts; the other one was answered for politeness.
             (Some(key), state) if state.is_querying() && direction == Direction::Upstream => {
                 let Some(query) = self.confirmed(a, message, subject) else { return };
-                self.give_way(key);
-                if self.install(key, direction, &query, subject, true) {
+                if self.give_way(key, &query, subject, true) {
                     self.birth_confirmed(key, a, message, subject);
                 }
             }

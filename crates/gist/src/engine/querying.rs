@@ -284,27 +284,31 @@ impl Gist {
     }
 
     /// The direction upstream, for which this node has asked, goes to the peer that asks for it now by a downstream
-    /// Query: that one was routed as the flow is (RFC 5971 §5.8.1.3). What waits goes the same way.
-    pub(super) fn give_way(&mut self, key: Key) {
+    /// Query: that one was routed as the flow is (RFC 5971 §5.8.1.3). What waits goes the same way. False: there
+    /// is no room for the peer, and nothing changed.
+    pub(super) fn give_way(
+        &mut self,
+        key: Key,
+        a: &Arrival<'_>,
+        subject: &Subject<'_>,
+        proven: bool,
+    ) -> bool {
         let direction = Direction::Upstream;
-        let place = place(key.index(), direction);
-        self.ways.unlink(&mut self.records, place);
-        let Some(record) = self.records.get_mut(key) else { return };
+        if !self.install(key, direction, a, subject, proven) {
+            return false;
+        }
+        self.ways.unlink(&mut self.records, place(key.index(), direction));
+        let Some(record) = self.records.get_mut(key) else { return false };
         if let Some(pending) = &mut record.pending {
             *pending.asking(direction) = Asking::default();
         }
         let half = record.half_mut(direction);
-        if half.state.is_established() {
-            // The peer stays until it is known whether this is another one.
-            half.state = State::RespondingEstablished;
-            for flag in [RETRY, INACTIVE, TENTATIVE] {
-                half.set(flag, false);
-            }
-            return;
+        let established = half.state.is_established();
+        half.state = if established { State::RespondingEstablished } else { State::None };
+        for flag in [RETRY, INACTIVE, TENTATIVE] {
+            half.set(flag, false);
         }
-        let old = core::mem::take(half);
-        self.peers.retire(old.peer, Stamp::after(self.now + self.config.sii_retention));
-        self.peers.release_egress(old.egress);
+        true
     }
 
     /// NSLP data was handled: `Inactive_QNode` starts again. GIST-6.2-23.

@@ -324,6 +324,32 @@ fn an_unconfirmed_query_takes_nothing() {
     }
 }
 
+/// GIST-5.8.1.3-04: no room for another peer: what stands stays, and what waits still waits.
+#[test]
+fn no_room_to_give_way() {
+    for installation in POLICIES {
+        let mut rig = with(Config { installation, max_peers: 1, ..config() });
+        established(&mut rig);
+        let cookie = [2; 8];
+        let mut message = query(through(), &cookie);
+        message.nli = Some(nli(b"other", UP2));
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+        while let Some((_, out)) = rig.out.pop_front() {
+            let Out::Sent(response) = out else { panic!("{out:?}") };
+            let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
+            (confirm.mri, confirm.session) = (Some(through().into()), Some(SESSION));
+            confirm.nli = Some(nli(b"other", UP2));
+            confirm.responder_cookie = response.message().responder_cookie;
+            rig.inject(&Via::direct(UP2, LEFT), &confirm);
+        }
+        assert_eq!(rig.gist.counters().peers_full, 1);
+        let upstream = rig.session().upstream.unwrap();
+        assert_eq!((upstream.role, upstream.state), ("querying", "Established"));
+        rig.send(b"data", back());
+        assert_eq!(rig.sent().is(MessageType::DATA).dst, at_port(UP));
+    }
+}
+
 /// GIST-5.8.1.3-10: the flow comes in by another interface than the route to its source leaves by: the Query
 /// leaves where the flow comes in, as the ingress filters tell.
 #[test]
