@@ -429,3 +429,40 @@ fn no_data_outside_associations_if_so_configured() {
         assert!(packet.is(MessageType::QUERY).message().nslp_data.is_none());
     }
 }
+
+/// Messages from across a NAT, every octet changed and cut at every length: no panic, and nothing is left of them.
+#[test]
+fn bad_messages_across_a_nat() {
+    for policy in POLICIES {
+        let mut rig = Rig::with(Config {
+            installation: policy,
+            error_rate: 1_000_000,
+            dmode_rate: 0,
+            ..Config::default()
+        });
+        rig.packet(&via_nat(), &outward(&value(&inside()), 1));
+        let at = rig.out.iter().position(|(_, out)| matches!(out, Out::Sent(_))).unwrap();
+        let Some((_, Out::Sent(response))) = rig.out.remove(at) else { panic!() };
+        let confirm = encode(&confirm_of(&response.message()));
+        let known = encode(&data(inside(), nli(b"up", INNER), b"data"));
+        for (via, octets) in [
+            (via_nat(), outward(&value(&inside()), 2)),
+            (from_inside(), confirm.clone()),
+            (from_inside(), known.clone()),
+        ] {
+            for at in 0..octets.len() {
+                for mask in [1, 0x80, 0xff] {
+                    let mut bent = octets.clone();
+                    bent[at] ^= mask;
+                    rig.packet(&via, &bent);
+                }
+                rig.packet(&via, &octets[..at]);
+            }
+        }
+        rig.out.clear();
+        rig.until(400_000);
+        rig.no_state();
+        assert_eq!(rig.gist.peers().count(), 0);
+        assert_eq!(rig.gist.next_deadline(), None);
+    }
+}

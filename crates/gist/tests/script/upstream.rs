@@ -448,3 +448,82 @@ fn an_association_upstream() {
 static PROFILES: [Profile<'static>; 1] = [Profile(&[1])];
 static OPTIONS: [MaOptions<'static>; 1] =
     [MaOptions { protocol: MaProtocolId::FORWARDS_TCP, profile: 1, disabled: false, data: &[0x13, 0x88] }];
+
+/// Exchanges of both kinds in any order, answered late, twice or not at all, under routes that change and
+/// applications that lose interest: no timer runs for ever, and when all is over nothing is left, neither
+/// sessions nor peers nor messages that wait.
+#[test]
+fn in_any_order() {
+    let (mut installed, mut changed) = (0, 0);
+    for seed in 0..60 {
+        let mut random = signalbox_core::rng::Random::from_number(seed);
+        let installation = POLICIES[(seed % 3) as usize];
+        let piggyback = seed % 2 == 0;
+        let rates = Config { error_rate: 1_000_000, dmode_rate: 0, ..config() };
+        let mut rig = with(Config { installation, piggyback, max_peers: 3, ..rates });
+        let mut sent: Vec<Packet> = Vec::new();
+        let (mut asked, mut reported) = (0, 0);
+        for step in 0..120_u8 {
+            let number = random.u32();
+            match number % 11 {
+                0 | 1 => {
+                    rig.send(b"up..", back());
+                    asked += 1;
+                }
+                2 => {
+                    rig.send(b"down", through());
+                    asked += 1;
+                }
+                3..=5 => {
+                    let at = (number as usize >> 8) % sent.len().max(1);
+                    let Some(packet) = sent.get(at).cloned() else { continue };
+                    match packet.message().header.kind {
+                        MessageType::QUERY if packet.ttl == 255 => answer(&mut rig, &packet),
+                        MessageType::QUERY => rig.respond(&packet),
+                        MessageType::RESPONSE => rig.confirm(&packet),
+                        MessageType::DATA => rig.error(UP, GistError::NO_ROUTING_STATE, &packet),
+                        _ => {}
+                    }
+                }
+                6 => rig.query_numbered(step, None),
+                7 => {
+                    let mut message = query(back(), b"their cookie");
+                    message.nli = Some(nli(b"down", DOWN));
+                    message.header.s = false;
+                    rig.inject(&Via::intercepted(DOWN, SRC).ttl(255), &message);
+                }
+                8 => rig.handle(Input::RouteChanged(Prefix { addr: ip("10.0.0.0"), len: 8 })),
+                9 => rig.lifetime(
+                    if number & 256 == 0 { back() } else { through() },
+                    Some(SESSION),
+                    Duration::ZERO,
+                ),
+                _ => {
+                    let gateway = (number & 256 == 0).then(|| ip("10.1.0.9"));
+                    rig.route = Some(Ok(Route { gateway, ..TOWARDS_SOURCE }));
+                    let to = rig.ms() + u64::from(number >> 16) % 9_000;
+                    rig.until(to);
+                }
+            }
+            while let Some((_, out)) = rig.out.pop_front() {
+                match out {
+                    Out::Sent(packet) => sent.push(packet),
+                    Out::Status(..) => reported += 1,
+                    _ => {}
+                }
+            }
+            let excess = sent.len().saturating_sub(8);
+            sent.drain(..excess);
+        }
+        let to = rig.ms() + 400_000;
+        rig.until(to);
+        reported += rig.out.iter().filter(|(_, out)| matches!(out, Out::Status(..))).count();
+        assert_eq!(reported, asked, "seed {seed}: each message has one status");
+        rig.no_state();
+        assert_eq!(rig.gist.peers().count(), 0, "seed {seed}");
+        assert_eq!(rig.gist.next_deadline(), None, "seed {seed}");
+        installed += rig.gist.counters().installed;
+        changed += rig.gist.counters().peer_changed;
+    }
+    assert!(installed > 100 && changed > 10, "{installed} {changed}");
+}
