@@ -485,7 +485,8 @@ fn in_any_order() {
                         _ => {}
                     }
                 }
-                6 => rig.query_numbered(step, None),
+                6 if number & 256 == 0 => asked_by(&mut rig, b"other", UP2, step),
+                6 => asked_by(&mut rig, b"up", UP, step),
                 7 => {
                     let mut message = query(back(), b"their cookie");
                     message.nli = Some(nli(b"down", DOWN));
