@@ -220,7 +220,6 @@ impl AssociationsConfig {
             max_buffered: self.max_buffered,
             max_unsent: self.max_unsent,
             authorised,
-            ..gist::AssociationConfig::default()
         }
     }
 
