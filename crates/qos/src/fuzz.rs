@@ -6,6 +6,7 @@
 use signalbox_wire::Writer;
 
 use crate::wire::qspec::{Outcome, Qspec};
+use crate::wire::{Message, identify};
 
 #[cfg(feature = "engine")]
 mod rules;
@@ -57,5 +58,33 @@ fn encode(qspec: &Qspec<'_>) -> Vec<u8> {
     match qspec.encode(&mut Writer::new(&mut octets)) {
         Ok(()) => octets,
         Err(error) => panic!("{error}: {qspec}"),
+    }
+}
+
+/// Whatever parses encodes, and the octets parse to the same and are stable; what does not parse names a place inside,
+/// and can be looked at for its RII and RSN. Input: a whole message (the value of GIST's NSLP-Data).
+pub fn nslp_message(octets: &[u8]) {
+    let _ = identify(octets);
+    let message = match Message::parse(octets) {
+        Ok(message) => message,
+        Err(error) => {
+            assert!(error.offset <= octets.len() + 4, "{error}: beyond {} octets", octets.len());
+            return;
+        }
+    };
+    let mut once = Vec::new();
+    match message.encode(&mut Writer::new(&mut once)) {
+        Ok(()) => {}
+        // Read and not written: what only a sender must not do.
+        Err(_) => return,
+    }
+    match Message::parse(&once) {
+        Ok(again) => {
+            assert_eq!(again.qspec, message.qspec);
+            let mut twice = Vec::new();
+            assert!(again.encode(&mut Writer::new(&mut twice)).is_ok());
+            assert_eq!(twice, once, "encoding is stable");
+        }
+        Err(error) => panic!("{error}: our own message is not understood"),
     }
 }

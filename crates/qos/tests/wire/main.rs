@@ -1,3 +1,4 @@
 //! Octets: by hand from the RFCs, cut, changed, and made at random.
 
+mod nslp;
 mod qspec;
