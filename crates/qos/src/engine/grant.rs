@@ -141,7 +141,6 @@ impl Qos {
         let ends = meta.at_flow_end || super::binding::ends_at_proxy(&self.config, message);
         let gap = meta.after_gap() && !self.config.ignore_gaps;
         let jitter = self.rng.jitter(self.config.refresh, 0.5, 1.5);
-        self.bind(key, &message.bound_sessions);
         let Some(session) = self.sessions.get_mut(key) else { return Outcome::default() };
         let absorbed = session.marks.has(Marks::REROUTING);
         session.marks.set(Marks::REROUTING, false);
@@ -192,6 +191,7 @@ impl Qos {
             session.refresh_at = Some(now + jitter);
         }
         session.pending.retain(|p| p.want != Want::Init);
+        self.bind(key, &message.bound_sessions);
         Outcome { changed, waits_for: None, absorbed: absorbed && !first }
     }
 

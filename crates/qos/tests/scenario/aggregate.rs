@@ -38,6 +38,13 @@ fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
     // Two flows fit the first step, the third needs another.
     assert_eq!(net.all_held(), [300_000, 300_000, 400_000, 300_000, 0]);
     assert_eq!(net.nodes[2].qos.sessions(), 1, "the interior knows the aggregate alone");
+    assert!(
+        net.log
+            .iter()
+            .filter(|l| l.from == 1 && l.to == Some(2))
+            .all(|l| l.message().bound_sessions.is_empty()),
+        "the aggregate names no members"
+    );
     for message in net.log.iter().filter(|l| l.from == 1 && l.to == Some(3)) {
         assert_eq!(message.nslp, RAISED);
         let bound: Vec<_> = message.message().bound_sessions.sessions().collect();
@@ -60,7 +67,7 @@ fn a_flow_fails_where_its_aggregate_cannot_grow() {
     assert_eq!(net.all_held(), [0; 5]);
 }
 
-/// QOS-4.7-01, QOS-5.3.1-10, QOS-5.3.1-09, QOS-5.3.5-10
+/// QOS-4.7-01, QOS-5.3.1-10, QOS-5.3.1-09
 #[test]
 fn nodes_without_state_pass_on_and_answer_nothing() {
     for state in [StateKeeping::Stateless, StateKeeping::Reduced] {

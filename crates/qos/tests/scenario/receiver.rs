@@ -99,7 +99,7 @@ fn a_way_back_that_is_refused_ends_both_directions() {
     assert_eq!(net.all_held(), [0; 3]);
 }
 
-/// QOS-5.1.2.2-04, QOS-5.4.2-03, QOS-5.4.2-05, QOS-3.1-01
+/// QOS-5.1.2.2-04, QOS-5.4.2-05
 #[test]
 fn a_query_collects_what_the_path_can_give() {
     let mut net = Net::chain(4);
@@ -203,5 +203,25 @@ fn a_gap_on_the_path_is_seen_by_all_behind_it_and_told_back() {
         assert_eq!(broken, expected);
         let heard = net.heard(0);
         assert!(matches!(heard.last(), Some(QosEvent::Granted(granted)) if granted.gaps == told));
+    }
+}
+
+/// QOS-5.4.2-03
+#[test]
+fn a_query_is_answered_where_it_ends() {
+    for (proxy, next_node_only, nodes) in [(false, false, 4), (true, false, 3), (false, true, 2)] {
+        let mut configs = vec![Config::default(); 4];
+        configs[2].proxy = true;
+        let mut net = Net::with(configs, "10mbit");
+        let query = QueryRequest {
+            proxy,
+            next_node_only,
+            ..QueryRequest::new(flow(addr(3)), QosRequest::rate(1000))
+        };
+        net.command(0, 1, Command::Query(Box::new(query)));
+        net.seconds(1);
+        let heard = net.heard(0);
+        let Some(QosEvent::Answer(answer)) = heard.last() else { panic!("{heard:?}") };
+        assert_eq!(answer.hops.len(), nodes, "{proxy} {next_node_only}");
     }
 }

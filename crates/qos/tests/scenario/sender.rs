@@ -14,6 +14,7 @@ pub(crate) fn reserved(nodes: usize) -> Net {
 }
 
 /// QOS-3.1-02, QOS-5.2.1-01, QOS-5.3.5-03, QOS-5.3.5-06, QOS-5.4.3-01, QOS-5.4.3-03
+/// QOS-5.4.1-01
 #[test]
 fn a_reservation_is_granted_hop_by_hop_and_torn_down() {
     let mut net = reserved(4);

@@ -3,7 +3,7 @@
 use signalbox_qos::engine::{Command, Config, QosEvent};
 use signalbox_qos::wire::{Info, MessageType};
 
-use crate::net::{Net, request};
+use crate::net::{Net, addr, request};
 
 fn many(sessions: u16) -> Net {
     let mut net = Net::with(vec![Config { summary: 16, ..Config::default() }; 3], "10mbit");
@@ -17,7 +17,7 @@ fn many(sessions: u16) -> Net {
     net
 }
 
-/// QOS-5.3.6-05, QOS-5.3.7-01, QOS-3.2.6-01
+/// QOS-5.3.6-05, QOS-5.3.7-01
 #[test]
 fn one_refresh_serves_many_sessions_of_a_peer() {
     let mut net = many(20);
@@ -60,4 +60,27 @@ fn sessions_that_a_restarted_node_does_not_know_come_back() {
             })
     });
     assert!(told);
+}
+
+/// QOS-3.2.6-01
+#[test]
+fn sessions_of_different_peers_are_never_in_one_message() {
+    let mut net = Net::with(vec![Config { summary: 16, ..Config::default() }; 3], "10mbit");
+    net.paths.insert((addr(0), addr(1)), vec![0, 1]);
+    net.paths.insert((addr(0), addr(2)), vec![0, 2]);
+    for n in 0..20u16 {
+        let mut one = request(1 + usize::from(n % 2), 10_000);
+        one.flow.dst_port = Some(7000 + n);
+        net.reserve(0, n.into(), one);
+    }
+    net.seconds(600);
+    let peers: std::collections::BTreeMap<_, _> = net.log.iter().rev().map(|l| (l.session, l.to)).collect();
+    let mut listed = 0;
+    for message in net.log.iter().filter(|l| l.from == 0) {
+        for session in message.message().session_ids.iter().flat_map(|ids| ids.iter()) {
+            assert_eq!(peers[&session], message.to);
+            listed += 1;
+        }
+    }
+    assert!(listed > 50, "{listed}");
 }

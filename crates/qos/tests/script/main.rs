@@ -1,0 +1,5 @@
+//! Packet scripts: one node, and what it says to what it is told.
+
+mod relay;
+mod requests;
+mod rig;

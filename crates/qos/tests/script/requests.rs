@@ -1,0 +1,134 @@
+//! Requests that begin at a node, and messages that wait for each other.
+
+use std::time::Duration;
+
+use signalbox_core::Time;
+use signalbox_qos::engine::{
+    Command, Config, Flow, Input, QosEvent, QosRequest, QueryRequest, ReserveRequest,
+};
+use signalbox_qos::wire::{Info, Message, MessageId, MessageType};
+
+use crate::rig::{BEHIND, Rig, SESSION, Sent, addr, flow, octets, qspec, reserve};
+
+fn request() -> Command {
+    let to = Flow { src: Some(addr("10.0.2.1")), ..Flow::to(addr("203.0.113.9")) };
+    Command::Reserve(Box::new(ReserveRequest::new(to, QosRequest::rate(10_000))))
+}
+
+fn begin(rig: &mut Rig, command: Command) -> Sent {
+    let said = rig.input(Input::Command { id: 1, command });
+    let [sent] = <[Sent; 1]>::try_from(said).unwrap();
+    rig.sent(&sent);
+    sent
+}
+
+/// QOS-5.2.4-01, QOS-5.2.4-02, QOS-5.2.4-03, QOS-5.2.4-04, QOS-5.2.4-05, QOS-5.3.2-03, QOS-5.3.2-04, QOS-4.6-08
+#[test]
+fn a_request_is_repeated_as_it_was_until_time_is_over() {
+    let mut rig = Rig::new();
+    let first = begin(&mut rig, request());
+    let start = rig.now;
+    let said = rig.until(start + Duration::from_secs(31));
+    let again: Vec<_> = said.iter().take_while(|(_, s)| !s.message().is_tear()).collect();
+    let at: Vec<_> = again.iter().map(|(at, _)| at.since(start).as_secs_f64().round()).collect();
+    assert_eq!(at, [2.0, 6.0, 14.0], "2, 4 and 8 s after each other; the next would be at 30 s");
+    assert!(again.iter().all(|(_, s)| s.octets == first.octets));
+    assert!(said.iter().all(|(_, s)| s.message().kind == MessageType::RESERVE), "nobody else is told");
+    assert!(matches!(rig.events.last(), Some(QosEvent::Failed(failure)) if failure.class == 0));
+    assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
+}
+
+/// QOS-5.3.2-01, QOS-5.3.2-02, QOS-5.1.3.1-02
+#[test]
+fn the_answer_to_an_own_request_is_kept() {
+    let mut rig = Rig::new();
+    let first = begin(&mut rig, request());
+    let answer = Message {
+        rii: first.message().rii,
+        info: Some(Info::RESERVED.into()),
+        ..Message::new(MessageType::RESPONSE)
+    };
+    let said = rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&answer));
+    assert_eq!(said, []);
+    assert!(matches!(rig.events.last(), Some(QosEvent::Granted(_))));
+    let mut riis = std::collections::BTreeSet::new();
+    for _ in 0..1000 {
+        rig.input(Input::Command { id: 1, command: Command::Release });
+        riis.insert(begin(&mut rig, request()).message().rii);
+    }
+    assert_eq!(riis.len(), 1000);
+}
+
+/// QOS-5.1.2.1-13
+#[test]
+fn a_tear_is_sent_once() {
+    let mut rig = Rig::new();
+    let Command::Reserve(mut wanted) = request() else { panic!() };
+    wanted.confirm_release = true;
+    let first = begin(&mut rig, Command::Reserve(wanted));
+    let answer = Message {
+        rii: first.message().rii,
+        info: Some(Info::RESERVED.into()),
+        ..Message::new(MessageType::RESPONSE)
+    };
+    rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&answer));
+    let tear = begin(&mut rig, Command::Release);
+    assert!(tear.message().is_tear() && tear.message().rii.is_some());
+    let end = rig.now + Duration::from_secs(40);
+    assert_eq!(rig.until(end), []);
+    assert_eq!((rig.qos.sessions(), rig.events.last()), (0, Some(&QosEvent::Released)));
+}
+
+/// QOS-5.1.3.6-25, QOS-5.3.2-08
+#[test]
+fn an_rii_that_is_ours_already_conflicts() {
+    let mut rig = Rig::new();
+    let to = Flow { src: Some(addr("10.0.2.1")), ..Flow::to(addr("203.0.113.9")) };
+    let query = QueryRequest::new(to, QosRequest::rate(10_000));
+    let first = begin(&mut rig, Command::Query(Box::new(query)));
+    let said = rig.receive_octets(BEHIND, first.mri, first.session, &first.octets);
+    let [answer] = <[Sent; 1]>::try_from(said).unwrap();
+    assert_eq!(answer.info(), Info::RII_CONFLICT);
+}
+
+fn bound(rig: &mut Rig, id: Option<MessageId>, bound: Option<MessageId>, session: u8) -> Vec<Sent> {
+    let some = qspec(1_000);
+    let message = Message { msg_id: id, bound_msg_id: bound, rii: Some(1), ..reserve(0, &some) };
+    let session = signalbox_core::SessionId([session; 16]);
+    rig.receive_octets(crate::rig::BEFORE, flow(), session, &octets(&message))
+}
+
+/// QOS-4.6-02, QOS-4.6-03, QOS-4.6-04, QOS-4.6-05, QOS-4.6-06, QOS-4.6-07, QOS-5.1.3.6-27
+#[test]
+fn bound_messages_wait_for_each_other() {
+    let id = |bidirectional| Some(MessageId { bidirectional, id: [5; 16] });
+    let at_end = || {
+        let mut rig = Rig::with(Config::default());
+        rig.end = true;
+        rig
+    };
+    // The bound one first: it waits, a repetition waits anew, and is discarded after 2 s.
+    let mut rig = at_end();
+    assert_eq!(bound(&mut rig, None, id(false), 1), []);
+    assert_eq!(rig.until(Time::from_secs(11)), []);
+    assert_eq!(bound(&mut rig, None, id(false), 1), []);
+    assert_eq!(rig.until(Time::from_millis(12_900)), [], "2 s from the repetition");
+    let said = rig.until(Time::from_millis(13_100));
+    assert_eq!(said.iter().map(|(_, s)| s.info()).collect::<Vec<_>>(), [Info::SYNCHRONISATION]);
+    assert_eq!(rig.qos.sessions(), 0);
+    // The trigger comes in time: both are answered.
+    let mut rig = at_end();
+    assert_eq!(bound(&mut rig, None, id(false), 1), []);
+    let said = bound(&mut rig, id(false), None, 2);
+    let sessions: Vec<_> = said.iter().map(|s| (s.session.0[0], s.info())).collect();
+    assert_eq!(sessions, [(2, Info::RESERVED), (1, Info::RESERVED)]);
+    // The trigger first, unidirectional: answered at once, and the bound one does not wait.
+    let mut rig = at_end();
+    assert_eq!(bound(&mut rig, id(false), None, 2).len(), 1);
+    assert_eq!(bound(&mut rig, None, id(false), 1).len(), 1);
+    // Bidirectional: it waits itself.
+    let mut rig = at_end();
+    assert_eq!(bound(&mut rig, id(true), None, 2), []);
+    assert_eq!(bound(&mut rig, None, id(true), 1).len(), 2);
+    let _ = SESSION;
+}

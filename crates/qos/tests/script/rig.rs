@@ -1,0 +1,241 @@
+//! A node between two peers, with a scripted GIST.
+
+use std::net::IpAddr;
+
+use signalbox_core::mri::PathCoupled;
+use signalbox_core::node::{Interface, Route};
+use signalbox_core::service::{
+    AddressValidation, Indication, MessageHandle, MessageStatus, RecvMessage, Request, Security, SendError,
+    SiiHandle, StateHandle, TransferAttributes,
+};
+use signalbox_core::{IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_qos::engine::{Config, Input, Output, Qos, QosEvent};
+use signalbox_qos::qspec::Wish;
+use signalbox_qos::wire::qspec::{Flags, Procedure, Tmod, Value};
+use signalbox_qos::wire::{Message, MessageFlags, MessageType, Rsn};
+use signalbox_resources::{ResourceOutput, Resources};
+use signalbox_wire::Writer;
+
+pub(crate) const SESSION: SessionId = SessionId([7; 16]);
+/// The peer before the node, and another one.
+pub(crate) const BEFORE: SiiHandle = SiiHandle(1);
+pub(crate) const OTHER: SiiHandle = SiiHandle(2);
+/// The peer behind it.
+pub(crate) const BEHIND: SiiHandle = SiiHandle(3);
+pub(crate) const EPOCH: u32 = 77;
+
+/// A message that the node sent.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sent {
+    pub(crate) octets: Vec<u8>,
+    pub(crate) handle: Option<MessageHandle>,
+    pub(crate) session: SessionId,
+    pub(crate) mri: Mri,
+    pub(crate) sii: Option<SiiHandle>,
+}
+
+impl Sent {
+    pub(crate) fn message(&self) -> Message<'_> {
+        Message::parse(&self.octets).unwrap()
+    }
+
+    pub(crate) fn info(&self) -> signalbox_qos::wire::Info {
+        self.message().info.unwrap().info
+    }
+}
+
+pub(crate) struct Rig {
+    pub(crate) qos: Qos,
+    pub(crate) resources: Resources,
+    pub(crate) now: Time,
+    pub(crate) events: Vec<QosEvent>,
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) end: bool,
+    pub(crate) authenticated: bool,
+}
+
+pub(crate) fn addr(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub(crate) fn flow() -> Mri {
+    Mri::PathCoupled(PathCoupled {
+        protocol: Some(17),
+        dst_port: Some(5004),
+        ..PathCoupled::between(addr("192.0.2.1"), addr("203.0.113.9"))
+    })
+}
+
+pub(crate) fn qspec(rate: u16) -> Vec<u8> {
+    wish(Procedure::DESIRED, rate)
+}
+
+pub(crate) fn query_qspec(rate: u16) -> Vec<u8> {
+    wish(Procedure::QUERY, rate)
+}
+
+fn wish(procedure: Procedure, rate: u16) -> Vec<u8> {
+    let tmod =
+        Tmod { rate: rate.into(), bucket: 3000.0, peak: f32::INFINITY, min_policed: 64, max_packet: 1500 };
+    let desired = [(Flags::MANDATORY, Value::Tmod1(tmod))];
+    let mut octets = Vec::new();
+    Wish::of(procedure, &desired).compose(&mut octets).unwrap();
+    octets
+}
+
+/// A RESERVE with this number.
+pub(crate) fn reserve(rsn: u32, qspec: &[u8]) -> Message<'_> {
+    Message {
+        flags: MessageFlags::REPLACE,
+        rsn: Some(Rsn { number: rsn, epoch: EPOCH }),
+        qspec: (!qspec.is_empty()).then_some(qspec),
+        ..Message::new(MessageType::RESERVE)
+    }
+}
+
+pub(crate) fn octets(message: &Message<'_>) -> Vec<u8> {
+    let mut octets = Vec::new();
+    message.encode(&mut Writer::new(&mut octets)).unwrap();
+    octets
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        let interface = |n: u32, address: &str| Interface {
+            ifindex: IfIndex(n),
+            name: format!("eth{n}"),
+            up: true,
+            mtu: 1500,
+            addresses: vec![addr(address)],
+        };
+        let interfaces = [interface(1, "10.0.1.1"), interface(2, "10.0.2.1")];
+        let capacity = "1mbit".parse().unwrap();
+        let mut resources =
+            Resources::new(signalbox_resources::Config::of_link("eth2", capacity), 0, [1; 32]).unwrap();
+        resources.interfaces(&interfaces);
+        let mut qos = Qos::new(config, [9; 32]);
+        qos.handle(Time::ZERO, Input::Interfaces(&interfaces), &mut resources);
+        let now = Time::from_secs(10);
+        let interfaces = interfaces.to_vec();
+        Self { qos, resources, now, events: Vec::new(), interfaces, end: false, authenticated: false }
+    }
+
+    pub(crate) fn input(&mut self, input: Input<'_>) -> Vec<Sent> {
+        self.qos.handle(self.now, input, &mut self.resources);
+        let mut sent = Vec::new();
+        loop {
+            let mut lookups = Vec::new();
+            while let Some(output) = self.qos.poll() {
+                match output {
+                    Output::Request(Request::SendMessage(m)) => sent.push(Sent {
+                        octets: m.data.to_vec(),
+                        handle: m.handle,
+                        session: m.session,
+                        mri: m.mri,
+                        sii: m.sii,
+                    }),
+                    Output::RouteLookup { id, .. } => lookups.push(id),
+                    Output::Event { event, .. } => self.events.push(event),
+                    Output::Request(_) => {}
+                }
+            }
+            if lookups.is_empty() {
+                break;
+            }
+            for id in lookups {
+                let (ifindex, local) = if self.end { (IfIndex(1), true) } else { (IfIndex(2), false) };
+                let route = Route { ifindex, src: addr("10.0.2.1"), gateway: None, mtu: 1500, local };
+                self.qos.handle(self.now, Input::Route { id, result: Ok(route) }, &mut self.resources);
+            }
+        }
+        while let Some(output) = self.resources.poll() {
+            if let ResourceOutput::Install { id, .. } = output {
+                self.resources.installed(id, Ok(()));
+            }
+        }
+        sent
+    }
+
+    pub(crate) fn receive_octets(
+        &mut self,
+        from: SiiHandle,
+        mri: Mri,
+        session: SessionId,
+        data: &[u8],
+    ) -> Vec<Sent> {
+        let security = if self.authenticated { Security::Channel } else { Security::None };
+        self.input(Input::Indication(Indication::RecvMessage(RecvMessage {
+            data,
+            nslp: NslpId::QOS,
+            session,
+            mri,
+            check: None,
+            state: Some(StateHandle(1)),
+            sii: Some(from),
+            attributes: TransferAttributes { security, ..TransferAttributes::default() },
+            validation: AddressValidation::default(),
+            ip_ttl: 64,
+            ip_distance: 0,
+            hops: 60,
+            ifindex: IfIndex(1),
+            at_flow_end: self.end,
+        })))
+    }
+
+    /// A message of the session from the peer before, downstream.
+    pub(crate) fn receive(&mut self, message: &Message<'_>) -> Vec<Sent> {
+        self.receive_octets(BEFORE, flow(), SESSION, &octets(message))
+    }
+
+    /// A message from the peer behind, upstream.
+    pub(crate) fn back(&mut self, message: &Message<'_>) -> Vec<Sent> {
+        self.receive_octets(BEHIND, flow().inverted(), SESSION, &octets(message))
+    }
+
+    pub(crate) fn sent(&mut self, sent: &Sent) {
+        let status = MessageStatus::Sent(TransferAttributes::default());
+        self.status(sent, status);
+    }
+
+    pub(crate) fn failed(&mut self, sent: &Sent, error: SendError) -> Vec<Sent> {
+        self.status(sent, MessageStatus::Failed(error))
+    }
+
+    fn status(&mut self, sent: &Sent, status: MessageStatus) -> Vec<Sent> {
+        let Some(handle) = sent.handle else { return Vec::new() };
+        let (nslp, session) = (NslpId::QOS, sent.session);
+        self.input(Input::Indication(Indication::MessageStatus { nslp, handle, session, status }))
+    }
+
+    /// Lets time pass to a moment; all that the node says on the way.
+    pub(crate) fn until(&mut self, time: Time) -> Vec<(Time, Sent)> {
+        let mut all = Vec::new();
+        while let Some(next) = self.qos.next_deadline().filter(|next| *next <= time) {
+            self.now = self.now.max(next);
+            let sent = self.input(Input::Timer);
+            for one in &sent {
+                self.sent(one);
+            }
+            all.extend(sent.into_iter().map(|sent| (self.now, sent)));
+        }
+        self.now = time;
+        all
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.resources.links().map(|link| link.reserved).sum()
+    }
+
+    /// The RESERVE that goes on after one with this number and an RII, sent by GIST.
+    pub(crate) fn reserved(&mut self, rsn: u32, rate: u16) -> Sent {
+        let qspec = qspec(rate);
+        let said = self.receive(&Message { rii: Some(500 + rsn), ..reserve(rsn, &qspec) });
+        let [onward] = <[Sent; 1]>::try_from(said).unwrap();
+        self.sent(&onward);
+        onward
+    }
+}
