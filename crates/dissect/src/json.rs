@@ -247,5 +247,6 @@ fn ping_message(message: &ping::Message<'_>) -> Value {
         "sent_us": message.sent_us,
         "there": records(message.there),
         "back": records(message.back),
+        "padding": message.padding.map(<[u8]>::len),
     })
 }

@@ -186,7 +186,7 @@ fn nslp_data(f: &mut String, nslp: NslpId, data: &[u8]) -> fmt::Result {
             writeln!(f, ", held {} µs, IP distance {}", r.held_us, r.ip_distance)?;
         }
     }
-    Ok(())
+    message.padding.map_or(Ok(()), |padding| writeln!(f, "    padding: {} octets", padding.len()))
 }
 
 /// Microseconds since 1970 as seconds.

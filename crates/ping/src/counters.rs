@@ -23,6 +23,8 @@ signalbox_core::counters! {
         hop_limit: u64,
         /// Replies for this node that nobody waits for (any more), duplicates among them; dropped.
         unexpected_replies: u64,
+        /// Replies whose padding is not what the request had; given up.
+        damaged_replies: u64,
         /// Requests that came upstream, replies that came downstream, and unknown kinds; dropped.
         misdirected: u64,
         /// Messages that are malformed or of an unknown version; dropped.

@@ -56,7 +56,7 @@ struct NodeArgs {
 enum Command {
     /// Send probes along the path of a flow and show the signaling nodes that they meet.
     Ping(ping::PingArgs),
-    /// Show what the node knows: sessions, peers, counters, status.
+    /// Show what the node knows: sessions, peers, associations, counters, status.
     Show(show::ShowArgs),
     /// Print messages, from hexadecimal lines or a capture, as text or JSON.
     Decode(decode::DecodeArgs),

@@ -30,6 +30,9 @@ pub(crate) struct PingArgs {
     /// How long to wait for each reply.
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     timeout: Duration,
+    /// Octets of padding in each probe, a multiple of 4; the reply must bring them back unchanged.
+    #[arg(short = 's', long, value_name = "OCTETS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=16_000))]
+    size: u16,
     /// Source of the flow; the node's own address towards the destination if not given.
     #[arg(long, value_name = "ADDRESS")]
     source: Option<IpAddr>,
@@ -51,13 +54,16 @@ const EXAMPLES: &str = "\
 Examples:
   signalbox ping 192.0.2.9
   signalbox ping 2001:db8::9 --count 5 --interval 200ms
+  signalbox ping 192.0.2.9 --size 15000 --count 4
   signalbox ping 192.0.2.9 --proto udp --dport 5004 --count 1 --json
 
 Every node of the path that runs the Ping application shows as a hop. The time beside a hop is from the
 node before it, by the two nodes' own clocks: it is as good as they agree.
 
+Probes with --size above some 300 octets need messaging associations between all nodes of the path.
+
 With --json, \"type\" tells the lines apart:
-  reply    seq, rtt_ms, reached_end, truncated, sent_us, hops and back: [{address, link_ms, node_ms,
+  reply    seq, rtt_ms, reached_end, truncated, padding, sent_us, hops and back: [{address, link_ms, node_ms,
            received_us, sent_us, ip_distance}], last_link_ms (the way home from the last node)
   lost     seq, reason
   summary  destination, source, session, sent, received, lost, loss (0 to 1), rtt_min_ms, rtt_avg_ms,
@@ -77,6 +83,7 @@ pub(crate) async fn run(socket: &Path, arguments: &PingArgs) -> Result<ExitCode>
         count: arguments.count.unwrap_or(0),
         interval_us: u64::try_from(arguments.interval.as_micros())?,
         timeout_us: u64::try_from(arguments.timeout.as_micros())?,
+        padding: arguments.size.into(),
     };
     let mut events = client.ping(request).await.map_err(|status| client::said_no(&status))?.into_inner();
     let mut out = std::io::stdout();
@@ -238,6 +245,7 @@ mod tests {
             ("192.0.2.9 --dport 9", "--proto"),
             ("192.0.2.9 --proto sctpp", "tcp, udp"),
             ("192.0.2.9 --proto 300", "0 to 255"),
+            ("192.0.2.9 --size 20000", "16000"),
             ("", "DESTINATION"),
         ] {
             let error = parse(line).unwrap_err();

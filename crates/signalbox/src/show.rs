@@ -27,12 +27,15 @@ Examples:
   signalbox show sessions --address 192.0.2.9 --json
   signalbox show counters --room gist --nonzero
 
-With --json, sessions, peers and counters print one array, one object a line; status prints one object.
+With --json, sessions, peers, associations and counters print one array, one object a line; status prints one object.
   sessions  session, nslp_id, flow: {method, source, source_prefix, destination, destination_prefix,
             protocol, dscp, flow_label, spi, source_port, destination_port}, queued, upstream and
             downstream: null or {role, state, validity, peer, peer_identity, local, ifindex,
             ip_distance, age_ms, refresh_in_ms, expires_in_ms}
   peers     identity, address, ifindex, sessions
+  associations
+            channel, stack (tcp, tls, sctp), state, opened, peer, peer_identity, authenticated, local,
+            sessions, queued, queued_octets, unsent_octets, hold_time_ms, hello_in_ms, closes_in_ms, age_ms
   counters  room, name, value, help
   status    version, node, pid, uptime_ms, nslp_ids, sessions, peers";
 
@@ -42,6 +45,12 @@ enum What {
     Sessions(SessionArgs),
     /// GIST nodes that the state points to.
     Peers {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Messaging associations: the connections to peers, and what they carry.
+    Associations {
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -100,6 +109,14 @@ pub(crate) async fn run(socket: &Path, arguments: &ShowArgs) -> Result<ExitCode>
                 json_array(&mut out, rows, peer_json).await?;
             } else {
                 table::print(&mut out, &table::PEERS, rows, table::peer).await?;
+            }
+        }
+        What::Associations { json } => {
+            let rows = said(client.list_associations(v1::ListAssociationsRequest {}).await)?;
+            if *json {
+                json_array(&mut out, rows, association_json).await?;
+            } else {
+                table::print(&mut out, &table::ASSOCIATIONS, rows, table::association).await?;
             }
         }
         What::Counters(arguments) => counters(&mut client, &mut out, arguments).await?,
@@ -253,6 +270,27 @@ fn peer_json(peer: &v1::Peer) -> Value {
         "address": peer.address,
         "ifindex": peer.ifindex,
         "sessions": peer.sessions,
+    })
+}
+
+fn association_json(association: &v1::Association) -> Value {
+    json!({
+        "channel": association.channel,
+        "stack": association.stack,
+        "state": association.state,
+        "opened": association.opened,
+        "peer": association.peer,
+        "peer_identity": none_if_empty(&hex(&association.peer_identity)),
+        "authenticated": none_if_empty(&association.authenticated),
+        "local": association.local,
+        "sessions": association.sessions,
+        "queued": association.queued,
+        "queued_octets": association.queued_octets,
+        "unsent_octets": association.unsent_octets,
+        "hold_time_ms": association.hold_time_ms,
+        "hello_in_ms": association.hello_in_ms,
+        "closes_in_ms": association.closes_in_ms,
+        "age_ms": association.age_ms,
     })
 }
 

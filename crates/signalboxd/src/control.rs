@@ -31,6 +31,8 @@ pub(crate) enum Ask {
     Sessions(Portion<SessionFilter, v1::Session>),
     /// At most [`PORTION`] rows of the peer table.
     Peers(Portion<(), v1::Peer>),
+    /// At most [`PORTION`] rows of the association table.
+    Associations(Portion<(), v1::Association>),
     /// All counters.
     Counters(oneshot::Sender<Vec<v1::Counter>>),
     /// Start pings; the answer is their id.
@@ -165,6 +167,15 @@ impl Control for Service {
         _: Request<v1::ListPeersRequest>,
     ) -> Result<Response<Self::ListPeersStream>, Status> {
         Ok(Response::new(self.table((), 0, Ask::Peers)))
+    }
+
+    type ListAssociationsStream = Replies<v1::Association>;
+
+    async fn list_associations(
+        &self,
+        _: Request<v1::ListAssociationsRequest>,
+    ) -> Result<Response<Self::ListAssociationsStream>, Status> {
+        Ok(Response::new(self.table((), 0, Ask::Associations)))
     }
 
     async fn list_counters(

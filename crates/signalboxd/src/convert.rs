@@ -9,7 +9,7 @@ use signalbox_api::v1;
 use signalbox_core::Mri;
 use signalbox_core::SessionId;
 use signalbox_node::Counter;
-use signalbox_node::gist::{DirectionView, PeerView, SessionView, Validity};
+use signalbox_node::gist::{AssociationView, DirectionView, PeerView, SessionView, Transport, Validity};
 use signalbox_node::ping::{Hop, PingEvent, PingRequest, Refusal, Reply};
 use tonic::Status;
 
@@ -52,6 +52,8 @@ pub(crate) fn ping_request(request: &v1::PingRequest) -> Result<PingRequest, Sta
         count: (request.count != 0).then_some(request.count),
         interval: Duration::from_micros(request.interval_us),
         timeout: Duration::from_micros(request.timeout_us),
+        padding: u16::try_from(request.padding)
+            .map_err(|_| Status::invalid_argument("padding: between 0 and 16000"))?,
         ..PingRequest::to(dst)
     })
 }
@@ -128,6 +130,33 @@ pub(crate) fn peer(peer: &PeerView<'_>) -> v1::Peer {
     }
 }
 
+/// A messaging association.
+pub(crate) fn association(association: &AssociationView<'_>) -> v1::Association {
+    v1::Association {
+        channel: association.channel.0,
+        stack: match association.transport {
+            Transport::Tcp => "tcp",
+            Transport::TlsTcp => "tls",
+            Transport::Sctp => "sctp",
+        }
+        .to_owned(),
+        state: association.state.to_owned(),
+        opened: association.opened,
+        peer_identity: association.peer.to_vec(),
+        peer: association.address.to_string(),
+        local: association.local.to_string(),
+        authenticated: association.authenticated.map(ToString::to_string).unwrap_or_default(),
+        sessions: association.sessions,
+        queued: u32::try_from(association.queued).unwrap_or(u32::MAX),
+        queued_octets: association.queued_octets as u64,
+        unsent_octets: association.unsent as u64,
+        hold_time_ms: (!association.hold_time.is_zero()).then(|| millis(association.hold_time)),
+        hello_in_ms: association.hello_in.map(millis),
+        closes_in_ms: association.closes_in.map(millis),
+        age_ms: millis(association.age),
+    }
+}
+
 /// A counter.
 pub(crate) fn counter(counter: Counter) -> v1::Counter {
     v1::Counter {
@@ -156,7 +185,9 @@ pub(crate) fn ping_event(event: PingEvent) -> Result<v1::PingEvent, Status> {
 fn refused(refusal: Refusal) -> Status {
     let text = refusal.to_string();
     match refusal {
-        Refusal::Address | Refusal::Ports | Refusal::Timing => Status::invalid_argument(text),
+        Refusal::Address | Refusal::Ports | Refusal::Padding | Refusal::Timing => {
+            Status::invalid_argument(text)
+        }
         Refusal::TooMany => Status::resource_exhausted(text),
         Refusal::NoApplication | Refusal::NoRoute => Status::failed_precondition(text),
         Refusal::IdInUse => Status::internal(text),
@@ -172,6 +203,7 @@ fn ping_reply(reply: Reply) -> v1::PingReply {
         reached_end: reply.reached_end,
         sent_us: reply.sent_us,
         truncated: reply.truncated,
+        padding: reply.padding.into(),
     }
 }
 

@@ -965,6 +965,60 @@ pub struct Peer {
     pub sessions: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAssociationsRequest {}
+/// A messaging association.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Association {
+    /// Number of its channel, which names it in logs.
+    #[prost(uint64, tag = "1")]
+    pub channel: u64,
+    /// Protocol stack: "tcp", "tls" (over TCP) or "sctp".
+    #[prost(string, tag = "2")]
+    pub stack: ::prost::alloc::string::String,
+    /// State as RFC 5971 section 6.4 names it.
+    #[prost(string, tag = "3")]
+    pub state: ::prost::alloc::string::String,
+    /// This node opened it, as querying node.
+    #[prost(bool, tag = "4")]
+    pub opened: bool,
+    /// Identity that the peer gave in GIST; empty before its first Confirm.
+    #[prost(bytes = "vec", tag = "5")]
+    pub peer_identity: ::prost::alloc::vec::Vec<u8>,
+    /// The peer's address.
+    #[prost(string, tag = "6")]
+    pub peer: ::prost::alloc::string::String,
+    /// This node's address.
+    #[prost(string, tag = "7")]
+    pub local: ::prost::alloc::string::String,
+    /// Who the peer proved to be; empty where the stack proves nothing.
+    #[prost(string, tag = "8")]
+    pub authenticated: ::prost::alloc::string::String,
+    /// Pieces of routing state that use it.
+    #[prost(uint32, tag = "9")]
+    pub sessions: u32,
+    /// Messages that wait for its channel.
+    #[prost(uint32, tag = "10")]
+    pub queued: u32,
+    /// Octets of them.
+    #[prost(uint64, tag = "11")]
+    pub queued_octets: u64,
+    /// Octets that the channel holds.
+    #[prost(uint64, tag = "12")]
+    pub unsent_octets: u64,
+    /// MA-Hold-Time of the peer: how often it must hear from us; absent before it was told.
+    #[prost(uint64, optional, tag = "13")]
+    pub hold_time_ms: ::core::option::Option<u64>,
+    /// Until the next MA-Hello; absent if none is planned.
+    #[prost(uint64, optional, tag = "14")]
+    pub hello_in_ms: ::core::option::Option<u64>,
+    /// Until it is closed, unless the peer asks for it; absent if no such time is set.
+    #[prost(uint64, optional, tag = "15")]
+    pub closes_in_ms: ::core::option::Option<u64>,
+    /// Since it was opened or accepted.
+    #[prost(uint64, tag = "16")]
+    pub age_ms: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListCountersRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListCountersResponse {
@@ -1014,6 +1068,9 @@ pub struct PingRequest {
     /// How long to wait for each reply.
     #[prost(uint64, tag = "8")]
     pub timeout_us: u64,
+    /// Octets of padding in each probe, a multiple of 4, at most 16,000.
+    #[prost(uint32, tag = "9")]
+    pub padding: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PingEvent {
@@ -1068,6 +1125,9 @@ pub struct PingReply {
     /// Nodes are missing because the message had no room for them.
     #[prost(bool, tag = "7")]
     pub truncated: bool,
+    /// Octets of padding that came back as they went.
+    #[prost(uint32, tag = "8")]
+    pub padding: u32,
 }
 /// A node that a probe passed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1260,6 +1320,31 @@ pub mod control_client {
                 .insert(GrpcMethod::new("signalbox.v1.Control", "ListPeers"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// The messaging associations of the node (RFC 5971 section 4.4).
+        pub async fn list_associations(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAssociationsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::Association>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Control/ListAssociations",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Control", "ListAssociations"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// Everything that the node and the daemon count.
         pub async fn list_counters(
             &mut self,
@@ -1358,6 +1443,20 @@ pub mod control_server {
             &self,
             request: tonic::Request<super::ListPeersRequest>,
         ) -> std::result::Result<tonic::Response<Self::ListPeersStream>, tonic::Status>;
+        /// Server streaming response type for the ListAssociations method.
+        type ListAssociationsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::Association, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The messaging associations of the node (RFC 5971 section 4.4).
+        async fn list_associations(
+            &self,
+            request: tonic::Request<super::ListAssociationsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListAssociationsStream>,
+            tonic::Status,
+        >;
         /// Everything that the node and the daemon count.
         async fn list_counters(
             &self,
@@ -1575,6 +1674,53 @@ pub mod control_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListPeersSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Control/ListAssociations" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAssociationsSvc<T: Control>(pub Arc<T>);
+                    impl<
+                        T: Control,
+                    > tonic::server::ServerStreamingService<
+                        super::ListAssociationsRequest,
+                    > for ListAssociationsSvc<T> {
+                        type Response = super::Association;
+                        type ResponseStream = T::ListAssociationsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAssociationsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Control>::list_associations(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAssociationsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

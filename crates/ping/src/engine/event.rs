@@ -29,6 +29,10 @@ pub struct PingRequest {
     /// How many messages to send, at least 1; `None`: until stopped.
     #[cfg_attr(feature = "serde", serde(default))]
     pub count: Option<u32>,
+    /// Octets of padding in each message, a multiple of 4, at most [`MAX_PADDING`](crate::wire::MAX_PADDING); the
+    /// reply brings them back, and another content counts as lost.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub padding: u16,
     /// Time between two messages, at least [`MIN_INTERVAL`].
     #[cfg_attr(feature = "serde", serde(default = "default_interval"))]
     pub interval: Duration,
@@ -59,6 +63,7 @@ impl PingRequest {
             src_port: None,
             dst_port: None,
             count: None,
+            padding: 0,
             interval: default_interval(),
             timeout: default_timeout(),
         }
@@ -115,6 +120,9 @@ pub struct Reply {
     pub reached_end: bool,
     /// Whether nodes are missing because the message had no room for them.
     pub truncated: bool,
+    /// Octets of padding that came back as they went.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub padding: u16,
 }
 
 /// A node that the message met.
@@ -147,6 +155,8 @@ pub enum Refusal {
     Address,
     /// Ports without a protocol.
     Ports,
+    /// Padding that is no multiple of 4 octets, or too much of it.
+    Padding,
     /// Count is zero, or interval or timeout is shorter than [`MIN_INTERVAL`].
     Timing,
 }
@@ -160,6 +170,7 @@ impl fmt::Display for Refusal {
             Self::NoRoute => "no route to the destination",
             Self::Address => "source and destination must be unicast addresses of the same IP version",
             Self::Ports => "ports need a protocol",
+            Self::Padding => "padding must be a multiple of 4 octets, at most 16000",
             Self::Timing => "count must be at least 1, interval and timeout at least 1 ms",
         })
     }
@@ -177,6 +188,8 @@ pub enum LostReason {
     NoRoute,
     /// The flow ends at the initiator itself.
     FlowEndsHere,
+    /// It came back with other padding.
+    Damaged,
     /// GIST has no room for it now.
     Overload,
     /// GIST refused it.
@@ -210,6 +223,7 @@ impl fmt::Display for LostReason {
             Self::NoNextNode => f.write_str("no node on the path answered"),
             Self::NoRoute => f.write_str("no route to the destination"),
             Self::FlowEndsHere => f.write_str("the flow ends at this node"),
+            Self::Damaged => f.write_str("the reply has other padding than the request"),
             Self::Overload => f.write_str("GIST has no room for it now"),
             Self::Refused => f.write_str("GIST refused it"),
             Self::Peer { code, subcode } => {

@@ -57,6 +57,13 @@ impl Ping {
             self.counters.unexpected_replies += 1;
             return true;
         };
+        let wanted = padding(session.identifier, probe.seq, session.request.padding);
+        if message.padding != wanted.as_deref() {
+            self.counters.damaged_replies += 1;
+            self.lost(key, probe, LostReason::Damaged);
+            self.step(now, key);
+            return true;
+        }
         let reached_end = message.flags.contains(Flags::END_REACHED);
         session.state = received.state;
         session.received = session.received.wrapping_add(u32::from(reached_end));
@@ -71,6 +78,7 @@ impl Ping {
             back: hops(message.back),
             reached_end,
             truncated,
+            padding: session.request.padding,
         };
         let id = session.id;
         self.tell(id, PingEvent::Reply(reply));
@@ -104,7 +112,9 @@ impl Ping {
 
     fn probe(&mut self, key: Key, probe: Probe) {
         let Some(session) = self.sessions.get(key) else { return };
-        let message = Message::request(probe.seq, session.identifier, probe.sent_us);
+        let padding = padding(session.identifier, probe.seq, session.request.padding);
+        let request = Message::request(probe.seq, session.identifier, probe.sent_us);
+        let message = Message { padding: padding.as_deref(), ..request };
         let parcel = Parcel {
             octets: Vec::new(),
             session: session.session,
@@ -145,6 +155,20 @@ impl Ping {
     pub(super) fn key_of(&self, id: u64) -> Option<Key> {
         self.sessions.iter().find(|(_, session)| session.id == id).map(|(key, _)| key)
     }
+}
+
+/// So many octets that are different in each message, so that a piece of another one is noticed; any even mixing
+/// will do, and this one is splitmix64. `None`: no padding.
+fn padding(identifier: u64, sequence: u32, octets: u16) -> Option<Vec<u8>> {
+    let octets = usize::from(octets);
+    let mut state = identifier ^ u64::from(sequence).rotate_left(32);
+    let word = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).to_be_bytes()
+    };
+    (octets > 0).then(|| core::iter::repeat_with(word).flatten().take(octets).collect())
 }
 
 fn hash(session: SessionId) -> u64 {

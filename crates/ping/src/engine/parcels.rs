@@ -7,6 +7,8 @@ use signalbox_core::slab::{Key, Slab};
 use signalbox_core::{Mri, SessionId};
 use signalbox_wire::Writer;
 
+/// Buffers above this size are not kept: large messages are seldom, and their number is a peer's choice.
+const KEPT_OCTETS: usize = 1024;
 /// Messages between two polls that are not watched, beyond which they are dropped.
 const UNWATCHED: u32 = 1024;
 
@@ -100,8 +102,10 @@ impl Parcels {
 
     /// Takes back the buffer of a message that [`Parcels::settle`] gave.
     pub(super) fn reuse(&mut self, mut octets: Vec<u8>) {
-        octets.clear();
-        self.spare.push(octets);
+        if octets.capacity() <= KEPT_OCTETS {
+            octets.clear();
+            self.spare.push(octets);
+        }
     }
 
     /// Messages watched.

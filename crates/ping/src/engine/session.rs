@@ -8,6 +8,7 @@ use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Mri, SessionId, Time};
 
 use super::event::{MIN_INTERVAL, PingRequest, Refusal};
+use crate::wire::MAX_PADDING;
 
 /// Most messages of one ping on their way at one time; the next one waits until one of them is accounted for.
 pub(super) const MAX_OUTSTANDING: usize = 64;
@@ -126,6 +127,9 @@ pub(super) fn flow(request: &PingRequest) -> Result<Mri, Refusal> {
     }
     if request.protocol.is_none() && (request.src_port.is_some() || request.dst_port.is_some()) {
         return Err(Refusal::Ports);
+    }
+    if usize::from(request.padding) > MAX_PADDING || !request.padding.is_multiple_of(4) {
+        return Err(Refusal::Padding);
     }
     if request.count == Some(0) || request.interval < MIN_INTERVAL || request.timeout < MIN_INTERVAL {
         return Err(Refusal::Timing);

@@ -27,8 +27,16 @@ pub enum DecodeError {
         /// Offset of the record in octets.
         offset: usize,
     },
-    /// Octets after the last record.
-    #[error("{octets} octets after the last record, from offset {offset} on")]
+    /// A length of padding that is no multiple of 4.
+    #[error("{found} octets of padding at offset {offset}, not a multiple of 4")]
+    Padding {
+        /// The length found.
+        found: u32,
+        /// Offset of the length in octets.
+        offset: usize,
+    },
+    /// Octets after the last record and the padding.
+    #[error("{octets} octets too many, from offset {offset} on")]
     Trailing {
         /// Where they start.
         offset: usize,
@@ -44,7 +52,9 @@ impl DecodeError {
         match self {
             Self::Short { short, .. } => short.offset,
             Self::Version { .. } => 0,
-            Self::Family { offset, .. } | Self::Trailing { offset, .. } => *offset,
+            Self::Family { offset, .. } | Self::Padding { offset, .. } | Self::Trailing { offset, .. } => {
+                *offset
+            }
         }
     }
 
@@ -55,6 +65,7 @@ impl DecodeError {
             Self::Short { field, .. } => field,
             Self::Version { .. } => "version",
             Self::Family { .. } => "address family",
+            Self::Padding { .. } => "length of the padding",
             Self::Trailing { .. } => "end of message",
         }
     }

@@ -1,4 +1,4 @@
-//! The message: 24 octets and two lists of records.
+//! The message: 24 octets, two lists of records, and padding if somebody wants it large.
 
 use core::fmt;
 
@@ -11,10 +11,15 @@ use super::record::{Record, Records};
 pub const VERSION: u8 = 1;
 /// Length of a message without records, in octets.
 pub const HEADER_OCTETS: usize = 24;
-/// Largest message that we send, in octets. With what GIST puts around it for an IPv6 flow with ports (136
+/// Largest message without padding that we send, in octets. With what GIST puts around it for an IPv6 flow with ports (136
 /// octets at most) it stays within the 512 octets that GIST may send over a path of unknown MTU (RFC 5971
 /// §5.3.2.1): room for 22 IPv4 or 12 IPv6 records, there and back together.
 pub const MAX_OCTETS: usize = 376;
+/// Octets in front of padding that tell its length.
+pub const PADDING_HEADER_OCTETS: usize = 4;
+/// Most octets of padding: with [`MAX_OCTETS`] and their length they fill the largest object that GIST has, 4095
+/// words (RFC 5971 A.2).
+pub const MAX_PADDING: usize = 16_000;
 
 signalbox_wire::code_points! {
     /// What a message is.
@@ -37,15 +42,18 @@ impl Flags {
     pub const NO_NEXT_NODE: Self = Self(0x40);
     /// It was turned round earlier: the node had no route or could not send.
     pub const NOT_SENT: Self = Self(0x20);
+    /// Padding follows the records. Not for users: it is set where there is padding, and only there.
+    pub const PADDED: Self = Self(0x10);
     /// A node on the way there found no room for its record.
     pub const THERE_TRUNCATED: Self = Self(0x02);
     /// A node on the way back found no room for its record.
     pub const BACK_TRUNCATED: Self = Self(0x01);
 
-    const NAMES: [(Self, &'static str); 5] = [
+    const NAMES: [(Self, &'static str); 6] = [
         (Self::END_REACHED, "end-reached"),
         (Self::NO_NEXT_NODE, "no-next-node"),
         (Self::NOT_SENT, "not-sent"),
+        (Self::PADDED, "padded"),
         (Self::THERE_TRUNCATED, "there-truncated"),
         (Self::BACK_TRUNCATED, "back-truncated"),
     ];
@@ -102,6 +110,8 @@ pub struct Message<'a> {
     pub there: Records<'a>,
     /// Records of the way back.
     pub back: Records<'a>,
+    /// What makes the message large, a multiple of 4 octets; `None`: not even its length is there.
+    pub padding: Option<&'a [u8]>,
 }
 
 impl<'a> Message<'a> {
@@ -116,6 +126,7 @@ impl<'a> Message<'a> {
             sent_us,
             there: Records::default(),
             back: Records::default(),
+            padding: None,
         }
     }
 
@@ -136,16 +147,27 @@ impl<'a> Message<'a> {
         let sent_us = r.u64().map_err(cut("time sent"))?;
         let there = Records::parse(&mut r, there)?;
         let back = Records::parse(&mut r, back)?;
+        let padding = if Flags(flags).contains(Flags::PADDED) {
+            let offset = r.offset();
+            let length = r.u32().map_err(cut("length of the padding"))?;
+            let octets = usize::try_from(length).ok().filter(|octets| octets.is_multiple_of(4));
+            let octets = octets.ok_or(DecodeError::Padding { found: length, offset })?;
+            Some(r.take(octets).map_err(cut("padding"))?)
+        } else {
+            None
+        };
         if !r.is_empty() {
             return Err(DecodeError::Trailing { offset: r.offset(), octets: r.left() });
         }
-        Ok(Self { kind: Kind(first & 0x0f), flags: Flags(flags), sequence, identifier, sent_us, there, back })
+        let kind = Kind(first & 0x0f);
+        Ok(Self { kind, flags: Flags(flags), sequence, identifier, sent_us, there, back, padding })
     }
 
     /// Appends the message to `w`, with one record more if `add` names one. If the record would make the
-    /// message longer than [`MAX_OCTETS`], it is left out and the list's truncation flag is set instead.
+    /// message longer than [`MAX_OCTETS`], padding not counted, it is left out and the list's truncation flag is set instead.
     pub fn encode(&self, add: Option<(List, Record)>, w: &mut Writer<'_>) {
-        let room = MAX_OCTETS.saturating_sub(self.octets());
+        let unpadded = HEADER_OCTETS + self.there.octets().len() + self.back.octets().len();
+        let room = MAX_OCTETS.saturating_sub(unpadded);
         let fits = |list: List, record: &Record| {
             let count = if list == List::There { self.there.count() } else { self.back.count() };
             record.octets() <= room && count < u8::MAX
@@ -157,6 +179,10 @@ impl<'a> Message<'a> {
             Some((List::There, _)) => flags = flags.with(Flags::THERE_TRUNCATED),
             Some((List::Back, _)) => flags = flags.with(Flags::BACK_TRUNCATED),
             None => {}
+        }
+        flags.0 &= !Flags::PADDED.0;
+        if self.padding.is_some() {
+            flags = flags.with(Flags::PADDED);
         }
         let [s0, s1, s2, s3] = self.sequence.to_be_bytes();
         w.bytes(&[
@@ -179,11 +205,10 @@ impl<'a> Message<'a> {
         if let Some(record) = back {
             record.encode(w);
         }
-    }
-
-    /// Length in octets.
-    #[must_use]
-    pub const fn octets(&self) -> usize {
-        HEADER_OCTETS + self.there.octets().len() + self.back.octets().len()
+        if let Some(padding) = self.padding {
+            // Nobody makes 4 GB of it; what a length cannot tell is left out.
+            w.u32(u32::try_from(padding.len()).unwrap_or(0));
+            w.bytes(padding);
+        }
     }
 }

@@ -9,5 +9,7 @@ mod message;
 mod record;
 
 pub use error::DecodeError;
-pub use message::{Flags, HEADER_OCTETS, Kind, List, MAX_OCTETS, Message, VERSION};
+pub use message::{
+    Flags, HEADER_OCTETS, Kind, List, MAX_OCTETS, MAX_PADDING, Message, PADDING_HEADER_OCTETS, VERSION,
+};
 pub use record::{IPV4_RECORD_OCTETS, IPV6_RECORD_OCTETS, MAX_TIME_US, Record, Records};

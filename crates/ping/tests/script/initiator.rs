@@ -78,6 +78,7 @@ fn one_probe_there_and_back() {
         }],
         reached_end: true,
         truncated: false,
+        padding: 0,
     };
     assert_eq!(said, [Said::Event(5, PingEvent::Reply(reply)), lifetime(sent.session), done(1, 1)]);
     assert_eq!((rig.ping.running(), rig.ping.next_deadline()), (0, None));
@@ -200,6 +201,9 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(refused(PingRequest { dst: addr("224.0.0.1"), ..request(1) }), Refusal::Address);
     assert_eq!(refused(PingRequest { src: Some(addr("0.0.0.0")), ..request(1) }), Refusal::Address);
     assert_eq!(refused(PingRequest { dst_port: Some(80), ..request(1) }), Refusal::Ports);
+    for padding in [2, 16_004] {
+        assert_eq!(refused(PingRequest { padding, ..request(1) }), Refusal::Padding);
+    }
     assert_eq!(refused(request(0)), Refusal::Timing);
     assert_eq!(refused(PingRequest { interval: Duration::ZERO, ..request(1) }), Refusal::Timing);
     assert_eq!(refused(PingRequest { timeout: Duration::from_micros(999), ..request(1) }), Refusal::Timing);
@@ -258,4 +262,26 @@ fn sessions_are_drawn_at_random() {
         let set = all.iter().filter(|s| s.0[bit / 8] >> (bit % 8) & 1 == 1).count();
         assert!((49_000..51_000).contains(&set), "bit {bit} is set {set} times");
     }
+}
+
+#[test]
+fn padding_has_to_come_back_as_it_went() {
+    let mut rig = Rig::new();
+    let padded = PingRequest { padding: 16_000, interval: Duration::from_millis(10), ..request(2) };
+    let first = started(&mut rig, padded);
+    rig.sent(&first);
+    assert_eq!(first.data.len(), 24 + 4 + 16_000);
+    let said = answer(&mut rig, &first, Flags::END_REACHED);
+    assert!(matches!(&said[..], [Said::Event(5, PingEvent::Reply(reply))] if reply.padding == 16_000));
+
+    let mut said = rig.timer_at(1_010);
+    let second = message(&mut said);
+    rig.sent(&second);
+    assert_ne!(first.message().padding, second.message().padding);
+    // The padding of the first in the reply to the second.
+    let (head, _) = second.data.split_at(28);
+    let mixed = Sent { data: [head, &first.data[28..]].concat(), ..second };
+    let said = answer(&mut rig, &mixed, Flags::END_REACHED);
+    assert_eq!(said, [lost(1, LostReason::Damaged), lifetime(mixed.session), done(2, 1)]);
+    assert_eq!(rig.ping.counters().damaged_replies, 1);
 }

@@ -5,11 +5,11 @@ use signalbox_ping::fuzz;
 use signalbox_ping::wire::{DecodeError, Message};
 use signalbox_wire::parse_hex;
 
-use crate::vectors::{ONE_HOP, REPLY, REQUEST};
+use crate::vectors::{ONE_HOP, PADDED, REPLY, REQUEST};
 
 #[test]
 fn a_cut_message_names_the_field_that_is_cut() {
-    for text in [REQUEST, ONE_HOP, REPLY] {
+    for text in [REQUEST, ONE_HOP, REPLY, PADDED] {
         let octets = parse_hex(text).unwrap();
         for length in 0..octets.len() {
             let error = Message::parse(&octets[..length]).unwrap_err();
@@ -21,7 +21,7 @@ fn a_cut_message_names_the_field_that_is_cut() {
 
 #[test]
 fn a_changed_octet_never_panics_and_composes_as_it_was_read() {
-    for text in [REQUEST, ONE_HOP, REPLY] {
+    for text in [REQUEST, ONE_HOP, REPLY, PADDED] {
         let octets = parse_hex(text).unwrap();
         for at in 0..octets.len() {
             for change in 1..=255u8 {
@@ -44,6 +44,10 @@ fn each_fault_has_its_name() {
     assert_eq!(with(0, 0x21), DecodeError::Version { found: 2 });
     assert_eq!(with(24, 0x50), DecodeError::Family { found: 5, offset: 24 });
     assert_eq!(with(2, 0), DecodeError::Trailing { offset: 24, octets: 16 });
+    assert_eq!(with(1, 0x10).to_string(), "length of the padding: 4 octets needed at offset 40, 0 left");
+    let mut odd = parse_hex(PADDED).unwrap();
+    odd[43] = 7;
+    assert_eq!(Message::parse(&odd), Err(DecodeError::Padding { found: 7, offset: 40 }));
     assert_eq!(with(3, 1).to_string(), "received: 8 octets needed at offset 40, 0 left");
 }
 

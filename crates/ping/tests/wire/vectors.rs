@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_ping::wire::{Flags, Kind, List, MAX_OCTETS, Message, Record};
+use signalbox_ping::wire::{Flags, Kind, List, MAX_OCTETS, MAX_PADDING, Message, Record};
 use signalbox_wire::{Writer, parse_hex};
 
 /// Vector 1: a request as the initiator sends it.
@@ -16,6 +16,11 @@ pub(crate) const ONE_HOP: &str = "11000100 00000007 0123456789abcdef 000644c1b7b
 pub(crate) const REPLY: &str = "12400101 00000007 0123456789abcdef 000644c1b7b3e240
     601644c1b7b3e628 00000000 20010db8000100000000000000000002
     602644c1b7b3ea10 ffffffff 20010db8000000000000000000000001";
+
+/// Vector 4: vector 2 with eight octets of padding.
+pub(crate) const PADDED: &str = "11100100 00000007 0123456789abcdef 000644c1b7b3e240
+    403644c1b7b3e628 00000019 0a000102
+    00000008 fedcba98 76543210";
 
 const SENT: u64 = 0x0006_44c1_b7b3_e240;
 
@@ -73,6 +78,33 @@ fn records_of_the_way_there_go_before_those_of_the_way_back() {
     let message = Message::parse(&out).unwrap();
     assert_eq!(message.there.iter().last(), Some(hop));
     assert_eq!(message.back, reply.back);
+}
+
+#[test]
+fn padding_stays_behind_the_records() {
+    let octets_in = octets(PADDED);
+    let padded = Message::parse(&octets_in).unwrap();
+    assert_eq!(padded.padding, Some(&octets("fedcba9876543210")[..]));
+    assert_eq!(compose(&padded, None), octets_in);
+    let out = compose(&padded, Some((List::Back, record("192.0.2.1", 5, 6, 7))));
+    let message = Message::parse(&out).unwrap();
+    assert_eq!((message.there.count(), message.back.count()), (1, 1));
+    assert_eq!(message.padding, padded.padding);
+}
+
+/// With all the padding there may be, and all records, a message fills GIST's largest object exactly.
+#[test]
+fn the_largest_message_fits_into_4095_words() {
+    let padding = vec![7; MAX_PADDING];
+    let request = Message { padding: Some(&padding), ..Message::request(7, 8, 9) };
+    let mut buf = compose(&request, None);
+    let hop = record("192.0.2.1", 1, 2, 3);
+    while !Message::parse(&buf).unwrap().flags.contains(Flags::THERE_TRUNCATED) {
+        buf = compose(&Message::parse(&buf).unwrap(), Some((List::There, hop)));
+    }
+    assert_eq!(Message::parse(&buf).unwrap().there.count(), 22);
+    assert_eq!(buf.len(), 4095 * 4);
+    assert_eq!(Message::parse(&buf).unwrap().padding, Some(&padding[..]));
 }
 
 /// What `docs/wire/ping.md` promises of the 512 octets.

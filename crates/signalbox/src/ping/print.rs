@@ -40,7 +40,11 @@ fn text_reply(out: &mut impl Write, reply: &v1::PingReply) -> io::Result<()> {
         (false, false) => ", turned round before the end of the flow",
         (false, true) => ", turned round before the end of the flow, some nodes not recorded",
     };
-    writeln!(out, "seq {}: {:.3} ms{remark}", reply.seq, ms(reply.rtt_us))?;
+    let size = match reply.padding {
+        0 => String::new(),
+        padding => format!(", {padding} octets of padding as they went"),
+    };
+    writeln!(out, "seq {}: {:.3} ms{size}{remark}", reply.seq, ms(reply.rtt_us))?;
     let width = reply.hops.iter().chain(&reply.back).map(|hop| hop.address.len()).max().unwrap_or(0);
     let mut left_us = reply.sent_us;
     for (number, hop) in reply.hops.iter().enumerate() {
@@ -103,6 +107,7 @@ pub(super) fn json(out: &mut impl Write, event: &Event) -> io::Result<()> {
                 "rtt_ms": ms(reply.rtt_us),
                 "reached_end": reply.reached_end,
                 "truncated": reply.truncated,
+                "padding": reply.padding,
                 "sent_us": reply.sent_us,
                 "hops": hops,
                 "back": back,
@@ -151,6 +156,7 @@ mod tests {
             back: vec![hop("10.0.2.1", 1_000_900, 1_000_940, 1)],
             reached_end: true,
             truncated: false,
+            padding: 0,
         }
     }
 
@@ -179,6 +185,18 @@ mod tests {
         assert_eq!(value["hops"][0]["node_ms"], 0.05);
         assert_eq!(value["back"][0]["address"], "10.0.2.1");
         assert_eq!(value["last_link_ms"], 0.31);
+    }
+
+    #[test]
+    fn padding_shows_where_there_is_some() {
+        let mut out = Vec::new();
+        let large = v1::PingReply { padding: 15_000, ..reply() };
+        text(&mut out, &Event::Reply(large.clone()), &Tally::default()).unwrap();
+        let said = String::from_utf8(out).unwrap();
+        assert!(said.starts_with("seq 7: 1.250 ms, 15000 octets of padding as they went\n"), "{said}");
+        let mut out = Vec::new();
+        json(&mut out, &Event::Reply(large)).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&out).unwrap()["padding"], 15_000);
     }
 
     #[test]

@@ -18,6 +18,9 @@ const DIGITS: usize = 16;
 /// Columns of the session table: one row a session and direction.
 pub(super) const SESSIONS: [&str; 9] =
     ["session", "nslp", "flow", "towards", "role", "state", "peer", "refresh", "expires"];
+/// Columns of the association table.
+pub(super) const ASSOCIATIONS: [&str; 8] =
+    ["peer", "stack", "state", "since", "hold time", "sessions", "queued", "authenticated"];
 /// Columns of the peer table.
 pub(super) const PEERS: [&str; 4] = ["identity", "address", "interface", "sessions"];
 
@@ -90,6 +93,23 @@ pub(super) fn peer(peer: &v1::Peer) -> Vec<[String; 4]> {
     vec![[identity, peer.address.clone(), interface, peer.sessions.to_string()]]
 }
 
+/// A messaging association.
+pub(super) fn association(association: &v1::Association) -> Vec<[String; 8]> {
+    let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let whose = if association.opened { "ours" } else { "theirs" };
+    let unsent = association.queued_octets + association.unsent_octets;
+    vec![[
+        association.peer.clone(),
+        format!("{}, {whose}", association.stack),
+        association.state.clone(),
+        time(association.age_ms),
+        association.hold_time_ms.map_or_else(|| "-".to_owned(), time),
+        association.sessions.to_string(),
+        format!("{} messages, {unsent} octets", association.queued),
+        or_none(&association.authenticated),
+    ]]
+}
+
 /// All counters in one table.
 pub(super) fn counters<'a>(
     out: &mut impl Write,
@@ -131,6 +151,15 @@ mod tests {
         assert_eq!(session(&row)[0][3], "downstream");
         row.upstream = Some(state);
         assert_eq!(session(&row).len(), 2);
+    }
+
+    #[test]
+    fn an_association_shows_what_waits_and_who_the_peer_is() {
+        let mut row = v1::Association { stack: "tls".into(), queued: 2, ..Default::default() };
+        (row.queued_octets, row.unsent_octets, row.opened) = (300, 20, true);
+        let [cells] = &association(&row)[..] else { panic!("one row") };
+        assert_eq!((cells[1].as_str(), cells[6].as_str()), ("tls, ours", "2 messages, 320 octets"));
+        assert_eq!((cells[4].as_str(), cells[7].as_str()), ("-", "-"));
     }
 
     #[test]

@@ -47,6 +47,11 @@ impl Driver {
                 let peers = self.engine.node.peers();
                 let _ = portion.answer.send(rows(peers, portion.from, |_| true, convert::peer));
             }
+            Ask::Associations(portion) => {
+                self.counters.questions += 1;
+                let associations = self.engine.node.associations();
+                let _ = portion.answer.send(rows(associations, portion.from, |_| true, convert::association));
+            }
             Ask::Counters(answer) => {
                 self.counters.questions += 1;
                 let counters = self.engine.counted(self.counted()).with(&self.engine.node);

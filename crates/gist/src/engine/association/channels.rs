@@ -24,6 +24,7 @@ impl Gist {
         let allowed = usable && table.accepts.as_mut().is_none_or(|bucket| bucket.allow(now));
         let index = allowed.then(|| {
             table.insert(Association {
+                since: now,
                 state: State::Connected,
                 identity: identity.cloned().map(Box::new),
                 setup: Some(now + table.config.setup_timeout),

@@ -124,6 +124,7 @@ impl Gist {
         let channel = ChannelId(self.associations.next_channel);
         let hold_time = held_for(&offer.configuration);
         let index = self.associations.insert(Association {
+            since: self.now,
             opened: true,
             peer: Some(Name { identity: subject.nli.peer_identity.into(), interface: subject.nli.interface }),
             setup: Some(self.now + self.associations.config.setup_timeout),
@@ -324,6 +325,7 @@ impl Association {
             armed: signalbox_core::Time::ZERO,
             channel,
             transport,
+            since: signalbox_core::Time::ZERO,
             state: State::AwaitingConnection,
             opened: false,
             confirmed: false,

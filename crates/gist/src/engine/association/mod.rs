@@ -71,6 +71,8 @@ pub(super) struct Association {
     armed: Time,
     channel: ChannelId,
     transport: Transport,
+    /// When it was made.
+    since: Time,
     state: State,
     /// We opened it, as the Querying node.
     opened: bool,

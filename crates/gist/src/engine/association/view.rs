@@ -26,6 +26,8 @@ pub struct AssociationView<'a> {
     pub address: IpAddr,
     /// This node's address.
     pub local: IpAddr,
+    /// Since it was opened or accepted.
+    pub age: Duration,
     /// Who the peer proved to be.
     pub authenticated: Option<&'a Identity>,
     /// Pieces of routing state that use it.
@@ -64,6 +66,7 @@ impl Gist {
             peer: x.peer.as_ref().map_or(&[], |name| &name.identity),
             address: x.peer.as_ref().map_or(x.remote, |name| name.interface),
             local: x.local,
+            age: self.now.since(x.since),
             authenticated: x.identity.as_deref(),
             sessions: x.sessions,
             queued: x.queue.len(),
