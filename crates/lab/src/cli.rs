@@ -249,7 +249,7 @@ fn run_scenario(
         }
     };
     let outcomes = scenario.checks.iter().map(|check| checks::run(check, &evidence)).collect();
-    let report = Report::new(&scenario.name, outcomes, &evidence);
+    let report = Report::new(scenario, outcomes, &evidence);
     if !report.ok {
         show_logs(&lab);
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::evidence::{Hop, PingRun, Reply};
+use crate::evidence::{Hop, PingRun, Reply, Shown};
 use crate::plan::PlannedNode;
 use crate::{daemon, kernel, state, wait};
 
@@ -24,16 +24,22 @@ fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
     Ok(command)
 }
 
-/// The sessions of a node, as `show sessions --json` prints them.
-pub(crate) fn sessions(lab: &str, node: &PlannedNode) -> Result<Vec<Value>> {
+/// What a daemon says of itself.
+pub(crate) fn shown(lab: &str, node: &PlannedNode) -> Result<Shown> {
+    let [sessions, associations, counters] =
+        ["sessions", "associations", "counters"].map(|what| show(lab, node, what));
+    Ok(Shown { sessions: sessions?, associations: associations?, counters: counters? })
+}
+
+/// A table of a node, as `show … --json` prints it.
+pub(crate) fn show(lab: &str, node: &PlannedNode, what: &str) -> Result<Vec<Value>> {
     let mut command = signalbox(lab, node)?;
-    command.args(["show", "sessions", "--json"]);
+    command.args(["show", what, "--json"]);
     let output = kernel::namespace(&node.namespace)?.run(|| command.output())??;
     if !output.status.success() {
-        bail!("{} does not show its sessions: {}", node.name, String::from_utf8_lossy(&output.stderr).trim());
+        bail!("{} does not show its {what}: {}", node.name, String::from_utf8_lossy(&output.stderr).trim());
     }
-    serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("the sessions of {} are no JSON", node.name))
+    serde_json::from_slice(&output.stdout).with_context(|| format!("the {what} of {} are no JSON", node.name))
 }
 
 /// Pings that run at the same time.
@@ -62,6 +68,8 @@ pub(crate) struct Order {
     pub(crate) destination: std::net::IpAddr,
     pub(crate) count: u32,
     pub(crate) interval: Duration,
+    /// Octets of padding.
+    pub(crate) size: u16,
 }
 
 impl Pings {
@@ -79,6 +87,7 @@ impl Pings {
             .arg(order.destination.to_string())
             .args(["--count", &order.count.to_string()])
             .args(["--interval", &format!("{}us", order.interval.as_micros())])
+            .args(["--size", &order.size.to_string()])
             .arg("--json")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -156,6 +165,7 @@ impl Pings {
         let run = &mut self.runs[number];
         match value["type"].as_str() {
             Some("reply") if value["reached_end"] == true => run.replies.extend(reply(&value)),
+            Some("lost") => run.lost.push(value["reason"].as_str().unwrap_or("?").to_owned()),
             Some("summary") => run.summary = Some(value),
             _ => {}
         }
@@ -176,6 +186,7 @@ impl Drop for Pings {
 fn reply(value: &Value) -> Option<Reply> {
     let hops = value["hops"].as_array()?.iter();
     Some(Reply {
+        sent: Duration::from_micros(value["sent_us"].as_u64()?),
         rtt_ms: value["rtt_ms"].as_f64()?,
         hops: hops
             .filter_map(|hop| {
@@ -187,6 +198,7 @@ fn reply(value: &Value) -> Option<Reply> {
             })
             .collect(),
         last_link_ms: value["last_link_ms"].as_f64(),
+        padding: value["padding"].as_u64().and_then(|octets| usize::try_from(octets).ok()).unwrap_or(0),
     })
 }
 
@@ -196,15 +208,17 @@ mod tests {
 
     #[test]
     fn replies_are_read_from_the_command_s_lines() {
-        let line = r#"{"type":"reply","seq":0,"rtt_ms":1.25,"reached_end":true,"hops":[
+        let line = r#"{"type":"reply","seq":0,"sent_us":1700000000000123,"padding":8,"rtt_ms":1.25,"reached_end":true,"hops":[
             {"address":"10.0.1.2","link_ms":0.3,"node_ms":0.05,"ip_distance":1}],"back":[],"last_link_ms":0.31}"#;
         let reply = reply(&serde_json::from_str(line).expect("JSON")).expect("complete");
         assert_eq!((reply.rtt_ms, reply.last_link_ms), (1.25, Some(0.31)));
+        assert_eq!((reply.sent, reply.padding), (Duration::from_micros(1_700_000_000_000_123), 8));
         assert_eq!(reply.hops[0].address.to_string(), "10.0.1.2");
         let mut pings = Pings::new();
         pings.runs.push(PingRun::default());
         assert!(pings.take(0, "no JSON").is_err());
         pings.take(0, r#"{"type":"lost","seq":1,"reason":"timeout"}"#).expect("JSON");
         assert!(!pings.all_answered());
+        assert_eq!(pings.runs[0].lost, ["timeout"]);
     }
 }

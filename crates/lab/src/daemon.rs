@@ -18,7 +18,7 @@ use signalbox_linux::process::Identity;
 use crate::evidence::Stop;
 use crate::plan::PlannedNode;
 use crate::state;
-use crate::{kernel, net, wait};
+use crate::{certificates, kernel, net, wait};
 
 /// A daemon has this long to be ready after its start, and to end when asked to.
 const BUDGET: Duration = Duration::from_secs(30);
@@ -63,19 +63,27 @@ pub(crate) fn configuration(lab: &str, node: &PlannedNode) -> Result<String> {
     ]
     .into_iter()
     .collect();
+    certificates::configure(node, &mut table);
     crate::plan::merge(&mut table, &node.config);
     Ok(toml::to_string(&table)?)
 }
 
 impl Daemon {
     /// Starts the daemon of a node; it may not be ready yet.
-    pub(crate) fn start(lab: &str, index: usize, node: &PlannedNode) -> Result<Self> {
+    ///
+    /// `before`: the kernel's rules before a predecessor that could not clean up.
+    pub(crate) fn start(
+        lab: &str,
+        index: usize,
+        node: &PlannedNode,
+        before: Option<Vec<String>>,
+    ) -> Result<Self> {
         let program = program("SIGNALBOXD", "signalboxd")?;
         let directory = state::directory(lab);
         let file = directory.join(format!("{}.toml", node.name));
         fs::write(&file, configuration(lab, node)?).with_context(|| file.display().to_string())?;
         let namespace = kernel::namespace(&node.namespace)?;
-        let before = net::rules(&namespace)?;
+        let before = before.map_or_else(|| net::rules(&namespace), Ok)?;
         let log = directory.join(format!("{}.log", node.name));
         let writer = File::options()
             .create(true)
@@ -122,11 +130,11 @@ impl Daemon {
         self.compare(fault)
     }
 
-    /// Ends the daemon as a crash would.
-    pub(crate) fn kill(mut self) -> Result<()> {
+    /// Ends the daemon as a crash would; gives the kernel's rules as they were before it.
+    pub(crate) fn kill(mut self) -> Result<Vec<String>> {
         self.signal(Signal::SIGKILL)?;
         self.child.wait()?;
-        Ok(())
+        Ok(self.before)
     }
 
     /// The child is ours and nobody has waited for it, so that its number is nobody else's.

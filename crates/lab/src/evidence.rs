@@ -23,6 +23,9 @@ pub(crate) struct Evidence {
     pub(crate) windows: BTreeMap<String, (Duration, Duration)>,
     pub(crate) probes: Vec<ExpiredProbe>,
     pub(crate) losses: Vec<LossCount>,
+    /// Since 1970, by label: when something was done to a link or a daemon.
+    pub(crate) moments: BTreeMap<String, Duration>,
+    pub(crate) floods: Vec<FloodRun>,
     pub(crate) stops: Vec<Stop>,
 }
 
@@ -41,6 +44,8 @@ pub(crate) struct PingRun {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) replies: Vec<Reply>,
+    /// Why probes were not answered.
+    pub(crate) lost: Vec<String>,
     /// What the command wrote last, if it wrote a summary.
     pub(crate) summary: Option<Value>,
     /// What the command complained of.
@@ -65,10 +70,14 @@ pub(crate) struct ProgramRun {
 /// An answered probe, as the command showed it.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
+    /// Since 1970.
+    pub(crate) sent: Duration,
     pub(crate) rtt_ms: f64,
     /// Nodes on the way there, in order.
     pub(crate) hops: Vec<Hop>,
     pub(crate) last_link_ms: Option<f64>,
+    /// Octets of padding that came back as they went.
+    pub(crate) padding: usize,
 }
 
 /// A node that a probe visited.
@@ -81,8 +90,39 @@ pub(crate) struct Hop {
     pub(crate) node_ms: Option<f64>,
 }
 
-/// What the daemons said of their sessions, by the index of the node.
-pub(crate) type Snapshot = BTreeMap<usize, Vec<Value>>;
+/// What the daemons said of themselves, by the index of the node.
+pub(crate) type Snapshot = BTreeMap<usize, Shown>;
+
+/// What a daemon said of itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shown {
+    pub(crate) sessions: Vec<Value>,
+    pub(crate) associations: Vec<Value>,
+    pub(crate) counters: Vec<Value>,
+}
+
+impl Shown {
+    /// The counter of this name, like `gist.queries`; 0 if there is none.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let (room, name) = name.split_once('.').unwrap_or(("", name));
+        let counter = self.counters.iter().find(|counter| counter["room"] == room && counter["name"] == name);
+        counter.and_then(|counter| counter["value"].as_u64()).unwrap_or(0)
+    }
+}
+
+/// A `flood` step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FloodRun {
+    pub(crate) from: usize,
+    /// The node that got it.
+    pub(crate) node: usize,
+    pub(crate) sent: u64,
+    pub(crate) span: Duration,
+    /// Time of a processor that the node's daemon took meanwhile.
+    pub(crate) cpu: Duration,
+    /// Octets of the daemon's memory before and after.
+    pub(crate) memory: [u64; 2],
+}
 
 /// A Data message sent for a session that should be gone.
 #[derive(Debug, Clone, Copy)]

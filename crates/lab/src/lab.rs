@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result, anyhow};
+use signalbox_linux::process::Identity;
 
 use crate::daemon::{self, Daemon};
 use crate::evidence::Stop;
 use crate::plan::Plan;
 use crate::state::{self, State};
-use crate::{net, wait};
+use crate::{certificates, net, wait};
 
 /// A lab that this process has made.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Lab {
     pub(crate) plan: Plan,
     state: State,
     daemons: BTreeMap<usize, Daemon>,
+    /// The kernel's rules before the daemons that were killed.
+    before: BTreeMap<usize, Vec<String>>,
 }
 
 impl Lab {
@@ -25,10 +28,11 @@ impl Lab {
         net::refuse_standing(&plan)?;
         let namespaces = plan.nodes.iter().map(|node| node.namespace.clone()).collect();
         let state = State::create(&plan.name, namespaces)?;
-        let lab = Self { plan, state, daemons: BTreeMap::new() };
+        let lab = Self { plan, state, daemons: BTreeMap::new(), before: BTreeMap::new() };
         let directory = state::directory(&lab.plan.name);
         let made = fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))
+            .and_then(|()| certificates::make(&lab.plan.nodes, &directory))
             .and_then(|()| net::make(&lab.plan))
             .and_then(|()| wait::check());
         match made {
@@ -63,7 +67,7 @@ impl Lab {
 
     fn launch(&mut self, node: usize) -> Result<()> {
         let planned = &self.plan.nodes[node];
-        let daemon = Daemon::start(&self.plan.name, node, planned)?;
+        let daemon = Daemon::start(&self.plan.name, node, planned, self.before.remove(&node))?;
         self.state.daemons.push(state::Daemon { node: planned.name.clone(), process: daemon.process.into() });
         self.daemons.insert(node, daemon);
         self.state.save()
@@ -81,7 +85,16 @@ impl Lab {
 
     /// Ends the daemon of a node as a crash would.
     pub(crate) fn kill(&mut self, node: usize) -> Result<()> {
-        self.take(node)?.kill()
+        let before = self.take(node)?.kill()?;
+        self.before.insert(node, before);
+        Ok(())
+    }
+
+    /// The daemon of a node as the kernel knows it.
+    pub(crate) fn process(&self, node: usize) -> Result<Identity> {
+        let name = &self.plan.nodes[node].name;
+        let daemon = self.daemons.get(&node).ok_or_else(|| anyhow!("the daemon of {name} does not run"))?;
+        Ok(daemon.process)
     }
 
     fn take(&mut self, node: usize) -> Result<Daemon> {

@@ -5,11 +5,13 @@
 //! outside the daemons. `docs/lab.md` describes the format. `bench` measures, `replay` repeats a recorded node.
 
 pub mod bench;
+mod certificates;
 mod checks;
 pub mod cli;
 mod command;
 mod daemon;
 mod evidence;
+mod flood;
 mod kernel;
 mod lab;
 mod net;

@@ -105,7 +105,13 @@ fn make_link(plan: &Plan, namespaces: &[Namespace], index: usize) -> Result<()> 
 fn add_routes(node: &PlannedNode, namespace: &Namespace) -> Result<()> {
     for route in &node.routes {
         let to = Prefix { addr: route.to.address, len: route.to.length };
-        topology::add_route(namespace, to, Some(route.via), None)?;
+        match route.metric {
+            0 => topology::add_route(namespace, to, Some(route.via), None)?,
+            metric => {
+                let [to, via, metric] = [route.to.to_string(), route.via.to_string(), metric.to_string()];
+                kernel::output(namespace, "ip", &["route", "replace", &to, "via", &via, "metric", &metric])?;
+            }
+        }
     }
     Ok(())
 }

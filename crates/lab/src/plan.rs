@@ -1,9 +1,10 @@
 //! From a scenario to what has to be made: names, addresses, routes. Touches nothing.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::scenario::{Family, Link, Prefix, Scenario};
+use crate::scenario::{Certificate, Family, Link, Prefix, Scenario};
 use crate::units::{Percent, Rate, Span};
 
 /// Every namespace of ours begins so.
@@ -26,6 +27,7 @@ pub(crate) struct PlannedNode {
     pub(crate) forward: bool,
     pub(crate) daemon: bool,
     pub(crate) ping: bool,
+    pub(crate) certificate: Option<Certificate>,
     pub(crate) config: toml::Table,
     pub(crate) interfaces: Vec<PlannedInterface>,
     pub(crate) routes: Vec<PlannedRoute>,
@@ -58,6 +60,7 @@ pub(crate) struct PlannedLink {
 pub(crate) struct PlannedRoute {
     pub(crate) to: Prefix,
     pub(crate) via: IpAddr,
+    pub(crate) metric: u32,
 }
 
 /// A link on the way from one node to another.
@@ -93,6 +96,7 @@ impl Plan {
                     forward: node.forward,
                     daemon: node.daemon,
                     ping: node.daemon && node.ping,
+                    certificate: node.certificate,
                     config,
                     interfaces: Vec::new(),
                     routes: Vec::new(),
@@ -182,6 +186,12 @@ impl Plan {
         legs
     }
 
+    /// The link between two neighbours.
+    pub(crate) fn leg(&self, from: usize, to: usize) -> Option<Leg> {
+        let interface = self.nodes.get(from)?.interfaces.iter().find(|interface| interface.peer.0 == to)?;
+        Some(Leg { link: interface.link, from, to })
+    }
+
     fn next(&self, node: usize, to: IpAddr) -> Option<Leg> {
         let here = &self.nodes[node];
         let leg =
@@ -190,8 +200,8 @@ impl Plan {
         if let Some(interface) = attached {
             return (interface.peer.1 == to).then(|| leg(interface));
         }
-        let route =
-            here.routes.iter().filter(|route| route.to.contains(to)).max_by_key(|route| route.to.length)?;
+        let routes = here.routes.iter().filter(|route| route.to.contains(to));
+        let route = routes.max_by_key(|route| (route.to.length, Reverse(route.metric)))?;
         here.interfaces.iter().find(|interface| interface.peer.1 == route.via).map(leg)
     }
 
@@ -205,7 +215,8 @@ impl Plan {
             .iter()
             .filter(|route| index[route.node.as_ref().as_str()] == node)
             .filter_map(|route| {
-                Some(PlannedRoute { to: route.to, via: via(index[route.via.as_ref().as_str()])? })
+                let via = via(index[route.via.as_ref().as_str()])?;
+                Some(PlannedRoute { to: route.to, via, metric: route.metric })
             })
             .collect();
         // Breadth first from here, links in the file's order; only routers are passed through.
@@ -214,7 +225,8 @@ impl Plan {
         let mut queue = VecDeque::from([node]);
         let mut networks: BTreeSet<_> =
             self.nodes[node].interfaces.iter().map(|interface| interface.address.network()).collect();
-        networks.extend(routes.iter().map(|route| route.to.network()));
+        // A route with a metric waits for the loss of another one.
+        networks.extend(routes.iter().filter(|route| route.metric == 0).map(|route| route.to.network()));
         while let Some(at) = queue.pop_front() {
             for interface in &self.nodes[at].interfaces {
                 let network = interface.address.network();
@@ -222,7 +234,8 @@ impl Plan {
                     && networks.insert(network)
                     && let Some(via) = via(first)
                 {
-                    routes.push(PlannedRoute { to: Prefix { address: network.0, length: network.1 }, via });
+                    let to = Prefix { address: network.0, length: network.1 };
+                    routes.push(PlannedRoute { to, via, metric: 0 });
                 }
             }
             if at != node && !self.nodes[at].forward {
@@ -325,6 +338,20 @@ links = [{ ends = ["h1", "r1"] }, { ends = ["r1", "r2"] }, { ends = ["r2", "h2"]
         assert_eq!(given.nodes[0].interfaces[0].address.to_string(), "10.0.2.1/24");
         assert_eq!(given.nodes[0].routes[0].to.to_string(), "0.0.0.0/0");
         assert_eq!(given.path(0, "192.0.2.1".parse().expect("an address")), Vec::new());
+    }
+
+    #[test]
+    fn a_route_with_a_metric_stands_beside_the_one_that_is_used() {
+        let ring = LINE.replace("links = [", "links = [{ ends = [\"h1\", \"r2\"] }, ");
+        let text = format!(
+            "{ring}routes = [{{ node = \"h1\", to = \"10.0.4.0/24\", via = \"r1\", metric = 100 }}]\n"
+        );
+        let plan = plan(&text);
+        let to_h2: Vec<_> =
+            plan.nodes[0].routes.iter().filter(|r| r.to.to_string() == "10.0.4.0/24").collect();
+        assert_eq!(to_h2.iter().map(|route| route.metric).collect::<Vec<_>>(), [100, 0]);
+        let h2 = plan.address(3).expect("has one");
+        assert_eq!(plan.path(0, h2).iter().map(|leg| leg.to).collect::<Vec<_>>(), [2, 3]);
     }
 
     #[test]

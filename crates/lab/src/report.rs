@@ -8,9 +8,10 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::checks::{Outcome, signal};
+use crate::checks::{Outcome, flood, repair, signal};
 use crate::evidence::{Evidence, PingRun, Reply, Snapshot};
 use crate::observe::packet::Kind;
+use crate::scenario::{CheckKind, Scenario};
 
 /// The result of a scenario.
 #[derive(Debug, Clone, Serialize)]
@@ -23,9 +24,10 @@ pub(crate) struct Report {
 
 impl Report {
     /// Puts the outcomes and the measurements of a run together.
-    pub(crate) fn new(scenario: &str, checks: Vec<Outcome>, evidence: &Evidence) -> Self {
+    pub(crate) fn new(scenario: &Scenario, checks: Vec<Outcome>, evidence: &Evidence) -> Self {
         let ok = checks.iter().all(|check| check.ok);
-        Self { scenario: scenario.to_owned(), ok, checks, measurements: measurements(evidence) }
+        let measurements = measurements(scenario, evidence);
+        Self { scenario: scenario.name.clone(), ok, checks, measurements }
     }
 
     /// For people: the path, the routing state, the numbers, the checks.
@@ -107,7 +109,8 @@ fn path(evidence: &Evidence) -> String {
 
 fn state(evidence: &Evidence, snapshot: &Snapshot) -> String {
     let mut rows = table(&["node", "session", "upstream", "downstream"]);
-    for (node, sessions) in snapshot {
+    for (node, shown) in snapshot {
+        let sessions = &shown.sessions;
         let name = &evidence.plan.nodes[*node].name;
         if sessions.is_empty() {
             rows.add_row([name, "none", "", ""]);
@@ -163,7 +166,7 @@ fn links(evidence: &Evidence) -> String {
     rows.to_string()
 }
 
-fn measurements(evidence: &Evidence) -> Value {
+fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
     let mut all = serde_json::Map::new();
     let mut links = serde_json::Map::new();
     for (link, planned) in evidence.trace.links.iter().zip(&evidence.plan.links) {
@@ -196,6 +199,20 @@ fn measurements(evidence: &Evidence) -> Value {
             all.insert(key.into(), quantiles(&times));
         }
     }
+    let repaired: serde_json::Map<_, _> = scenario
+        .checks
+        .iter()
+        .filter_map(|check| {
+            let CheckKind::Repaired(kind) = &check.kind else { return None };
+            Some((check.name.clone(), repair::repair(evidence, kind).ok()?.measured(kind)))
+        })
+        .collect();
+    if !repaired.is_empty() {
+        all.insert("repaired".into(), repaired.into());
+    }
+    if !evidence.floods.is_empty() {
+        all.insert("floods".into(), flood::measured(evidence).into());
+    }
     if !evidence.losses.is_empty() {
         let loss = |count: &crate::evidence::LossCount| {
             json!({
@@ -211,7 +228,7 @@ fn measurements(evidence: &Evidence) -> Value {
         let counts: serde_json::Map<_, _> = snapshot
             .iter()
             .map(|(node, shown)| {
-                (evidence.plan.nodes[*node].name.clone(), signal::session_ids(shown).len().into())
+                (evidence.plan.nodes[*node].name.clone(), signal::session_ids(&shown.sessions).len().into())
             })
             .collect();
         (label.clone(), Value::from(counts))

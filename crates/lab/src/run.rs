@@ -11,14 +11,17 @@ use signalbox_core::Random;
 use crate::checks::signal;
 use crate::command::{self, Order, Pings};
 use crate::evidence::{Evidence, ExpiredProbe, Snapshot, UdpRun};
+use crate::flood::Flood;
 use crate::lab::Lab;
 use crate::observe::capture::Captures;
 use crate::observe::packet::{GIST_PORT, Kind};
 use crate::observe::trace::{Carrier, PROBE_PAYLOAD, Trace};
 use crate::plan::Plan;
 use crate::program::Program;
-use crate::scenario::{Condition, PingStep, ProbeStep, Scenario, Step, UdpStep};
-use crate::{kernel, net, wait};
+use crate::scenario::{
+    Condition, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, Scenario, Step, UdpStep,
+};
+use crate::{flood, kernel, net, wait};
 
 /// Where the lab's own datagrams go; port 9 is "discard".
 const PROBE_PORT: u16 = 9;
@@ -40,7 +43,14 @@ pub(crate) struct Run<'a> {
     evidence: Evidence,
     /// Those that may still run.
     programs: Vec<Program>,
+    background: BTreeMap<String, Background>,
     progress: &'a Progress<'a>,
+}
+
+/// What goes on while other steps are taken.
+enum Background {
+    Pings { pings: Pings, deadline: Instant },
+    Flood(Flood),
 }
 
 impl<'a> Run<'a> {
@@ -63,9 +73,12 @@ impl<'a> Run<'a> {
             windows: BTreeMap::new(),
             probes: Vec::new(),
             losses: Vec::new(),
+            moments: BTreeMap::new(),
+            floods: Vec::new(),
             stops: Vec::new(),
         };
-        Ok(Self { scenario, lab, captures, evidence, programs: Vec::new(), progress })
+        let (programs, background) = (Vec::new(), BTreeMap::new());
+        Ok(Self { scenario, lab, captures, evidence, programs, background, progress })
     }
 
     /// Does the workload, and waits for the programs that it started.
@@ -75,6 +88,8 @@ impl<'a> Run<'a> {
             wait::check()?;
             self.step(step)?;
         }
+        let left: Vec<String> = self.background.keys().cloned().collect();
+        left.iter().try_for_each(|name| self.join(name))?;
         for program in self.programs.drain(..) {
             self.evidence.programs.push(program.finish()?);
         }
@@ -117,7 +132,9 @@ impl<'a> Run<'a> {
                 (self.progress)(&format!("watching the links for {} ({})", step.span, step.label));
                 let from = now()?;
                 wait::pass(step.span.0)?;
-                self.evidence.windows.insert(step.label.clone(), (from, now()?));
+                let to = now()?;
+                self.evidence.windows.insert(step.label.clone(), (from, to));
+                self.evidence.moments.insert(step.label.clone(), to);
                 Ok(())
             }
             Step::ProbeExpired(step) => self.probe_expired(step),
@@ -125,16 +142,44 @@ impl<'a> Run<'a> {
                 let link = self.link(step.link.as_ref())?;
                 net::set_loss(&self.lab.plan, link, step.loss)
             }
-            Step::LinkDown(step) => net::set_link(&self.lab.plan, self.link(step.link.as_ref())?, false),
-            Step::LinkUp(step) => net::set_link(&self.lab.plan, self.link(step.link.as_ref())?, true),
+            Step::Flood(step) => self.flood(step),
+            Step::Join(step) => self.join(step.name.as_ref()),
+            Step::LinkDown(step) => self.set_link(step, false),
+            Step::LinkUp(step) => self.set_link(step, true),
             Step::Stop(step) => {
-                let stop = self.lab.stop(self.node(step.node.as_ref())?)?;
+                let node = self.moment(step)?;
+                let stop = self.lab.stop(node)?;
                 self.evidence.stops.push(stop);
                 Ok(())
             }
-            Step::Kill(step) => self.lab.kill(self.node(step.node.as_ref())?),
-            Step::Start(step) => self.lab.start(self.node(step.node.as_ref())?),
+            Step::Kill(step) => {
+                let node = self.moment(step)?;
+                self.lab.kill(node)
+            }
+            Step::Start(step) => {
+                self.lab.start(self.node(step.node.as_ref())?)?;
+                self.moment(step).map(drop)
+            }
         }
+    }
+
+    /// Remembers what is done to a node's daemon now; gives the node.
+    fn moment(&mut self, step: &NodeStep) -> Result<usize> {
+        self.remember(step.label.as_ref(), step.node.as_ref())?;
+        self.node(step.node.as_ref())
+    }
+
+    fn set_link(&mut self, step: &LinkStep, up: bool) -> Result<()> {
+        self.remember(step.label.as_ref(), step.link.as_ref())?;
+        net::set_link(&self.lab.plan, self.link(step.link.as_ref())?, up)
+    }
+
+    fn remember(&mut self, label: Option<&String>, what: &str) -> Result<()> {
+        if let Some(label) = label {
+            (self.progress)(&format!("{what}: {label}"));
+            self.evidence.moments.insert(label.clone(), now()?);
+        }
+        Ok(())
     }
 
     fn node(&self, name: &str) -> Result<usize> {
@@ -186,7 +231,8 @@ impl<'a> Run<'a> {
             step.from.as_ref(),
             step.to.as_ref()
         ));
-        let order = Order { from, to, destination, count: step.count, interval: step.interval.0 };
+        let (count, interval, size) = (step.count, step.interval.0, *step.size.as_ref());
+        let order = Order { from, to, destination, count, interval, size };
         let deadline = Instant::now() + step.within.0;
         let mut pings = Pings::new();
         let begin = Instant::now();
@@ -197,20 +243,71 @@ impl<'a> Run<'a> {
         let mut to_show = step.show.as_ref();
         while !pings.all_ended() && Instant::now() < deadline {
             pings.listen(wait::STEP)?;
-            if pings.all_answered()
-                && let Some(label) = to_show.take()
-            {
+            if !pings.all_answered() {
+                continue;
+            }
+            if let Some(label) = to_show.take() {
                 let snapshot = self.ask_all()?;
                 self.evidence.snapshots.push((label.clone(), snapshot));
+            }
+            if let Some(name) = &step.background {
+                self.background.insert(name.clone(), Background::Pings { pings, deadline });
+                return Ok(());
             }
         }
         self.evidence.pings.extend(pings.finish()?);
         Ok(())
     }
 
+    fn flood(&mut self, step: &FloodStep) -> Result<()> {
+        let (from, to, destination) = self.ends(step.from.as_ref(), step.to.as_ref())?;
+        let via = self.node(step.via.as_ref())?;
+        let rate = *step.rate.as_ref();
+        (self.progress)(&format!(
+            "{rate} Queries a second with invented sources from {} to {} for {}",
+            step.from.as_ref(),
+            self.lab.plan.nodes[to].name,
+            step.span
+        ));
+        let order = flood::Order {
+            from,
+            via,
+            to: destination,
+            sources: *step.sources.as_ref(),
+            rate,
+            span: step.span.0,
+            seed: self.scenario.seed,
+            daemon: self.lab.process(via)?,
+        };
+        let flood = Flood::start(&self.lab.plan, order)?;
+        match &step.background {
+            Some(name) => {
+                self.background.insert(name.clone(), Background::Flood(flood));
+            }
+            None => self.evidence.floods.push(flood.join()?),
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of something in the background; what has ended before is no mistake.
+    fn join(&mut self, name: &str) -> Result<()> {
+        match self.background.remove(name) {
+            Some(Background::Pings { mut pings, deadline }) => {
+                (self.progress)(&format!("waiting for {name}"));
+                while !pings.all_ended() && Instant::now() < deadline {
+                    pings.listen(wait::STEP)?;
+                }
+                self.evidence.pings.extend(pings.finish()?);
+            }
+            Some(Background::Flood(flood)) => self.evidence.floods.push(flood.join()?),
+            None => {}
+        }
+        Ok(())
+    }
+
     fn ask_all(&self) -> Result<Snapshot> {
         let plan = &self.lab.plan;
-        self.lab.running().map(|node| Ok((node, command::sessions(&plan.name, &plan.nodes[node])?))).collect()
+        self.lab.running().map(|node| Ok((node, command::shown(&plan.name, &plan.nodes[node])?))).collect()
     }
 
     fn wait_for(&mut self, condition: Condition, budget: Duration) -> Result<()> {
@@ -221,11 +318,13 @@ impl<'a> Run<'a> {
         (self.progress)(&format!("waiting until {what}"));
         let deadline = Instant::now() + budget;
         loop {
-            let snapshot = self.ask_all()?;
-            let holds = |(node, sessions): (&usize, &Vec<_>)| {
-                !self.lab.plan.nodes[*node].ping || signal::session_ids(sessions).is_empty() == empty
-            };
-            if snapshot.iter().all(holds) {
+            let plan = &self.lab.plan;
+            let mut hold = true;
+            for node in self.lab.running().filter(|node| plan.nodes[*node].ping) {
+                let sessions = command::show(&plan.name, &plan.nodes[node], "sessions")?;
+                hold &= signal::session_ids(&sessions).is_empty() == empty;
+            }
+            if hold {
                 return Ok(());
             }
             if Instant::now() > deadline {

@@ -4,6 +4,8 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use nix::unistd::{SysconfVar, sysconf};
+
 use crate::sys;
 
 /// A process, for as long as it is the one that was meant.
@@ -76,6 +78,41 @@ impl Identity {
     }
 }
 
+/// What a process has taken of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Time of a processor, its own and the kernel's for it, in steps of some 10 ms.
+    pub cpu: Duration,
+    /// Memory that is resident, in octets.
+    pub memory: u64,
+}
+
+impl Usage {
+    /// That of a process until now.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn of(process: &Identity) -> io::Result<Self> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid))?;
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        // Field 3 of proc(5) is the first here.
+        let field = |number: usize| {
+            let text = fields.split_whitespace().nth(number - 3);
+            text.and_then(|text| text.parse::<u64>().ok()).ok_or(io::ErrorKind::InvalidData)
+        };
+        let unit = |variable: SysconfVar| {
+            let value = sysconf(variable)?.and_then(|value| u64::try_from(value).ok());
+            value.filter(|value| *value > 0).ok_or(io::Error::from(io::ErrorKind::Unsupported))
+        };
+        if field(22)? != process.start {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let ticks = field(14)?.saturating_add(field(15)?);
+        let cpu = Duration::from_micros(ticks.saturating_mul(1_000_000) / unit(SysconfVar::CLK_TCK)?);
+        Ok(Self { cpu, memory: field(24)?.saturating_mul(unit(SysconfVar::PAGE_SIZE)?) })
+    }
+}
+
 /// All processes, in the order of their numbers.
 ///
 /// # Errors
@@ -94,6 +131,18 @@ pub fn all() -> io::Result<Vec<Identity>> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn work_shows_in_what_a_process_has_taken() {
+        let own = Identity::of(std::process::id()).unwrap();
+        let before = Usage::of(&own).unwrap();
+        let mut number = 1_u64;
+        while Usage::of(&own).unwrap().cpu <= before.cpu {
+            number = std::hint::black_box(number.wrapping_mul(3));
+        }
+        assert!(before.memory > 100_000);
+        assert!(Usage::of(&Identity { start: own.start + 1, ..own }).is_err());
+    }
 
     #[test]
     fn a_process_is_ended_and_another_start_is_not_it() {

@@ -1,8 +1,11 @@
-//! The checks of a scenario. Each looks at packets and kernel state from outside; only `path` and `state` show what
-//! the commands said.
+//! The checks of a scenario. Each looks at packets and kernel state from outside; `path`, `state` and parts of
+//! others show what the commands said.
 
 mod association;
+mod content;
+pub(crate) mod flood;
 mod program;
+pub(crate) mod repair;
 pub(crate) mod signal;
 #[cfg(test)]
 mod tests;
@@ -52,6 +55,10 @@ fn judge(kind: &CheckKind, evidence: &Evidence) -> Verdict {
         CheckKind::SetUp(check) => signal::set_up(evidence, check),
         CheckKind::Program(check) => program::program(evidence, check),
         CheckKind::Associations(check) => association::associations(evidence, check),
+        CheckKind::Refused(check) => content::refused(evidence, check),
+        CheckKind::Whole(check) => content::whole(evidence, check),
+        CheckKind::Repaired(check) => repair::repaired(evidence, check),
+        CheckKind::Flood(check) => flood::flooded(evidence, check),
         CheckKind::Loss(check) => loss(evidence, check),
         CheckKind::State(check) => state(evidence, check),
         CheckKind::Silent(check) => silent(evidence, check),
@@ -85,8 +92,11 @@ fn state(evidence: &Evidence, check: &StateCheck) -> Verdict {
     };
     let (mut good, mut seen) = (true, Vec::new());
     for (node, planned) in evidence.plan.nodes.iter().enumerate().filter(|(_, node)| node.ping) {
-        let sessions = signal::session_ids(snapshot.get(&node).map_or(&[], Vec::as_slice));
-        good &= snapshot.contains_key(&node) && sessions.len() == check.sessions;
+        let sessions =
+            signal::session_ids(snapshot.get(&node).map_or(&[], |shown| shown.sessions.as_slice()));
+        let spared = check.except.iter().any(|except| *except.as_ref() == planned.name);
+        let wanted = if spared { 0 } else { check.sessions };
+        good &= snapshot.contains_key(&node) && sessions.len() == wanted;
         seen.push(format!("{} {}", planned.name, sessions.len()));
     }
     let detail = format!("sessions at {label:?}: {}", seen.join(", "));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -38,8 +39,16 @@ pub(crate) fn session_ids(shown: &[Value]) -> BTreeSet<&str> {
 pub(super) fn path(evidence: &Evidence, check: &HopsCheck) -> Verdict {
     let wanted: Vec<&str> = check.hops.iter().map(|hop| hop.as_ref().as_str()).collect();
     let mut replies = 0;
+    let moment = |label: &Option<toml::Spanned<String>>, default: Duration| match label {
+        None => Ok(default),
+        Some(label) => {
+            let moment = evidence.moments.get(label.as_ref().as_str()).copied();
+            moment.ok_or_else(|| format!("nothing happened at {:?}", label.as_ref()))
+        }
+    };
+    let (after, before) = (moment(&check.after, Duration::ZERO)?, moment(&check.before, Duration::MAX)?);
     for ping in &evidence.pings {
-        for reply in &ping.replies {
+        for reply in ping.replies.iter().filter(|reply| (after..before).contains(&reply.sent)) {
             replies += 1;
             let visited = evidence.visited(ping, reply);
             if visited != wanted {
@@ -93,7 +102,7 @@ pub(super) fn handshake(evidence: &Evidence, check: &PathCheck) -> Verdict {
     ))
 }
 
-fn in_order(firsts: [Option<std::time::Duration>; 5]) -> Result<(), String> {
+fn in_order(firsts: [Option<Duration>; 5]) -> Result<(), String> {
     let names = ["Query", "Response", "Confirm", "Data downstream", "Data upstream"];
     let missing: Vec<_> =
         names.iter().zip(firsts).filter(|(_, at)| at.is_none()).map(|(name, _)| *name).collect();
@@ -129,7 +138,7 @@ pub(super) fn set_up(evidence: &Evidence, check: &SetUpCheck) -> Verdict {
 }
 
 /// Query and Response were seen, and what the querying node sends only when it has the Response.
-fn is_complete(firsts: [Option<std::time::Duration>; 5]) -> bool {
+fn is_complete(firsts: [Option<Duration>; 5]) -> bool {
     let seen = |stage: Stage| firsts[stage as usize].is_some();
     seen(Stage::Query) && seen(Stage::Response) && (seen(Stage::Confirm) || seen(Stage::DataDown))
 }

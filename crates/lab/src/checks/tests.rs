@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::evidence::{ExpiredProbe, LossCount, PingRun, ProgramRun, Reply, Stop};
+use crate::evidence::{ExpiredProbe, FloodRun, LossCount, PingRun, ProgramRun, Reply, Shown, Stop};
 use crate::observe::trace::{Carrier, Connection, Content, Flow, LinkTrace, Message, Session, Trace};
 use crate::plan::Plan;
 use crate::scenario::read;
@@ -45,6 +45,7 @@ fn message(kind: Kind, at: u64, src: &str, dst: &str, outgoing: bool) -> Message
         session: Some(SESSION),
         negotiates: false,
         error: None,
+        octets: Vec::new(),
         packet: vec![0; 60],
         payload_at: 32,
     }
@@ -75,10 +76,18 @@ fn evidence(checks: &str) -> (Check, Evidence) {
         windows: BTreeMap::new(),
         probes: Vec::new(),
         losses: Vec::new(),
+        moments: BTreeMap::new(),
+        floods: Vec::new(),
         stops: Vec::new(),
         programs: Vec::new(),
     };
     (scenario.checks.into_iter().next().expect("there is one"), evidence)
+}
+
+/// To a probe that was sent then, with so much padding.
+fn reply(at: u64, padding: usize) -> Reply {
+    let sent = Duration::from_millis(at);
+    Reply { sent, rtt_ms: 1.0, hops: Vec::new(), last_link_ms: None, padding }
 }
 
 #[track_caller]
@@ -145,8 +154,7 @@ fn a_query_that_passes_may_change_in_ttl_and_hops_only() {
 fn sessions_are_counted_by_packets_and_replies() {
     let (check, mut evidence) = evidence("kind = 'set_up', from = 'h1', to = 'h2', sessions = 1");
     fails(&check, &evidence, "sessions with a reply: 0");
-    let reply = Reply { rtt_ms: 1.0, hops: Vec::new(), last_link_ms: None };
-    evidence.pings[0].replies.push(reply);
+    evidence.pings[0].replies.push(reply(1, 0));
     holds(&check, &evidence);
     // The Confirm may be lost before the capture: Data the same way proves the Response as well.
     evidence.trace.links[1].messages.remove(2);
@@ -171,7 +179,10 @@ fn loss_lies_between_its_bounds_and_is_measured_on_enough_packets() {
 fn state_and_its_end() {
     let (check, mut evidence) = evidence("kind = 'state', label = 'now', sessions = 1");
     fails(&check, &evidence, "nobody was asked");
-    let shown = |n: usize| (0..n).map(|id| json!({"session": format!("{id:032x}")})).collect::<Vec<_>>();
+    let shown = |n: usize| {
+        let sessions = (0..n).map(|id| json!({"session": format!("{id:032x}")})).collect();
+        Shown { sessions, ..Shown::default() }
+    };
     evidence.snapshots = vec![("now".into(), (0..3).map(|node| (node, shown(1))).collect())];
     holds(&check, &evidence);
     evidence.snapshots = vec![("now".into(), (0..3).map(|node| (node, shown(node))).collect())];
@@ -219,7 +230,7 @@ fn associated(more: &str, content: Content) -> (Check, Evidence) {
             link.messages.retain(|message| message.carrier == Carrier::Datagram);
         }
     }
-    evidence.pings[0].replies.push(Reply { rtt_ms: 1.0, hops: Vec::new(), last_link_ms: None });
+    evidence.pings[0].replies.push(reply(1, 0));
     (check, evidence)
 }
 
@@ -302,4 +313,129 @@ fn a_program_is_judged_by_its_lines_and_its_end() {
     judge(["three", "one", "two"], done, Some("no line with \"three\""));
     judge(good, Some("exit status: 1"), Some("exit status: 1: it cannot"));
     judge(good, None, Some("did not end in time"));
+}
+
+#[test]
+fn large_messages_are_the_same_on_every_link_and_both_ways() {
+    let text = "kind = 'whole', from = 'h1', to = 'h2', messages = 2, octets = 8";
+    let large = || {
+        let (check, mut evidence) = evidence(text);
+        for link in &mut evidence.trace.links {
+            link.messages.retain(|message| message.kind == Kind::Data);
+            link.messages.extend_from_within(..);
+            for (number, message) in link.messages.iter_mut().enumerate() {
+                message.octets = vec![u8::try_from(number / 2).expect("few"); 20];
+            }
+        }
+        evidence.pings[0].replies = vec![reply(1, 8), reply(2, 8)];
+        (check, evidence)
+    };
+    let (check, good) = large();
+    holds(&check, &good);
+    let change = |why: &str, change: fn(&mut Evidence)| {
+        let (_, mut bad) = large();
+        change(&mut bad);
+        fails(&check, &bad, why);
+    };
+    change("1 different messages", |evidence| evidence.trace.links[1].messages.truncate(2));
+    change("other octets", |evidence| evidence.trace.links[1].messages[2].octets[15] = 7);
+    change("8 octets came back", |evidence| drop(evidence.pings[0].replies.pop()));
+}
+
+#[test]
+fn a_repair_is_a_handshake_with_the_neighbour_itself_and_a_reply_since() {
+    let text =
+        "kind = 'repaired', label = 'lost', hops = ['h1', 'r1'], sessions = 1, within = '1s', goal = '2ms'";
+    let text = format!(
+        "name = \"x\"\ndescription = \"\"\nnodes = [{{ name = \"h1\" }}, {{ name = \"r1\", forward = true }}, \
+         {{ name = \"h2\" }}]\nlinks = [{{ ends = [\"h1\", \"r1\"] }}, {{ ends = [\"r1\", \"h2\"] }}]\n\
+         workload = [{{ step = \"kill\", node = \"r1\", label = \"lost\" }}]\nchecks = [{{ name = \"it\", {text} }}]\n"
+    );
+    let scenario = read("x.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let check = scenario.checks.first().expect("there is one");
+    let (_, mut evidence) = evidence("kind = 'no_errors'");
+    fails(check, &evidence, "nothing happened");
+    // The handshake of the evidence takes from 1 ms to 3 ms.
+    evidence.moments.insert("lost".into(), Duration::from_micros(500));
+    fails(check, &evidence, "0 had a reply");
+    evidence.pings[0].replies.push(reply(2, 0));
+    holds(check, &evidence);
+    let measured = |evidence: &Evidence| {
+        let CheckKind::Repaired(kind) = &check.kind else { panic!("another check") };
+        repair::repair(evidence, kind).expect("labelled").measured(kind)
+    };
+    assert_eq!(measured(&evidence)["goal_reached"], true);
+    evidence.trace.links[0].messages[1].src = "10.0.2.2".parse().expect("an address");
+    fails(check, &evidence, "0 sessions");
+    evidence.trace.links[0].messages[1].src = "10.0.1.2".parse().expect("an address");
+    evidence.trace.links[0].messages[2].at = Duration::from_millis(900);
+    holds(check, &evidence);
+    assert_eq!(measured(&evidence)["goal_reached"], false);
+    evidence.moments.insert("lost".into(), Duration::from_millis(2));
+    fails(check, &evidence, "0 sessions");
+}
+
+#[test]
+fn a_flood_is_judged_by_what_it_took() {
+    let text = "kind = 'flood', node = 'r1', queries = 1000, cpu_per_query = '50us', memory_kib = 100";
+    let (check, mut evidence) = evidence(text);
+    fails(&check, &evidence, "was not flooded");
+    let run = FloodRun {
+        from: 0,
+        node: 1,
+        sent: 1000,
+        span: Duration::from_secs(1),
+        cpu: Duration::from_millis(40),
+        memory: [1 << 20, (1 << 20) + 4096],
+    };
+    let outcomes = [
+        (run, true),
+        (FloodRun { sent: 999, ..run }, false),
+        (FloodRun { cpu: Duration::from_millis(60), ..run }, false),
+        (FloodRun { memory: [0, 1 << 20], ..run }, false),
+    ];
+    for (run, good) in outcomes {
+        evidence.floods = vec![run];
+        assert_eq!(super::run(&check, &evidence).ok, good, "{run:?}");
+    }
+}
+
+#[test]
+fn who_is_refused_leaves_nothing_behind() {
+    let text =
+        "kind = 'refused', from = 'h1', to = 'h2', by = 'r1', label = 'now', counter = 'channels.failed'";
+    let kept_out = || {
+        let (check, mut evidence) = evidence(text);
+        evidence.trace.links[0].messages.truncate(2);
+        evidence.trace.links[0].connections = vec![connection("10.0.1.1:4000", "10.0.1.2:270", Content::Tls)];
+        evidence.trace.links[1].messages.clear();
+        evidence.pings[0].lost.push("no reply in time".into());
+        let counters = vec![json!({"room": "channels", "name": "failed", "value": 1})];
+        let associations = vec![json!({"peer": "10.0.2.2"})];
+        let shown = Shown { counters, associations, ..Shown::default() };
+        evidence.snapshots = vec![("now".into(), [(1, shown)].into())];
+        (check, evidence)
+    };
+    let (check, good) = kept_out();
+    holds(&check, &good);
+    let change = |why: &str, change: fn(&mut Evidence)| {
+        let (_, mut bad) = kept_out();
+        change(&mut bad);
+        fails(&check, &bad, why);
+    };
+    change("1 replies", |evidence| evidence.pings[0].replies.push(reply(1, 0)));
+    change("did not even try", |evidence| evidence.trace.links[0].connections.clear());
+    change("can be read", |evidence| {
+        let data = message(Kind::Data, 3, "10.0.1.1", "10.0.1.2", true);
+        evidence.trace.links[0].messages.push(data);
+    });
+    change("in clear", |evidence| evidence.trace.links[0].connections[0].flows[0].content = Content::Gist);
+    change("went on to r1-h2", |evidence| {
+        evidence.trace.links[1].messages.push(message(Kind::Query, 3, "10.0.1.1", "10.0.2.2", true));
+    });
+    change("an association with it", |evidence| {
+        let shown = evidence.snapshots[0].1.get_mut(&1).expect("asked");
+        shown.associations.push(json!({"peer": "10.0.1.1"}));
+    });
+    change("counts no", |evidence| evidence.snapshots[0].1.get_mut(&1).expect("asked").counters.clear());
 }

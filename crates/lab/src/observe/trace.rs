@@ -59,6 +59,8 @@ pub(crate) struct Message {
     /// Stack-Proposal and Stack-Configuration-Data are there.
     pub(crate) negotiates: bool,
     pub(crate) error: Option<u16>,
+    /// The message from its common header on.
+    pub(crate) octets: Vec<u8>,
     /// The IP packet; in a stream, that with the message's last octets.
     pub(crate) packet: Vec<u8>,
     /// Where the UDP payload begins in the packet, if it is a datagram.
@@ -124,6 +126,7 @@ impl Message {
             session: gist.session,
             negotiates: gist.negotiates,
             error: gist.error,
+            octets: gist.octets.to_vec(),
             packet: ip.packet.to_vec(),
             payload_at,
         }

@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 7] = [
+const BUILTINS: [(&str, &str); 12] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
@@ -8,6 +8,11 @@ const BUILTINS: [(&str, &str); 7] = [
     ("gist-cmode-tcp", include_str!("../../../../scenarios/gist-cmode-tcp.toml")),
     ("gist-mux", include_str!("../../../../scenarios/gist-mux.toml")),
     ("gist-app-python", include_str!("../../../../scenarios/gist-app-python.toml")),
+    ("gist-cmode-tls", include_str!("../../../../scenarios/gist-cmode-tls.toml")),
+    ("gist-large", include_str!("../../../../scenarios/gist-large.toml")),
+    ("gist-restart", include_str!("../../../../scenarios/gist-restart.toml")),
+    ("gist-reroute", include_str!("../../../../scenarios/gist-reroute.toml")),
+    ("gist-flood", include_str!("../../../../scenarios/gist-flood.toml")),
 ];
 
 /// Name and text of each.

@@ -172,6 +172,8 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
         "show" => Step::Show(rest(element)?),
         "wait_for" => Step::WaitFor(rest(element)?),
         "watch" => Step::Watch(rest(element)?),
+        "flood" => Step::Flood(rest(element)?),
+        "join" => Step::Join(rest(element)?),
         "probe_expired" => Step::ProbeExpired(rest(element)?),
         "set_loss" => Step::SetLoss(rest(element)?),
         "link_down" => Step::LinkDown(rest(element)?),
@@ -183,8 +185,8 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
             return Err(Mistake::new(
                 kind.span(),
                 format!(
-                    "unknown step `{other}`, expected one of udp, ping, run, show, wait_for, watch, probe_expired, \
-                     set_loss, link_down, link_up, stop, kill, start"
+                    "unknown step `{other}`, expected one of udp, ping, run, show, wait_for, watch, flood, join, \
+                     probe_expired, set_loss, link_down, link_up, stop, kill, start"
                 ),
             ));
         }
@@ -202,6 +204,10 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
         "set_up" => CheckKind::SetUp(rest(element)?),
         "program" => CheckKind::Program(rest(element)?),
         "associations" => CheckKind::Associations(rest(element)?),
+        "refused" => CheckKind::Refused(rest(element)?),
+        "whole" => CheckKind::Whole(rest(element)?),
+        "repaired" => CheckKind::Repaired(rest(element)?),
+        "flood" => CheckKind::Flood(rest(element)?),
         "loss" => CheckKind::Loss(rest(element)?),
         "state" => CheckKind::State(rest(element)?),
         "silent" => CheckKind::Silent(rest(element)?),
@@ -213,7 +219,8 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
                 kind.span(),
                 format!(
                     "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
-                     set_up, program, associations, loss, state, silent, no_routing_state, no_errors, clean_stop"
+                     set_up, program, associations, refused, whole, repaired, flood, loss, state, silent, \
+                     no_routing_state, no_errors, clean_stop"
                 ),
             ));
         }
@@ -265,7 +272,7 @@ hops = ["a", "b"]
         let said = mistake("name = \"a\"", "name = \"a\"\nfroward = true");
         assert_eq!(
             said,
-            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `ping`, `forward`, `config`"
+            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `ping`, `forward`, `certificate`, `config`"
         );
         let said = mistake("from = \"a\"", "form = \"a\"");
         assert!(

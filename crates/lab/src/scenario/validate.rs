@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toml::Spanned;
 
 use super::load::Mistake;
-use super::{CheckKind, Link, Scenario, Step};
+use super::{CheckKind, Family, Link, Scenario, Step};
 
 /// A node's name is part of interface names, which the kernel limits to 15 octets.
 const NODE_NAME_MAX: usize = 8;
@@ -15,6 +15,10 @@ const SCENARIO_NAME_MAX: usize = 24;
 const NODES_MAX: usize = 64;
 /// One process each.
 const SESSIONS_MAX: u32 = 1_000;
+/// The most padding that Ping has.
+const SIZE_MAX: u16 = 16_000;
+/// More than one thread can send, or a capture keep.
+const RATE_MAX: u32 = 100_000;
 /// Our own delay stays below what makes every timer meaningless.
 const DELAY_MAX_MS: u128 = 10_000;
 
@@ -22,11 +26,33 @@ pub(super) fn validate(scenario: &Scenario) -> Result<(), Mistake> {
     nodes(scenario)?;
     links(scenario)?;
     routes(scenario)?;
-    let mut labels = BTreeSet::new();
+    let mut names = Names::default();
     for step in &scenario.workload {
-        one_step(scenario, step, &mut labels)?;
+        one_step(scenario, step, &mut names)?;
     }
-    scenario.checks.iter().try_for_each(|check| one_check(scenario, &check.kind, &labels))
+    scenario.checks.iter().try_for_each(|check| one_check(scenario, &check.kind, &names))
+}
+
+/// What steps name, so that later steps and checks can speak of it.
+#[derive(Debug, Default)]
+struct Names<'s> {
+    /// When daemons were asked, or links watched.
+    labels: BTreeSet<&'s str>,
+    /// When something was done to a link or a daemon.
+    moments: BTreeSet<&'s str>,
+    /// What runs in the background.
+    background: BTreeSet<&'s str>,
+}
+
+impl Names<'_> {
+    fn known(names: &BTreeSet<&str>, name: &Spanned<String>, what: &str) -> Result<(), Mistake> {
+        if names.contains(name.as_ref().as_str()) {
+            return Ok(());
+        }
+        let known = names.iter().copied().collect::<Vec<_>>().join(", ");
+        let what = format!("no step has the {what} `{}`, expected one of {known}", name.as_ref());
+        Err(Mistake::new(name.span(), what))
+    }
 }
 
 /// Names become parts of namespace, interface and file names.
@@ -58,9 +84,9 @@ fn nodes(scenario: &Scenario) -> Result<(), Mistake> {
         if index == NODES_MAX {
             return Err(Mistake::new(node.name.span(), format!("a lab has at most {NODES_MAX} nodes")));
         }
-        if !node.daemon && !node.config.is_empty() {
+        if !node.daemon && (!node.config.is_empty() || node.certificate.is_some()) {
             let what = format!(
-                "node {:?} has a `config` but no daemon; take one of the two out",
+                "node {:?} has a `config` or a `certificate` but no daemon; take one of them out",
                 node.name.as_ref()
             );
             return Err(Mistake::new(node.name.span(), what));
@@ -134,23 +160,23 @@ fn addresses(link: &Link, seen: &mut BTreeSet<String>) -> Result<(), Mistake> {
 }
 
 fn routes(scenario: &Scenario) -> Result<(), Mistake> {
-    for route in &scenario.routes {
-        node(scenario, &route.node)?;
-        node(scenario, &route.via)?;
-        let joined = |link: &Link| {
-            let ends = [link.ends[0].as_ref(), link.ends[1].as_ref()];
-            ends.contains(&route.node.as_ref()) && ends.contains(&route.via.as_ref())
-        };
-        if !scenario.links.iter().any(joined) {
-            let what = format!(
-                "{} is no neighbour of {}; a next hop is at the other end of a link",
-                route.via.as_ref(),
-                route.node.as_ref()
-            );
-            return Err(Mistake::new(route.via.span(), what));
-        }
+    scenario.routes.iter().try_for_each(|route| neighbours(scenario, &route.node, &route.via))
+}
+
+/// The second is at the other end of a link of the first.
+fn neighbours(scenario: &Scenario, of: &Spanned<String>, other: &Spanned<String>) -> Result<(), Mistake> {
+    node(scenario, of)?;
+    node(scenario, other)?;
+    let joined = |link: &Link| {
+        let ends = [link.ends[0].as_ref(), link.ends[1].as_ref()];
+        of.as_ref() != other.as_ref() && ends.contains(&of.as_ref()) && ends.contains(&other.as_ref())
+    };
+    if scenario.links.iter().any(joined) {
+        return Ok(());
     }
-    Ok(())
+    let what =
+        format!("{} is no neighbour of {}; name one at the other end of a link", other.as_ref(), of.as_ref());
+    Err(Mistake::new(other.span(), what))
 }
 
 fn link(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
@@ -162,11 +188,7 @@ fn link(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
     Err(Mistake::new(name.span(), what))
 }
 
-fn one_step<'s>(
-    scenario: &'s Scenario,
-    step: &'s Step,
-    labels: &mut BTreeSet<&'s str>,
-) -> Result<(), Mistake> {
+fn one_step<'s>(scenario: &'s Scenario, step: &'s Step, names: &mut Names<'s>) -> Result<(), Mistake> {
     match step {
         Step::Udp(step) => {
             node(scenario, &step.from)?;
@@ -175,7 +197,12 @@ fn one_step<'s>(
         Step::Ping(step) => {
             daemon_node(scenario, &step.from)?;
             node(scenario, &step.to)?;
-            labels.extend(step.show.as_deref());
+            names.labels.extend(step.show.as_deref());
+            names.background.extend(step.background.as_deref());
+            if *step.size.as_ref() > SIZE_MAX || !step.size.as_ref().is_multiple_of(4) {
+                let what = format!("`size` is a multiple of 4 between 0 and {SIZE_MAX}");
+                return Err(Mistake::new(step.size.span(), what));
+            }
             let sessions = *step.sessions.as_ref();
             if (1..=SESSIONS_MAX).contains(&sessions) {
                 return Ok(());
@@ -184,18 +211,19 @@ fn one_step<'s>(
         }
         Step::Run(step) => {
             node(scenario, &step.node)?;
-            labels.insert(step.label.as_ref());
+            names.labels.insert(step.label.as_ref());
             if step.command.as_ref().is_empty() {
                 return Err(Mistake::new(step.command.span(), "`command` names a program and its arguments"));
             }
             Ok(())
         }
         Step::Show(step) => {
-            labels.insert(&step.label);
+            names.labels.insert(&step.label);
             Ok(())
         }
         Step::Watch(step) => {
-            labels.insert(&step.label);
+            names.labels.insert(&step.label);
+            names.moments.insert(&step.label);
             Ok(())
         }
         Step::WaitFor(_) => Ok(()),
@@ -204,20 +232,35 @@ fn one_step<'s>(
             daemon_node(scenario, &step.to)
         }
         Step::SetLoss(step) => link(scenario, &step.link),
-        Step::LinkDown(step) | Step::LinkUp(step) => link(scenario, &step.link),
-        Step::Stop(step) | Step::Kill(step) | Step::Start(step) => daemon_node(scenario, &step.node),
+        Step::LinkDown(step) | Step::LinkUp(step) => {
+            names.moments.extend(step.label.as_deref());
+            link(scenario, &step.link)
+        }
+        Step::Stop(step) | Step::Kill(step) | Step::Start(step) => {
+            names.moments.extend(step.label.as_deref());
+            daemon_node(scenario, &step.node)
+        }
+        Step::Flood(step) => {
+            node(scenario, &step.from)?;
+            daemon_node(scenario, &step.via)?;
+            node(scenario, &step.to)?;
+            neighbours(scenario, &step.from, &step.via)?;
+            names.background.extend(step.background.as_deref());
+            if !step.sources.as_ref().address.is_ipv4() || scenario.family != Family::Ipv4 {
+                return Err(Mistake::new(step.sources.span(), "a flood is IPv4"));
+            }
+            if (1..=RATE_MAX).contains(step.rate.as_ref()) {
+                return Ok(());
+            }
+            Err(Mistake::new(step.rate.span(), format!("`rate` lies between 1 and {RATE_MAX}")))
+        }
+        Step::Join(step) => Names::known(&names.background, &step.name, "background"),
     }
 }
 
-fn one_check(scenario: &Scenario, kind: &CheckKind, labels: &BTreeSet<&str>) -> Result<(), Mistake> {
-    let label = |label: &Spanned<String>| {
-        if labels.contains(label.as_ref().as_str()) {
-            return Ok(());
-        }
-        let known = labels.iter().copied().collect::<Vec<_>>().join(", ");
-        let what = format!("no step has the label `{}`, expected one of {known}", label.as_ref());
-        Err(Mistake::new(label.span(), what))
-    };
+fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result<(), Mistake> {
+    let label = |label: &Spanned<String>| Names::known(&names.labels, label, "label");
+    let moment = |label: &Spanned<String>| Names::known(&names.moments, label, "label");
     match kind {
         CheckKind::Forwarding(check) | CheckKind::Handshake(check) => {
             node(scenario, &check.from)?;
@@ -231,14 +274,36 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, labels: &BTreeSet<&str>) -> 
             node(scenario, &check.from)?;
             node(scenario, &check.to)
         }
-        CheckKind::Path(check) => check.hops.iter().try_for_each(|hop| node(scenario, hop)),
+        CheckKind::Path(check) => {
+            check.after.iter().chain(&check.before).try_for_each(moment)?;
+            check.hops.iter().try_for_each(|hop| node(scenario, hop))
+        }
+        CheckKind::Refused(check) => {
+            node(scenario, &check.to)?;
+            neighbours(scenario, &check.from, &check.by)?;
+            label(&check.label)
+        }
+        CheckKind::Whole(check) => {
+            node(scenario, &check.from)?;
+            node(scenario, &check.to)
+        }
+        CheckKind::Repaired(check) => {
+            moment(&check.label)?;
+            check.hops.iter().try_for_each(|hop| node(scenario, hop))?;
+            let pairs = check.hops.iter().zip(check.hops.iter().skip(1));
+            pairs.into_iter().try_for_each(|(from, to)| neighbours(scenario, from, to))
+        }
+        CheckKind::Flood(check) => daemon_node(scenario, &check.node),
         CheckKind::PassesQuery(check) => {
             let ends = check.ends.iter().flatten();
             ends.chain([&check.node]).try_for_each(|name| node(scenario, name))
         }
-        CheckKind::NoRoutingState(check) => daemon_node(scenario, &check.node),
-        CheckKind::State(check) => label(&check.label),
         CheckKind::Program(check) => label(&check.label),
+        CheckKind::NoRoutingState(check) => daemon_node(scenario, &check.node),
+        CheckKind::State(check) => {
+            check.except.iter().try_for_each(|except| daemon_node(scenario, except))?;
+            label(&check.label)
+        }
         CheckKind::Silent(check) => label(&check.label),
         CheckKind::Loss(_) | CheckKind::NoErrors(_) | CheckKind::CleanStop(_) => Ok(()),
     }

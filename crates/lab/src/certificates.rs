@@ -1,0 +1,116 @@
+//! Keys and certificates of a lab's nodes, made anew for each run.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use crate::plan::{PlannedNode, merge};
+use crate::scenario::Certificate;
+
+/// The file of the authority that all nodes with a certificate trust.
+const ANCHORS: &str = "authority.pem";
+
+/// The name in a node's certificate; `.test` is nobody's (RFC 6761).
+fn name(node: &str) -> String {
+    format!("{node}.lab.test")
+}
+
+fn files(node: &str) -> [String; 2] {
+    [format!("{node}.key.pem"), format!("{node}.pem")]
+}
+
+/// Adds to a daemon's configuration where its key and certificate are.
+pub(crate) fn configure(node: &PlannedNode, config: &mut toml::Table) {
+    if node.certificate.is_none() {
+        return;
+    }
+    let [key, certificate] = files(&node.name);
+    let entries = [("key", key), ("certificate", certificate), ("anchors", ANCHORS.to_owned())];
+    let tls: toml::Table = entries.map(|(key, file)| (key.to_owned(), file.into())).into_iter().collect();
+    let inside = ["tls", "associations", "gist"].into_iter().fold(tls, |table, key| {
+        let table = toml::Value::Table(table);
+        [(key.to_owned(), table)].into_iter().collect()
+    });
+    merge(config, &inside);
+}
+
+/// Makes the files of all nodes that want some.
+pub(crate) fn make(nodes: &[PlannedNode], directory: &Path) -> Result<()> {
+    if nodes.iter().all(|node| node.certificate.is_none()) {
+        return Ok(());
+    }
+    let (trusted, anchor) = authority("trusted by the lab")?;
+    let (foreign, _) = authority("trusted by nobody")?;
+    write(directory, ANCHORS, &anchor)?;
+    for node in nodes {
+        let issuer = match node.certificate {
+            Some(Certificate::Trusted) => &trusted,
+            Some(Certificate::Foreign) => &foreign,
+            None => continue,
+        };
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(vec![name(&node.name)])?;
+        params.distinguished_name.push(DnType::CommonName, node.name.as_str());
+        let [key_file, file] = files(&node.name);
+        write(directory, &file, &params.signed_by(&key, issuer)?.pem())?;
+        write(directory, &key_file, &key.serialize_pem())?;
+    }
+    Ok(())
+}
+
+/// An authority, and its certificate.
+fn authority(name: &str) -> Result<(Issuer<'static, KeyPair>, String)> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, name);
+    let pem = params.self_signed(&key)?.pem();
+    Ok((Issuer::new(params, key), pem))
+}
+
+fn write(directory: &Path, file: &str, text: &str) -> Result<()> {
+    let path = directory.join(file);
+    let written =
+        fs::write(&path, text).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o600)));
+    written.with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+    use crate::scenario::read;
+
+    #[test]
+    fn nodes_get_files_and_their_configuration_names_them() {
+        let text = "name = \"x\"\ndescription = \"\"\nlinks = []\nnodes = [{ name = \"a\", certificate = \"trusted\" }, \
+                    { name = \"b\", certificate = \"foreign\" }, { name = \"c\" }]\n";
+        let plan = Plan::new(&read("x.toml", text).unwrap_or_else(|error| panic!("{error}")));
+        let directory = std::env::temp_dir().join(format!("signalbox-lab-{}-keys", std::process::id()));
+        fs::create_dir_all(&directory).expect("the directory is writable");
+        make(&plan.nodes, &directory).expect("keys are made");
+        let mut files: Vec<_> = fs::read_dir(&directory)
+            .expect("ours")
+            .map(|entry| entry.expect("ours").file_name().into_string().expect("ASCII"))
+            .collect();
+        fs::remove_dir_all(&directory).expect("ours");
+        files.sort();
+        assert_eq!(files, ["a.key.pem", "a.pem", "authority.pem", "b.key.pem", "b.pem"]);
+
+        let configured = |node: usize| {
+            let mut config = toml::toml! { gist.associations.tls_port = 271 };
+            configure(&plan.nodes[node], &mut config);
+            config
+        };
+        let a = &configured(0)["gist"]["associations"];
+        assert_eq!(a["tls_port"].as_integer(), Some(271));
+        assert_eq!(
+            (a["tls"]["key"].as_str(), a["tls"]["anchors"].as_str()),
+            (Some("a.key.pem"), Some(ANCHORS))
+        );
+        assert!(configured(2)["gist"]["associations"].get("tls").is_none());
+    }
+}

@@ -1,0 +1,197 @@
+//! What has to hold in a scenario.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::observe::packet::GIST_PORT;
+use crate::units::{Percent, Span};
+
+/// Something that has to hold for the run to be good.
+#[derive(Debug, Clone)]
+pub(crate) struct Check {
+    pub(crate) name: String,
+    pub(crate) kind: CheckKind,
+}
+
+/// What is checked; all of it is observed from outside the daemons.
+#[derive(Debug, Clone)]
+pub(crate) enum CheckKind {
+    Forwarding(PathCheck),
+    Path(HopsCheck),
+    Handshake(PathCheck),
+    PassesQuery(PassesCheck),
+    SetUp(SetUpCheck),
+    Program(ProgramCheck),
+    Associations(AssociationsCheck),
+    Refused(RefusedCheck),
+    Whole(WholeCheck),
+    Repaired(RepairedCheck),
+    Flood(FloodCheck),
+    Loss(LossCheck),
+    State(StateCheck),
+    Silent(SilentCheck),
+    NoRoutingState(NodeCheck),
+    NoErrors(NoParameters),
+    CleanStop(NoParameters),
+}
+
+/// About the path between two nodes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathCheck {
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+}
+
+/// Which nodes a Ping signal visited, in order.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HopsCheck {
+    pub(crate) hops: Vec<Spanned<String>>,
+    /// Only of probes that were sent after the moment with this label.
+    pub(crate) after: Option<Spanned<String>>,
+    /// Only of probes that were sent before it.
+    pub(crate) before: Option<Spanned<String>>,
+}
+
+/// A node lets Queries pass.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PassesCheck {
+    pub(crate) node: Spanned<String>,
+    /// By how much the GIST hop count falls: 1 at a node with GIST, 0 at a plain router.
+    pub(crate) gist_hops: u8,
+    /// Ends of the flow; without them, those of each ping.
+    pub(crate) ends: Option<[Spanned<String>; 2]>,
+}
+
+/// A program came to its end and said these things.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProgramCheck {
+    pub(crate) label: Spanned<String>,
+    /// Parts of lines, in order.
+    pub(crate) lines: Vec<String>,
+}
+
+/// Every session was set up on every link of a path.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SetUpCheck {
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    pub(crate) sessions: usize,
+}
+
+/// All sessions of a path share one messaging association on each link.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AssociationsCheck {
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    pub(crate) sessions: usize,
+    /// Where the responding nodes accept.
+    #[serde(default = "gist_port")]
+    pub(crate) port: u16,
+    /// The connections carry TLS, and nothing can be read in them.
+    #[serde(default)]
+    pub(crate) tls: bool,
+}
+
+/// A node does not get into the signaling: its neighbour refuses the association.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RefusedCheck {
+    /// Who is refused.
+    pub(crate) from: Spanned<String>,
+    /// Whom it wanted to signal to.
+    pub(crate) to: Spanned<String>,
+    /// The neighbour that refuses.
+    pub(crate) by: Spanned<String>,
+    /// When the neighbour was asked.
+    pub(crate) label: Spanned<String>,
+    /// What the neighbour counts then, like `"channels.handshakes_failed"`.
+    pub(crate) counter: Spanned<String>,
+}
+
+/// Large messages arrive as they were sent.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WholeCheck {
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    /// How many in each direction.
+    pub(crate) messages: usize,
+    /// The padding of each.
+    pub(crate) octets: usize,
+}
+
+/// After something happened, every session is signaled again along these nodes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RepairedCheck {
+    /// What happened.
+    pub(crate) label: Spanned<String>,
+    pub(crate) hops: Vec<Spanned<String>>,
+    pub(crate) sessions: usize,
+    /// The last session is there by then.
+    pub(crate) within: Span,
+    /// Reported, not judged: the time that was wished for, a Query's round trip added.
+    pub(crate) goal: Option<Span>,
+}
+
+/// A flood was met at a small cost.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FloodCheck {
+    /// The node that was flooded.
+    pub(crate) node: Spanned<String>,
+    /// At least so many Queries were sent.
+    pub(crate) queries: u64,
+    /// Time of a processor that its daemon may take for one Query.
+    pub(crate) cpu_per_query: Span,
+    /// By how much its daemon's memory may grow, in KiB.
+    pub(crate) memory_kib: u64,
+}
+
+/// The share of packets that every link lost.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LossCheck {
+    pub(crate) min: Percent,
+    pub(crate) max: Percent,
+}
+
+/// How many sessions each daemon that runs Ping held.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StateCheck {
+    pub(crate) label: Spanned<String>,
+    pub(crate) sessions: usize,
+    /// Nodes that the sessions do not visit: they held none.
+    #[serde(default)]
+    pub(crate) except: Vec<Spanned<String>>,
+}
+
+/// No GIST message passed while the lab watched.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SilentCheck {
+    pub(crate) label: Spanned<String>,
+}
+
+/// A node answered the probe for an expired session as RFC 5971 A.4.4.5 says.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeCheck {
+    pub(crate) node: Spanned<String>,
+}
+
+/// A check that has no parameters.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoParameters {}
+
+const fn gist_port() -> u16 {
+    GIST_PORT
+}

@@ -1,0 +1,205 @@
+//! What happens in a scenario.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Prefix;
+use crate::units::{Percent, Span};
+
+/// One thing that happens, after the one before it.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Udp(UdpStep),
+    Ping(PingStep),
+    Run(RunStep),
+    Show(ShowStep),
+    WaitFor(WaitStep),
+    Watch(WatchStep),
+    Flood(FloodStep),
+    Join(JoinStep),
+    ProbeExpired(ProbeStep),
+    SetLoss(SetLossStep),
+    LinkDown(LinkStep),
+    LinkUp(LinkStep),
+    Stop(NodeStep),
+    Kill(NodeStep),
+    Start(NodeStep),
+}
+
+/// Datagrams through the kernels, without any signaling.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UdpStep {
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    #[serde(default = "three")]
+    pub(crate) count: u32,
+}
+
+/// Ping signals from one node to another, by the real command.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PingStep {
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    #[serde(default = "three")]
+    pub(crate) count: u32,
+    #[serde(default = "ping_interval")]
+    pub(crate) interval: Span,
+    #[serde(default = "one")]
+    pub(crate) sessions: Spanned<u32>,
+    /// The sessions start within this time of each other.
+    #[serde(default = "no_time")]
+    pub(crate) spread: Span,
+    /// All sessions have to be through by then.
+    #[serde(default = "ping_budget")]
+    pub(crate) within: Span,
+    /// Octets of padding in each probe.
+    #[serde(default = "no_octets")]
+    pub(crate) size: Spanned<u16>,
+    /// Ask every daemon as `show` does, under this label, once each session has had a reply.
+    pub(crate) show: Option<String>,
+    /// Go on with the next step once each session has had a reply; a `join` step waits for the rest.
+    pub(crate) background: Option<String>,
+}
+
+/// Run a program inside a node.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunStep {
+    pub(crate) node: Spanned<String>,
+    /// Program and arguments.
+    pub(crate) command: Spanned<Vec<String>>,
+    pub(crate) label: Spanned<String>,
+    /// Go on as soon as it says a line with this text; without, when it has ended.
+    pub(crate) until: Option<String>,
+    /// It has to end by then.
+    #[serde(default = "ping_budget")]
+    pub(crate) within: Span,
+}
+
+/// Queries with invented sources, from a raw socket, to a flow's destination.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FloodStep {
+    /// The node that sends them.
+    pub(crate) from: Spanned<String>,
+    /// The neighbour that gets them.
+    pub(crate) via: Spanned<String>,
+    /// Where the flows that they are for end.
+    pub(crate) to: Spanned<String>,
+    /// Where their sources are drawn from.
+    pub(crate) sources: Spanned<Prefix>,
+    /// Queries a second.
+    pub(crate) rate: Spanned<u32>,
+    #[serde(rename = "for")]
+    pub(crate) span: Span,
+    /// Go on with the next step at once; a `join` step waits for the end.
+    pub(crate) background: Option<String>,
+}
+
+/// Wait for the end of something in the background.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JoinStep {
+    pub(crate) name: Spanned<String>,
+}
+
+/// Ask every daemon for its sessions, associations and counters.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShowStep {
+    pub(crate) label: String,
+}
+
+/// Wait until something holds.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WaitStep {
+    pub(crate) condition: Condition,
+    #[serde(default = "wait_budget")]
+    pub(crate) within: Span,
+}
+
+/// What can be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Condition {
+    /// No daemon holds routing state.
+    NoSessions,
+    /// Every daemon that runs Ping holds routing state.
+    Sessions,
+}
+
+/// Keep still and remember what passes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WatchStep {
+    pub(crate) label: String,
+    #[serde(rename = "for")]
+    pub(crate) span: Span,
+}
+
+/// Send the last Data message of an expired session to a daemon once more.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProbeStep {
+    /// The node that sends it.
+    pub(crate) from: Spanned<String>,
+    /// The neighbour that gets it.
+    pub(crate) to: Spanned<String>,
+}
+
+/// From now on lose this share of a link's packets.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SetLossStep {
+    pub(crate) link: Spanned<String>,
+    pub(crate) loss: Percent,
+}
+
+/// Something happens to a link.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkStep {
+    pub(crate) link: Spanned<String>,
+    /// Under which the moment is remembered.
+    pub(crate) label: Option<String>,
+}
+
+/// Something happens to a node's daemon.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeStep {
+    pub(crate) node: Spanned<String>,
+    /// Under which the moment is remembered.
+    pub(crate) label: Option<String>,
+}
+
+const fn three() -> u32 {
+    3
+}
+
+fn one() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
+}
+
+const fn no_time() -> Span {
+    Span::millis(0)
+}
+
+const fn ping_interval() -> Span {
+    Span::millis(200)
+}
+
+const fn ping_budget() -> Span {
+    Span::millis(30_000)
+}
+
+const fn wait_budget() -> Span {
+    Span::millis(15_000)
+}
+
+fn no_octets() -> Spanned<u16> {
+    Spanned::new(0..0, 0)
+}
