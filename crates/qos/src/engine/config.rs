@@ -111,7 +111,7 @@ pub struct Config {
     pub max_parked: u32,
     /// Most messages whose fate is watched.
     pub max_watched: u32,
-    /// Most sessions that one session may be bound to.
+    /// Most sessions that one session may be bound to, and most further flows that it may keep (REPLACE=0).
     pub max_bound: u8,
 }
 

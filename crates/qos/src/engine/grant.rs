@@ -88,6 +88,11 @@ impl Qos {
         let keep = !message.flags.contains(MessageFlags::REPLACE);
         let old = self.sessions.get(key).and_then(|s| s.grant);
         let other_flow = self.sessions.get(key).is_some_and(|s| s.rsn_in.is_some() && s.mri != meta.mri);
+        let kept = self.sessions.get(key).map_or(0, |s| s.kept.len());
+        if keep && other_flow && kept >= usize::from(self.config.max_bound) {
+            let note = Some("max_bound: too many flows of one session");
+            return self.answer(meta, message, Info::RESERVATION_FAILURE, note);
+        }
         // Told not to replace, it keeps what it holds for the other flow and takes as much again for this one.
         let old = old.filter(|_| !(keep && other_flow));
         let qspec = message.qspec.unwrap_or_default();

@@ -3,3 +3,4 @@
 mod relay;
 mod requests;
 mod rig;
+mod storm;
