@@ -37,7 +37,7 @@ finish() {
 # Tests on the real kernel want root: they make network namespaces.
 features=()
 if [ "$(id -u)" = 0 ]; then
-    features=(--features signalbox-linux/namespace-tests,signalbox-lab/namespace-tests)
+    features=(--features signalbox-linux/namespace-tests,signalbox-lab/namespace-tests,signalboxd/namespace-tests)
 else
     echo "skipped: namespace tests (they need root)"
 fi

@@ -1,0 +1,187 @@
+//! Two namespaces with a wire between them, a daemon in each, and applications as their clients.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use signalbox_api::v1;
+use signalbox_api::v1::control_client::ControlClient;
+use signalbox_api::v1::from_application::Request;
+use signalbox_api::v1::gist_client::GistClient;
+use signalbox_api::v1::to_application::Indication;
+use signalbox_linux::netns::Namespace;
+use signalbox_linux::topology;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Status, Streaming};
+
+/// Upper limit of anything that is waited for: machines may be slow.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const NSLP: u32 = 32_710;
+
+/// A daemon in its namespace.
+pub(crate) struct Host {
+    pub(crate) address: IpAddr,
+    pub(crate) directory: PathBuf,
+    namespace: Option<Namespace>,
+    daemon: Child,
+}
+
+/// Two hosts, `a` and `b`, with Ping and associations over TCP.
+pub(crate) async fn pair(test: &str) -> [Host; 2] {
+    let name = |end: &str| format!("sbxd-{}-{test}-{end}", std::process::id());
+    let spaces = ["a", "b"].map(|end| Namespace::create(&name(end)).expect("namespaces need root"));
+    topology::create_veth(&spaces[0], "veth", &spaces[1], "veth").unwrap();
+    let hosts = spaces.into_iter().zip(["a", "b"]).zip(1..);
+    let hosts: Vec<_> = hosts
+        .map(|((namespace, end), number)| {
+            let address = IpAddr::V4(Ipv4Addr::new(10, 77, 0, number));
+            topology::add_address(&namespace, "veth", address, 24).unwrap();
+            for interface in ["lo", "veth"] {
+                topology::set_up(&namespace, interface, true).unwrap();
+            }
+            (namespace, address, std::env::temp_dir().join(name(end)))
+        })
+        .collect();
+    let hosts: [_; 2] = hosts.try_into().unwrap_or_else(|_| panic!("two"));
+    let hosts = hosts.map(|(namespace, address, directory)| {
+        topology::settle(&namespace, LONG).unwrap();
+        Host::start(namespace, address, directory)
+    });
+    for host in &hosts {
+        host.ready().await;
+    }
+    hosts
+}
+
+impl Host {
+    fn start(namespace: Namespace, address: IpAddr, directory: PathBuf) -> Self {
+        std::fs::create_dir_all(&directory).unwrap();
+        let at = directory.display();
+        let config = format!(
+            "node.name = \"{}\"\ncontrol.socket = \"{at}/sock\"\napps.ping.enabled = true\n\
+             record.file = \"{at}/recording\"\ngist.associations.tcp_port = 270\n",
+            namespace.name()
+        );
+        let file = directory.join("config.toml");
+        std::fs::write(&file, config).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_signalboxd"));
+        command.arg("--config").arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+        let daemon = namespace.spawn(&mut command).unwrap();
+        Self { address, directory, namespace: Some(namespace), daemon }
+    }
+
+    /// A connection of its own.
+    pub(crate) async fn connect(&self) -> Option<Channel> {
+        let path = self.directory.join("sock");
+        let connector = tower::service_fn(move |_| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        });
+        Endpoint::from_static("http://localhost").connect_with_connector(connector).await.ok()
+    }
+
+    async fn ready(&self) {
+        self.eventually("the daemon answers", async || self.connect().await.is_some()).await;
+    }
+
+    /// Waits until something holds.
+    pub(crate) async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let wait = async {
+            while !holds().await {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(tokio::time::timeout(LONG, wait).await.is_ok(), "not after {LONG:?}: {what}");
+    }
+
+    pub(crate) async fn status(&self) -> v1::GetStatusResponse {
+        let mut control = ControlClient::new(self.connect().await.expect("it runs"));
+        control.get_status(v1::GetStatusRequest {}).await.unwrap().into_inner()
+    }
+
+    pub(crate) async fn counter(&self, room: &str, name: &str) -> u64 {
+        let mut control = ControlClient::new(self.connect().await.expect("it runs"));
+        let counters = control.list_counters(v1::ListCountersRequest {}).await.unwrap().into_inner().counters;
+        counters.iter().find(|c| c.room == room && c.name == name).expect("a counter").value
+    }
+
+    /// Ends the daemon as an operator does.
+    pub(crate) fn stop(&mut self) {
+        let pid = self.daemon.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(self.daemon.wait().unwrap().success());
+    }
+
+    /// An application of the number, or why it is not taken.
+    pub(crate) async fn application(&self, nslp_id: u32, policy: v1::PeeringPolicy) -> Result<App, Status> {
+        let mut client = GistClient::new(self.connect().await.expect("it runs"));
+        let (requests, stream) = mpsc::channel(64);
+        let register = v1::Register { nslp_id, router_alert: 0, peering_policy: policy.into() };
+        let mut app = App { requests, told: None };
+        app.ask(Request::Register(register)).await;
+        app.told = Some(client.application(ReceiverStream::new(stream)).await?.into_inner());
+        assert!(matches!(app.hear().await, Indication::Registered(_)));
+        Ok(app)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // It may have ended already; what is left in the temporary directory hurts nobody.
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+        if let Some(namespace) = self.namespace.take() {
+            let _ = namespace.delete();
+        }
+    }
+}
+
+/// An application: the client's end of its call.
+pub(crate) struct App {
+    requests: mpsc::Sender<v1::FromApplication>,
+    told: Option<Streaming<v1::ToApplication>>,
+}
+
+impl App {
+    pub(crate) async fn ask(&self, request: Request) {
+        self.requests.send(v1::FromApplication { request: Some(request) }).await.unwrap();
+    }
+
+    /// The next thing it hears.
+    pub(crate) async fn hear(&mut self) -> Indication {
+        let told = self.told.as_mut().expect("the call stands").message();
+        let told = tokio::time::timeout(LONG, told).await.expect("it hears something");
+        told.unwrap().expect("the call goes on").indication.expect("something that is known")
+    }
+
+    /// The next thing that `find` finds what it looks for in.
+    pub(crate) async fn hear_of<T>(&mut self, find: impl Fn(Indication) -> Option<T>) -> T {
+        loop {
+            if let Some(found) = find(self.hear().await) {
+                return found;
+            }
+        }
+    }
+
+    pub(crate) async fn message(&mut self) -> v1::RecvMessage {
+        self.hear_of(|told| match told {
+            Indication::RecvMessage(message) => Some(message),
+            _ => None,
+        })
+        .await
+    }
+
+    pub(crate) async fn message_status(&mut self, handle: u64) -> v1::message_status::Status {
+        self.hear_of(|told| match told {
+            Indication::MessageStatus(status) if status.handle == handle => status.status,
+            _ => None,
+        })
+        .await
+    }
+}
