@@ -116,6 +116,9 @@ async fn every_primitive_passes_the_socket() {
     hosts[0].eventually("the state is gone", async || hosts[0].status().await.sessions == 0).await;
 
     drop((a, b));
+    hosts[1]
+        .eventually("the application has left", async || hosts[1].status().await.nslp_ids == [32_704])
+        .await;
     replays(&mut hosts[1]);
 }
 
