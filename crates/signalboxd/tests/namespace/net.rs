@@ -1,5 +1,6 @@
 //! Two namespaces with a wire between them, a daemon in each, and applications as their clients.
 
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -70,7 +71,8 @@ impl Host {
         let file = directory.join("config.toml");
         std::fs::write(&file, config).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_signalboxd"));
-        command.arg("--config").arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+        let log = File::create(directory.join("log")).unwrap();
+        command.arg("--config").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let daemon = namespace.spawn(&mut command).unwrap();
         Self { address, directory, namespace: Some(namespace), daemon }
     }
@@ -132,6 +134,10 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+            eprintln!("the daemon at {} said:\n{log}", self.address);
+        }
         // It may have ended already; what is left in the temporary directory hurts nobody.
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
