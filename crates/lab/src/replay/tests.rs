@@ -117,7 +117,7 @@ fn the_text_tells_the_story() {
     let (text, _) = replayed(&recording, false);
     for wanted in [
         "ping 9: started, 10.0.0.1 > 10.0.0.6, session ",
-        "lookup 0: route to 10.0.0.6\n",
+        ": route to 10.0.0.6\n",
         "send 10.0.0.1:270 > 10.0.0.6:270, TTL 64: Query, NSLP Ping, 10.0.0.1 > 10.0.0.6 downstream, session ",
         ": Confirm, NSLP Ping",
         ": Data, NSLP Ping, echo request 0, ",

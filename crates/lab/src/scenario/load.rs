@@ -280,7 +280,7 @@ hops = ["a", "b"]
             "{said}"
         );
         let said = mistake("hops =", "hop =");
-        assert!(said.starts_with("two.toml:21: unknown field `hop`, expected `hops`"), "{said}");
+        assert!(said.starts_with("two.toml:21: unknown field `hop`, expected one of `hops`"), "{said}");
     }
 
     #[test]
