@@ -32,15 +32,10 @@ const VALIDITY: Duration = Duration::from_secs(6);
 /// What a stream or an association without answer is given.
 const GIVE_UP: Duration = Duration::from_secs(3);
 
-/// From the end of the storm until everything is as it should be: one refresh period. A refresh travels along the
-/// path and so finds the peers of today, after three quarters of the validity at the latest. Over associations, what
-/// is wrong may be found out only when a dead one is given up.
-const fn recovery(mode: Mode) -> Duration {
-    match mode {
-        Mode::Datagrams => VALIDITY,
-        Mode::Tcp | Mode::Sctp | Mode::Either => VALIDITY.saturating_add(GIVE_UP),
-    }
-}
+/// From the end of the storm until every chain is whole: one refresh period, since a refresh travels along the path and
+/// so finds the peers of today; and the time after which a dead association is given up, or a branch that nobody
+/// refreshes any more has said its last word (its refresh may turn the node where it joins the path back once more).
+const RECOVERY: Duration = VALIDITY.saturating_add(GIVE_UP);
 
 const BAD: Impairment = Impairment {
     delay: Duration::from_millis(5),
@@ -289,7 +284,7 @@ fn run(seed: u64) {
     }
     world.sim.run_for(Duration::from_secs(1));
     world.heal();
-    world.sim.run_for(recovery(world.mode));
+    world.sim.run_for(RECOVERY);
     let associations = |node| world.sim.engine(node).is_some_and(|node| node.associations().next().is_some());
     let any = world.sim.nodes().any(associations);
     assert_eq!(any, !matches!(world.mode, Mode::Datagrams), "seed {}", world.sim.seed());
