@@ -44,13 +44,13 @@ pub mod transport {
 pub mod qos {
     pub use signalbox_qos::engine::{
         Aggregate, Answer, Command, Config, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest,
-        Quality, QueryRequest, Refusal, ReserveRequest, Service, StateKeeping, WayBack,
+        Quality, QueryRequest, Refusal, ReserveRequest, Role, Service, SessionView, StateKeeping, WayBack,
     };
 }
 
 /// What this crate's users need of admission control.
 pub mod resources {
-    pub use signalbox_resources::{Config, ConfigError, Rate};
+    pub use signalbox_resources::{Config, ConfigError, Rate, Resources};
     pub use signalbox_resources::{config, token, units, view};
 }
 

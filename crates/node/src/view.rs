@@ -52,6 +52,17 @@ impl Node {
         self.ping.as_ref().map_or(0, signalbox_ping::engine::Ping::running)
     }
 
+    /// Sessions of the QoS application, in a fixed order.
+    pub fn qos_sessions(&self) -> impl Iterator<Item = signalbox_qos::engine::SessionView> {
+        self.qos.iter().flat_map(|qos| qos.view(self.now))
+    }
+
+    /// Admission control, to look at.
+    #[must_use]
+    pub const fn resources(&self) -> &signalbox_resources::Resources {
+        &self.resources
+    }
+
     /// Applications outside of the node that are registered, in the order in which they came.
     pub fn applications(&self) -> impl Iterator<Item = ApplicationView> {
         self.applications.all.iter().copied()

@@ -12,6 +12,7 @@ use signalbox_core::node::{Input, NodeEngine};
 use signalbox_linux::clock::Clock;
 use signalbox_linux::sctp::{SctpBatch, SctpCounters, SctpPacket};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
+use signalbox_linux::traffic::{Enforcer, TrafficCounters};
 use signalbox_linux::{Batch, Change, Io, IoCounters};
 use signalbox_node::{Command, Counter, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
@@ -30,6 +31,8 @@ const BATCHES: usize = 4;
 const QUESTIONS: usize = 4;
 /// Times that failed sends are fed back in one turn, lest failures that cause failures go on for ever.
 const FLUSHES: usize = 4;
+/// Times that reservations are brought to the kernel in one turn: what it refuses may make the node ask for others.
+const ENFORCEMENTS: usize = 4;
 
 signalbox_core::counters! {
     /// What the daemon counts.
@@ -74,9 +77,16 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// A driver whose node knows its interfaces.
-    pub(crate) fn new(node: Node, io: Io, clock: Clock, recorder: Option<Recorder>, config: &Config) -> Self {
+    pub(crate) fn new(
+        node: Node,
+        io: Io,
+        enforcer: Option<Enforcer>,
+        clock: Clock,
+        recorder: Option<Recorder>,
+        config: &Config,
+    ) -> Self {
         let mut driver = Self {
-            engine: Engine::new(node, io, recorder),
+            engine: Engine::new(node, io, enforcer, recorder),
             clock,
             batch: Batch::new(),
             octets: StreamBuffer::new(),
@@ -88,6 +98,7 @@ impl Driver {
             identity: Identity::new(config, clock),
         };
         driver.interfaces();
+        driver.enforce();
         driver.flush();
         driver
     }
@@ -120,12 +131,16 @@ impl Driver {
             if self.unreported && self.reporter.next() <= now {
                 self.report();
             }
+            self.enforce();
             self.flush();
         }
     }
 
     /// How long nothing but the network can have work for us; `None`: for ever.
     fn timeout(&self) -> Option<Duration> {
+        if self.engine.enforcer.as_ref().is_some_and(|enforcer| !enforcer.is_idle()) {
+            return Some(Duration::ZERO);
+        }
         let report = self.unreported.then(|| self.reporter.next());
         let next = [self.engine.node.next_deadline(), report].into_iter().flatten().min();
         next.map(|next| next.since(self.clock.now()))
@@ -161,7 +176,8 @@ impl Driver {
 
     /// Takes back what was laid in the kernel.
     pub(crate) fn close(self) -> Result<()> {
-        self.engine.io.close().context("cannot clean up")
+        let queues = self.engine.enforcer.map_or(Ok(()), Enforcer::close).context("cannot clean up");
+        self.engine.io.close().context("cannot clean up").and(queues)
     }
 
     fn input(&mut self, input: Input<'_, Command>) {
@@ -239,7 +255,29 @@ impl Driver {
         // Seldom, so a copy does no harm, and the node may ask for routes meanwhile.
         let interfaces = self.engine.io.interfaces().to_vec();
         tracing::debug!(?interfaces, "interfaces");
+        // The queues first: what the node then reserves has its place.
+        if let Some(enforcer) = &mut self.engine.enforcer {
+            for (interface, error) in enforcer.refresh() {
+                tracing::warn!(interface, %error, "reservations cannot be enforced here");
+            }
+        }
         self.input(Input::Interfaces(&interfaces));
+    }
+
+    /// Brings to the kernel what the node has reserved and released, and tells it what came of it.
+    fn enforce(&mut self) {
+        for _ in 0..ENFORCEMENTS {
+            let Some(enforcer) = self.engine.enforcer.as_mut().filter(|enforcer| !enforcer.is_idle()) else {
+                return;
+            };
+            self.unreported = true;
+            for (id, result) in enforcer.flush() {
+                if let Err(error) = result {
+                    tracing::debug!(reservation = id.0, %error, "not reserved");
+                }
+                self.input(Input::Reserved { id, result });
+            }
+        }
     }
 
     /// Sends what is queued and tells the node what could not be sent.
@@ -296,6 +334,8 @@ struct Counted<'a> {
     streams: &'a StreamCounters,
     /// `None`: SCTP is not spoken.
     sctp: Option<&'a SctpCounters>,
+    /// `None`: nothing is reserved here.
+    traffic: Option<&'a TrafficCounters>,
 }
 
 impl Counted<'_> {
@@ -305,7 +345,8 @@ impl Counted<'_> {
         let daemon = self.daemon.iter().map(counter("daemon"));
         let io = self.io.iter().map(counter("io")).chain(self.streams.iter().map(counter("streams")));
         let sctp = self.sctp.into_iter().flat_map(|sctp| sctp.iter()).map(counter("sctp_io"));
-        daemon.chain(io).chain(sctp).chain(node.counters())
+        let traffic = self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(counter("traffic"));
+        daemon.chain(io).chain(sctp).chain(traffic).chain(node.counters())
     }
 }
 
@@ -317,12 +358,14 @@ mod tests {
     fn every_counter() -> Vec<Counter> {
         let mut config = signalbox_node::Config::default();
         config.gist.associations.sctp_port = Some(270);
+        config.qos = Some(Default::default());
         let node = Node::new(config, [1; 32]).unwrap();
         let counted = Counted {
             daemon: DaemonCounters::default(),
             io: &IoCounters::default(),
             streams: &StreamCounters::default(),
             sctp: Some(&SctpCounters::default()),
+            traffic: Some(&TrafficCounters::default()),
         };
         counted.with(&node).collect()
     }

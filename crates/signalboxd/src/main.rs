@@ -23,12 +23,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
-use signalbox_core::NslpId;
+use signalbox_core::{IfIndex, NslpId};
 use signalbox_linux::clock::{self, Clock};
+use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, OpenError, capability};
 use signalbox_node::{Node, ping};
 
-use config::Config;
+use config::{Config, QosConfig};
 use driver::Driver;
 use record::Recorder;
 use server::Server;
@@ -88,13 +89,14 @@ fn run(config: &Config) -> Result<()> {
     let control = ControlSocket::bind(&config.control.socket, config.control.mode)?;
     let clock = Clock::start();
     let io = open(config)?;
+    let enforcer = enforcer(config)?;
     let settings = settings(config, &clock);
     let seed = clock::seed().context("the kernel gives no random numbers")?;
     let recorder = Recorder::open(&config.record, &settings, &seed)?;
     // What the configuration's own check lets through, the node accepts.
     let node = Node::new(settings, seed)?;
     let waker = io.waker();
-    let mut driver = Driver::new(node, io, clock, recorder, config);
+    let mut driver = Driver::new(node, io, enforcer, clock, recorder, config);
 
     let (mut server, mut questions) = Server::start(control, config, waker)?;
     tracing::info!(
@@ -122,9 +124,28 @@ fn settings(config: &Config, clock: &Clock) -> signalbox_node::Config {
         ping: config
             .ping()
             .map(|ping| ping::Config { nslp: NslpId(ping.nslp_id), ..ping::Config::default() }),
+        qos: config.qos().map(QosConfig::engine),
+        resources: config.traffic.admission(&config.resources),
         channels: config.gist.associations.channels(config.tls.clone()),
-        ..signalbox_node::Config::default()
     }
+}
+
+/// Makes the queues at the links to reserve at, on a node that runs the QoS application.
+fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
+    if config.qos().is_none() {
+        return Ok(None);
+    }
+    let traffic = config.traffic.enforcer(&config.resources);
+    let enforcer = Enforcer::open(&traffic)
+        .context("cannot enforce reservations (traffic.enforcement says whether that is needed)")?;
+    // Links that are not open yet are the driver's to tell of.
+    for link in
+        enforcer.capabilities().filter(|link| link.ifindex != IfIndex::NONE && !link.lacking.is_empty())
+    {
+        let lacking = link.lacking.join("; ");
+        tracing::warn!(interface = link.name, lacking, "reservations are not enforced whole here");
+    }
+    Ok(Some(enforcer))
 }
 
 /// Opens sockets and interception; if that fails, says everything that is missing, not only the first.

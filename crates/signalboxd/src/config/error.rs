@@ -56,13 +56,22 @@ pub(super) struct Problem {
 }
 
 /// Where the value of `key` stands in `text`; if the key is absent (its default is at odds with another
-/// value), where its table does.
+/// value), where its table does. `[2]` after a name is the second of an array, and what follows it up to the next
+/// `.` is for people.
 fn position(text: &str, key: &str) -> Option<Range<usize>> {
     let root = DeTable::parse(text).ok()?;
     let mut table: &DeTable<'_> = root.get_ref();
     let mut found = None;
     for name in key.split('.') {
+        let (name, number) = match name.split_once('[') {
+            Some((name, rest)) => (name, rest.split_once(']').and_then(|(number, _)| number.parse().ok())),
+            None => (name, None::<usize>),
+        };
         let Some(value) = table.get(name) else { break };
+        let value = match (value.get_ref(), number.and_then(|number| number.checked_sub(1))) {
+            (DeValue::Array(elements), Some(at)) => elements.get(at).unwrap_or(value),
+            _ => value,
+        };
         found = Some(value.span());
         match value.get_ref() {
             DeValue::Table(inner) => table = inner,

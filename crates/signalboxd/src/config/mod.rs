@@ -6,6 +6,7 @@
 mod associations;
 mod error;
 mod gist;
+mod qos;
 mod units;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use tracing_subscriber::filter::LevelFilter;
 pub(crate) use error::ConfigError;
 use error::Problem;
 pub(crate) use gist::GistConfig;
+pub(crate) use qos::{QosConfig, TrafficSection};
 
 /// NSLPIDs that are not free for Ping.
 const NAMED: [u16; 3] = [NslpId::NONE.0, NslpId::QOS.0, NslpId::NATFW.0];
@@ -37,6 +39,10 @@ pub(crate) struct Config {
     pub(crate) io: IoSection,
     /// Signaling applications; one runs only if its section is there.
     pub(crate) apps: AppsConfig,
+    /// What there is to reserve here, and who may.
+    pub(crate) resources: signalbox_node::resources::Config,
+    /// How the kernel keeps it.
+    pub(crate) traffic: TrafficSection,
     /// The log.
     pub(crate) log: LogConfig,
     /// Recording of the node's inputs.
@@ -103,6 +109,8 @@ impl Default for IoSection {
 pub(crate) struct AppsConfig {
     /// The Ping application; `None`: it does not run here.
     pub(crate) ping: Option<PingConfig>,
+    /// The QoS application; `None`: it does not run here.
+    pub(crate) qos: Option<QosConfig>,
 }
 
 /// `[apps.ping]`
@@ -239,6 +247,15 @@ impl Config {
         if self.record.limit_mib == 0 {
             return problem("record.limit_mib", "at least 1");
         }
+        if let Some(problem) = self.qos().and_then(|qos| qos.problem(self.ping().map(|ping| ping.nslp_id))) {
+            return Some(problem);
+        }
+        if let Err(error) = self.resources.validated() {
+            return problem(&format!("resources.{}", error.field), &error.problem);
+        }
+        if let Some(problem) = self.traffic.problem(&self.resources) {
+            return Some(problem);
+        }
         self.gist.problem()
     }
 
@@ -259,6 +276,11 @@ impl Config {
     /// The Ping application's section, if it runs.
     pub(crate) fn ping(&self) -> Option<&PingConfig> {
         self.apps.ping.as_ref().filter(|ping| ping.enabled)
+    }
+
+    /// The QoS application's section, if it runs.
+    pub(crate) fn qos(&self) -> Option<&QosConfig> {
+        self.apps.qos.as_ref().filter(|qos| qos.enabled)
     }
 }
 

@@ -12,7 +12,7 @@ fn an_empty_file_is_a_node_without_applications() {
     let config = parse("").unwrap();
     assert_eq!(config, Config::default());
     assert_eq!(config.control.socket, Path::new("/run/signalbox/signalboxd.sock"));
-    assert!(config.ping().is_none());
+    assert!(config.ping().is_none() && config.qos().is_none());
 }
 
 #[test]
@@ -20,7 +20,8 @@ fn the_example_holds_the_defaults() {
     let text = include_str!("../../../../etc/signalboxd.toml");
     let mut config = parse(text).unwrap();
     assert_eq!(config.apps.ping, Some(PingConfig::default()));
-    config.apps.ping = None;
+    assert_eq!(config.apps.qos, Some(QosConfig::default()));
+    config.apps = AppsConfig::default();
     assert_eq!(config, Config::default());
 }
 
@@ -85,7 +86,7 @@ fn mistakes_are_named_with_file_line_and_column() {
         ("[apps.ping]\nnslp_id = 1\n", "node.toml:2:11: ", "belongs to another"),
         ("[io]\nmark = 0\n", "node.toml:2:8: ", "not 0"),
         ("[io]\ntable = 254\n", "node.toml:2:9: ", "not 253 to 255"),
-        ("[apps.qos]\n", "node.toml:1:7: ", "unknown field `qos`, expected `ping`"),
+        ("[apps.rsvp]\n", "node.toml:1:7: ", "unknown field `rsvp`, expected `ping` or `qos`"),
         ("[log]\nlevel = \"loud\"\n", "node.toml:2:9: ", "expected one of `error`"),
     ] {
         let error = parse(text).unwrap_err();

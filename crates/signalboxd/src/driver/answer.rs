@@ -23,7 +23,8 @@ pub(super) struct Identity {
 
 impl Identity {
     pub(super) fn new(config: &Config, started: Clock) -> Self {
-        let nslps = config.ping().map(|ping| NslpId(ping.nslp_id)).into_iter().collect();
+        let ping = config.ping().map(|ping| NslpId(ping.nslp_id));
+        let nslps = ping.into_iter().chain(config.qos().map(|qos| NslpId(qos.nslp_id))).collect();
         Self { name: config.node.name.clone(), nslps, started }
     }
 }

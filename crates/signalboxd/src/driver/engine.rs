@@ -1,11 +1,10 @@
 //! The node beside its sockets and routes.
 
-use std::collections::VecDeque;
-
 use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine, Output, RouteQuery, StreamError};
-use signalbox_core::traffic::{ReservationId, ReserveError};
+use signalbox_core::traffic::ReserveError;
 use signalbox_linux::Io;
+use signalbox_linux::traffic::Enforcer;
 use signalbox_node::{Command, Event, Node};
 
 use super::{Counted, DaemonCounters};
@@ -15,24 +14,26 @@ use crate::record::Recorder;
 pub(super) struct Engine {
     pub(super) node: Node,
     pub(super) io: Io,
+    /// What makes the kernel keep reservations, on a node that has any.
+    pub(super) enforcer: Option<Enforcer>,
     recorder: Option<Recorder>,
     /// Route lookups that the node asked for and that are not answered yet; empty between inputs.
     lookups: Vec<(u64, RouteQuery)>,
     /// Ports that could not be listened at and of which the node has not heard yet; empty between inputs.
     unheard: Vec<(u16, StreamError)>,
-    /// Reservations asked for and not answered yet; empty between inputs.
-    reserved: VecDeque<(ReservationId, Result<(), ReserveError>)>,
 }
 
 impl Engine {
-    pub(super) fn new(node: Node, io: Io, recorder: Option<Recorder>) -> Self {
-        Self { node, io, recorder, lookups: Vec::new(), unheard: Vec::new(), reserved: VecDeque::new() }
+    pub(super) fn new(node: Node, io: Io, enforcer: Option<Enforcer>, recorder: Option<Recorder>) -> Self {
+        Self { node, io, enforcer, recorder, lookups: Vec::new(), unheard: Vec::new() }
     }
 
     /// Gives the node one input and drains it: datagrams are queued, streams written to, routes looked up and
     /// answered, events given to `deliver`.
     pub(super) fn feed(&mut self, now: Time, input: Input<'_, Command>, deliver: &mut dyn FnMut(Event)) {
         self.handle(now, input);
+        // Empty but for a node that reserves although it has no enforcer, and that is none of ours.
+        let mut unenforced = Vec::new();
         loop {
             while let Some(output) = self.node.poll() {
                 match output {
@@ -50,18 +51,23 @@ impl Engine {
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
                     Output::Sctp { src, dst, packet } => self.io.send_sctp(src, dst, packet),
-                    // Nothing here enforces reservations.
-                    Output::Reserve { id, .. } => {
-                        self.reserved.push_back((id, Err(ReserveError::Unsupported)))
+                    // Noted only: the driver has it done, many at once.
+                    Output::Reserve { id, reservation } => match &mut self.enforcer {
+                        Some(enforcer) => enforcer.reserve(id, reservation),
+                        None => unenforced.push(id),
+                    },
+                    Output::Release { id } => {
+                        if let Some(enforcer) = &mut self.enforcer {
+                            enforcer.release(id);
+                        }
                     }
-                    Output::Release { .. } => {}
                     Output::Event(event) => deliver(event),
                 }
             }
             if let Some((port, error)) = self.unheard.pop() {
                 self.handle(now, Input::ListenFailed { port, error });
-            } else if let Some((id, result)) = self.reserved.pop_front() {
-                self.handle(now, Input::Reserved { id, result });
+            } else if let Some(id) = unenforced.pop() {
+                self.handle(now, Input::Reserved { id, result: Err(ReserveError::Unsupported) });
             } else if let Some((id, query)) = self.lookups.pop() {
                 let result = self.io.route(&query);
                 self.handle(now, Input::Route { id, result });
@@ -73,8 +79,14 @@ impl Engine {
 
     /// What the sockets count, beside what the daemon does.
     pub(super) fn counted(&self, daemon: DaemonCounters) -> Counted<'_> {
-        let Self { io, .. } = self;
-        Counted { daemon, io: io.counters(), streams: io.stream_counters(), sctp: io.sctp_counters() }
+        let Self { io, enforcer, .. } = self;
+        Counted {
+            daemon,
+            io: io.counters(),
+            streams: io.stream_counters(),
+            sctp: io.sctp_counters(),
+            traffic: enforcer.as_ref().map(Enforcer::counters),
+        }
     }
 
     /// Writes out what the recorder holds back.
