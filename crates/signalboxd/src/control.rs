@@ -2,16 +2,18 @@
 //!
 //! Nothing here touches the node; a table is fetched in portions, so that a long one does not hold up messages.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use signalbox_api::v1;
 use signalbox_api::v1::control_server::Control;
 use signalbox_node::ping::PingRequest;
+use signalbox_node::qos::{self, QosEvent};
 use signalbox_node::{ApplicationCommand, RegisterError};
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 
 use crate::application::Joining;
@@ -21,6 +23,8 @@ use crate::convert;
 pub(crate) const PORTION: usize = 256;
 /// Ping events that wait for a slow client before its pings are stopped.
 const PING_EVENTS: usize = 1024;
+/// Events that wait for a slow client before its reservation is released.
+const QOS_EVENTS: usize = 64;
 
 /// A question to the event loop, with where to put the answer.
 #[derive(Debug)]
@@ -46,6 +50,23 @@ pub(crate) enum Ask {
     },
     /// Nobody listens to these pings any more.
     PingStop(u64),
+    /// Begin a reservation or a question about a path; the answer is its id.
+    QosStart {
+        /// What is wanted.
+        command: qos::Command,
+        /// Where the events go.
+        events: mpsc::Sender<QosEvent>,
+        /// Its id, for [`Ask::QosRelease`] and [`Ask::QosStop`].
+        id: oneshot::Sender<u64>,
+    },
+    /// Release a reservation whose client goes on to listen; the answer is whether there is such a client.
+    QosRelease(u64, oneshot::Sender<bool>),
+    /// Nobody listens any more.
+    QosStop(u64),
+    /// At most [`PORTION`] sessions of the QoS application.
+    Reservations(Portion<(), v1::Reservation>),
+    /// The interfaces at which there is something to reserve.
+    Interfaces(oneshot::Sender<Vec<v1::Interface>>),
     /// An application of another process wants a place in the node.
     ApplicationJoin(Joining),
     /// It asks something, or leaves.
@@ -123,17 +144,26 @@ pub(crate) struct SessionFilter {
     pub(crate) address: Option<std::net::IpAddr>,
 }
 
+/// Which applications the node runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Runs {
+    /// Ping.
+    pub(crate) ping: bool,
+    /// QoS.
+    pub(crate) qos: bool,
+}
+
 /// The service; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Service {
     asks: Asks,
-    ping: bool,
+    runs: Runs,
 }
 
 impl Service {
-    /// A service that asks through `asks`; `ping` says whether the node runs the Ping application.
-    pub(crate) fn new(asks: Asks, ping: bool) -> Self {
-        Self { asks, ping }
+    /// A service that asks through `asks`.
+    pub(crate) fn new(asks: Asks, runs: Runs) -> Self {
+        Self { asks, runs }
     }
 }
 
@@ -189,7 +219,7 @@ impl Control for Service {
     type PingStream = Replies<v1::PingEvent>;
 
     async fn ping(&self, request: Request<v1::PingRequest>) -> Result<Response<Self::PingStream>, Status> {
-        if !self.ping {
+        if !self.runs.ping {
             return Err(Status::failed_precondition(
                 "this node does not run the Ping application: add [apps.ping] to its configuration",
             ));
@@ -206,9 +236,101 @@ impl Control for Service {
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
+
+    type ReserveStream = Replies<v1::ReserveEvent>;
+
+    async fn reserve(
+        &self,
+        request: Request<v1::ReserveRequest>,
+    ) -> Result<Response<Self::ReserveStream>, Status> {
+        self.needs_qos()?;
+        let request = convert::qos::reserve_request(request.into_inner())?;
+        let Begun { id, events, alive } = self.begin(qos::Command::Reserve(Box::new(request))).await?;
+        let events = ReceiverStream::new(events).map(move |event| {
+            // It goes with the stream.
+            let _ = &alive;
+            convert::qos::reserve_event(id, event)
+        });
+        Ok(Response::new(Box::pin(events)))
+    }
+
+    async fn release(
+        &self,
+        request: Request<v1::ReleaseRequest>,
+    ) -> Result<Response<v1::ReleaseResponse>, Status> {
+        let id = request.into_inner().id;
+        if self.asks.ask(|answer| Ask::QosRelease(id, answer)).await? {
+            Ok(Response::new(v1::ReleaseResponse {}))
+        } else {
+            Err(Status::not_found(format!("id: no reservation has the name {id}")))
+        }
+    }
+
+    async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
+        self.needs_qos()?;
+        let request = convert::qos::query_request(request.into_inner())?;
+        let Begun { mut events, alive: _alive, .. } =
+            self.begin(qos::Command::Query(Box::new(request))).await?;
+        while let Some(event) = events.recv().await {
+            if let Some(answer) = convert::qos::query_response(event) {
+                return answer.map(Response::new);
+            }
+        }
+        Err(stopping())
+    }
+
+    type ListReservationsStream = Replies<v1::Reservation>;
+
+    async fn list_reservations(
+        &self,
+        _: Request<v1::ListReservationsRequest>,
+    ) -> Result<Response<Self::ListReservationsStream>, Status> {
+        self.needs_qos()?;
+        Ok(Response::new(self.table((), 0, Ask::Reservations)))
+    }
+
+    async fn list_interfaces(
+        &self,
+        _: Request<v1::ListInterfacesRequest>,
+    ) -> Result<Response<v1::ListInterfacesResponse>, Status> {
+        self.needs_qos()?;
+        let interfaces = self.asks.ask(Ask::Interfaces).await?;
+        Ok(Response::new(v1::ListInterfacesResponse { interfaces }))
+    }
+}
+
+/// A command that was started.
+struct Begun {
+    id: u64,
+    events: mpsc::Receiver<QosEvent>,
+    /// The command ends when this is dropped, if not before.
+    alive: oneshot::Sender<Infallible>,
 }
 
 impl Service {
+    fn needs_qos(&self) -> Result<(), Status> {
+        self.runs.qos.then_some(()).ok_or_else(|| {
+            Status::failed_precondition(
+                "this node does not run the QoS application: add [apps.qos] to its configuration",
+            )
+        })
+    }
+
+    /// Starts a command.
+    async fn begin(&self, command: qos::Command) -> Result<Begun, Status> {
+        let (events, stream) = mpsc::channel(QOS_EVENTS);
+        let id = self.asks.ask(|id| Ask::QosStart { command, events, id }).await?;
+        let (alive, gone) = oneshot::channel::<Infallible>();
+        let asks = self.asks.clone();
+        tokio::spawn(async move {
+            // Nothing is ever sent: it ends when the other end is dropped.
+            let _ = gone.await;
+            // An error means that the daemon stops, and the reservation with it.
+            let _ = asks.send(Ask::QosStop(id)).await;
+        });
+        Ok(Begun { id, events: stream, alive })
+    }
+
     /// Streams a table portion by portion, at most `limit` rows (0: all).
     fn table<F, T>(&self, filter: F, limit: u32, question: fn(Portion<F, T>) -> Ask) -> Replies<T>
     where

@@ -1,6 +1,7 @@
 //! The edge of the API: its types to ours and back. No API type goes further into the daemon.
 
 pub(crate) mod application;
+pub(crate) mod qos;
 
 use std::net::IpAddr;
 use std::time::Duration;

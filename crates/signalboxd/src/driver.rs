@@ -14,7 +14,7 @@ use signalbox_linux::sctp::{SctpBatch, SctpCounters, SctpPacket};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, TrafficCounters};
 use signalbox_linux::{Batch, Change, Io, IoCounters};
-use signalbox_node::{Command, Counter, Node};
+use signalbox_node::{Command, Counter, Node, qos};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::config::Config;
@@ -41,7 +41,9 @@ signalbox_core::counters! {
         questions: u64,
         /// Pings started over the control socket.
         pings_started: u64,
-        /// Pings stopped because their client did not read the events.
+        /// Reservations and questions about paths that came over the control socket.
+        reservations_started: u64,
+        /// Pings and reservations stopped because their client did not read the events.
         clients_too_slow: u64,
         /// Times that an application of another process read so slowly that it was given no messages for a while.
         applications_lagged: u64,
@@ -164,11 +166,15 @@ impl Driver {
         Ok(true)
     }
 
-    /// Ends all pings and the calls of applications; their clients hear of it.
+    /// Ends all pings and reservations of clients, and the calls of applications; their clients hear of it.
     pub(crate) fn end_clients(&mut self) {
         for id in self.clients.ids() {
             self.input(Input::Command(Command::PingStop { id }));
         }
+        for id in self.clients.reservation_ids() {
+            self.qos(id, qos::Command::Release);
+        }
+        self.enforce();
         self.flush();
         self.clients = Clients::default();
         self.report();

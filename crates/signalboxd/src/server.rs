@@ -19,7 +19,7 @@ use tonic::transport;
 
 use crate::application::Applications;
 use crate::config::Config;
-use crate::control::{Ask, Asks, Service};
+use crate::control::{Ask, Asks, Runs, Service};
 use crate::socket::ControlSocket;
 
 /// Questions that wait for the event loop; whoever asks more waits for a place.
@@ -51,8 +51,9 @@ impl Server {
         let (farewell, stopping) = oneshot::channel();
         let last_call = waker.clone();
         let asks = Asks::new(sender, move || waker.wake());
+        let runs = Runs { ping: config.ping().is_some(), qos: config.qos().is_some() };
         let services = Services {
-            control: ControlServer::new(Service::new(asks.clone(), config.ping().is_some())),
+            control: ControlServer::new(Service::new(asks.clone(), runs)),
             gist: GistServer::new(Applications::new(asks.clone(), &config.node.name)),
         };
         let thread = thread::Builder::new()

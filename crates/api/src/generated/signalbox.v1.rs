@@ -1165,6 +1165,359 @@ pub struct PingDone {
     #[prost(uint32, tag = "2")]
     pub received: u32,
 }
+/// Which packets, and how much of them. Rates are octets of IP packets a second.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Wanted {
+    /// Destination of the flow.
+    #[prost(string, tag = "1")]
+    pub destination: ::prost::alloc::string::String,
+    /// Source of the flow; empty lets the node choose its own.
+    #[prost(string, tag = "2")]
+    pub source: ::prost::alloc::string::String,
+    /// IP protocol of the flow.
+    #[prost(uint32, optional, tag = "3")]
+    pub protocol: ::core::option::Option<u32>,
+    /// Source port of the flow; needs `protocol`.
+    #[prost(uint32, optional, tag = "4")]
+    pub source_port: ::core::option::Option<u32>,
+    /// Destination port of the flow; needs `protocol`.
+    #[prost(uint32, optional, tag = "5")]
+    pub destination_port: ::core::option::Option<u32>,
+    /// Rate, above 0.
+    #[prost(uint64, tag = "6")]
+    pub rate: u64,
+    /// Burst in octets; absent: a tenth of a second at `rate`, two largest packets at least.
+    #[prost(uint32, optional, tag = "7")]
+    pub burst: ::core::option::Option<u32>,
+    /// Peak rate; absent: no limit.
+    #[prost(uint64, optional, tag = "8")]
+    pub peak: ::core::option::Option<u64>,
+    /// Largest packet in octets; absent: 1500.
+    #[prost(uint32, optional, tag = "9")]
+    pub max_packet: ::core::option::Option<u32>,
+    /// Shorter packets count as so many octets.
+    #[prost(uint32, tag = "10")]
+    pub min_policed: u32,
+    /// "controlled-load" (also if empty), "guaranteed", or "dscp N" with N from 0 to 63.
+    #[prost(string, tag = "11")]
+    pub service: ::prost::alloc::string::String,
+    /// Bound of the queueing delay along the path; with "guaranteed" only.
+    #[prost(uint64, optional, tag = "12")]
+    pub delay_us: ::core::option::Option<u64>,
+    /// Least rate that will do if `rate` cannot be had.
+    #[prost(uint64, optional, tag = "13")]
+    pub minimum: ::core::option::Option<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReserveRequest {
+    #[prost(message, optional, tag = "1")]
+    pub wanted: ::core::option::Option<Wanted>,
+    /// The far end makes the reservation, at our asking.
+    #[prost(bool, tag = "2")]
+    pub receiver_initiated: bool,
+    /// The same for the way back.
+    #[prost(bool, tag = "3")]
+    pub bidirectional: bool,
+    /// How long; absent: until the call ends or Release.
+    #[prost(uint64, optional, tag = "4")]
+    pub hold_ms: ::core::option::Option<u64>,
+    /// Setup and defending priority, 0 to 65535; absent: no preemption.
+    #[prost(uint32, optional, tag = "5")]
+    pub priority: ::core::option::Option<u32>,
+    /// `released` comes when the far end has confirmed the tear, or does not answer.
+    #[prost(bool, tag = "6")]
+    pub confirm_release: bool,
+    /// The attribute list of a SESSION-AUTH object (RFC 5981): what shows that we may. Empty: nothing.
+    #[prost(bytes = "vec", tag = "7")]
+    pub token: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReserveEvent {
+    #[prost(oneof = "reserve_event::Event", tags = "1, 2, 3, 4, 5, 6")]
+    pub event: ::core::option::Option<reserve_event::Event>,
+}
+/// Nested message and enum types in `ReserveEvent`.
+pub mod reserve_event {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Event {
+        #[prost(message, tag = "1")]
+        Started(super::ReserveStarted),
+        /// The whole path granted it.
+        #[prost(message, tag = "2")]
+        Granted(super::PathGrant),
+        /// The path changed, and the new one granted it.
+        #[prost(message, tag = "3")]
+        Rerouted(super::PathGrant),
+        /// It was not granted. This is the last event.
+        #[prost(message, tag = "4")]
+        Failed(super::PathRefusal),
+        /// A node does not hold it any more. This is the last event.
+        #[prost(message, tag = "5")]
+        Lost(super::PathRefusal),
+        /// It is torn down. This is the last event.
+        #[prost(message, tag = "6")]
+        Released(super::ReserveReleased),
+    }
+}
+/// Signaling began.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReserveStarted {
+    /// The node's name for it, for Release.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Session identifier, 16 octets.
+    #[prost(bytes = "vec", tag = "2")]
+    pub session_id: ::prost::alloc::vec::Vec<u8>,
+    /// The flow.
+    #[prost(message, optional, tag = "3")]
+    pub flow: ::core::option::Option<Flow>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReserveReleased {}
+/// What a path gives, or could give.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PathGrant {
+    /// Session identifier, 16 octets.
+    #[prost(bytes = "vec", tag = "1")]
+    pub session_id: ::prost::alloc::vec::Vec<u8>,
+    /// Rate of the path, octets a second, if it is told.
+    #[prost(uint64, optional, tag = "2")]
+    pub rate: ::core::option::Option<u64>,
+    /// Burst in octets, if it is told.
+    #[prost(uint32, optional, tag = "3")]
+    pub burst: ::core::option::Option<u32>,
+    /// Bound of the queueing delay, if the path exports what it takes to compute it.
+    #[prost(uint64, optional, tag = "4")]
+    pub delay_bound_us: ::core::option::Option<u64>,
+    /// Latency without queueing, if told.
+    #[prost(uint32, optional, tag = "5")]
+    pub latency_us: ::core::option::Option<u32>,
+    /// Nodes that told what they hold or could give, this one first.
+    #[prost(message, repeated, tag = "6")]
+    pub hops: ::prost::alloc::vec::Vec<HopGrant>,
+    /// Somewhere on the path there are routers that provide no QoS.
+    #[prost(bool, tag = "7")]
+    pub gaps: bool,
+    /// Session of the way back; empty: there is none.
+    #[prost(bytes = "vec", tag = "8")]
+    pub back_session_id: ::prost::alloc::vec::Vec<u8>,
+}
+/// What a node holds, or could give.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HopGrant {
+    /// Its address on the side that the request came from.
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    /// Octets a second; 0 where the flow ends and nothing needs to be held.
+    #[prost(uint64, tag = "2")]
+    pub rate: u64,
+    /// There are routers without the application before it.
+    #[prost(bool, tag = "3")]
+    pub after_gap: bool,
+}
+/// What went wrong, and where.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PathRefusal {
+    /// Class of the INFO-SPEC (RFC 5974 section 5.1.3.6); 0 if no node said anything.
+    #[prost(uint32, tag = "1")]
+    pub class: u32,
+    /// Code within the class.
+    #[prost(uint32, tag = "2")]
+    pub code: u32,
+    /// What that means.
+    #[prost(string, tag = "3")]
+    pub meaning: ::prost::alloc::string::String,
+    /// The node that says so; empty if it is not told.
+    #[prost(string, tag = "4")]
+    pub node: ::prost::alloc::string::String,
+    /// The rule that refused, or other words of that node; may be empty.
+    #[prost(string, tag = "5")]
+    pub rule: ::prost::alloc::string::String,
+    /// What could be had, octets a second, if told.
+    #[prost(uint64, optional, tag = "6")]
+    pub available: ::core::option::Option<u64>,
+    /// Nodes before it that granted.
+    #[prost(message, repeated, tag = "7")]
+    pub hops: ::prost::alloc::vec::Vec<HopGrant>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReleaseRequest {
+    /// The name that ReserveStarted gave.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReleaseResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QueryRequest {
+    #[prost(message, optional, tag = "1")]
+    pub wanted: ::core::option::Option<Wanted>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct QueryResponse {
+    #[prost(oneof = "query_response::Answer", tags = "1, 2")]
+    pub answer: ::core::option::Option<query_response::Answer>,
+}
+/// Nested message and enum types in `QueryResponse`.
+pub mod query_response {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Answer {
+        #[prost(message, tag = "1")]
+        Available(super::PathGrant),
+        #[prost(message, tag = "2")]
+        Failed(super::PathRefusal),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListReservationsRequest {}
+/// A session of the QoS application.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Reservation {
+    /// Session identifier, 16 octets.
+    #[prost(bytes = "vec", tag = "1")]
+    pub session_id: ::prost::alloc::vec::Vec<u8>,
+    /// The flow.
+    #[prost(message, optional, tag = "2")]
+    pub flow: ::core::option::Option<Flow>,
+    /// What this node is in it: "initiator", "relay" or "responder".
+    #[prost(string, tag = "3")]
+    pub role: ::prost::alloc::string::String,
+    /// "granted", "confirmed" by the far end too, or "signaling": asked, or torn down.
+    #[prost(string, tag = "4")]
+    pub state: ::prost::alloc::string::String,
+    /// The receiver of the flow reserves.
+    #[prost(bool, tag = "5")]
+    pub receiver_initiated: bool,
+    /// Routers on the path provide no QoS.
+    #[prost(bool, tag = "6")]
+    pub gaps: bool,
+    /// Until it ends without a refresh; absent: nobody refreshes it, it began here.
+    #[prost(uint64, optional, tag = "7")]
+    pub expires_in_ms: ::core::option::Option<u64>,
+    /// What is held here; absent: nothing, for instance where the flow ends.
+    #[prost(message, optional, tag = "8")]
+    pub held: ::core::option::Option<HeldReservation>,
+}
+/// What this node holds for a session.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HeldReservation {
+    /// Name of the interface where the packets leave.
+    #[prost(string, tag = "1")]
+    pub interface: ::prost::alloc::string::String,
+    /// Octets a second.
+    #[prost(uint64, tag = "2")]
+    pub rate: u64,
+    /// Octets.
+    #[prost(uint32, tag = "3")]
+    pub burst: u32,
+    /// "controlled-load", "guaranteed" or "dscp N".
+    #[prost(string, tag = "4")]
+    pub service: ::prost::alloc::string::String,
+    /// Rule that allowed it; empty: the default.
+    #[prost(string, tag = "5")]
+    pub rule: ::prost::alloc::string::String,
+    /// Where the request came from.
+    #[prost(string, tag = "6")]
+    pub asker: ::prost::alloc::string::String,
+    /// The kernel keeps it; otherwise it is granted only.
+    #[prost(bool, tag = "7")]
+    pub enforced: bool,
+    /// What the kernel has seen of its packets; absent if it is not enforced.
+    #[prost(message, optional, tag = "8")]
+    pub statistics: ::core::option::Option<TrafficStatistics>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TrafficStatistics {
+    /// Packets that conformed.
+    #[prost(uint64, tag = "1")]
+    pub packets: u64,
+    /// Their octets, IP headers included.
+    #[prost(uint64, tag = "2")]
+    pub octets: u64,
+    /// Packets that did not conform.
+    #[prost(uint64, tag = "3")]
+    pub policed_packets: u64,
+    /// Their octets; absent where the kernel does not count them.
+    #[prost(uint64, optional, tag = "4")]
+    pub policed_octets: ::core::option::Option<u64>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListInterfacesRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListInterfacesResponse {
+    /// By number.
+    #[prost(message, repeated, tag = "1")]
+    pub interfaces: ::prost::alloc::vec::Vec<Interface>,
+}
+/// An interface, as admission control sees it. Rates are octets a second.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Interface {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its kernel number.
+    #[prost(uint32, tag = "2")]
+    pub ifindex: u32,
+    /// Packets can pass.
+    #[prost(bool, tag = "3")]
+    pub up: bool,
+    /// What it carries; absent: neither declared nor measured, nothing can be reserved.
+    #[prost(uint64, optional, tag = "4")]
+    pub capacity: ::core::option::Option<u64>,
+    /// The capacity was measured, not declared.
+    #[prost(bool, tag = "5")]
+    pub measured: bool,
+    /// What can be reserved.
+    #[prost(uint64, tag = "6")]
+    pub reservable: u64,
+    /// What is.
+    #[prost(uint64, tag = "7")]
+    pub reserved: u64,
+    /// Reservations.
+    #[prost(uint32, tag = "8")]
+    pub reservations: u32,
+    /// Services that were ever reserved here.
+    #[prost(message, repeated, tag = "9")]
+    pub services: ::prost::alloc::vec::Vec<InterfaceService>,
+    /// What the kernel keeps; absent where it is not asked to.
+    #[prost(message, optional, tag = "10")]
+    pub enforcement: ::core::option::Option<InterfaceEnforcement>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InterfaceService {
+    /// "controlled-load", "guaranteed" or "dscp N".
+    #[prost(string, tag = "1")]
+    pub service: ::prost::alloc::string::String,
+    /// What is reserved.
+    #[prost(uint64, tag = "2")]
+    pub reserved: u64,
+    /// What can be.
+    #[prost(uint64, tag = "3")]
+    pub limit: u64,
+    /// Reservations.
+    #[prost(uint32, tag = "4")]
+    pub reservations: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InterfaceEnforcement {
+    /// Reserved packets have queues of their own.
+    #[prost(bool, tag = "1")]
+    pub queues: bool,
+    /// How excess is handled, for people.
+    #[prost(string, tag = "2")]
+    pub policing: ::prost::alloc::string::String,
+    /// Packets can get another code point.
+    #[prost(bool, tag = "3")]
+    pub marking: bool,
+    /// Own queues, and those that are taken.
+    #[prost(uint32, tag = "4")]
+    pub classes: u32,
+    #[prost(uint32, tag = "5")]
+    pub classes_taken: u32,
+    /// What is missing and why, for people.
+    #[prost(string, repeated, tag = "6")]
+    pub lacking: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
 /// Generated client implementations.
 pub mod control_client {
     #![allow(
@@ -1395,6 +1748,129 @@ pub mod control_client {
             req.extensions_mut().insert(GrpcMethod::new("signalbox.v1.Control", "Ping"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// A reservation along the path of a flow, held for as long as the call lasts. The stream ends after `failed`, `lost`
+        /// or `released`, or with an error if the node refuses the request; cancelling the call releases the reservation.
+        pub async fn reserve(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReserveRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ReserveEvent>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Control/Reserve",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Control", "Reserve"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Tears a reservation down that was made by Reserve; its stream goes on until it is released.
+        pub async fn release(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReleaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReleaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Control/Release",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Control", "Release"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// What the path of a flow could give.
+        pub async fn query(
+            &mut self,
+            request: impl tonic::IntoRequest<super::QueryRequest>,
+        ) -> std::result::Result<tonic::Response<super::QueryResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Control/Query",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Control", "Query"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The sessions of the QoS application, and what this node holds of them.
+        pub async fn list_reservations(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListReservationsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::Reservation>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Control/ListReservations",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Control", "ListReservations"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// The interfaces at which there is something to reserve.
+        pub async fn list_interfaces(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListInterfacesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListInterfacesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Control/ListInterfaces",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Control", "ListInterfaces"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1477,6 +1953,50 @@ pub mod control_server {
             &self,
             request: tonic::Request<super::PingRequest>,
         ) -> std::result::Result<tonic::Response<Self::PingStream>, tonic::Status>;
+        /// Server streaming response type for the Reserve method.
+        type ReserveStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ReserveEvent, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// A reservation along the path of a flow, held for as long as the call lasts. The stream ends after `failed`, `lost`
+        /// or `released`, or with an error if the node refuses the request; cancelling the call releases the reservation.
+        async fn reserve(
+            &self,
+            request: tonic::Request<super::ReserveRequest>,
+        ) -> std::result::Result<tonic::Response<Self::ReserveStream>, tonic::Status>;
+        /// Tears a reservation down that was made by Reserve; its stream goes on until it is released.
+        async fn release(
+            &self,
+            request: tonic::Request<super::ReleaseRequest>,
+        ) -> std::result::Result<tonic::Response<super::ReleaseResponse>, tonic::Status>;
+        /// What the path of a flow could give.
+        async fn query(
+            &self,
+            request: tonic::Request<super::QueryRequest>,
+        ) -> std::result::Result<tonic::Response<super::QueryResponse>, tonic::Status>;
+        /// Server streaming response type for the ListReservations method.
+        type ListReservationsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::Reservation, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The sessions of the QoS application, and what this node holds of them.
+        async fn list_reservations(
+            &self,
+            request: tonic::Request<super::ListReservationsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListReservationsStream>,
+            tonic::Status,
+        >;
+        /// The interfaces at which there is something to reserve.
+        async fn list_interfaces(
+            &self,
+            request: tonic::Request<super::ListInterfacesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListInterfacesResponse>,
+            tonic::Status,
+        >;
     }
     #[derive(Debug)]
     pub struct ControlServer<T> {
@@ -1823,6 +2343,230 @@ pub mod control_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Control/Reserve" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReserveSvc<T: Control>(pub Arc<T>);
+                    impl<
+                        T: Control,
+                    > tonic::server::ServerStreamingService<super::ReserveRequest>
+                    for ReserveSvc<T> {
+                        type Response = super::ReserveEvent;
+                        type ResponseStream = T::ReserveStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReserveRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Control>::reserve(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReserveSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Control/Release" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReleaseSvc<T: Control>(pub Arc<T>);
+                    impl<T: Control> tonic::server::UnaryService<super::ReleaseRequest>
+                    for ReleaseSvc<T> {
+                        type Response = super::ReleaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReleaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Control>::release(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReleaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Control/Query" => {
+                    #[allow(non_camel_case_types)]
+                    struct QuerySvc<T: Control>(pub Arc<T>);
+                    impl<T: Control> tonic::server::UnaryService<super::QueryRequest>
+                    for QuerySvc<T> {
+                        type Response = super::QueryResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::QueryRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Control>::query(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = QuerySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Control/ListReservations" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListReservationsSvc<T: Control>(pub Arc<T>);
+                    impl<
+                        T: Control,
+                    > tonic::server::ServerStreamingService<
+                        super::ListReservationsRequest,
+                    > for ListReservationsSvc<T> {
+                        type Response = super::Reservation;
+                        type ResponseStream = T::ListReservationsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListReservationsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Control>::list_reservations(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListReservationsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Control/ListInterfaces" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListInterfacesSvc<T: Control>(pub Arc<T>);
+                    impl<
+                        T: Control,
+                    > tonic::server::UnaryService<super::ListInterfacesRequest>
+                    for ListInterfacesSvc<T> {
+                        type Response = super::ListInterfacesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListInterfacesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Control>::list_interfaces(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListInterfacesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -28,7 +28,10 @@ async fn rig() -> Rig {
     let asks = Asks::new(sender, || {});
     let connections = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
     let services = Services {
-        control: ControlServer::new(Service::new(asks.clone(), true)),
+        control: ControlServer::new(Service::new(
+            asks.clone(),
+            crate::control::Runs { ping: true, qos: true },
+        )),
         gist: GistServer::new(Applications::new(asks, "r7")),
     };
     tokio::spawn(Server::builder().serve_with_incoming(services, connections));

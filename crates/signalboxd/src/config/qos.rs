@@ -334,7 +334,7 @@ mod tests {
             (format!("{link}capacity = \"fast\"\n"), "4:12", "is no rate"),
             (format!("{link}capacity = \"10mbit\"\nshare = 5\n"), "5:1", "unknown field `share`"),
             (format!("{link}capacity = \"10mbit\"\nown_queues = 3000\n"), "5:14", "0 to 2000"),
-            (link.to_owned(), "2:3", "resources.link[1].capacity: \"rb\": needed to enforce"),
+            (link.to_owned(), "2:1", "resources.link[1].capacity: \"rb\": needed to enforce"),
             (
                 format!("{link}capacity = \"1gbit\"\n[[resources.link]]\ninterface = \"*\"\n"),
                 "6:13",

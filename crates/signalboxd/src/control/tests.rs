@@ -19,7 +19,7 @@ struct Rig {
 }
 
 /// A client whose questions come out at `questions`.
-async fn rig(ping: bool) -> Rig {
+async fn rig(applications: bool) -> Rig {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (sender, questions) = mpsc::channel(8);
     let woken = Arc::new(AtomicUsize::new(0));
@@ -28,7 +28,7 @@ async fn rig(ping: bool) -> Rig {
         counter.fetch_add(1, Ordering::SeqCst);
     });
     let connections = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
-    let service = ControlServer::new(Service::new(asks, ping));
+    let service = ControlServer::new(Service::new(asks, Runs { ping: applications, qos: applications }));
     tokio::spawn(Server::builder().serve_with_incoming(service, connections));
     let mut ours = Some(TokioIo::new(ours));
     let connector = tower::service_fn(move |_| {
@@ -120,6 +120,74 @@ async fn without_the_application_the_remedy_is_named() {
     let status = client.ping(ping_to("192.0.2.9")).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert!(status.message().contains("[apps.ping]"), "{status}");
+    let status = client.reserve(reserve_to("192.0.2.9")).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    assert!(status.message().contains("[apps.qos]"), "{status}");
+}
+
+fn reserve_to(destination: &str) -> v1::ReserveRequest {
+    let wanted = v1::Wanted { destination: destination.into(), rate: 125_000, ..v1::Wanted::default() };
+    v1::ReserveRequest { wanted: Some(wanted), ..v1::ReserveRequest::default() }
+}
+
+#[tokio::test]
+async fn a_reservation_lasts_until_it_is_released() {
+    let Rig { mut client, mut questions, .. } = rig(true).await;
+    let mut second = client.clone();
+    let call =
+        tokio::spawn(async move { client.reserve(reserve_to("192.0.2.9")).await.unwrap().into_inner() });
+    let Some(Ask::QosStart { command, events, id }) = questions.recv().await else { panic!("no command") };
+    let qos::Command::Reserve(request) = command else { panic!("{command:?}") };
+    assert_eq!((request.flow.dst.to_string().as_str(), request.qos.rate), ("192.0.2.9", 125_000));
+    id.send(9).unwrap();
+    let mut stream = call.await.unwrap();
+    let release = tokio::spawn(async move { second.release(v1::ReleaseRequest { id: 9 }).await.map(drop) });
+    let Some(Ask::QosRelease(9, answer)) = questions.recv().await else { panic!("no release") };
+    answer.send(true).unwrap();
+    release.await.unwrap().unwrap();
+    events.send(QosEvent::Released).await.unwrap();
+    drop(events);
+    let released = v1::reserve_event::Event::Released(v1::ReserveReleased {});
+    assert_eq!(stream.message().await.unwrap().unwrap().event, Some(released));
+    assert_eq!(stream.message().await.unwrap(), None, "the last event ends the call");
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_releases_its_reservation() {
+    let Rig { mut client, mut questions, .. } = rig(true).await;
+    let call =
+        tokio::spawn(async move { client.reserve(reserve_to("192.0.2.9")).await.unwrap().into_inner() });
+    let Some(Ask::QosStart { events, id, .. }) = questions.recv().await else { panic!("no command") };
+    id.send(9).unwrap();
+    let stream = call.await.unwrap();
+    drop(stream);
+    assert!(matches!(questions.recv().await, Some(Ask::QosStop(9))));
+    assert!(events.is_closed());
+}
+
+#[tokio::test]
+async fn a_question_is_answered_once() {
+    let Rig { mut client, mut questions, .. } = rig(true).await;
+    let wanted = reserve_to("192.0.2.9").wanted;
+    let call = tokio::spawn(async move { client.query(v1::QueryRequest { wanted }).await });
+    let Some(Ask::QosStart { command, events, id }) = questions.recv().await else { panic!("no command") };
+    assert!(matches!(command, qos::Command::Query(_)));
+    id.send(3).unwrap();
+    let failure = qos::Failure {
+        class: 4,
+        code: 1,
+        meaning: "no room".into(),
+        node: Some("r1".into()),
+        rule: None,
+        available: Some(7),
+        hops: Vec::new(),
+    };
+    events.send(QosEvent::Failed(failure)).await.unwrap();
+    let Some(v1::query_response::Answer::Failed(told)) = call.await.unwrap().unwrap().into_inner().answer
+    else {
+        panic!("no answer")
+    };
+    assert_eq!((told.node.as_str(), told.available), ("r1", Some(7)));
 }
 
 #[tokio::test]

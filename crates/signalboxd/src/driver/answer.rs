@@ -4,10 +4,13 @@ use signalbox_api::v1;
 use signalbox_core::NslpId;
 use signalbox_core::node::Input;
 use signalbox_linux::clock::Clock;
+use signalbox_linux::traffic::Capabilities;
 use signalbox_node::gist::SessionView;
+use signalbox_node::qos;
 use signalbox_node::{ApplicationCommand, Command};
 
 use super::Driver;
+use super::engine::Engine;
 use crate::application::Joining;
 use crate::config::Config;
 use crate::control::{Ask, PORTION, SessionFilter};
@@ -65,6 +68,45 @@ impl Driver {
                 let _ = id.send(ping);
                 self.input(Input::Command(Command::PingStart { id: ping, request }));
             }
+            Ask::QosStart { command, events, id } => {
+                self.counters.reservations_started += 1;
+                let name = self.clients.add_reservation(events);
+                tracing::debug!(reservation = name, ?command, "a client reserves or asks");
+                if id.send(name).is_ok() {
+                    self.qos(name, command);
+                } else {
+                    self.clients.remove_reservation(name);
+                }
+            }
+            Ask::QosRelease(id, answer) => {
+                let there = self.clients.has_reservation(id);
+                let _ = answer.send(there);
+                if there {
+                    self.qos(id, qos::Command::Release);
+                }
+            }
+            Ask::QosStop(id) => {
+                if self.clients.remove_reservation(id) {
+                    tracing::debug!(reservation = id, "its client is gone");
+                    self.qos(id, qos::Command::Release);
+                }
+            }
+            Ask::Reservations(portion) => {
+                self.counters.questions += 1;
+                let sessions = self.engine.node.qos_sessions();
+                let (sessions, next) = rows(sessions, portion.from, |_| true, Clone::clone);
+                let rows = sessions.iter().map(|session| self.reservation(session)).collect();
+                let _ = portion.answer.send((rows, next));
+            }
+            Ask::Interfaces(answer) => {
+                self.counters.questions += 1;
+                let kernel: Vec<Capabilities> =
+                    self.engine.enforcer.iter().flat_map(|enforcer| enforcer.capabilities()).collect();
+                let links = self.engine.node.resources().links().map(|link| {
+                    convert::qos::interface(&link, kernel.iter().find(|kernel| kernel.name == link.name))
+                });
+                let _ = answer.send(links.collect());
+            }
             Ask::ApplicationJoin(Joining { nslp, registration, line, answer }) => {
                 let id = self.clients.applications.add(line, answer);
                 tracing::info!(
@@ -97,6 +139,25 @@ impl Driver {
 
     fn application(&mut self, id: u64, command: ApplicationCommand) {
         self.input(Input::Command(Command::Application { id, command }));
+    }
+
+    pub(super) fn qos(&mut self, id: u64, command: qos::Command) {
+        self.input(Input::Command(Command::Qos { id, command }));
+    }
+
+    /// A session of the QoS application with what is held for it and what the kernel has seen of it.
+    fn reservation(&mut self, session: &qos::SessionView) -> v1::Reservation {
+        let Engine { node, enforcer, .. } = &mut self.engine;
+        let view = session.grant.and_then(|grant| node.resources().reservation(grant));
+        let held = view.map(|view| {
+            let enforced = enforcer.as_ref().is_some_and(|enforcer| enforcer.is_enforced(view.reservation));
+            let statistics = enforcer.as_mut().and_then(|enforcer| {
+                let read = enforcer.statistics(view.reservation);
+                read.inspect_err(|error| tracing::debug!(%error, "statistics")).ok().flatten()
+            });
+            convert::qos::held(&view, enforced, statistics)
+        });
+        convert::qos::reservation(session, held)
     }
 
     fn status(&self) -> v1::GetStatusResponse {

@@ -1,10 +1,11 @@
-//! The clients that wait for events of the pings they started.
+//! The clients that wait for events of the pings and reservations they started.
 
 use std::collections::BTreeMap;
 
 use signalbox_api::v1;
 use signalbox_core::Time;
 use signalbox_core::node::Input;
+use signalbox_node::qos::{self, QosEvent};
 use signalbox_node::{ApplicationCommand, Command, Event};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tonic::Status;
@@ -16,11 +17,17 @@ use crate::convert;
 /// Where the events of one ping go.
 pub(super) type PingEvents = mpsc::Sender<Result<v1::PingEvent, Status>>;
 
-/// The clients, by the id of their ping, and the applications of other processes.
+/// Where the events of one reservation or question go.
+pub(super) type QosEvents = mpsc::Sender<QosEvent>;
+
+/// The clients, by the id of their ping or reservation, and the applications of other processes.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     pub(super) applications: Applications,
     pings: BTreeMap<u64, PingEvents>,
+    reservations: BTreeMap<u64, QosEvents>,
+    /// Reservations to be released, because nobody reads their events.
+    abandoned: Vec<u64>,
     last: u64,
     too_slow: u64,
 }
@@ -31,6 +38,28 @@ impl Clients {
         self.last += 1;
         self.pings.insert(self.last, events);
         self.last
+    }
+
+    /// Takes the client of a reservation or question in; gives the id that it shall have.
+    pub(super) fn add_reservation(&mut self, events: QosEvents) -> u64 {
+        self.last += 1;
+        self.reservations.insert(self.last, events);
+        self.last
+    }
+
+    /// Forgets the client of a reservation. True if it was there.
+    pub(super) fn remove_reservation(&mut self, id: u64) -> bool {
+        self.reservations.remove(&id).is_some()
+    }
+
+    /// Whether somebody waits for the events of a reservation.
+    pub(super) fn has_reservation(&self, id: u64) -> bool {
+        self.reservations.contains_key(&id)
+    }
+
+    /// Reservations and questions that somebody waits for.
+    pub(super) fn reservation_ids(&self) -> Vec<u64> {
+        self.reservations.keys().copied().collect()
     }
 
     /// Forgets a client. True if it was there.
@@ -56,6 +85,10 @@ impl Clients {
             let input = Input::Command(Command::Application { id, command });
             engine.feed(now, input, &mut |event| self.deliver(event));
         }
+        while let Some(id) = self.abandoned.pop() {
+            let input = Input::Command(Command::Qos { id, command: qos::Command::Release });
+            engine.feed(now, input, &mut |event| self.deliver(event));
+        }
     }
 
     /// Passes an event on to the client that waits for it.
@@ -64,8 +97,7 @@ impl Clients {
     pub(super) fn deliver(&mut self, event: Event) {
         let (id, event) = match event {
             Event::Ping { id, event } => (id, event),
-            // No client asks for reservations yet.
-            Event::Qos { .. } => return,
+            Event::Qos { id, event } => return self.deliver_qos(id, *event),
             Event::Application { id, event } => return self.applications.deliver(id, event),
         };
         let Some(client) = self.pings.get(&id) else { return };
@@ -80,6 +112,24 @@ impl Clients {
         }
         if last || sent.is_err() {
             self.pings.remove(&id);
+        }
+    }
+}
+
+impl Clients {
+    /// The same for a reservation; one whose client is gone or does not read is released.
+    fn deliver_qos(&mut self, id: u64, event: QosEvent) {
+        let Some(client) = self.reservations.get(&id) else { return };
+        let last = convert::qos::is_last(&event);
+        let sent = client.try_send(event);
+        if let Err(TrySendError::Full(_)) = sent {
+            self.too_slow += 1;
+        }
+        if last || sent.is_err() {
+            self.reservations.remove(&id);
+        }
+        if !last && sent.is_err() {
+            self.abandoned.push(id);
         }
     }
 }
@@ -116,5 +166,35 @@ mod tests {
         clients.deliver(lost(id, 0));
         clients.deliver(lost(id, 1));
         assert_eq!((clients.too_slow(), clients.remove(id)), (1, false));
+    }
+
+    fn granted(id: u64) -> Event {
+        let session = signalbox_core::SessionId([0; 16]);
+        let quality = qos::Quality::default();
+        let granted = qos::Granted { session, quality, hops: Vec::new(), gaps: false, back: None };
+        Event::Qos { id, event: Box::new(QosEvent::Granted(granted)) }
+    }
+
+    #[test]
+    fn a_reservation_whose_client_is_gone_is_released() {
+        let mut clients = Clients::default();
+        let (events, stream) = mpsc::channel(4);
+        let id = clients.add_reservation(events);
+        clients.deliver(granted(id));
+        assert!(clients.has_reservation(id) && clients.abandoned.is_empty());
+        drop(stream);
+        clients.deliver(granted(id));
+        assert_eq!((clients.has_reservation(id), clients.abandoned.as_slice()), (false, &[id][..]));
+    }
+
+    #[test]
+    fn the_last_event_of_a_reservation_ends_its_stream() {
+        let mut clients = Clients::default();
+        let (events, mut stream) = mpsc::channel(4);
+        let id = clients.add_reservation(events);
+        clients.deliver(Event::Qos { id, event: Box::new(QosEvent::Released) });
+        assert_eq!(stream.try_recv(), Ok(QosEvent::Released));
+        assert_eq!(stream.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+        assert!(clients.abandoned.is_empty());
     }
 }

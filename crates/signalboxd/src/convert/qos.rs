@@ -1,0 +1,357 @@
+//! Reservations at the edge of the API.
+
+use std::time::Duration;
+
+use signalbox_api::v1;
+use signalbox_core::traffic::ServiceClass;
+use signalbox_linux::traffic::{Capabilities, Statistics};
+use signalbox_node::qos::{
+    Answer, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest, Quality, QueryRequest, Refusal,
+    ReserveRequest, Role, Service, SessionView,
+};
+use signalbox_node::resources::view::{LinkView, ReservationView};
+use tonic::Status;
+
+use super::{address, flow, micros, millis, session_id};
+
+/// The reservation that a client asks for. What the values mean together is the application's to check.
+pub(crate) fn reserve_request(request: v1::ReserveRequest) -> Result<ReserveRequest, Status> {
+    let (flow, qos) = wanted(request.wanted)?;
+    let priority = narrow::<u16>("priority", request.priority, "between 0 and 65535")?;
+    Ok(ReserveRequest {
+        receiver_initiated: request.receiver_initiated,
+        bidirectional: request.bidirectional,
+        hold: request.hold_ms.map(Duration::from_millis),
+        priority: priority.map(|priority| Priority { preemption: priority, defending: priority }),
+        confirm_release: request.confirm_release,
+        token: (!request.token.is_empty()).then_some(request.token),
+        ..ReserveRequest::new(flow, qos)
+    })
+}
+
+/// The question that a client asks.
+pub(crate) fn query_request(request: v1::QueryRequest) -> Result<QueryRequest, Status> {
+    let (flow, qos) = wanted(request.wanted)?;
+    Ok(QueryRequest::new(flow, qos))
+}
+
+fn wanted(wanted: Option<v1::Wanted>) -> Result<(Flow, QosRequest), Status> {
+    const PORT: &str = "between 0 and 65535";
+    let wanted = wanted.ok_or_else(|| Status::invalid_argument("wanted: missing"))?;
+    let src = (!wanted.source.is_empty()).then(|| address("wanted.source", &wanted.source)).transpose()?;
+    let flow = Flow {
+        src,
+        protocol: narrow("wanted.protocol", wanted.protocol, "between 0 and 255")?,
+        src_port: narrow("wanted.source_port", wanted.source_port, PORT)?,
+        dst_port: narrow("wanted.destination_port", wanted.destination_port, PORT)?,
+        ..Flow::to(address("wanted.destination", &wanted.destination)?)
+    };
+    if wanted.rate == 0 {
+        return Err(Status::invalid_argument("wanted.rate: above 0"));
+    }
+    let default = QosRequest::rate(wanted.rate);
+    let service = service(&wanted.service)?;
+    if wanted.delay_us.is_some() && service != Service::Guaranteed {
+        return Err(Status::invalid_argument("wanted.delay_us: only with the service \"guaranteed\""));
+    }
+    let qos = QosRequest {
+        burst: wanted.burst,
+        peak: wanted.peak,
+        max_packet: wanted.max_packet.unwrap_or(default.max_packet),
+        min_policed: wanted.min_policed,
+        service,
+        delay: wanted.delay_us.map(Duration::from_micros),
+        minimum: wanted.minimum,
+        ..default
+    };
+    if qos.burst() < qos.max_packet {
+        return Err(Status::invalid_argument("wanted.burst: at least one largest packet"));
+    }
+    Ok((flow, qos))
+}
+
+fn narrow<T: TryFrom<u32>>(field: &str, value: Option<u32>, range: &str) -> Result<Option<T>, Status> {
+    let wrong = |_| Status::invalid_argument(format!("{field}: {range}"));
+    value.map(T::try_from).transpose().map_err(wrong)
+}
+
+fn service(text: &str) -> Result<Service, Status> {
+    let dscp = |text: &str| text.trim().parse().ok().filter(|dscp| *dscp <= 63).map(Service::Dscp);
+    let service = match text {
+        "" | "controlled-load" => Some(Service::ControlledLoad),
+        "guaranteed" => Some(Service::Guaranteed),
+        _ => text.strip_prefix("dscp ").and_then(dscp),
+    };
+    service.ok_or_else(|| {
+        Status::invalid_argument("wanted.service: \"controlled-load\", \"guaranteed\" or \"dscp N\", N to 63")
+    })
+}
+
+/// Whether a client hears nothing of its command after `event`.
+pub(crate) const fn is_last(event: &QosEvent) -> bool {
+    match event {
+        QosEvent::Started { .. } | QosEvent::Granted(_) | QosEvent::Rerouted(_) => false,
+        QosEvent::Refused(_)
+        | QosEvent::Failed(_)
+        | QosEvent::Lost(_)
+        | QosEvent::Released
+        | QosEvent::Answer(_) => true,
+    }
+}
+
+/// What a client hears of its reservation `id`.
+pub(crate) fn reserve_event(id: u64, event: QosEvent) -> Result<v1::ReserveEvent, Status> {
+    use v1::reserve_event::Event;
+    let event = match event {
+        QosEvent::Started { session, mri } => {
+            Event::Started(v1::ReserveStarted { id, session_id: session_id(session), flow: Some(flow(&mri)) })
+        }
+        QosEvent::Refused(refusal) => return Err(refused(refusal)),
+        QosEvent::Granted(granted) => Event::Granted(path_grant(&granted)),
+        QosEvent::Rerouted(granted) => Event::Rerouted(path_grant(&granted)),
+        QosEvent::Failed(failure) => Event::Failed(path_refusal(failure)),
+        QosEvent::Lost(failure) => Event::Lost(path_refusal(failure)),
+        QosEvent::Released => Event::Released(v1::ReserveReleased {}),
+        QosEvent::Answer(_) => return Err(Status::internal("an answer to no question")),
+    };
+    Ok(v1::ReserveEvent { event: Some(event) })
+}
+
+/// What a client hears of its question; `None`: it has to wait on.
+pub(crate) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse, Status>> {
+    use v1::query_response::Answer as Told;
+    let answer = match event {
+        QosEvent::Answer(Answer { session, available, hops, gaps }) => {
+            let granted = Granted { session, quality: available, hops, gaps, back: None };
+            Told::Available(path_grant(&granted))
+        }
+        QosEvent::Failed(failure) | QosEvent::Lost(failure) => Told::Failed(path_refusal(failure)),
+        QosEvent::Refused(refusal) => return Some(Err(refused(refusal))),
+        QosEvent::Released => return Some(Err(Status::aborted("the question was taken back"))),
+        QosEvent::Started { .. } | QosEvent::Granted(_) | QosEvent::Rerouted(_) => return None,
+    };
+    Some(Ok(v1::QueryResponse { answer: Some(answer) }))
+}
+
+fn refused(refusal: Refusal) -> Status {
+    let text = refusal.to_string();
+    match refusal {
+        Refusal::Address | Refusal::Ports | Refusal::Value => Status::invalid_argument(text),
+        Refusal::TooMany => Status::resource_exhausted(text),
+        Refusal::NoApplication | Refusal::NoRoute | Refusal::Stateless => Status::failed_precondition(text),
+        Refusal::IdInUse => Status::internal(text),
+    }
+}
+
+fn path_grant(Granted { session, quality, hops, gaps, back }: &Granted) -> v1::PathGrant {
+    let Quality { rate, burst, delay_bound, latency_us } = *quality;
+    v1::PathGrant {
+        session_id: session_id(*session),
+        rate,
+        burst,
+        delay_bound_us: delay_bound.map(micros),
+        latency_us,
+        hops: hops.iter().map(hop).collect(),
+        gaps: *gaps,
+        back_session_id: back.map(session_id).unwrap_or_default(),
+    }
+}
+
+fn hop(hop: &HopGrant) -> v1::HopGrant {
+    v1::HopGrant { address: hop.address.to_string(), rate: hop.rate, after_gap: hop.after_gap }
+}
+
+fn path_refusal(failure: Failure) -> v1::PathRefusal {
+    v1::PathRefusal {
+        class: failure.class.into(),
+        code: failure.code.into(),
+        meaning: failure.meaning,
+        node: failure.node.unwrap_or_default(),
+        rule: failure.rule.unwrap_or_default(),
+        available: failure.available,
+        hops: failure.hops.iter().map(hop).collect(),
+    }
+}
+
+/// A session with what is held for it.
+pub(crate) fn reservation(session: &SessionView, held: Option<v1::HeldReservation>) -> v1::Reservation {
+    let state = match (session.reserved, session.confirmed) {
+        (true, true) => "confirmed",
+        (true, false) => "granted",
+        (false, _) => "signaling",
+    };
+    v1::Reservation {
+        session_id: session_id(session.session),
+        flow: Some(flow(&session.mri)),
+        role: match session.role {
+            Role::Initiator => "initiator",
+            Role::Relay => "relay",
+            Role::Responder => "responder",
+        }
+        .to_owned(),
+        state: state.to_owned(),
+        receiver_initiated: session.receiver_initiated,
+        gaps: session.gaps,
+        expires_in_ms: session.expires_in.map(millis),
+        held,
+    }
+}
+
+/// What is held for a session.
+pub(crate) fn held(
+    view: &ReservationView<'_>,
+    enforced: bool,
+    statistics: Option<Statistics>,
+) -> v1::HeldReservation {
+    v1::HeldReservation {
+        interface: view.interface.to_owned(),
+        rate: view.traffic.rate,
+        burst: view.traffic.burst,
+        service: view.service.to_string(),
+        rule: view.rule.as_ref().map(ToString::to_string).unwrap_or_default(),
+        asker: view.asker.address.to_string(),
+        enforced,
+        statistics: statistics.map(|seen| v1::TrafficStatistics {
+            packets: seen.packets,
+            octets: seen.octets,
+            policed_packets: seen.policed_packets,
+            policed_octets: seen.policed_octets,
+        }),
+    }
+}
+
+/// An interface with what the kernel keeps there.
+pub(crate) fn interface(link: &LinkView<'_>, kernel: Option<&Capabilities>) -> v1::Interface {
+    let services = link.services.iter().map(|service| v1::InterfaceService {
+        service: service_name(service.service),
+        reserved: service.reserved,
+        limit: service.limit,
+        reservations: service.reservations,
+    });
+    v1::Interface {
+        name: link.name.to_owned(),
+        ifindex: link.ifindex.0,
+        up: link.up,
+        capacity: link.capacity,
+        measured: link.measured,
+        reservable: link.share,
+        reserved: link.reserved,
+        reservations: link.reservations,
+        services: services.collect(),
+        enforcement: kernel.map(|kernel| v1::InterfaceEnforcement {
+            queues: kernel.queues,
+            policing: kernel.policing.to_string(),
+            marking: kernel.marking,
+            classes: kernel.classes.0.into(),
+            classes_taken: kernel.classes.1.into(),
+            lacking: kernel.lacking.clone(),
+        }),
+    }
+}
+
+fn service_name(service: ServiceClass) -> String {
+    service.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_core::SessionId;
+
+    use super::*;
+
+    fn wanted() -> v1::Wanted {
+        v1::Wanted { destination: "192.0.2.9".into(), rate: 125_000, ..v1::Wanted::default() }
+    }
+
+    fn request(wanted: v1::Wanted) -> v1::ReserveRequest {
+        v1::ReserveRequest { wanted: Some(wanted), ..v1::ReserveRequest::default() }
+    }
+
+    #[test]
+    fn a_request_is_taken_over_whole() {
+        let asked = v1::ReserveRequest {
+            bidirectional: true,
+            hold_ms: Some(1500),
+            priority: Some(7),
+            confirm_release: true,
+            token: vec![1, 2, 3, 4],
+            ..request(v1::Wanted {
+                source: "192.0.2.1".into(),
+                protocol: Some(17),
+                destination_port: Some(5004),
+                burst: Some(9000),
+                service: "guaranteed".into(),
+                delay_us: Some(20_000),
+                ..wanted()
+            })
+        };
+        let taken = reserve_request(asked).unwrap();
+        let flow = Flow {
+            src: Some("192.0.2.1".parse().unwrap()),
+            protocol: Some(17),
+            dst_port: Some(5004),
+            ..Flow::to("192.0.2.9".parse().unwrap())
+        };
+        let qos = QosRequest {
+            burst: Some(9000),
+            service: Service::Guaranteed,
+            delay: Some(Duration::from_millis(20)),
+            ..QosRequest::rate(125_000)
+        };
+        let expected = ReserveRequest {
+            bidirectional: true,
+            hold: Some(Duration::from_millis(1500)),
+            priority: Some(Priority { preemption: 7, defending: 7 }),
+            confirm_release: true,
+            token: Some(vec![1, 2, 3, 4]),
+            ..ReserveRequest::new(flow, qos)
+        };
+        assert_eq!(taken, expected);
+    }
+
+    #[test]
+    fn services_have_their_names() {
+        for (text, expected) in [
+            ("", Service::ControlledLoad),
+            ("controlled-load", Service::ControlledLoad),
+            ("guaranteed", Service::Guaranteed),
+            ("dscp 46", Service::Dscp(46)),
+        ] {
+            assert_eq!(service(text).unwrap(), expected, "{text}");
+        }
+        for text in ["dscp 64", "dscp", "ef", "best-effort"] {
+            assert!(service(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_values_name_their_field() {
+        for (wanted, field) in [
+            (v1::Wanted { rate: 0, ..wanted() }, "wanted.rate"),
+            (v1::Wanted { destination: "x".into(), ..wanted() }, "wanted.destination"),
+            (v1::Wanted { protocol: Some(256), ..wanted() }, "wanted.protocol"),
+            (v1::Wanted { delay_us: Some(1), ..wanted() }, "wanted.delay_us"),
+            (v1::Wanted { burst: Some(100), ..wanted() }, "wanted.burst"),
+        ] {
+            let status = reserve_request(request(wanted)).unwrap_err();
+            assert_eq!(status.code(), tonic::Code::InvalidArgument);
+            assert!(status.message().starts_with(field), "{status}");
+        }
+        assert!(reserve_request(v1::ReserveRequest::default()).is_err());
+    }
+
+    #[test]
+    fn a_question_waits_for_its_answer() {
+        let session = SessionId([5; 16]);
+        let mri = signalbox_core::Mri::PathCoupled(signalbox_core::mri::PathCoupled::between(
+            "192.0.2.1".parse().unwrap(),
+            "192.0.2.9".parse().unwrap(),
+        ));
+        assert!(query_response(QosEvent::Started { session, mri }).is_none());
+        let available = Quality { rate: Some(5), ..Quality::default() };
+        let answer = Answer { session, available, hops: Vec::new(), gaps: true };
+        let told = query_response(QosEvent::Answer(answer)).unwrap().unwrap();
+        let Some(v1::query_response::Answer::Available(path)) = told.answer else { panic!("{told:?}") };
+        assert_eq!((path.rate, path.gaps), (Some(5), true));
+    }
+}
