@@ -51,7 +51,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalboxd",
         &["signalbox-api", "signalbox-core", "signalbox-linux", "signalbox-node", "signalbox-record"],
     ),
-    ("signalbox", &["signalbox-api", "signalbox-dissect", "signalbox-lab"]),
+    (
+        "signalbox",
+        // Of the resources nothing but units: rates are written alike in the configuration and here.
+        &["signalbox-api", "signalbox-dissect", "signalbox-lab", "signalbox-resources"],
+    ),
     ("xtask", &[]),
 ];
 

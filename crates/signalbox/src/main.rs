@@ -3,6 +3,7 @@
 mod client;
 mod decode;
 mod ping;
+mod reserve;
 mod show;
 
 use std::ffi::OsString;
@@ -29,13 +30,15 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   signalbox ping 192.0.2.9 --count 3
+  signalbox reserve 192.0.2.9 --rate 20mbit --proto udp --dport 5004
+  signalbox query 192.0.2.9 --rate 20mbit
   signalbox show sessions --json
   signalbox --socket /run/signalbox/r1.sock show counters
   signalbox lab run quickstart
   signalbox decode --protocol gist capture.pcap
   signalbox replay inputs.jsonl
 
-Exit status: 0 all is well, 1 the answer is \"no\" (a probe unanswered, a check failed, a message that
+Exit status: 0 all is well, 1 the answer is \"no\" (a probe unanswered, a reservation refused, a check failed, a message that
 cannot be understood, a recording that breaks off), 2 wrong arguments or no daemon.";
 
 /// Which node to ask.
@@ -56,7 +59,11 @@ struct NodeArgs {
 enum Command {
     /// Send probes along the path of a flow and show the signaling nodes that they meet.
     Ping(ping::PingArgs),
-    /// Show what the node knows: sessions, peers, associations, counters, status.
+    /// Reserve along the path of a flow, hold it, and tear it down at the end.
+    Reserve(Box<reserve::ReserveArgs>),
+    /// Ask what the path of a flow could give.
+    Query(Box<reserve::QueryArgs>),
+    /// Show what the node knows: sessions, peers, associations, reservations, interfaces, counters, status.
     Show(show::ShowArgs),
     /// Print messages, from hexadecimal lines or a capture, as text or JSON.
     Decode(decode::DecodeArgs),
@@ -99,6 +106,8 @@ fn execute(cli: Cli) -> Result<ExitCode> {
     let socket = &cli.node.socket;
     match cli.command {
         Command::Ping(arguments) => on_runtime(ping::run(socket, &arguments)),
+        Command::Reserve(arguments) => on_runtime(reserve::run(socket, &arguments)),
+        Command::Query(arguments) => on_runtime(reserve::query(socket, &arguments)),
         Command::Show(arguments) => on_runtime(show::run(socket, &arguments)),
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Lab(arguments) => signalbox_lab::cli::run(arguments),

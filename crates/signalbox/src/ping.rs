@@ -2,6 +2,8 @@
 
 mod print;
 
+pub(crate) use print::ms;
+
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
@@ -173,12 +175,13 @@ impl Tally {
     fn rtt_ms(&self) -> Option<[f64; 3]> {
         (self.received > 0).then(|| {
             let mean = self.rtt_sum_us / u64::from(self.received);
-            [self.rtt_min_us, mean, self.rtt_max_us].map(print::ms)
+            [self.rtt_min_us, mean, self.rtt_max_us].map(ms)
         })
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A time with its unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let size = match unit.trim() {
@@ -196,7 +199,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-fn protocol(text: &str) -> Result<u8, String> {
+/// An IP protocol by name or number.
+pub(crate) fn protocol(text: &str) -> Result<u8, String> {
     match text {
         "icmp" => Ok(1),
         "tcp" => Ok(6),

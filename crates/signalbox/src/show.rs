@@ -1,5 +1,6 @@
 //! `signalbox show`.
 
+mod qos;
 mod table;
 
 use std::io::Write;
@@ -25,9 +26,11 @@ const EXAMPLES: &str = "\
 Examples:
   signalbox show sessions
   signalbox show sessions --address 192.0.2.9 --json
+  signalbox show reservations --json
+  signalbox show interfaces
   signalbox show counters --room gist --nonzero
 
-With --json, sessions, peers, associations and counters print one array, one object a line; status prints one object.
+With --json, all but status print one array, one object a line; status prints one object.
   sessions  session, nslp_id, flow: {method, source, source_prefix, destination, destination_prefix,
             protocol, dscp, flow_label, spi, source_port, destination_port}, queued, upstream and
             downstream: null or {role, state, validity, peer, peer_identity, local, ifindex,
@@ -36,6 +39,14 @@ With --json, sessions, peers, associations and counters print one array, one obj
   associations
             channel, stack (tcp, tls, sctp), state, opened, peer, peer_identity, authenticated, local,
             sessions, queued, queued_octets, unsent_octets, hold_time_ms, hello_in_ms, closes_in_ms, age_ms
+  reservations
+            session, flow, role, state (granted, confirmed, signaling), receiver_initiated, gaps,
+            expires_in_ms, held: null or {interface, rate, burst, service, rule, asker, enforced, statistics:
+            null or {packets, octets, policed_packets, policed_octets}}; rates in octets a second
+  interfaces
+            name, ifindex, up, capacity, measured, reservable, reserved, reservations, services:
+            [{service, reserved, limit, reservations}], enforcement: null or {queues, policing, marking,
+            classes, classes_taken, lacking}
   counters  room, name, value, help
   status    version, node, pid, uptime_ms, nslp_ids, sessions, peers";
 
@@ -51,6 +62,18 @@ enum What {
     },
     /// Messaging associations: the connections to peers, and what they carry.
     Associations {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Reservations along the paths of flows: what this node holds, and what the kernel saw of the packets.
+    Reservations {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Interfaces at which there is something to reserve, and how much of it is taken.
+    Interfaces {
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -117,6 +140,26 @@ pub(crate) async fn run(socket: &Path, arguments: &ShowArgs) -> Result<ExitCode>
                 json_array(&mut out, rows, association_json).await?;
             } else {
                 table::print(&mut out, &table::ASSOCIATIONS, rows, table::association).await?;
+            }
+        }
+        What::Reservations { json } => {
+            let rows = said(client.list_reservations(v1::ListReservationsRequest {}).await)?;
+            if *json {
+                json_array(&mut out, rows, qos::reservation_json).await?;
+            } else {
+                table::print(&mut out, &qos::RESERVATIONS, rows, qos::reservation).await?;
+            }
+        }
+        What::Interfaces { json } => {
+            let interfaces = said(client.list_interfaces(v1::ListInterfacesRequest {}).await)?.interfaces;
+            if *json {
+                let mut array = JsonArray::new(&mut out);
+                for interface in &interfaces {
+                    array.push(&qos::interface_json(interface))?;
+                }
+                array.end()?;
+            } else {
+                qos::interfaces(&mut out, &interfaces)?;
             }
         }
         What::Counters(arguments) => counters(&mut client, &mut out, arguments).await?,
@@ -232,7 +275,8 @@ fn session_json(session: &v1::Session) -> Value {
     })
 }
 
-fn flow_json(flow: &v1::Flow) -> Value {
+/// A flow.
+pub(crate) fn flow_json(flow: &v1::Flow) -> Value {
     json!({
         "method": flow.method,
         "source": flow.source,
@@ -294,7 +338,8 @@ fn association_json(association: &v1::Association) -> Value {
     })
 }
 
-fn none_if_empty(text: &str) -> Option<&str> {
+/// `None` for what is not told.
+pub(crate) fn none_if_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 

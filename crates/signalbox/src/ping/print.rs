@@ -11,7 +11,7 @@ use crate::show::{flow_text, hex};
 
 /// Milliseconds, for people and JSON.
 #[allow(clippy::cast_precision_loss, reason = "times far below 2^53 µs")]
-pub(super) fn ms(us: u64) -> f64 {
+pub(crate) fn ms(us: u64) -> f64 {
     us as f64 / 1000.0
 }
 

@@ -13,7 +13,7 @@ use crate::client;
 /// Rows that one table has at most; a longer answer goes on in a further table, so that memory stays bounded.
 const ROWS: usize = 1000;
 /// Hexadecimal digits of a session identifier or peer identity that a table shows.
-const DIGITS: usize = 16;
+pub(super) const DIGITS: usize = 16;
 
 /// Columns of the session table: one row a session and direction.
 pub(super) const SESSIONS: [&str; 9] =
@@ -47,7 +47,8 @@ pub(super) async fn print<T, const N: usize>(
     Ok(())
 }
 
-fn new(columns: &[&str]) -> Table {
+/// An empty table.
+pub(super) fn new(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(columns.iter().map(|name| name.to_uppercase()));
     table
