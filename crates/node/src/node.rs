@@ -300,13 +300,14 @@ impl NodeEngine for Node {
                 Own::Event(event) => Output::Event(*event),
             });
         }
-        if let Some(output) = self.resource_output() {
-            return Some(match output {
-                Kernel::Reserve(id) => Output::Reserve { id, reservation: self.reserving.as_ref()? },
-                Kernel::Release(id) => Output::Release { id },
-            });
-        }
         while self.budget > 0 {
+            // Before each word of the rooms: what they did last may have been all that there was to do.
+            if let Some(output) = self.resource_output() {
+                return Some(match output {
+                    Kernel::Reserve(id) => Output::Reserve { id, reservation: self.reserving.as_ref()? },
+                    Kernel::Release(id) => Output::Release { id },
+                });
+            }
             if let Some(down) = self.channels.out.pop() {
                 return Some(self.channels.out.output(down));
             }

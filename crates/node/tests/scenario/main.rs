@@ -12,6 +12,7 @@ mod impaired;
 mod large;
 mod limits;
 mod net;
+mod qos;
 mod seeds;
 mod spoofed;
 mod transit;

@@ -12,7 +12,7 @@ use super::outbox::{Parcel, Purpose};
 use super::parked::Meta;
 use super::rmf;
 use super::session::{Marks, Pending, Stage, Want};
-use crate::wire::{GenericFlags, Info, InfoClass, InfoSpec, Message, MessageType, Rsn, Source};
+use crate::wire::{GenericFlags, Hops, Info, InfoClass, InfoSpec, Message, MessageType, Rsn, Source};
 
 impl Qos {
     pub(super) fn on_response(
@@ -278,7 +278,9 @@ impl Qos {
         match error {
             SendError::NoNextNode | SendError::FlowEndsHere => {
                 session.marks.set(Marks::LAST, true);
-                self.take_over_as_last(now, key, rii, query, resources);
+                // The list of nodes that was to go on goes back.
+                let hops = Message::parse(&parcel.octets).ok().and_then(|message| message.hops);
+                self.take_over_as_last(now, key, (rii, hops), query, resources);
             }
             SendError::NoStateUpstream => {
                 let note = "GIST has no way towards the flow's source";
@@ -308,7 +310,7 @@ impl Qos {
         &mut self,
         now: Time,
         key: Key,
-        rii: Option<u32>,
+        (rii, hops): (Option<u32>, Option<Hops<'_>>),
         query: bool,
         resources: &mut Resources,
     ) {
@@ -321,7 +323,7 @@ impl Qos {
             self.query_ends_here(key, rii);
         } else if let Some(rii) = rii {
             let info = if session.stage == Stage::Torn { Info::TORN_DOWN } else { Info::RESERVED };
-            self.respond(key, rii, info, None);
+            self.respond(key, rii, info, hops);
         }
     }
 

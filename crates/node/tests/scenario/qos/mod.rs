@@ -1,0 +1,6 @@
+//! Reservations over GIST as it is: datagrams and associations between whole nodes, and a kernel that is told what to
+//! hold.
+
+mod change;
+mod net;
+mod path;

@@ -1,0 +1,213 @@
+//! Building networks of nodes with QoS, and reading what they hold.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use signalbox_core::node::{Input, NodeEngine, Output};
+use signalbox_core::traffic::ReservationId;
+use signalbox_core::{IfIndex, Time};
+use signalbox_gist::apd::{Apd, Verdict};
+use signalbox_gist::engine::AssociationConfig;
+use signalbox_node::qos::{self, Flow, Granted, QosEvent, QosRequest, ReserveRequest};
+use signalbox_node::resources::Config as Resources;
+use signalbox_node::{Command, Config, Event, Node};
+use signalbox_sim::{Boot, Family, LinkConfig, LinkId, NodeId, Sim, topology};
+
+use crate::net::WALL_US;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+/// What every link carries: 10 Mbit/s; what can be reserved of it, in octets a second.
+pub(crate) const CAPACITY: &str = "10mbit";
+pub(crate) const SHARE: u64 = 937_500;
+
+/// A node whose every word to the kernel is checked: never is more installed at an interface than may be.
+pub(crate) struct Host {
+    pub(crate) node: Node,
+    name: NodeId,
+    installed: BTreeMap<ReservationId, (IfIndex, u64)>,
+}
+
+impl Host {
+    pub(crate) fn new(boot: Boot, config: Config) -> Self {
+        let node = Node::new(config, boot.seed).unwrap();
+        Self { node, name: boot.node, installed: BTreeMap::new() }
+    }
+}
+
+impl NodeEngine for Host {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, now: Time, input: Input<'_, Command>) {
+        self.node.handle(now, input);
+    }
+
+    fn poll(&mut self) -> Option<Output<'_, Event>> {
+        let output = self.node.poll()?;
+        match &output {
+            Output::Reserve { id, reservation } => {
+                let ifindex = reservation.ifindex;
+                self.installed.insert(*id, (ifindex, reservation.traffic.rate));
+                let at = self.installed.values().filter(|(at, _)| *at == ifindex);
+                let sum: u64 = at.map(|(_, rate)| rate).sum();
+                assert!(sum <= SHARE, "{} holds {sum} of {SHARE} at {ifindex:?}", self.name);
+            }
+            Output::Release { id } => {
+                self.installed.remove(id);
+            }
+            _ => {}
+        }
+        Some(output)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.node.next_deadline()
+    }
+}
+
+/// By what messages go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Datagrams,
+    Tcp,
+}
+
+pub(crate) const MODES: [Mode; 2] = [Mode::Datagrams, Mode::Tcp];
+
+/// The settings that operators begin with: GIST's and the application's own, and links of 10 Mbit/s.
+pub(crate) fn config(mode: Mode) -> Config {
+    let resources = Resources { preemption: true, ..Resources::of_link("*", CAPACITY.parse().unwrap()) };
+    let mut config = Config {
+        wall_clock_us: WALL_US,
+        ping: None,
+        qos: Some(qos::Config { reliable: mode == Mode::Tcp, ..qos::Config::default() }),
+        resources,
+        ..Config::default()
+    };
+    config.gist.associations = AssociationConfig {
+        tcp_port: (mode == Mode::Tcp).then_some(270),
+        always: mode == Mode::Tcp,
+        authorised: Apd::new(4096, Verdict::Allow),
+        ..AssociationConfig::default()
+    };
+    config
+}
+
+pub(crate) struct Net {
+    pub(crate) sim: Sim<Host>,
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) links: Vec<LinkId>,
+}
+
+impl Net {
+    /// Nodes in a row, one for each configuration.
+    pub(crate) fn row(seed: u64, configs: Vec<Config>) -> Self {
+        let mut sim = Sim::new(seed);
+        let mut nodes = Vec::new();
+        for (n, config) in configs.into_iter().enumerate() {
+            nodes.push(sim.add_engine(format!("n{n}"), move |boot| Host::new(boot, config.clone())));
+        }
+        let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+        Self { sim, nodes, links }
+    }
+
+    /// Four nodes in a row.
+    pub(crate) fn chain(seed: u64, mode: Mode) -> Self {
+        Self::row(seed, vec![config(mode); 4])
+    }
+
+    pub(crate) fn last(&self) -> NodeId {
+        self.nodes[self.nodes.len() - 1]
+    }
+
+    /// UDP from the first node to the last.
+    pub(crate) fn flow(&self) -> Flow {
+        let dst = self.sim.address(self.last(), Family::V4);
+        Flow { protocol: Some(17), dst_port: Some(5004), ..Flow::to(dst) }
+    }
+
+    pub(crate) fn request(&self, rate: u64) -> ReserveRequest {
+        ReserveRequest::new(self.flow(), QosRequest::rate(rate))
+    }
+
+    pub(crate) fn reserve(&mut self, id: u64, request: ReserveRequest) {
+        self.command(self.nodes[0], id, qos::Command::Reserve(Box::new(request)));
+    }
+
+    pub(crate) fn command(&mut self, node: NodeId, id: u64, command: qos::Command) {
+        self.sim.command(node, Command::Qos { id, command });
+    }
+
+    pub(crate) fn release(&mut self, id: u64) {
+        self.command(self.nodes[0], id, qos::Command::Release);
+    }
+
+    pub(crate) fn run(&mut self, seconds: u64) {
+        self.sim.run_for(SECOND * u32::try_from(seconds).unwrap());
+    }
+
+    /// What each node's kernel holds, in octets a second.
+    pub(crate) fn held(&self) -> Vec<u64> {
+        held(&self.sim, &self.nodes)
+    }
+
+    /// Waits until each node's kernel holds this much.
+    pub(crate) fn expect_held(&mut self, limit: u64, expected: &[u64]) {
+        let nodes = self.nodes.clone();
+        let limit = SECOND * u32::try_from(limit).unwrap();
+        let came = self.sim.wait(limit, |sim| held(sim, &nodes) == expected);
+        assert!(came, "{:?} is held and not {expected:?}; {:?}", self.held(), self.sim.events());
+    }
+
+    /// Waits until no node holds or knows anything.
+    pub(crate) fn expect_nothing(&mut self, limit: u64) {
+        self.expect_held(limit, &vec![0; self.nodes.len()]);
+        let sessions = |sim: &Sim<Host>| sim.nodes().map(|node| qos_sessions(sim, node)).sum::<usize>();
+        let gone = self.sim.wait(SECOND * 300, |sim| sessions(sim) == 0);
+        assert!(gone, "{} sessions are left", sessions(&self.sim));
+    }
+
+    /// What the user at the first node heard of a command, in order.
+    pub(crate) fn heard(&self, id: u64) -> Vec<&QosEvent> {
+        heard(&self.sim, self.nodes[0], id)
+    }
+
+    /// Waits until the user at the first node hears that a command is granted.
+    pub(crate) fn granted(&mut self, id: u64, limit: u64) -> Granted {
+        let of = |sim: &Sim<Host>, node| {
+            heard(sim, node, id).into_iter().find_map(|event| match event {
+                QosEvent::Granted(granted) => Some(granted.clone()),
+                _ => None,
+            })
+        };
+        let node = self.nodes[0];
+        let came = self.sim.wait(SECOND * u32::try_from(limit).unwrap(), |sim| of(sim, node).is_some());
+        assert!(came, "{:?}", self.sim.events());
+        of(&self.sim, node).unwrap()
+    }
+
+    /// A counter of the application, summed over all nodes.
+    pub(crate) fn total(&self, name: &str) -> u64 {
+        let hosts = self.nodes.iter().filter_map(|node| self.sim.engine(*node));
+        hosts.map(|host| host.node.counter("qos", name)).sum()
+    }
+}
+
+pub(crate) fn held(sim: &Sim<Host>, nodes: &[NodeId]) -> Vec<u64> {
+    nodes.iter().map(|node| sim.reservations(*node).map(|(_, r)| r.traffic.rate).sum()).collect()
+}
+
+pub(crate) fn heard(sim: &Sim<Host>, node: NodeId, id: u64) -> Vec<&QosEvent> {
+    sim.events()
+        .iter()
+        .filter(|happened| happened.node == node)
+        .filter_map(|happened| match &happened.event {
+            Event::Qos { id: of, event } if *of == id => Some(&**event),
+            _ => None,
+        })
+        .collect()
+}
+
+pub(crate) fn qos_sessions(sim: &Sim<Host>, node: NodeId) -> usize {
+    sim.engine(node).map_or(0, |host| host.node.qos_sessions().count())
+}

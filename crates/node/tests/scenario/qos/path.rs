@@ -1,0 +1,236 @@
+//! A path that stays as it is.
+
+use signalbox_node::Config;
+use signalbox_node::qos::{Command, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest};
+use signalbox_node::resources::Config as Resources;
+use signalbox_sim::Family;
+
+use super::net::{CAPACITY, MODES, Mode, Net, config};
+
+const RATE: u64 = 125_000;
+
+/// With the periods of the RFCs, for ten minutes: neither GIST's state nor the application's runs out meanwhile.
+#[test]
+fn a_reservation_stands_at_every_node_until_it_is_torn_down() {
+    for mode in MODES {
+        let mut net = Net::chain(1, mode);
+        net.reserve(1, net.request(RATE));
+        let granted = net.granted(1, 5);
+        assert_eq!(granted.quality.rate, Some(RATE));
+        assert_eq!(granted.hops.iter().map(|hop| hop.rate).collect::<Vec<_>>(), [RATE, RATE, RATE, 0]);
+        let met: Vec<_> = granted.hops[1..].iter().map(|hop| hop.address).collect();
+        let expected: Vec<_> =
+            (1..4).map(|n| net.sim.address_on(net.nodes[n], net.links[n - 1], Family::V4)).collect();
+        assert_eq!(met, expected);
+        assert!(!granted.gaps);
+        net.expect_held(1, &[RATE, RATE, RATE, 0]);
+        for _ in 0..60 {
+            net.run(10);
+            assert_eq!(net.held(), [RATE, RATE, RATE, 0], "{mode:?} at {}", net.sim.now());
+        }
+        assert!(net.total("reduced_refreshes_sent") > 40, "{}", net.total("reduced_refreshes_sent"));
+        assert_eq!(net.total("expired"), 0);
+        net.release(1);
+        net.expect_nothing(2);
+        assert!(matches!(
+            net.heard(1)[..],
+            [QosEvent::Started { .. }, QosEvent::Granted(_), QosEvent::Released]
+        ));
+    }
+}
+
+#[test]
+fn a_receiver_reserves_for_its_sender() {
+    for mode in MODES {
+        let mut net = Net::chain(2, mode);
+        net.reserve(1, ReserveRequest { receiver_initiated: true, ..net.request(RATE) });
+        net.granted(1, 5);
+        net.expect_held(2, &[RATE, RATE, RATE, 0]);
+        for _ in 0..30 {
+            net.run(10);
+            assert_eq!(net.held(), [RATE, RATE, RATE, 0], "{mode:?} at {}", net.sim.now());
+        }
+        net.release(1);
+        net.expect_nothing(2);
+    }
+}
+
+#[test]
+fn both_directions_stand_and_go_together() {
+    for mode in MODES {
+        let mut net = Net::chain(3, mode);
+        net.reserve(1, ReserveRequest { bidirectional: true, ..net.request(RATE) });
+        let granted = net.granted(1, 5);
+        assert!(granted.back.is_some());
+        // Routers hold it towards both sides, ends towards the other end.
+        net.expect_held(2, &[RATE, 2 * RATE, 2 * RATE, RATE]);
+        for _ in 0..30 {
+            net.run(10);
+            assert_eq!(net.held(), [RATE, 2 * RATE, 2 * RATE, RATE], "{mode:?} at {}", net.sim.now());
+        }
+        net.release(1);
+        net.expect_nothing(3);
+    }
+}
+
+#[test]
+fn a_refusal_names_the_node_and_the_rule() {
+    for mode in MODES {
+        let small = Config { resources: Resources::of_link("*", "1mbit".parse().unwrap()), ..config(mode) };
+        let mut net = Net::row(4, vec![config(mode), config(mode), small, config(mode)]);
+        net.reserve(1, net.request(RATE));
+        net.run(5);
+        let heard = net.heard(1);
+        let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = heard[..] else { panic!("{heard:?}") };
+        assert_eq!((failure.class, failure.code), (4, 0x07));
+        let node = net.sim.address_on(net.nodes[2], net.links[1], Family::V4);
+        assert_eq!(failure.node, Some(node.to_string()));
+        assert!(failure.rule.as_deref().is_some_and(|rule| rule.contains("share")), "{failure:?}");
+        net.expect_nothing(2);
+    }
+}
+
+#[test]
+fn what_has_a_lower_priority_gives_way() {
+    for mode in MODES {
+        let mut net = Net::chain(5, mode);
+        let priority = |n| Some(Priority { preemption: n, defending: n });
+        net.reserve(1, ReserveRequest { priority: priority(1), ..net.request(600_000) });
+        net.granted(1, 5);
+        let mut flow = net.flow();
+        flow.dst_port = Some(6000);
+        // Not among equals.
+        let request =
+            ReserveRequest { priority: priority(1), ..ReserveRequest::new(flow, QosRequest::rate(500_000)) };
+        net.reserve(2, request.clone());
+        net.run(3);
+        assert!(
+            matches!(net.heard(2)[..], [QosEvent::Started { .. }, QosEvent::Failed(_)]),
+            "{:?}",
+            net.heard(2)
+        );
+        net.expect_held(1, &[600_000, 600_000, 600_000, 0]);
+        net.reserve(3, ReserveRequest { priority: priority(2), ..request });
+        net.granted(3, 5);
+        net.expect_held(3, &[500_000, 500_000, 500_000, 0]);
+        assert!(
+            matches!(net.heard(1)[..], [_, QosEvent::Granted(_), QosEvent::Lost(_)]),
+            "{:?}",
+            net.heard(1)
+        );
+        net.release(3);
+        net.expect_nothing(2);
+    }
+}
+
+/// Preempted in the middle of the path, by somebody whose path crosses: the QNI hears of it, and the rest goes.
+#[test]
+fn a_preemption_in_the_middle_is_told_to_the_initiator() {
+    for mode in MODES {
+        let mut net = Net::chain(6, mode);
+        let priority = |n| Some(Priority { preemption: n, defending: n });
+        net.reserve(1, ReserveRequest { priority: priority(1), ..net.request(600_000) });
+        net.granted(1, 5);
+        let request = ReserveRequest { priority: priority(2), ..net.request(500_000) };
+        net.command(net.nodes[2], 7, Command::Reserve(Box::new(request)));
+        net.expect_held(5, &[0, 0, 500_000, 0]);
+        let heard = net.heard(1);
+        let [_, QosEvent::Granted(_), QosEvent::Lost(failure)] = heard[..] else { panic!("{heard:?}") };
+        assert!(failure.meaning.contains("preempted"), "{failure:?}");
+        net.command(net.nodes[2], 7, Command::Release);
+        net.expect_nothing(2);
+    }
+}
+
+#[test]
+fn a_query_tells_what_the_path_could_give_and_holds_nothing() {
+    for mode in MODES {
+        let small = Config { resources: Resources::of_link("*", "4mbit".parse().unwrap()), ..config(mode) };
+        let mut net = Net::row(7, vec![config(mode), config(mode), small, config(mode)]);
+        let query = QueryRequest::new(net.flow(), QosRequest::rate(1_000_000));
+        net.command(net.nodes[0], 1, Command::Query(Box::new(query)));
+        net.run(5);
+        let heard = net.heard(1);
+        let [QosEvent::Started { .. }, QosEvent::Answer(answer)] = heard[..] else { panic!("{heard:?}") };
+        assert_eq!(answer.available.rate, Some(375_000), "three quarters of 4 Mbit/s");
+        assert_eq!(answer.hops.len(), 4);
+        net.expect_nothing(1);
+    }
+}
+
+#[test]
+fn a_node_without_the_application_is_a_gap() {
+    for mode in MODES {
+        let without = Config { qos: None, ..config(mode) };
+        let mut net = Net::row(8, vec![config(mode), without, config(mode), config(mode)]);
+        net.reserve(1, net.request(RATE));
+        let granted = net.granted(1, 5);
+        // An association does not tell how far away its peer is; the next Query does.
+        if mode == Mode::Datagrams {
+            assert!(granted.gaps);
+            let after_gap: Vec<_> = granted.hops.iter().map(|hop| hop.after_gap).collect();
+            assert_eq!(after_gap, [false, true, false]);
+        }
+        net.expect_held(1, &[RATE, 0, RATE, 0]);
+        net.run(120);
+        assert_eq!(net.held(), [RATE, 0, RATE, 0]);
+        net.release(1);
+        net.expect_nothing(2);
+    }
+}
+
+#[test]
+fn the_last_node_with_the_application_answers_for_the_path() {
+    for mode in MODES {
+        let without = Config { qos: None, ..config(mode) };
+        let mut net = Net::row(9, vec![config(mode), config(mode), without.clone(), without]);
+        net.reserve(1, net.request(RATE));
+        let granted = net.granted(1, 40);
+        assert_eq!(granted.hops.len(), 2);
+        net.expect_held(1, &[RATE, RATE, 0, 0]);
+        net.run(120);
+        assert_eq!(net.held(), [RATE, RATE, 0, 0]);
+        net.release(1);
+        net.expect_nothing(2);
+    }
+}
+
+/// A change of the rate is granted by every node, or leaves what was there.
+#[test]
+fn a_reservation_grows_or_stays_as_it_is() {
+    for mode in MODES {
+        let small = Config { resources: Resources::of_link("*", "4mbit".parse().unwrap()), ..config(mode) };
+        let mut net = Net::row(10, vec![config(mode), config(mode), small, config(mode)]);
+        net.reserve(1, net.request(RATE));
+        net.granted(1, 5);
+        net.reserve(1, net.request(2 * RATE));
+        net.expect_held(5, &[2 * RATE, 2 * RATE, 2 * RATE, 0]);
+        net.run(1);
+        net.reserve(1, net.request(4 * RATE));
+        net.run(5);
+        let heard = net.heard(1);
+        // What stood before is granted again.
+        let [.., QosEvent::Failed(_), QosEvent::Granted(granted)] = heard[..] else { panic!("{heard:?}") };
+        assert_eq!(granted.quality.rate, Some(2 * RATE));
+        net.expect_held(5, &[2 * RATE, 2 * RATE, 2 * RATE, 0]);
+        net.run(200);
+        assert_eq!(net.held(), [2 * RATE, 2 * RATE, 2 * RATE, 0]);
+        net.release(1);
+        net.expect_nothing(2);
+    }
+}
+
+/// Nothing of it is true unless links are what the tests take them for.
+#[test]
+fn the_share_is_three_quarters() {
+    let net = Net::chain(11, Mode::Datagrams);
+    let mut net = net;
+    net.run(1);
+    let host = net.sim.engine(net.nodes[1]).unwrap();
+    let shares: Vec<_> =
+        host.node.resources().links().filter(|l| l.capacity.is_some()).map(|l| l.share).collect();
+    assert!(
+        shares.iter().filter(|share| **share == super::net::SHARE).count() >= 2,
+        "{shares:?} of {CAPACITY}"
+    );
+}
