@@ -92,7 +92,7 @@ step "generated code of the example" examples/pathping/generate.sh --check
 step "build the programs" cargo build --quiet --release --locked -p signalboxd -p signalbox
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
-for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-mux gist-cmode-tls gist-large \
+for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-cmode-sctp gist-mux gist-cmode-tls gist-large \
     gist-restart gist-reroute gist-flood gist-app-python; do
     step "scenario $name" scenario "$name"
 done

@@ -2,12 +2,13 @@
 //!
 //! A raw socket gets a copy of each SCTP packet for this node whether or not the kernel speaks SCTP. But a kernel
 //! that does answers every packet of an association that it does not know with an ABORT (RFC 9260 §8.4), and so
-//! ends ours: [`kernel_available`] tells, and then the kernel's own sockets are the way.
+//! ends ours. Beside such a kernel these sockets are not opened.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -17,19 +18,15 @@ use crate::sys::mmsg::{self, BATCH, Buffers, Outgoing};
 use crate::sys::{set_option, sockaddr};
 
 const SCTP: i32 = 132;
+/// What the kernel shows of its own SCTP in a network namespace, once it has it. To ask it for a socket instead would
+/// load the module, and make the trouble that is looked for.
+const KERNEL: &str = "/proc/net/sctp";
 /// The largest IP packet, and some cache lines more so that packets do not compete for the same few.
 const PACKET: usize = (1 << 16) + 13 * 64;
 /// One packet information.
 const CONTROL: usize = 64;
 /// A queue with this many octets is sent.
 const FULL: usize = 512 * 1024;
-
-/// Whether the kernel speaks SCTP, found out by asking for a socket. A kernel that has it as a module loads it
-/// thereby, and from then on answers SCTP packets: ask only where kernel SCTP would be used.
-#[must_use]
-pub fn kernel_available() -> bool {
-    Socket::new(Domain::IPV4, Type::SEQPACKET, Some(Protocol::from(SCTP))).is_ok()
-}
 
 signalbox_core::counters! {
     /// What went through the raw SCTP sockets.
@@ -129,6 +126,9 @@ struct Entry {
 
 impl Sctp {
     pub(crate) fn open(ipv4: bool, ipv6: bool, tos: u8) -> Result<Self, OpenError> {
+        if Path::new(KERNEL).exists() {
+            return Err(spoken_by_kernel());
+        }
         let open = |wanted: bool, domain| wanted.then(|| open(domain, tos)).transpose();
         Ok(Self {
             sockets: [open(ipv4, Domain::IPV4)?, open(ipv6, Domain::IPV6)?],
@@ -224,6 +224,14 @@ impl Sctp {
             queue.octets.clear();
         }
     }
+}
+
+fn spoken_by_kernel() -> OpenError {
+    OpenError::new(
+        "kernel-sctp",
+        "the kernel speaks SCTP itself (/proc/net/sctp) and would abort our associations",
+        "unload it (modprobe -r sctp) and keep it from being loaded, or leave sctp_port out of gist.associations",
+    )
 }
 
 fn open(domain: Domain, tos: u8) -> Result<Socket, OpenError> {

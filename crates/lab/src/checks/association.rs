@@ -40,7 +40,7 @@ fn on_link(
     if sessions.len() != check.sessions {
         return Err(format!("Queries of {} sessions, {} were expected", sessions.len(), check.sessions));
     }
-    let connection = only_connection(evidence, link, leg, check.port)?;
+    let connection = only_connection(evidence, link, leg, check)?;
     in_datagrams(link)?;
     for session in &sessions {
         let clear = !check.tls;
@@ -74,12 +74,17 @@ fn only_connection<'a>(
     evidence: &Evidence,
     link: &'a LinkTrace,
     leg: Leg,
-    port: u16,
+    check: &AssociationsCheck,
 ) -> Result<&'a Connection, String> {
     let [connection] = &link.connections[..] else {
         return Err(format!("{} connections were opened, one was expected", link.connections.len()));
     };
-    let Connection { client, server, accepted, .. } = connection;
+    let Connection { client, server, accepted, sctp, .. } = connection;
+    let port = check.port;
+    if *sctp != check.sctp {
+        let which = if *sctp { "SCTP" } else { "TCP" };
+        return Err(format!("the connection from {client} to {server} is {which}"));
+    }
     let ends = [client, server].map(|end| evidence.plan.owner(end.ip()));
     if ends != [Some(leg.from), Some(leg.to)] || server.port() != port || !accepted {
         let fate = if *accepted { "was accepted" } else { "was not accepted" };

@@ -209,7 +209,7 @@ fn connection(client: &str, server: &str, content: Content) -> Connection {
     let mut flow = Flow::default();
     (flow.content, flow.messages, flow.records) = (content, 2, [1, 3]);
     let (client, server) = (end(client), end(server));
-    Connection { client, server, accepted: true, flows: [flow.clone(), flow] }
+    Connection { sctp: false, client, server, accepted: true, flows: [flow.clone(), flow] }
 }
 
 /// The same handshakes over an association on each link.

@@ -2,5 +2,6 @@
 
 pub(crate) mod capture;
 pub(crate) mod packet;
+mod sctp;
 mod stream;
 pub(crate) mod trace;

@@ -134,6 +134,13 @@ impl<'a> Ip<'a> {
     }
 }
 
+impl<'a> Ip<'a> {
+    /// What stands behind the IP headers, if it is of this protocol.
+    pub(super) fn carries(&self, protocol: u8) -> Option<&'a [u8]> {
+        (self.protocol == protocol).then_some(self.payload)
+    }
+}
+
 impl<'a> Datagram<'a> {
     /// Reads what an IP packet carries; `None` if it is no UDP.
     pub(crate) fn read(ip: Ip<'a>) -> Option<Self> {

@@ -12,14 +12,16 @@ const RECORD_HEADER: usize = 5;
 const RECORD_HANDSHAKE: u8 = 22;
 const RECORD_APPLICATION: u8 = 23;
 
-/// A TCP connection on a link, from its SYN on.
+/// A TCP connection on a link from its SYN on, or an SCTP association from its INIT on.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
+    /// It is SCTP.
+    pub(crate) sctp: bool,
     /// Who opened it.
     pub(crate) client: SocketAddr,
     /// Who was to accept it.
     pub(crate) server: SocketAddr,
-    /// A SYN with ACK came back.
+    /// A SYN with ACK, or an INIT ACK, came back.
     pub(crate) accepted: bool,
     /// From the client, and from the server.
     pub(crate) flows: [Flow; 2],
@@ -106,7 +108,7 @@ impl Streams {
         let index = self.connections.len();
         let forth = Flow { next: Some(sequence.wrapping_add(1)), ..Flow::default() };
         let flows = [forth, Flow::default()];
-        self.connections.push(Connection { client, server, accepted: false, flows });
+        self.connections.push(Connection { sctp: false, client, server, accepted: false, flows });
         self.by_ends.insert((client, server), (index, 0));
         self.by_ends.insert((server, client), (index, 1));
         (index, 0)

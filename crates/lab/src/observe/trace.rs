@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::packet::{Datagram, Gist, Ip, Kind, Segment};
+use super::sctp::Associations;
 #[cfg(test)]
 pub(crate) use super::stream::Flow;
 use super::stream::Streams;
@@ -33,7 +34,7 @@ pub(crate) struct Frame {
 pub(crate) enum Carrier {
     /// A datagram of its own: D-mode.
     Datagram,
-    /// A TCP connection: C-mode.
+    /// A TCP connection or an SCTP association: C-mode.
     Stream,
 }
 
@@ -137,7 +138,7 @@ impl LinkTrace {
     /// Reads what a capture holds; `first` is the node at whose end it was taken.
     pub(crate) fn read(first: usize, frames: &[Frame], missed: u64) -> Self {
         let mut trace = Self { first, missed, ..Self::default() };
-        let mut streams = Streams::default();
+        let (mut streams, mut associations) = (Streams::default(), Associations::default());
         for frame in frames {
             let Some(ip) = Ip::read(&frame.octets) else { continue };
             if let Some(Datagram { ip, dst_port, payload }) = Datagram::read(ip) {
@@ -153,9 +154,15 @@ impl LinkTrace {
                     let message = Message::new(frame, ip, segment.dst.port(), 0, gist);
                     trace.messages.push(Message { carrier: Carrier::Stream, ..message });
                 });
+            } else {
+                associations.take(&ip, |port, gist| {
+                    let message = Message::new(frame, ip, port, 0, gist);
+                    trace.messages.push(Message { carrier: Carrier::Stream, ..message });
+                });
             }
         }
         trace.connections = streams.finish();
+        trace.connections.extend(associations.finish());
         trace
     }
 

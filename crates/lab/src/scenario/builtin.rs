@@ -8,6 +8,7 @@ const BUILTINS: [(&str, &str); 12] = [
     ("gist-cmode-tcp", include_str!("../../../../scenarios/gist-cmode-tcp.toml")),
     ("gist-mux", include_str!("../../../../scenarios/gist-mux.toml")),
     ("gist-app-python", include_str!("../../../../scenarios/gist-app-python.toml")),
+    ("gist-cmode-sctp", include_str!("../../../../scenarios/gist-cmode-sctp.toml")),
     ("gist-cmode-tls", include_str!("../../../../scenarios/gist-cmode-tls.toml")),
     ("gist-large", include_str!("../../../../scenarios/gist-large.toml")),
     ("gist-restart", include_str!("../../../../scenarios/gist-restart.toml")),

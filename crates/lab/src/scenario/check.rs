@@ -96,6 +96,9 @@ pub(crate) struct AssociationsCheck {
     /// The connections carry TLS, and nothing can be read in them.
     #[serde(default)]
     pub(crate) tls: bool,
+    /// The connections are SCTP associations and not TCP.
+    #[serde(default)]
+    pub(crate) sctp: bool,
 }
 
 /// A node does not get into the signaling: its neighbour refuses the association.
