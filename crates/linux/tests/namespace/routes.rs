@@ -130,12 +130,17 @@ fn changes_are_seen_and_our_own_are_not() {
     changes_until(&mut io, |changes| changes.contains(&Change::Interfaces));
     assert!(io.interfaces().iter().any(|i| i.name == "ra" && i.addresses.contains(&ip("10.9.0.1"))));
 
-    // IPv4 routes that go with a link are not reported by the kernel; that they may have gone is.
+    // Routes that go with a link's carrier go unsaid, and whoever uses the link hears of the link. Those that come
+    // back with it go unsaid by the kernel as well, and are named.
     topology::set_up(&net.b, "b0", false).unwrap();
-    let everything = Change::Route(prefix("0.0.0.0/0"));
-    changes_until(&mut io, |changes| changes.contains(&Change::Interfaces) && changes.contains(&everything));
+    changes_until(&mut io, |changes| changes.contains(&Change::Interfaces));
     assert!(io.interfaces().iter().any(|i| i.name == "rb" && !i.up));
+    topology::set_up(&net.b, "b0", true).unwrap();
+    let back = Change::Route(prefix("10.2.0.0/24"));
+    changes_until(&mut io, |changes| changes.contains(&Change::Interfaces) && changes.contains(&back));
+    assert!(io.interfaces().iter().any(|i| i.name == "rb" && i.up));
 
+    let everything = Change::Route(prefix("0.0.0.0/0"));
     tool(r, "ip rule add from 10.9.9.9 lookup 78");
     changes_until(&mut io, |changes| changes.contains(&everything));
 
