@@ -9,6 +9,8 @@ signalbox_core::counters! {
         queries_retransmitted: u64,
         /// Queries that belong to a signaling application of this node.
         queries_received: u64,
+        /// Queries discarded because too many of their source came.
+        queries_limited: u64,
         /// Responses sent, retransmissions included.
         responses_sent: u64,
         /// Responses that matched one of our Queries.
@@ -89,6 +91,8 @@ signalbox_core::counters! {
         holds_full: u64,
         /// Sessions not created because the table of sessions was full.
         sessions_full: u64,
+        /// State not installed, and Queries not answered, because their source has as much state as it may have.
+        source_full: u64,
         /// State not installed because the table of peers was full.
         peers_full: u64,
         /// Messages not queued because a queue was full.
@@ -113,6 +117,10 @@ signalbox_core::counters! {
         associations_full: u64,
         /// Messaging associations that could not be set up.
         associations_not_connected: u64,
+        /// Handshakes given up or put off because an association with the same peer failed a short while ago.
+        associations_waiting: u64,
+        /// Failures of associations that were not remembered because too many peers wait.
+        waits_full: u64,
         /// Messaging associations that ended in order.
         associations_closed: u64,
         /// Messaging associations that broke, or whose peer was silent.

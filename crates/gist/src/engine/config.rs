@@ -99,6 +99,9 @@ pub struct Config {
     pub dmode_burst: u32,
     /// Error messages per second; 0: none at all; default 100. They count for the limit above as well.
     pub error_rate: u32,
+    /// Queries per second for an application of this node that want a Response to the same IPv4 address or IPv6 /64;
+    /// a quarter of it at once; 0: no limit; default 50 000 (§8.4). Some addresses share what one may have.
+    pub query_rate_per_source: u32,
     /// Candidate Q-mode packets processed per second (§5.3.2.3); 0: no limit; default 200 000.
     pub intercept_rate: u32,
     /// How long the name of a former peer stays usable for explicit routing; default 60 s.
@@ -107,6 +110,9 @@ pub struct Config {
     pub check_timeout: Duration,
     /// Most sessions; default 2 000 000.
     pub max_sessions: u32,
+    /// Most pieces of routing state that point to peers at the same IPv4 address or IPv6 /64, for another to be
+    /// installed because such a peer asks; 0: no limit; default 1 000 000 (§8.4).
+    pub max_sessions_per_source: u32,
     /// Most peers; default 65 536.
     pub max_peers: u32,
     /// Most messages queued for one session's handshake; default 16.
@@ -162,10 +168,12 @@ impl Default for Config {
             dmode_rate: 20_000,
             dmode_burst: 5_000,
             error_rate: 100,
+            query_rate_per_source: 50_000,
             intercept_rate: 200_000,
             sii_retention: Duration::from_secs(60),
             check_timeout: Duration::from_secs(1),
             max_sessions: 2_000_000,
+            max_sessions_per_source: 1_000_000,
             max_peers: 65_536,
             max_queued_session: 16,
             max_queued: 16 << 20,

@@ -7,6 +7,7 @@
 //! * A datagram goes through `receive` (whose is it?), then to `forward` (not for an application of this
 //!   node), or to the machine of its type: `node_sm` where no state exists, `querying` and `responding`
 //!   where it does. Each transition of RFC 5971 §6 is one function there, named by its rule.
+//! * `sources` limits what one source may cost.
 //! * Requests of applications go through `send` (messages) and `requests` (everything else).
 //! * Peers across a NAT that knows GIST see another flow than this node: `nat` translates, before `receive` hands
 //!   a message to a machine and where messages are composed.
@@ -47,6 +48,7 @@ mod reroute;
 mod responding;
 mod route;
 mod send;
+mod sources;
 mod stamp;
 mod sweep;
 mod table;
@@ -75,6 +77,7 @@ use outbox::Outbox;
 use peers::Peers;
 use record::Record;
 use route::Lookup;
+use sources::QueryLimits;
 use sweep::Sweep;
 use ways::Ways;
 
@@ -122,6 +125,7 @@ pub struct Gist {
     dmode: Option<TokenBucket>,
     errors: TokenBucket,
     intercept: Option<TokenBucket>,
+    query_limits: QueryLimits,
     /// For MRIs as octets.
     scratch: Vec<u8>,
     associations: Associations,
@@ -166,6 +170,7 @@ impl Gist {
             dmode: limit(config.dmode_rate, config.dmode_burst),
             errors: TokenBucket::new(config.error_rate, config.error_rate.div_ceil(4)),
             intercept: limit(config.intercept_rate, config.intercept_rate.div_ceil(4)),
+            query_limits: QueryLimits::new(config.query_rate_per_source, KeyedHasher::new(&mut rng)),
             scratch: Vec::new(),
             associations: Associations::new(core::mem::take(&mut config.associations), &mut rng),
             nat: Translations::default(),

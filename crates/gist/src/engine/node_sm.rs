@@ -17,6 +17,10 @@ impl Gist {
     /// Rule 1, `rx_Query`: the application decides; its answer may come at once (policy) or by
     /// `Request::Peering`. GIST-4.3.1-05, GIST-4.3.2-08, GIST-B.2-01.
     pub(super) fn rx_query(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+        if a.association == NONE && !self.query_limits.allow(self.now, subject.nli.interface) {
+            self.counters.queries_limited += 1;
+            return;
+        }
         self.counters.queries_received += 1;
         match self.registration(subject.nslp).map(|r| r.policy) {
             Some(PeeringPolicy::Ask) => self.ask(a, message, subject),
@@ -45,6 +49,10 @@ impl Gist {
         let direction = subject.mri.direction().inverted();
         let key = self.find(&subject.mri, subject.session, subject.nslp);
         let state = key.map_or(State::None, |key| self.state(key, direction));
+        // Without a Response the peer asks less and less often; refused by its Confirm, it would start over at once.
+        if !state.is_querying() && !state.is_responding() && self.is_source_full(subject.nli.interface) {
+            return;
+        }
         // A new association needs a Confirm, whatever the policy (§5.1).
         let offers = self.answer(message, subject) == Answer::Offer;
         match (key, state, self.config.installation) {

@@ -10,6 +10,7 @@ use signalbox_core::slab::Full;
 use signalbox_core::{IfIndex, Time};
 
 use super::record::NONE;
+use super::sources::source;
 use super::stamp::Stamp;
 use crate::wire::Nli;
 
@@ -51,6 +52,10 @@ pub(crate) struct Peers {
     /// For each id a number that its value alone has: a name with another number is stale.
     serials: Vec<u32>,
     last_serial: u32,
+    /// For each id where its address is in `sources`, as long as state points to it.
+    source_of: Vec<u32>,
+    /// A reference for each piece of state that points to a peer there.
+    sources: Interner<IpAddr>,
     /// Former peers that keep one reference until then, so that applications can still name them.
     retired: VecDeque<(Stamp, u32)>,
 }
@@ -63,6 +68,9 @@ impl Peers {
             egresses: Interner::new(limit, hasher),
             serials: Vec::new(),
             last_serial: 0,
+            source_of: Vec::new(),
+            // Not more than there are peers.
+            sources: Interner::new(limit, hasher),
             retired: VecDeque::new(),
         }
     }
@@ -85,6 +93,17 @@ impl Peers {
                 *serial = self.last_serial;
             }
         }
+        let Ok(of) = self.sources.intern(source(nli.interface)) else {
+            self.peers.release(id);
+            return Err(Full);
+        };
+        let at = id as usize;
+        if self.source_of.len() <= at {
+            self.source_of.resize(at + 1, NONE);
+        }
+        if let Some(place) = self.source_of.get_mut(at) {
+            *place = of;
+        }
         Ok(id)
     }
 
@@ -96,11 +115,29 @@ impl Peers {
         self.egresses.lookup(id)
     }
 
+    /// Pieces of routing state that point to peers at the source of an address.
+    pub(crate) fn of_source(&self, address: IpAddr) -> u32 {
+        self.sources.find(&source(address)).map_or(0, |id| self.sources.references(id))
+    }
+
+    /// Gives back a reference.
+    pub(crate) fn release(&mut self, id: u32) {
+        self.forget_source(id);
+        self.peers.release(id);
+    }
+
+    fn forget_source(&mut self, id: u32) {
+        if let Some(source) = self.source_of.get(id as usize) {
+            self.sources.release(*source);
+        }
+    }
+
     /// Gives back a reference, but keeps the peer's name usable until `until`.
     pub(crate) fn retire(&mut self, id: u32, until: Stamp) {
         if id == NONE {
             return;
         }
+        self.forget_source(id);
         if self.peers.references(id) > 1 {
             self.peers.release(id);
             return;

@@ -12,6 +12,7 @@ use super::compose::{distance, limit, nli, nli_ttl, normal};
 use super::peers::Egress;
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
+use super::sources::source;
 use super::stamp::Stamp;
 use crate::wire::{MAGIC, Message, MessageType};
 
@@ -20,6 +21,14 @@ impl Gist {
     fn own_address(&self, a: &Arrival<'_>, v6: bool) -> Option<IpAddr> {
         let addressed = Some(a.dst.ip()).filter(|ip| a.local && ip.is_ipv6() == v6 && !ip.is_loopback());
         addressed.or_else(|| self.interfaces.address(a.ifindex, v6))
+    }
+
+    /// Whether a source has as much state as it may have; then that is counted.
+    pub(super) fn is_source_full(&mut self, address: IpAddr) -> bool {
+        let max = self.config.max_sessions_per_source;
+        let full = max > 0 && self.peers.of_source(address) >= max;
+        self.counters.source_full += u64::from(full);
+        full
     }
 
     /// Points a direction at the node that a Query or Confirm came from. False (and the half is gone) if a
@@ -37,6 +46,12 @@ impl Gist {
             self.settle(key);
             return false;
         };
+        let before = self.records.get(key).and_then(|r| self.peers.peer(r.half(direction).peer));
+        let moves = before.is_none_or(|peer| source(peer.address.ip()) != source(subject.nli.interface));
+        if moves && self.is_source_full(subject.nli.interface) {
+            self.settle(key);
+            return false;
+        }
         let port = a.src.port();
         let Some(record) = self.records.get_mut(key) else { return false };
         let half = record.half_mut(direction);
@@ -46,7 +61,7 @@ impl Gist {
         let (Ok(peer), Ok(egress)) = ids else {
             self.counters.peers_full += 1;
             if let Ok(peer) = ids.0 {
-                self.peers.peers.release(peer);
+                self.peers.release(peer);
             }
             if let Ok(egress) = ids.1 {
                 self.peers.release_egress(egress);
@@ -62,7 +77,7 @@ impl Gist {
         half.set(PROVEN, proven);
         self.peers.release_egress(old_egress);
         if old_peer == peer {
-            self.peers.peers.release(peer); // it holds one reference already
+            self.peers.release(peer); // it holds one reference already
         } else if state.is_established() {
             half.set(TENTATIVE, false);
             self.peer_is_good(key, direction, old_peer, true);

@@ -140,3 +140,74 @@ fn validity_is_configurable() {
         rig.no_state();
     }
 }
+
+/// GIST-8.4-04: no source has more state than it may: neither Queries nor Confirms bring more, whatever identity they
+/// name; other sources are served, and room that becomes free is used.
+#[test]
+fn sessions_of_one_source() {
+    for installation in [Installation::Immediate, Installation::Confirmed, Installation::Delayed] {
+        let mut rig = Rig::with(Config { max_sessions_per_source: 2, installation, ..Config::default() });
+        let ask = |rig: &mut Rig, n: u16, identity: &[u8], from: &str| {
+            let cookie = [7; 8];
+            let mut message = query(through(), &cookie);
+            message.session = Some(number(n));
+            message.nli = Some(nli(identity, from));
+            rig.inject(&Via::intercepted(SRC, DST), &message);
+        };
+        let confirm = |rig: &mut Rig, identity: &'static [u8]| {
+            let response = rig.sent().is(MessageType::RESPONSE);
+            if response.message().header.r {
+                rig.confirm_with(&response, |m| m.nli = Some(nli(identity, UP)));
+            }
+            rig.out.clear();
+        };
+        ask(&mut rig, 0, b"one", UP);
+        confirm(&mut rig, b"one");
+        // Two are answered before either is there, where a Query leaves no trace; one may stay.
+        ask(&mut rig, 1, b"two", UP);
+        let delayed = installation == Installation::Delayed;
+        let first = rig.sent().is(MessageType::RESPONSE);
+        ask(&mut rig, 2, b"three", UP);
+        let second = delayed.then(|| rig.sent().is(MessageType::RESPONSE));
+        rig.confirm_with(&first, |m| m.nli = Some(nli(b"two", UP)));
+        rig.out.clear();
+        if let Some(second) = second {
+            rig.confirm_with(&second, |m| m.nli = Some(nli(b"three", UP)));
+        }
+        rig.quiet();
+        assert_eq!((rig.gist.sessions().count(), rig.gist.counters().source_full), (2, 1));
+        ask(&mut rig, 3, b"four", UP);
+        rig.quiet();
+        assert_eq!(rig.gist.counters().source_full, 2);
+        // Those that are there are refreshed.
+        ask(&mut rig, 0, b"one", UP);
+        rig.sent().is(MessageType::RESPONSE);
+        rig.out.clear();
+        ask(&mut rig, 4, b"other", "192.0.2.7");
+        rig.sent().is(MessageType::RESPONSE);
+        rig.out.clear();
+        rig.until(200_000);
+        rig.out.clear();
+        ask(&mut rig, 5, b"five", UP);
+        rig.sent().is(MessageType::RESPONSE);
+    }
+}
+
+/// GIST-8.4-02: Queries that want to be answered to one address are limited, whoever sends them; those of others are not.
+#[test]
+fn queries_of_one_source() {
+    let mut rig = Rig::with(Config { query_rate_per_source: 8, ..Config::default() });
+    let ask = |rig: &mut Rig, from: &str| {
+        let cookie = [7; 8];
+        let mut message = query(through(), &cookie);
+        message.nli = Some(nli(b"up", from));
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+        rig.out.drain(..).count()
+    };
+    let answered = (0..10).filter(|_| ask(&mut rig, UP) == 1).count();
+    assert_eq!((answered, rig.gist.counters().queries_limited), (2, 8));
+    assert_eq!(ask(&mut rig, "192.0.2.7"), 1);
+    rig.until(rig.ms() + 1_000);
+    assert_eq!((0..10).filter(|_| ask(&mut rig, UP) == 1).count(), 2);
+    assert_eq!(rig.gist.counters().queries_received, 5);
+}

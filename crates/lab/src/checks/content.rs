@@ -62,6 +62,9 @@ pub(super) fn refused(evidence: &Evidence, check: &RefusedCheck) -> Verdict {
             sessions.len()
         ));
     }
+    if tried > check.most {
+        return Err(format!("{tried} connections, where {} would have been patient", check.most));
+    }
     let leaked = link.messages.iter().find(|message| {
         matches!(message.kind, Kind::Confirm | Kind::Data)
             && (message.carrier == Carrier::Stream || link.along(message.outgoing, leg))

@@ -402,8 +402,8 @@ fn a_flood_is_judged_by_what_it_took() {
 
 #[test]
 fn who_is_refused_leaves_nothing_behind() {
-    let text =
-        "kind = 'refused', from = 'h1', to = 'h2', by = 'r1', label = 'now', counter = 'channels.failed'";
+    let text = "kind = 'refused', from = 'h1', to = 'h2', by = 'r1', label = 'now', counter = 'channels.failed', \
+         most = 1";
     let kept_out = || {
         let (check, mut evidence) = evidence(text);
         evidence.trace.links[0].messages.truncate(2);
@@ -425,6 +425,10 @@ fn who_is_refused_leaves_nothing_behind() {
     };
     change("1 replies", |evidence| evidence.pings[0].replies.push(reply(1, 0)));
     change("did not even try", |evidence| evidence.trace.links[0].connections.clear());
+    change("2 connections", |evidence| {
+        let another = connection("10.0.1.1:4001", "10.0.1.2:270", Content::Tls);
+        evidence.trace.links[0].connections.push(another);
+    });
     change("can be read", |evidence| {
         let data = message(Kind::Data, 3, "10.0.1.1", "10.0.1.2", true);
         evidence.trace.links[0].messages.push(data);

@@ -101,6 +101,10 @@ pub(crate) struct AssociationsCheck {
     pub(crate) sctp: bool,
 }
 
+const fn any_number() -> usize {
+    usize::MAX
+}
+
 /// A node does not get into the signaling: its neighbour refuses the association.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +119,9 @@ pub(crate) struct RefusedCheck {
     pub(crate) label: Spanned<String>,
     /// What the neighbour counts then, like `"channels.handshakes_failed"`.
     pub(crate) counter: Spanned<String>,
+    /// Most connections that it may try.
+    #[serde(default = "any_number")]
+    pub(crate) most: usize,
 }
 
 /// Large messages arrive as they were sent.

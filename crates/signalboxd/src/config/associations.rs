@@ -33,6 +33,12 @@ pub(crate) struct AssociationsConfig {
     /// How long setting one up may take.
     #[serde(deserialize_with = "units::duration")]
     setup_timeout: Duration,
+    /// How long after one that failed at once the next is opened.
+    #[serde(deserialize_with = "units::duration")]
+    retry_min: Duration,
+    /// The longest such wait.
+    #[serde(deserialize_with = "units::duration")]
+    retry_max: Duration,
     /// How long an unused one is held on to.
     #[serde(deserialize_with = "units::duration")]
     idle_after: Duration,
@@ -171,6 +177,8 @@ impl Default for AssociationsConfig {
             always: engine.always,
             hold_time: engine.hold_time,
             setup_timeout: engine.setup_timeout,
+            retry_min: engine.retry_min,
+            retry_max: engine.retry_max,
             idle_after: engine.idle_after,
             probe: engine.probe,
             max: engine.max,
@@ -211,6 +219,9 @@ impl AssociationsConfig {
             always: self.always,
             hold_time: self.hold_time,
             setup_timeout: self.setup_timeout,
+            retry_min: self.retry_min,
+            retry_max: self.retry_max,
+            max_waits: gist::AssociationConfig::default().max_waits,
             idle_after: self.idle_after,
             probe: self.probe,
             max: self.max,

@@ -50,10 +50,14 @@ pub(crate) struct GistConfig {
     rate_burst: u32,
     /// Error messages per second; 0: none.
     error_rate_limit: u32,
+    /// Queries per second that want an answer to the same address; 0: no limit.
+    query_rate_per_source: u32,
     /// Candidate Q-mode packets processed per second; 0: no limit.
     intercept_rate_limit: u32,
     /// Most sessions.
     max_sessions: u32,
+    /// Most pieces of state that point to peers at the same address; 0: no limit.
+    max_sessions_per_source: u32,
     /// Most peers.
     max_peers: u32,
     /// How long a second change of a destination's route waits.
@@ -132,8 +136,10 @@ impl Default for GistConfig {
             rate_limit: engine.dmode_rate,
             rate_burst: engine.dmode_burst,
             error_rate_limit: engine.error_rate,
+            query_rate_per_source: engine.query_rate_per_source,
             intercept_rate_limit: engine.intercept_rate,
             max_sessions: engine.max_sessions,
+            max_sessions_per_source: engine.max_sessions_per_source,
             max_peers: engine.max_peers,
             hold_down: engine.hold_down,
             hold_down_max: engine.hold_down_max,
@@ -167,8 +173,10 @@ impl GistConfig {
             dmode_rate: self.rate_limit,
             dmode_burst: self.rate_burst,
             error_rate: self.error_rate_limit,
+            query_rate_per_source: self.query_rate_per_source,
             intercept_rate: self.intercept_rate_limit,
             max_sessions: self.max_sessions,
+            max_sessions_per_source: self.max_sessions_per_source,
             max_peers: self.max_peers,
             hold_down: self.hold_down,
             hold_down_max: self.hold_down_max,

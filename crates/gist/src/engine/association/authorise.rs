@@ -73,6 +73,7 @@ impl Gist {
     /// The database changed: everything is judged again. GIST-4.4.2-08.
     pub(in crate::engine) fn authorised_peers_changed(&mut self, apd: &Apd) {
         self.associations.config.authorised = apd.clone();
+        self.associations.waits.forget_all();
         let all: Vec<Key> = self.associations.slab.iter().map(|(key, _)| key).collect();
         for key in all {
             if self.associations.slab.get(key).is_some_and(super::Association::is_up) {

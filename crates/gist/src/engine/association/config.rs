@@ -29,6 +29,13 @@ pub struct AssociationConfig {
     /// How long setting one up may take, and a stack configuration that was received is kept; at least 1 s;
     /// default 30 s (RFC 5971 §5.7.1).
     pub setup_timeout: Duration,
+    /// How long after the opening of an association that failed before the peer said anything over it the next one
+    /// with the same peer is opened; doubles with each further failure; 0: at once; default 1 s.
+    pub retry_min: Duration,
+    /// The longest such wait, at least `retry_min`; default 60 s.
+    pub retry_max: Duration,
+    /// Most peers that wait at one time; with others it is tried again at once; default 4096.
+    pub max_waits: usize,
     /// How long an association that no session of ours uses is held on to before we leave it to the peer
     /// (Idle); at least 100 ms; default 5 s.
     pub idle_after: Duration,
@@ -63,6 +70,9 @@ impl Default for AssociationConfig {
             always: false,
             hold_time: Duration::from_secs(30),
             setup_timeout: Duration::from_secs(30),
+            retry_min: Duration::from_secs(1),
+            retry_max: Duration::from_secs(60),
+            max_waits: 4096,
             idle_after: Duration::from_secs(5),
             probe: true,
             max: 4096,
@@ -111,6 +121,11 @@ impl AssociationConfig {
                 "1 s to 49 days",
             ),
             (self.setup_timeout >= second, "associations.setup_timeout", "at least 1 s"),
+            (
+                self.retry_max >= self.retry_min && self.retry_max <= Duration::from_secs(86_400),
+                "associations.retry_max",
+                "retry_min to 1 day",
+            ),
             (self.idle_after >= Duration::from_millis(100), "associations.idle_after", "at least 100 ms"),
             (self.max >= 1, "associations.max", "at least 1"),
             (self.max_queued >= 1024, "associations.max_queued", "at least 1024 octets"),

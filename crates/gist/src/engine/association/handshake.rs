@@ -1,18 +1,18 @@
 //! How sessions come to their association: offered and chosen in the handshake, or found again
 //! (RFC 5971 §4.4.1, §4.4.3, §5.7.1).
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::Link;
+use signalbox_core::{Direction, Time};
 use std::collections::VecDeque;
 
 use super::machine::End;
 use super::stack::{Offer, Stacks, configuration};
-use super::{Association, Name, Need, State, Tag};
+use super::{Association, Associations, Name, Need, State, Tag};
 use crate::engine::Gist;
 use crate::engine::compose::nli;
 use crate::engine::io::ChannelId;
@@ -95,6 +95,10 @@ impl Gist {
         let known = self.associations.find(own, name.peer_identity, name.interface, fits);
         let index = match known {
             Some(index) => index,
+            None if self.associations.must_wait(self.now, name.peer_identity, name.interface).is_some() => {
+                self.counters.associations_waiting += 1;
+                return Err(SendError::NoNextNode);
+            }
             None => self.open(key, direction, &offer, subject, secure)?,
         };
         if self.associations.get(index).is_some_and(Association::is_up)
@@ -289,9 +293,45 @@ impl Gist {
                 if end == End::Failure {
                     half.set(TENTATIVE, true);
                 }
-                self.start_refresh(key, direction);
+                match self.peer_waits(key, direction) {
+                    Some(until) => self.refresh_later(key, direction, until),
+                    None => self.start_refresh(key, direction),
+                }
             }
         }
+    }
+
+    /// The peer of an association that this node opened has said something: nobody waits for it any longer.
+    pub(super) fn peer_spoke(&mut self, index: u32) {
+        let table = &mut self.associations;
+        let Some(association) = table.slab.get_index_mut(index).filter(|a| !a.heard) else { return };
+        association.heard = true;
+        if let Some(name) = &association.peer {
+            table.waits.heard(name);
+        }
+    }
+
+    /// Until when the peer of a session has to wait for its next association.
+    pub(super) fn peer_waits(&self, key: Key, direction: Direction) -> Option<Time> {
+        if self.associations.waits.is_empty() {
+            return None;
+        }
+        let peer = self.peers.peer(self.records.get(key)?.half(direction).peer)?;
+        self.associations.must_wait(self.now, &peer.identity, peer.address.ip())
+    }
+
+    /// The session asks again when its peer need not wait any longer; what wants to be sent fails until then.
+    fn refresh_later(&mut self, key: Key, direction: Direction, until: Time) {
+        self.counters.associations_waiting += 1;
+        let later = self.rng.jitter(until.since(self.now), 1.0, 1.25);
+        let now = self.now;
+        if let Some(record) = self.records.get_mut(key) {
+            let half = record.half_mut(direction);
+            half.state = crate::engine::record::State::Established;
+            half.start_retry(now, later);
+        }
+        self.fail_queue(key, direction, SendError::NoNextNode);
+        self.settle(key);
     }
 
     /// Tells the application, whoever caused it.
@@ -312,23 +352,34 @@ impl Gist {
     }
 }
 
+impl Associations {
+    /// Until when no association may be opened with a peer of this name.
+    fn must_wait(&self, now: Time, identity: &[u8], interface: IpAddr) -> Option<Time> {
+        if self.waits.is_empty() {
+            return None;
+        }
+        self.waits.until(now, &Name { identity: identity.into(), interface })
+    }
+}
+
 impl Association {
     /// One that a peer opened, or in which what is different is filled in.
     pub(super) fn new(
         channel: ChannelId,
         transport: super::Transport,
-        local: core::net::IpAddr,
-        remote: core::net::IpAddr,
+        local: IpAddr,
+        remote: IpAddr,
     ) -> Self {
         Self {
             link: Link::default(),
-            armed: signalbox_core::Time::ZERO,
+            armed: Time::ZERO,
             channel,
             transport,
-            since: signalbox_core::Time::ZERO,
+            since: Time::ZERO,
             state: State::AwaitingConnection,
             opened: false,
             confirmed: false,
+            heard: false,
             peer: None,
             local,
             ifindex: signalbox_core::IfIndex::NONE,

@@ -214,7 +214,14 @@ impl Gist {
         let Some(association) = self.associations.slab.get_mut(key) else { return };
         let unsent = core::mem::take(&mut association.queue);
         let octets = core::mem::take(&mut association.queued);
+        let refused = association.opened && !association.heard && end != End::Unused;
+        let (opened, name) = (association.since, association.peer.clone().filter(|_| refused));
         self.associations.queued -= octets;
+        if let Some(name) = name
+            && !self.associations.waits.failed(self.now, opened, &name)
+        {
+            self.counters.waits_full += 1;
+        }
         match end {
             End::NotConnected => self.counters.associations_not_connected += 1,
             End::Unused | End::Orderly => self.counters.associations_closed += 1,

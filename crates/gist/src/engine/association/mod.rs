@@ -5,7 +5,7 @@
 //! * `machine`: the state machine of §6.4, one function per rule. `channels` hands it what its channel says.
 //! * `transfer`: messages out, their queue, and back-pressure. `reception`: messages in, out of a stream.
 //! * `bindings`: which sessions use which association.
-//! * `authorise`: who may be a peer (§4.4.2).
+//! * `authorise`: who may be a peer (§4.4.2). `waits`: who has to wait after an attempt that failed.
 //!
 //! Datagram mode pays for none of this: a session's record has one flag, and what hangs on that flag lies in
 //! tables that stay empty until the first association.
@@ -20,6 +20,7 @@ mod reception;
 mod stack;
 mod transfer;
 mod view;
+mod waits;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -37,6 +38,7 @@ use super::io::{ChannelId, Transport};
 use super::record::NONE;
 use bindings::Binding;
 use transfer::Waiting;
+use waits::Waits;
 
 pub use config::AssociationConfig;
 pub(super) use handshake::Answer;
@@ -57,7 +59,7 @@ pub(super) enum State {
 
 /// How a peer named itself when an association was set up: what associations are found again by
 /// (RFC 5971 §4.4.3).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) identity: Box<[u8]>,
     pub(super) interface: IpAddr,
@@ -78,6 +80,8 @@ pub(super) struct Association {
     opened: bool,
     /// The first Confirm went or came over it.
     confirmed: bool,
+    /// The peer said something over it.
+    heard: bool,
     /// `None`: a peer opened it and has not named itself by a Confirm.
     peer: Option<Name>,
     /// Our address, and the interface that has it.
@@ -156,6 +160,7 @@ pub(super) struct Associations {
     /// Transports whose port could not be had.
     unheard: Vec<Transport>,
     accepts: Option<TokenBucket>,
+    waits: Waits,
     /// Octets in all queues, and in all buffers of incoming messages.
     queued: usize,
     buffered: usize,
@@ -176,6 +181,7 @@ impl Associations {
             blocked: Vec::new(),
             unheard: Vec::new(),
             accepts: (rate > 0).then(|| TokenBucket::new(rate, rate)),
+            waits: Waits::new(config.retry_min, config.retry_max, config.max_waits),
             queued: 0,
             buffered: 0,
             next_channel: 1,

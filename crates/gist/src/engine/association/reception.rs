@@ -187,6 +187,7 @@ impl Gist {
             Err(error) => return self.malformed(&a, &error),
         };
         self.counters.associated_received += 1;
+        self.peer_spoke(index);
         if message.header.kind == MessageType::MA_HELLO {
             return self.ma_rx_hello(index, message.hello_id.unwrap_or(0), message.header.r);
         }

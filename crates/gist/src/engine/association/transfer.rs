@@ -205,6 +205,10 @@ impl Gist {
         if self.is_held(key, direction) || self.waits_behind(key, direction) {
             return self.store(key, direction, m, need);
         }
+        let lost = self.binding(key, direction).is_some_and(|b| b.association == NONE);
+        if lost && self.peer_waits(key, direction).is_some() {
+            return Err(SendError::NoNextNode);
+        }
         let (need, error) = match self.try_ways(key, direction, outgoing, need) {
             Way::Sent(result) => return result,
             Way::Needs(need, error) => (need, error),
@@ -212,7 +216,6 @@ impl Gist {
         let queries = self.state(key, direction).is_querying();
         // Only the Querying node can open an association. The other waits for one that was lost, which the
         // peer's refresh brings back.
-        let lost = self.binding(key, direction).is_some_and(|b| b.association == NONE);
         if !queries && !lost {
             return Err(error);
         }

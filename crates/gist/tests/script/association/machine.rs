@@ -291,6 +291,7 @@ fn rule_8_a_lost_association_is_told_to_all_its_sessions() {
         rig.out.clear();
     }
     assert_eq!(rig.held(channel).unwrap().sessions, 3);
+    rig.octets(channel, &hello(0, false)); // no refusal
     rig.lost(channel, ChannelClosed::Reset, true);
     let (mut failures, mut queries) = (0, 0);
     while let Some((_, out)) = rig.out.pop_front() {
@@ -313,6 +314,7 @@ fn rule_8_a_lost_association_is_told_to_all_its_sessions() {
 fn an_orderly_end_loses_nothing() {
     let mut rig = Rig::with(quiet_peers());
     let channel = rig.associated();
+    rig.octets(channel, &hello(0, false)); // no refusal
     rig.lost(channel, ChannelClosed::Orderly, false);
     let query = rig.sent().is(MessageType::QUERY);
     assert!(query.message().stack_proposal.is_some());

@@ -9,3 +9,4 @@ mod negotiate;
 mod pair;
 mod sctp;
 mod transfer;
+mod waits;

@@ -271,6 +271,7 @@ fn a_restarted_peer_is_found_again() {
     let mri = flow(ADDRESSES[0], ADDRESSES[1]);
     pair.send(0, mri, numbered(1), b"one1");
     pair.settle();
+    pair.now = Time::from_secs(3); // long enough that it is no refusal
     pair.nodes[1] = Pair::new(&tcp_only()).nodes.into_iter().nth(1).unwrap();
     let channel = pair.nodes[0].associations().next().unwrap().channel;
     let reason = ChannelClosed::Reset;

@@ -371,5 +371,7 @@ fn node(sessions: u32, identity: &str, seeds: &mut Random) -> Result<Node> {
     config.gist.max_sessions = sessions;
     config.gist.dmode_rate = 0;
     config.gist.intercept_rate = 0;
+    config.gist.query_rate_per_source = 0;
+    config.gist.max_sessions_per_source = 0;
     Ok(Node::new(config, seeds.array())?)
 }

@@ -133,7 +133,7 @@ impl Daemon {
         let text = format!(
             "[node]\nname = \"middle\"\n\
              [control]\nsocket = \"{}\"\n\
-             [gist]\nstate_validity = \"10m\"\ninactivity = \"10m\"\nrate_limit = 0\nintercept_rate_limit = 0\n\
+             [gist]\nstate_validity = \"10m\"\ninactivity = \"10m\"\nrate_limit = 0\nintercept_rate_limit = 0\nquery_rate_per_source = 0\n\
              [apps.ping]\n[log]\nlevel = \"warn\"\n",
             socket.display()
         );

@@ -1,0 +1,156 @@
+//! Peers with which an association failed before they said a word over it: the next one has to wait.
+//!
+//! A TLS 1.3 client that is refused sees its own handshake succeed, and learns by the end of the channel that it did
+//! not. Asked again at once, such a peer would be connected to without end. The first wait is short, and each further
+//! failure doubles it, until the peer was left alone for as long again. It counts from the opening of what failed, so
+//! that one that stood for longer, and whose peer just went away, is asked for again at once.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use signalbox_core::Time;
+
+use super::Name;
+
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    until: Time,
+    length: Duration,
+}
+
+impl Wait {
+    /// When it is forgotten.
+    fn quiet(self) -> Time {
+        self.until + self.length
+    }
+}
+
+/// Peers that have to wait, by the name that they gave themselves.
+#[derive(Debug)]
+pub(super) struct Waits {
+    first: Duration,
+    longest: Duration,
+    max: usize,
+    waits: BTreeMap<Name, Wait>,
+    /// One entry for each wait: when it is forgotten.
+    quiet: BTreeSet<(Time, Name)>,
+}
+
+impl Waits {
+    /// `first` of zero: nobody waits.
+    pub(super) const fn new(first: Duration, longest: Duration, max: usize) -> Self {
+        Self { first, longest, max, waits: BTreeMap::new(), quiet: BTreeSet::new() }
+    }
+
+    /// An association with `name`, opened at `opened`, came to nothing. False: there is no room to remember it.
+    pub(super) fn failed(&mut self, now: Time, opened: Time, name: &Name) -> bool {
+        while let Some((at, _)) = self.quiet.first()
+            && *at <= now
+            && let Some((_, quiet)) = self.quiet.pop_first()
+        {
+            self.waits.remove(&quiet);
+        }
+        if self.first.is_zero() {
+            return true;
+        }
+        let length = match self.clear(name) {
+            Some(before) => before.length.saturating_mul(2).min(self.longest),
+            None => self.first,
+        };
+        let wait = Wait { until: opened + length, length };
+        if wait.quiet() <= now {
+            return true;
+        }
+        if self.waits.len() >= self.max {
+            return false;
+        }
+        self.quiet.insert((wait.quiet(), name.clone()));
+        self.waits.insert(name.clone(), wait);
+        true
+    }
+
+    /// Until when nothing may be opened towards `name`, if that is so.
+    pub(super) fn until(&self, now: Time, name: &Name) -> Option<Time> {
+        self.waits.get(name).map(|wait| wait.until).filter(|until| *until > now)
+    }
+
+    /// The peer spoke.
+    pub(super) fn heard(&mut self, name: &Name) {
+        self.clear(name);
+    }
+
+    fn clear(&mut self, name: &Name) -> Option<Wait> {
+        let wait = self.waits.remove(name)?;
+        self.quiet.remove(&(wait.quiet(), name.clone()));
+        Some(wait)
+    }
+
+    /// What was decided about peers has changed.
+    pub(super) fn forget_all(&mut self) {
+        self.waits.clear();
+        self.quiet.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waits.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn name(last: u8) -> Name {
+        Name { identity: [last].into(), interface: [192, 0, 2, last].into() }
+    }
+
+    fn waits() -> Waits {
+        Waits::new(Duration::from_secs(1), Duration::from_secs(4), 2)
+    }
+
+    #[test]
+    fn each_failure_doubles_the_wait_up_to_the_longest() {
+        let mut waits = waits();
+        let mut opened = 0;
+        for length in [1000, 2000, 4000, 4000] {
+            assert!(waits.failed(at(opened + 10), at(opened), &name(1)));
+            assert_eq!(waits.until(at(opened + 10), &name(1)), Some(at(opened + length)));
+            assert_eq!(waits.until(at(opened + length), &name(1)), None);
+            assert_eq!(waits.until(at(opened + 10), &name(2)), None, "of nobody else");
+            opened += length;
+        }
+        // Left alone for as long again: forgotten.
+        assert!(waits.failed(at(opened + 4000), at(opened + 4000), &name(1)));
+        assert_eq!(waits.until(at(opened + 4000), &name(1)), Some(at(opened + 5000)));
+    }
+
+    #[test]
+    fn a_word_ends_it() {
+        let mut waits = waits();
+        waits.failed(at(1), at(0), &name(1));
+        waits.heard(&name(1));
+        assert!(waits.is_empty() && waits.quiet.is_empty());
+    }
+
+    #[test]
+    fn what_stood_for_longer_is_no_refusal() {
+        let mut waits = waits();
+        assert!(waits.failed(at(5000), at(0), &name(1)));
+        assert!(waits.is_empty());
+    }
+
+    #[test]
+    fn it_is_bounded_and_can_be_off() {
+        let mut waits = waits();
+        assert!(waits.failed(at(0), at(0), &name(1)) && waits.failed(at(0), at(0), &name(2)));
+        assert!(!waits.failed(at(0), at(0), &name(3)));
+        assert!(waits.failed(at(2000), at(2000), &name(3)), "the others are forgotten");
+        assert_eq!(waits.waits.len(), waits.quiet.len());
+        let mut off = Waits::new(Duration::ZERO, Duration::ZERO, 2);
+        assert!(off.failed(at(0), at(0), &name(1)) && off.until(at(0), &name(1)).is_none());
+    }
+}

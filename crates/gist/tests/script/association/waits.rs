@@ -1,0 +1,181 @@
+//! A peer with which an association failed before it said anything over it is left alone for a while.
+
+use signalbox_core::Direction;
+use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_gist::apd::{Apd, Verdict};
+use signalbox_gist::engine::{ChannelClosed, ChannelId, Config};
+use signalbox_gist::wire::MessageType;
+
+use super::kit::*;
+use crate::rig::*;
+
+/// No refresh is in the way of what is looked at.
+fn lasting() -> Config {
+    let mut config = Config { inactivity: seconds(40_000), ..tcp_and_tls() };
+    config.associations.always = true;
+    config
+}
+
+/// As a TLS 1.3 client that the server does not want: connected, and then not.
+fn refused(rig: &mut Rig, query: &Packet) -> ChannelId {
+    rig.propose(query, peer_tls());
+    let (channel, ..) = rig.opened();
+    rig.out.clear();
+    rig.connected_as(channel, "down");
+    rig.over().is(MessageType::CONFIRM);
+    rig.out.clear();
+    rig.lost(channel, ChannelClosed::Security, true);
+    channel
+}
+
+/// The next Query, and when it leaves.
+fn next_query(rig: &mut Rig) -> (u64, Packet) {
+    while rig.out.is_empty() {
+        rig.until(rig.ms() + 20);
+        assert!(rig.ms() < 1_000_000);
+    }
+    let (at, query) = rig.sent_at();
+    rig.quiet();
+    (at, query.is(MessageType::QUERY))
+}
+
+/// The attempts of one session: each wait is twice the one before, a quarter of it may be added by chance.
+#[test]
+fn each_refusal_doubles_the_wait() {
+    let mut rig = Rig::with(lasting());
+    rig.send(b"data", own());
+    let mut query = rig.sent().is(MessageType::QUERY);
+    let mut at = rig.ms();
+    for wait in [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000] {
+        refused(&mut rig, &query);
+        rig.out.clear(); // the status of what was lost
+        let next;
+        (next, query) = next_query(&mut rig);
+        assert!((wait..=wait * 5 / 4 + 20).contains(&(next - at)), "{} after {wait}", next - at);
+        // The rig may be a little late, and the next attempt begins now.
+        at = rig.ms();
+    }
+    let counters = rig.gist.counters();
+    assert_eq!((counters.associations_opened, counters.associations_failed), (8, 8));
+    assert_eq!(counters.associations_waiting, 8);
+}
+
+/// What wants to be sent meanwhile fails at once, and asks nobody.
+#[test]
+fn messages_fail_while_their_peer_waits() {
+    let mut rig = Rig::with(lasting());
+    rig.send(b"data", own());
+    let query = rig.sent();
+    refused(&mut rig, &query);
+    rig.out.clear();
+    rig.reliably(b"more", own());
+    assert_eq!(rig.failed(), SendError::NoNextNode);
+    rig.send(b"more", own());
+    assert_eq!(rig.failed(), SendError::NoNextNode);
+    rig.quiet();
+}
+
+/// Another session learns by its Query who its peer is, and opens nothing; one that asks for no association goes on.
+#[test]
+fn other_sessions_with_the_peer_wait_too_unless_a_datagram_will_do() {
+    let mut rig = Rig::with(tcp_and_tls());
+    rig.reliably(b"data", own());
+    let query = rig.sent();
+    refused(&mut rig, &query);
+    rig.out.clear();
+
+    rig.reliably_in(session(2), b"more", own());
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tls());
+    assert_eq!(rig.failed(), SendError::NoNextNode);
+    rig.quiet();
+    assert_eq!(rig.gist.associations().count(), 0);
+
+    rig.send_with(b"data", own(), |m| m.session = session(3));
+    let query = rig.sent().is(MessageType::QUERY);
+    assert!(query.message().stack_proposal.is_none());
+    rig.respond(&query);
+    rig.sent().is(MessageType::CONFIRM);
+    rig.sent().is(MessageType::DATA);
+}
+
+/// A connection that is refused counts, and so does a peer that the database refuses.
+#[test]
+fn all_attempts_that_come_to_nothing_count() {
+    for not_authorised in [false, true] {
+        let mut config = tcp_and_tls();
+        config.associations.authorised = Apd::new(8, Verdict::Deny);
+        let mut rig = Rig::with(config);
+        for opens in [true, false] {
+            rig.reliably(b"data", own());
+            let query = rig.sent().is(MessageType::QUERY);
+            rig.propose(&query, peer_tls());
+            assert_eq!(rig.gist.associations().count(), usize::from(opens));
+            if opens {
+                let (channel, ..) = rig.opened();
+                if not_authorised {
+                    rig.connected_as(channel, "down");
+                } else {
+                    rig.lost(channel, ChannelClosed::Refused, false);
+                }
+            }
+            rig.no_state();
+            rig.out.clear();
+        }
+        // Another database: everything is judged again.
+        rig.handle(signalbox_gist::engine::Input::AuthorisedPeers(&Apd::new(8, Verdict::Allow)));
+        rig.reliably(b"data", own());
+        let query = rig.sent();
+        rig.propose(&query, peer_tls());
+        rig.opened();
+    }
+}
+
+/// The peer's first word clears what was held against it: the loss of its association later on is repaired at once.
+#[test]
+fn a_peer_that_speaks_does_not_wait() {
+    let mut rig = Rig::with(tcp_only());
+    rig.reliably(b"data", own());
+    let query = rig.sent();
+    rig.propose(&query, peer_tcp());
+    let (channel, ..) = rig.opened();
+    rig.lost(channel, ChannelClosed::Refused, false);
+    rig.out.clear();
+    rig.until(1_100);
+    let channel = rig.associated();
+    rig.octets(channel, &hello(0, false));
+    rig.lost(channel, ChannelClosed::Reset, false);
+    assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::CommunicationFailure));
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tcp());
+    rig.opened();
+    assert_eq!(rig.gist.counters().associations_waiting, 0);
+}
+
+/// An association that stood for longer than its failure would cost was no refusal.
+#[test]
+fn what_stood_for_a_while_is_asked_for_at_once() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.until(3_000);
+    rig.out.clear();
+    rig.lost(channel, ChannelClosed::Reset, false);
+    rig.notified();
+    rig.sent().is(MessageType::QUERY);
+}
+
+/// Off, and without room: tried again at once, and the latter counted.
+#[test]
+fn the_waits_are_bounded_and_can_be_off() {
+    for (first, max, uncounted) in [(0, 8, 0), (1, 0, 1)] {
+        let mut config = tcp_only();
+        config.associations.retry_min = seconds(first);
+        config.associations.max_waits = max;
+        let mut rig = Rig::with(config);
+        let channel = rig.associated();
+        rig.lost(channel, ChannelClosed::Reset, false);
+        rig.notified();
+        rig.sent().is(MessageType::QUERY);
+        assert_eq!(rig.gist.counters().waits_full, uncounted);
+    }
+}
