@@ -1,7 +1,7 @@
 //! `signalbox lab`: list, up, exec, down, run.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -14,7 +14,7 @@ use crate::plan::{NAMESPACE_PREFIX, Plan, namespace};
 use crate::report::Report;
 use crate::run::Run;
 use crate::scenario::{Scenario, builtins, find, read};
-use crate::{checks, kernel, net, state, wait};
+use crate::{checks, kernel, net, plot, state, wait};
 
 /// Exit status of a scenario of which a check fails.
 const CHECK_FAILED: u8 = 1;
@@ -65,6 +65,9 @@ pub enum LabCommand {
         /// Write the packets of each link into this directory, as LINK.pcap.
         #[arg(long, value_name = "DIR")]
         pcap: Option<PathBuf>,
+        /// Draw what the flows of the scenario had of the network into this file, as SVG.
+        #[arg(long, value_name = "FILE")]
+        plot: Option<PathBuf>,
         /// Leave the network and the daemons standing.
         #[arg(long)]
         keep: bool,
@@ -102,7 +105,7 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
             need_root("down")?;
             down(name.as_deref())
         }
-        LabCommand::Run { name, json, pcap, keep } => {
+        LabCommand::Run { name, json, pcap, plot, keep } => {
             // A mistake in the file is told before anything is tried.
             let scenario = find(&name)?;
             if !nix::unistd::geteuid().is_root() {
@@ -111,7 +114,7 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
                 }
                 return without_root();
             }
-            run_scenario(&scenario, json, pcap.as_deref(), keep)
+            run_scenario(&scenario, json, [pcap.as_deref(), plot.as_deref()], keep)
         }
     }
 }
@@ -227,7 +230,7 @@ fn down(name: Option<&str>) -> Result<ExitCode> {
 fn run_scenario(
     scenario: &Scenario,
     json: bool,
-    pcap: Option<&std::path::Path>,
+    [pcap, plot]: [Option<&Path>; 2],
     keep: bool,
 ) -> Result<ExitCode> {
     wait::catch_signals()?;
@@ -255,6 +258,11 @@ fn run_scenario(
     }
     if !keep {
         lab.down()?;
+    }
+    if let Some(file) = plot {
+        let svg = plot::svg(&scenario.description, &evidence);
+        let svg = svg.with_context(|| format!("{} has no flow to draw", scenario.name))?;
+        std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let mut out = io::stdout().lock();
     if json {

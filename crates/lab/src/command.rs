@@ -14,7 +14,7 @@ use crate::plan::PlannedNode;
 use crate::{daemon, kernel, state, wait};
 
 /// The command, told to ask the daemon of a node.
-fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
+pub(crate) fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
     let program = match std::env::var_os("SIGNALBOX") {
         Some(_) => daemon::program("SIGNALBOX", "signalbox")?,
         None => std::env::current_exe().context("cannot find the command itself")?,
@@ -28,7 +28,8 @@ fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
 pub(crate) fn shown(lab: &str, node: &PlannedNode) -> Result<Shown> {
     let [sessions, associations, counters] =
         ["sessions", "associations", "counters"].map(|what| show(lab, node, what));
-    Ok(Shown { sessions: sessions?, associations: associations?, counters: counters? })
+    let reservations = if node.qos { show(lab, node, "reservations")? } else { Vec::new() };
+    Ok(Shown { sessions: sessions?, associations: associations?, counters: counters?, reservations })
 }
 
 /// A table of a node, as `show … --json` prints it.

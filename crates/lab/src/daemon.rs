@@ -16,7 +16,7 @@ use signalbox_linux::netns::Namespace;
 use signalbox_linux::process::Identity;
 
 use crate::evidence::Stop;
-use crate::plan::PlannedNode;
+use crate::plan::{Plan, PlannedInterface, PlannedNode, merge};
 use crate::state;
 use crate::{certificates, kernel, net, wait};
 
@@ -52,8 +52,8 @@ pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
 }
 
 /// The configuration that the plan wants, as the text of the daemon's file.
-pub(crate) fn configuration(lab: &str, node: &PlannedNode) -> Result<String> {
-    let socket = state::socket(lab, &node.name).display().to_string();
+pub(crate) fn configuration(plan: &Plan, node: &PlannedNode) -> Result<String> {
+    let socket = state::socket(&plan.name, &node.name).display().to_string();
     let one =
         |key: &str, value: toml::Value| toml::Value::Table([(key.to_owned(), value)].into_iter().collect());
     let mut table: toml::Table = [
@@ -64,24 +64,57 @@ pub(crate) fn configuration(lab: &str, node: &PlannedNode) -> Result<String> {
     .into_iter()
     .collect();
     certificates::configure(node, &mut table);
-    crate::plan::merge(&mut table, &node.config);
+    if node.qos {
+        merge(
+            &mut table,
+            &[("apps".to_owned(), one("qos", toml::Table::new().into()))].into_iter().collect(),
+        );
+    }
+    merge(&mut table, &node.config);
+    if node.qos {
+        let links = one("link", links(plan, node).into());
+        merge(&mut table, &[("resources".to_owned(), links)].into_iter().collect());
+    }
     Ok(toml::to_string(&table)?)
+}
+
+/// `[[resources.link]]`: each interface whose link has a rate, and over it what the file says of that interface.
+fn links(plan: &Plan, node: &PlannedNode) -> Vec<toml::Value> {
+    let given: Vec<&toml::Table> = node
+        .config
+        .get("resources")
+        .and_then(|resources| resources.get("link")?.as_array())
+        .into_iter()
+        .flatten()
+        .filter_map(toml::Value::as_table)
+        .collect();
+    let one = |interface: &PlannedInterface| {
+        let link = &plan.links[interface.link];
+        let mut table = toml::Table::new();
+        table.insert("interface".to_owned(), interface.name.clone().into());
+        table.insert("capacity".to_owned(), format!("{}bit", link.rate?.0).into());
+        if let Some(reservable) = &link.reservable {
+            table.insert("reservable".to_owned(), reservable.clone().into());
+        }
+        let of = |given: &&&toml::Table| given.get("interface") == table.get("interface");
+        if let Some(over) = given.iter().find(of).copied() {
+            merge(&mut table, over);
+        }
+        Some(toml::Value::Table(table))
+    };
+    node.interfaces.iter().filter_map(one).collect()
 }
 
 impl Daemon {
     /// Starts the daemon of a node; it may not be ready yet.
     ///
     /// `before`: the kernel's rules before a predecessor that could not clean up.
-    pub(crate) fn start(
-        lab: &str,
-        index: usize,
-        node: &PlannedNode,
-        before: Option<Vec<String>>,
-    ) -> Result<Self> {
+    pub(crate) fn start(plan: &Plan, index: usize, before: Option<Vec<String>>) -> Result<Self> {
         let program = program("SIGNALBOXD", "signalboxd")?;
-        let directory = state::directory(lab);
+        let node = &plan.nodes[index];
+        let directory = state::directory(&plan.name);
         let file = directory.join(format!("{}.toml", node.name));
-        fs::write(&file, configuration(lab, node)?).with_context(|| file.display().to_string())?;
+        fs::write(&file, configuration(plan, node)?).with_context(|| file.display().to_string())?;
         let namespace = kernel::namespace(&node.namespace)?;
         let before = before.map_or_else(|| net::rules(&namespace), Ok)?;
         let log = directory.join(format!("{}.log", node.name));
@@ -204,9 +237,9 @@ mod tests {
         let text = "name = \"x\"\ndescription = \"\"\nlinks = []\n[config.gist]\nt1 = \"50ms\"\n\
                     [[nodes]]\nname = \"a\"\nping = false\nconfig = { log = { level = \"debug\" }, gist = { attempts = 3 } }\n";
         let scenario = crate::scenario::read("x.toml", text).unwrap_or_else(|e| panic!("{e}"));
-        let plan = crate::plan::Plan::new(&scenario);
+        let plan = Plan::new(&scenario);
         let written: toml::Table =
-            configuration("x", &plan.nodes[0]).expect("a table").parse().expect("what was written is read");
+            configuration(&plan, &plan.nodes[0]).expect("a table").parse().expect("what was written is read");
         let wanted = "node.name = 'a'\ncontrol.socket = '/run/signalbox/lab/x/a.sock'\napps.ping.enabled = false\n\
                       log.level = 'debug'\ngist = { t1 = '50ms', attempts = 3 }";
         assert_eq!(written, wanted.parse().expect("sound"));

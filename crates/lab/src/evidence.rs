@@ -26,6 +26,8 @@ pub(crate) struct Evidence {
     /// Since 1970, by label: when something was done to a link or a daemon.
     pub(crate) moments: BTreeMap<String, Duration>,
     pub(crate) floods: Vec<FloodRun>,
+    pub(crate) traffic: Vec<TrafficRun>,
+    pub(crate) reserves: Vec<ReserveRun>,
     pub(crate) stops: Vec<Stop>,
 }
 
@@ -99,6 +101,8 @@ pub(crate) struct Shown {
     pub(crate) sessions: Vec<Value>,
     pub(crate) associations: Vec<Value>,
     pub(crate) counters: Vec<Value>,
+    /// Of nodes with QoS.
+    pub(crate) reservations: Vec<Value>,
 }
 
 impl Shown {
@@ -122,6 +126,71 @@ pub(crate) struct FloodRun {
     pub(crate) cpu: Duration,
     /// Octets of the daemon's memory before and after.
     pub(crate) memory: [u64; 2],
+}
+
+/// A `traffic` step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TrafficRun {
+    pub(crate) name: String,
+    /// Bits a second that were to be sent.
+    pub(crate) rate: u64,
+    /// Octets of a packet, IP header included.
+    pub(crate) size: u16,
+    /// In the order in which they were sent.
+    pub(crate) packets: Vec<Packet>,
+}
+
+/// A packet of a flow; times since 1970.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packet {
+    pub(crate) sent: Duration,
+    pub(crate) arrived: Option<Duration>,
+}
+
+/// A `reserve` step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReserveRun {
+    pub(crate) name: String,
+    /// When the command was started, since 1970.
+    pub(crate) started: Duration,
+    /// What it wrote, and when.
+    pub(crate) events: Vec<(Duration, Value)>,
+    /// What it complained of.
+    pub(crate) complaint: String,
+    /// How it ended, if it did so in time.
+    pub(crate) status: Option<i32>,
+}
+
+/// What comes out of a reserving command.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Event(Duration, Value),
+    Complaint(String),
+}
+
+impl ReserveRun {
+    /// Takes in what the command says.
+    pub(crate) fn take(&mut self, said: Said) {
+        match said {
+            Said::Event(at, event) => self.events.push((at, event)),
+            Said::Complaint(complaint) => self.complaint = complaint,
+        }
+    }
+
+    /// The first event of this type, and when it was told.
+    pub(crate) fn event(&self, kind: &str) -> Option<&(Duration, Value)> {
+        self.events.iter().find(|(_, event)| event["type"] == kind)
+    }
+
+    /// The whole path granted it.
+    pub(crate) fn granted(&self) -> Option<&(Duration, Value)> {
+        self.event("granted")
+    }
+
+    /// It was not granted.
+    pub(crate) fn refused(&self) -> Option<&(Duration, Value)> {
+        self.event("refused")
+    }
 }
 
 /// A Data message sent for a session that should be gone.

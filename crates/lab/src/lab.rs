@@ -66,9 +66,9 @@ impl Lab {
     }
 
     fn launch(&mut self, node: usize) -> Result<()> {
-        let planned = &self.plan.nodes[node];
-        let daemon = Daemon::start(&self.plan.name, node, planned, self.before.remove(&node))?;
-        self.state.daemons.push(state::Daemon { node: planned.name.clone(), process: daemon.process.into() });
+        let daemon = Daemon::start(&self.plan, node, self.before.remove(&node))?;
+        let name = self.plan.nodes[node].name.clone();
+        self.state.daemons.push(state::Daemon { node: name, process: daemon.process.into() });
         self.daemons.insert(node, daemon);
         self.state.save()
     }

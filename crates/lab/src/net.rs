@@ -79,7 +79,9 @@ fn make_link(plan: &Plan, namespaces: &[Namespace], index: usize) -> Result<()> 
             topology::add_address(namespace, name, interface.address.address, interface.address.length)?;
         }
         topology::set_up(namespace, name, true)?;
-        if let Some(rate) = link.rate {
+        // Where reservations are kept, the rate is the business of what keeps them.
+        let shaped = link.rate.filter(|_| !plan.nodes[*node].qos);
+        if let Some(rate) = shaped {
             let rate = format!("{}bit", rate.0);
             let words = ["qdisc", "add", "dev", name, "root", "handle", "1:", "tbf", "rate", &rate];
             let limits = ["burst", "16k", "latency", "100ms"];
@@ -88,7 +90,7 @@ fn make_link(plan: &Plan, namespaces: &[Namespace], index: usize) -> Result<()> 
         }
         if let Some(delay) = link.delay {
             let delay = format!("{}us", delay.0.as_micros());
-            let place: &[&str] = if link.rate.is_some() { &["parent", "1:1"] } else { &["root"] };
+            let place: &[&str] = if shaped.is_some() { &["parent", "1:1"] } else { &["root"] };
             let words =
                 [&["qdisc", "add", "dev", name.as_str()], place, &["netem", "delay", &delay]].concat();
             kernel::output(namespace, "tc", &words).context(
@@ -206,12 +208,27 @@ pub(crate) fn rules(namespace: &Namespace) -> Result<Vec<String>> {
         ("ip", &["-4", "route", "show", "table", "all"]),
         ("ip", &["-6", "route", "show", "table", "all"]),
     ];
-    let mut lines = Vec::new();
+    let mut lines = queues(namespace)?;
     for (program, words) in commands {
         let text = kernel::output(namespace, program, words)?;
         // The kernel's own routes come and go with its link-local addresses.
         let lines_of = text.lines().filter(|line| !line.contains("proto kernel"));
         lines.extend(lines_of.map(|line| format!("{program}: {}", line.trim_end())));
+    }
+    Ok(lines)
+}
+
+/// Queueing disciplines, classes and filters of all interfaces, one a line.
+fn queues(namespace: &Namespace) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    let mut take = |of: &str, text: String| {
+        lines.extend(text.lines().map(|line| format!("tc {of}: {}", line.trim_end())));
+    };
+    take("qdisc", kernel::output(namespace, "tc", &["qdisc", "show"])?);
+    for interface in interfaces(namespace)?.iter().filter_map(|interface| interface["ifname"].as_str()) {
+        for of in ["class", "filter"] {
+            take(of, kernel::output(namespace, "tc", &[of, "show", "dev", interface])?);
+        }
     }
     Ok(lines)
 }
@@ -263,8 +280,12 @@ pub(crate) fn refuse_standing(plan: &Plan) -> Result<()> {
 
 /// The aliases of a namespace's interfaces; one without an alias counts as empty.
 fn aliases(namespace: &str) -> Result<Vec<String>> {
-    let text = kernel::output(&kernel::namespace(namespace)?, "ip", &["-j", "link", "show"])?;
-    let value: Value = serde_json::from_str(&text).context("ip wrote something else than JSON")?;
     let alias = |interface: &Value| interface["ifalias"].as_str().unwrap_or_default().to_owned();
-    Ok(value.as_array().into_iter().flatten().map(alias).collect())
+    Ok(interfaces(&kernel::namespace(namespace)?)?.iter().map(alias).collect())
+}
+
+/// What `ip` says of a namespace's interfaces.
+fn interfaces(namespace: &Namespace) -> Result<Vec<Value>> {
+    let text = kernel::output(namespace, "ip", &["-j", "link", "show"])?;
+    serde_json::from_str(&text).context("ip wrote something else than JSON")
 }

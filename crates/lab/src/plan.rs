@@ -27,6 +27,8 @@ pub(crate) struct PlannedNode {
     pub(crate) forward: bool,
     pub(crate) daemon: bool,
     pub(crate) ping: bool,
+    /// It reserves, and its kernel keeps what is reserved.
+    pub(crate) qos: bool,
     pub(crate) certificate: Option<Certificate>,
     pub(crate) config: toml::Table,
     pub(crate) interfaces: Vec<PlannedInterface>,
@@ -51,6 +53,8 @@ pub(crate) struct PlannedLink {
     /// Of the two ends: index of the node, name of the interface there.
     pub(crate) ends: [(usize, String); 2],
     pub(crate) rate: Option<Rate>,
+    /// What can be reserved of it.
+    pub(crate) reservable: Option<String>,
     pub(crate) delay: Option<Span>,
     pub(crate) loss: Percent,
 }
@@ -96,6 +100,7 @@ impl Plan {
                     forward: node.forward,
                     daemon: node.daemon,
                     ping: node.daemon && node.ping,
+                    qos: node.daemon && node.qos,
                     certificate: node.certificate,
                     config,
                     interfaces: Vec::new(),
@@ -132,6 +137,7 @@ impl Plan {
                 name: link.name(),
                 ends: [(ends[0], a), (ends[1], b)],
                 rate: link.rate,
+                reservable: link.reservable.clone(),
                 delay: link.delay.as_ref().map(|delay| *delay.as_ref()),
                 loss: link.loss,
             });

@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::checks::{Outcome, flood, repair, signal};
+use crate::checks::{Outcome, flood, qos, repair, signal};
 use crate::evidence::{Evidence, PingRun, Reply, Snapshot};
 use crate::observe::packet::Kind;
 use crate::scenario::{CheckKind, Scenario};
@@ -48,6 +48,7 @@ impl Report {
             section(&format!("{}, in {}", run.label, evidence.plan.nodes[run.node].name), lines.join("\n"));
         }
         section("messages on the links", links(evidence));
+        section("what the flows had", flows(evidence));
         let mut times = Vec::new();
         for (key, what) in
             [("handshake_ms", "handshakes on a link"), ("set_up_ms", "sessions, to the first reply")]
@@ -80,6 +81,31 @@ impl Report {
         };
         text
     }
+}
+
+/// A row for each flow and phase.
+fn flows(evidence: &Evidence) -> String {
+    if evidence.traffic.is_empty() {
+        return String::new();
+    }
+    let ms = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+    let mut rows =
+        table(&["flow", "phase", "sent", "lost", "loss %", "delay ms p50", "p99", "goodput kbit/s"]);
+    for (run, services) in qos::services(evidence) {
+        for (phase, service) in services {
+            rows.add_row([
+                run.name.clone(),
+                phase.to_owned(),
+                service.sent.to_string(),
+                service.lost.to_string(),
+                format!("{:.1}", service.loss()),
+                ms(service.delay(50)),
+                ms(service.delay(99)),
+                format!("{:.0}", service.goodput / 1e3),
+            ]);
+        }
+    }
+    rows.to_string()
 }
 
 fn table(header: &[&str]) -> Table {
@@ -212,6 +238,12 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
     }
     if !evidence.floods.is_empty() {
         all.insert("floods".into(), flood::measured(evidence).into());
+    }
+    if !evidence.traffic.is_empty() {
+        all.insert("traffic".into(), qos::measured(evidence));
+    }
+    if !evidence.reserves.is_empty() {
+        all.insert("reservations".into(), qos::measured_reserves(evidence));
     }
     if !evidence.losses.is_empty() {
         let loss = |count: &crate::evidence::LossCount| {

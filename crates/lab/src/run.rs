@@ -10,7 +10,7 @@ use signalbox_core::Random;
 
 use crate::checks::signal;
 use crate::command::{self, Order, Pings};
-use crate::evidence::{Evidence, ExpiredProbe, Snapshot, UdpRun};
+use crate::evidence::{Evidence, ExpiredProbe, ReserveRun, Snapshot, UdpRun};
 use crate::flood::Flood;
 use crate::lab::Lab;
 use crate::observe::capture::Captures;
@@ -18,9 +18,12 @@ use crate::observe::packet::{GIST_PORT, Kind};
 use crate::observe::trace::{Carrier, PROBE_PAYLOAD, Trace};
 use crate::plan::Plan;
 use crate::program::Program;
+use crate::reserve::Reserve;
 use crate::scenario::{
-    Condition, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, Scenario, Step, UdpStep,
+    Condition, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, ReserveStep, Scenario, Step, TrafficStep,
+    UdpStep,
 };
+use crate::traffic::{self, Traffic};
 use crate::{flood, kernel, net, wait};
 
 /// Where the lab's own datagrams go; port 9 is "discard".
@@ -51,6 +54,8 @@ pub(crate) struct Run<'a> {
 enum Background {
     Pings { pings: Pings, deadline: Instant },
     Flood(Flood),
+    Traffic(Traffic),
+    Reserve(Reserve),
 }
 
 impl<'a> Run<'a> {
@@ -75,6 +80,8 @@ impl<'a> Run<'a> {
             losses: Vec::new(),
             moments: BTreeMap::new(),
             floods: Vec::new(),
+            traffic: Vec::new(),
+            reserves: Vec::new(),
             stops: Vec::new(),
         };
         let (programs, background) = (Vec::new(), BTreeMap::new());
@@ -143,6 +150,8 @@ impl<'a> Run<'a> {
                 net::set_loss(&self.lab.plan, link, step.loss)
             }
             Step::Flood(step) => self.flood(step),
+            Step::Traffic(step) => self.traffic(step),
+            Step::Reserve(step) => self.reserve(step),
             Step::Join(step) => self.join(step.name.as_ref()),
             Step::LinkDown(step) => self.set_link(step, false),
             Step::LinkUp(step) => self.set_link(step, true),
@@ -289,6 +298,38 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    fn traffic(&mut self, step: &TrafficStep) -> Result<()> {
+        let (from, to, destination) = self.ends(step.from.as_ref(), step.to.as_ref())?;
+        let name = step.name.as_ref().clone();
+        (self.progress)(&format!(
+            "{name}: {} kbit/s from {} to {}",
+            step.rate.0 / 1000,
+            step.from.as_ref(),
+            step.to.as_ref()
+        ));
+        let (port, rate, size) = (step.port, step.rate.0, *step.size.as_ref());
+        let order = traffic::Order { name: name.clone(), from, to, destination, port, rate, size };
+        let traffic = Traffic::start(&self.lab.plan, order)?;
+        self.background.insert(name, Background::Traffic(traffic));
+        Ok(())
+    }
+
+    fn reserve(&mut self, step: &ReserveStep) -> Result<()> {
+        let (from, _, destination) = self.ends(step.from.as_ref(), step.to.as_ref())?;
+        let name = step.name.as_ref().clone();
+        (self.progress)(&format!("{name}: reserving from {} to {}", step.from.as_ref(), step.to.as_ref()));
+        let mut words: Vec<String> = vec![destination.to_string()];
+        let [port, rate] = [step.port.to_string(), format!("{}bit", step.rate.0)];
+        words.extend(["--proto", "udp", "--dport", &port, "--rate", &rate].map(str::to_owned));
+        words.extend(step.options.iter().cloned());
+        let run = ReserveRun { name: name.clone(), started: now()?, ..ReserveRun::default() };
+        let plan = &self.lab.plan;
+        let mut reserve = Reserve::start(&plan.name, &plan.nodes[from], &words, run)?;
+        reserve.wait_answer(step.within.0)?;
+        self.background.insert(name.clone(), Background::Reserve(reserve));
+        self.remember(step.label.as_ref(), &name)
+    }
+
     /// Waits for the end of something in the background; what has ended before is no mistake.
     fn join(&mut self, name: &str) -> Result<()> {
         match self.background.remove(name) {
@@ -300,6 +341,11 @@ impl<'a> Run<'a> {
                 self.evidence.pings.extend(pings.finish()?);
             }
             Some(Background::Flood(flood)) => self.evidence.floods.push(flood.join()?),
+            Some(Background::Traffic(traffic)) => self.evidence.traffic.push(traffic.finish()?),
+            Some(Background::Reserve(reserve)) => {
+                (self.progress)(&format!("releasing {name}"));
+                self.evidence.reserves.push(reserve.finish()?);
+            }
             None => {}
         }
         Ok(())
@@ -383,7 +429,8 @@ fn starts(seed: u64, sessions: u32, spread: Duration) -> Vec<Duration> {
     starts
 }
 
-fn now() -> Result<Duration> {
+/// Since 1970.
+pub(crate) fn now() -> Result<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")
 }
 

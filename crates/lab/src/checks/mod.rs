@@ -5,6 +5,7 @@ mod association;
 mod content;
 pub(crate) mod flood;
 mod program;
+pub(crate) mod qos;
 pub(crate) mod repair;
 pub(crate) mod signal;
 #[cfg(test)]
@@ -59,6 +60,10 @@ fn judge(kind: &CheckKind, evidence: &Evidence) -> Verdict {
         CheckKind::Whole(check) => content::whole(evidence, check),
         CheckKind::Repaired(check) => repair::repaired(evidence, check),
         CheckKind::Flood(check) => flood::flooded(evidence, check),
+        CheckKind::Traffic(check) => qos::traffic(evidence, check),
+        CheckKind::Granted(check) => qos::granted(evidence, check),
+        CheckKind::NotGranted(check) => qos::not_granted(evidence, check),
+        CheckKind::Reservations(check) => qos::reservations(evidence, check),
         CheckKind::Loss(check) => loss(evidence, check),
         CheckKind::State(check) => state(evidence, check),
         CheckKind::Silent(check) => silent(evidence, check),
@@ -176,5 +181,5 @@ fn clean_stop(evidence: &Evidence) -> Verdict {
         return Err(wrong.join("; "));
     }
     let names: Vec<_> = evidence.stops.iter().map(|stop| name(stop.node).as_str()).collect();
-    Ok(format!("{} ended with status 0, nftables and IP rules as before", names.join(", ")))
+    Ok(format!("{} ended with status 0, queues, nftables and IP rules as before", names.join(", ")))
 }

@@ -78,6 +78,8 @@ fn evidence(checks: &str) -> (Check, Evidence) {
         losses: Vec::new(),
         moments: BTreeMap::new(),
         floods: Vec::new(),
+        traffic: Vec::new(),
+        reserves: Vec::new(),
         stops: Vec::new(),
         programs: Vec::new(),
     };

@@ -14,6 +14,7 @@ const BUILTINS: [(&str, &str); 13] = [
     ("gist-restart", include_str!("../../../../scenarios/gist-restart.toml")),
     ("gist-reroute", include_str!("../../../../scenarios/gist-reroute.toml")),
     ("gist-flood", include_str!("../../../../scenarios/gist-flood.toml")),
+    ("qos-protect", include_str!("../../../../scenarios/qos-protect.toml")),
 ];
 
 /// Name and text of each.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::observe::packet::GIST_PORT;
-use crate::units::{Percent, Span};
+use crate::units::{Percent, Rate, Span};
 
 /// Something that has to hold for the run to be good.
 #[derive(Debug, Clone)]
@@ -27,6 +27,10 @@ pub(crate) enum CheckKind {
     Whole(WholeCheck),
     Repaired(RepairedCheck),
     Flood(FloodCheck),
+    Traffic(TrafficCheck),
+    Granted(GrantedCheck),
+    NotGranted(NotGrantedCheck),
+    Reservations(ReservationsCheck),
     Loss(LossCheck),
     State(StateCheck),
     Silent(SilentCheck),
@@ -162,6 +166,57 @@ pub(crate) struct FloodCheck {
     pub(crate) cpu_per_query: Span,
     /// By how much its daemon's memory may grow, in KiB.
     pub(crate) memory_kib: u64,
+}
+
+/// What a flow had of the network while the lab watched.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrafficCheck {
+    /// Name of the `traffic` step.
+    pub(crate) flow: Spanned<String>,
+    /// Label of the `watch` step: packets sent meanwhile count.
+    pub(crate) phase: Spanned<String>,
+    pub(crate) min_loss: Option<Percent>,
+    pub(crate) max_loss: Option<Percent>,
+    pub(crate) min_goodput: Option<Rate>,
+    pub(crate) max_goodput: Option<Rate>,
+}
+
+/// A reservation was granted by the whole path.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GrantedCheck {
+    /// Name of the `reserve` step.
+    pub(crate) reserve: Spanned<String>,
+    /// Nodes that told what they gave, in order.
+    pub(crate) hops: Option<Vec<Spanned<String>>>,
+    /// Node that took it away later.
+    pub(crate) lost_at: Option<Spanned<String>>,
+    /// And what it said.
+    pub(crate) says: Option<String>,
+}
+
+/// A reservation was refused.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NotGrantedCheck {
+    /// Name of the `reserve` step.
+    pub(crate) reserve: Spanned<String>,
+    /// The node that refused.
+    pub(crate) by: Spanned<String>,
+    /// Part of the rule that it named.
+    pub(crate) rule: String,
+}
+
+/// How many reservations each node with QoS held.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReservationsCheck {
+    pub(crate) label: Spanned<String>,
+    pub(crate) count: usize,
+    /// Nodes that held none.
+    #[serde(default)]
+    pub(crate) except: Vec<Spanned<String>>,
 }
 
 /// The share of packets that every link lost.

@@ -173,6 +173,8 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
         "wait_for" => Step::WaitFor(rest(element)?),
         "watch" => Step::Watch(rest(element)?),
         "flood" => Step::Flood(rest(element)?),
+        "traffic" => Step::Traffic(rest(element)?),
+        "reserve" => Step::Reserve(rest(element)?),
         "join" => Step::Join(rest(element)?),
         "probe_expired" => Step::ProbeExpired(rest(element)?),
         "set_loss" => Step::SetLoss(rest(element)?),
@@ -185,8 +187,8 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
             return Err(Mistake::new(
                 kind.span(),
                 format!(
-                    "unknown step `{other}`, expected one of udp, ping, run, show, wait_for, watch, flood, join, \
-                     probe_expired, set_loss, link_down, link_up, stop, kill, start"
+                    "unknown step `{other}`, expected one of udp, ping, run, show, wait_for, watch, flood, traffic, \
+                     reserve, join, probe_expired, set_loss, link_down, link_up, stop, kill, start"
                 ),
             ));
         }
@@ -208,6 +210,10 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
         "whole" => CheckKind::Whole(rest(element)?),
         "repaired" => CheckKind::Repaired(rest(element)?),
         "flood" => CheckKind::Flood(rest(element)?),
+        "traffic" => CheckKind::Traffic(rest(element)?),
+        "granted" => CheckKind::Granted(rest(element)?),
+        "not_granted" => CheckKind::NotGranted(rest(element)?),
+        "reservations" => CheckKind::Reservations(rest(element)?),
         "loss" => CheckKind::Loss(rest(element)?),
         "state" => CheckKind::State(rest(element)?),
         "silent" => CheckKind::Silent(rest(element)?),
@@ -219,8 +225,8 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
                 kind.span(),
                 format!(
                     "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
-                     set_up, program, associations, refused, whole, repaired, flood, loss, state, silent, \
-                     no_routing_state, no_errors, clean_stop"
+                     set_up, program, associations, refused, whole, repaired, flood, traffic, granted, not_granted, \
+                     reservations, loss, state, silent, no_routing_state, no_errors, clean_stop"
                 ),
             ));
         }
@@ -272,7 +278,7 @@ hops = ["a", "b"]
         let said = mistake("name = \"a\"", "name = \"a\"\nfroward = true");
         assert_eq!(
             said,
-            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `ping`, `forward`, `certificate`, `config`"
+            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `ping`, `qos`, `forward`, `certificate`, `config`"
         );
         let said = mistake("from = \"a\"", "form = \"a\"");
         assert!(

@@ -16,12 +16,14 @@ use crate::units::{Percent, Rate, Span};
 
 pub(crate) use builtin::{builtin, builtins};
 pub(crate) use check::{
-    AssociationsCheck, Check, CheckKind, FloodCheck, HopsCheck, LossCheck, NodeCheck, PassesCheck, PathCheck,
-    ProgramCheck, RefusedCheck, RepairedCheck, SetUpCheck, SilentCheck, StateCheck, WholeCheck,
+    AssociationsCheck, Check, CheckKind, FloodCheck, GrantedCheck, HopsCheck, LossCheck, NodeCheck,
+    NotGrantedCheck, PassesCheck, PathCheck, ProgramCheck, RefusedCheck, RepairedCheck, ReservationsCheck,
+    SetUpCheck, SilentCheck, StateCheck, TrafficCheck, WholeCheck,
 };
 pub(crate) use load::{find, read};
 pub(crate) use step::{
-    Condition, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, RunStep, Step, UdpStep,
+    Condition, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, ReserveStep, RunStep, Step, TrafficStep,
+    UdpStep,
 };
 
 /// One experiment.
@@ -61,6 +63,9 @@ pub(crate) struct Node {
     /// The daemon runs the Ping application; without it the node lacks the NSLP.
     #[serde(default = "yes")]
     pub(crate) ping: bool,
+    /// The daemon runs the QoS application; its links' rates come from its kernel's enforcement.
+    #[serde(default)]
+    pub(crate) qos: bool,
     /// Forwards IP packets.
     #[serde(default)]
     pub(crate) forward: bool,
@@ -87,6 +92,8 @@ pub(crate) enum Certificate {
 pub(crate) struct Link {
     pub(crate) ends: [Spanned<String>; 2],
     pub(crate) rate: Option<Rate>,
+    /// How much of the rate nodes with QoS may reserve, as their configuration writes it.
+    pub(crate) reservable: Option<String>,
     pub(crate) delay: Option<Spanned<Span>>,
     #[serde(default)]
     pub(crate) loss: Percent,

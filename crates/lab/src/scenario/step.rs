@@ -4,7 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::Prefix;
-use crate::units::{Percent, Span};
+use crate::units::{Percent, Rate, Span};
 
 /// One thing that happens, after the one before it.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub(crate) enum Step {
     WaitFor(WaitStep),
     Watch(WatchStep),
     Flood(FloodStep),
+    Traffic(TrafficStep),
+    Reserve(ReserveStep),
     Join(JoinStep),
     ProbeExpired(ProbeStep),
     SetLoss(SetLossStep),
@@ -98,6 +100,42 @@ pub(crate) struct FloodStep {
     pub(crate) background: Option<String>,
 }
 
+/// A flow of datagrams at a constant rate, until a `join` step of its name or the end.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrafficStep {
+    pub(crate) name: Spanned<String>,
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    /// Where the sink listens.
+    pub(crate) port: u16,
+    /// With IP headers.
+    pub(crate) rate: Rate,
+    /// Octets of a packet, IP header included.
+    #[serde(default = "packet_size")]
+    pub(crate) size: Spanned<u16>,
+}
+
+/// A reservation, held until a `join` step of its name or the end.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReserveStep {
+    pub(crate) name: Spanned<String>,
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    /// Destination port of the flow.
+    pub(crate) port: u16,
+    pub(crate) rate: Rate,
+    /// More words for the command.
+    #[serde(default)]
+    pub(crate) options: Vec<String>,
+    /// The next step is taken when there is an answer, at the latest then.
+    #[serde(default = "wait_budget")]
+    pub(crate) within: Span,
+    /// Under which the moment of the answer is remembered.
+    pub(crate) label: Option<String>,
+}
+
 /// Wait for the end of something in the background.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -174,6 +212,10 @@ pub(crate) struct NodeStep {
     pub(crate) node: Spanned<String>,
     /// Under which the moment is remembered.
     pub(crate) label: Option<String>,
+}
+
+fn packet_size() -> Spanned<u16> {
+    Spanned::new(0..0, 1000)
 }
 
 const fn three() -> u32 {

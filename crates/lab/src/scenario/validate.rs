@@ -6,6 +6,7 @@ use toml::Spanned;
 
 use super::load::Mistake;
 use super::{CheckKind, Family, Link, Scenario, Step};
+use crate::traffic::LEAST_SIZE;
 
 /// A node's name is part of interface names, which the kernel limits to 15 octets.
 const NODE_NAME_MAX: usize = 8;
@@ -17,6 +18,8 @@ const NODES_MAX: usize = 64;
 const SESSIONS_MAX: u32 = 1_000;
 /// The most padding that Ping has.
 const SIZE_MAX: u16 = 16_000;
+/// What a link carries in one piece.
+const PACKET_MAX: u16 = 1500;
 /// More than one thread can send, or a capture keep.
 const RATE_MAX: u32 = 100_000;
 /// Our own delay stays below what makes every timer meaningless.
@@ -42,6 +45,10 @@ struct Names<'s> {
     moments: BTreeSet<&'s str>,
     /// What runs in the background.
     background: BTreeSet<&'s str>,
+    /// Flows of datagrams.
+    flows: BTreeSet<&'s str>,
+    /// Reservations.
+    reserves: BTreeSet<&'s str>,
 }
 
 impl Names<'_> {
@@ -114,6 +121,15 @@ fn daemon_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistak
     Err(Mistake::new(name.span(), what))
 }
 
+fn qos_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
+    daemon_node(scenario, name)?;
+    if scenario.nodes.iter().any(|node| node.name.as_ref() == name.as_ref() && node.qos) {
+        return Ok(());
+    }
+    let what = format!("node `{}` does not run QoS; give it `qos = true`", name.as_ref());
+    Err(Mistake::new(name.span(), what))
+}
+
 fn links(scenario: &Scenario) -> Result<(), Mistake> {
     let mut networks: BTreeSet<String> = BTreeSet::new();
     let mut pairs = BTreeSet::new();
@@ -135,6 +151,12 @@ fn links(scenario: &Scenario) -> Result<(), Mistake> {
             && delay.as_ref().0.as_millis() > DELAY_MAX_MS
         {
             return Err(Mistake::new(delay.span(), "a link's delay lies between 0ms and 10s"));
+        }
+        if link.rate.is_none()
+            && let Some(end) = link.ends.iter().find(|end| qos_node(scenario, end).is_ok())
+        {
+            let what = format!("{} runs QoS, which needs to know the `rate` of each link", end.as_ref());
+            return Err(Mistake::new(end.span(), what));
         }
         addresses(link, &mut networks)?;
     }
@@ -254,6 +276,25 @@ fn one_step<'s>(scenario: &'s Scenario, step: &'s Step, names: &mut Names<'s>) -
             }
             Err(Mistake::new(step.rate.span(), format!("`rate` lies between 1 and {RATE_MAX}")))
         }
+        Step::Traffic(step) => {
+            node(scenario, &step.from)?;
+            node(scenario, &step.to)?;
+            names.flows.insert(step.name.as_ref());
+            names.background.insert(step.name.as_ref());
+            if (LEAST_SIZE..=PACKET_MAX).contains(step.size.as_ref()) {
+                return Ok(());
+            }
+            let what = format!("`size` lies between {LEAST_SIZE} and {PACKET_MAX}");
+            Err(Mistake::new(step.size.span(), what))
+        }
+        Step::Reserve(step) => {
+            qos_node(scenario, &step.from)?;
+            node(scenario, &step.to)?;
+            names.moments.extend(step.label.as_deref());
+            names.reserves.insert(step.name.as_ref());
+            names.background.insert(step.name.as_ref());
+            Ok(())
+        }
         Step::Join(step) => Names::known(&names.background, &step.name, "background"),
     }
 }
@@ -292,6 +333,23 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result
             check.hops.iter().try_for_each(|hop| node(scenario, hop))?;
             let pairs = check.hops.iter().zip(check.hops.iter().skip(1));
             pairs.into_iter().try_for_each(|(from, to)| neighbours(scenario, from, to))
+        }
+        CheckKind::Traffic(check) => {
+            Names::known(&names.flows, &check.flow, "flow")?;
+            label(&check.phase)
+        }
+        CheckKind::Granted(check) => {
+            Names::known(&names.reserves, &check.reserve, "reservation")?;
+            let hops = check.hops.iter().flatten();
+            hops.chain(&check.lost_at).try_for_each(|hop| qos_node(scenario, hop))
+        }
+        CheckKind::NotGranted(check) => {
+            Names::known(&names.reserves, &check.reserve, "reservation")?;
+            qos_node(scenario, &check.by)
+        }
+        CheckKind::Reservations(check) => {
+            check.except.iter().try_for_each(|except| qos_node(scenario, except))?;
+            label(&check.label)
         }
         CheckKind::Flood(check) => daemon_node(scenario, &check.node),
         CheckKind::PassesQuery(check) => {
