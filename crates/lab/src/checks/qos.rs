@@ -201,3 +201,31 @@ pub(super) fn reservations(evidence: &Evidence, check: &ReservationsCheck) -> Ve
     let detail = format!("reservations at {label:?}: {}", seen.join(", "));
     if good { Ok(detail) } else { Err(format!("{detail}; {} each were expected", check.count)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_belong_to_the_time_when_they_were_sent() {
+        let packet = |sent: u64, delay: Option<u64>| Packet {
+            sent: Duration::from_millis(sent),
+            arrived: delay.map(|delay| Duration::from_millis(sent + delay)),
+        };
+        let packets = vec![
+            packet(0, Some(5)),
+            packet(1000, Some(2000)),
+            packet(1400, None),
+            packet(1600, Some(4)),
+            packet(1999, None),
+            packet(2000, Some(1)),
+        ];
+        let run = TrafficRun { size: 1000, packets, ..TrafficRun::default() };
+        let service = Service::of(&run, Duration::from_secs(1), Duration::from_secs(2));
+        assert_eq!((service.sent, service.lost), (4, 2));
+        assert!((service.loss() - 50.0).abs() < 1e-9 && (service.goodput - 16_000.0).abs() < 1e-6);
+        assert_eq!((service.delay(50), service.delay(100)), (Some(4.0), Some(2000.0)));
+        let nothing = Service::of(&run, Duration::from_secs(3), Duration::from_secs(4));
+        assert_eq!((nothing.sent, nothing.delay(50)), (0, None));
+    }
+}
