@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 13] = [
+const BUILTINS: [(&str, &str); 15] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
@@ -15,6 +15,8 @@ const BUILTINS: [(&str, &str); 13] = [
     ("gist-reroute", include_str!("../../../../scenarios/gist-reroute.toml")),
     ("gist-flood", include_str!("../../../../scenarios/gist-flood.toml")),
     ("qos-protect", include_str!("../../../../scenarios/qos-protect.toml")),
+    ("qos-admission", include_str!("../../../../scenarios/qos-admission.toml")),
+    ("qos-police", include_str!("../../../../scenarios/qos-police.toml")),
 ];
 
 /// Name and text of each.
