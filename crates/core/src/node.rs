@@ -19,7 +19,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::id::IfIndex;
-use crate::packet::{Received, Transmit};
+use crate::packet::{IpReceived, IpTransmit, Received, Transmit};
 use crate::time::Time;
 use crate::traffic::{Reservation, ReservationId, ReserveError};
 
@@ -104,6 +104,21 @@ pub enum Input<'a, C> {
         /// What follows the IP header, the SCTP common header first; its checksum is not yet checked.
         packet: &'a [u8],
     },
+    /// An RSVP packet arrived (IP protocol 46).
+    Rsvp(IpReceived<'a>),
+    /// The kernel's multicast route: the answer to [`Output::MulticastLookup`], and again after each change of it.
+    Multicast {
+        /// The group.
+        group: IpAddr,
+        /// Who sends to it.
+        source: IpAddr,
+        /// Interface by which such packets must come in; [`IfIndex::NONE`] where the source is this node, and where
+        /// there is no route.
+        iif: IfIndex,
+        /// Interfaces by which they go out; empty: none. Where the source is this node and forwards nothing, the
+        /// one by which it sends.
+        oifs: &'a [IfIndex],
+    },
     /// The answer to [`Output::Reserve`] of the same id.
     Reserved {
         /// Which reservation.
@@ -172,6 +187,15 @@ pub enum Output<'a, E> {
         dst: IpAddr,
         /// What follows the IP header, its checksum in place.
         packet: &'a [u8],
+    },
+    /// Send an RSVP packet (IP protocol 46). Nobody hears whether it could be sent: the next refresh repeats it.
+    Rsvp(IpTransmit<'a>),
+    /// Find the multicast route of packets from `source` to `group`, and tell whenever it changes.
+    MulticastLookup {
+        /// The group.
+        group: IpAddr,
+        /// Who sends to it.
+        source: IpAddr,
     },
     /// Install a reservation, or change the one that has this id.
     Reserve {

@@ -1,6 +1,6 @@
-//! UDP packets as they come from and go to the network, with what their IP headers said.
+//! Packets as they come from and go to the network, with what their IP headers said: UDP, and RSVP's raw IP.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use crate::id::IfIndex;
 
@@ -45,6 +45,46 @@ pub struct Transmit<'a> {
     /// IPv4 options (a multiple of 4 octets) or a whole IPv6 hop-by-hop options header; empty for none.
     pub options: &'a [u8],
     /// UDP payload.
+    pub payload: &'a [u8],
+}
+
+/// A packet of IP protocol 46 (RSVP, RFC 2205 §3.3) that arrived: addressed to this node or to a group that it
+/// is in, or passing by with a Router Alert and taken out of forwarding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpReceived<'a> {
+    /// Source address, which in a Path is the flow's sender.
+    pub src: IpAddr,
+    /// Destination address, even when the packet was taken on its way.
+    pub dst: IpAddr,
+    /// Interface it came in by.
+    pub ifindex: IfIndex,
+    /// IPv4 TTL or IPv6 hop limit as received, not yet decremented by this node.
+    pub ttl: u8,
+    /// IPv4 TOS octet or IPv6 traffic class.
+    pub tos: u8,
+    /// Whether it carries a Router Alert (RFC 2113, RFC 2711).
+    pub router_alert: bool,
+    /// What follows the IP header and its options, the RSVP common header first. Nothing in it has been checked.
+    pub payload: &'a [u8],
+}
+
+/// A packet of IP protocol 46 to be sent. It may be larger than the MTU: the kernel makes fragments of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpTransmit<'a> {
+    /// Source address. An unspecified address lets the kernel choose; any other may belong to another node
+    /// (Path and PathTear carry their flow's source, RFC 2205 §3.1.3).
+    pub src: IpAddr,
+    /// Destination address; if it is a group, `ifindex` must be given.
+    pub dst: IpAddr,
+    /// Interface to leave by; `None` lets routing decide.
+    pub ifindex: Option<IfIndex>,
+    /// IPv4 TTL or IPv6 hop limit to send.
+    pub ttl: u8,
+    /// IPv4 TOS octet or IPv6 traffic class.
+    pub tos: u8,
+    /// Send it with a Router Alert of value 0 (Path, PathTear, ResvConf: RFC 2205 §3.1.3, 3.1.5, 3.1.10).
+    pub router_alert: bool,
+    /// What follows the IP header and its options.
     pub payload: &'a [u8],
 }
 

@@ -287,6 +287,8 @@ impl NodeEngine for Node {
             Input::Sctp { src, dst, packet } => {
                 return self.channels.sctp_packet(now, [src, dst], packet, &mut self.gist);
             }
+            // No room of the node speaks RSVP.
+            Input::Rsvp(_) | Input::Multicast { .. } => return,
             Input::Reserved { id, result } => return self.resources.installed(id, result),
             Input::Command(command) => return self.command(command),
         };

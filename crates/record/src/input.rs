@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use signalbox_core::IfIndex;
 use signalbox_core::node::{Input, Interface, NoRoute, Prefix, Route, StreamError, StreamId, TransmitError};
-use signalbox_core::packet::Received;
+use signalbox_core::packet::{IpReceived, Received};
 use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_wire::{hex, parse_hex};
 
@@ -26,6 +26,25 @@ pub struct OwnedDatagram {
     /// IPv4 options or IPv6 hop-by-hop options header.
     pub options: Vec<u8>,
     /// UDP payload.
+    pub payload: Vec<u8>,
+}
+
+/// An RSVP packet that owns its octets; the fields are those of [`IpReceived`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedIpPacket {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Interface it came in by.
+    pub ifindex: IfIndex,
+    /// TTL or hop limit as received.
+    pub ttl: u8,
+    /// TOS octet or traffic class.
+    pub tos: u8,
+    /// Whether it carries a Router Alert.
+    pub router_alert: bool,
+    /// What follows the IP header.
     pub payload: Vec<u8>,
 }
 
@@ -109,6 +128,19 @@ pub enum OwnedInput<C> {
         /// What follows the IP header.
         packet: Vec<u8>,
     },
+    /// An RSVP packet arrived.
+    Rsvp(OwnedIpPacket),
+    /// A multicast route, or that there is none.
+    Multicast {
+        /// The group.
+        group: IpAddr,
+        /// Who sends to it.
+        source: IpAddr,
+        /// By which interface such packets come in.
+        iif: IfIndex,
+        /// By which interfaces they go out.
+        oifs: Vec<IfIndex>,
+    },
     /// A reservation stands in the kernel, or does not.
     Reserved {
         /// Which one.
@@ -149,6 +181,18 @@ impl<C> OwnedInput<C> {
             }
             Self::ListenFailed { port, error } => take(Input::ListenFailed { port, error }),
             Self::Sctp { src, dst, packet } => take(Input::Sctp { src, dst, packet: &packet }),
+            Self::Rsvp(p) => take(Input::Rsvp(IpReceived {
+                src: p.src,
+                dst: p.dst,
+                ifindex: p.ifindex,
+                ttl: p.ttl,
+                tos: p.tos,
+                router_alert: p.router_alert,
+                payload: &p.payload,
+            })),
+            Self::Multicast { group, source, iif, oifs } => {
+                take(Input::Multicast { group, source, iif, oifs: &oifs })
+            }
             Self::Reserved { id, result } => take(Input::Reserved { id, result }),
             Self::Command(command) => take(Input::Command(command)),
         }
@@ -172,6 +216,8 @@ pub(crate) enum Saved<'a, C> {
     StreamClosed { stream: StreamId, error: Option<StreamError>, unacknowledged: bool },
     ListenFailed { port: u16, error: StreamError },
     Sctp { src: IpAddr, dst: IpAddr, packet: Octets<'a> },
+    Rsvp(IpPacket<'a>),
+    Multicast { group: IpAddr, source: IpAddr, iif: IfIndex, oifs: Cow<'a, [IfIndex]> },
     Reserved { id: ReservationId, result: Result<(), ReserveError> },
     Command(C),
 }
@@ -185,6 +231,18 @@ pub(crate) struct Datagram<'a> {
     ttl: u8,
     tos: u8,
     options: Octets<'a>,
+    payload: Octets<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IpPacket<'a> {
+    src: IpAddr,
+    dst: IpAddr,
+    ifindex: IfIndex,
+    ttl: u8,
+    tos: u8,
+    router_alert: bool,
     payload: Octets<'a>,
 }
 
@@ -240,6 +298,18 @@ impl<'a, C> From<&'a Input<'_, C>> for Saved<'a, &'a C> {
             Input::Sctp { src, dst, packet } => {
                 Self::Sctp { src: *src, dst: *dst, packet: Octets(Cow::Borrowed(packet)) }
             }
+            Input::Rsvp(r) => Self::Rsvp(IpPacket {
+                src: r.src,
+                dst: r.dst,
+                ifindex: r.ifindex,
+                ttl: r.ttl,
+                tos: r.tos,
+                router_alert: r.router_alert,
+                payload: Octets(Cow::Borrowed(r.payload)),
+            }),
+            Input::Multicast { group, source, iif, oifs } => {
+                Self::Multicast { group: *group, source: *source, iif: *iif, oifs: Cow::Borrowed(oifs) }
+            }
             Input::Reserved { id, result } => Self::Reserved { id: *id, result: *result },
             Input::Command(command) => Self::Command(command),
         }
@@ -274,6 +344,18 @@ impl<C> From<Saved<'_, C>> for OwnedInput<C> {
             }
             Saved::ListenFailed { port, error } => Self::ListenFailed { port, error },
             Saved::Sctp { src, dst, packet } => Self::Sctp { src, dst, packet: packet.0.into_owned() },
+            Saved::Rsvp(p) => Self::Rsvp(OwnedIpPacket {
+                src: p.src,
+                dst: p.dst,
+                ifindex: p.ifindex,
+                ttl: p.ttl,
+                tos: p.tos,
+                router_alert: p.router_alert,
+                payload: p.payload.0.into_owned(),
+            }),
+            Saved::Multicast { group, source, iif, oifs } => {
+                Self::Multicast { group, source, iif, oifs: oifs.into_owned() }
+            }
             Saved::Reserved { id, result } => Self::Reserved { id, result },
             Saved::Command(command) => Self::Command(command),
         }

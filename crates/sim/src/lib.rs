@@ -1,9 +1,10 @@
 //! Networks of Signalbox nodes in virtual time.
 //!
 //! A [`Sim`] holds nodes and links. A node is a plain router, or runs an engine: anything that keeps the
-//! contract of [`signalbox_core::node`]. Packets are UDP or SCTP over IPv4 or IPv6; routers forward them by longest
-//! prefix and decrement their TTL; nodes whose engine runs take out passing packets with Router Alert, the
-//! GIST port and the GIST magic number, as the kernel's rule does for the daemon. Links lose, delay, reorder
+//! contract of [`signalbox_core::node`]. Packets are UDP, SCTP or RSVP over IPv4 or IPv6; routers forward them by longest
+//! prefix and decrement their TTL; nodes whose engine runs take out passing packets with Router Alert that are RSVP or
+//! have the GIST port and the GIST magic number, as the kernel does for the daemon. Multicast goes where the test
+//! lays its routes ([`Sim::set_multicast_route`]). Links lose, delay, reorder
 //! and duplicate by seeded chance, each direction by its own.
 //!
 //! Streams are TCP as its users see it: octets arrive whole and in order, in segments of any size, after the

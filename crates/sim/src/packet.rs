@@ -2,7 +2,9 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use signalbox_core::packet::{Received, Transmit, router_alert};
+use signalbox_core::packet::{
+    IpReceived, IpTransmit, Received, Transmit, router_alert, router_alert_v4, router_alert_v6,
+};
 use signalbox_core::{IfIndex, Time};
 
 use crate::config::{LinkId, NodeId};
@@ -11,15 +13,17 @@ use crate::config::{LinkId, NodeId};
 pub(crate) const UDP: u8 = 17;
 /// IP protocol number of SCTP.
 pub(crate) const SCTP: u8 = 132;
+/// IP protocol number of RSVP.
+pub(crate) const RSVP: u8 = 46;
 
-/// A packet on a link: UDP, or SCTP with its common header in the payload.
+/// A packet on a link: UDP, or SCTP or RSVP with their common header in the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// IP protocol: 17 (UDP) or 132 (SCTP).
+    /// IP protocol: 17 (UDP), 46 (RSVP) or 132 (SCTP).
     pub protocol: u8,
-    /// Source address and port; SCTP's port stands in the payload, and 0 here.
+    /// Source address and port; 0 with other protocols than UDP.
     pub src: SocketAddr,
-    /// Destination address and port; SCTP's port stands in the payload, and 0 here.
+    /// Destination address and port; 0 with other protocols than UDP.
     pub dst: SocketAddr,
     /// TTL or hop limit.
     pub ttl: u8,
@@ -29,7 +33,7 @@ pub struct Packet {
     pub dont_fragment: bool,
     /// IPv4 options or IPv6 hop-by-hop options header.
     pub options: Vec<u8>,
-    /// UDP payload, or the whole SCTP packet.
+    /// UDP payload, or the whole SCTP or RSVP packet.
     pub payload: Vec<u8>,
 }
 
@@ -72,6 +76,46 @@ impl Packet {
             tos: self.tos,
             options: &self.options,
             payload: &self.payload,
+        }
+    }
+}
+
+impl Packet {
+    /// As an RSVP node gets it that receives it by `ifindex`.
+    #[must_use]
+    pub fn rsvp_received(&self, ifindex: IfIndex) -> IpReceived<'_> {
+        IpReceived {
+            src: self.src.ip(),
+            dst: self.dst.ip(),
+            ifindex,
+            ttl: self.ttl,
+            tos: self.tos,
+            router_alert: self.router_alert().is_some(),
+            payload: &self.payload,
+        }
+    }
+}
+
+impl From<&IpTransmit<'_>> for Packet {
+    fn from(t: &IpTransmit<'_>) -> Self {
+        let options = match (t.router_alert, t.dst) {
+            (false, _) => Vec::new(),
+            (true, IpAddr::V4(_)) => router_alert_v4(0).to_vec(),
+            (true, IpAddr::V6(_)) => {
+                let mut header = router_alert_v6(0);
+                header[0] = RSVP;
+                header.to_vec()
+            }
+        };
+        Self {
+            protocol: RSVP,
+            src: SocketAddr::new(t.src, 0),
+            dst: SocketAddr::new(t.dst, 0),
+            ttl: t.ttl,
+            tos: t.tos,
+            dont_fragment: false,
+            options,
+            payload: t.payload.to_vec(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The simulation itself: engines, events in order of time, and what tests ask.
 
+mod multicast;
 mod reservations;
 mod run;
 mod streams;
@@ -17,6 +18,7 @@ use crate::config::{Impairment, LinkConfig, LinkId, NextHop, NodeId};
 use crate::network::Network;
 use crate::packet::{Captured, Packet};
 use crate::seed::{Purpose, seed_from_environment, stream};
+use crate::sim::multicast::Multicast;
 use crate::stream::{StreamConfig, StreamEvent, Streams};
 
 /// Events of one run beyond which an engine is taken to be caught in a loop.
@@ -108,6 +110,8 @@ struct Node<N> {
     /// Counts restarts, so that answers to a dead engine do not reach its successor.
     incarnation: u32,
     interception: bool,
+    rsvp: bool,
+    multicast: Multicast,
     timer: Option<Time>,
     /// Neither forwards nor answers.
     off: bool,
@@ -143,6 +147,12 @@ enum What {
         incarnation: u32,
         id: u64,
         query: RouteQuery,
+    },
+    Multicast {
+        node: NodeId,
+        incarnation: u32,
+        group: IpAddr,
+        source: IpAddr,
     },
     Stream {
         connection: u64,
@@ -256,6 +266,8 @@ impl<N: NodeEngine> Sim<N> {
             engine: None,
             incarnation: 0,
             interception: true,
+            rsvp: true,
+            multicast: Multicast::default(),
             timer: None,
             off: false,
             reservations: BTreeMap::new(),
@@ -328,6 +340,12 @@ impl<N: NodeEngine> Sim<N> {
     /// Whether passing GIST packets are taken out of forwarding for the node's engine. On at first.
     pub fn set_interception(&mut self, node: NodeId, on: bool) {
         self.nodes[node.at()].interception = on;
+    }
+
+    /// Whether the node's engine hears RSVP: packets to the node, and passing ones with Router Alert. On at first; off
+    /// makes it a hop that knows no RSVP (RFC 2205 §2.9).
+    pub fn set_rsvp(&mut self, node: NodeId, on: bool) {
+        self.nodes[node.at()].rsvp = on;
     }
 
     /// What the link does to packets in both directions, from now on.

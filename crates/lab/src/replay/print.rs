@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 use signalbox_core::Time;
 use signalbox_core::node::{Output, RouteQuery};
-use signalbox_core::packet::Transmit;
+use signalbox_core::packet::{IpTransmit, Transmit};
 use signalbox_core::service::IndicationOf;
 use signalbox_core::traffic::{Reservation, TrafficSpec};
 use signalbox_dissect::{hex, summary};
@@ -32,8 +32,8 @@ impl<'a, W: Write> Printer<'a, W> {
     /// One output, given at `t`.
     pub(super) fn output(&mut self, t: Time, output: &Output<'_, Event>) -> io::Result<()> {
         let count = match output {
-            Output::Transmit(_) => &mut self.transmits,
-            Output::RouteLookup { .. } => &mut self.lookups,
+            Output::Transmit(_) | Output::Rsvp(_) => &mut self.transmits,
+            Output::RouteLookup { .. } | Output::MulticastLookup { .. } => &mut self.lookups,
             Output::Event(_) => &mut self.events,
             Output::StreamListen { .. }
             | Output::StreamOpen { .. }
@@ -49,6 +49,10 @@ impl<'a, W: Write> Printer<'a, W> {
                 Output::Transmit(transmit) => transmit_json(transmit),
                 Output::RouteLookup { id, query } => {
                     json!({ "type": "route-lookup", "id": id, "query": query })
+                }
+                Output::Rsvp(packet) => rsvp_json(packet),
+                Output::MulticastLookup { group, source } => {
+                    json!({ "type": "multicast-lookup", "group": group, "source": source })
                 }
                 Output::Event(Event::Ping { id, event }) => event_json(*id, event),
                 Output::Event(Event::Application { id, event }) => {
@@ -69,6 +73,13 @@ impl<'a, W: Write> Printer<'a, W> {
             }
             Output::RouteLookup { id, query } => {
                 writeln!(self.out, "{t} lookup {id}: {}", query_text(query))
+            }
+            Output::Rsvp(p) => {
+                let octets = p.payload.len();
+                writeln!(self.out, "{t} send RSVP {} > {}, TTL {}: {octets} octets", p.src, p.dst, p.ttl)
+            }
+            Output::MulticastLookup { group, source } => {
+                writeln!(self.out, "{t} lookup multicast route from {source} to {group}")
             }
             Output::Event(Event::Ping { id, event }) => {
                 writeln!(self.out, "{t} ping {id}: {}", event_text(event))
@@ -152,6 +163,19 @@ fn transmit_json(transmit: &Transmit<'_>) -> Value {
     })
 }
 
+fn rsvp_json(packet: &IpTransmit<'_>) -> Value {
+    json!({
+        "type": "rsvp",
+        "src": packet.src,
+        "dst": packet.dst,
+        "ifindex": packet.ifindex,
+        "ttl": packet.ttl,
+        "tos": packet.tos,
+        "router_alert": packet.router_alert,
+        "payload": hex(packet.payload),
+    })
+}
+
 /// What concerns streams and SCTP; `null` for anything else.
 fn stream_json(output: &Output<'_, Event>) -> Value {
     match output {
@@ -170,7 +194,9 @@ fn stream_json(output: &Output<'_, Event>) -> Value {
             json!({ "type": "sctp", "src": src, "dst": dst, "packet": hex(packet) })
         }
         Output::Transmit(_)
+        | Output::Rsvp(_)
         | Output::RouteLookup { .. }
+        | Output::MulticastLookup { .. }
         | Output::Reserve { .. }
         | Output::Release { .. }
         | Output::Event(_) => Value::Null,
@@ -195,7 +221,9 @@ fn stream_text(output: &Output<'_, Event>) -> String {
         }
         Output::Sctp { src, dst, packet } => format!("send SCTP {src} > {dst}: {} octets", packet.len()),
         Output::Transmit(_)
+        | Output::Rsvp(_)
         | Output::RouteLookup { .. }
+        | Output::MulticastLookup { .. }
         | Output::Reserve { .. }
         | Output::Release { .. }
         | Output::Event(_) => String::new(),

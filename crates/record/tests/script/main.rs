@@ -15,7 +15,9 @@ use signalbox_core::node::{
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_core::{IfIndex, Random, Time};
-use signalbox_record::{OwnedDatagram, OwnedInput, ReadError, Reader, Recorded, Writer, replay};
+use signalbox_record::{
+    OwnedDatagram, OwnedInput, OwnedIpPacket, ReadError, Reader, Recorded, Writer, replay,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,6 +77,21 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         close(Some(StreamError::Reset), true),
         OwnedInput::ListenFailed { port: 270, error: StreamError::AddressInUse },
         OwnedInput::Sctp { src, dst, packet: vec![0; 12] },
+        OwnedInput::Rsvp(OwnedIpPacket {
+            src,
+            dst,
+            ifindex: IfIndex(3),
+            ttl: 63,
+            tos: 0xc0,
+            router_alert: true,
+            payload: vec![0x10, 1, 0, 0, 63, 0, 0, 8],
+        }),
+        OwnedInput::Multicast {
+            group: addr("232.1.1.1"),
+            source: src,
+            iif: IfIndex(2),
+            oifs: vec![IfIndex(3), IfIndex(4)],
+        },
         OwnedInput::Reserved { id: ReservationId(u64::MAX), result: Ok(()) },
         OwnedInput::Reserved { id: ReservationId(1), result: Err(ReserveError::Full) },
     ]
@@ -274,7 +291,7 @@ fn a_replay_repeats_the_run() {
     assert_eq!(again, said);
     assert_eq!(
         (replayed.inputs, replayed.outputs, replayed.end),
-        (19, said.len() as u64, Time::from_millis(18))
+        (21, said.len() as u64, Time::from_millis(20))
     );
     assert_ne!(run([0; 32]).0, said);
 }
@@ -286,8 +303,8 @@ fn a_replay_comes_as_far_as_the_recording_is_sound() {
     let mut toy = Toy { random: Random::new(SEED), pending: None, lookup: None, event: None };
     let mut reader = Reader::new(&recording[..]).unwrap();
     let replayed = replay(&mut reader, &mut toy, |_, _| Ok::<_, Infallible>(())).unwrap();
-    assert_eq!((replayed.inputs, replayed.end), (18, Time::from_millis(17)));
-    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 20 })));
+    assert_eq!((replayed.inputs, replayed.end), (20, Time::from_millis(19)));
+    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 22 })));
     let mut reader = Reader::new(&recording[..]).unwrap();
     assert_eq!(replay(&mut reader, &mut toy, |t, _| Err(t)).unwrap_err(), Time::ZERO);
 }

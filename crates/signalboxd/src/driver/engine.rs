@@ -51,6 +51,8 @@ impl Engine {
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
                     Output::Sctp { src, dst, packet } => self.io.send_sctp(src, dst, packet),
+                    // The node has no room that speaks RSVP.
+                    Output::Rsvp(_) | Output::MulticastLookup { .. } => {}
                     // Noted only: the driver has it done, many at once.
                     Output::Reserve { id, reservation } => match &mut self.enforcer {
                         Some(enforcer) => enforcer.reserve(id, reservation),

@@ -10,7 +10,7 @@ use super::streams::Act;
 use super::{Boot, Happened, Queued, Sim, What};
 use crate::config::{Impairment, LinkId, NodeId};
 use crate::network::{RouteChange, Way, family_of};
-use crate::packet::{Captured, Fate, Packet, SCTP, UDP};
+use crate::packet::{Captured, Fate, Packet, RSVP, SCTP, UDP};
 use crate::seed::{Purpose, stream};
 
 /// The port that engines listen at, and whose passing packets with Router Alert they get.
@@ -36,6 +36,7 @@ impl<N: NodeEngine> Sim<N> {
         let seed = stream(self.seed, Purpose::Engine, node.0, state.incarnation).array();
         // A driver that starts clears what its forerunner left.
         state.reservations.clear();
+        state.multicast.forget_asked();
         let Some(factory) = &mut state.factory else { return };
         state.engine = Some(factory(Boot { node, seed, now: self.now }));
         self.tell_interfaces(node);
@@ -60,6 +61,12 @@ impl<N: NodeEngine> Sim<N> {
                 }
                 let result = self.network.route(node, query.dst);
                 self.drive(node, Input::Route { id, result });
+            }
+            What::Multicast { node, incarnation, group, source } => {
+                if self.nodes[node.at()].incarnation != incarnation {
+                    return false;
+                }
+                self.tell_multicast(node, group, source);
             }
             What::Stream { connection, event } => self.stream_event(connection, event),
             What::ListenFailed { node, incarnation, port } => {
@@ -97,11 +104,14 @@ impl<N: NodeEngine> Sim<N> {
         let mut asked = Vec::new();
         let mut acts = Vec::new();
         let mut reserved = Vec::new();
+        let mut groups = Vec::new();
         let mut outputs = 0;
         while let Some(output) = engine.poll() {
             match output {
                 Output::Transmit(transmit) => sent.push((Packet::from(&transmit), transmit.ifindex)),
                 Output::RouteLookup { id, query } => asked.push((id, query)),
+                Output::Rsvp(transmit) => sent.push((Packet::from(&transmit), transmit.ifindex)),
+                Output::MulticastLookup { group, source } => groups.push((group, source)),
                 Output::Reserve { id, reservation } => reserved.push((id, Some(reservation.clone()))),
                 Output::Release { id } => reserved.push((id, None)),
                 Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
@@ -135,10 +145,17 @@ impl<N: NodeEngine> Sim<N> {
         for (id, query) in asked {
             self.enqueue(self.now + self.lookup_delay, What::Lookup { node, incarnation, id, query });
         }
+        for (group, source) in groups {
+            self.nodes[node.at()].multicast.ask(group, source);
+            let at = self.now + self.lookup_delay;
+            self.enqueue(at, What::Multicast { node, incarnation, group, source });
+        }
         self.reserve(node, reserved);
         for (packet, ifindex) in sent {
-            let dst = packet.dst.ip();
-            if let Err(error) = self.originate(node, packet, ifindex) {
+            let (dst, protocol) = (packet.dst.ip(), packet.protocol);
+            if let Err(error) = self.originate(node, packet, ifindex)
+                && protocol != RSVP
+            {
                 self.enqueue(self.now, What::Failure { node, incarnation, dst, error });
             }
         }
@@ -188,7 +205,7 @@ impl<N: NodeEngine> Sim<N> {
     }
 
     /// Puts a packet on a link from one of its ends.
-    fn carry(&mut self, link: LinkId, end: usize, packet: Packet) {
+    pub(super) fn carry(&mut self, link: LinkId, end: usize, packet: Packet) {
         self.counters.carried += 1;
         let now = self.now;
         let wire = self.network.link_mut(link);
@@ -229,11 +246,19 @@ impl<N: NodeEngine> Sim<N> {
             self.counters.unrouted += 1;
             return;
         }
-        let way = self.network.way(node, packet.dst.ip());
         let ifindex = self.network.ifindex(link, end);
+        if packet.dst.ip().is_multicast() {
+            return self.arrive_multicast(node, ifindex, packet);
+        }
+        let way = self.network.way(node, packet.dst.ip());
         if way == Ok(Way::Local) {
             self.deliver(node, ifindex, &packet);
             return;
+        }
+        // Linux asks for a route before it looks at the Router Alert.
+        if way.is_ok() && self.takes_rsvp(node, &packet) {
+            self.counters.intercepted += 1;
+            return self.drive(node, Input::Rsvp(packet.rsvp_received(ifindex)));
         }
         let state = &self.nodes[node.at()];
         let taken = state.interception
@@ -263,13 +288,23 @@ impl<N: NodeEngine> Sim<N> {
         }
     }
 
-    fn deliver(&mut self, node: NodeId, ifindex: IfIndex, packet: &Packet) {
+    /// Whether the node's engine takes this passing packet as RSVP.
+    pub(super) fn takes_rsvp(&self, node: NodeId, packet: &Packet) -> bool {
+        let state = &self.nodes[node.at()];
+        packet.protocol == RSVP && state.rsvp && state.engine.is_some() && packet.router_alert().is_some()
+    }
+
+    pub(super) fn deliver(&mut self, node: NodeId, ifindex: IfIndex, packet: &Packet) {
+        if packet.protocol == RSVP && self.nodes[node.at()].rsvp && self.nodes[node.at()].engine.is_some() {
+            self.counters.delivered += 1;
+            return self.drive(node, Input::Rsvp(packet.rsvp_received(ifindex)));
+        }
         if packet.protocol == SCTP && self.nodes[node.at()].engine.is_some() {
             self.counters.delivered += 1;
             let (src, dst) = (packet.src.ip(), packet.dst.ip());
             return self.drive(node, Input::Sctp { src, dst, packet: &packet.payload });
         }
-        if packet.dst.port() != PORT || self.nodes[node.at()].engine.is_none() {
+        if packet.protocol != UDP || packet.dst.port() != PORT || self.nodes[node.at()].engine.is_none() {
             self.counters.unheard += 1;
             return;
         }

@@ -2,6 +2,7 @@
 
 mod paths;
 mod reservations;
+mod rsvp;
 mod streamer;
 mod streams;
 mod toy;

@@ -1,0 +1,149 @@
+//! Raw IP of RSVP, and multicast, with an engine that reports what it hears.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use signalbox_core::node::{Input, NodeEngine, Output};
+use signalbox_core::packet::IpTransmit;
+use signalbox_core::{IfIndex, Time};
+use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What the engine is told to say.
+#[derive(Debug, Clone)]
+enum Command {
+    Send { src: IpAddr, dst: IpAddr, ifindex: Option<IfIndex>, alert: bool },
+    Lookup { group: IpAddr, source: IpAddr },
+}
+
+/// What it heard.
+#[derive(Debug, Clone, PartialEq)]
+enum Event {
+    Packet { src: IpAddr, ifindex: IfIndex, ttl: u8, alert: bool },
+    Multicast { iif: IfIndex, oifs: Vec<IfIndex> },
+}
+
+#[derive(Default)]
+struct Ear {
+    commands: Vec<Command>,
+    events: Vec<Event>,
+    said: Option<Command>,
+}
+
+impl NodeEngine for Ear {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, _: Time, input: Input<'_, Command>) {
+        match input {
+            Input::Rsvp(p) => {
+                let (src, ifindex, ttl, alert) = (p.src, p.ifindex, p.ttl, p.router_alert);
+                assert_eq!(p.payload, b"path");
+                self.events.push(Event::Packet { src, ifindex, ttl, alert });
+            }
+            Input::Multicast { iif, oifs, .. } => {
+                self.events.push(Event::Multicast { iif, oifs: oifs.to_vec() })
+            }
+            Input::Command(command) => self.commands.push(command),
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output<'_, Event>> {
+        if let Some(event) = self.events.pop() {
+            return Some(Output::Event(event));
+        }
+        self.said = self.commands.pop();
+        Some(match *self.said.as_ref()? {
+            Command::Send { src, dst, ifindex, alert } => Output::Rsvp(IpTransmit {
+                src,
+                dst,
+                ifindex,
+                ttl: 63,
+                tos: 0,
+                router_alert: alert,
+                payload: b"path",
+            }),
+            Command::Lookup { group, source } => Output::MulticastLookup { group, source },
+        })
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+fn heard(sim: &mut Sim<Ear>) -> Vec<(NodeId, Event)> {
+    sim.run_for(SECOND);
+    sim.take_events().into_iter().map(|happened| (happened.node, happened.event)).collect()
+}
+
+#[test]
+fn an_alert_is_taken_by_the_next_node_that_hears_rsvp() {
+    for family in [Family::V4, Family::V6] {
+        let mut sim = Sim::new(1);
+        let nodes = sim.add_engines(4, |_| Ear::default());
+        let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+        let (src, dst) = (sim.address(nodes[0], family), sim.address(nodes[3], family));
+        let send = |alert| Command::Send { src, dst, ifindex: None, alert };
+        let packet = |sim: &Sim<Ear>, node: usize, link: usize, ttl, alert| {
+            let ifindex = sim.ifindex(nodes[node], links[link]);
+            (nodes[node], Event::Packet { src, ifindex, ttl, alert })
+        };
+        sim.command(nodes[0], send(true));
+        assert_eq!(heard(&mut sim), [packet(&sim, 1, 0, 63, true)]);
+        // A hop that knows no RSVP passes it on, with one TTL less.
+        sim.set_rsvp(nodes[1], false);
+        sim.command(nodes[0], send(true));
+        assert_eq!(heard(&mut sim), [packet(&sim, 2, 1, 62, true)]);
+        // The source stays that of the flow when another node sends.
+        sim.command(nodes[2], send(true));
+        assert_eq!(heard(&mut sim), [packet(&sim, 3, 2, 63, true)]);
+        // Without an alert only the destination hears it.
+        sim.command(nodes[0], send(false));
+        assert_eq!(heard(&mut sim), [packet(&sim, 3, 2, 61, false)]);
+    }
+}
+
+#[test]
+fn multicast_goes_by_the_routes_that_were_laid() {
+    let mut sim = Sim::new(1);
+    let nodes = sim.add_engines(5, |_| Ear::default());
+    let config = LinkConfig::default();
+    // 0 – 1 – 2, with 3 and 4 as leaves of 2.
+    let links: Vec<_> =
+        [(0, 1), (1, 2), (2, 3), (2, 4)].map(|(a, b)| sim.link(nodes[a], nodes[b], &config)).into();
+    let source = sim.address(nodes[0], Family::V4);
+    let group: IpAddr = "232.1.1.1".parse().unwrap();
+    let way = |sim: &Sim<Ear>, node: usize, iif: usize, oifs: &[usize]| Event::Multicast {
+        iif: sim.ifindex(nodes[node], links[iif]),
+        oifs: oifs.iter().map(|oif| sim.ifindex(nodes[node], links[*oif])).collect(),
+    };
+    sim.command(nodes[2], Command::Lookup { group, source });
+    assert_eq!(heard(&mut sim), [(nodes[2], Event::Multicast { iif: IfIndex::NONE, oifs: vec![] })]);
+    sim.set_multicast_route(nodes[1], group, source, Some(links[0]), &[links[1]]);
+    sim.set_multicast_route(nodes[2], group, source, Some(links[1]), &[links[2], links[3]]);
+    let told = way(&sim, 2, 1, &[2, 3]);
+    assert_eq!(heard(&mut sim), [(nodes[2], told)], "whoever asked hears of a change");
+    for leaf in [3, 4] {
+        sim.join(nodes[leaf], group);
+    }
+    let send = |sim: &mut Sim<Ear>, alert| {
+        let ifindex = Some(sim.ifindex(nodes[0], links[0]));
+        sim.command(nodes[0], Command::Send { src: source, dst: group, ifindex, alert });
+        heard(sim)
+    };
+    let packet = |sim: &Sim<Ear>, node: usize, link: usize, ttl, alert| {
+        let ifindex = sim.ifindex(nodes[node], links[link]);
+        (nodes[node], Event::Packet { src: source, ifindex, ttl, alert })
+    };
+    assert_eq!(send(&mut sim, true), [packet(&sim, 1, 0, 63, true)], "an alert stops at the first router");
+    let leaves = [packet(&sim, 3, 2, 61, false), packet(&sim, 4, 3, 61, false)];
+    assert_eq!(send(&mut sim, false), leaves);
+    sim.leave(nodes[3], group);
+    assert_eq!(send(&mut sim, false), leaves[1..]);
+    sim.set_multicast_route(nodes[2], group, source, None, &[]);
+    assert_eq!(heard(&mut sim), [(nodes[2], Event::Multicast { iif: IfIndex::NONE, oifs: vec![] })]);
+    assert_eq!(send(&mut sim, false), []);
+}
