@@ -140,7 +140,8 @@ pub struct RecvMessageOf<D> {
     pub check: Option<CheckId>,
     /// Routing state that the message belongs to, for [`SendMessage::state`].
     pub state: Option<StateHandle>,
-    /// The peer that sent it.
+    /// The peer that sent it, also if that is no longer the session's peer; `None`: GIST knows nobody who proved to be
+    /// it. What was routed explicitly ([`AddressValidation::unchecked_route`]) names its sender as well.
     pub sii: Option<SiiHandle>,
     /// How it came.
     pub attributes: TransferAttributes,

@@ -48,6 +48,7 @@ mod reroute;
 mod responding;
 mod route;
 mod send;
+mod sender;
 mod sources;
 mod stamp;
 mod sweep;

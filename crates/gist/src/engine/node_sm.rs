@@ -11,6 +11,7 @@ use super::config::Installation;
 use super::io::PeeringPolicy;
 use super::receive::{Arrival, Subject};
 use super::record::{NONE, PROVEN, State};
+use super::sender::Sender;
 use crate::wire::{Encapsulation, GistError, Message, ObjectType, object_value_info};
 
 impl Gist {
@@ -173,7 +174,7 @@ impl Gist {
         let q_mode = a.encapsulation == Encapsulation::QMode;
         if message.header.e || q_mode && self.config.stateless_data {
             self.counters.data_unchecked += 1;
-            return self.deliver(a, message, subject, data, None, true); // GIST-6.1-08
+            return self.deliver_unchecked(a, message, subject, data); // GIST-6.1-08
         }
         // Check 2 is for associations. Check 3 (GIST-4.3.2-14):
         let direction = subject.mri.direction().inverted();
@@ -183,12 +184,13 @@ impl Gist {
             // Querying-SM rule 7 (GIST-6.2-11, GIST-6.2-14), Responding-SM rule 4 (GIST-6.3-15, GIST-6.3-20).
             (Some(key), state) if state.is_established() && !q_mode => {
                 if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl)
+                    && self.is_present_peer(a, subject, key, direction)
                     && let Some(record) = self.records.get_mut(key)
                 {
                     record.half_mut(direction).distance = distance;
                 }
                 self.counters.data_received += 1;
-                self.deliver(a, message, subject, data, Some((key, direction)), false);
+                self.deliver(a, message, subject, data, Some((key, direction)));
                 self.touch(key, direction);
             }
             // Querying-SM, Awaiting Response: not to be expected; the Query is on its way. GIST-6.2-20.
@@ -201,7 +203,7 @@ impl Gist {
         }
     }
 
-    /// Hands a payload to its application. `state` is where the message belongs; `unchecked`: nobody looked.
+    /// Hands a payload to its application that was looked up in routing state, if there is any: `state`.
     /// GIST-3.7-02, GIST-4.3.2-09, GIST-4.3.2-10, GIST-4.3.3-04, GIST-B.2-04, GIST-B.2-05.
     pub(super) fn deliver(
         &mut self,
@@ -210,9 +212,39 @@ impl Gist {
         subject: &Subject<'_>,
         data: &[u8],
         state: Option<(Key, Direction)>,
-        unchecked: bool,
     ) {
-        let half = state.and_then(|(key, direction)| Some(*self.records.get(key)?.half(direction)));
+        let sender = self.sender(a, message, subject, state);
+        self.hand_over(a, message, subject, data, (state, sender, false));
+    }
+
+    /// The same for what was not, explicitly routed or without state: state that there is only tells who sends.
+    pub(super) fn deliver_unchecked(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+        data: &[u8],
+    ) {
+        let mut sender = Sender::Unknown;
+        if message.header.e && a.encapsulation != Encapsulation::QMode {
+            let direction = subject.mri.direction().inverted();
+            let key = self.find(&subject.mri, subject.session, subject.nslp);
+            sender = self.sender(a, message, subject, key.map(|key| (key, direction)));
+        }
+        self.hand_over(a, message, subject, data, (None, sender, true));
+    }
+
+    fn hand_over(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+        data: &[u8],
+        (state, from, unchecked): (Option<(Key, Direction)>, Sender, bool),
+    ) {
+        // What state says of its peer is true of nobody else.
+        let half = state.filter(|_| matches!(from, Sender::Present(_)));
+        let half = half.and_then(|(key, direction)| Some(*self.records.get(key)?.half(direction)));
         let sender = subject.nli.interface;
         let (src, dst) = (subject.mri.src(), subject.mri.dst());
         let (first, last) = match subject.mri.direction() {
@@ -227,7 +259,7 @@ impl Gist {
             mri: subject.mri,
             check: None,
             state: state.map(|(key, _)| StateHandle(key.to_u64())),
-            sii: half.and_then(|half| self.peers.sii(half.peer)),
+            sii: from.sii(),
             attributes: TransferAttributes {
                 reliable: a.association != NONE,
                 stateless: a.encapsulation == Encapsulation::QMode,
@@ -258,7 +290,7 @@ impl Gist {
         let direction = subject.mri.direction().inverted();
         let key = self.find(&subject.mri, subject.session, subject.nslp);
         let state = key.filter(|key| self.state(*key, direction).is_established());
-        self.deliver(a, message, subject, data, state.map(|key| (key, direction)), false);
+        self.deliver(a, message, subject, data, state.map(|key| (key, direction)));
         if check.is_some() {
             self.out.mark_check(check);
         }

@@ -30,6 +30,11 @@ impl Peer {
             && self.address.port() == port
             && self.ifindex == ifindex
     }
+
+    /// Whether it is the node of this identity at this address.
+    pub(crate) fn is_node(&self, identity: &[u8], address: IpAddr) -> bool {
+        *self.identity == *identity && self.address.ip() == address
+    }
 }
 
 /// A way out of this node: by which interface, from which address, over which next hop.
@@ -54,6 +59,8 @@ pub(crate) struct Peers {
     last_serial: u32,
     /// For each id where its address is in `sources`, as long as state points to it.
     source_of: Vec<u32>,
+    /// For each id our address that the peer was last told in a handshake.
+    told: Vec<Option<IpAddr>>,
     /// A reference for each piece of state that points to a peer there.
     sources: Interner<IpAddr>,
     /// Former peers that keep one reference until then, so that applications can still name them.
@@ -69,6 +76,7 @@ impl Peers {
             serials: Vec::new(),
             last_serial: 0,
             source_of: Vec::new(),
+            told: Vec::new(),
             // Not more than there are peers.
             sources: Interner::new(limit, hasher),
             retired: VecDeque::new(),
@@ -92,6 +100,9 @@ impl Peers {
             if let Some(serial) = self.serials.get_mut(at) {
                 *serial = self.last_serial;
             }
+            if let Some(told) = self.told.get_mut(at) {
+                *told = None;
+            }
         }
         let Ok(of) = self.sources.intern(source(nli.interface)) else {
             self.peers.release(id);
@@ -109,6 +120,28 @@ impl Peers {
 
     pub(crate) fn peer(&self, id: u32) -> Option<&Peer> {
         self.peers.lookup(id)
+    }
+
+    /// The name of the peer that `nli`, seen with this port and interface, describes; no new reference.
+    pub(crate) fn find(&self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Option<SiiHandle> {
+        let address = SocketAddr::new(nli.interface, port);
+        self.sii(self.peers.find(&Peer { identity: nli.peer_identity.into(), address, ifindex })?)
+    }
+
+    /// Notes by which address of ours a peer knows this node from now on.
+    pub(crate) fn tell(&mut self, id: u32, own: IpAddr) {
+        let at = id as usize;
+        if self.told.len() <= at {
+            self.told.resize(at + 1, None);
+        }
+        if let Some(told) = self.told.get_mut(at) {
+            *told = Some(own);
+        }
+    }
+
+    /// By which address of ours a peer knows this node.
+    pub(crate) fn told(&self, id: u32) -> Option<IpAddr> {
+        self.told.get(id as usize).copied().flatten()
     }
 
     pub(crate) fn egress(&self, id: u32) -> Option<&Egress> {

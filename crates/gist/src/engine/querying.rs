@@ -179,7 +179,8 @@ impl Gist {
         let refresh = self.refresh_after(key, direction, validity);
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
-        let ifindex = self.peers.egress(half.egress).map(|e| e.ifindex).unwrap_or_default();
+        let egress = self.peers.egress(half.egress).copied();
+        let ifindex = egress.map(|e| e.ifindex).unwrap_or_default();
         let (old, before, tentative) = (half.peer, half.state, half.has(TENTATIVE));
         let same = self.peers.peer(old).is_some_and(|p| p.matches(&subject.nli, PORT, ifindex));
         if !same {
@@ -188,6 +189,9 @@ impl Gist {
                 return self.end_handshake(key, direction, SendError::Overload);
             };
             half.peer = peer;
+        }
+        if let Some(egress) = egress {
+            self.peers.tell(half.peer, egress.address);
         }
         if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl) {
             half.distance = distance;
@@ -198,6 +202,7 @@ impl Gist {
             self.counters.installed += 1;
             half.since = Stamp::of(now);
         }
+        self.note_end(key, direction);
 
         if message.header.r {
             match self.association_of(key, direction) {
@@ -221,7 +226,7 @@ impl Gist {
             self.peer_is_good(key, direction, old, !same);
         }
         if let Some(data) = message.nslp_data {
-            self.deliver(a, message, subject, data, Some((key, direction)), false);
+            self.deliver(a, message, subject, data, Some((key, direction)));
             self.touch(key, direction);
         }
         if left {

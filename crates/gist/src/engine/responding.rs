@@ -75,6 +75,7 @@ impl Gist {
         half.peer = peer;
         half.egress = egress;
         half.set(PROVEN, proven);
+        self.peers.tell(peer, address);
         self.peers.release_egress(old_egress);
         if old_peer == peer {
             self.peers.release(peer); // it holds one reference already
@@ -313,7 +314,7 @@ impl Gist {
         self.note_distance(key, direction, a, subject);
         self.establish(key, direction);
         if let Some(data) = message.nslp_data {
-            self.deliver(a, message, subject, data, Some((key, direction)), false);
+            self.deliver(a, message, subject, data, Some((key, direction)));
         }
         self.send_left(key, direction);
         self.settle(key);
@@ -352,7 +353,7 @@ impl Gist {
         self.note_distance(key, direction, a, subject);
         self.establish(key, direction);
         if let Some(data) = message.nslp_data {
-            self.deliver(a, message, subject, data, Some((key, direction)), false);
+            self.deliver(a, message, subject, data, Some((key, direction)));
         }
         self.send_left(key, direction);
         self.settle(key);

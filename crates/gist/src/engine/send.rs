@@ -337,8 +337,11 @@ impl Gist {
         }
         let validity = self.validity();
         let mri = self.spoken_to(peer, m);
+        // It knows this node by the address that a handshake told it.
+        let told = self.peers.told(peer).filter(|own| self.interfaces.is_local(*own));
         let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
-        let own = self.interfaces.address(peer.ifindex, peer.address.is_ipv6()).ok_or(SendError::NoRoute)?;
+        let own = told.or_else(|| self.interfaces.address(peer.ifindex, peer.address.is_ipv6()));
+        let own = own.ok_or(SendError::NoRoute)?;
         let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
         let mut message = Message::new(MessageType::DATA, m.nslp, outgoing.hops.unwrap_or(self.config.hops));
         message.header.e = true;

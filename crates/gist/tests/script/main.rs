@@ -20,4 +20,5 @@ mod rig;
 mod robust;
 mod routes;
 mod send;
+mod sender;
 mod upstream;

@@ -4,7 +4,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::service::{NetworkEvent, SendError, SiiHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::Link;
 use signalbox_core::{Direction, Time};
@@ -18,7 +18,7 @@ use crate::engine::compose::nli;
 use crate::engine::io::ChannelId;
 use crate::engine::receive::{Arrival, Subject};
 use crate::engine::record::{NO_REFRESH, NONE, TENTATIVE};
-use crate::wire::{GistError, Info, Infos, Message, MessageType, ObjectType, StackConfiguration};
+use crate::wire::{GistError, Info, Infos, Message, MessageType, Nli, ObjectType, PORT, StackConfiguration};
 
 /// The hold time of a peer, but not less than this: hellos are sent twice as often, and a peer must not make this
 /// node send them without end.
@@ -263,10 +263,37 @@ impl Gist {
             self.unbind(key, direction, true);
         } else {
             self.bind(key, direction, association);
+            self.note_end(key, direction);
         }
     }
 
     // Both
+
+    /// The session's peer is known, and that it is at the end of the association that the session uses.
+    pub(in crate::engine) fn note_end(&mut self, key: Key, direction: Direction) {
+        let Some(index) = self.association_of(key, direction) else { return };
+        let Some(id) = self.records.get(key).map(|record| record.half(direction).peer) else { return };
+        let (Some(peer), sii) = (self.peers.peer(id), self.peers.sii(id)) else { return };
+        let Some(association) = self.associations.get_mut(index) else { return };
+        // A Response over an association may say what it likes, but does not change who is at its end.
+        if association.peer.as_ref().is_none_or(|name| name.identity == peer.identity) {
+            association.sii = sii;
+        }
+    }
+
+    /// The name of the peer at the other end of an association, as long as applications can use it.
+    pub(in crate::engine) fn peer_at_the_end(&self, index: u32) -> Option<SiiHandle> {
+        let association = self.associations.get(index)?;
+        if let Some(sii) = association.sii
+            && self.peers.by_sii(sii).is_some()
+        {
+            return Some(sii);
+        }
+        let name = association.peer.as_ref()?;
+        let (ip_ttl, validity_ms) = (0, 1);
+        let nli = Nli { peer_identity: &name.identity, ip_ttl, validity_ms, interface: name.interface };
+        self.peers.find(&nli, PORT, association.ifindex)
+    }
 
     /// The association of a session is gone. GIST-6.4-16, GIST-5972-03, GIST-5972-05.
     pub(super) fn association_lost(&mut self, key: Key, direction: Direction, end: End) {
@@ -381,6 +408,7 @@ impl Association {
             confirmed: false,
             heard: false,
             peer: None,
+            sii: None,
             local,
             ifindex: signalbox_core::IfIndex::NONE,
             remote,

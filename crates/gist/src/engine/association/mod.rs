@@ -30,6 +30,7 @@ use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
 use signalbox_core::security::Identity;
+use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{IfIndex, NslpId, Time};
@@ -84,6 +85,8 @@ pub(super) struct Association {
     heard: bool,
     /// `None`: a peer opened it and has not named itself by a Confirm.
     peer: Option<Name>,
+    /// The name that applications know that peer by.
+    sii: Option<SiiHandle>,
     /// Our address, and the interface that has it.
     local: IpAddr,
     ifindex: IfIndex,
@@ -231,6 +234,12 @@ impl Associations {
     /// Whether an association protects its messages; false if there is none.
     pub(super) fn is_secure(&self, index: u32) -> bool {
         self.get(index).is_some_and(|a| a.transport.is_secure())
+    }
+
+    /// Whether the peer of an association named itself like this.
+    pub(super) fn is_with(&self, index: u32, identity: &[u8], interface: IpAddr) -> bool {
+        let name = self.get(index).and_then(|a| a.peer.as_ref());
+        name.is_some_and(|name| *name.identity == *identity && name.interface == interface)
     }
 
     /// Puts a new one in. `None`: there are too many.

@@ -245,7 +245,7 @@ impl Gist {
         // Check 1: explicitly routed. GIST-4.3.2-12.
         if message.header.e {
             self.counters.data_unchecked += 1;
-            return self.deliver(a, message, subject, data, None, true);
+            return self.deliver_unchecked(a, message, subject, data);
         }
         // Check 2: not of this association. GIST-4.3.2-13, GIST-A.4.4.4-01.
         let direction = subject.mri.direction().inverted();
@@ -261,7 +261,7 @@ impl Gist {
             return self.refuse_without_state(a);
         }
         self.counters.data_received += 1;
-        self.deliver(a, message, subject, data, Some((key, direction)), false);
+        self.deliver(a, message, subject, data, Some((key, direction)));
         if self.state(key, direction).is_querying() {
             self.touch(key, direction);
         }

@@ -8,5 +8,6 @@ mod machine;
 mod negotiate;
 mod pair;
 mod sctp;
+mod sender;
 mod transfer;
 mod waits;

@@ -1,0 +1,140 @@
+//! Who sent it: messages of former peers, of peers that state does not tell of, and of those who only say so.
+
+use core::time::Duration;
+
+use signalbox_core::service::{NetworkEvent, SiiHandle};
+use signalbox_core::{Direction, IfIndex};
+use signalbox_gist::engine::Config;
+use signalbox_gist::wire::{Message, MessageType, Nli};
+
+use crate::rig::*;
+
+const NEW: &str = "10.1.0.3";
+
+/// A Query from the new upstream peer and its Confirm.
+fn taken_over(rig: &mut Rig, number: u8) -> (SiiHandle, SiiHandle) {
+    let cookie = [number; 8];
+    let mut again = query(through(), &cookie);
+    again.nli = Some(nli(b"new", NEW));
+    rig.inject(&Via::intercepted(SRC, DST), &again);
+    assert_eq!(rig.notified(), (Direction::Upstream, NetworkEvent::Tentative));
+    let response = rig.sent().is(MessageType::RESPONSE);
+    let answered = response.message();
+    let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
+    confirm.mri = answered.mri.map(|m| m.inverted());
+    (confirm.session, confirm.nli) = (answered.session, Some(nli(b"new", NEW)));
+    confirm.responder_cookie = answered.responder_cookie;
+    rig.inject(&Via::direct(NEW, LEFT), &confirm);
+    let (_, NetworkEvent::Good(new)) = rig.notified() else { panic!() };
+    let (_, NetworkEvent::RouteDeleted(old)) = rig.notified() else { panic!() };
+    rig.quiet();
+    (new, old)
+}
+
+impl Rig {
+    /// The name that Data of this sender comes with.
+    fn named(&mut self, from: Nli<'_>, via: &Via, explicit: bool) -> Option<SiiHandle> {
+        let mut message = data(through(), from, b"data");
+        message.header.e = explicit;
+        message.header.s = via.src.ip() == from.interface;
+        let peers = self.gist.peers().count();
+        self.inject(via, &message);
+        let delivered = self.delivered();
+        self.quiet();
+        assert_eq!(self.gist.peers().count(), peers, "a message makes no peer");
+        assert_eq!(delivered.validation.unchecked_route, explicit);
+        delivered.sii
+    }
+}
+
+/// GIST-B.2-03, GIST-7.1.4-02: after a change of the upstream peer each message has the name of its own sender, the
+/// former peer's being that which the application knew it by; so it is whether GIST routed it or the application.
+#[test]
+fn each_message_has_the_name_of_its_sender() {
+    let config = Config { sii_retention: Duration::from_secs(60), ..Config::default() };
+    let mut rig = Rig::with(config);
+    rig.responding();
+    let (up, at_up) = (nli(b"up", UP), Via::direct(UP, LEFT));
+    let first = rig.named(up, &at_up, false);
+    assert!(first.is_some());
+    let (new, old) = taken_over(&mut rig, 2);
+    assert_eq!(first, Some(old));
+    for explicit in [false, true] {
+        assert_eq!(rig.named(up, &at_up, explicit), Some(old));
+        assert_eq!(rig.named(nli(b"new", NEW), &Via::direct(NEW, LEFT), explicit), Some(new));
+    }
+    // The name leads back to the same peer.
+    rig.send_with(b"data", through().inverted(), |m| m.sii = Some(old));
+    assert_eq!(rig.sent().is(MessageType::DATA).dst, at_port(UP));
+    rig.status();
+    // A name is forgotten some time after its last state.
+    rig.until(20_000);
+    rig.query_from(3, "new", NEW);
+    rig.until(45_000);
+    rig.query_from(4, "new", NEW);
+    rig.until(61_000);
+    rig.out.clear();
+    assert_eq!(rig.named(up, &at_up, true), None);
+    assert_eq!(rig.named(nli(b"new", NEW), &Via::direct(NEW, LEFT), true), Some(new));
+}
+
+impl Rig {
+    /// A refresh by an upstream peer, with its Confirm.
+    fn query_from(&mut self, number: u8, identity: &str, address: &str) {
+        let cookie = [number; 8];
+        let mut again = query(through(), &cookie);
+        again.nli = Some(nli(identity.as_bytes(), address));
+        self.inject(&Via::intercepted(SRC, DST), &again);
+        let response = self.sent().is(MessageType::RESPONSE);
+        let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
+        confirm.mri = response.message().mri.map(|m| m.inverted());
+        (confirm.session, confirm.nli) = (Some(SESSION), Some(nli(identity.as_bytes(), address)));
+        confirm.responder_cookie = response.message().responder_cookie;
+        self.inject(&Via::direct(address, LEFT), &confirm);
+    }
+}
+
+/// GIST-B.2-03: who only says that he is a peer has no name: another address in the packet, another interface, another
+/// identity. What state tells of its peer is not told of him either, nor changed by him.
+#[test]
+fn a_name_is_not_for_the_asking() {
+    let mut rig = Rig::new();
+    rig.responding();
+    let distance = rig.session().upstream.unwrap().ip_distance;
+    let up = nli(b"up", UP);
+    let elsewhere = Via { ifindex: IfIndex(2), ..Via::direct(UP, LEFT) };
+    for explicit in [false, true] {
+        assert_eq!(rig.named(up, &Via::direct("10.1.0.9", LEFT), explicit), None);
+        assert_eq!(rig.named(nli(b"other", UP), &Via::direct(UP, LEFT).ttl(9), explicit), None);
+        assert_eq!(rig.named(nli(b"up", NEW), &Via::direct(NEW, LEFT), explicit), None);
+    }
+    assert_eq!(rig.session().upstream.unwrap().ip_distance, distance);
+    // The session's own peer may come another way than its Queries.
+    assert!(rig.named(up, &elsewhere, true).is_some());
+    // A former one may not.
+    taken_over(&mut rig, 2);
+    assert_eq!(rig.named(up, &elsewhere, true), None);
+    assert!(rig.named(up, &Via::direct(UP, LEFT), true).is_some());
+}
+
+/// A peer is spoken to from the address that it knows this node by, also where the interface has others.
+#[test]
+fn the_sender_calls_itself_the_same_every_time() {
+    let mut rig = Rig::new();
+    let list = [interface(1, &[LEFT]), interface(2, &["10.2.0.77", RIGHT])];
+    rig.handle(signalbox_gist::engine::Input::Interfaces(&list));
+    rig.established();
+    rig.data_up(own(), b"data");
+    let sii = rig.delivered().sii;
+    rig.send_with(b"tear", own(), |m| m.sii = sii);
+    let packet = rig.sent().is(MessageType::DATA);
+    assert_eq!((packet.src, packet.nli().interface), (at_port(RIGHT), ip(RIGHT)));
+    // Until that is gone.
+    rig.status();
+    rig.out.clear();
+    let list = [interface(1, &[LEFT]), interface(2, &["10.2.0.77"])];
+    rig.handle(signalbox_gist::engine::Input::Interfaces(&list));
+    rig.out.clear();
+    rig.send_with(b"tear", own(), |m| m.sii = sii);
+    assert_eq!(rig.sent().is(MessageType::DATA).nli().interface, ip("10.2.0.77"));
+}
