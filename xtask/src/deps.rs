@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-ping", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-qos", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
     ("signalbox-resources", &["signalbox-core"]),
+    ("signalbox-rsvp", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
     ("signalbox-transport", &["signalbox-core", "signalbox-wire"]),
     (
         "signalbox-node",
@@ -24,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-ping",
             "signalbox-qos",
             "signalbox-resources",
+            "signalbox-rsvp",
             "signalbox-transport",
         ],
     ),
@@ -33,7 +35,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-api", &[]),
     (
         "signalbox-dissect",
-        &["signalbox-core", "signalbox-gist", "signalbox-ping", "signalbox-qos", "signalbox-wire"],
+        &[
+            "signalbox-core",
+            "signalbox-gist",
+            "signalbox-ping",
+            "signalbox-qos",
+            "signalbox-rsvp",
+            "signalbox-wire",
+        ],
     ),
     (
         "signalbox-lab",
@@ -70,6 +79,7 @@ const SANS_IO: &[&str] = &[
     "signalbox-ping",
     "signalbox-qos",
     "signalbox-resources",
+    "signalbox-rsvp",
     "signalbox-transport",
     "signalbox-node",
     "signalbox-sim",
@@ -78,7 +88,7 @@ const SANS_IO: &[&str] = &[
 const IO_CRATES: &[&str] =
     &["tokio*", "mio", "nix", "netlink-*", "rtnetlink", "tonic*", "hyper*", "socket2", "capctl", "rustix"];
 
-const ENGINES: &[&str] = &["signalbox-gist", "signalbox-ping", "signalbox-qos"];
+const ENGINES: &[&str] = &["signalbox-gist", "signalbox-ping", "signalbox-qos", "signalbox-rsvp"];
 
 /// Who never reaches whom, by any path of normal dependencies, and why.
 const NEVER: &[(&str, &[&str], &str)] = &[
@@ -90,6 +100,12 @@ const NEVER: &[(&str, &[&str], &str)] = &[
         "signalbox-gist",
         &["signalbox-ping", "signalbox-qos"],
         "GIST carries applications, it does not know them",
+    ),
+    ("signalbox-gist", &["signalbox-rsvp"], "RSVP is not spoken over GIST"),
+    (
+        "signalbox-rsvp",
+        &["signalbox-gist", "signalbox-ping", "signalbox-qos"],
+        "RSVP has no GIST below it and no NSLP above",
     ),
     ("signalbox-resources", ENGINES, "who gets what is decided without knowing the protocol that asks"),
     ("signalbox-transport", ENGINES, "channels carry octets, framing is GIST's"),

@@ -1,0 +1,327 @@
+//! ADSPEC (RFC 2210 §3.3): what a path can do, read, written, and composed with what one more hop can do.
+
+mod advance;
+
+use signalbox_resources::intserv::{Bandwidth, ErrorTerms, Latency, LocalTerms, Path};
+use signalbox_wire::{Reader, Writer};
+
+use super::code_points::TrafficControlValue;
+use super::intserv::{Fragment, Service, SpecFault, any_parameter, fragment, message};
+use super::object::RawObject;
+
+/// Service number of the general parameters.
+const GENERAL: u8 = 1;
+const GUARANTEED: u8 = Service::Guaranteed.number();
+const CONTROLLED_LOAD: u8 = Service::ControlledLoad.number();
+
+/// Composed general parameters (RFC 2215 §3): NUMBER_OF_IS_HOPS, AVAILABLE_PATH_BANDWIDTH, MINIMUM_PATH_LATENCY,
+/// PATH_MTU.
+const HOPS: u8 = 4;
+const BANDWIDTH: u8 = 6;
+const LATENCY: u8 = 8;
+const MTU: u8 = 10;
+/// Guaranteed service's Ctot, Dtot, Csum and Dsum.
+const TERMS: core::ops::RangeInclusive<u8> = 133..=136;
+
+const fn bad(why: &'static str) -> SpecFault {
+    SpecFault::new(TrafficControlValue::BAD_ADSPEC, why)
+}
+
+/// General parameters that one service has for itself; `None`: those of all services hold.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Overrides {
+    /// Nodes that do integrated services.
+    pub hops: Option<u8>,
+    /// The narrowest link.
+    pub bandwidth: Option<Bandwidth>,
+    /// Latency without queueing.
+    pub latency: Option<Latency>,
+    /// Largest packet, octets.
+    pub mtu: Option<u32>,
+}
+
+impl Overrides {
+    /// With what they do not say taken from the values of all services.
+    #[must_use]
+    pub fn over(&self, general: &Path) -> Path {
+        Path {
+            broken: general.broken,
+            hops: self.hops.unwrap_or(general.hops),
+            bandwidth: self.bandwidth.unwrap_or(general.bandwidth),
+            latency: self.latency.unwrap_or(general.latency),
+            mtu: self.mtu.unwrap_or(general.mtu),
+        }
+    }
+}
+
+/// Of guaranteed service.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Guaranteed {
+    /// Some RSVP node on the path lacks the service: the rest is not to be relied on.
+    pub broken: bool,
+    /// Composed error terms; `None`: no node so far that does it (the empty fragment).
+    pub terms: Option<ErrorTerms>,
+    /// What else differs for it.
+    pub overrides: Overrides,
+}
+
+/// Of controlled load.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ControlledLoad {
+    /// Some RSVP node on the path lacks the service: the rest is not to be relied on.
+    pub broken: bool,
+    /// What differs for it.
+    pub overrides: Overrides,
+}
+
+/// What a path can do. Services that are not listed should not be asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Adspec {
+    /// For all services.
+    pub general: Path,
+    /// Guaranteed service.
+    pub guaranteed: Option<Guaranteed>,
+    /// Controlled load.
+    pub controlled_load: Option<ControlledLoad>,
+}
+
+impl Adspec {
+    /// What a sender starts with that knows both services and no hop yet, as a host announces it by default.
+    pub const START: Self = Self {
+        general: Path::START,
+        guaranteed: Some(Guaranteed {
+            broken: false,
+            terms: Some(ErrorTerms { c_tot: 0, d_tot: 0, c_sum: 0, d_sum: 0 }),
+            overrides: Overrides { hops: None, bandwidth: None, latency: None, mtu: None },
+        }),
+        controlled_load: Some(ControlledLoad {
+            broken: false,
+            overrides: Overrides { hops: None, bandwidth: None, latency: None, mtu: None },
+        }),
+    };
+
+    /// General parameters as they hold for `service`; `None` if the path does not offer it.
+    #[must_use]
+    pub fn path(&self, service: Service) -> Option<Path> {
+        let (broken, overrides) = match service {
+            Service::Guaranteed => self.guaranteed.map(|g| (g.broken, g.overrides))?,
+            Service::ControlledLoad => self.controlled_load.map(|c| (c.broken, c.overrides))?,
+        };
+        let mut path = overrides.over(&self.general);
+        path.broken |= broken;
+        Some(path)
+    }
+
+    /// Appends the contents of the object, which are short.
+    pub(crate) fn write(&self, w: &mut Writer<'_>) {
+        let guaranteed = self.guaranteed.map(|g| {
+            let words = overrides_words(&g.overrides) + if g.terms.is_some() { 8 } else { 0 };
+            (g, words)
+        });
+        let controlled = self.controlled_load.map(|c| (c, overrides_words(&c.overrides)));
+        let words =
+            9 + guaranteed.map_or(0, |(_, words)| words + 1) + controlled.map_or(0, |(_, words)| words + 1);
+        w.u32(words);
+        write_header(w, GENERAL, self.general.broken, 8);
+        let all = Overrides {
+            hops: Some(self.general.hops),
+            bandwidth: Some(self.general.bandwidth),
+            latency: Some(self.general.latency),
+            mtu: Some(self.general.mtu),
+        };
+        write_overrides(w, &all, 0..=u8::MAX);
+        if let Some((guaranteed, words)) = guaranteed {
+            write_header(w, GUARANTEED, guaranteed.broken, words);
+            if let Some(terms) = guaranteed.terms {
+                write_terms(w, &terms);
+            }
+            write_overrides(w, &guaranteed.overrides, 0..=u8::MAX);
+        }
+        if let Some((controlled, words)) = controlled {
+            write_header(w, CONTROLLED_LOAD, controlled.broken, words);
+            write_overrides(w, &controlled.overrides, 0..=u8::MAX);
+        }
+    }
+}
+
+fn overrides_words(overrides: &Overrides) -> u32 {
+    let there = [
+        overrides.hops.is_some(),
+        overrides.bandwidth.is_some(),
+        overrides.latency.is_some(),
+        overrides.mtu.is_some(),
+    ];
+    there.into_iter().map(|there| if there { 2 } else { 0 }).sum()
+}
+
+fn write_header(w: &mut Writer<'_>, number: u8, flag: bool, words: u32) {
+    w.u32(u32::from(number) << 24 | if flag { 1 << 23 } else { 0 } | words);
+}
+
+fn write_terms(w: &mut Writer<'_>, terms: &ErrorTerms) {
+    for (number, value) in TERMS.zip([terms.c_tot, terms.d_tot, terms.c_sum, terms.d_sum]) {
+        write_header(w, number, false, 1);
+        w.u32(value);
+    }
+}
+
+/// Those with numbers in `range`.
+fn write_overrides(w: &mut Writer<'_>, overrides: &Overrides, range: core::ops::RangeInclusive<u8>) {
+    let values = [
+        (HOPS, overrides.hops.map(u32::from)),
+        (BANDWIDTH, overrides.bandwidth.map(|bandwidth| bandwidth.value().to_bits())),
+        (LATENCY, overrides.latency.map(|latency| latency.0)),
+        (MTU, overrides.mtu),
+    ];
+    for (number, value) in values {
+        if let Some(value) = value
+            && range.contains(&number)
+        {
+            write_header(w, number, false, 1);
+            w.u32(value);
+        }
+    }
+}
+
+/// What this node does on one outgoing interface, to compose an ADSPEC with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LocalServices {
+    /// For all services; `broken` if the previous RSVP hop was reached through nodes that do not speak RSVP.
+    pub general: Path,
+    /// Guaranteed service; `None`: not done here.
+    pub guaranteed: Option<LocalService>,
+    /// Controlled load; `None`: not done here.
+    pub controlled_load: Option<LocalService>,
+}
+
+/// One service on one outgoing interface.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LocalService {
+    /// What differs for it here.
+    pub overrides: Overrides,
+    /// Error terms; of guaranteed service only.
+    pub terms: LocalTerms,
+    /// The flow is shaped to its TSpec here, before it queues: Csum and Dsum start anew.
+    pub reshapes: bool,
+}
+
+/// An ADSPEC object, not interpreted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawAdspec<'a> {
+    octets: &'a [u8],
+}
+
+impl<'a> RawAdspec<'a> {
+    pub(crate) const fn of(object: &RawObject<'a>) -> Self {
+        Self { octets: object.octets }
+    }
+
+    /// The whole object with its header.
+    #[must_use]
+    pub const fn octets(&self) -> &'a [u8] {
+        self.octets
+    }
+
+    /// What it says of the services known here.
+    ///
+    /// # Errors
+    /// 21/5 for contents that are none: lengths, order of the services, a bandwidth that is no number.
+    pub fn read(&self) -> Result<Adspec, SpecFault> {
+        let mut all = message(self.octets).ok_or(bad("length or version of the message header"))?;
+        let (general, mut rest) = general(&mut all)?;
+        let mut adspec = Adspec { general, guaranteed: None, controlled_load: None };
+        let mut last = GENERAL;
+        while !rest.is_empty() {
+            let mut fragment = next_fragment(&mut rest, &mut last)?;
+            match fragment.number {
+                GUARANTEED => {
+                    let (terms, overrides) = parameters(&mut fragment)?;
+                    adspec.guaranteed = Some(Guaranteed { broken: fragment.broken, terms, overrides });
+                }
+                CONTROLLED_LOAD => {
+                    let (_, overrides) = parameters(&mut fragment)?;
+                    adspec.controlled_load = Some(ControlledLoad { broken: fragment.broken, overrides });
+                }
+                _ => {}
+            }
+        }
+        Ok(adspec)
+    }
+}
+
+/// The general fragment, which comes first and is whole, and what follows it.
+fn general<'a>(all: &mut Reader<'a>) -> Result<(Path, Reader<'a>), SpecFault> {
+    let mut first = fragment(all).ok_or(bad("length of a service"))?;
+    if first.number != GENERAL {
+        return Err(bad("the general parameters do not come first"));
+    }
+    let (_, values) = parameters(&mut first)?;
+    match values {
+        Overrides {
+            hops: Some(hops),
+            bandwidth: Some(bandwidth),
+            latency: Some(latency),
+            mtu: Some(mtu),
+        } => Ok((Path { broken: first.broken, hops, bandwidth, latency, mtu }, *all)),
+        _ => Err(bad("a general parameter is missing")),
+    }
+}
+
+/// Services come in ascending order, each once.
+fn next_fragment<'a>(rest: &mut Reader<'a>, last: &mut u8) -> Result<Fragment<'a>, SpecFault> {
+    let fragment = fragment(rest).ok_or(bad("length of a service"))?;
+    if fragment.number <= *last {
+        return Err(bad("services out of order"));
+    }
+    *last = fragment.number;
+    Ok(fragment)
+}
+
+/// Error terms and general parameters of one fragment; parameters that are not known here are skipped.
+fn parameters(fragment: &mut Fragment<'_>) -> Result<(Option<ErrorTerms>, Overrides), SpecFault> {
+    let mut terms = [None; 4];
+    let mut overrides = Overrides::default();
+    while !fragment.rest.is_empty() {
+        let (number, value) = parameter(&mut fragment.rest)?;
+        match (number, value) {
+            (HOPS, Value::Word(hops)) => overrides.hops = Some(u8::try_from(hops).unwrap_or(u8::MAX)),
+            (BANDWIDTH, Value::Word(bits)) => overrides.bandwidth = Some(bandwidth(bits)?),
+            (LATENCY, Value::Word(latency)) => overrides.latency = Some(Latency(latency)),
+            (MTU, Value::Word(mtu)) => overrides.mtu = Some(mtu),
+            (133..=136, Value::Word(term)) => {
+                if let Some(slot) = terms.get_mut(usize::from(number - TERMS.start())) {
+                    *slot = Some(term);
+                }
+            }
+            _ => {}
+        }
+    }
+    match terms {
+        [None, None, None, None] => Ok((None, overrides)),
+        [Some(c_tot), Some(d_tot), Some(c_sum), Some(d_sum)] => {
+            Ok((Some(ErrorTerms { c_tot, d_tot, c_sum, d_sum }), overrides))
+        }
+        _ => Err(bad("error terms incomplete")),
+    }
+}
+
+/// The value of a parameter, by whether its number is known here.
+enum Value<'a> {
+    Word(u32),
+    Other { flag: bool, octets: &'a [u8] },
+}
+
+fn parameter<'a>(rest: &mut Reader<'a>) -> Result<(u8, Value<'a>), SpecFault> {
+    let (number, flag, mut value) = any_parameter(rest).ok_or(bad("length of a parameter"))?;
+    if flag || !matches!(number, HOPS | BANDWIDTH | LATENCY | MTU | 133..=136) {
+        return Ok((number, Value::Other { flag, octets: value.take_rest() }));
+    }
+    match (value.u32(), value.is_empty()) {
+        (Ok(word), true) => Ok((number, Value::Word(word))),
+        _ => Err(bad("length of a parameter")),
+    }
+}
+
+fn bandwidth(bits: u32) -> Result<Bandwidth, SpecFault> {
+    Bandwidth::new(f32::from_bits(bits)).map_err(|_| bad("bandwidth is no number from 1 to 40e12, nor 0"))
+}

@@ -1,0 +1,54 @@
+//! The checksum of the common header (RFC 2205 §3.1.1).
+
+/// One's complement sum of the octets as 16-bit words, folded; an odd last octet counts as if a zero followed.
+fn sum(octets: &[u8]) -> u16 {
+    let (words, rest) = octets.as_chunks::<4>();
+    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
+    let mut last = [0; 4];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    sum += u64::from(u32::from_be_bytes(last));
+    while let high @ 1.. = sum >> 16 {
+        sum = (sum & 0xffff) + high;
+    }
+    u16::try_from(sum).unwrap_or(u16::MAX)
+}
+
+/// The checksum of a message whose checksum field is zero. Never 0, which would say that there is none: 0xFFFF verifies
+/// as well.
+#[must_use]
+pub fn checksum(message: &[u8]) -> u16 {
+    match !sum(message) {
+        0 => u16::MAX,
+        checksum => checksum,
+    }
+}
+
+/// Whether a message with its checksum in place is as its sender summed it.
+#[must_use]
+pub fn sums_up(message: &[u8]) -> bool {
+    sum(message) == u16::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_any_length() {
+        assert_eq!(sum(&[]), 0);
+        assert_eq!(sum(&[1]), 0x0100);
+        assert_eq!(sum(&[0xff, 0xff, 0, 1]), 1, "the carry comes round");
+        assert_eq!(sum(&[0x12, 0x34, 0x56, 0x78, 0x9a]), 0x1234 + 0x5678 + 0x9a00 - 0xffff);
+        // RFC 1071 §3
+        assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
+    }
+
+    #[test]
+    fn no_message_looks_unsummed() {
+        assert_eq!(checksum(&[0xff, 0xff]), 0xffff);
+        assert!(sums_up(&[0xff, 0xff, 0xff, 0xff]));
+        assert_eq!(checksum(&[0; 4]), 0xffff);
+    }
+}

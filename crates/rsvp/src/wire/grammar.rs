@@ -1,0 +1,75 @@
+//! Which object may stand in which message (RFC 2205 §3.1, 2747, 2961, 3209; the diagnostics of RFC 2745 apart).
+
+use super::code_points::{Class, MessageType};
+
+/// Whether an object of a known class may stand in the message at all.
+pub(crate) fn allowed(message: MessageType, class: Class) -> bool {
+    use MessageType as M;
+    match class {
+        Class::NULL => true,
+        Class::INTEGRITY => !matches!(message, M::BUNDLE | M::INTEGRITY_CHALLENGE),
+        Class::MESSAGE_ID_ACK => {
+            !matches!(message, M::BUNDLE | M::INTEGRITY_CHALLENGE | M::INTEGRITY_RESPONSE)
+        }
+        Class::MESSAGE_ID => {
+            !matches!(message, M::BUNDLE | M::ACK | M::INTEGRITY_CHALLENGE | M::INTEGRITY_RESPONSE)
+        }
+        Class::MESSAGE_ID_LIST => message == M::SREFRESH,
+        Class::HELLO => message == M::HELLO,
+        Class::CHALLENGE => matches!(message, M::INTEGRITY_CHALLENGE | M::INTEGRITY_RESPONSE),
+        Class::SESSION => has_session(message),
+        Class::RSVP_HOP => matches!(
+            message,
+            M::PATH | M::RESV | M::RESV_ERR | M::PATH_TEAR | M::RESV_TEAR | M::DREQ | M::DREP
+        ),
+        Class::TIME_VALUES => matches!(message, M::PATH | M::RESV),
+        Class::ERROR_SPEC => matches!(message, M::PATH_ERR | M::RESV_ERR | M::RESV_CONF),
+        Class::SCOPE => matches!(message, M::RESV | M::RESV_ERR | M::RESV_TEAR),
+        Class::STYLE | Class::FLOWSPEC | Class::FILTER_SPEC => has_style(message),
+        Class::SENDER_TEMPLATE | Class::SENDER_TSPEC | Class::ADSPEC => has_sender(message),
+        Class::POLICY_DATA => matches!(message, M::PATH | M::RESV | M::PATH_ERR | M::RESV_ERR),
+        Class::RESV_CONFIRM => matches!(message, M::RESV | M::RESV_CONF),
+        _ => is_diagnostic(message),
+    }
+}
+
+/// What the message must have, in the order of its grammar.
+pub(crate) const fn demanded(message: MessageType) -> &'static [Class] {
+    use Class as C;
+    use MessageType as M;
+    match message {
+        M::PATH => &[C::SESSION, C::RSVP_HOP, C::TIME_VALUES, C::SENDER_TEMPLATE, C::SENDER_TSPEC],
+        M::RESV => &[C::SESSION, C::RSVP_HOP, C::TIME_VALUES, C::STYLE],
+        M::PATH_ERR => &[C::SESSION, C::ERROR_SPEC, C::SENDER_TEMPLATE],
+        M::RESV_ERR => &[C::SESSION, C::RSVP_HOP, C::ERROR_SPEC, C::STYLE],
+        M::PATH_TEAR => &[C::SESSION, C::RSVP_HOP, C::SENDER_TEMPLATE],
+        M::RESV_TEAR => &[C::SESSION, C::RSVP_HOP, C::STYLE],
+        M::RESV_CONF => &[C::SESSION, C::ERROR_SPEC, C::RESV_CONFIRM, C::STYLE],
+        M::DREQ | M::DREP => &[C::SESSION, C::RSVP_HOP, C::DIAGNOSTIC],
+        M::ACK => &[C::MESSAGE_ID_ACK],
+        M::SREFRESH => &[C::MESSAGE_ID_LIST],
+        M::HELLO => &[C::HELLO],
+        M::INTEGRITY_CHALLENGE => &[C::CHALLENGE],
+        M::INTEGRITY_RESPONSE => &[C::INTEGRITY, C::CHALLENGE],
+        _ => &[],
+    }
+}
+
+const fn has_session(message: MessageType) -> bool {
+    matches!(message.0, 1..=9)
+}
+
+pub(crate) const fn has_style(message: MessageType) -> bool {
+    matches!(
+        message,
+        MessageType::RESV | MessageType::RESV_ERR | MessageType::RESV_TEAR | MessageType::RESV_CONF
+    )
+}
+
+const fn has_sender(message: MessageType) -> bool {
+    matches!(message, MessageType::PATH | MessageType::PATH_ERR | MessageType::PATH_TEAR)
+}
+
+const fn is_diagnostic(message: MessageType) -> bool {
+    matches!(message, MessageType::DREQ | MessageType::DREP)
+}

@@ -1,0 +1,483 @@
+//! A whole message: reading it, and judging it by the grammars of RFC 2205 §3.1 and its successors.
+
+use core::net::IpAddr;
+
+use super::RawAdspec;
+use super::bundle::SubMessages;
+use super::checksum::sums_up;
+use super::code_points::{Class, ErrorCode, HeaderFlags, MessageType, UnknownClass};
+use super::error::{DecodeError, Fault, Refusal};
+use super::grammar::{allowed, demanded, has_style};
+use super::intserv::{RawFlowSpec, RawTspec};
+use super::object::{HEADER_OCTETS, Objects, RawObject};
+use super::policy::PolicyData;
+use super::reduction::{IdList, MessageId};
+use super::security::{Challenge, Hello, Integrity};
+use super::values::{self, ErrorSpec, Filter, RsvpHop, Scope, Selector, Session, SessionKind, Style};
+
+/// A message as received: a view over its octets.
+///
+/// Objects that may stand once are fields, the others iterators. Of objects of unknown class the ignorable ones are
+/// skipped, the ones to be passed on are in [`Message::kept`], and the rest reject the message: see [`Message::refusal`].
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    /// What it is.
+    pub kind: MessageType,
+    /// Flags of the common header.
+    pub flags: HeaderFlags,
+    /// TTL with which it was sent: a smaller one on arrival tells of nodes between that do not speak RSVP.
+    pub send_ttl: u8,
+    /// The whole message.
+    pub octets: &'a [u8],
+    /// Digest and sequence number. Not verified.
+    pub integrity: Option<Integrity<'a>>,
+    /// Name of the message.
+    pub message_id: Option<MessageId>,
+    /// The session. `None` only in messages that belong to none, and where [`Message::refusal`] says why.
+    pub session: Option<Session>,
+    /// The E_Police flag of the SESSION: no node policed the flow so far.
+    pub e_police: bool,
+    /// The node that sent the message on this hop.
+    pub hop: Option<RsvpHop>,
+    /// Refresh period R of the sender, milliseconds.
+    pub refresh_period: Option<u32>,
+    /// What went wrong.
+    pub error: Option<ErrorSpec>,
+    /// The senders that a wildcard message is for.
+    pub scope: Option<Scope<'a>>,
+    /// Reservation style.
+    pub style: Option<Style>,
+    /// Who wants a confirmation.
+    pub confirm: Option<IpAddr>,
+    /// The sender that a Path, PathErr or PathTear is about.
+    pub sender: Option<Filter>,
+    /// Its traffic; not interpreted.
+    pub sender_tspec: Option<RawTspec<'a>>,
+    /// What the path can do; not interpreted.
+    pub adspec: Option<RawAdspec<'a>>,
+    /// Of Integrity Challenge and Response.
+    pub challenge: Option<Challenge>,
+    /// Of Hello.
+    pub hello: Option<Hello>,
+    /// A Path or Resv that is to be rejected with this error (PathErr or ResvErr to its RSVP_HOP), not processed.
+    /// Then anything but [`Message::hop`] may be missing; [`Message::object`] has what was received.
+    pub refusal: Option<Refusal>,
+    /// Which classes are in it.
+    seen: u128,
+    /// Objects of unknown class to be passed on.
+    keeps: bool,
+    /// Where the flow descriptors start.
+    flows_at: usize,
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message that fills `octets` exactly: version, length and checksum first, then its objects, in any order
+    /// that the grammars permit. Nothing is copied. A checksum of zero says that there is none. INTEGRITY is read and
+    /// not verified.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: to be counted and dropped, never answered.
+    #[inline]
+    pub fn parse(octets: &'a [u8]) -> Result<Self, DecodeError> {
+        let length = DecodeError::header(Fault::MessageLength, 6);
+        let Some(&[version_flags, kind, c1, c0, send_ttl, _, l1, l0]) = octets.first_chunk() else {
+            return Err(length);
+        };
+        if version_flags >> 4 != 1 {
+            return Err(DecodeError::header(Fault::Version, 0));
+        }
+        if usize::from(u16::from_be_bytes([l1, l0])) != octets.len() || !octets.len().is_multiple_of(4) {
+            return Err(length);
+        }
+        if [c1, c0] != [0, 0] && !sums_up(octets) {
+            return Err(DecodeError::header(Fault::Checksum, 2));
+        }
+        let kind = MessageType(kind);
+        if kind.name().is_none() {
+            return Err(DecodeError::header(Fault::MessageType, 1));
+        }
+        let mut message = Self {
+            kind,
+            flags: HeaderFlags(version_flags & 0x0f),
+            send_ttl,
+            octets,
+            integrity: None,
+            message_id: None,
+            session: None,
+            e_police: false,
+            hop: None,
+            refresh_period: None,
+            error: None,
+            scope: None,
+            style: None,
+            confirm: None,
+            sender: None,
+            sender_tspec: None,
+            adspec: None,
+            challenge: None,
+            hello: None,
+            refusal: None,
+            seen: 0,
+            keeps: false,
+            flows_at: octets.len(),
+        };
+        if kind == MessageType::BUNDLE {
+            SubMessages::check(octets)?;
+            return Ok(message);
+        }
+        let mut descriptors = Descriptors::default();
+        let mut place = Place::Start;
+        for object in Objects::of(octets) {
+            let object = object?;
+            if object.kind.class == Class::NULL {
+                continue;
+            }
+            message.take(&object, &mut place, &mut descriptors)?;
+        }
+        message.judge(&descriptors)?;
+        Ok(message)
+    }
+
+    fn take(
+        &mut self,
+        object: &RawObject<'a>,
+        place: &mut Place,
+        descriptors: &mut Descriptors,
+    ) -> Result<(), DecodeError> {
+        let class = object.kind.class;
+        if class.name().is_none() {
+            *place = (*place).max(Place::Body);
+            match class.if_unknown() {
+                UnknownClass::Reject => self.refuse(object, ErrorCode::UNKNOWN_CLASS, Fault::UnknownClass)?,
+                UnknownClass::Ignore => {}
+                UnknownClass::Forward => self.keeps = true,
+            }
+            return Ok(());
+        }
+        if !allowed(self.kind, class) {
+            return Err(object.error(Fault::NotAllowed));
+        }
+        place.step(object)?;
+        let bit = 1_u128.checked_shl(u32::from(class.0)).unwrap_or(0);
+        let again = self.seen & bit != 0;
+        self.seen |= bit;
+        if again && !is_list(class) {
+            return Err(object.error(Fault::Duplicate));
+        }
+        if !values::knows(object.kind) {
+            if is_opaque(class) && !matches!(self.kind, MessageType::PATH | MessageType::RESV) {
+                // Traffic control judges these C-Types (§3.10), and elsewhere nobody asks it.
+                return Ok(());
+            }
+            return self.refuse(object, ErrorCode::UNKNOWN_C_TYPE, Fault::UnknownCType);
+        }
+        match class {
+            Class::SESSION => {
+                let (session, e_police) = Session::parse(object)?;
+                (self.session, self.e_police) = (Some(session), e_police);
+            }
+            Class::RSVP_HOP => self.hop = Some(RsvpHop::parse(object)?),
+            Class::INTEGRITY => self.integrity = Some(Integrity::parse(object)?),
+            Class::TIME_VALUES => self.refresh_period = Some(u32::from_be_bytes(object.array()?)),
+            Class::ERROR_SPEC => self.error = Some(ErrorSpec::parse(object)?),
+            Class::SCOPE => self.scope = Some(Scope::parse(object)?),
+            Class::STYLE => {
+                let [_, v2, v1, v0] = object.array()?;
+                self.style = Style::from_option_vector(u32::from_be_bytes([0, v2, v1, v0]));
+                self.flows_at = object.offset + object.octets.len();
+                if self.style.is_none() {
+                    self.refuse(object, ErrorCode::UNKNOWN_STYLE, Fault::UnknownStyle)?;
+                }
+            }
+            Class::FLOWSPEC => descriptors.flowspec(),
+            Class::FILTER_SPEC => {
+                let filter = Filter::parse(object)?;
+                self.goes_with_session(object, &filter)?;
+                descriptors.filter();
+            }
+            Class::SENDER_TEMPLATE => {
+                let filter = Filter::parse(object)?;
+                self.goes_with_session(object, &filter)?;
+                self.sender = Some(filter);
+            }
+            Class::SENDER_TSPEC => self.sender_tspec = Some(RawTspec::of(object)),
+            Class::ADSPEC => self.adspec = Some(RawAdspec::of(object)),
+            Class::RESV_CONFIRM => self.confirm = Some(values::confirm(object)?),
+            Class::MESSAGE_ID => self.message_id = Some(MessageId::parse(object)?),
+            Class::MESSAGE_ID_ACK => {
+                MessageId::parse(object)?;
+            }
+            Class::MESSAGE_ID_LIST => {
+                IdList::parse(object)?;
+            }
+            Class::HELLO => self.hello = Some(Hello::parse(object)?),
+            Class::CHALLENGE => self.challenge = Some(Challenge::parse(object)?),
+            _ => {} // POLICY_DATA: policy control reads it; diagnostics: not interpreted
+        }
+        Ok(())
+    }
+
+    /// An error that a Path or Resv is answered with; the first one counts. In other messages it is a format error.
+    fn refuse(&mut self, object: &RawObject<'a>, code: ErrorCode, fault: Fault) -> Result<(), DecodeError> {
+        if !matches!(self.kind, MessageType::PATH | MessageType::RESV) {
+            return Err(object.error(fault));
+        }
+        let value = if code == ErrorCode::UNKNOWN_STYLE { 0 } else { object.kind.number() };
+        self.refusal.get_or_insert(Refusal { code, value });
+        Ok(())
+    }
+
+    /// Filters are of the session's family and, as it, of ports or of GPIs; without DstPort there is no SrcPort.
+    /// What stands before the SESSION is looked at again in [`Message::judge`].
+    fn goes_with_session(&self, object: &RawObject<'_>, filter: &Filter) -> Result<(), DecodeError> {
+        match self.session {
+            Some(session) => goes_with(&session, filter).map_err(|fault| object.error(fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// What no object tells alone.
+    fn judge(&self, descriptors: &Descriptors) -> Result<(), DecodeError> {
+        let end = self.octets.len();
+        let missing = |class: &&Class| self.seen & 1_u128.checked_shl(u32::from(class.0)).unwrap_or(0) == 0;
+        if let Some(class) = demanded(self.kind).iter().find(missing) {
+            return Err(DecodeError::missing(*class, end));
+        }
+        if self.refusal.is_some() {
+            // Somebody must be there to be told.
+            return if self.hop.is_some() { Ok(()) } else { Err(DecodeError::missing(Class::RSVP_HOP, end)) };
+        }
+        if let (Some(session), Some(hop)) = (self.session, self.hop)
+            && session.dest.is_ipv4() != hop.addr.is_ipv4()
+        {
+            return Err(DecodeError::header(Fault::HopAddress, HEADER_OCTETS));
+        }
+        if let (Some(session), Some(sender)) = (self.session, self.sender) {
+            goes_with(&session, &sender).map_err(|fault| DecodeError::header(fault, HEADER_OCTETS))?;
+        }
+        if self.kind == MessageType::SREFRESH {
+            self.judge_lists()?;
+        }
+        match self.style {
+            Some(style) if has_style(self.kind) && !descriptors.fit(style, self.kind) => {
+                Err(DecodeError { offset: self.flows_at, ..DecodeError::header(Fault::DescriptorCount, 0) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// SRC_LISTs stand alone (RFC 2961 §5.2).
+    fn judge_lists(&self) -> Result<(), DecodeError> {
+        let sources = self.lists().filter(IdList::is_source_list).count();
+        if sources == 0 || sources == self.lists().count() {
+            Ok(())
+        } else {
+            Err(DecodeError::header(Fault::MixedTypes, HEADER_OCTETS))
+        }
+    }
+
+    /// All objects as they came, NULL and unknown ones too.
+    pub fn objects(&self) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
+        Objects::of(self.octets).map_while(Result::ok)
+    }
+
+    /// The first object of a class as it came, for messages that repeat it.
+    #[must_use]
+    pub fn object(&self, class: Class) -> Option<RawObject<'a>> {
+        self.objects().find(|object| object.kind.class == class)
+    }
+
+    /// Objects of unknown class 11bbbbbb: to be passed on unexamined in all that results from this message.
+    pub fn kept(&self) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
+        let octets = if self.keeps { self.octets } else { &[] };
+        Objects::of(octets).map_while(Result::ok).filter(|object| {
+            object.kind.class.name().is_none() && object.kind.class.if_unknown() == UnknownClass::Forward
+        })
+    }
+
+    /// The POLICY_DATA objects.
+    pub fn policy(&self) -> impl Iterator<Item = PolicyData<'a>> + use<'a> {
+        self.of_class(Class::POLICY_DATA).map(PolicyData::of)
+    }
+
+    /// What the sender got of ours: acknowledgments, or with `true` identifiers that it has no state for.
+    pub fn acks(&self) -> impl Iterator<Item = (MessageId, bool)> + use<'a> {
+        self.of_class(Class::MESSAGE_ID_ACK)
+            .filter_map(|object| MessageId::parse(&object).ok().map(|id| (id, object.kind.c_type == 2)))
+    }
+
+    /// The lists of an Srefresh.
+    pub fn lists(&self) -> impl Iterator<Item = IdList<'a>> + use<'a> {
+        self.of_class(Class::MESSAGE_ID_LIST).filter_map(|object| IdList::parse(&object).ok())
+    }
+
+    fn of_class(&self, class: Class) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
+        let there = self.seen & 1_u128.checked_shl(u32::from(class.0)).unwrap_or(0) != 0;
+        let octets = if there { self.octets } else { &[] };
+        Objects::of(octets).map_while(Result::ok).filter(move |object| object.kind.class == class)
+    }
+
+    /// The flow descriptors of a Resv, ResvErr, ResvTear or ResvConf: for explicit styles each filter with the
+    /// FLOWSPEC in force there, for WF the FLOWSPEC alone.
+    #[must_use]
+    pub fn flows(&self) -> Flows<'a> {
+        Flows {
+            objects: Objects::at(self.octets.get(self.flows_at..).unwrap_or_default(), self.flows_at),
+            style: self.style,
+            flowspec: None,
+        }
+    }
+
+    /// The messages of a Bundle; none in others.
+    #[must_use]
+    pub fn sub_messages(&self) -> SubMessages<'a> {
+        SubMessages::of(if self.kind == MessageType::BUNDLE { self.octets } else { &[] })
+    }
+}
+
+/// One flow descriptor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Flow<'a> {
+    /// What is asked for; a ResvTear may lack it.
+    pub flowspec: Option<RawFlowSpec<'a>>,
+    /// For which sender; `None`: all of them (WF).
+    pub filter: Option<Filter>,
+}
+
+/// Iterator of [`Message::flows`].
+#[derive(Debug, Clone)]
+pub struct Flows<'a> {
+    objects: Objects<'a>,
+    style: Option<Style>,
+    flowspec: Option<RawFlowSpec<'a>>,
+}
+
+impl<'a> Iterator for Flows<'a> {
+    type Item = Flow<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let style = self.style?;
+        for object in self.objects.by_ref().map_while(Result::ok) {
+            match object.kind.class {
+                Class::FLOWSPEC => {
+                    self.flowspec = Some(RawFlowSpec::of(&object));
+                    if !style.is_explicit() {
+                        return Some(Flow { flowspec: self.flowspec, filter: None });
+                    }
+                }
+                Class::FILTER_SPEC => {
+                    let filter = Filter::parse(&object).ok()?;
+                    return Some(Flow { flowspec: self.flowspec, filter: Some(filter) });
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// Where in the message the next object stands, as far as order counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// After the common header.
+    Start,
+    /// After INTEGRITY and acknowledgments.
+    Acks,
+    /// After MESSAGE_ID, or anything else that is no part of the preface.
+    Body,
+    /// After STYLE.
+    Flows,
+}
+
+impl Place {
+    fn step(&mut self, object: &RawObject<'_>) -> Result<(), DecodeError> {
+        let ordered = match object.kind.class {
+            // "must immediately follow the common header": not even NULL in between.
+            Class::INTEGRITY => *self == Self::Start && object.offset == HEADER_OCTETS,
+            Class::MESSAGE_ID_ACK | Class::MESSAGE_ID => *self <= Self::Acks,
+            Class::FLOWSPEC | Class::FILTER_SPEC => *self == Self::Flows,
+            _ => *self <= Self::Body,
+        };
+        if !ordered {
+            return Err(object.error(Fault::Order));
+        }
+        *self = match object.kind.class {
+            Class::INTEGRITY | Class::MESSAGE_ID_ACK => Self::Acks,
+            Class::STYLE | Class::FLOWSPEC | Class::FILTER_SPEC => Self::Flows,
+            _ => Self::Body,
+        };
+        Ok(())
+    }
+}
+
+/// What follows the STYLE, counted.
+#[derive(Debug, Default)]
+struct Descriptors {
+    flowspecs: usize,
+    filters: usize,
+    /// A FILTER_SPEC with no FLOWSPEC before it.
+    bare_filter: bool,
+    /// The last one is a FLOWSPEC.
+    open: bool,
+    /// A FLOWSPEC follows a FLOWSPEC.
+    unused: bool,
+}
+
+impl Descriptors {
+    fn flowspec(&mut self) {
+        self.unused |= self.open;
+        self.flowspecs += 1;
+        self.open = true;
+    }
+
+    fn filter(&mut self) {
+        self.bare_filter |= self.flowspecs == 0;
+        self.filters += 1;
+        self.open = false;
+    }
+
+    /// Whether they are what the grammar has for the style.
+    fn fit(&self, style: Style, message: MessageType) -> bool {
+        let empty = self.flowspecs == 0 && self.filters == 0;
+        match (message, style) {
+            // A ResvErr may lack its flow descriptor, and has only one.
+            (MessageType::RESV_ERR, _) if empty => true,
+            (MessageType::RESV_ERR, Style::Ff) => self.flowspecs == 1 && self.filters == 1 && !self.open,
+            // FLOWSPECs of a ResvTear are ignored and may be missing.
+            (MessageType::RESV_TEAR, Style::Wf) => self.flowspecs <= 1 && self.filters == 0,
+            (MessageType::RESV_TEAR, _) => self.filters > 0,
+            (_, Style::Wf) => self.flowspecs == 1 && self.filters == 0,
+            // "<flow descriptor list> ::= <empty>": nothing is asked for.
+            (_, Style::Ff) => empty || (!self.bare_filter && !self.unused && !self.open),
+            (_, Style::Se) => empty || (self.flowspecs == 1 && self.filters > 0 && !self.bare_filter),
+        }
+    }
+}
+
+const fn is_list(class: Class) -> bool {
+    matches!(
+        class,
+        Class::POLICY_DATA
+            | Class::FLOWSPEC
+            | Class::FILTER_SPEC
+            | Class::MESSAGE_ID_ACK
+            | Class::MESSAGE_ID_LIST
+            | Class::DIAG_RESPONSE
+    )
+}
+
+/// Contents are traffic control's.
+const fn is_opaque(class: Class) -> bool {
+    matches!(class, Class::FLOWSPEC | Class::SENDER_TSPEC | Class::ADSPEC)
+}
+
+fn goes_with(session: &Session, filter: &Filter) -> Result<(), Fault> {
+    let gpi = matches!(filter.selector, Selector::Gpi(_));
+    if session.dest.is_ipv4() != filter.src.is_ipv4() || gpi != (session.kind == SessionKind::Gpi) {
+        return Err(Fault::MixedTypes);
+    }
+    if session.port == 0 && filter.port() != 0 {
+        return Err(Fault::SourcePort);
+    }
+    Ok(())
+}

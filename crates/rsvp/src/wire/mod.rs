@@ -1,0 +1,39 @@
+//! The octets of RSVP messages, both ways.
+//!
+//! [`Message::parse`] reads a message in one pass as a view over its buffer, [`Writer`] composes one into a buffer that
+//! is used again. What no rule of the octets decides stays raw until it is asked for: the traffic specifications
+//! ([`RawFlowSpec`], [`RawTspec`], [`RawAdspec`]) belong to traffic control, POLICY_DATA to policy control.
+
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
+mod adspec;
+mod bundle;
+mod checksum;
+mod code_points;
+mod error;
+mod grammar;
+mod intserv;
+mod message;
+mod object;
+mod policy;
+mod reduction;
+mod security;
+mod values;
+mod writer;
+
+pub use adspec::{Adspec, ControlledLoad, Guaranteed, LocalService, LocalServices, Overrides, RawAdspec};
+pub use bundle::SubMessages;
+pub use checksum::{checksum, sums_up};
+pub use code_points::{
+    AdmissionValue, Class, ErrorCode, ErrorFlags, ErrorValue, HeaderFlags, MessageType, PolicyValue,
+    TrafficControlValue, UnknownClass, ValueScope,
+};
+pub use error::{DecodeError, EncodeError, Fault, Refusal};
+pub use intserv::{FlowSpec, RawFlowSpec, RawTspec, Service, SpecFault};
+pub use message::{Flow, Flows, Message};
+pub use object::{HEADER_OCTETS, OBJECT_HEADER_OCTETS, ObjectType, Objects, RawObject};
+pub use policy::{PolicyData, PolicyElement, PolicyElements, PolicyOptions};
+pub use reduction::{IdList, ListedId, MessageId};
+pub use security::{Challenge, Hello, Integrity};
+pub use values::{ErrorSpec, Filter, RsvpHop, Scope, Selector, Session, SessionKind, Style};
+pub use writer::Writer;

@@ -1,0 +1,340 @@
+//! Composing messages into a buffer that is used again.
+
+use core::net::IpAddr;
+
+use signalbox_resources::intserv::TSpec;
+
+use super::adspec::Adspec;
+use super::checksum::checksum;
+use super::code_points::{Class, HeaderFlags, MessageType};
+use super::error::EncodeError;
+use super::intserv::{FlowSpec, PARAMETER_RSPEC, PARAMETER_TSPEC, Service};
+use super::object::{HEADER_OCTETS, OBJECT_HEADER_OCTETS, Objects};
+use super::reduction::{IdList, ListedId, MessageId};
+use super::security::{Challenge, Hello, Integrity};
+use super::values::{ErrorSpec, Filter, RsvpHop, Session, Style};
+
+/// Composes one message: objects in the order of the calls, which should be that of the grammar; then
+/// [`Writer::finish`]. A writer that is dropped before leaves an unfinished message in the buffer.
+#[derive(Debug)]
+#[must_use = "a message is whole after finish only"]
+pub struct Writer<'b> {
+    buf: &'b mut Vec<u8>,
+    start: usize,
+    error: Option<EncodeError>,
+}
+
+impl<'b> Writer<'b> {
+    /// Begins a message after what `buf` already holds.
+    pub fn new(buf: &'b mut Vec<u8>, kind: MessageType, flags: HeaderFlags, send_ttl: u8) -> Self {
+        let start = buf.len();
+        buf.extend_from_slice(&[1 << 4 | (flags.0 & 0x0f), kind.0, 0, 0, send_ttl, 0, 0, 0]);
+        Self { buf, start, error: None }
+    }
+
+    /// Octets so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buf.len() - self.start
+    }
+
+    /// Nothing but the common header so far.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() <= HEADER_OCTETS
+    }
+
+    fn head(&mut self, class: Class, c_type: u8, content: usize) {
+        let octets = content.saturating_add(OBJECT_HEADER_OCTETS);
+        let length = u16::try_from(octets).unwrap_or_else(|_| {
+            self.error.get_or_insert(EncodeError::ObjectLength { class, octets });
+            0
+        });
+        self.buf.extend_from_slice(&length.to_be_bytes());
+        self.buf.extend_from_slice(&[class.0, c_type]);
+    }
+
+    fn put(&mut self, class: Class, c_type: u8, content: &[u8]) {
+        self.head(class, c_type, content.len());
+        self.buf.extend_from_slice(content);
+    }
+
+    fn addr(&mut self, addr: IpAddr) {
+        match addr {
+            IpAddr::V4(v4) => self.buf.extend_from_slice(&v4.octets()),
+            IpAddr::V6(v6) => self.buf.extend_from_slice(&v6.octets()),
+        }
+    }
+
+    /// An address and four octets.
+    fn addr_and_word(&mut self, class: Class, c_type: u8, addr: IpAddr, word: [u8; 4]) {
+        self.head(class, c_type, if addr.is_ipv4() { 8 } else { 20 });
+        self.addr(addr);
+        self.buf.extend_from_slice(&word);
+    }
+
+    /// An object as it was received, with its header.
+    pub fn raw(&mut self, object: &[u8]) -> &mut Self {
+        let mut objects = Objects::at(object, 0);
+        if matches!((objects.next(), objects.next()), (Some(Ok(_)), None)) {
+            self.buf.extend_from_slice(object);
+        } else {
+            self.error.get_or_insert(EncodeError::RawObject);
+        }
+        self
+    }
+
+    /// SESSION, with its E_Police flag.
+    pub fn session(&mut self, session: &Session, e_police: bool) -> &mut Self {
+        let [p1, p0] = session.port.to_be_bytes();
+        let flags = if e_police { Session::E_POLICE } else { 0 };
+        self.addr_and_word(Class::SESSION, session.c_type(), session.dest, [session.protocol, flags, p1, p0]);
+        self
+    }
+
+    /// RSVP_HOP.
+    pub fn hop(&mut self, hop: &RsvpHop) -> &mut Self {
+        self.addr_and_word(Class::RSVP_HOP, by_family(hop.addr), hop.addr, hop.lih.to_be_bytes());
+        self
+    }
+
+    /// TIME_VALUES: refresh period R, milliseconds.
+    pub fn time_values(&mut self, refresh_period: u32) -> &mut Self {
+        self.put(Class::TIME_VALUES, 1, &refresh_period.to_be_bytes());
+        self
+    }
+
+    /// ERROR_SPEC.
+    pub fn error_spec(&mut self, error: &ErrorSpec) -> &mut Self {
+        let [v1, v0] = error.value.to_be_bytes();
+        let word = [error.flags.0, error.code.0, v1, v0];
+        self.addr_and_word(Class::ERROR_SPEC, by_family(error.node), error.node, word);
+        self
+    }
+
+    /// SCOPE: the addresses, of one family, are put into ascending order, each once. Nothing for none.
+    pub fn scope(&mut self, senders: &mut [IpAddr]) -> &mut Self {
+        let Some(first) = senders.first().copied() else { return self };
+        if senders.iter().any(|addr| addr.is_ipv4() != first.is_ipv4()) {
+            self.error.get_or_insert(EncodeError::Mixed { class: Class::SCOPE });
+            return self;
+        }
+        senders.sort_unstable();
+        let start = self.buf.len();
+        self.head(Class::SCOPE, by_family(first), 0);
+        let mut last = None;
+        for addr in senders.iter().copied() {
+            if last.replace(addr) != Some(addr) {
+                self.addr(addr);
+            }
+        }
+        self.close(Class::SCOPE, start);
+        self
+    }
+
+    /// STYLE.
+    pub fn style(&mut self, style: Style) -> &mut Self {
+        self.put(Class::STYLE, 1, &style.option_vector().to_be_bytes());
+        self
+    }
+
+    /// RESV_CONFIRM: the receiver that asks for one.
+    pub fn resv_confirm(&mut self, receiver: IpAddr) -> &mut Self {
+        self.head(Class::RESV_CONFIRM, by_family(receiver), if receiver.is_ipv4() { 4 } else { 16 });
+        self.addr(receiver);
+        self
+    }
+
+    /// FILTER_SPEC.
+    pub fn filter_spec(&mut self, filter: &Filter) -> &mut Self {
+        self.addr_and_word(Class::FILTER_SPEC, filter.c_type(), filter.src, filter.word());
+        self
+    }
+
+    /// SENDER_TEMPLATE.
+    pub fn sender_template(&mut self, sender: &Filter) -> &mut Self {
+        self.addr_and_word(Class::SENDER_TEMPLATE, sender.c_type(), sender.src, sender.word());
+        self
+    }
+
+    /// SENDER_TSPEC.
+    pub fn sender_tspec(&mut self, tspec: &TSpec) -> &mut Self {
+        self.head(Class::SENDER_TSPEC, 2, 32);
+        self.words(&[7, 0x0100_0006]);
+        self.tspec(tspec);
+        self
+    }
+
+    /// FLOWSPEC.
+    pub fn flowspec(&mut self, flowspec: &FlowSpec) -> &mut Self {
+        match flowspec.rspec {
+            None => {
+                self.head(Class::FLOWSPEC, 2, 32);
+                self.words(&[7, u32::from(Service::ControlledLoad.number()) << 24 | 6]);
+                self.tspec(&flowspec.tspec);
+            }
+            Some(rspec) => {
+                self.head(Class::FLOWSPEC, 2, 44);
+                self.words(&[10, u32::from(Service::Guaranteed.number()) << 24 | 9]);
+                self.tspec(&flowspec.tspec);
+                self.words(&[u32::from(PARAMETER_RSPEC) << 24 | 2, rspec.rate().to_bits(), rspec.slack()]);
+            }
+        }
+        self
+    }
+
+    fn tspec(&mut self, tspec: &TSpec) {
+        self.words(&[
+            u32::from(PARAMETER_TSPEC) << 24 | 5,
+            tspec.rate().to_bits(),
+            tspec.bucket().to_bits(),
+            tspec.peak().to_bits(),
+            tspec.min_policed(),
+            tspec.max_packet(),
+        ]);
+    }
+
+    fn words(&mut self, words: &[u32]) {
+        for word in words {
+            self.buf.extend_from_slice(&word.to_be_bytes());
+        }
+    }
+
+    /// ADSPEC.
+    pub fn adspec(&mut self, adspec: &Adspec) -> &mut Self {
+        let start = self.buf.len();
+        self.head(Class::ADSPEC, 2, 0);
+        adspec.write(&mut signalbox_wire::Writer::new(self.buf));
+        self.close(Class::ADSPEC, start);
+        self
+    }
+
+    /// MESSAGE_ID.
+    pub fn message_id(&mut self, id: &MessageId) -> &mut Self {
+        self.head(Class::MESSAGE_ID, 1, 8);
+        self.words(&[id.word(), id.id]);
+        self
+    }
+
+    /// MESSAGE_ID_ACK, or with `nack` MESSAGE_ID_NACK.
+    pub fn ack(&mut self, id: &MessageId, nack: bool) -> &mut Self {
+        self.head(Class::MESSAGE_ID_ACK, if nack { 2 } else { 1 }, 8);
+        self.words(&[id.epoch & MessageId::MAX_EPOCH, id.id]);
+        self
+    }
+
+    /// MESSAGE_ID LIST, SRC_LIST or MCAST_LIST, by what the first entry holds; the others hold the same, of one family.
+    /// Nothing for none.
+    pub fn id_list(&mut self, epoch: u32, ids: &[ListedId]) -> &mut Self {
+        let shape = |id: &ListedId| match (id.source, id.group) {
+            (None, None) => Some(1),
+            (Some(source), None) => Some(if source.is_ipv4() { 2 } else { 3 }),
+            (Some(source), Some(group)) if source.is_ipv4() == group.is_ipv4() => {
+                Some(if source.is_ipv4() { 4 } else { 5 })
+            }
+            _ => None,
+        };
+        let Some(first) = ids.first() else { return self };
+        let Some(c_type) = shape(first).filter(|c_type| ids.iter().all(|id| shape(id) == Some(*c_type)))
+        else {
+            self.error.get_or_insert(EncodeError::Mixed { class: Class::MESSAGE_ID_LIST });
+            return self;
+        };
+        self.head(Class::MESSAGE_ID_LIST, c_type, 4 + ids.len().saturating_mul(IdList::entry_octets(c_type)));
+        self.words(&[epoch & MessageId::MAX_EPOCH]);
+        for id in ids {
+            self.words(&[id.id]);
+            for addr in [id.source, id.group].into_iter().flatten() {
+                self.addr(addr);
+            }
+        }
+        self
+    }
+
+    /// HELLO.
+    pub fn hello(&mut self, hello: &Hello) -> &mut Self {
+        self.head(Class::HELLO, if hello.ack { 2 } else { 1 }, 8);
+        self.words(&[hello.src_instance, hello.dst_instance]);
+        self
+    }
+
+    /// CHALLENGE.
+    pub fn challenge(&mut self, challenge: &Challenge) -> &mut Self {
+        self.head(Class::CHALLENGE, 1, 16);
+        self.buf.extend_from_slice(&(challenge.key_id & 0xffff_ffff_ffff).to_be_bytes());
+        self.buf.extend_from_slice(&challenge.cookie.to_be_bytes());
+        self
+    }
+
+    /// INTEGRITY with a digest of `digest` zero octets, which belongs directly after the common header. Returns where
+    /// the digest is to go, in octets from the start of the buffer, once the message is finished.
+    pub fn integrity(&mut self, handshake: bool, key_id: u64, sequence: u64, digest: usize) -> usize {
+        self.head(Class::INTEGRITY, 1, Integrity::PREFIX_OCTETS - OBJECT_HEADER_OCTETS + digest);
+        let flags = if handshake { u64::from(Integrity::HANDSHAKE) << 56 } else { 0 };
+        self.buf.extend_from_slice(&(flags | (key_id & 0xffff_ffff_ffff)).to_be_bytes());
+        self.buf.extend_from_slice(&sequence.to_be_bytes());
+        let at = self.buf.len();
+        self.buf.resize(at + digest, 0);
+        at
+    }
+
+    /// Objects as they stand in another message, or its sub-messages: everything after its common header.
+    pub fn body(&mut self, octets: &[u8]) -> &mut Self {
+        self.buf.extend_from_slice(octets);
+        self
+    }
+
+    /// Corrects the length of an object that began at `start`.
+    fn close(&mut self, class: Class, start: usize) {
+        let octets = self.buf.len() - start;
+        match (u16::try_from(octets), self.buf.get_mut(start..start + 2)) {
+            (Ok(length), Some(field)) => field.copy_from_slice(&length.to_be_bytes()),
+            _ => {
+                self.error.get_or_insert(EncodeError::ObjectLength { class, octets });
+            }
+        }
+    }
+
+    /// Sets length and checksum. On an error the message is taken back.
+    ///
+    /// # Errors
+    /// [`EncodeError`]: the first thing that was wrong.
+    pub fn finish(self) -> Result<(), EncodeError> {
+        self.seal(true)
+    }
+
+    /// Sets the length, and leaves the checksum zero: a digest comes first, or does instead.
+    ///
+    /// # Errors
+    /// [`EncodeError`]: the first thing that was wrong.
+    pub fn finish_without_checksum(self) -> Result<(), EncodeError> {
+        self.seal(false)
+    }
+
+    fn seal(self, with_checksum: bool) -> Result<(), EncodeError> {
+        let octets = self.len();
+        let length = u16::try_from(octets).map_err(|_| EncodeError::MessageLength { octets });
+        let length = match self.error.map_or(length, Err) {
+            Ok(length) => length,
+            Err(error) => {
+                self.buf.truncate(self.start);
+                return Err(error);
+            }
+        };
+        let message = self.buf.get_mut(self.start..).unwrap_or_default();
+        if let Some(field) = message.get_mut(6..8) {
+            field.copy_from_slice(&length.to_be_bytes());
+        }
+        if with_checksum {
+            let sum = checksum(message);
+            if let Some(field) = message.get_mut(2..4) {
+                field.copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+const fn by_family(addr: IpAddr) -> u8 {
+    if addr.is_ipv4() { 1 } else { 2 }
+}
