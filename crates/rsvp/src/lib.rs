@@ -3,4 +3,11 @@
 //!
 //! [`wire`] is the octets. Everything else is behind the feature `engine`; a dissector leaves it off.
 
+#[cfg(feature = "engine")]
+mod counters;
+#[cfg(feature = "engine")]
+pub mod engine;
 pub mod wire;
+
+#[cfg(feature = "engine")]
+pub use counters::Counters;

@@ -1,0 +1,101 @@
+//! What the engine counts.
+
+signalbox_core::counters! {
+    /// What RSVP counts.
+    pub struct Counters {
+        /// Paths received that made or changed path state.
+        paths_taken: u64,
+        /// Paths received that refreshed path state.
+        paths_refreshed: u64,
+        /// Resvs received that made or changed reservation state.
+        resvs_taken: u64,
+        /// Flow descriptors of Resvs received that refreshed reservation state.
+        resvs_refreshed: u64,
+        /// Paths sent.
+        paths_sent: u64,
+        /// Resvs sent.
+        resvs_sent: u64,
+        /// PathErrs sent, those that are passed on among them.
+        path_errors_sent: u64,
+        /// ResvErrs sent, those that are passed on among them.
+        resv_errors_sent: u64,
+        /// PathTears sent.
+        path_tears_sent: u64,
+        /// ResvTears sent.
+        resv_tears_sent: u64,
+        /// ResvConfs sent, those that are passed on among them.
+        confirmations_sent: u64,
+        /// Reservations granted, changes included.
+        granted: u64,
+        /// Reservations refused by admission control or policy.
+        refused: u64,
+        /// Reservations lost: preempted, or their interface or the kernel failed.
+        lost: u64,
+        /// Senders torn down by a message.
+        senders_torn: u64,
+        /// Senders that nobody refreshed.
+        senders_expired: u64,
+        /// Reservations torn down by a message, parts of reservations included.
+        reservations_torn: u64,
+        /// Reservations that nobody refreshed, parts of reservations included.
+        reservations_expired: u64,
+        /// Pieces of blockade state set.
+        blockades: u64,
+        /// Senders whose Paths come by another previous hop than before.
+        hop_changes: u64,
+        /// Senders whose route changed; their Paths went out after the repair delay.
+        repairs: u64,
+        /// Packets passed on unread because they are for another node.
+        passed_on: u64,
+        /// Packets that came in by an interface where RSVP is switched off; dropped.
+        disabled: u64,
+        /// Messages with a wrong length; dropped.
+        bad_length: u64,
+        /// Messages of another version; dropped.
+        bad_version: u64,
+        /// Messages with a wrong checksum; dropped.
+        bad_checksum: u64,
+        /// Messages of unknown type; dropped.
+        bad_type: u64,
+        /// Messages with an illegal object length; dropped.
+        bad_object_length: u64,
+        /// Messages with an illegal address in their RSVP_HOP; dropped.
+        bad_hop: u64,
+        /// Messages with a source port although the session has no port; dropped.
+        bad_source_port: u64,
+        /// Messages without an object that they must have; dropped.
+        missing_object: u64,
+        /// Messages with an object that they cannot have; dropped.
+        illegal_object: u64,
+        /// Messages whose objects are out of order; dropped.
+        wrong_order: u64,
+        /// Messages whose flow descriptors do not suit their style; dropped.
+        bad_descriptors: u64,
+        /// Messages that are malformed in another way; dropped.
+        malformed: u64,
+        /// Messages whose errors are not answered, with an object of unknown class or type; dropped.
+        unknown_object: u64,
+        /// Resvs and ResvTears with a logical interface handle that this node never gave; dropped.
+        bad_handle: u64,
+        /// ResvConfs addressed to another than the receiver they name; dropped.
+        bad_confirmation: u64,
+        /// Paths and Resvs refused with an error: unknown objects, styles, ports, traffic specifications.
+        rejected: u64,
+        /// PathTears, ResvTears, PathErrs, ResvErrs and ResvConfs that match no state; dropped.
+        unmatched: u64,
+        /// Messages that came back to the node that sent them; dropped.
+        own: u64,
+        /// Messages of a kind that is not supported; dropped.
+        unsupported: u64,
+        /// Messages too large to be sent.
+        too_large: u64,
+        /// Sessions that found no place.
+        sessions_full: u64,
+        /// Senders that found no place.
+        senders_full: u64,
+        /// Reservations that found no place.
+        reservations_full: u64,
+        /// Neighbours, addresses, contents of ADSPECs and other parts that found no place.
+        overload: u64,
+    }
+}

@@ -1,0 +1,178 @@
+//! Settings.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+/// A node's settings. Everything that a peer can make grow is limited here.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct Config {
+    /// What holds for every interface that is not named in [`Self::interfaces`].
+    pub interface: InterfaceConfig,
+    /// What holds for single interfaces, by name.
+    pub interfaces: BTreeMap<String, InterfaceConfig>,
+    /// *Kb*: blockade state lives for so many refresh periods (RFC 2205 §3.5), at least 1. The RFC names no default.
+    pub blockade_multiplier: u32,
+    /// Messages that carry a change are said again soon after, then ever less often; `None`: at the next refresh.
+    pub staged: Option<Staged>,
+    /// Multicast routing builds trees per source. With shared trees no SCOPE is sent (RFC 2205 §3.4).
+    pub source_trees: bool,
+    /// Sessions at most.
+    pub max_sessions: u32,
+    /// Senders at most, of all sessions.
+    pub max_senders: u32,
+    /// Senders at most of one session.
+    pub max_senders_per_session: u16,
+    /// Reservations at most, of all sessions at all interfaces.
+    pub max_reservations: u32,
+    /// Next hops at most that share one reservation.
+    pub max_next_hops: u16,
+    /// Neighbours, IPv6 addresses and contents of ADSPECs at most, of each.
+    pub max_shared: u32,
+    /// Octets at most that are kept of one message's POLICY_DATA and unknown objects.
+    pub max_carried: u16,
+    /// Sessions at most that applications of this node have registered.
+    pub max_applications: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            interface: InterfaceConfig::default(),
+            interfaces: BTreeMap::new(),
+            blockade_multiplier: 4,
+            staged: None,
+            source_trees: true,
+            max_sessions: 100_000,
+            max_senders: 200_000,
+            max_senders_per_session: 1024,
+            max_reservations: 200_000,
+            max_next_hops: 64,
+            max_shared: 100_000,
+            max_carried: 1024,
+            max_applications: 10_000,
+        }
+    }
+}
+
+/// Settings of an interface.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct InterfaceConfig {
+    /// Whether RSVP is spoken there at all (RFC 2205 §3.11.4).
+    pub enabled: bool,
+    /// *R*: refresh period, 1 ms to 24 days. Each interval is drawn from half of it to one and a half (RFC 2205 §3.7).
+    #[cfg_attr(feature = "serde", serde(with = "seconds"))]
+    pub refresh: Duration,
+    /// *K*: state survives the loss of one refresh less than this, at least 1.
+    pub cleanup: u32,
+    /// *Slew.Max*: by so much of itself R may grow from one period to the next.
+    pub slew_max: f64,
+    /// *W*: time between a change of routes and the Paths that follow it (RFC 2205 §3.6).
+    #[cfg_attr(feature = "serde", serde(with = "seconds"))]
+    pub repair_delay: Duration,
+    /// There are hops without RSVP behind it, whatever TTLs say; `None`: TTLs tell (RFC 2205 §3.8).
+    pub non_rsvp: Option<bool>,
+    /// TOS octet or traffic class of what is sent.
+    pub tos: u8,
+}
+
+impl Default for InterfaceConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            refresh: Duration::from_secs(30),
+            cleanup: 3,
+            slew_max: 0.3,
+            repair_delay: Duration::from_secs(2),
+            non_rsvp: None,
+            tos: 0xc0, // class selector 6, network control
+        }
+    }
+}
+
+/// Staged refresh timers: a change is said again after `first`, then each time after `factor` times as long, until that
+/// is the refresh period.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Staged {
+    /// Time to the first repetition.
+    #[cfg_attr(feature = "serde", serde(with = "seconds"))]
+    pub first: Duration,
+    /// How much longer each interval is than the one before, more than 1.
+    pub factor: f64,
+}
+
+/// A setting that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct ConfigError {
+    /// Which setting.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
+impl Config {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// The first one that cannot be.
+    pub fn validated(&self) -> Result<(), ConfigError> {
+        let fault = |field: String, problem| Err(ConfigError { field, problem });
+        let named = self.interfaces.iter().map(|(name, one)| (format!("interfaces.{name}"), one));
+        for (field, one) in core::iter::once(("interface".to_owned(), &self.interface)).chain(named) {
+            let longest = Duration::from_secs(24 * 86_400);
+            if one.refresh < Duration::from_millis(1) || one.refresh > longest {
+                return fault(format!("{field}.refresh"), "not from 1 ms to 24 days");
+            }
+            if one.cleanup == 0 {
+                return fault(format!("{field}.cleanup"), "0: state would not survive to its refresh");
+            }
+            if !(one.slew_max > 0.0 && one.slew_max.is_finite()) {
+                return fault(format!("{field}.slew_max"), "not a number over 0");
+            }
+            if one.repair_delay > longest {
+                return fault(format!("{field}.repair_delay"), "over 24 days");
+            }
+        }
+        if self.blockade_multiplier == 0 {
+            return fault("blockade_multiplier".to_owned(), "0: a blockade would not hold");
+        }
+        if let Some(staged) = self.staged {
+            if staged.first < Duration::from_millis(10) {
+                return fault("staged.first".to_owned(), "under 10 ms");
+            }
+            if !(staged.factor > 1.0 && staged.factor.is_finite()) {
+                return fault("staged.factor".to_owned(), "not a number over 1");
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings of an interface.
+    #[must_use]
+    pub fn of_interface(&self, name: &str) -> &InterfaceConfig {
+        self.interfaces.get(name).unwrap_or(&self.interface)
+    }
+}
+
+/// Durations are written as seconds.
+#[cfg(feature = "serde")]
+mod seconds {
+    use core::time::Duration;
+
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(value.as_secs_f64())
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
