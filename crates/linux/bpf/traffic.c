@@ -42,10 +42,23 @@ struct key {
 };
 #define KEY_WORDS (sizeof(struct key) / 4)
 
+// What is signaling. Each kind has a policy of its own, so that none uses up what another is sure of.
+#define OWN 0 // what the daemon of this node sends
+#define PASSING 1 // what looks like signaling of others; anybody can make that
+#define NEIGHBOURS 2 // what the kernel needs to find the next hop
+#define NOTHING 3
+struct signaling {
+	__u32 mark; // of the daemon's packets; 0: there is no signaling
+	__u32 slot; // policy of the first kind
+	__u16 port; // as in packets
+	__u16 pad;
+};
+
 // Per IP version: the shapes in use, the most specific first. `shape` of a mask is its number, not a mask.
 struct shapes {
 	__u32 count;
 	__u32 link_header;
+	struct signaling signaling;
 	struct key masks[SHAPES];
 };
 
@@ -110,6 +123,13 @@ INLINE void transport(const struct __sk_buff *skb, __u32 at, struct key *key)
 	}
 }
 
+// What next hops are found with (RFC 4861) counts only as long as no router passed it on.
+INLINE int neighbour_discovery(const struct __sk_buff *skb, __u32 at, __u8 protocol, __u8 hop_limit)
+{
+	__u8 type;
+	return protocol == 58 && hop_limit == 255 && !load(skb, at, &type, 1) && type >= 133 && type <= 137;
+}
+
 // The octets of IP and transport header that each further segment has again; 0: not to be read.
 INLINE __u32 ipv4(const struct __sk_buff *skb, __u32 at, struct key *key)
 {
@@ -127,7 +147,7 @@ INLINE __u32 ipv4(const struct __sk_buff *skb, __u32 at, struct key *key)
 	return length;
 }
 
-INLINE __u32 ipv6(const struct __sk_buff *skb, __u32 at, struct key *key)
+INLINE __u32 ipv6(const struct __sk_buff *skb, __u32 at, struct key *key, int *neighbour)
 {
 	__u8 header[40];
 	if (load(skb, at, header, sizeof(header)))
@@ -155,8 +175,10 @@ INLINE __u32 ipv6(const struct __sk_buff *skb, __u32 at, struct key *key)
 		next = extension[0];
 	}
 	key->protocol = next;
-	if (whole)
+	if (whole) {
 		transport(skb, at, key);
+		*neighbour = neighbour_discovery(skb, at, next, header[7]);
+	}
 	return at - from;
 }
 
@@ -217,27 +239,57 @@ INLINE void mark(struct __sk_buff *skb, __u32 at, int is_ipv6, __u8 dscp)
 		l3_checksum(skb, at + 10, old, new, 2);
 }
 
+// GIST (UDP, and its associations), RSVP.
+INLINE int passing(const struct signaling *signaling, const struct key *key)
+{
+	switch (key->protocol) {
+	case 6:
+	case 17:
+	case 132:
+		return key->dst_port == signaling->port || key->src_port == signaling->port;
+	}
+	return key->protocol == 46;
+}
+
+INLINE int kind_of(const struct __sk_buff *skb, const struct signaling *signaling, const struct key *key, int neighbour)
+{
+	if (!signaling->mark)
+		return NOTHING;
+	if (skb->mark == signaling->mark)
+		return OWN;
+	if (neighbour)
+		return NEIGHBOURS;
+	return passing(signaling, key) ? PASSING : NOTHING;
+}
+
 SECTION("classifier") int classify(struct __sk_buff *skb)
 {
-	__u32 version;
-	if (skb->protocol == swap16(0x0800))
-		version = 0;
-	else if (skb->protocol == swap16(0x86dd))
-		version = 1;
-	else
+	__u32 version = skb->protocol == swap16(0x86dd), is_ip = 1;
+	if (skb->protocol == swap16(0x0806)) // ARP
+		is_ip = 0;
+	else if (!version && skb->protocol != swap16(0x0800))
 		return TC_ACT_UNSPEC;
 	struct shapes *kinds = map_lookup(&shapes, &version);
-	if (!kinds || kinds->count == 0)
+	if (!kinds || (kinds->count == 0 && !kinds->signaling.mark))
 		return TC_ACT_UNSPEC;
 	__u32 at = kinds->link_header;
 
 	struct key key = {};
-	__u32 headers = version ? ipv6(skb, at, &key) : ipv4(skb, at, &key);
-	if (!headers)
-		return TC_ACT_UNSPEC;
+	__u32 headers = 0;
+	int neighbour = !is_ip;
+	if (is_ip) {
+		headers = version ? ipv6(skb, at, &key, &neighbour) : ipv4(skb, at, &key);
+		if (!headers)
+			return TC_ACT_UNSPEC;
+	}
 
-	__u32 *slot = 0;
-	for (int i = 0; i < SHAPES; i++) {
+	__u32 *slot = 0, first;
+	int kind = kind_of(skb, &kinds->signaling, &key, neighbour);
+	if (kind != NOTHING) {
+		first = kinds->signaling.slot + kind;
+		slot = &first;
+	}
+	for (int i = 0; i < SHAPES && is_ip && !slot; i++) {
 		if (i >= kinds->count)
 			break;
 		struct key masked;
@@ -248,8 +300,6 @@ SECTION("classifier") int classify(struct __sk_buff *skb)
 			to[word] = from[word] & mask[word];
 		masked.shape = kinds->masks[i].shape;
 		slot = map_lookup(&flows, &masked);
-		if (slot)
-			break;
 	}
 	if (!slot)
 		return TC_ACT_UNSPEC;

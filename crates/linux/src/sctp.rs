@@ -13,9 +13,10 @@ use std::path::Path;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::OpenError;
+use crate::io::IoConfig;
 use crate::sys::cmsg::{self, Messages};
 use crate::sys::mmsg::{self, BATCH, Buffers, Outgoing};
-use crate::sys::{set_option, sockaddr};
+use crate::sys::{set_mark, set_option, sockaddr};
 
 const SCTP: i32 = 132;
 /// What the kernel shows of its own SCTP in a network namespace, once it has it. To ask it for a socket instead would
@@ -125,13 +126,14 @@ struct Entry {
 }
 
 impl Sctp {
-    pub(crate) fn open(ipv4: bool, ipv6: bool, tos: u8) -> Result<Self, OpenError> {
+    pub(crate) fn open(config: &IoConfig) -> Result<Self, OpenError> {
         if Path::new(KERNEL).exists() {
             return Err(spoken_by_kernel());
         }
-        let open = |wanted: bool, domain| wanted.then(|| open(domain, tos)).transpose();
+        let (tos, mark) = (config.streams.tos, config.own_mark);
+        let open = |wanted: bool, domain| wanted.then(|| open(domain, tos, mark)).transpose();
         Ok(Self {
-            sockets: [open(ipv4, Domain::IPV4)?, open(ipv6, Domain::IPV6)?],
+            sockets: [open(config.ipv4, Domain::IPV4)?, open(config.ipv6, Domain::IPV6)?],
             queues: Default::default(),
             counters: SctpCounters::default(),
         })
@@ -234,7 +236,7 @@ fn spoken_by_kernel() -> OpenError {
     )
 }
 
-fn open(domain: Domain, tos: u8) -> Result<Socket, OpenError> {
+fn open(domain: Domain, tos: u8, mark: u32) -> Result<Socket, OpenError> {
     let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(Protocol::from(SCTP)))
         .map_err(|error| OpenError::net_raw("SCTP without kernel support", &error))?;
     let system = |error| OpenError::system("raw socket for SCTP", &error);
@@ -244,5 +246,6 @@ fn open(domain: Domain, tos: u8) -> Result<Socket, OpenError> {
     } else {
         set_option(&socket, libc::IPPROTO_IP, libc::IP_TOS, tos.into()).map_err(system)?;
     }
+    set_mark(&socket, mark).map_err(system)?;
     Ok(socket)
 }

@@ -135,7 +135,7 @@ fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
     if config.qos().is_none() {
         return Ok(None);
     }
-    let traffic = config.traffic.enforcer(&config.resources);
+    let traffic = config.traffic.enforcer(&config.resources, config.io.own_mark);
     let enforcer = Enforcer::open(&traffic)
         .context("cannot enforce reservations (traffic.enforcement says whether that is needed)")?;
     // Links that are not open yet are the driver's to tell of.

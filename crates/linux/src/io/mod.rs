@@ -42,13 +42,16 @@ pub struct IoConfig {
     pub intercept_without_alert: bool,
     /// Packet mark that turns intercepted packets to this node. Not 0; nobody else's.
     pub mark: u32,
-    /// Routing table that holds the route for marked packets. Nobody else's.
+    /// Packet mark of all that this node sends, by which queues at its links tell it from what passes by. Not 0;
+    /// nobody else's.
+    pub own_mark: u32,
+    /// Routing table that holds the route for packets with `mark`. Nobody else's.
     pub table: u32,
     /// Socket receive buffer in octets, as far as the kernel allows.
     pub receive_buffer: usize,
     /// Socket send buffer in octets, as far as the kernel allows.
     pub send_buffer: usize,
-    /// TCP connections.
+    /// TCP connections; their mark is `own_mark`.
     pub streams: StreamConfig,
     /// Receive and send SCTP packets, marked like TCP's.
     pub sctp: bool,
@@ -63,6 +66,7 @@ impl Default for IoConfig {
             intercept: true,
             intercept_without_alert: false,
             mark: 0x5b00_010e,
+            own_mark: 0x5b00_010f,
             table: 270,
             receive_buffer: 8 << 20,
             send_buffer: 4 << 20,
@@ -138,10 +142,10 @@ impl Io {
         let routes = Routes::open().map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
         let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
-        let streams = Streams::new(config.streams.clone(), config.ipv4, config.ipv6)
+        let streams = StreamConfig { mark: config.own_mark, ..config.streams.clone() };
+        let streams = Streams::new(streams, config.ipv4, config.ipv6)
             .map_err(|error| OpenError::system("epoll", &error))?;
-        let sctp =
-            config.sctp.then(|| Sctp::open(config.ipv4, config.ipv6, config.streams.tos)).transpose()?;
+        let sctp = config.sctp.then(|| Sctp::open(config)).transpose()?;
         let interception = if config.intercept {
             Some(intercept::lay(config)?)
         } else {

@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::IoConfig;
 use crate::error::OpenError;
-use crate::sys::set_option;
+use crate::sys::{set_mark, set_option};
 
 // linux/in6.h; libc has not got all of them.
 const IPV6_RECVORIGDSTADDR: i32 = 74;
@@ -38,7 +38,7 @@ impl Sockets {
         for (slot, (wanted, domain)) in families.into_iter().enumerate() {
             if wanted {
                 sockets.udp[slot] = Some(open_udp(domain, config)?);
-                sockets.raw[slot] = Some(open_raw(domain)?);
+                sockets.raw[slot] = Some(open_raw(domain, config.own_mark)?);
             }
         }
         Ok(sockets)
@@ -105,6 +105,7 @@ fn open_udp(domain: Domain, config: &IoConfig) -> Result<Socket, OpenError> {
     for option in wanted {
         set_option(&socket, level, *option, 1).map_err(system)?;
     }
+    set_mark(&socket, config.own_mark).map_err(system)?;
     buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer);
     buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer);
 
@@ -126,10 +127,11 @@ fn open_udp(domain: Domain, config: &IoConfig) -> Result<Socket, OpenError> {
     Ok(socket)
 }
 
-fn open_raw(domain: Domain) -> Result<Socket, OpenError> {
+fn open_raw(domain: Domain, mark: u32) -> Result<Socket, OpenError> {
     let protocol = Protocol::from(libc::IPPROTO_RAW); // headers included; receives nothing
     let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(protocol))
         .map_err(|error| OpenError::net_raw("forwarding packets with their own source port", &error))?;
+    set_mark(&socket, mark).map_err(|error| OpenError::net_admin("marking what is forwarded", &error))?;
     Ok(socket)
 }
 

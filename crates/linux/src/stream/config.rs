@@ -14,6 +14,8 @@ pub struct StreamConfig {
     pub close_timeout: Duration,
     /// TOS octet or traffic class of every packet; the ECN bits are TCP's own.
     pub tos: u8,
+    /// Packet mark, seen by this machine only: [`crate::IoConfig::own_mark`].
+    pub mark: u32,
     /// Most accepted connections at a time; further ones are reset.
     pub accept_limit: u32,
     /// Most accepted connections at a time from one address; further ones are reset.
@@ -31,6 +33,7 @@ impl Default for StreamConfig {
             user_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(10),
             tos: 0,
+            mark: 0,
             accept_limit: 4096,
             accept_limit_per_source: 16,
             unsent_limit: 8 << 20,

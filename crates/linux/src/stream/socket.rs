@@ -7,7 +7,7 @@ use signalbox_core::node::StreamError;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::StreamConfig;
-use crate::sys::{epoll, set_option};
+use crate::sys::{epoll, set_mark, set_option};
 
 /// Unsent octets that the kernel shall hold of one stream: enough to fill a fast link between two turns of the
 /// loop; what is beyond stays here, where it is seen and counts.
@@ -58,6 +58,7 @@ fn prepared(ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
     let (level, name) =
         if ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
     set_option(&socket, level, name, config.tos.into())?;
+    set_mark(&socket, config.mark)?;
     Ok(socket)
 }
 

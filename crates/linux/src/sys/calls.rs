@@ -19,6 +19,11 @@ pub(crate) fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: i32) -
     check(result).map(drop)
 }
 
+/// Marks all that a socket sends. TCP passes the mark on to accepted connections.
+pub(crate) fn set_mark(fd: &impl AsRawFd, mark: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
+}
+
 /// Waits until one of `fds` can be read (or `events` says otherwise) or the timeout is over; says for each
 /// whether it is ready. `None` waits for ever. A signal ends the wait with nothing ready.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {

@@ -12,7 +12,7 @@ pub(crate) mod packet;
 pub(crate) mod sockaddr;
 
 pub(crate) use calls::{
-    check, eventfd, getrandom, interface_index, page_size, pidfd_open, pidfd_signal, poll, poll_fd,
+    check, eventfd, getrandom, interface_index, page_size, pidfd_open, pidfd_signal, poll, poll_fd, set_mark,
     set_option,
 };
 

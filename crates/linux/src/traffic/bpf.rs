@@ -10,11 +10,12 @@ use super::config::LinkConfig;
 use super::filter::{KEY, Key, SHAPES, Shape, encode};
 use super::htb::BEST_EFFORT;
 use super::object::{OBJECT, Object};
+use super::signaling::{EXCESS, Kind, Signaling};
 use super::{Flow, Statistics};
 use crate::sys::bpf::{Map, MapKind, load_classifier};
 
 // Octets of the structures in bpf/traffic.c.
-const SHAPES_SIZE: usize = 8 + SHAPES * KEY;
+const SHAPES_SIZE: usize = 20 + SHAPES * KEY;
 const POLICY: usize = 64;
 const STATE: usize = 64;
 /// Tokens of an octet.
@@ -48,6 +49,8 @@ pub(super) struct Program {
     policies: Map,
     states: Map,
     link_header: u32,
+    /// `struct signaling`.
+    signaling: [u8; 12],
     most_flows: usize,
     /// Per IP version, the most specific first.
     used: [Vec<Used>; 2],
@@ -57,14 +60,16 @@ pub(super) struct Program {
 
 impl Program {
     /// Loads it, with room for what is configured.
-    pub(super) fn load(config: &LinkConfig, link_header: u32) -> io::Result<Self> {
+    pub(super) fn load(config: &LinkConfig, link_header: u32, signaling: Signaling) -> io::Result<Self> {
         let broken = || io::Error::new(io::ErrorKind::InvalidData, "the object in this program is broken");
         let most = config.max_reservations;
         let most_flows = most + most / 2;
         let shapes = Map::create("sbx_shapes", MapKind::Array, 4, SHAPES_SIZE, 2)?;
         let flows = Map::create("sbx_flows", MapKind::Hash, KEY, 4, most_flows)?;
-        let policies = Map::create("sbx_policies", MapKind::Array, 4, POLICY, most)?;
-        let states = Map::create("sbx_states", MapKind::Array, 4, STATE, most)?;
+        // The last ones are signaling's.
+        let slots = most + Kind::ALL.len() as u32;
+        let policies = Map::create("sbx_policies", MapKind::Array, 4, POLICY, slots)?;
+        let states = Map::create("sbx_states", MapKind::Array, 4, STATE, slots)?;
         let object = Object::new(OBJECT).ok_or_else(broken)?;
         let fd_of = |name: &str| match name {
             "shapes" => Some(shapes.raw()),
@@ -78,7 +83,14 @@ impl Program {
         let fd = load_classifier("signalbox", &code, license)?;
         let (used, owners) = ([Vec::new(), Vec::new()], HashMap::new());
         let most_flows = usize::try_from(most_flows).unwrap_or(usize::MAX);
-        let program = Self { fd, shapes, flows, policies, states, link_header, most_flows, used, owners };
+        for kind in Kind::ALL {
+            let traffic = kind.bucket(config.signaling);
+            let flow = Flow { traffic: &traffic, queue: kind.class(), excess: EXCESS, mark_dscp: None };
+            policies.update(&(most + kind as u32).to_ne_bytes(), &policy(&flow))?;
+        }
+        let signaling = if config.signaling == 0 { [0; 12] } else { signaling_of(signaling, most) };
+        let program =
+            Self { fd, shapes, flows, policies, states, link_header, signaling, most_flows, used, owners };
         program.write_shapes(false)?;
         program.write_shapes(true)?;
         Ok(program)
@@ -229,10 +241,20 @@ impl Program {
         let mut value = Vec::with_capacity(SHAPES_SIZE);
         value.extend_from_slice(&u32::try_from(used.len()).unwrap_or(0).to_ne_bytes());
         value.extend_from_slice(&self.link_header.to_ne_bytes());
+        value.extend_from_slice(&self.signaling);
         used.iter().take(SHAPES).for_each(|used| value.extend_from_slice(&used.shape.numbered(used.number)));
         value.resize(SHAPES_SIZE, 0);
         self.shapes.update(&u32::from(ipv6).to_ne_bytes(), &value)
     }
+}
+
+/// `struct signaling`.
+fn signaling_of(signaling: Signaling, slot: u32) -> [u8; 12] {
+    let mut octets = [0; 12];
+    octets[..4].copy_from_slice(&signaling.mark.to_ne_bytes());
+    octets[4..8].copy_from_slice(&slot.to_ne_bytes());
+    octets[8..10].copy_from_slice(&signaling.port.to_be_bytes());
+    octets
 }
 
 /// `struct policy`.
@@ -298,6 +320,13 @@ mod tests {
             policy[56..61],
             [[0x02, 0x01], [2, 0]].concat().into_iter().chain([46]).collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn signaling_is_laid_out_as_the_program_reads_it() {
+        let octets = signaling_of(Signaling { mark: 0x5b00_010f, port: 270 }, 16_384);
+        assert_eq!(octets[..8], [0x5b00_010f_u32, 16_384].map(u32::to_ne_bytes).concat());
+        assert_eq!(octets[8..], [1, 14, 0, 0]);
     }
 
     /// A refill in the program must not overflow: elapsed times rate, onto a full bucket.

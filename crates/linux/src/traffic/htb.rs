@@ -1,5 +1,5 @@
-//! The queues of a link: HTB with a class for best effort, one for each service that shares, and a pool of classes
-//! for reservations.
+//! The queues of a link: HTB with a class for best effort, two for signaling, one for each service that shares, and a
+//! pool of classes for reservations.
 //!
 //! Making and removing a class takes the kernel longer the more there are (3 ms at 60,000), changing one does not.
 //! So all are made at the start, and a reservation changes one of the pool.
@@ -10,6 +10,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use signalbox_core::traffic::ServiceClass;
 
 use super::config::LinkConfig;
+use super::signaling;
 use crate::netlink::Batch;
 use crate::netlink::codec::{Attributes, Connection, u32_of};
 
@@ -20,6 +21,10 @@ const LEAF: u32 = 0x5343 << 16;
 const ROOT_CLASS: u16 = 1;
 /// Minor number of the class of everything that nobody reserved for.
 pub(super) const BEST_EFFORT: u16 = 2;
+/// Minor number of the class of what this node's daemon sends.
+pub(super) const OWN_SIGNALING: u16 = 3;
+/// Minor number of the class of other signaling.
+pub(super) const PASSING_SIGNALING: u16 = 4;
 const GUARANTEED: u16 = 0x10;
 /// Minor number of the class in which reservations go that found no class of their own.
 pub(super) const CONTROLLED_LOAD: u16 = 0x11;
@@ -179,8 +184,13 @@ impl Queues {
             .nest(TCA_STAB, |batch| batch.attribute(TCA_STAB_BASE, &size_table(overhead)));
         let root = class_id(ROOT_CLASS);
         self.class(&mut batch, create, ROOT_CLASS, MAJOR, [self.rate; 2], FIRST);
-        let rest = (self.rate - config.reservable).max(self.rate / 100).max(IDLE);
+        let taken = config.reservable.saturating_add(config.signaling);
+        let rest = self.rate.saturating_sub(taken).max(self.rate / 100).max(IDLE);
         self.class(&mut batch, create, BEST_EFFORT, root, [rest, self.rate], LAST);
+        for minor in [OWN_SIGNALING, PASSING_SIGNALING] {
+            let sure = signaling::class_rate(minor, config.signaling).max(IDLE);
+            self.class(&mut batch, create, minor, root, [sure, self.rate], FIRST);
+        }
         for minor in [GUARANTEED, CONTROLLED_LOAD].into_iter().chain((0..64).map(|dscp| DSCP + dscp)) {
             self.class(&mut batch, create, minor, root, [IDLE, self.rate], priority(minor));
         }
@@ -328,7 +338,7 @@ mod tests {
     #[test]
     fn classes_have_numbers_of_their_own() {
         let services = [ServiceClass::Guaranteed, ServiceClass::ControlledLoad].into_iter();
-        let minors: Vec<u16> = [ROOT_CLASS, BEST_EFFORT]
+        let minors: Vec<u16> = [ROOT_CLASS, BEST_EFFORT, OWN_SIGNALING, PASSING_SIGNALING]
             .into_iter()
             .chain(services.chain((0..64).map(ServiceClass::Dscp)).map(shared))
             .chain((0..MOST_CLASSES).map(own))

@@ -9,6 +9,7 @@ use super::bpf::{Encoded, Program};
 use super::config::{Capabilities, Enforcement, LinkConfig, Policing};
 use super::htb::{self, Queues, Root};
 use super::nft::{self, Maps};
+use super::signaling::Signaling;
 use super::{Flow, Statistics};
 use crate::error::OpenError;
 use crate::netlink::Batch;
@@ -62,8 +63,8 @@ impl Link {
         connection: &mut Connection,
         config: &LinkConfig,
         interface: (u32, u32),
-        enforcement: Enforcement,
-        ebpf: bool,
+        (enforcement, ebpf): (Enforcement, bool),
+        signaling: Signaling,
     ) -> Result<Self, OpenError> {
         let (ifindex, link_header) = interface;
         let system = |what: &str, error| match &error {
@@ -92,7 +93,7 @@ impl Link {
         }
         let mut lacking = Vec::new();
         let program = if ebpf {
-            Program::load(config, link_header).map_err(|error| error.to_string())
+            Program::load(config, link_header, signaling).map_err(|error| error.to_string())
         } else {
             Err("switched off in the configuration".to_owned())
         };
@@ -127,7 +128,7 @@ impl Link {
                 .classify(connection, program.raw())
                 .map(|()| Classifier::Bpf(program))
                 .map_err(|error| system("hanging the eBPF program on the queues", error)),
-            Err(_) => Maps::open(ifindex).map(Classifier::Nft),
+            Err(_) => Maps::open(ifindex, config, signaling).map(Classifier::Nft),
         };
         let classifier = classifier.inspect_err(|_| {
             // The first error is the one to tell.

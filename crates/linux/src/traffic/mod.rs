@@ -1,6 +1,7 @@
 //! Enforcement of reservations: the kernel gives each its share of an outgoing link, and no more.
 //!
-//! * `htb` makes the queues: best effort, one for each service, a pool of own ones.
+//! * `htb` makes the queues: best effort, signaling, one for each service, a pool of own ones.
+//! * `signaling` says what the daemons' messages have of a link.
 //! * `bpf` finds a packet's reservation by hashing (`filter`), polices and marks it, and picks its queue. The program
 //!   is `bpf/traffic.c`; `object` reads what was compiled from it.
 //! * `nft` finds the queue where eBPF is not allowed, with less of all that.
@@ -15,6 +16,7 @@ mod htb;
 mod link;
 mod nft;
 mod object;
+mod signaling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -25,6 +27,7 @@ use signalbox_core::traffic::{Excess, Reservation, ReservationId, ReserveError, 
 
 pub use config::{Capabilities, Enforcement, LinkConfig, Policing, TrafficConfig};
 use link::{Link, Place};
+pub use signaling::Signaling;
 
 use crate::error::OpenError;
 use crate::netlink::codec::Connection;
@@ -175,8 +178,8 @@ impl Enforcer {
                 continue;
             }
             let interface = (found.ifindex, found.link_header);
-            let TrafficConfig { enforcement, ebpf, .. } = self.config;
-            match Link::open(&mut self.connection, config, interface, enforcement, ebpf) {
+            let TrafficConfig { enforcement, ebpf, signaling, .. } = self.config;
+            match Link::open(&mut self.connection, config, interface, (enforcement, ebpf), signaling) {
                 Ok(link) => {
                     self.closed.remove(&config.name);
                     self.links.insert(found.ifindex, link);

@@ -12,7 +12,9 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, ReserveError};
 
-use super::htb::class_id;
+use super::config::LinkConfig;
+use super::htb::{BEST_EFFORT, MAJOR, class_id};
+use super::signaling::{Kind, Signaling};
 use crate::error::OpenError;
 use crate::intercept;
 use crate::netlink::Batch;
@@ -68,8 +70,9 @@ impl std::fmt::Debug for Maps {
 
 impl Maps {
     /// Makes the maps of a link and the chain that asks them.
-    pub(super) fn open(ifindex: u32) -> Result<Self, OpenError> {
-        intercept::nft(&ruleset(ifindex), false, "nft-maps-unsupported", "the kernel needs nf_tables")?;
+    pub(super) fn open(ifindex: u32, config: &LinkConfig, signaling: Signaling) -> Result<Self, OpenError> {
+        let ruleset = ruleset(ifindex, config.signaling, signaling);
+        intercept::nft(&ruleset, false, "nft-maps-unsupported", "the kernel needs nf_tables and nft_limit")?;
         let requests = Batch::open(NETLINK_NETFILTER)
             .map_err(|error| OpenError::system("opening a netlink socket for nftables", &error))?;
         Ok(Self { ifindex, requests, held: [0; 2] })
@@ -231,10 +234,11 @@ fn map_name(ifindex: u32, ipv6: bool, ranges: bool) -> String {
     format!("link{ifindex}_{kind}{family}")
 }
 
-/// The more specific lookup comes last, so that it has the last word.
-fn ruleset(ifindex: u32) -> String {
+/// The more specific lookup comes last, so that it has the last word; signaling (octets a second) comes before all.
+fn ruleset(ifindex: u32, share: u64, signaling: Signaling) -> String {
     let mut maps = String::new();
-    let mut rules = String::new();
+    let (chains, mut rules) =
+        if share == 0 { <_>::default() } else { signaling_rules(ifindex, share, signaling) };
     for (ipv6, address, header, family) in
         [(false, "ipv4_addr", "ip", "ipv4"), (true, "ipv6_addr", "ip6", "ipv6")]
     {
@@ -253,9 +257,45 @@ fn ruleset(ifindex: u32) -> String {
         }
     }
     format!(
-        "table inet {TABLE} {{\n{maps}  chain link{ifindex} {{\n    type filter hook postrouting priority 300; policy \
+        "table inet {TABLE} {{\n{maps}{chains}  chain link{ifindex} {{\n    type filter hook postrouting priority 300; policy \
          accept;\n    oif != {ifindex} accept\n{rules}  }}\n}}\n"
     )
+}
+
+/// A chain for each kind of signaling that comes through IP, and the rules that lead there. ARP does not.
+fn signaling_rules(ifindex: u32, share: u64, signaling: Signaling) -> (String, String) {
+    let Signaling { mark, port } = signaling;
+    let major = MAJOR >> 16;
+    let (mut chains, mut rules) = (String::new(), String::new());
+    for (kind, name, conditions) in [
+        (Kind::Own, "own", vec![format!("meta mark {mark:#x}")]),
+        (
+            Kind::Neighbours,
+            "neighbours",
+            vec!["ip6 hoplimit 255 icmpv6 type { 133, 134, 135, 136, 137 }".to_owned()],
+        ),
+        (
+            Kind::Passing,
+            "passing",
+            ["th dport", "th sport"]
+                .map(|end| format!("meta l4proto {{ 6, 17, 132 }} {end} {port}"))
+                .into_iter()
+                .chain(["meta l4proto 46".to_owned()])
+                .collect(),
+        ),
+    ] {
+        let (bucket, class) = (kind.bucket(share), kind.class());
+        // A second's worth of its rate is what nftables adds to the burst.
+        let (rate, burst) = (bucket.rate, u64::from(bucket.burst).saturating_sub(bucket.rate));
+        chains.push_str(&format!(
+            "  chain link{ifindex}_{name} {{\n    limit rate {rate} bytes/second burst {burst} bytes meta priority set \
+             {major:x}:{class:x} accept\n    meta priority set {major:x}:{BEST_EFFORT:x} accept\n  }}\n"
+        ));
+        for condition in conditions {
+            rules.push_str(&format!("    {condition} goto link{ifindex}_{name}\n"));
+        }
+    }
+    (chains, rules)
 }
 
 #[cfg(test)]

@@ -15,3 +15,4 @@ mod topology;
 mod traffic;
 mod traffic_cost;
 mod traffic_flows;
+mod traffic_signaling;

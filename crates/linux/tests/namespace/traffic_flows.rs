@@ -22,7 +22,11 @@ const PACKETS: usize = 150;
 const SIZE: usize = 528;
 
 /// An enforcer at `r`, with what `reserve` says in place.
-fn enforcer(net: &Network, config: &TrafficConfig, reserve: impl FnOnce(&mut Enforcer) + Send) -> Enforcer {
+pub(crate) fn enforcer(
+    net: &Network,
+    config: &TrafficConfig,
+    reserve: impl FnOnce(&mut Enforcer) + Send,
+) -> Enforcer {
     net.r
         .run(|| {
             let mut enforcer = Enforcer::open(config).unwrap_or_else(|error| panic!("{error}"));
@@ -33,11 +37,18 @@ fn enforcer(net: &Network, config: &TrafficConfig, reserve: impl FnOnce(&mut Enf
         .unwrap()
 }
 
-fn close(net: &Network, enforcer: Enforcer) {
+pub(crate) fn close(net: &Network, enforcer: Enforcer) {
     net.r.run(|| enforcer.close()).unwrap().unwrap();
 }
 
-fn socket(namespace: &Namespace, port: u16) -> UdpSocket {
+/// Port 270 is of a flow like others here, not of signaling.
+fn unsignaled() -> TrafficConfig {
+    let mut config = config();
+    config.links[0].signaling = 0;
+    config
+}
+
+pub(crate) fn socket(namespace: &Namespace, port: u16) -> UdpSocket {
     namespace.run(|| UdpSocket::bind(("0.0.0.0", port))).unwrap().unwrap()
 }
 
@@ -90,7 +101,7 @@ impl Drop for Off<'_> {
 }
 
 /// Several times what the link carries, in bursts that the kernel's own queues hold.
-fn with_flood<T>(net: &Network, work: impl FnOnce(&AtomicBool) -> T) -> T {
+pub(crate) fn with_flood<T>(net: &Network, work: impl FnOnce(&AtomicBool) -> T) -> T {
     let (from, _to) = (socket(&net.a, 4001), socket(&net.b, 9));
     let on = AtomicBool::new(true);
     let off = Off(&on);
@@ -224,7 +235,7 @@ fn excess_is_dropped_to_the_octet() {
 #[test]
 fn what_conforms_is_marked_and_excess_is_best_effort() {
     let net = Network::new("mark");
-    let mut enforcer = enforcer(&net, &config(), |enforcer| {
+    let mut enforcer = enforcer(&net, &unsignaled(), |enforcer| {
         for (number, family) in (1..).zip(families()) {
             let filter = FlowFilter {
                 protocol: Some(17),
@@ -282,7 +293,7 @@ fn the_most_specific_filter_has_the_packet() {
         reservation
     };
     let between = |src: &str, dst: &str| FlowFilter::between(prefix(src), prefix(dst));
-    let mut enforcer = enforcer(&net, &config(), |enforcer| {
+    let mut enforcer = enforcer(&net, &unsignaled(), |enforcer| {
         let wanted = [
             marked(10, between("0.0.0.0/0", "10.2.0.0/16")),
             marked(11, FlowFilter { protocol: Some(17), ..between("10.1.0.0/24", "10.2.0.0/16") }),
@@ -414,7 +425,7 @@ fn a_change_takes_effect_at_once_and_filters_share() {
 #[test]
 fn segments_count_as_packets() {
     let net = Network::new("segments");
-    let mut enforcer = enforcer(&net, &config(), |enforcer| {
+    let mut enforcer = enforcer(&net, &unsignaled(), |enforcer| {
         let mut reservation = reservation(ifindex("rb"), 270);
         reservation.filters = [("10.2.0.2/32", "10.2.0.1/32"), ("fd02::2/128", "fd02::1/128")]
             .map(|(src, dst)| FlowFilter::between(prefix(src), prefix(dst)))

@@ -92,14 +92,16 @@ pub(crate) struct IoSection {
     pub(crate) intercept: bool,
     /// Packet mark for those.
     pub(crate) mark: u32,
+    /// Packet mark of what this node sends itself.
+    pub(crate) own_mark: u32,
     /// Routing table for packets with that mark.
     pub(crate) table: u32,
 }
 
 impl Default for IoSection {
     fn default() -> Self {
-        let IoConfig { intercept, mark, table, .. } = IoConfig::default();
-        Self { intercept, mark, table }
+        let IoConfig { intercept, mark, own_mark, table, .. } = IoConfig::default();
+        Self { intercept, mark, own_mark, table }
     }
 }
 
@@ -235,6 +237,12 @@ impl Config {
         if self.io.mark == 0 {
             return problem("io.mark", "not 0, and a mark that nothing else on this machine uses");
         }
+        if self.io.own_mark == 0 || self.io.own_mark == self.io.mark {
+            return problem(
+                "io.own_mark",
+                "not 0, not io.mark, and a mark that nothing else on this machine uses",
+            );
+        }
         if matches!(self.io.table, 0 | 253..=255) {
             return problem("io.table", "not 0 and not 253 to 255, and a table that nothing else uses");
         }
@@ -266,6 +274,7 @@ impl Config {
             ipv6: self.gist.ipv6.enabled,
             intercept: self.io.intercept,
             mark: self.io.mark,
+            own_mark: self.io.own_mark,
             table: self.io.table,
             sctp: self.gist.associations.sctp_port.is_some(),
             streams: self.gist.associations.streams(self.gist.dscp),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use signalbox_core::NslpId;
-use signalbox_linux::traffic::{Enforcement, LinkConfig, TrafficConfig};
+use signalbox_linux::traffic::{Enforcement, LinkConfig, Signaling, TrafficConfig};
 use signalbox_node::qos::{self, StateKeeping, WayBack};
-use signalbox_node::resources::{self, Rate, config::ANY_LINK};
+use signalbox_node::resources::{self, Rate, config::ANY_LINK, units::Share};
 
 use super::error::Problem;
 use super::units;
@@ -193,11 +193,13 @@ pub(crate) struct TrafficSection {
     enforcement: EnforcementMode,
     /// Use eBPF where the kernel allows it.
     ebpf: bool,
+    /// What signaling is sure of at each link.
+    signaling: Share,
 }
 
 impl Default for TrafficSection {
     fn default() -> Self {
-        Self { enforcement: EnforcementMode::default(), ebpf: true }
+        Self { enforcement: EnforcementMode::default(), ebpf: true, signaling: Share::Percent(2) }
     }
 }
 
@@ -211,12 +213,14 @@ enum EnforcementMode {
 }
 
 impl TrafficSection {
-    /// What to enforce: the links that have something to reserve, as far as they are named and have a capacity.
-    pub(crate) fn enforcer(&self, resources: &resources::Config) -> TrafficConfig {
+    /// What to enforce: the links that have something to reserve, as far as they are named and have a capacity. The
+    /// node's own packets carry `mark`.
+    pub(crate) fn enforcer(&self, resources: &resources::Config, mark: u32) -> TrafficConfig {
         let links = resources.links.iter().filter(|link| link.interface != ANY_LINK).filter_map(|link| {
             let rate = link.capacity?.0;
             Some(LinkConfig {
                 reservable: link.reservable.of(rate),
+                signaling: LinkConfig::signaling(self.signaling.of(rate), rate),
                 classes: u16::try_from(link.own_queues).unwrap_or(u16::MAX),
                 max_reservations: self.most(resources, link),
                 ..LinkConfig::new(&link.interface, rate)
@@ -230,6 +234,7 @@ impl TrafficSection {
             },
             links: links.collect(),
             ebpf: self.ebpf,
+            signaling: Signaling { mark, ..Signaling::default() },
         }
     }
 
@@ -295,17 +300,19 @@ mod tests {
         let config = parse(
             "[apps.qos]\nrefresh = \"2s\"\n[[resources.link]]\ninterface = \"rb\"\ncapacity = \"10mbit\"\n\
              reservable = \"80%\"\nown_queues = 7\n[[resources.link]]\ninterface = \"rc\"\ncapacity = \"8mbit\"\n\
-             max_reservations = 5\n[traffic]\nenforcement = \"best-effort\"\n",
+             max_reservations = 5\n[traffic]\nenforcement = \"best-effort\"\nsignaling = \"3%\"\n",
         )
         .unwrap();
         let qos = config.qos().unwrap().engine();
         assert_eq!(qos, qos::Config { refresh: Duration::from_secs(2), ..qos::Config::default() });
-        let traffic = config.traffic.enforcer(&config.resources);
+        let traffic = config.traffic.enforcer(&config.resources, config.io.own_mark);
+        assert_eq!(traffic.signaling, Signaling::default());
         assert_eq!(traffic.enforcement, Enforcement::BestEffort);
         let rb = LinkConfig {
             name: "rb".into(),
             rate: 1_250_000,
             reservable: 1_000_000,
+            signaling: 37_500,
             classes: 7,
             max_reservations: ENFORCED_RESERVATIONS,
         };
@@ -345,6 +352,7 @@ mod tests {
                 "5:12",
                 "resources.link[1] 'rb'.overhead: out of range",
             ),
+            ("[traffic]\nsignaling = \"much\"\n".to_owned(), "2:13", "share: 0% to 100%"),
             ("[traffic]\nenforcement = \"strict\"\n".to_owned(), "2:15", "expected one of `required`"),
         ] {
             let error = parse(&text).unwrap_err();

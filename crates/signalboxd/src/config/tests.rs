@@ -85,6 +85,7 @@ fn mistakes_are_named_with_file_line_and_column() {
         ("[apps.ping]\nnslp_id = 0\n", "node.toml:2:11: ", "32704 to 32767"),
         ("[apps.ping]\nnslp_id = 1\n", "node.toml:2:11: ", "belongs to another"),
         ("[io]\nmark = 0\n", "node.toml:2:8: ", "not 0"),
+        ("[io]\nmark = 5\nown_mark = 5\n", "node.toml:3:12: ", "not io.mark"),
         ("[io]\ntable = 254\n", "node.toml:2:9: ", "not 253 to 255"),
         ("[apps.rsvp]\n", "node.toml:1:7: ", "unknown field `rsvp`, expected `ping` or `qos`"),
         ("[log]\nlevel = \"loud\"\n", "node.toml:2:9: ", "expected one of `error`"),
