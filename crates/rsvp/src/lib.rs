@@ -7,6 +7,7 @@
 mod counters;
 #[cfg(feature = "engine")]
 pub mod engine;
+pub mod fuzz;
 pub mod wire;
 
 #[cfg(feature = "engine")]

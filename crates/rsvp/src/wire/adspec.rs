@@ -5,9 +5,9 @@ mod advance;
 use signalbox_resources::intserv::{Bandwidth, ErrorTerms, Latency, LocalTerms, Path};
 use signalbox_wire::{Reader, Writer};
 
-use super::code_points::TrafficControlValue;
+use super::code_points::{Class, TrafficControlValue};
 use super::intserv::{Fragment, Service, SpecFault, any_parameter, fragment, message};
-use super::object::RawObject;
+use super::object::{RawObject, whole};
 
 /// Service number of the general parameters.
 const GENERAL: u8 = 1;
@@ -214,6 +214,12 @@ pub struct RawAdspec<'a> {
 impl<'a> RawAdspec<'a> {
     pub(crate) const fn of(object: &RawObject<'a>) -> Self {
         Self { octets: object.octets }
+    }
+
+    /// From a whole object with its header, kept from a message; `None` if it is no ADSPEC.
+    #[must_use]
+    pub fn from_octets(object: &'a [u8]) -> Option<Self> {
+        whole(object, Class::ADSPEC).map(|object| Self::of(&object))
     }
 
     /// The whole object with its header.

@@ -6,8 +6,8 @@ use core::fmt;
 use signalbox_resources::intserv::{RSpec, SpecError, TSpec};
 use signalbox_wire::Reader;
 
-use super::code_points::TrafficControlValue;
-use super::object::{OBJECT_HEADER_OCTETS, RawObject};
+use super::code_points::{Class, TrafficControlValue};
+use super::object::{OBJECT_HEADER_OCTETS, RawObject, whole};
 
 /// TOKEN_BUCKET_TSPEC.
 pub(crate) const PARAMETER_TSPEC: u8 = 127;
@@ -102,6 +102,12 @@ pub struct RawFlowSpec<'a> {
 }
 
 impl<'a> RawFlowSpec<'a> {
+    /// From a whole object with its header, kept from a message; `None` if it is none of this class.
+    #[must_use]
+    pub fn from_octets(object: &'a [u8]) -> Option<Self> {
+        whole(object, Class::FLOWSPEC).map(|object| Self::of(&object))
+    }
+
     pub(crate) const fn of(object: &RawObject<'a>) -> Self {
         Self { octets: object.octets }
     }
@@ -154,6 +160,12 @@ pub struct RawTspec<'a> {
 }
 
 impl<'a> RawTspec<'a> {
+    /// From a whole object with its header, kept from a message; `None` if it is none of this class.
+    #[must_use]
+    pub fn from_octets(object: &'a [u8]) -> Option<Self> {
+        whole(object, Class::SENDER_TSPEC).map(|object| Self::of(&object))
+    }
+
     pub(crate) const fn of(object: &RawObject<'a>) -> Self {
         Self { octets: object.octets }
     }

@@ -67,6 +67,12 @@ impl<'a> RawObject<'a> {
     }
 }
 
+/// The one object that `octets` are, if it is of this class, C-Type 2.
+pub(crate) fn whole(octets: &[u8], class: Class) -> Option<RawObject<'_>> {
+    let object = Objects::at(octets, 0).next()?.ok()?;
+    (object.octets.len() == octets.len() && object.kind == ObjectType::new(class, 2)).then_some(object)
+}
+
 /// The objects that follow each other in some octets, NULL objects too.
 #[derive(Debug, Clone)]
 pub struct Objects<'a> {
