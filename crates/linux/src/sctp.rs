@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
@@ -14,8 +14,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::OpenError;
 use crate::io::IoConfig;
+use crate::raw::Queue;
 use crate::sys::cmsg::{self, Messages};
-use crate::sys::mmsg::{self, BATCH, Buffers, Outgoing};
+use crate::sys::mmsg::{self, Buffers};
 use crate::sys::{set_mark, set_option, sockaddr};
 
 const SCTP: i32 = 132;
@@ -26,8 +27,6 @@ const KERNEL: &str = "/proc/net/sctp";
 const PACKET: usize = (1 << 16) + 13 * 64;
 /// One packet information.
 const CONTROL: usize = 64;
-/// A queue with this many octets is sent.
-const FULL: usize = 512 * 1024;
 
 signalbox_core::counters! {
     /// What went through the raw SCTP sockets.
@@ -111,20 +110,6 @@ pub(crate) struct Sctp {
     counters: SctpCounters,
 }
 
-#[derive(Default)]
-struct Queue {
-    entries: Vec<Entry>,
-    octets: Vec<u8>,
-}
-
-/// Where a packet goes, and the ends of its control message and of itself in the octets.
-struct Entry {
-    name: ([u8; sockaddr::MAX], usize),
-    start: usize,
-    control_end: usize,
-    end: usize,
-}
-
 impl Sctp {
     pub(crate) fn open(config: &IoConfig) -> Result<Self, OpenError> {
         if Path::new(KERNEL).exists() {
@@ -163,67 +148,32 @@ impl Sctp {
     pub(crate) fn send(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
         let [v4, v6] = &mut self.queues;
         let queue = if dst.is_ipv4() { v4 } else { v6 };
-        let start = queue.octets.len();
-        let octets = &mut queue.octets;
         match (src, dst) {
-            (IpAddr::V4(src), IpAddr::V4(_)) => {
+            (IpAddr::V4(src), IpAddr::V4(_)) => queue.push(dst, packet, |control| {
                 let mut info = [0; 12];
                 info[4..8].copy_from_slice(&src.octets());
-                cmsg::push(octets, libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
-            }
-            (IpAddr::V6(src), IpAddr::V6(_)) => {
+                cmsg::push(control, libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }),
+            (IpAddr::V6(src), IpAddr::V6(_)) => queue.push(dst, packet, |control| {
                 let mut info = [0; 20];
                 info[..16].copy_from_slice(&src.octets());
-                cmsg::push(octets, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
-            }
+                cmsg::push(control, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }),
             _ => {
                 self.counters.unsent += 1;
                 return;
             }
         }
-        let control_end = octets.len();
-        octets.extend_from_slice(packet);
-        let end = octets.len();
-        // Control messages of the next must lie as the kernel's structures do.
-        octets.resize(end.next_multiple_of(size_of::<usize>()), 0);
-        // Raw sockets want no port.
-        let name = sockaddr::encode(SocketAddr::new(dst, 0));
-        queue.entries.push(Entry { name, start, control_end, end });
-        if queue.entries.len() >= BATCH || queue.octets.len() >= FULL {
+        if queue.is_full() {
             self.flush();
         }
     }
 
     pub(crate) fn flush(&mut self) {
         for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
-            let mut rest = queue.entries.as_slice();
-            while let Some(socket) = socket
-                && !rest.is_empty()
-            {
-                let octets = &queue.octets;
-                let outgoing = rest.iter().map(|entry| Outgoing {
-                    name: entry.name.0.get(..entry.name.1).unwrap_or(&[]),
-                    control: octets.get(entry.start..entry.control_end).unwrap_or(&[]),
-                    payload: octets.get(entry.control_end..entry.end).unwrap_or(&[]),
-                });
-                let gone = match mmsg::send(socket.as_raw_fd(), outgoing) {
-                    Ok(sent) => {
-                        self.counters.sent += sent as u64;
-                        sent.max(1)
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-                    Err(error) => {
-                        // The error is the first packet's alone.
-                        tracing::debug!(%error, "SCTP packet not sent");
-                        self.counters.unsent += 1;
-                        1
-                    }
-                };
-                rest = rest.get(gone..).unwrap_or(&[]);
-            }
-            self.counters.unsent += rest.len() as u64;
-            queue.entries.clear();
-            queue.octets.clear();
+            let done = queue.send(socket.as_ref(), "SCTP");
+            self.counters.sent += done.sent;
+            self.counters.unsent += done.unsent;
         }
     }
 }

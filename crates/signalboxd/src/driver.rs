@@ -10,10 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use signalbox_core::node::{Input, NodeEngine};
 use signalbox_linux::clock::Clock;
+use signalbox_linux::rsvp::{RsvpBatch, RsvpCounters};
 use signalbox_linux::sctp::{SctpBatch, SctpCounters, SctpPacket};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, TrafficCounters};
-use signalbox_linux::{Batch, Change, Io, IoCounters};
+use signalbox_linux::{Batch, Change, Io, IoCounters, MulticastRoute};
 use signalbox_node::{Command, Counter, Node, qos};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
@@ -69,6 +70,8 @@ pub(crate) struct Driver {
     octets: StreamBuffer,
     /// Made when it is needed first: most nodes speak no SCTP.
     packets: Option<SctpBatch>,
+    /// Made when the first RSVP packet comes.
+    rsvp_packets: Option<RsvpBatch>,
     clients: Clients,
     counters: DaemonCounters,
     reporter: Reporter,
@@ -93,6 +96,7 @@ impl Driver {
             batch: Batch::new(),
             octets: StreamBuffer::new(),
             packets: None,
+            rsvp_packets: None,
             clients: Clients::default(),
             counters: DaemonCounters::default(),
             reporter: Reporter::default(),
@@ -119,6 +123,9 @@ impl Driver {
             }
             if ready.sctp {
                 self.sctp();
+            }
+            if ready.rsvp {
+                self.rsvp();
             }
             if ready.changes {
                 self.changes();
@@ -241,6 +248,20 @@ impl Driver {
         }
     }
 
+    fn rsvp(&mut self) {
+        self.unreported = true;
+        let packets = self.rsvp_packets.get_or_insert_with(RsvpBatch::new);
+        if let Err(error) = self.engine.io.receive_rsvp(packets) {
+            self.counters.receive_failed += 1;
+            tracing::debug!(%error, "receive RSVP");
+            return;
+        }
+        let now = self.clock.now();
+        for packet in packets.iter() {
+            self.clients.feed(&mut self.engine, now, Input::Rsvp(packet));
+        }
+    }
+
     fn changes(&mut self) {
         for change in self.engine.io.changes() {
             match change {
@@ -252,6 +273,12 @@ impl Driver {
                     self.counters.route_changes += 1;
                     tracing::debug!(address = %prefix.addr, length = prefix.len, "routes changed");
                     self.input(Input::RouteChanged(prefix));
+                }
+                Change::Multicast { group, source } => {
+                    self.counters.route_changes += 1;
+                    tracing::debug!(%group, %source, "multicast route changed");
+                    let MulticastRoute { iif, oifs } = self.engine.io.multicast_route(group, source);
+                    self.input(Input::Multicast { group, source, iif, oifs: &oifs });
                 }
             }
         }
@@ -340,6 +367,8 @@ struct Counted<'a> {
     streams: &'a StreamCounters,
     /// `None`: SCTP is not spoken.
     sctp: Option<&'a SctpCounters>,
+    /// `None`: RSVP is not spoken.
+    rsvp: Option<&'a RsvpCounters>,
     /// `None`: nothing is reserved here.
     traffic: Option<&'a TrafficCounters>,
 }
@@ -352,7 +381,8 @@ impl Counted<'_> {
         let io = self.io.iter().map(counter("io")).chain(self.streams.iter().map(counter("streams")));
         let sctp = self.sctp.into_iter().flat_map(|sctp| sctp.iter()).map(counter("sctp_io"));
         let traffic = self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(counter("traffic"));
-        daemon.chain(io).chain(sctp).chain(traffic).chain(node.counters())
+        let rsvp = self.rsvp.into_iter().flat_map(|rsvp| rsvp.iter()).map(counter("rsvp_io"));
+        daemon.chain(io).chain(sctp).chain(rsvp).chain(traffic).chain(node.counters())
     }
 }
 
@@ -371,6 +401,7 @@ mod tests {
             io: &IoCounters::default(),
             streams: &StreamCounters::default(),
             sctp: Some(&SctpCounters::default()),
+            rsvp: Some(&RsvpCounters::default()),
             traffic: Some(&TrafficCounters::default()),
         };
         counted.with(&node).collect()

@@ -44,7 +44,7 @@ pub(super) fn control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
 }
 
 /// Appends source address and interface, where any is given.
-fn packet_info(src: IpAddr, ifindex: Option<IfIndex>, buffer: &mut Vec<u8>) {
+pub(crate) fn packet_info(src: IpAddr, ifindex: Option<IfIndex>, buffer: &mut Vec<u8>) {
     let index = ifindex.map_or(0, |index| index.0);
     if src.is_unspecified() && index == 0 {
         return;

@@ -12,14 +12,17 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery, TransmitError};
-use signalbox_core::packet::Transmit;
+use signalbox_core::packet::{IpTransmit, Transmit};
 
 pub use batch::Batch;
+pub(crate) use compose::packet_info;
+pub(crate) use sockets::{buffer, transparent};
 pub use wake::Waker;
 
 use crate::error::OpenError;
 use crate::intercept::{self, Interception};
-use crate::netlink::{Change, Events, Routes};
+use crate::netlink::{Change, Events, MulticastRoute, Routes};
+use crate::rsvp::{Rsvp, RsvpBatch, RsvpCounters};
 use crate::sctp::{Sctp, SctpBatch, SctpCounters};
 use crate::stream::{StreamConfig, StreamCounters, Streams};
 use crate::sys;
@@ -55,6 +58,8 @@ pub struct IoConfig {
     pub streams: StreamConfig,
     /// Receive and send SCTP packets, marked like TCP's.
     pub sctp: bool,
+    /// Receive and send RSVP packets; with `intercept` also those that pass by with a Router Alert.
+    pub rsvp: bool,
 }
 
 impl Default for IoConfig {
@@ -72,6 +77,7 @@ impl Default for IoConfig {
             send_buffer: 4 << 20,
             streams: StreamConfig::default(),
             sctp: false,
+            rsvp: false,
         }
     }
 }
@@ -107,6 +113,8 @@ pub struct Ready {
     pub streams: bool,
     /// [`Io::receive_sctp`] has something.
     pub sctp: bool,
+    /// [`Io::receive_rsvp`] has something.
+    pub rsvp: bool,
     /// [`Io::changes`] has something.
     pub changes: bool,
     /// A [`Waker`] was used.
@@ -127,6 +135,7 @@ pub struct Io {
     counters: IoCounters,
     streams: Streams,
     sctp: Option<Sctp>,
+    rsvp: Option<Rsvp>,
     /// Dropped with the rest, and then removes what it laid.
     interception: Option<Interception>,
 }
@@ -152,6 +161,7 @@ impl Io {
             intercept::clear(config)?;
             None
         };
+        let rsvp = config.rsvp.then(|| Rsvp::open(config)).transpose()?;
         Ok(Self {
             port: config.port,
             sockets,
@@ -162,17 +172,19 @@ impl Io {
             counters: IoCounters::default(),
             streams,
             sctp,
+            rsvp,
             interception,
         })
     }
 
     /// The descriptors whose readability means work: the datagram sockets, then netlink events, the waker,
-    /// streams (which may have work besides: [`Streams::has_pending`]) and SCTP. For loops of other make than
+    /// streams (which may have work besides: [`Streams::has_pending`]), SCTP and RSVP. For loops of other make than
     /// [`Io::wait`]; they live as long as this value.
     #[must_use]
     pub fn fds(&self) -> Vec<RawFd> {
         let others = [self.events.fd(), self.wake.fd(), self.streams.fd()];
-        self.sockets.fds().chain(others).chain(self.sctp.iter().flat_map(Sctp::fds)).collect()
+        let raw = self.sctp.iter().flat_map(Sctp::fds).chain(self.rsvp.iter().flat_map(Rsvp::fds));
+        self.sockets.fds().chain(others).chain(raw).collect()
     }
 
     /// Waits until there is something to do, a [`Waker`] is used, or the timeout is over (`None`: no end).
@@ -180,14 +192,17 @@ impl Io {
     /// # Errors
     /// What `ppoll` says.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Ready> {
-        let mut fds = [sys::poll_fd(-1, libc::POLLIN); 7];
+        let mut fds = [sys::poll_fd(-1, libc::POLLIN); 9];
         fds[0].fd = self.events.fd();
         fds[1].fd = self.wake.fd();
         fds[2].fd = self.streams.fd();
         for (slot, fd) in fds[3..5].iter_mut().zip(self.sockets.fds()) {
             slot.fd = fd;
         }
-        for (slot, fd) in fds[5..].iter_mut().zip(self.sctp.iter().flat_map(Sctp::fds)) {
+        for (slot, fd) in fds[5..7].iter_mut().zip(self.sctp.iter().flat_map(Sctp::fds)) {
+            slot.fd = fd;
+        }
+        for (slot, fd) in fds[7..].iter_mut().zip(self.rsvp.iter().flat_map(Rsvp::fds)) {
             slot.fd = fd;
         }
         let streams = self.streams.has_pending();
@@ -200,7 +215,8 @@ impl Io {
         Ok(Ready {
             datagrams: fds[3..5].iter().any(ready),
             streams: streams || ready(&fds[2]),
-            sctp: fds[5..].iter().any(ready),
+            sctp: fds[5..7].iter().any(ready),
+            rsvp: fds[7..].iter().any(ready),
             changes: ready(&fds[0]),
             woken,
         })
@@ -278,12 +294,43 @@ impl Io {
         self.sctp.as_ref().map(Sctp::counters)
     }
 
+    /// Fills `batch` with the RSVP packets that wait, without waiting for more; gives their number.
+    ///
+    /// # Errors
+    /// A broken socket.
+    pub fn receive_rsvp(&mut self, batch: &mut RsvpBatch) -> io::Result<usize> {
+        self.rsvp.as_mut().map_or(Ok(0), |rsvp| rsvp.receive(batch))
+    }
+
+    /// Takes an RSVP packet into the send queue. What cannot be sent is counted; the next refresh repeats it.
+    pub fn send_rsvp(&mut self, transmit: &IpTransmit<'_>) {
+        if let Some(rsvp) = &mut self.rsvp {
+            rsvp.send(transmit);
+        }
+    }
+
+    /// What went through the RSVP sockets so far, if they are open.
+    #[must_use]
+    pub fn rsvp_counters(&self) -> Option<&RsvpCounters> {
+        self.rsvp.as_ref().map(Rsvp::counters)
+    }
+
+    /// Where the kernel sends what comes from `source` to `group`. From now on [`Io::changes`] tells when that changes.
+    /// IPv6 wants Linux 6.0; before it no route is found.
+    pub fn multicast_route(&mut self, group: IpAddr, source: IpAddr) -> MulticastRoute {
+        self.events.watch(group, source);
+        self.routes.multicast(group, source)
+    }
+
     /// Sends what is queued, in streams too; gives the destinations that datagrams could not be sent to since
     /// the last flush.
     pub fn flush(&mut self) -> Vec<(IpAddr, TransmitError)> {
         self.streams.flush();
         if let Some(sctp) = &mut self.sctp {
             sctp.flush();
+        }
+        if let Some(rsvp) = &mut self.rsvp {
+            rsvp.flush();
         }
         self.queue.send(&mut self.sockets, &mut self.counters);
         let mut failures = self.queue.take_failures();
@@ -327,6 +374,8 @@ impl Io {
     /// What could not be removed, and why.
     pub fn close(mut self) -> Result<(), OpenError> {
         self.flush();
-        self.interception.take().map_or(Ok(()), Interception::remove)
+        // Before the routes that marked packets take.
+        let rsvp = self.rsvp.take().map_or(Ok(()), Rsvp::close);
+        self.interception.take().map_or(Ok(()), Interception::remove).and(rsvp)
     }
 }

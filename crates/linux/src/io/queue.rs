@@ -208,8 +208,8 @@ impl Queue {
                     rest = rest.get(sent.max(1)..).unwrap_or(&[]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_full(&error) => {
-                    if !wait_for_room(fd, patience) {
+                Err(error) if sys::is_full(&error) => {
+                    if !sys::wait_for_room(fd, patience) {
                         for entry in rest {
                             counters.send_overflow += entry.count as u64;
                             self.fail(entry.like.dst.ip(), TransmitError::Other);
@@ -252,7 +252,7 @@ impl Queue {
             match mmsg::send(fd, std::iter::once(single)) {
                 Ok(_) => counters.sent += 1,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if is_full(&error) && wait_for_room(fd, patience) => continue,
+                Err(error) if sys::is_full(&error) && sys::wait_for_room(fd, patience) => continue,
                 Err(error) => {
                     counters.send_refused += 1;
                     self.fail(run.like.dst.ip(), transmit_error(&error));
@@ -261,20 +261,6 @@ impl Queue {
             start = end;
         }
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
-}
-
-/// Waits for room in the send buffer and takes the time off `patience`; false once that is used up.
-fn wait_for_room(fd: i32, patience: &mut Duration) -> bool {
-    const STEP: Duration = Duration::from_millis(1);
-    let Some(left) = patience.checked_sub(STEP) else { return false };
-    *patience = left;
-    // An error of poll itself only means that the wait was short.
-    let _ = sys::poll(&mut [sys::poll_fd(fd, libc::POLLOUT)], Some(STEP));
-    true
 }
 
 /// Whether a run may have been refused for being one: each segment must fit the device's MTU, and old kernels

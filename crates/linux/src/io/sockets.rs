@@ -86,8 +86,7 @@ fn open_udp(domain: Domain, config: &IoConfig) -> Result<Socket, OpenError> {
         system(error)
     })?;
 
-    let (level, transparent) =
-        if ipv6 { (libc::IPPROTO_IPV6, IPV6_TRANSPARENT) } else { (libc::IPPROTO_IP, libc::IP_TRANSPARENT) };
+    let (level, transparent) = transparent(ipv6);
     set_option(&socket, level, transparent, 1)
         .map_err(|error| OpenError::net_admin("sending from a flow's own address", &error))?;
     let wanted: &[i32] = if ipv6 {
@@ -135,8 +134,13 @@ fn open_raw(domain: Domain, mark: u32) -> Result<Socket, OpenError> {
     Ok(socket)
 }
 
+/// Level and name of the option that lets a socket send from a foreign address.
+pub(crate) const fn transparent(ipv6: bool) -> (i32, i32) {
+    if ipv6 { (libc::IPPROTO_IPV6, IPV6_TRANSPARENT) } else { (libc::IPPROTO_IP, libc::IP_TRANSPARENT) }
+}
+
 /// As large as allowed: the forced size needs a capability over the initial namespace.
-fn buffer(socket: &Socket, forced: i32, asked: i32, octets: usize) {
+pub(crate) fn buffer(socket: &Socket, forced: i32, asked: i32, octets: usize) {
     let octets = i32::try_from(octets).unwrap_or(i32::MAX);
     if set_option(socket, libc::SOL_SOCKET, forced, octets).is_err() {
         let _ = set_option(socket, libc::SOL_SOCKET, asked, octets);

@@ -10,11 +10,14 @@ use signalbox_core::node::{Interface, Prefix};
 
 use super::codec::{Message, Messages, REPLY, u32_of};
 use super::lookup::{RTA_DST, RTA_MULTIPATH, RTA_OIF, RTA_TABLE};
+use super::multicast::Watched;
 use super::{Change, Routes};
 use crate::sys::sockaddr;
 
 /// RTNLGRP_LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE
 const GROUPS: [u32; 7] = [1, 5, 7, 8, 9, 11, 19];
+/// RTNLGRP_IPV4_MROUTE, IPV6_MROUTE: joined when the first multicast route is watched
+const MULTICAST_GROUPS: [u32; 2] = [6, 10];
 /// The table of local and broadcast addresses: its changes show as address changes.
 const LOCAL_TABLE: u32 = 255;
 const RTM_F_CLONED: u32 = 0x200;
@@ -33,6 +36,8 @@ pub(crate) struct Events {
     buffer: Vec<u8>,
     /// The table of our own, whose routes are no news.
     own_table: u32,
+    /// `None`: nobody asked for a multicast route yet.
+    watched: Option<Watched>,
 }
 
 impl Events {
@@ -45,7 +50,19 @@ impl Events {
         socket.set_non_blocking(true)?;
         // Best effort: without it the kernel may drop events in a storm and says so, which we handle.
         let _ = socket.set_rx_buf_sz(1 << 20);
-        Ok(Self { socket, buffer: vec![0; REPLY], own_table })
+        Ok(Self { socket, buffer: vec![0; REPLY], own_table, watched: None })
+    }
+
+    /// Tells from now on when this multicast route changes.
+    pub(crate) fn watch(&mut self, group: IpAddr, source: IpAddr) {
+        if self.watched.is_none() {
+            for group in MULTICAST_GROUPS {
+                if let Err(error) = self.socket.add_membership(group) {
+                    tracing::warn!(%error, "changes of multicast routes will go unnoticed");
+                }
+            }
+        }
+        self.watched.get_or_insert_default().add(group, source);
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -54,7 +71,12 @@ impl Events {
 
     /// What has happened since the last call; `routes` reads its interfaces again if they changed.
     pub(crate) fn drain(&mut self, routes: &mut Routes) -> Vec<Change> {
-        let mut news = News { changes: Vec::new(), interfaces: false, own_table: self.own_table };
+        let mut news = News {
+            changes: Vec::new(),
+            interfaces: false,
+            own_table: self.own_table,
+            watched: &self.watched,
+        };
         loop {
             match self.socket.recv(&mut &mut self.buffer[..], 0) {
                 Ok(length) => {
@@ -66,6 +88,7 @@ impl Events {
                     // Events were lost: anything may have changed.
                     news.interfaces = true;
                     EVERYWHERE.into_iter().for_each(|prefix| news.route(prefix));
+                    news.watched.iter().flat_map(Watched::all).for_each(|route| news.multicast(route));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break,
@@ -89,15 +112,23 @@ impl Events {
     }
 }
 
-struct News {
+struct News<'a> {
     changes: Vec<Change>,
     interfaces: bool,
     own_table: u32,
+    watched: &'a Option<Watched>,
 }
 
-impl News {
+impl News<'_> {
     fn route(&mut self, prefix: Prefix) {
-        let change = Change::Route(prefix);
+        self.tell(Change::Route(prefix));
+    }
+
+    fn multicast(&mut self, (group, source): (IpAddr, IpAddr)) {
+        self.tell(Change::Multicast { group, source });
+    }
+
+    fn tell(&mut self, change: Change) {
         if !self.changes.contains(&change) {
             self.changes.push(change);
         }
@@ -112,6 +143,8 @@ impl News {
                 if let Some(prefix) = prefix(message, self.own_table) {
                     self.route(prefix);
                 }
+                let concerned = self.watched.iter().flat_map(|watched| watched.concerned(message));
+                concerned.for_each(|route| self.multicast(route));
             }
             libc::RTM_NEWRULE | libc::RTM_DELRULE => {
                 // A rule can send any packet elsewhere.
@@ -180,7 +213,7 @@ fn leads_through(message: &Message<'_>, ifindex: IfIndex) -> bool {
 }
 
 /// The next hops of a route with several: length, flags, weight, interface, attributes.
-fn hops(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn hops(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     core::iter::from_fn(move || {
         let [a, b, ..] = *data else { return None };
         let length = usize::from(u16::from_ne_bytes([a, b]));

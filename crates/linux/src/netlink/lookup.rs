@@ -10,8 +10,8 @@ use super::codec::{Attributes, Connection, Message, u32_of};
 use crate::sys::sockaddr;
 
 pub(super) const RTA_DST: u16 = 1;
-const RTA_SRC: u16 = 2;
-const RTA_IIF: u16 = 3;
+pub(super) const RTA_SRC: u16 = 2;
+pub(super) const RTA_IIF: u16 = 3;
 pub(super) const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
@@ -60,6 +60,10 @@ impl Routes {
         Ok(std::mem::replace(&mut self.interfaces, new))
     }
 
+    pub(super) const fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
     /// Hands all routes of all tables to `each`.
     pub(super) fn dump(&mut self, each: impl FnMut(&Message<'_>)) -> io::Result<()> {
         self.connection.begin(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]).transact(each)
@@ -103,7 +107,7 @@ impl Routes {
         ours.map(|src| Route { src, ..route }).ok_or(NoRoute::Failed)
     }
 
-    fn is_local(&self, address: IpAddr) -> bool {
+    pub(super) fn is_local(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.interfaces.iter().any(|i| i.addresses.contains(&address))
     }
 
@@ -145,7 +149,7 @@ impl Routes {
     }
 }
 
-fn address(connection: &mut Connection, kind: u16, address: IpAddr) {
+pub(super) fn address(connection: &mut Connection, kind: u16, address: IpAddr) {
     match address {
         IpAddr::V4(v4) => connection.attribute(kind, &v4.octets()),
         IpAddr::V6(v6) => connection.attribute(kind, &v6.octets()),

@@ -8,11 +8,16 @@ pub(crate) mod codec;
 mod events;
 pub(crate) mod interfaces;
 mod lookup;
+mod multicast;
+pub(crate) mod nftables;
 pub(crate) mod rules;
 
 pub(crate) use batch::Batch;
 pub(crate) use events::Events;
 pub(crate) use lookup::Routes;
+pub use multicast::MulticastRoute;
+
+use std::net::IpAddr;
 
 use signalbox_core::node::Prefix;
 
@@ -24,4 +29,11 @@ pub enum Change {
     /// Routes to these destinations may have changed. A prefix of length 0 stands for all of its family:
     /// a link or address that goes takes IPv4 routes with it and the kernel does not say which.
     Route(Prefix),
+    /// A multicast route that was asked for: ask [`crate::Io::multicast_route`] again.
+    Multicast {
+        /// The group.
+        group: IpAddr,
+        /// Who sends to it.
+        source: IpAddr,
+    },
 }

@@ -24,6 +24,14 @@ pub(crate) fn set_mark(fd: &impl AsRawFd, mark: u32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
 }
 
+/// Sets a socket option whose value is a structure, given as its octets.
+pub(crate) fn set_option_octets(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
+    // SAFETY: `value` is a live slice of `length` octets, which the kernel only reads.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), length) };
+    check(result).map(drop)
+}
+
 /// Waits until one of `fds` can be read (or `events` says otherwise) or the timeout is over; says for each
 /// whether it is ready. `None` waits for ever. A signal ends the wait with nothing ready.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
@@ -48,6 +56,21 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::R
 /// A `pollfd` that waits for `events` on `fd`.
 pub(crate) fn poll_fd(fd: RawFd, events: i16) -> libc::pollfd {
     libc::pollfd { fd, events, revents: 0 }
+}
+
+/// Whether a send failed because there was no room for it.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
+}
+
+/// Waits for room in the send buffer and takes the time off `patience`; false once that is used up.
+pub(crate) fn wait_for_room(fd: RawFd, patience: &mut Duration) -> bool {
+    const STEP: Duration = Duration::from_millis(1);
+    let Some(left) = patience.checked_sub(STEP) else { return false };
+    *patience = left;
+    // An error of poll itself only means that the wait was short.
+    let _ = poll(&mut [poll_fd(fd, libc::POLLOUT)], Some(STEP));
+    true
 }
 
 /// A new non-blocking eventfd.

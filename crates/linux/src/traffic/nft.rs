@@ -18,6 +18,7 @@ use super::signaling::{Kind, Signaling};
 use crate::error::OpenError;
 use crate::intercept;
 use crate::netlink::Batch;
+use crate::netlink::nftables::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, end, message, text};
 
 /// Name of our table, in family `inet`.
 const TABLE: &str = "signalbox_traffic";
@@ -25,22 +26,17 @@ const TABLE: &str = "signalbox_traffic";
 const MOST_EXACT: usize = 65_536;
 const MOST_RANGES: usize = 256;
 
-const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
-const NFNL_MSG_BATCH_END: u16 = 0x11;
-const SUBSYSTEM: u16 = 10; // NFNL_SUBSYS_NFTABLES
-const NFT_MSG_DELTABLE: u16 = SUBSYSTEM << 8 | 2;
-const NFT_MSG_NEWSETELEM: u16 = SUBSYSTEM << 8 | 12;
-const NFT_MSG_DELSETELEM: u16 = SUBSYSTEM << 8 | 14;
+const NFT_MSG_DELTABLE: u16 = message(2);
+const NFT_MSG_NEWSETELEM: u16 = message(12);
+const NFT_MSG_DELSETELEM: u16 = message(14);
 const NFPROTO_INET: u8 = 1;
 const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
 const NFTA_SET_ELEM_LIST_SET: u16 = 2;
 const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
-const NFTA_LIST_ELEM: u16 = 1;
 const NFTA_SET_ELEM_KEY: u16 = 1;
 const NFTA_SET_ELEM_DATA: u16 = 2;
 const NFTA_SET_ELEM_KEY_END: u16 = 10;
-const NFTA_DATA_VALUE: u16 = 1;
 
 /// A filter as an element of one of the maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +131,7 @@ impl Maps {
 pub(super) fn remove() -> io::Result<()> {
     let mut requests = Batch::open(NETLINK_NETFILTER)?;
     begin(&mut requests);
-    requests.begin(NFT_MSG_DELTABLE, 0, &[NFPROTO_INET, 0, 0, 0]).attribute(NFTA_TABLE_NAME, &text(TABLE));
+    requests.begin(NFT_MSG_DELTABLE, 0, &about(NFPROTO_INET)).attribute(NFTA_TABLE_NAME, &text(TABLE));
     end(&mut requests);
     match requests.send_transaction()?.into_iter().next() {
         // No such table, or no nftables at all in this kernel.
@@ -145,29 +141,11 @@ pub(super) fn remove() -> io::Result<()> {
     }
 }
 
-fn begin(requests: &mut Batch) {
-    requests.begin(NFNL_MSG_BATCH_BEGIN, 0, &frame());
-}
-
-fn end(requests: &mut Batch) {
-    requests.begin(NFNL_MSG_BATCH_END, 0, &frame());
-}
-
-/// `struct nfgenmsg` of a transaction's frame.
-fn frame() -> [u8; 4] {
-    let [high, low] = SUBSYSTEM.to_be_bytes();
-    [0, 0, high, low]
-}
-
-fn text(name: &str) -> Vec<u8> {
-    [name.as_bytes(), &[0]].concat()
-}
-
 fn request(requests: &mut Batch, ifindex: u32, how: (u16, i32), element: &Element, class: Option<u32>) {
     let (kind, flags) = how;
     let map = map_name(ifindex, element.ipv6, element.to.is_some());
     requests
-        .begin(kind, flags, &[NFPROTO_INET, 0, 0, 0])
+        .begin(kind, flags, &about(NFPROTO_INET))
         .attribute(NFTA_SET_ELEM_LIST_TABLE, &text(TABLE))
         .attribute(NFTA_SET_ELEM_LIST_SET, &text(&map))
         .nest(NFTA_SET_ELEM_LIST_ELEMENTS, |batch| {

@@ -36,6 +36,10 @@ fn process() {
             let _io = Io::open(&config).unwrap();
             std::thread::sleep(Duration::from_secs(60));
         }
+        Ok("rsvp-daemon") => {
+            let _io = Io::open(&IoConfig { rsvp: true, ..config }).unwrap();
+            std::thread::sleep(Duration::from_secs(60));
+        }
         Ok("traffic-daemon") => {
             let mut enforcer = Enforcer::open(&crate::traffic::config()).unwrap();
             crate::traffic::reserve_all(&mut enforcer, "rb", 0..20);

@@ -6,6 +6,7 @@ mod intercept;
 mod network;
 mod privileges;
 mod routes;
+mod rsvp;
 mod sctp;
 mod send;
 mod stream_end;

@@ -1,10 +1,12 @@
 //! The node beside its sockets and routes.
 
+use std::net::IpAddr;
+
 use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine, Output, RouteQuery, StreamError};
 use signalbox_core::traffic::ReserveError;
-use signalbox_linux::Io;
 use signalbox_linux::traffic::Enforcer;
+use signalbox_linux::{Io, MulticastRoute};
 use signalbox_node::{Command, Event, Node};
 
 use super::{Counted, DaemonCounters};
@@ -19,13 +21,15 @@ pub(super) struct Engine {
     recorder: Option<Recorder>,
     /// Route lookups that the node asked for and that are not answered yet; empty between inputs.
     lookups: Vec<(u64, RouteQuery)>,
+    /// Multicast routes that the node asked for and that are not answered yet; empty between inputs.
+    groups: Vec<(IpAddr, IpAddr)>,
     /// Ports that could not be listened at and of which the node has not heard yet; empty between inputs.
     unheard: Vec<(u16, StreamError)>,
 }
 
 impl Engine {
     pub(super) fn new(node: Node, io: Io, enforcer: Option<Enforcer>, recorder: Option<Recorder>) -> Self {
-        Self { node, io, enforcer, recorder, lookups: Vec::new(), unheard: Vec::new() }
+        Self { node, io, enforcer, recorder, lookups: Vec::new(), groups: Vec::new(), unheard: Vec::new() }
     }
 
     /// Gives the node one input and drains it: datagrams are queued, streams written to, routes looked up and
@@ -51,8 +55,8 @@ impl Engine {
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
                     Output::Sctp { src, dst, packet } => self.io.send_sctp(src, dst, packet),
-                    // The node has no room that speaks RSVP.
-                    Output::Rsvp(_) | Output::MulticastLookup { .. } => {}
+                    Output::Rsvp(packet) => self.io.send_rsvp(&packet),
+                    Output::MulticastLookup { group, source } => self.groups.push((group, source)),
                     // Noted only: the driver has it done, many at once.
                     Output::Reserve { id, reservation } => match &mut self.enforcer {
                         Some(enforcer) => enforcer.reserve(id, reservation),
@@ -73,6 +77,9 @@ impl Engine {
             } else if let Some((id, query)) = self.lookups.pop() {
                 let result = self.io.route(&query);
                 self.handle(now, Input::Route { id, result });
+            } else if let Some((group, source)) = self.groups.pop() {
+                let MulticastRoute { iif, oifs } = self.io.multicast_route(group, source);
+                self.handle(now, Input::Multicast { group, source, iif, oifs: &oifs });
             } else {
                 return;
             }
@@ -87,6 +94,7 @@ impl Engine {
             io: io.counters(),
             streams: io.stream_counters(),
             sctp: io.sctp_counters(),
+            rsvp: io.rsvp_counters(),
             traffic: enforcer.as_ref().map(Enforcer::counters),
         }
     }

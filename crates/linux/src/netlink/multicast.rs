@@ -1,0 +1,126 @@
+//! Multicast routes: the kernel's own forwarding cache, whoever fills it.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Bound;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::RouteQuery;
+
+use super::Routes;
+use super::codec::{Connection, Message, u32_of};
+use super::events::hops;
+use super::lookup::{RTA_DST, RTA_IIF, RTA_MULTIPATH, RTA_SRC, RTA_TABLE, address};
+use crate::sys::sockaddr;
+
+/// RTNL_FAMILY_IPMR and RTNL_FAMILY_IP6MR
+const FAMILIES: [u8; 2] = [128, 129];
+/// Routes that are watched; those beyond are answered once only.
+const MOST: usize = 65_536;
+
+/// Where the kernel sends what comes from a source to a group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MulticastRoute {
+    /// By which interface it must come in; [`IfIndex::NONE`] where this node is the source, or there is no route.
+    pub iif: IfIndex,
+    /// By which interfaces it goes out; empty: none.
+    pub oifs: Vec<IfIndex>,
+}
+
+/// Group and source of the routes that somebody wants to hear of.
+#[derive(Debug, Default)]
+pub(super) struct Watched(BTreeSet<(IpAddr, IpAddr)>);
+
+impl Watched {
+    pub(super) fn add(&mut self, group: IpAddr, source: IpAddr) {
+        if self.0.len() < MOST {
+            self.0.insert((group, source));
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> {
+        self.0.iter().copied()
+    }
+
+    /// Those that a message of the kernel is about: one, or all of the group if it is about any source.
+    pub(super) fn concerned(&self, message: &Message<'_>) -> Vec<(IpAddr, IpAddr)> {
+        let Some((fixed, attributes)) = message.split::<12>() else { return Vec::new() };
+        if !FAMILIES.contains(&fixed[0]) {
+            return Vec::new();
+        }
+        let (mut group, mut source) = (None, None);
+        for (kind, data) in attributes {
+            match kind {
+                RTA_DST => group = sockaddr::ip(data),
+                RTA_SRC => source = sockaddr::ip(data),
+                _ => {}
+            }
+        }
+        let Some(group) = group else { return Vec::new() };
+        match source.filter(|source| !source.is_unspecified()) {
+            Some(source) => self.0.get(&(group, source)).copied().into_iter().collect(),
+            None => {
+                let from = (group, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+                let to = (group, IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
+                self.0.range((Bound::Included(from), Bound::Included(to))).copied().collect()
+            }
+        }
+    }
+}
+
+impl Routes {
+    /// The multicast route as it is now: of the source alone, or of any source. What this node sends itself goes, where
+    /// it forwards nothing, by its route to the group.
+    pub(crate) fn multicast(&mut self, group: IpAddr, source: IpAddr) -> MulticastRoute {
+        for source in [Some(source), None] {
+            if let Some(route) = self.ask_multicast(group, source) {
+                return route;
+            }
+        }
+        if !self.is_local(source) {
+            return MulticastRoute::default();
+        }
+        let query = RouteQuery { src: Some(source), ..RouteQuery::to(group) };
+        let oif =
+            self.lookup(&query).ok().map(|route| route.ifindex).or_else(|| {
+                self.interfaces().iter().find(|i| i.addresses.contains(&source)).map(|i| i.ifindex)
+            });
+        MulticastRoute { iif: IfIndex::NONE, oifs: oif.into_iter().collect() }
+    }
+
+    fn ask_multicast(&mut self, group: IpAddr, source: Option<IpAddr>) -> Option<MulticastRoute> {
+        let (family, length) = if group.is_ipv4() { (FAMILIES[0], 32) } else { (FAMILIES[1], 128) };
+        let mut message = [0; 12];
+        message[..3].copy_from_slice(&[family, length, if source.is_some() { length } else { 0 }]);
+        let connection: &mut Connection = self.connection();
+        connection.begin(libc::RTM_GETROUTE, 0, &message);
+        address(connection, RTA_DST, group);
+        if let Some(source) = source {
+            address(connection, RTA_SRC, source);
+        }
+        if group.is_ipv6() {
+            // Its table has another number than the one that the kernel takes for granted here.
+            connection.attribute(RTA_TABLE, &u32::from(libc::RT_TABLE_MAIN).to_ne_bytes());
+        }
+        let mut route = None;
+        // A refusal means that there is none, or no multicast forwarding at all.
+        let _ = connection.transact(|message| route = read(message));
+        route
+    }
+}
+
+/// Reads the kernel's answer; `None` for an entry that waits for somebody to say where its packets go.
+fn read(message: &Message<'_>) -> Option<MulticastRoute> {
+    let (_, attributes) = message.split::<12>()?;
+    let mut route = MulticastRoute::default();
+    for (kind, data) in attributes {
+        match kind {
+            RTA_IIF => route.iif = IfIndex(u32_of(data)?),
+            RTA_MULTIPATH => {
+                route.oifs = hops(data).filter_map(|hop| u32_of(hop.get(4..8)?)).map(IfIndex).collect();
+            }
+            _ => {}
+        }
+    }
+    (route.iif != IfIndex::NONE).then_some(route)
+}

@@ -1,0 +1,271 @@
+//! RSVP packets: raw IP of protocol 46, for this node and passing by with a Router Alert.
+//!
+//! IPv4's passing packets come through the socket option for Router Alerts, which the kernel honours for packets that it
+//! would forward, multicast included; without a daemon they are forwarded. IPv6's are turned to this node by a rule of
+//! nftables (`alert.rs`), for unicast only: multicast is never looked up in a routing table of ours.
+
+mod alert;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
+
+use signalbox_core::IfIndex;
+use signalbox_core::packet::{IpReceived, IpTransmit, router_alert, router_alert_v4, router_alert_v6};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::OpenError;
+use crate::io::{self as door, IoConfig};
+use crate::raw::Queue;
+use crate::sys::cmsg::{self, Messages, int};
+use crate::sys::mmsg::{Buffers, Datagram};
+use crate::sys::{set_mark, set_option, sockaddr};
+use alert::Alert;
+
+const RSVP: i32 = 46;
+/// The largest IP packet, and some cache lines more so that packets do not compete for the same few.
+const PACKET: usize = (1 << 16) + 13 * 64;
+/// Packet information, hop limit, traffic class and hop-by-hop options of some 250 octets.
+const CONTROL: usize = 448;
+
+signalbox_core::counters! {
+    /// What went through the RSVP sockets.
+    pub struct RsvpCounters {
+        /// RSVP packets received.
+        received: u64,
+        /// RSVP packets dropped because they or their IP options did not fit, or had no sound header.
+        unreadable: u64,
+        /// RSVP packets handed to the kernel.
+        sent: u64,
+        /// RSVP packets that the kernel did not take; the next refresh repeats them.
+        unsent: u64,
+    }
+}
+
+/// Room for 64 packets, made once and used again for each [`crate::Io::receive_rsvp`].
+pub struct RsvpBatch {
+    buffers: Buffers,
+    count: usize,
+    /// Which family is asked first next time, so that neither starves the other.
+    turn: bool,
+}
+
+impl Default for RsvpBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for RsvpBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RsvpBatch").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl RsvpBatch {
+    /// Makes the room: 4 MB of addresses, of which only what packets touch becomes memory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { buffers: Buffers::new(PACKET, CONTROL), count: 0, turn: false }
+    }
+
+    /// The packets of the last receive, in order of arrival for each family; what could not be read is left out.
+    pub fn iter(&self) -> impl Iterator<Item = IpReceived<'_>> {
+        (0..self.count).filter_map(|slot| received(&self.buffers.get(slot)?))
+    }
+}
+
+fn received<'a>(datagram: &Datagram<'a>) -> Option<IpReceived<'a>> {
+    if datagram.truncated() {
+        return None;
+    }
+    let src = sockaddr::decode(datagram.name)?.ip();
+    if src.is_ipv4() { received_v4(datagram, src) } else { received_v6(datagram, src) }
+}
+
+/// IPv4 packets come with their header.
+fn received_v4<'a>(datagram: &Datagram<'a>, src: IpAddr) -> Option<IpReceived<'a>> {
+    let packet = datagram.payload;
+    let header = usize::from(packet.first()? & 0x0f) * 4;
+    // In in_pktinfo the interface comes first.
+    let ifindex = Messages(datagram.control).find_map(|(level, kind, data)| {
+        ((level, kind) == (libc::IPPROTO_IP, libc::IP_PKTINFO)).then(|| int(data)).flatten()
+    })?;
+    Some(IpReceived {
+        src,
+        dst: sockaddr::ip(packet.get(16..20)?)?,
+        ifindex: IfIndex(ifindex.unsigned_abs()),
+        ttl: *packet.get(8)?,
+        tos: *packet.get(1)?,
+        router_alert: router_alert(packet.get(20..header)?, false).is_some(),
+        payload: packet.get(header..)?,
+    })
+}
+
+/// IPv6 packets come without their header: control messages say what it said.
+fn received_v6<'a>(datagram: &Datagram<'a>, src: IpAddr) -> Option<IpReceived<'a>> {
+    let (mut dst, mut ifindex, mut ttl, mut tos) = (None, None, None, 0);
+    let mut options: &[u8] = &[];
+    for (level, kind, data) in Messages(datagram.control) {
+        match (level, kind) {
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                dst = sockaddr::ip(data.get(..16)?);
+                ifindex = int(data.get(16..)?);
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => ttl = int(data),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => tos = int(data)?,
+            (libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS) => options = data,
+            _ => {}
+        }
+    }
+    Some(IpReceived {
+        src,
+        dst: dst?,
+        ifindex: IfIndex(ifindex?.unsigned_abs()),
+        ttl: u8::try_from(ttl?).ok()?,
+        tos: (tos & 0xff) as u8,
+        router_alert: router_alert(options, true).is_some(),
+        payload: datagram.payload,
+    })
+}
+
+/// The raw sockets of the families that are spoken.
+pub(crate) struct Rsvp {
+    sockets: [Option<Socket>; 2],
+    queues: [Queue; 2],
+    counters: RsvpCounters,
+    /// What turns IPv6's passing packets to this node.
+    alert: Option<Alert>,
+}
+
+impl Rsvp {
+    /// Opens the sockets, and takes passing packets if the configuration says so.
+    pub(crate) fn open(config: &IoConfig) -> Result<Self, OpenError> {
+        let open = |wanted: bool, domain| wanted.then(|| open(domain, config)).transpose();
+        Ok(Self {
+            sockets: [open(config.ipv4, Domain::IPV4)?, open(config.ipv6, Domain::IPV6)?],
+            queues: Default::default(),
+            counters: RsvpCounters::default(),
+            alert: (config.ipv6 && config.intercept)
+                .then(|| Alert::lay(config.mark, config.table))
+                .transpose()?,
+        })
+    }
+
+    pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> {
+        self.sockets.iter().flatten().map(AsRawFd::as_raw_fd)
+    }
+
+    pub(crate) const fn counters(&self) -> &RsvpCounters {
+        &self.counters
+    }
+
+    pub(crate) fn receive(&mut self, batch: &mut RsvpBatch) -> io::Result<usize> {
+        batch.count = 0;
+        batch.turn = !batch.turn;
+        let [v4, v6] = &self.sockets;
+        let order = if batch.turn { [v4, v6] } else { [v6, v4] };
+        for socket in order.into_iter().flatten() {
+            batch.count += batch.buffers.receive(socket, batch.count)?;
+        }
+        if batch.count > 0 {
+            let readable = batch.iter().count();
+            self.counters.received += readable as u64;
+            self.counters.unreadable += (batch.count - readable) as u64;
+        }
+        Ok(batch.count)
+    }
+
+    /// Takes a packet into the queue; a full queue is sent at once.
+    pub(crate) fn send(&mut self, transmit: &IpTransmit<'_>) {
+        let IpTransmit { src, dst, payload, .. } = *transmit;
+        if src.is_ipv4() != dst.is_ipv4() {
+            self.counters.unsent += 1;
+            return;
+        }
+        let [v4, v6] = &mut self.queues;
+        let queue = if dst.is_ipv4() { v4 } else { v6 };
+        queue.push(dst, payload, |octets| control(transmit, octets));
+        if queue.is_full() {
+            self.flush();
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
+            let done = queue.send(socket.as_ref(), "RSVP");
+            self.counters.sent += done.sent;
+            self.counters.unsent += done.unsent;
+        }
+    }
+
+    /// Takes back what was laid.
+    pub(crate) fn close(self) -> Result<(), OpenError> {
+        self.alert.map_or(Ok(()), Alert::remove)
+    }
+}
+
+/// Appends the control messages that make the kernel send `transmit` as asked.
+fn control(transmit: &IpTransmit<'_>, octets: &mut Vec<u8>) {
+    let ttl = i32::from(transmit.ttl).to_ne_bytes();
+    let tos = i32::from(transmit.tos).to_ne_bytes();
+    door::packet_info(transmit.src, transmit.ifindex, octets);
+    if transmit.dst.is_ipv4() {
+        cmsg::push(octets, libc::IPPROTO_IP, libc::IP_TTL, &ttl);
+        cmsg::push(octets, libc::IPPROTO_IP, libc::IP_TOS, &tos);
+        if transmit.router_alert {
+            cmsg::push(octets, libc::IPPROTO_IP, libc::IP_RETOPTS, &router_alert_v4(0));
+        }
+    } else {
+        cmsg::push(octets, libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &ttl);
+        cmsg::push(octets, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &tos);
+        if transmit.router_alert {
+            // The kernel writes the next header of its own.
+            cmsg::push(octets, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &router_alert_v6(0));
+        }
+    }
+}
+
+fn open(domain: Domain, config: &IoConfig) -> Result<Socket, OpenError> {
+    let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(Protocol::from(RSVP)))
+        .map_err(|error| OpenError::net_raw("RSVP", &error))?;
+    let ipv6 = domain == Domain::IPV6;
+    let (level, transparent) = door::transparent(ipv6);
+    set_option(&socket, level, transparent, 1)
+        .map_err(|error| OpenError::net_admin("sending a Path from its flow's own address", &error))?;
+    // A group that a local process has joined gives the node its own packets otherwise.
+    let options: &[(i32, i32)] = if ipv6 {
+        &[
+            (libc::IPV6_RECVPKTINFO, 1),
+            (libc::IPV6_RECVHOPLIMIT, 1),
+            (libc::IPV6_RECVTCLASS, 1),
+            (libc::IPV6_RECVHOPOPTS, 1),
+            (libc::IPV6_MULTICAST_LOOP, 0),
+        ]
+    } else {
+        &[
+            (libc::IP_PKTINFO, 1),
+            (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
+            (libc::IP_MULTICAST_LOOP, 0),
+        ]
+    };
+    let system = |error| OpenError::system("raw socket for RSVP", &error);
+    set_mark(&socket, config.own_mark).map_err(system)?;
+    for (name, value) in options {
+        set_option(&socket, level, *name, *value).map_err(system)?;
+    }
+    if config.intercept && !ipv6 {
+        set_option(&socket, level, libc::IP_ROUTER_ALERT, 1).map_err(|error| match error.raw_os_error() {
+            Some(libc::EADDRINUSE) => OpenError::new(
+                "rsvp-in-use",
+                format!("somebody else takes RSVP's Router Alerts here ({error})"),
+                "stop the other RSVP daemon in this network namespace",
+            ),
+            _ => system(error),
+        })?;
+    }
+    door::buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer);
+    door::buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer);
+    Ok(socket)
+}

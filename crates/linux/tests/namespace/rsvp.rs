@@ -1,0 +1,210 @@
+//! RSVP packets through raw sockets: taken where they pass by with a Router Alert, sent from a flow's own address.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use signalbox_core::IfIndex;
+use signalbox_core::packet::{IpReceived, IpTransmit};
+use signalbox_linux::multicast::MulticastRouter;
+use signalbox_linux::netns::Namespace;
+use signalbox_linux::rsvp::RsvpBatch;
+use signalbox_linux::{Change, Io, IoConfig, MulticastRoute};
+
+use crate::helper::helper;
+use crate::network::{Addresses, Network, PATIENCE, families, footprint, ip, open, tool, until};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Got {
+    src: IpAddr,
+    dst: IpAddr,
+    ifindex: IfIndex,
+    ttl: u8,
+    tos: u8,
+    alert: bool,
+    payload: Vec<u8>,
+}
+
+impl From<IpReceived<'_>> for Got {
+    fn from(p: IpReceived<'_>) -> Self {
+        let IpReceived { src, dst, ifindex, ttl, tos, router_alert: alert, payload } = p;
+        Self { src, dst, ifindex, ttl, tos, alert, payload: payload.to_vec() }
+    }
+}
+
+fn end(namespace: &Namespace, intercept: bool) -> Io {
+    open(namespace, &IoConfig { rsvp: true, intercept, ..IoConfig::default() })
+}
+
+fn receive(io: &mut Io, count: usize) -> Vec<Got> {
+    let (mut batch, mut got) = (RsvpBatch::new(), Vec::<Got>::new());
+    let deadline = Instant::now() + PATIENCE;
+    while got.len() < count {
+        let left = deadline.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "received only {got:?}");
+        if io.wait(Some(left)).unwrap().rsvp {
+            io.receive_rsvp(&mut batch).unwrap();
+            got.extend(batch.iter().map(Got::from));
+        }
+        io.changes();
+    }
+    got
+}
+
+fn receive_one(io: &mut Io) -> Got {
+    receive(io, 1).remove(0)
+}
+
+fn path<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> IpTransmit<'a> {
+    IpTransmit { src, dst, ifindex: None, ttl: 63, tos: 0xc0, router_alert: true, payload }
+}
+
+fn send(io: &mut Io, packet: &IpTransmit<'_>) {
+    let before = io.rsvp_counters().unwrap().sent;
+    io.send_rsvp(packet);
+    io.flush();
+    assert_eq!(io.rsvp_counters().unwrap().sent, before + 1, "{packet:?}");
+}
+
+fn index(namespace: &Namespace, interface: &str) -> IfIndex {
+    let line = tool(namespace, &format!("ip -o link show dev {interface}"));
+    IfIndex(line.split(':').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
+    let net = Network::new("rsvp");
+    let (mut a, mut r, mut b) = (end(&net.a, false), end(&net.r, true), end(&net.b, false));
+    for Addresses { a: from, b: to } in families() {
+        let small = path(from, to, b"a Path from a to b");
+        send(&mut a, &small);
+        let got = receive_one(&mut r);
+        assert_eq!((got.src, got.dst, got.payload.as_slice()), (from, to, small.payload));
+        assert_eq!((got.ifindex, got.ttl, got.tos, got.alert), (index(&net.r, "ra"), 63, 0xc0, true));
+        // Larger than the MTU: the kernel makes fragments, and one packet of them again at the next node.
+        let large = vec![7; 9000];
+        send(&mut a, &path(from, to, &large));
+        assert_eq!(receive_one(&mut r).payload, large);
+        // The node's own Path has the flow's source, and goes by the interface that it is given.
+        let ifindex = Some(index(&net.r, "rb"));
+        send(&mut r, &IpTransmit { ifindex, ttl: 62, ..small });
+        let got = receive_one(&mut b);
+        assert_eq!((got.src, got.dst, got.ttl, got.alert), (from, to, 62, true));
+        send(&mut r, &IpTransmit { ifindex, ..path(from, to, &large) });
+        assert_eq!(receive_one(&mut b).payload, large);
+        // Without an alert it passes: a Resv goes hop by hop to the address that it names.
+        send(&mut b, &IpTransmit { router_alert: false, ..path(to, from, b"no alert") });
+        let got = receive_one(&mut a);
+        assert_eq!((got.ttl, got.alert, got.payload.as_slice()), (62, false, &b"no alert"[..]));
+    }
+    // To the node itself, whatever it carries.
+    for (Addresses { a: from, .. }, to) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
+        for router_alert in [false, true] {
+            send(&mut a, &IpTransmit { router_alert, ..path(from, ip(to), b"to r") });
+            let got = receive_one(&mut r);
+            assert_eq!((got.dst, got.alert), (ip(to), router_alert));
+        }
+    }
+    a.send_rsvp(&path(families()[0].a, families()[1].b, b"two families"));
+    a.flush();
+    assert_eq!(a.rsvp_counters().unwrap().unsent, 1);
+}
+
+#[test]
+fn a_dead_daemon_lets_paths_pass_and_an_ended_one_leaves_nothing() {
+    let net = Network::new("rsvpdead");
+    let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
+    let before = footprint(&net.r);
+    let mut victim = net.r.spawn(&mut helper("rsvp-daemon")).unwrap();
+    let laid = || footprint(&net.r).contains("table ip6 signalbox_rsvp");
+    until("the rules are laid", laid);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    until("the kernel has removed the table of the dead", || !laid());
+    for Addresses { a: from, b: to } in families() {
+        send(&mut a, &path(from, to, b"Path"));
+        let got = receive_one(&mut b);
+        assert_eq!((got.src, got.ttl, got.alert), (from, 62, true));
+    }
+    let mut r = end(&net.r, true);
+    for Addresses { a: from, b: to } in families() {
+        send(&mut a, &path(from, to, b"Path"));
+        assert_eq!(receive_one(&mut r).src, from);
+    }
+    net.r.run(|| r.close()).unwrap().unwrap();
+    assert_eq!(footprint(&net.r), before);
+    // Without GIST's interception there is only RSVP's own, and it goes by itself.
+    let r = end(&net.r, true);
+    net.r.run(|| drop(r)).unwrap();
+    assert_eq!(footprint(&net.r), before);
+}
+
+/// The router forwards what comes from `a` to the group.
+fn multicast(net: &Network, group: IpAddr, source: IpAddr) -> MulticastRouter {
+    let mut router = MulticastRouter::default();
+    router.set_route(&net.r, group, source, "ra", &["rb".to_owned()]).unwrap();
+    router
+}
+
+#[test]
+fn the_kernels_multicast_routes_are_read_and_watched() {
+    let net = Network::new("mroute");
+    let mut r = end(&net.r, true);
+    let (ra, rb) = (index(&net.r, "ra"), index(&net.r, "rb"));
+    for (Addresses { a: source, .. }, group) in families().into_iter().zip(["232.1.1.1", "ff3e::1:1"]) {
+        let group = ip(group);
+        let changed = |io: &mut Io| {
+            until("the kernel tells of the change", || {
+                io.changes().contains(&Change::Multicast { group, source })
+            });
+            net.r.run(|| io.multicast_route(group, source)).unwrap()
+        };
+        assert_eq!(r.multicast_route(group, source), MulticastRoute::default());
+        let mut router = multicast(&net, group, source);
+        let there = MulticastRoute { iif: ra, oifs: vec![rb] };
+        assert_eq!(changed(&mut r), there);
+        router.set_route(&net.r, group, source, "ra", &[]).unwrap();
+        assert_eq!(changed(&mut r), MulticastRoute { iif: ra, oifs: vec![] });
+        router.remove_route(group, source).unwrap();
+        assert_eq!(changed(&mut r), MulticastRoute::default());
+        // Of any source.
+        let any = if group.is_ipv4() { ip("0.0.0.0") } else { ip("::") };
+        router.set_route(&net.r, group, any, "ra", &["rb".to_owned()]).unwrap();
+        assert_eq!(changed(&mut r), there);
+        // The kernel forgets the routes with whoever laid them.
+        drop(router);
+        assert_eq!(changed(&mut r), MulticastRoute::default());
+        // A sender sends by its route to the group, although it forwards nothing.
+        let mut a = end(&net.a, false);
+        let own = MulticastRoute { iif: IfIndex::NONE, oifs: vec![index(&net.a, "a0")] };
+        assert_eq!(a.multicast_route(group, source), own);
+    }
+}
+
+#[test]
+fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
+    let net = Network::new("rsvpgroup");
+    let (group, Addresses { a: source, b: member }) = (ip("232.1.1.1"), families()[0]);
+    let _router = multicast(&net, group, source);
+    let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
+    let (IpAddr::V4(group_v4), IpAddr::V4(member)) = (group, member) else { unreachable!() };
+    let joined = net
+        .b
+        .run(|| {
+            let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
+            socket.join_multicast_v4(&group_v4, &member).map(|()| socket)
+        })
+        .unwrap()
+        .unwrap();
+    let out = IpTransmit { ifindex: Some(index(&net.a, "a0")), ..path(source, group, b"Path") };
+    // Without a daemon the router forwards it.
+    send(&mut a, &out);
+    assert_eq!((receive_one(&mut b).ttl, joined.local_addr().is_ok()), (62, true));
+    let mut r = end(&net.r, true);
+    send(&mut a, &out);
+    let got = receive_one(&mut r);
+    assert_eq!((got.src, got.dst, got.ifindex, got.alert), (source, group, index(&net.r, "ra"), true));
+    // One for each branch, from the flow's source; what b hears first is this one.
+    send(&mut r, &IpTransmit { ifindex: Some(index(&net.r, "rb")), ttl: 40, ..out });
+    let got = receive_one(&mut b);
+    assert_eq!((got.src, got.dst, got.ttl), (source, group, 40));
+}
