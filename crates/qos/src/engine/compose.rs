@@ -71,13 +71,13 @@ impl Target {
     }
 
     /// Towards the QNI of a session.
-    pub(super) const fn towards_initiator(session: &Session) -> Self {
+    pub(super) fn towards_initiator(session: &Session) -> Self {
         Self {
             session: session.id,
             mri: session.mri.inverted(),
             nslp: session.nslp_back,
             state: session.state,
-            sii: None,
+            sii: session.astray(),
         }
     }
 

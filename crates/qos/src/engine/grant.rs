@@ -154,6 +154,8 @@ impl Qos {
         if other_peer {
             self.counters.peer_changes += 1;
             session.old_back = session.back.map(|sii| (sii, silent));
+            session.marks.set(Marks::TOLD, false);
+            session.marks.set(Marks::UNSETTLED, true);
         }
         let restarted = session.rsn_in.map(|rsn| rsn.epoch) != message.rsn.map(|rsn| rsn.epoch);
         let other_flow = session.mri != meta.mri;
@@ -163,6 +165,8 @@ impl Qos {
         let distance = number.wrapping_sub(session.rsn_in.unwrap_or_default().number);
         let other = opened || first || other_peer || restarted || other_flow;
         let changed = other || distance != 2 || session.qspec != given.qspec;
+        // What is further on has it already, under the number that it has.
+        let absorbed = absorbed && !first && session.qspec == given.qspec;
         if keeps && let Some(grant) = session.grant.take() {
             session.kept.push((session.mri, grant));
         }
@@ -188,7 +192,7 @@ impl Qos {
         marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
         marks.set(Marks::BREAK, message.generic.contains(GenericFlags::BREAK) || gap);
         marks.set(Marks::KEEP, !message.flags.contains(MessageFlags::REPLACE));
-        if changed {
+        if changed && !absorbed {
             marks.set(Marks::CONFIRMED, false);
             session.next_rsn();
         }
@@ -197,7 +201,8 @@ impl Qos {
         }
         session.pending.retain(|p| p.want != Want::Init);
         self.bind(key, &message.bound_sessions);
-        Outcome { changed, waits_for: None, absorbed: absorbed && !first }
+        self.verify_route(key);
+        Outcome { changed, waits_for: None, absorbed }
     }
 
     /// A reservation ends here, or waits at its end for nothing more: users who wanted it hear of it.
@@ -280,6 +285,7 @@ impl Qos {
             bound_msg_id: outcome.waits_for.or(message.bound_msg_id),
             forwarded: Some(message.forwarded),
             gist_hops: Some(meta.hops),
+            sii: session.astray_onward(),
             ..Extra::default()
         };
         if self.send_reserve(key, Form::Full, extra).is_some() {

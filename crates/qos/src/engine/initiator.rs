@@ -309,6 +309,10 @@ impl Qos {
         let moved = session.moved;
         session.moved = false;
         let id = session.id;
+        // A repair asked for the same as the request that the old path did not answer.
+        let asked = session.pending.iter().any(|p| p.want == Want::Reserve);
+        let want = if asked { Want::Reserve } else { want };
+        session.pending.retain(|p| p.want != Want::Reserve);
         let Some(local) = session.local.as_mut() else { return };
         local.before = None;
         let first = !core::mem::replace(&mut local.granted, true);
@@ -366,10 +370,13 @@ impl Qos {
     ) {
         match want {
             Want::Reserve => self.fail(now, key, failure, resources),
+            // The receiver reserved: what stands goes on until its peer stops refreshing it.
+            Want::Init if self.is_reserved(key) => {}
             Want::Query | Want::Init => self.fail(now, key, failure, resources),
             Want::Repair if self.has(key, Marks::QNI) => self.fail(now, key, failure, resources),
+            Want::Repair => self.not_repaired(key, resources),
             Want::Tear => self.torn_down(key, resources),
-            Want::Repair | Want::Acknowledge => {}
+            Want::Acknowledge => {}
         }
     }
 

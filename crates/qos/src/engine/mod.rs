@@ -361,6 +361,7 @@ impl Qos {
             Parked::Command(id, command) => self.on_routed_command(now, id, command, result, resources),
             Parked::WayBack(key) => self.on_routed_way_back(now, key, result, resources),
             Parked::Repair(key) => self.on_routed_repair(now, key, result, resources),
+            Parked::Verify(key) => self.on_verified(now, key, result, resources),
             Parked::ForSender(key) => {
                 if let Ok(route) = result {
                     self.begin_for_sender(now, key, &route, resources);

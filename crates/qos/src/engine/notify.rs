@@ -4,11 +4,11 @@ use signalbox_core::Time;
 use signalbox_core::slab::Key;
 use signalbox_resources::Resources;
 
+use super::Qos;
 use super::compose::{Target, generic};
 use super::parked::Meta;
 use super::response::failure;
 use super::session::{Marks, Stage};
-use super::{Qos, Queued};
 use crate::wire::{Info, InfoSpec, Message, MessageType};
 
 impl Qos {
@@ -31,10 +31,14 @@ impl Qos {
             self.counters.stray_notifies += 1;
             return;
         }
-        if info.info == Info::ROUTE_CHANGE {
-            // §5.2.5.3: GIST checks the way that the old peer says is not its any more.
-            let of = Box::new((session.nslp_onward, session.mri));
-            self.queue.push_back(Queued::Invalidate(of));
+        if info.info == Info::ROUTE_CHANGE && towards_initiator {
+            if stranger {
+                return; // of a branch that this node left: it is the one that was looked for (§3.2.12)
+            }
+            session.marks.set(Marks::DOUBTED, true);
+            if session.marks.has(Marks::QNI) {
+                return self.verify_route(key);
+            }
         }
         if !towards_initiator {
             if session.stage == Stage::Reserved && !session.is_end() {

@@ -71,6 +71,8 @@ pub(super) enum Parked {
     ForSender(Key),
     /// The repair of a session whose route changed, for the new one.
     Repair(Key),
+    /// A session whose peer GIST found again, for the route of its flow.
+    Verify(Key),
     /// A message that another has to come before, by that one's MSG-ID; until the timer is due.
     Bound {
         octets: Vec<u8>,

@@ -43,7 +43,7 @@ impl Qos {
             && let Some(key) = known
             && self.is_reserved(key)
         {
-            self.on_repair_query(key, message, meta);
+            self.on_repair_query(now, key, message, meta);
             return Progress::Done;
         }
         let Some(route) = route else { return Progress::NeedsRoute };
@@ -55,13 +55,13 @@ impl Qos {
         Progress::Done
     }
 
-    fn is_reserved(&self, key: Key) -> bool {
+    pub(super) fn is_reserved(&self, key: Key) -> bool {
         self.sessions.get(key).is_some_and(|s| s.stage == Stage::Reserved)
     }
 
     /// The path before this node changed, in a session that its receiver reserves: the QUERY that looks for the new
     /// path ends where the old one is met again, and that node reserves back along it (§3.2.12).
-    fn on_repair_query(&mut self, key: Key, message: &Message<'_>, meta: &Meta) {
+    fn on_repair_query(&mut self, now: Time, key: Key, message: &Message<'_>, meta: &Meta) {
         self.acknowledge(meta, message, None);
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.mri.direction() == meta.mri.direction() {
@@ -70,7 +70,16 @@ impl Qos {
         }
         session.state = meta.state;
         if session.onward == meta.sii || session.onward.is_none() {
-            return; // nothing changed here: a repetition
+            // Nothing changed here, or it is a repetition; unless this node was off the path.
+            if session.marks.has(Marks::OFF_PATH) {
+                session.marks.set(Marks::OFF_PATH, false);
+                self.ask_again_downstream(now, key);
+            }
+            return;
+        }
+        if meta.sii.is_some_and(|sii| session.is_behind(now, sii)) {
+            self.counters.old_peer += 1;
+            return; // of a node that is off the path
         }
         self.counters.peer_changes += 1;
         self.repair(key, meta.sii);
@@ -228,14 +237,18 @@ impl Qos {
     }
 
     /// Sends a QUERY with RESERVE-INIT against the RESERVEs of a session whose downstream path changed.
-    pub(super) fn ask_again_downstream(&mut self, key: Key) {
+    pub(super) fn ask_again_downstream(&mut self, now: Time, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.init_qspec.is_empty() {
+        let asked = session.pending.iter().any(|p| p.want == Want::Init);
+        if session.init_qspec.is_empty() || asked {
             return;
         }
         session.marks.set(Marks::REROUTING, true);
         let mri = session.mri.inverted();
-        self.send_query(key, mri, true, Extra::default());
+        let rii = self.new_rii(key);
+        if let Some(octets) = self.send_query(key, mri, true, Extra { keep: true, ..Extra::default() }) {
+            self.expect(now, key, rii, Want::Init, octets);
+        }
     }
 
     /// A QUERY found nobody further on.

@@ -7,7 +7,7 @@ use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form};
 use super::grant::copy_objects;
 use super::parked::Meta;
-use super::session::{Marks, Stage, Want};
+use super::session::{Marks, Session, Stage, Want};
 use super::summary::Lists;
 use crate::wire::{GenericFlags, Hops, Info, Message};
 
@@ -37,6 +37,11 @@ impl Qos {
         }
         if message.generic.contains(GenericFlags::PROXY) {
             session.marks.set(Marks::PROXY, true);
+        }
+        let off_path = session.marks.has(Marks::OFF_PATH);
+        self.verify_route(key);
+        if off_path {
+            self.send_whole(now, key, Want::Repair);
         }
         self.acknowledge(meta, message, message.rsn);
         self.on_listed_refreshes(now, message, meta);
@@ -69,6 +74,7 @@ impl Qos {
             bound_msg_id: session.waits_for.or(message.bound_msg_id),
             forwarded: Some(message.forwarded),
             gist_hops: Some(meta.hops),
+            sii: session.astray_onward(),
             ..Extra::default()
         };
         if self.send_reserve(key, Form::Full, extra).is_some() {
@@ -87,11 +93,16 @@ impl Qos {
             session.refresh_at = None;
             return;
         }
+        if session.marks.has(Marks::UNSETTLED) {
+            session.marks.set(Marks::UNSETTLED, false);
+            self.verify_interface(key);
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
         session.period_out = slewed(session.period_out, target);
         let period = core::time::Duration::from_millis(session.period_out.into());
         session.refresh_at = Some(now + self.rng.jitter(period, 0.5, 1.5));
         // What is still being asked for is not refreshed: the request is sent again anyway.
-        if !session.pending.is_empty() {
+        if !session.pending.is_empty() || session.marks.has(Marks::OFF_PATH) {
             return;
         }
         self.send_refresh(now, key);
@@ -111,7 +122,8 @@ impl Qos {
         let ack = self.config.acknowledged_refresh && marks.has(Marks::CONFIRMED) && !marks.has(Marks::LAST);
         let may_list = reduced && !ack && self.config.summary > 0;
         let lists = if may_list { self.companions(now, key) } else { Lists::default() };
-        let extra = Extra { ack, keep: ack, lists: lists.objects(self.epoch), ..Extra::default() };
+        let sii = self.sessions.get(key).and_then(Session::astray_onward);
+        let extra = Extra { ack, sii, keep: ack, lists: lists.objects(self.epoch), ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, form, extra) {
             if ack {
                 // §5.2.4: sent again like a request; that the next peer is gone is told after QOSNSLP_RETRY_MAX.

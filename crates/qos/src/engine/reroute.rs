@@ -10,8 +10,11 @@ use super::compose::{Extra, Form, Target, generic};
 use super::parked::{Parked, route_query};
 use super::rmf::{self, Flow};
 use super::session::{Marks, OldBranch, Session, Stage, Want};
-use super::{Config, Qos};
+use super::{Config, Qos, Queued};
 use crate::wire::{Carried, Info, InfoSpec, Message, MessageType};
+
+/// Most branches of a session that wait for being torn down; the oldest is left to end by itself.
+const MOST_BRANCHES: usize = 4;
 
 impl Qos {
     /// GIST says something of a session's route.
@@ -21,27 +24,37 @@ impl Qos {
         if session.mri.direction() == mri.direction() {
             self.on_onward_event(now, key, event);
         } else {
-            self.on_back_event(key, event);
+            self.on_back_event(now, key, event);
         }
         self.rearm(key);
     }
 
     fn on_onward_event(&mut self, now: Time, key: Key, event: NetworkEvent) {
         let Some(session) = self.sessions.get_mut(key) else { return };
+        if let NetworkEvent::Good(sii) = event {
+            session.gist_onward = Some(sii);
+        }
+        // GIST says which route is deleted after it said which one is good: the latter decides.
         match event {
+            // The path got shorter: this node answers when GIST cannot send the repair.
+            NetworkEvent::LastNode if session.onward.is_some() => self.repair(key, None),
             NetworkEvent::LastNode => {
                 // §5.2.5.1: it answers from now on, and goes on looking.
                 session.marks.set(Marks::LAST, true);
-                session.onward = None;
             }
-            NetworkEvent::Good(sii) => match session.onward {
-                Some(old) if old != sii => self.repair(key, Some(sii)),
-                _ => {
-                    session.onward = Some(sii);
+            NetworkEvent::Good(sii) if session.is_behind(now, sii) => self.turned_back(key),
+            NetworkEvent::Good(sii) => {
+                let repairs = session.marks.has(Marks::REPAIRING)
+                    || session.pending.iter().any(|p| p.want == Want::Repair);
+                let left = session.onward.is_none() && !session.old_branches.is_empty() && !repairs;
+                if left || session.onward.is_some_and(|old| old != sii) {
+                    self.repair(key, Some(sii));
+                } else {
                     session.marks.set(Marks::LAST, false);
+                    self.set_onward(key, sii);
+                    self.verify_interface(key);
                 }
-            },
-            NetworkEvent::RouteDeleted(sii) if session.onward == Some(sii) => self.repair(key, None),
+            }
             NetworkEvent::Bad if session.onward.is_some() => self.repair(key, None),
             NetworkEvent::CommunicationFailure
                 if session.stage == Stage::Reserved && session.pending.is_empty() && !session.is_end() =>
@@ -53,26 +66,52 @@ impl Qos {
         }
     }
 
-    fn on_back_event(&mut self, key: Key, event: NetworkEvent) {
-        let Some(session) = self.sessions.get(key) else { return };
+    fn on_back_event(&mut self, now: Time, key: Key, event: NetworkEvent) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        match event {
+            NetworkEvent::Good(sii) => session.gist_back = Some(sii),
+            NetworkEvent::Bad => session.gist_back = None,
+            _ => {}
+        }
         let Some(back) = session.back.filter(|_| session.stage == Stage::Reserved) else { return };
+        let upstream = session.mri.direction() == Direction::Upstream;
+        // §5.2.5.4: as long as the old branch may be refreshed, GIST finds changes that are none. Downstream it follows
+        // the route.
+        let old = session.old_back.filter(|(_, until)| !upstream && now < *until).map(|(sii, _)| sii);
         let gone = match event {
-            NetworkEvent::Good(sii) => sii != back,
-            NetworkEvent::Bad | NetworkEvent::Tentative => true,
-            NetworkEvent::RouteDeleted(sii) => sii == back,
+            NetworkEvent::Good(sii) if sii == back => {
+                session.marks.set(Marks::TOLD, false);
+                if upstream {
+                    self.verify_interface(key);
+                }
+                return;
+            }
+            NetworkEvent::Good(sii) if session.is_ahead(sii) => {
+                if upstream {
+                    self.leave_path(key);
+                }
+                return;
+            }
+            NetworkEvent::Good(sii) => old != Some(sii),
+            NetworkEvent::Bad | NetworkEvent::Tentative => old.is_none(),
             _ => false,
         };
         if !gone {
             return;
         }
-        if session.mri.direction() == Direction::Upstream {
+        if upstream {
             // The receiver reserves, and its side of the path changed: it has to be found again. While GIST itself is
             // still looking there is nothing to be sent to.
             if event != NetworkEvent::Tentative {
-                self.ask_again_downstream(key);
+                self.ask_again_downstream(now, key);
             }
             return;
         }
+        if session.marks.has(Marks::TOLD) {
+            return;
+        }
+        session.marks.set(Marks::TOLD, true);
+        let Some(session) = self.sessions.get(key) else { return };
         // §5.2.5.3: the old peer hears it by explicit routing.
         let notify = Message {
             generic: generic(session),
@@ -92,19 +131,57 @@ impl Qos {
             session.onward = new;
             return;
         }
-        if let Some(old) = session.onward.filter(|old| Some(*old) != new) {
-            session.old_branch = Some(OldBranch { sii: old });
+        let rsn = session.rsn_out.unwrap_or(0);
+        if let Some(sii) = session.onward.filter(|old| Some(*old) != new) {
+            session.old_branches.retain(|old| old.sii != sii);
+            if session.old_branches.len() >= MOST_BRANCHES {
+                session.old_branches.remove(0);
+            }
+            session.old_branches.push(OldBranch { sii, rsn });
         }
+        // It may be one that was left before.
+        session.old_branches.retain(|old| Some(old.sii) != new);
         session.onward = None;
+        if let Some(new) = new {
+            self.set_onward(key, new);
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
         if session.marks.has(Marks::REPAIRING) {
             return; // the route is being looked up already
         }
         session.marks.set(Marks::REPAIRING, true);
+        session.marks.set(Marks::UNSETTLED, true);
         let query = route_query(&session.mri);
         if !self.look_up(Parked::Repair(key), query)
             && let Some(session) = self.sessions.get_mut(key)
         {
             session.marks.set(Marks::REPAIRING, false);
+        }
+    }
+
+    /// The peer is the one it was, but the packets may leave by another interface: routes can change between what GIST
+    /// asks and what this node asks, and back before GIST asks again.
+    pub(super) fn verify_interface(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let ends = session.marks.has(Marks::SCOPED) || session.grant.is_none();
+        if session.stage == Stage::Reserved && !ends && !session.marks.has(Marks::REPAIRING) {
+            let query = route_query(&session.mri);
+            self.look_up(Parked::Verify(key), query);
+        }
+    }
+
+    /// Where the packets leave is known again.
+    pub(super) fn on_verified(
+        &mut self,
+        now: Time,
+        key: Key,
+        route: Result<Route, NoRoute>,
+        resources: &mut Resources,
+    ) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let moved = route.is_ok_and(|route| !route.local && session.ifindex != Some(route.ifindex));
+        if moved && session.grant.is_some() && !session.marks.has(Marks::REPAIRING) {
+            self.on_routed_repair(now, key, route, resources);
         }
     }
 
@@ -145,6 +222,9 @@ impl Qos {
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.rsn_out = session.rsn_out.map(|rsn| rsn.wrapping_add(2));
+        for old in &mut session.old_branches {
+            old.rsn = session.rsn_out.unwrap_or(0).wrapping_sub(1);
+        }
         session.marks.set(Marks::CONFIRMED, false);
         session.marks.set(Marks::LAST, false);
         session.pending.retain(|p| p.want == Want::Reserve);
@@ -158,19 +238,73 @@ impl Qos {
         for grant in core::mem::take(&mut session.old_grants) {
             resources.release(grant);
         }
-        let Some(old) = session.old_branch.take() else { return };
-        self.counters.rerouted += 1;
-        // "Refresh successful": the path is the one it was.
-        let same = info == Info::REFRESHED || session.onward == Some(old.sii);
-        let keep = session.marks.has(Marks::KEEP) || !self.config.tear_old_branch;
-        session.moved = !same;
-        if same || keep {
+        if session.old_branches.is_empty() {
             return;
         }
-        let rsn = session.rsn_out.map(|rsn| rsn.wrapping_sub(1));
-        let extra = Extra { sii: Some(old.sii), rsn, ..Extra::default() };
-        if self.send_reserve(key, Form::Tear, extra).is_some() {
-            self.counters.tears_sent += 1;
+        self.counters.rerouted += 1;
+        self.verify_interface(key);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let onward = session.onward;
+        session.old_branches.retain(|old| Some(old.sii) != onward);
+        // "Refresh successful": the path is the one it was.
+        let same = info == Info::REFRESHED || session.old_branches.is_empty();
+        session.moved = !same;
+        if same {
+            session.old_branches.clear();
+        }
+        self.tear_old_branches(key);
+    }
+
+    /// The new path did not take the reservation, or nobody answers there. What was held for the old one is of no use:
+    /// the packets do not go there.
+    pub(super) fn not_repaired(&mut self, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        for grant in core::mem::take(&mut session.old_grants) {
+            resources.release(grant);
+        }
+    }
+
+    /// Tears down, by explicit routing, what the branches hold that the session left.
+    pub(super) fn tear_old_branches(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let branches = core::mem::take(&mut session.old_branches);
+        if session.marks.has(Marks::KEEP) || !self.config.tear_old_branch {
+            return;
+        }
+        for old in branches {
+            let extra = Extra { sii: Some(old.sii), rsn: Some(old.rsn), ..Extra::default() };
+            if self.send_reserve(key, Form::Tear, extra).is_some() {
+                self.counters.tears_sent += 1;
+            }
+        }
+    }
+
+    /// GIST found the peer that RESERVEs come from where they go to. Against the flow it only followed a Query of that
+    /// peer.
+    fn turned_back(&mut self, key: Key) {
+        if self.sessions.get(key).is_some_and(|s| s.mri.direction() == Direction::Downstream) {
+            self.leave_path(key);
+        }
+    }
+
+    /// GIST found that the flow's route leads back to the peer that it comes from: this node is off the path. It keeps
+    /// quiet, or its Queries would take that peer's way back away from the path.
+    fn leave_path(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.marks.set(Marks::OFF_PATH, true);
+        self.forget_way(key, Direction::Downstream);
+    }
+
+    /// The next peer said that the route before it changed, and this node is on the path all the same: GIST looks who
+    /// follows (§5.2.5.3). It does not while nobody refreshed this node since: where the path left it, GIST's Query would
+    /// take the next peer's way back away from the new path.
+    pub(super) fn verify_route(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.marks.set(Marks::OFF_PATH, false);
+        if session.marks.has(Marks::DOUBTED) {
+            session.marks.set(Marks::DOUBTED, false);
+            let of = Box::new((session.nslp_onward, session.mri));
+            self.queue.push_back(Queued::Invalidate(of));
         }
     }
 }

@@ -72,6 +72,12 @@ impl Qos {
             };
         };
         if session.back != meta.sii {
+            // Of a former peer, on an odd way, GIST does not tell the name.
+            let nameless = meta.sii.is_none() && session.back.is_some();
+            if nameless || meta.sii.is_some_and(|sii| session.is_ahead(sii)) {
+                counters.old_peer += 1;
+                return Course::Drop;
+            }
             return other_peer(now, key, session, rsn, message, meta.sii, &self.config, counters);
         }
         if rsn.epoch != stored.epoch {
@@ -141,8 +147,10 @@ fn other_peer(
     counters: &mut crate::Counters,
 ) -> Course {
     if message.is_tear() {
-        // §5.4.1: a tear that does not come from the current peer is ignored and not forwarded.
+        // §5.4.1: a tear that does not come from the current peer is ignored and not forwarded. Nor does the old
+        // branch refresh anything from now on (§5.2.5.4).
         counters.old_peer += 1;
+        session.old_back = session.old_back.filter(|(old, _)| Some(*old) != sii);
         return Course::Drop;
     }
     let stored = session.rsn_in.unwrap_or_default();

@@ -42,7 +42,9 @@ impl Qos {
         if message.generic.contains(GenericFlags::BREAK) {
             session.marks.set(Marks::BREAK, true);
         }
-        if about_reserve {
+        // What an old branch still answers says nothing of the new one, unless it is the old one (§5.2.5.2).
+        let from_old = own.is_none() && session.old_branches.iter().any(|old| Some(old.sii) == meta.sii);
+        if about_reserve && !from_old {
             self.heard_onward(key, meta);
         }
         if self.deal_with_refresh_trouble(now, key, message, meta, info.info, by_rsn) {
@@ -50,7 +52,7 @@ impl Qos {
         }
         let succeeded = info.info.class == InfoClass::SUCCESS;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if succeeded && about_reserve && session.stage == Stage::Reserved {
+        if succeeded && about_reserve && !from_old && session.stage == Stage::Reserved {
             session.marks.set(Marks::CONFIRMED, true);
             session.marks.set(Marks::STOOD, true);
             session.waits_for = None;
@@ -249,7 +251,8 @@ impl Qos {
             ..*message
         };
         let nslp = if about_reserve { session.nslp_back } else { session.nslp_onward };
-        let to = Target { session: session.id, mri: meta.mri, nslp, state: meta.state, sii: None };
+        let sii = session.astray().filter(|_| about_reserve);
+        let to = Target { session: session.id, mri: meta.mri, nslp, state: meta.state, sii };
         self.send_response(to, &response);
     }
 
@@ -277,7 +280,9 @@ impl Qos {
         session.marks.set(Marks::IN_GIST, false);
         match error {
             SendError::NoNextNode | SendError::FlowEndsHere => {
-                session.marks.set(Marks::LAST, true);
+                // A QUERY that asks for a RESERVE goes against it: nobody is behind, and that is another end.
+                let against = query && session.marks.has(Marks::RECEIVER);
+                session.marks.set(Marks::LAST, !against);
                 // The list of nodes that was to go on goes back.
                 let hops = Message::parse(&parcel.octets).ok().and_then(|message| message.hops);
                 self.take_over_as_last(now, key, (rii, hops), query, resources);

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use signalbox_core::service::{SiiHandle, StateHandle};
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_resources::GrantId;
 
 use super::command::ReserveRequest;
@@ -26,7 +26,7 @@ pub(super) enum Stage {
 
 /// Facts that are true or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Marks(u16);
+pub(super) struct Marks(u32);
 
 impl Marks {
     /// The flow ends here, or the operator said so: this node is the QNR.
@@ -59,6 +59,14 @@ impl Marks {
     pub(super) const STOOD: Self = Self(0x2000);
     /// The route onward changed, and the new one is being looked up.
     pub(super) const REPAIRING: Self = Self(0x4000);
+    /// The next peer says that the route before it changed: this node may be off the path.
+    pub(super) const DOUBTED: Self = Self(0x8000);
+    /// The peer that RESERVEs come from was told that the route after it changed.
+    pub(super) const TOLD: Self = Self(0x1_0000);
+    /// The flow's route leads back to where it comes from: this node waits to hear that it is on the path.
+    pub(super) const OFF_PATH: Self = Self(0x2_0000);
+    /// The route changed lately, and is looked up again with the next refresh.
+    pub(super) const UNSETTLED: Self = Self(0x4_0000);
 
     pub(super) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -106,10 +114,12 @@ pub(super) struct Passed {
     pub(super) until: Time,
 }
 
-/// The old branch after a change of the route.
+/// A branch that the session left after a change of the route.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OldBranch {
     pub(super) sii: SiiHandle,
+    /// The number that its tear has: above all that went there, below what went along the new branch (§5.2.5.2).
+    pub(super) rsn: u32,
 }
 
 /// What a user wanted of a session that began here.
@@ -200,9 +210,14 @@ pub(super) struct Session {
     pub(super) back: Option<SiiHandle>,
     /// The peer before that one, which counts again only when it was silent until then (§5.2.5.4).
     pub(super) old_back: Option<(SiiHandle, Time)>,
+    /// Where GIST's way back led when it changed last.
+    pub(super) gist_back: Option<SiiHandle>,
     /// The peer that RESERVEs go to, once it was heard of.
     pub(super) onward: Option<SiiHandle>,
-    pub(super) old_branch: Option<OldBranch>,
+    /// Where GIST's way onward led when it changed last.
+    pub(super) gist_onward: Option<SiiHandle>,
+    /// Branches to be torn down when the new one stands.
+    pub(super) old_branches: Vec<OldBranch>,
     /// The last repair met another path, and the user has not heard of it yet.
     pub(super) moved: bool,
     pub(super) state: Option<StateHandle>,
@@ -261,8 +276,10 @@ impl Session {
             rate: 0,
             back: None,
             old_back: None,
+            gist_back: None,
             onward: None,
-            old_branch: None,
+            gist_onward: None,
+            old_branches: Vec::new(),
             moved: false,
             state: None,
             nslp_back: nslp,
@@ -290,6 +307,29 @@ impl Session {
     /// Nobody follows: this node answers.
     pub(super) const fn is_end(&self) -> bool {
         self.marks.has(Marks::END) || self.marks.has(Marks::LAST) || self.marks.has(Marks::SCOPED)
+    }
+
+    /// The peer that has to be named so that a message reaches it: GIST's way back leads to another one, which is
+    /// what a stale branch may do to it (§5.2.5.4).
+    pub(super) fn astray(&self) -> Option<SiiHandle> {
+        self.back.filter(|back| self.gist_back.is_some_and(|gist| gist != *back))
+    }
+
+    /// The same onward, where RESERVEs go against the flow.
+    pub(super) fn astray_onward(&self) -> Option<SiiHandle> {
+        let upstream = self.mri.direction() == Direction::Upstream;
+        self.onward.filter(|onward| upstream && self.gist_onward.is_some_and(|gist| gist != *onward))
+    }
+
+    /// Whether RESERVEs come, or came until lately, from this peer.
+    pub(super) fn is_behind(&self, now: Time, sii: SiiHandle) -> bool {
+        self.back == Some(sii) || self.old_back.is_some_and(|(old, until)| old == sii && now < until)
+    }
+
+    /// Whether RESERVEs go to this peer, or went until lately: a node that a changed route left may find its way back
+    /// to the one that it was reached from, and must not turn the session round.
+    pub(super) fn is_ahead(&self, sii: SiiHandle) -> bool {
+        self.onward == Some(sii) || self.old_branches.iter().any(|old| old.sii == sii)
     }
 
     /// The next own sequence number: 0 at first, then one more (RFC 5974 §5.3.1).

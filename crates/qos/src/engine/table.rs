@@ -1,7 +1,7 @@
 //! Finding, making and forgetting sessions.
 
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, NslpId, SessionId, Time};
+use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 use signalbox_resources::Resources;
 
 use super::session::{Session, Stage};
@@ -117,11 +117,20 @@ impl Qos {
         self.close(key, resources);
     }
 
-    /// GIST need not keep the way back of a session any longer (§5.4.1).
+    /// GIST need not keep the ways of a session any longer (§5.4.1). Should the path come back to this node, it finds
+    /// the next peer anew, and that peer learns of it.
     pub(super) fn forget_route(&mut self, key: Key) {
-        if let Some(session) = self.sessions.get(key) {
-            let of = Box::new((session.nslp_onward, session.mri, session.id));
-            self.queue.push_back(Queued::Lifetime(of));
+        for direction in [Direction::Downstream, Direction::Upstream] {
+            self.forget_way(key, direction);
         }
+    }
+
+    /// The same for one direction.
+    pub(super) fn forget_way(&mut self, key: Key, direction: Direction) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let onward = session.mri.direction() == direction;
+        let nslp = if onward { session.nslp_onward } else { session.nslp_back };
+        let of = (nslp, session.mri.with_direction(direction), session.id);
+        self.queue.push_back(Queued::Lifetime(Box::new(of)));
     }
 }

@@ -67,11 +67,13 @@ impl Qos {
                 rii: rii.filter(|_| !last),
                 forwarded: message.map(|m| m.forwarded),
                 gist_hops: message.map(|_| hops),
+                sii: session.astray_onward(),
                 ..Extra::default()
             };
             if session.rsn_out.is_some() && self.send_reserve(key, Form::Tear, extra).is_some() {
                 self.counters.tears_sent += 1;
             }
+            self.tear_old_branches(key);
         }
         match rii {
             Some(rii) => {

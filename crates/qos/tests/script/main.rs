@@ -2,5 +2,6 @@
 
 mod relay;
 mod requests;
+mod reroute;
 mod rig;
 mod storm;

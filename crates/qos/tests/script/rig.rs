@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{Interface, Route};
 use signalbox_core::service::{
-    AddressValidation, Indication, MessageHandle, MessageStatus, RecvMessage, Request, Security, SendError,
-    SiiHandle, StateHandle, TransferAttributes,
+    AddressValidation, Indication, MessageHandle, MessageStatus, NetworkEvent, RecvMessage, Request,
+    Security, SendError, SiiHandle, StateHandle, TransferAttributes,
 };
-use signalbox_core::{IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_qos::engine::{Config, Input, Output, Qos, QosEvent};
 use signalbox_qos::qspec::Wish;
 use signalbox_qos::wire::qspec::{Flags, Procedure, Tmod, Value};
@@ -52,6 +52,9 @@ pub(crate) struct Rig {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) end: bool,
     pub(crate) authenticated: bool,
+    /// Directions of the flow that GIST was asked to check, or to forget, since the last look.
+    pub(crate) checked: Vec<Direction>,
+    pub(crate) forgotten: Vec<Direction>,
 }
 
 pub(crate) fn addr(text: &str) -> IpAddr {
@@ -121,7 +124,17 @@ impl Rig {
         qos.handle(Time::ZERO, Input::Interfaces(&interfaces), &mut resources);
         let now = Time::from_secs(10);
         let interfaces = interfaces.to_vec();
-        Self { qos, resources, now, events: Vec::new(), interfaces, end: false, authenticated: false }
+        Self {
+            qos,
+            resources,
+            now,
+            events: Vec::new(),
+            interfaces,
+            end: false,
+            authenticated: false,
+            checked: Vec::new(),
+            forgotten: Vec::new(),
+        }
     }
 
     pub(crate) fn input(&mut self, input: Input<'_>) -> Vec<Sent> {
@@ -140,7 +153,13 @@ impl Rig {
                     }),
                     Output::RouteLookup { id, .. } => lookups.push(id),
                     Output::Event { event, .. } => self.events.push(event),
-                    Output::Request(_) => {}
+                    Output::Request(Request::InvalidateRoutingState { mri, .. }) => {
+                        self.checked.push(mri.direction());
+                    }
+                    Output::Request(Request::SetStateLifetime { mri, .. }) => {
+                        self.forgotten.push(mri.direction());
+                    }
+                    Output::Request(Request::Peering { .. }) => {}
                 }
             }
             if lookups.is_empty() {
@@ -189,6 +208,12 @@ impl Rig {
     /// A message of the session from the peer before, downstream.
     pub(crate) fn receive(&mut self, message: &Message<'_>) -> Vec<Sent> {
         self.receive_octets(BEFORE, flow(), SESSION, &octets(message))
+    }
+
+    /// GIST says something of the session's way in this direction.
+    pub(crate) fn network(&mut self, mri: Mri, event: NetworkEvent) -> Vec<Sent> {
+        let (nslp, session) = (NslpId::QOS, SESSION);
+        self.input(Input::Indication(Indication::NetworkNotification { nslp, mri, session, event }))
     }
 
     /// A message from the peer behind, upstream.

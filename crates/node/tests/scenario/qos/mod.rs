@@ -4,3 +4,4 @@
 mod change;
 mod net;
 mod path;
+mod reroute;

@@ -1,0 +1,278 @@
+//! Reservations that move with the route (RFC 5974 §3.2.12, §5.2.5): two ways from one router to another, over GIST as
+//! it is.
+
+use signalbox_node::Command;
+use signalbox_node::qos::{self, Flow, QosEvent, QosRequest, ReserveRequest};
+use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
+
+use super::net::{Host, MODES, Mode, SECOND, config, heard, qos_sessions};
+
+const RATE: u64 = 125_000;
+/// A cost by which the way over r2 is the longer one.
+const DEAR: u32 = 10;
+
+/// A node, and the link by which its packets leave.
+type Place = (NodeId, LinkId);
+
+/// `h1 – r1 – (r2 | r3) – r4 – h2`: by r2 at first.
+struct Diamond {
+    sim: Sim<Host>,
+    nodes: [NodeId; 6],
+    /// From r1 to r2: what decides about the way.
+    decides: LinkId,
+    /// Behind r2.
+    behind: LinkId,
+    by_r2: [Place; 2],
+    by_r3: [Place; 2],
+    common: [Place; 2],
+}
+
+fn held(sim: &Sim<Host>, (node, link): Place) -> u64 {
+    let ifindex = sim.ifindex(node, link);
+    sim.reservations(node).filter(|(_, r)| r.ifindex == ifindex).map(|(_, r)| r.traffic.rate).sum()
+}
+
+fn all(sim: &Sim<Host>, places: [Place; 2], rate: u64) -> bool {
+    places.iter().all(|place| held(sim, *place) == rate)
+}
+
+impl Diamond {
+    fn new(seed: u64, mode: Mode) -> Self {
+        let mut sim = Sim::new(seed);
+        let nodes = ["h1", "r1", "r2", "r3", "r4", "h2"]
+            .map(|name| sim.add_engine(name, move |boot| Host::new(boot, config(mode))));
+        let [h1, r1, r2, r3, r4, h2] = nodes;
+        let cheap = LinkConfig::default();
+        let dear = LinkConfig { cost: 3, ..cheap };
+        let first = sim.link(h1, r1, &cheap);
+        let decides = sim.link(r1, r2, &cheap);
+        let behind = sim.link(r2, r4, &cheap);
+        let to_r3 = sim.link(r1, r3, &dear);
+        let from_r3 = sim.link(r3, r4, &cheap);
+        let last = sim.link(r4, h2, &cheap);
+        Self {
+            sim,
+            nodes,
+            decides,
+            behind,
+            by_r2: [(r1, decides), (r2, behind)],
+            by_r3: [(r1, to_r3), (r3, from_r3)],
+            common: [(h1, first), (r4, last)],
+        }
+    }
+
+    fn reserved(seed: u64, mode: Mode, receiver_initiated: bool) -> Self {
+        let mut net = Self::new(seed, mode);
+        let dst = net.sim.address(net.nodes[5], Family::V4);
+        let flow = Flow { protocol: Some(17), dst_port: Some(5004), ..Flow::to(dst) };
+        let request =
+            ReserveRequest { receiver_initiated, ..ReserveRequest::new(flow, QosRequest::rate(RATE)) };
+        net.command(qos::Command::Reserve(Box::new(request)));
+        let (by_r2, common) = (net.by_r2, net.common);
+        net.sim.expect("a reservation by r2", SECOND * 10, |sim| {
+            all(sim, by_r2, RATE) && all(sim, common, RATE)
+        });
+        net.sim.run_for(SECOND * 2);
+        net
+    }
+
+    fn command(&mut self, command: qos::Command) {
+        self.sim.command(self.nodes[0], Command::Qos { id: 1, command });
+    }
+
+    /// The route changed. Until the new branch holds the reservation the old one does, from then on the new one does
+    /// without a break; what both have in common holds it once, all the time. Waits until the old one holds nothing.
+    fn moves(&mut self, what: &str, from: [Place; 2], to: [Place; 2], limit: u32) {
+        let common = self.common;
+        let mut stands = false;
+        let since = self.sim.now();
+        let mut wrong = None;
+        let moved = self.sim.wait(SECOND * limit, |sim| {
+            stands |= all(sim, to, RATE);
+            let kept = if stands { all(sim, to, RATE) } else { all(sim, from, RATE) };
+            if !kept || !all(sim, common, RATE) {
+                wrong.get_or_insert(sim.now());
+            }
+            stands && all(sim, from, 0)
+        });
+        assert_eq!(wrong, None, "{what}: without reservation; the route changed at {since}");
+        assert!(moved, "{what}: stands: {stands}, {:?}", self.state());
+    }
+
+    fn state(&self) -> Vec<(String, Vec<(u32, u64)>)> {
+        let of = |node: &NodeId| {
+            let at = self.sim.reservations(*node).map(|(_, r)| (r.ifindex.0, r.traffic.rate));
+            (self.sim.name(*node).to_owned(), at.collect())
+        };
+        self.nodes.iter().map(of).collect()
+    }
+
+    /// A counter of the application at one node.
+    fn count(&self, node: usize, name: &str) -> u64 {
+        self.sim.engine(self.nodes[node]).unwrap().node.counter("qos", name)
+    }
+
+    fn expired(&self) -> u64 {
+        (0..6).map(|node| self.count(node, "expired")).sum()
+    }
+
+    /// It stays for some minutes as it is, long enough for all that an old branch may do.
+    fn stays(&mut self, at: [Place; 2], not_at: [Place; 2]) {
+        let common = self.common;
+        let end = self.sim.now() + SECOND * 400;
+        let strays = self
+            .sim
+            .wait(SECOND * 400, |sim| !(all(sim, at, RATE) && all(sim, common, RATE) && all(sim, not_at, 0)));
+        assert!(!strays, "{:?} at {}, not until {end}", self.state(), self.sim.now());
+    }
+
+    /// The user gives it back, and nothing is left anywhere.
+    fn ends(mut self) {
+        self.command(qos::Command::Release);
+        let nodes = self.nodes;
+        let nothing = |sim: &Sim<Host>| nodes.iter().all(|node| sim.reservations(*node).next().is_none());
+        self.sim.expect("a tear along the whole path", SECOND * 3, nothing);
+        let known = |sim: &Sim<Host>| nodes.iter().map(|node| qos_sessions(sim, *node)).sum::<usize>();
+        self.sim.expect("no session", SECOND * 300, |sim| known(sim) == 0);
+    }
+
+    fn last_heard(&self) -> Option<&QosEvent> {
+        heard(&self.sim, self.nodes[0], 1).last().copied()
+    }
+}
+
+/// Forth, back, and forth again; the old branch is torn down each time within seconds.
+///
+/// QOS-5.2.5.2-04, QOS-5.2.5.2-05, QOS-3.2.12-04
+#[test]
+fn a_reservation_moves_with_the_route_and_back() {
+    for mode in MODES {
+        let mut net = Diamond::reserved(1, mode, false);
+        let (by_r2, by_r3) = (net.by_r2, net.by_r3);
+        for turn in 0..3 {
+            net.sim.set_cost(net.decides, DEAR);
+            net.moves(&format!("{mode:?} {turn}: to r3"), by_r2, by_r3, 10);
+            assert_eq!(net.count(2, "torn_down"), turn + 1);
+            net.sim.run_for(SECOND * 7);
+            net.sim.set_cost(net.decides, 1);
+            net.moves(&format!("{mode:?} {turn}: to r2"), by_r3, by_r2, 10);
+            assert_eq!(net.count(3, "torn_down"), turn + 1);
+            net.sim.run_for(SECOND * 7);
+        }
+        assert_eq!(net.expired(), 0);
+        net.stays(by_r2, by_r3);
+        net.ends();
+    }
+}
+
+#[test]
+fn a_moved_reservation_stays_where_it_is() {
+    for mode in MODES {
+        for receiver_initiated in [false, true] {
+            for seed in 10..14 {
+                let mut net = Diamond::reserved(seed, mode, receiver_initiated);
+                let (by_r2, by_r3) = (net.by_r2, net.by_r3);
+                net.sim.run_for(SECOND * 10 * u32::try_from(seed - 10).unwrap());
+                net.sim.set_cost(net.decides, DEAR);
+                net.moves(&format!("{mode:?} {receiver_initiated} {seed}"), by_r2, by_r3, 10);
+                net.stays(by_r3, by_r2);
+                let last = net.last_heard();
+                assert!(matches!(last, Some(QosEvent::Granted(_))), "{last:?}");
+                assert_eq!(net.expired(), 0);
+                net.ends();
+            }
+        }
+    }
+}
+
+/// QOS-3.2.12-03
+#[test]
+fn a_receivers_reservation_moves_with_the_route_and_back() {
+    for mode in MODES {
+        let mut net = Diamond::reserved(2, mode, true);
+        let (by_r2, by_r3) = (net.by_r2, net.by_r3);
+        for turn in 0..3 {
+            net.sim.set_cost(net.decides, DEAR);
+            net.moves(&format!("{mode:?} {turn}: to r3"), by_r2, by_r3, 10);
+            assert_eq!(net.count(2, "torn_down"), turn + 1);
+            net.sim.run_for(SECOND * 7);
+            net.sim.set_cost(net.decides, 1);
+            net.moves(&format!("{mode:?} {turn}: to r2"), by_r3, by_r2, 10);
+            assert_eq!(net.count(3, "torn_down"), turn + 1);
+            net.sim.run_for(SECOND * 7);
+        }
+        assert_eq!(net.expired(), 0);
+        net.stays(by_r2, by_r3);
+        net.ends();
+    }
+}
+
+/// The link behind the old branch's router is lost: the tear arrives there and ends there.
+#[test]
+fn a_link_lost_behind_the_old_branch_is_got_round() {
+    for mode in MODES {
+        for receiver_initiated in [false, true] {
+            let mut net = Diamond::reserved(3, mode, receiver_initiated);
+            let (by_r2, by_r3, common) = (net.by_r2, net.by_r3, net.common);
+            net.sim.set_link_up(net.behind, false);
+            net.sim.expect("the other way", SECOND * 40, |sim| {
+                all(sim, by_r3, RATE) && all(sim, common, RATE) && held(sim, by_r2[0]) == 0
+            });
+            net.sim.expect("nothing by r2", SECOND * 160, |sim| all(sim, by_r2, 0));
+            net.stays(by_r3, by_r2);
+            net.ends();
+        }
+    }
+}
+
+/// The link to the old branch is lost: what it holds there goes, by a tear that finds another way or by itself, and what
+/// its router still sends disturbs nobody. When the link is back, the reservation moves back.
+#[test]
+fn a_link_lost_before_the_old_branch_is_got_round() {
+    for mode in MODES {
+        for receiver_initiated in [false, true] {
+            let mut net = Diamond::reserved(4, mode, receiver_initiated);
+            let (by_r2, by_r3, common) = (net.by_r2, net.by_r3, net.common);
+            net.sim.set_link_up(net.decides, false);
+            let new = |sim: &Sim<Host>| all(sim, by_r3, RATE) && all(sim, common, RATE);
+            net.sim.expect("the other way", SECOND * 40, new);
+            let mut broken = None;
+            let gone = net.sim.wait(SECOND * 200, |sim| {
+                if !new(sim) {
+                    broken.get_or_insert(sim.now());
+                }
+                all(sim, by_r2, 0)
+            });
+            assert!(gone && broken.is_none(), "{mode:?} {receiver_initiated}: {broken:?}, {:?}", net.state());
+            net.stays(by_r3, by_r2);
+            net.sim.set_link_up(net.decides, true);
+            net.moves("back", by_r3, by_r2, 40);
+            net.stays(by_r2, by_r3);
+            net.ends();
+        }
+    }
+}
+
+/// The route changes faster than reservations follow; it stays in the end.
+#[test]
+fn a_route_that_flaps_leaves_one_reservation() {
+    for mode in MODES {
+        for receiver_initiated in [false, true] {
+            for pause in [1, 3, 5, 7, 9, 12, 40] {
+                let mut net = Diamond::reserved(pause, mode, receiver_initiated);
+                let (by_r2, by_r3, common) = (net.by_r2, net.by_r3, net.common);
+                for turn in 0..9 {
+                    net.sim.set_cost(net.decides, if turn % 2 == 0 { DEAR } else { 1 });
+                    net.sim.run_for(SECOND * u32::try_from(pause).unwrap() / 1000);
+                    assert!(all(&net.sim, common, RATE));
+                }
+                let settled = net.sim.wait(SECOND * 60, |sim| {
+                    all(sim, by_r3, RATE) && all(sim, by_r2, 0) && all(sim, common, RATE)
+                });
+                assert!(settled, "{mode:?} {receiver_initiated} {pause}: {:?}", net.state());
+                net.stays(by_r3, by_r2);
+                net.ends();
+            }
+        }
+    }
+}
