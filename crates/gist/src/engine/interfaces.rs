@@ -25,6 +25,8 @@ pub(crate) struct Interfaces {
     /// What peers can use whatever the interface (RFC 5971 §5.2.2).
     any: Option<Usable>,
     on: Vec<(IfIndex, IpAddr)>,
+    /// On interfaces that are down: nobody reaches this node there, but they are nobody else's.
+    down: Vec<IpAddr>,
 }
 
 /// Usable beyond the link, so fit for the NLI (RFC 5971 §5.2.2).
@@ -41,6 +43,8 @@ impl Interfaces {
     /// Takes over the whole list; yields what was before.
     pub(crate) fn update(&mut self, interfaces: &[Interface]) -> Self {
         let mut new = Self::default();
+        let down = interfaces.iter().filter(|i| !i.up);
+        new.down.extend(down.flat_map(|i| &i.addresses));
         for interface in interfaces.iter().filter(|i| i.up) {
             for address in &interface.addresses {
                 match address {
@@ -87,6 +91,11 @@ impl Interfaces {
             IpAddr::V4(a) => self.local_v4.binary_search(&a.to_bits()).is_ok(),
             IpAddr::V6(a) => self.local_v6.binary_search(&a.to_bits()).is_ok(),
         }
+    }
+
+    /// Whether `address` is this node's, be its interface up or down.
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        self.is_local(address) || self.down.contains(&address)
     }
 
     /// Whether `address` is on interface `ifindex`.

@@ -374,13 +374,13 @@ impl Gist {
     }
 
     /// Rule 8, `to_Refresh_QNode`: Awaiting Refresh, unless the session is known to be inactive
-    /// (RFC 5971 §4.4.4), or may be: a refresh from upstream that is overdue is waited for.
+    /// (RFC 5971 §4.4.4), or may be: then a refresh from upstream is waited for.
     /// GIST-6.2-12, GIST-4.4.4-08, GIST-7.1.2-01.
     fn timeout_refresh(&mut self, key: Key, direction: Direction) {
-        let overdue = self.is_refresh_overdue(key, direction);
+        let waits = self.waits_for_refresh(key, direction);
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
-        if half.has(NO_REFRESH) || overdue {
+        if half.has(NO_REFRESH) || waits {
             half.set(RETRY, false);
             return;
         }

@@ -195,27 +195,42 @@ impl Gist {
         if relay { validity * 3 / 4 } else { self.rng.jitter(validity, 0.5, 0.75) }
     }
 
-    /// The state of one direction was refreshed by its peer: so is that of the other, which is `direction`, if half of
-    /// its time is over. Refreshes travel
-    /// along the path like this, each node's state lives and ends with that of the node before it, and what is
-    /// left on a path that is not used any more is gone after one validity time, however long that path is.
+    /// The state of one direction was refreshed by its peer: so is that of the other, which is `direction`, if it would
+    /// end before that. Refreshes travel along the path like this, each node's state lives and ends with that of the
+    /// node before it, and a node that comes back into the path says so at once.
     pub(super) fn pass_refresh_on(&mut self, key: Key, direction: Direction) {
-        let now = self.now;
         let Some(record) = self.records.get(key) else { return };
         let half = record.half(direction);
         if half.state != State::Established {
             return;
         }
-        // The timer stands at three quarters of the validity time.
-        let quarter = half.expire.left(now).saturating_sub(half.retry.left(now));
-        if half.has(TENTATIVE) || half.expire.left(now) <= quarter * 2 {
+        let ends_first = self.lasts(key, direction, self.config.t1) == Some(false);
+        if half.has(TENTATIVE) || ends_first {
             self.start_refresh(key, direction);
         }
     }
 
+    /// Whether the state of a querying direction lasts as long as that of the other one, which a peer refreshes, give or
+    /// take `slack`; `None`: no peer does.
+    fn lasts(&self, key: Key, direction: Direction, slack: Duration) -> Option<bool> {
+        let record = self.records.get(key)?;
+        let (half, other) = (record.half(direction), record.half(direction.inverted()));
+        let refreshed = other.state.is_responding() && other.state.is_established();
+        refreshed.then(|| half.expire.left(self.now) + slack >= other.expire.left(self.now))
+    }
+
+    /// Whether a refresh that is due waits for that of the other side, which will be passed on: the state is in no doubt
+    /// and lasts until then. A node that refreshed by its own clock would, when the path has left it, take back the node where both
+    /// branches meet (RFC 5971 §7.1.4: "state conflicts at the crossover router").
+    pub(super) fn waits_for_refresh(&self, key: Key, direction: Direction) -> bool {
+        let doubtful = self.records.get(key).is_some_and(|record| record.half(direction).has(TENTATIVE));
+        !doubtful && self.lasts(key, direction, self.validity() / 8) == Some(true)
+            || self.is_refresh_overdue(key, direction)
+    }
+
     /// Whether the refresh from the other side that this node waits for has not come in time: it may be off the path.
     /// GIST-4.4.4-08.
-    pub(super) fn is_refresh_overdue(&self, key: Key, direction: Direction) -> bool {
+    fn is_refresh_overdue(&self, key: Key, direction: Direction) -> bool {
         let Some(record) = self.records.get(key) else { return false };
         let other = record.half(direction.inverted());
         other.state.is_responding()

@@ -106,10 +106,10 @@ pub(super) fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
 }
 
 impl Gist {
-    /// Whether flows of `p` may enter by an interface (RFC 5971 §5.8.1.2): not from an address of this node,
-    /// nor from what cannot be a source, nor against the configured filters; over all its sources.
+    /// Whether flows of `p` may enter by an interface (RFC 5971 §5.8.1.2): not from an address of this node (its own
+    /// Query comes back when routes are in a loop, and would make this node wait for its own refreshes), nor from what cannot be a source, nor against the configured filters; over all its sources.
     pub(super) fn may_enter(&self, ifindex: IfIndex, p: &PathCoupled) -> bool {
-        if self.interfaces.is_local(p.src) || p.src.is_loopback() || p.src.is_multicast() {
+        if self.interfaces.is_own(p.src) || p.src.is_loopback() || p.src.is_multicast() {
             return false;
         }
         let mut filters = self.config.ingress_filters.iter().filter(|f| f.ifindex == ifindex).peekable();

@@ -223,6 +223,13 @@ fn flows_that_cannot_be() {
         rig.quiet();
         rig.no_state();
     }
+    // Nor from an address of this node on an interface that is down.
+    let mut rig = Rig::with(Config::default());
+    let mut list = interfaces();
+    list[1].up = false;
+    rig.handle(signalbox_gist::engine::Input::Interfaces(&list));
+    rig.inject(&Via::intercepted(SRC, DST), &query(own(), &[1; 8]));
+    rig.sent().error_is(GistError::INGRESS_FILTER_FAILURE);
     // GIST-A.4.4.12-04: the whole of a source prefix has to be inside
     let mut rig = Rig::with(config());
     let mut p = signalbox_core::PathCoupled::between(ip("10.0.0.0"), ip(DST));

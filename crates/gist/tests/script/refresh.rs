@@ -23,24 +23,46 @@ fn refreshed(rig: &mut Rig, number: u8) {
     rig.confirm(&response);
 }
 
-/// GIST-4.4.4-10, GIST-7.1.2-01: the refresh is passed on at the same instant, if half of the validity time is
-/// over, and not before.
+/// GIST-4.4.4-10, GIST-7.1.2-01: the refresh is passed on at the same instant, so that state further on does not end
+/// before that of this node, and not again for what came just after it.
 #[test]
 fn a_refresh_is_passed_on() {
     let mut rig = relay();
-    rig.until(14_900);
+    rig.until(400);
     refreshed(&mut rig, 2);
     rig.quiet();
-    rig.until(15_100);
-    refreshed(&mut rig, 3);
-    let query = rig.sent().is(MessageType::QUERY);
-    rig.respond(&query);
-    rig.sent().is(MessageType::CONFIRM);
-    rig.until(30_000);
-    rig.quiet();
-    rig.until(32_000);
-    refreshed(&mut rig, 4);
-    rig.sent().is(MessageType::QUERY);
+    for (number, at) in [(3, 1_000), (4, 15_100), (5, 16_000), (6, 45_500)] {
+        rig.until(at);
+        refreshed(&mut rig, number);
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.respond(&query);
+        rig.sent().is(MessageType::CONFIRM);
+        rig.until(at + 400);
+        refreshed(&mut rig, number + 10);
+        rig.quiet();
+    }
+    let view = rig.session();
+    for half in [view.upstream, view.downstream] {
+        assert!(half.unwrap().expires_in.unwrap().as_millis() > 29_000);
+    }
+}
+
+/// GIST-4.4.4-08: this node refreshes its peer by no clock of its own while it waits for its own refresh: on a branch
+/// that the path has left it would take back the node where the branches meet.
+#[test]
+fn there_is_no_last_word() {
+    for refreshed_at in [1_000, 7_000, 14_000, 22_000] {
+        let mut rig = relay();
+        rig.until(refreshed_at);
+        refreshed(&mut rig, 2);
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.respond(&query);
+        rig.sent().is(MessageType::CONFIRM);
+        rig.until(refreshed_at + 29_980);
+        rig.quiet();
+        rig.until(refreshed_at + 30_020);
+        rig.no_state();
+    }
 }
 
 /// GIST-4.4.4-08: nobody refreshes this node, so it refreshes nobody: its state and that of its peer end together.

@@ -2,10 +2,18 @@
 //! reordering, duplication, crashes, links that go down, paths that change. `SIGNALBOX_SEEDS` in the
 //! environment is how many; `SIGNALBOX_SEED` runs one of them alone.
 //!
-//! After the storm and one refresh period, every live session's chain of routing state must be whole in both directions
-//! and lead to nodes as they are now. What is off the path by then is refreshed by nobody: GIST takes nothing down but by
-//! time (RFC 5971 §4.4.4), so that one validity later the chain must be all that is left of the session anywhere. Timers are shorter than the RFC's, all
-//! in proportion, so that a run is short.
+//! What is demanded after the storm, with all timers shorter than the RFC's in proportion, so that a run is short:
+//!
+//! * **One refresh period after its end every live session's chain is whole**: routing state in both directions, at nodes
+//!   that are on the path and as they are now, from the flow's source to its destination. The period is the validity
+//!   time: state has to be refreshed within it or it ends (RFC 5971 §4.4.4), so that the source has sent a Query down the
+//!   path once by then (after half to three quarters of it), and each node passes it on.
+//! * **Nothing else is left of a session a moment later.** That cannot be sooner: GIST takes no state down (§4.4.4: "There is
+//!   no mechanism at the GIST level for explicit teardown of routing state"), so what the storm refreshed last ends
+//!   with its validity time, counted from that refresh. The last one may come a moment after the storm: a Query that
+//!   was lost in it is sent again after T2 at most, its handshake is finished, and nodes further on that branch are
+//!   refreshed by that. After this a node that the path has left is refreshed by nobody, and refreshes nobody.
+//! * **When the applications stop**, all state and all channels go.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -29,13 +37,15 @@ const SEEDS: u64 = 1000;
 const PINGS: u64 = 3;
 /// Validity of routing state: a refresh comes after half to three quarters of it.
 const VALIDITY: Duration = Duration::from_secs(6);
+/// Most time between two Queries of a handshake.
+const T2: Duration = Duration::from_secs(1);
 /// What a stream or an association without answer is given.
 const GIVE_UP: Duration = Duration::from_secs(3);
 
-/// From the end of the storm until every chain is whole: one refresh period, since a refresh travels along the path and
-/// so finds the peers of today; and the time after which a dead association is given up, or a branch that nobody
-/// refreshes any more has said its last word (its refresh may turn the node where it joins the path back once more).
-const RECOVERY: Duration = VALIDITY.saturating_add(GIVE_UP);
+/// From the end of the storm until every chain is whole: one refresh period.
+const RECOVERY: Duration = VALIDITY;
+/// And from then until nothing else is left: a Query that is sent again, and what follows from its answer.
+const LAST_WORD: Duration = T2.saturating_add(Duration::from_millis(500));
 
 const BAD: Impairment = Impairment {
     delay: Duration::from_millis(5),
@@ -64,7 +74,7 @@ fn config(mode: Mode, node: NodeId, identity: Vec<u8>) -> Config {
     gist.validity = VALIDITY;
     gist.inactivity = Duration::from_secs(6);
     gist.t1 = Duration::from_millis(200);
-    gist.t2 = Duration::from_secs(1);
+    gist.t2 = T2;
     gist.attempts = 4;
     gist.hold_down = Duration::from_millis(200);
     gist.hold_down_max = Duration::from_secs(3);
@@ -250,8 +260,8 @@ impl World {
         Ok(chain)
     }
 
-    /// What is wrong with a ping since then, or with what is left elsewhere, if anything.
-    fn fault(&self, ping: &Started, since: Time) -> Option<String> {
+    /// What is left of a ping's session where it does not belong, or what is wrong with its chain.
+    fn stale(&self, ping: &Started) -> Option<String> {
         let chain = match self.whole(ping) {
             Ok(chain) => chain,
             Err(fault) => return Some(fault),
@@ -262,15 +272,29 @@ impl World {
             engine.is_some_and(|engine| engine.sessions().any(|view| view.session == session))
         };
         let stale: Vec<_> = self.engines.iter().filter(|n| holds(n) && !chain.contains(n)).collect();
-        if !stale.is_empty() {
-            return Some(format!("state off the path {chain:?} at {stale:?}"));
-        }
+        (!stale.is_empty()).then(|| format!("state off the path {chain:?} at {stale:?}"))
+    }
+
+    /// What is wrong with the answers to a ping since then, if anything.
+    fn unanswered(&self, ping: &Started, since: Time) -> Option<String> {
+        let chain = match self.whole(ping) {
+            Ok(chain) => chain,
+            Err(fault) => return Some(fault),
+        };
         let replies = replies(&self.sim, ping.id);
         let good = replies.iter().filter(|(at, reply)| {
             *at - reply.rtt > since && reply.reached_end && reply.hops.len() + 1 == chain.len()
         });
         let good = good.count();
         (good < 4).then(|| format!("only {good} replies along {chain:?}"))
+    }
+
+    fn check(&self, started: &[Started], fault: impl Fn(&Self, &Started) -> Option<String>) {
+        for ping in started {
+            if let Some(fault) = fault(self, ping) {
+                panic!("ping {} of {:?}: {fault}, seed {}", ping.id, self.mode, self.sim.seed());
+            }
+        }
     }
 }
 
@@ -288,18 +312,13 @@ fn run(seed: u64) {
     let associations = |node| world.sim.engine(node).is_some_and(|node| node.associations().next().is_some());
     let any = world.sim.nodes().any(associations);
     assert_eq!(any, !matches!(world.mode, Mode::Datagrams), "seed {}", world.sim.seed());
-    for ping in &started {
-        if let Err(fault) = world.whole(ping) {
-            panic!("ping {} of {:?}: {fault}, seed {}", ping.id, world.mode, world.sim.seed());
-        }
-    }
+    world.check(&started, |world, ping| world.whole(ping).err());
     let since = world.sim.now();
-    world.sim.run_for(VALIDITY);
-    for ping in &started {
-        if let Some(fault) = world.fault(ping, since) {
-            panic!("ping {} of {:?}: {fault}, seed {}", ping.id, world.mode, world.sim.seed());
-        }
-    }
+    world.sim.run_for(LAST_WORD);
+    world.check(&started, World::stale);
+    world.sim.run_for(VALIDITY - LAST_WORD);
+    world.check(&started, World::stale);
+    world.check(&started, |world, ping| world.unanswered(ping, since));
     // And when the pings stop, nothing is left at all.
     for ping in &started {
         world.sim.command(ping.from, Command::PingStop { id: ping.id });

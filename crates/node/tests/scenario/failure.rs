@@ -5,11 +5,11 @@ use core::time::Duration;
 
 use signalbox_core::Time;
 use signalbox_gist::wire::{GistError, MessageType};
-use signalbox_node::Node;
 use signalbox_node::ping::PingRequest;
-use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
+use signalbox_node::{Config, Node};
+use signalbox_sim::{Boot, Family, LinkConfig, LinkId, NodeId, Sim};
 
-use crate::net::{FAMILIES, Net, full, header, message, path, replies, sessions};
+use crate::net::{FAMILIES, Net, WALL_US, full, header, make, message, path, replies, sessions};
 
 /// Whether a reply that was sent after `since` came from the end along `expected`.
 fn answered(sim: &Sim<Node>, since: Time, expected: &[IpAddr]) -> bool {
@@ -75,6 +75,7 @@ struct Diamond {
     sim: Sim<Node>,
     a: NodeId,
     b: NodeId,
+    d: NodeId,
     first: LinkId,
     /// Addresses of b, c and d that the message enters by.
     over_b: Vec<IpAddr>,
@@ -82,8 +83,12 @@ struct Diamond {
 }
 
 fn diamond(seed: u64, family: Family) -> Diamond {
+    diamond_of(seed, family, full)
+}
+
+fn diamond_of(seed: u64, family: Family, factory: fn(Boot) -> Node) -> Diamond {
     let mut sim = Sim::new(seed);
-    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| sim.add_engine(name, full));
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| sim.add_engine(name, factory));
     // d's own address is that of its first link, whichever way packets take.
     let leaf = sim.add_router("leaf");
     sim.link(d, leaf, &LinkConfig::default());
@@ -98,7 +103,7 @@ fn diamond(seed: u64, family: Family) -> Diamond {
     let request = PingRequest { src: Some(sim.address(a, family)), ..PingRequest::to(end) };
     sim.command(a, signalbox_node::Command::PingStart { id: 1, request });
     sim.run_for(Duration::from_secs(5));
-    Diamond { sim, a, b, first: ab, over_b, over_c }
+    Diamond { sim, a, b, d, first: ab, over_b, over_c }
 }
 
 /// GIST-7.1.2-05: a changed route at the node itself sends the next message along the new path at once, long
@@ -116,6 +121,30 @@ fn a_changed_route_is_followed() {
         // Nobody refreshes the old path.
         net.sim.expect("no state off the path", Duration::from_secs(120), |sim| sessions(sim, net.b) == 0);
         assert_eq!(sessions(&net.sim, net.a), 1);
+    }
+}
+
+/// A node that keeps what is not used for as long as it is refreshed.
+fn patient(boot: Boot) -> Node {
+    make(boot, Config { wall_clock_us: WALL_US, ..Config::default() })
+}
+
+/// GIST-4.4.4-08: whenever the path leaves a branch, the branch does not take the node back where it meets the new one, which
+/// changes its upstream peer once. That node was restarted before, so that the branch's clocks are out of step: state
+/// was refreshed early downstream and late upstream. What is left ends one validity time after its last refresh.
+#[test]
+fn the_branch_that_was_left_is_silent() {
+    for seed in 0..40 {
+        let mut net = diamond_of(seed, Family::V4, patient);
+        net.sim.run_until(Time::from_millis(12_000));
+        net.sim.restart(net.d);
+        net.sim.run_until(Time::from_millis(23_000 + seed * 150));
+        net.sim.set_cost(net.first, 10);
+        let changes = |sim: &Sim<Node>| sim.engine(net.d).unwrap().counter("gist", "peer_changed");
+        net.sim.expect("the new branch", Duration::from_secs(5), |sim| changes(sim) == 1);
+        net.sim.expect("no state off the path", Duration::from_secs(31), |sim| sessions(sim, net.b) == 0);
+        net.sim.run_for(Duration::from_secs(30));
+        assert_eq!(changes(&net.sim), 1, "{seed}");
     }
 }
 
