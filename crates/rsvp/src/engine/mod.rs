@@ -12,6 +12,7 @@
 
 mod config;
 mod io;
+pub mod neighbour;
 
 use std::collections::VecDeque;
 

@@ -98,20 +98,38 @@ impl<'a> IdList<'a> {
         matches!(self.c_type, 2 | 3)
     }
 
+    /// Entries; at least one.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len() / Self::entry_octets(self.c_type)
+    }
+
+    /// No entries, which cannot be.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entry at this place.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<ListedId> {
+        let octets = Self::entry_octets(self.c_type);
+        let entry = self.entries.get(at.checked_mul(octets)?..)?.get(..octets)?;
+        let (id, rest) = entry.split_first_chunk()?;
+        let (source, group) = match self.c_type {
+            2 => (v4(rest), None),
+            3 => (v6(rest), None),
+            4 => (v4(rest), rest.get(4..).and_then(v4)),
+            5 => (v6(rest), rest.get(16..).and_then(v6)),
+            _ => (None, None),
+        };
+        Some(ListedId { id: u32::from_be_bytes(*id), source, group })
+    }
+
     /// The entries.
     pub fn ids(&self) -> impl Iterator<Item = ListedId> + use<'a> {
-        let Self { c_type, entries, .. } = *self;
-        entries.chunks_exact(Self::entry_octets(c_type)).map(move |entry| {
-            let (id, rest) = entry.split_first_chunk().unwrap_or((&[0; 4], &[]));
-            let (source, group) = match c_type {
-                2 => (v4(rest), None),
-                3 => (v6(rest), None),
-                4 => (v4(rest), rest.get(4..).and_then(v4)),
-                5 => (v6(rest), rest.get(16..).and_then(v6)),
-                _ => (None, None),
-            };
-            ListedId { id: u32::from_be_bytes(*id), source, group }
-        })
+        let list = *self;
+        (0..self.len()).map_while(move |at| list.get(at))
     }
 }
 

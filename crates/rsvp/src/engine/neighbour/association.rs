@@ -1,0 +1,264 @@
+//! What is known of each sender and key: which sequence numbers were seen, and whether the sender was challenged
+//! (RFC 2747 §4.2, §4.3).
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::rng::Random;
+use signalbox_core::slab::{Key as SlabKey, Slab};
+use signalbox_core::wheel::{Link, Timed, Wheel};
+use signalbox_core::{IfIndex, Time};
+
+use super::config::Integrity;
+
+/// The sequence numbers seen within the reordering window, lowest first. Numbers grow modulo 2^64.
+#[derive(Debug, Default)]
+struct Window {
+    seen: Vec<u64>,
+}
+
+impl Window {
+    /// Begins anew after `number`.
+    fn start(&mut self, number: u64) {
+        self.seen.clear();
+        self.seen.push(number);
+    }
+
+    /// Whether the number was not seen and is not too old; then it is seen from now on.
+    fn accept(&mut self, number: u64, size: usize) -> bool {
+        let base = self.seen.last().copied().unwrap_or(number);
+        // Relative to the largest: what is ahead of it counts as larger.
+        let place = |n: u64| n.wrapping_sub(base).cast_signed();
+        match self.seen.binary_search_by_key(&place(number), |n| place(*n)) {
+            Ok(_) if !self.seen.is_empty() => false,
+            Err(0) if !self.seen.is_empty() => false, // below the lower end of the list
+            Ok(at) | Err(at) => {
+                self.seen.insert(at, number);
+                if self.seen.len() > size.max(1) {
+                    self.seen.remove(0);
+                }
+                true
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handshake {
+    /// The sender may be heard.
+    Done,
+    /// It was asked, this many times; its next chance comes when the timer fires.
+    Pending { cookie: u64, asked: u32 },
+}
+
+#[derive(Debug)]
+struct Association {
+    sender: IpAddr,
+    key_id: u64,
+    ifindex: IfIndex,
+    window: Window,
+    handshake: Handshake,
+    link: Link,
+}
+
+impl Timed for Association {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+/// A challenge to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub(crate) to: IpAddr,
+    pub(crate) ifindex: IfIndex,
+    pub(crate) key_id: u64,
+    pub(crate) cookie: u64,
+}
+
+/// What becomes of a message whose digest is right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// It is taken.
+    Yes,
+    /// Its number was seen, or is too old.
+    Replayed,
+    /// Its sender is to prove first that it is there.
+    Challenged(Option<Ask>),
+    /// Its sender does not answer challenges.
+    Unwilling,
+    /// No room for another sender.
+    Full,
+}
+
+/// Challenges are not repeated less often than this.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Repetitions of a challenge without any message from the sender.
+const REPETITIONS: u32 = 5;
+
+/// All senders that signed something.
+#[derive(Debug)]
+pub(crate) struct Associations {
+    slab: Slab<Association>,
+    index: Index,
+    hasher: KeyedHasher,
+    wheel: Wheel,
+}
+
+impl Associations {
+    pub(crate) fn new(limit: u32, rng: &mut Random) -> Self {
+        Self {
+            slab: Slab::new(limit),
+            index: Index::new(),
+            hasher: KeyedHasher::new(rng),
+            wheel: Wheel::new(Duration::from_millis(1)),
+        }
+    }
+
+    fn find(&self, sender: IpAddr, key_id: u64) -> Option<u32> {
+        let hash = self.hasher.hash_one(&(sender, key_id));
+        let is = |at| self.slab.get_index(at).is_some_and(|a| a.sender == sender && a.key_id == key_id);
+        self.index.find(hash, is)
+    }
+
+    fn insert(
+        &mut self,
+        sender: IpAddr,
+        key_id: u64,
+        ifindex: IfIndex,
+        handshake: Handshake,
+    ) -> Option<SlabKey> {
+        let association = Association {
+            sender,
+            key_id,
+            ifindex,
+            window: Window::default(),
+            handshake,
+            link: Link::default(),
+        };
+        let key = self.slab.insert(association).ok()?;
+        let hash = self.hasher.hash_one(&(sender, key_id));
+        let (slab, hasher) = (&self.slab, &self.hasher);
+        self.index.insert(hash, key.index(), |at| {
+            slab.get_index(at).map_or(0, |a| hasher.hash_one(&(a.sender, a.key_id)))
+        });
+        Some(key)
+    }
+
+    /// Judges a message whose digest was verified: only then may any of this change.
+    pub(crate) fn admit(
+        &mut self,
+        now: Time,
+        (sender, key_id, ifindex): (IpAddr, u64, IfIndex),
+        (number, willing): (u64, bool),
+        settings: &Integrity,
+        rng: &mut Random,
+    ) -> Admitted {
+        let size = usize::from(settings.window.clamp(1, 64));
+        if let Some(at) = self.find(sender, key_id) {
+            let Some(association) = self.slab.get_index_mut(at) else { return Admitted::Full };
+            return match association.handshake {
+                Handshake::Done if association.window.accept(number, size) => Admitted::Yes,
+                Handshake::Done => Admitted::Replayed,
+                // The timer asks; after the last repetition the next message does.
+                Handshake::Pending { .. } if association.link.is_armed() => Admitted::Challenged(None),
+                Handshake::Pending { cookie, .. } => {
+                    association.handshake = Handshake::Pending { cookie, asked: 1 };
+                    let ask = Ask { to: sender, ifindex, key_id, cookie };
+                    self.wheel.arm(&mut self.slab, at, now + settings.challenge);
+                    Admitted::Challenged(Some(ask))
+                }
+            };
+        }
+        if settings.handshake && !willing && !settings.without_handshake {
+            return Admitted::Unwilling;
+        }
+        let challenge = settings.handshake && willing;
+        let cookie = rng.u64();
+        let handshake = if challenge { Handshake::Pending { cookie, asked: 1 } } else { Handshake::Done };
+        let Some(key) = self.insert(sender, key_id, ifindex, handshake) else { return Admitted::Full };
+        if challenge {
+            self.wheel.arm(&mut self.slab, key.index(), now + settings.challenge);
+            return Admitted::Challenged(Some(Ask { to: sender, ifindex, key_id, cookie }));
+        }
+        if let Some(association) = self.slab.get_mut(key) {
+            association.window.start(number);
+        }
+        Admitted::Yes
+    }
+
+    /// A Response whose digest was verified: whether it answers our challenge. From its number on the sender is heard.
+    pub(crate) fn answered(&mut self, sender: IpAddr, key_id: u64, cookie: u64, number: u64) -> bool {
+        let Some(at) = self.find(sender, key_id) else { return false };
+        let Some(association) = self.slab.get_index_mut(at) else { return false };
+        match association.handshake {
+            Handshake::Pending { cookie: sent, .. } if sent == cookie => {
+                association.handshake = Handshake::Done;
+                association.window.start(number);
+                self.wheel.cancel(&mut self.slab, at);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The next challenge that nobody answered in time.
+    pub(crate) fn next_ask(&mut self, now: Time, settings: impl Fn(IfIndex) -> Integrity) -> Option<Ask> {
+        while let Some(at) = self.wheel.pop_due(&mut self.slab, now) {
+            let Some(association) = self.slab.get_index_mut(at) else { continue };
+            let Handshake::Pending { cookie, asked } = association.handshake else { continue };
+            if asked > REPETITIONS {
+                continue; // its next message is a reason to ask again
+            }
+            association.handshake = Handshake::Pending { cookie, asked: asked + 1 };
+            let ask = Ask {
+                to: association.sender,
+                ifindex: association.ifindex,
+                key_id: association.key_id,
+                cookie,
+            };
+            let interval = settings(ask.ifindex).challenge.saturating_mul(1 << asked.min(10)).min(LONGEST);
+            self.wheel.arm(&mut self.slab, at, now + interval);
+            return Some(ask);
+        }
+        None
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(size: usize, numbers: &[u64]) -> Vec<bool> {
+        let mut window = Window::default();
+        window.start(numbers[0]);
+        numbers[1..].iter().map(|number| window.accept(*number, size)).collect()
+    }
+
+    /// Proves RSVPINT-2747-4.2-03, RSVPINT-2747-4.2-04, RSVPINT-2747-4.2-05 and RSVPINT-2747-4.2-06.
+    #[test]
+    fn windows() {
+        assert_eq!(numbers(1, &[10, 11, 11, 10, 13, 12, 14]), [true, false, false, true, false, true]);
+        assert_eq!(numbers(32, &[10, 20, 15, 15, 20, 12, 9]), [true, true, false, false, true, false]);
+        // Of three only the last three are remembered, and nothing below them is taken.
+        assert_eq!(
+            numbers(3, &[10, 20, 30, 40, 15, 25, 35, 35]),
+            [true, true, true, false, true, true, false]
+        );
+        // Modulo 2^64, by leaps of seconds in the high half.
+        let start = u64::MAX - 1;
+        assert_eq!(numbers(4, &[start, u64::MAX, 0, 1 << 32, start, 5]), [true, true, true, false, true]);
+        let mut window = Window::default();
+        window.start(0);
+        for number in 1..100 {
+            assert!(window.accept(number << 32, 32));
+            assert!(window.seen.len() <= 32);
+        }
+        assert_eq!(window.seen.len(), 32);
+    }
+}

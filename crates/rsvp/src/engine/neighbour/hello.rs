@@ -1,0 +1,234 @@
+//! Hello (RFC 3209 §5.3): is the neighbour there, and the same one still?
+
+use core::time::Duration;
+
+use signalbox_core::Time;
+use signalbox_core::rng::Random;
+
+use super::config::HelloConfig;
+use crate::wire::Hello;
+
+/// What two neighbours know of each other's instances.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct State {
+    /// Ours towards this neighbour; never 0.
+    ours: u32,
+    /// The last one heard; 0: none.
+    theirs: u32,
+    /// When instances were heard last.
+    heard: Time,
+    /// When the neighbour asked last.
+    asked: Option<Time>,
+    /// When it is our turn to ask.
+    due: Option<Time>,
+    /// Requests in a row that had a wrong instance of ours.
+    wrong: u32,
+}
+
+/// What a Hello or silence means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing changed.
+    Same,
+    /// The neighbour is heard for the first time, or again.
+    Up,
+    /// It restarted, lost us, or is gone.
+    Lost,
+}
+
+fn instance(rng: &mut Random, not: u32) -> u32 {
+    loop {
+        let new = rng.u32();
+        if new != 0 && new != not {
+            return new;
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn new(now: Time, rng: &mut Random) -> Self {
+        Self { ours: instance(rng, 0), theirs: 0, heard: now, asked: None, due: None, wrong: 0 }
+    }
+
+    /// When there is something to do without a message.
+    pub(crate) const fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Starts asking.
+    pub(crate) const fn start(&mut self, now: Time) {
+        if self.due.is_none() {
+            self.due = Some(now);
+            self.heard = now;
+        }
+    }
+
+    /// The Hello that answers a request.
+    pub(crate) const fn answer(&self) -> Hello {
+        Hello { ack: true, src_instance: self.ours, dst_instance: self.theirs }
+    }
+
+    /// Begins anew after a loss: with another instance, which is kept until the neighbour is lost again.
+    fn lose(&mut self, rng: &mut Random) -> Verdict {
+        self.wrong = 0;
+        if self.theirs == 0 {
+            return Verdict::Same; // was not up
+        }
+        self.theirs = 0;
+        self.ours = instance(rng, self.ours);
+        Verdict::Lost
+    }
+
+    /// A Hello of the neighbour.
+    pub(crate) fn received(
+        &mut self,
+        now: Time,
+        hello: &Hello,
+        config: &HelloConfig,
+        rng: &mut Random,
+    ) -> Verdict {
+        if !hello.ack {
+            self.asked = Some(now);
+        }
+        let up = self.theirs != 0;
+        if up && hello.src_instance != self.theirs {
+            return self.lose(rng);
+        }
+        if hello.src_instance == 0 {
+            return Verdict::Same;
+        }
+        if hello.dst_instance == self.ours {
+            self.wrong = 0;
+        } else if up && hello.ack {
+            return self.lose(rng);
+        } else if up && hello.dst_instance != 0 {
+            self.wrong += 1;
+            if self.wrong >= config.wrong.max(1) {
+                return self.lose(rng);
+            }
+        }
+        self.theirs = hello.src_instance;
+        self.heard = now;
+        if up { Verdict::Same } else { Verdict::Up }
+    }
+
+    /// The time is there: what silence means, and the request to be sent. None is, if the neighbour asked within the
+    /// last interval.
+    pub(crate) fn tick(
+        &mut self,
+        now: Time,
+        config: &HelloConfig,
+        rng: &mut Random,
+    ) -> (Verdict, Option<Hello>) {
+        if self.due.is_none_or(|due| due > now) {
+            return (Verdict::Same, None);
+        }
+        let patience = Duration::try_from_secs_f64(config.interval.as_secs_f64() * config.misses.max(1.0));
+        let silent = now.since(self.heard) >= patience.unwrap_or(Duration::MAX);
+        let verdict = if silent { self.lose(rng) } else { Verdict::Same };
+        self.due = Some(now + config.interval);
+        let suppressed = self.asked.is_some_and(|asked| now.since(asked) < config.interval);
+        let request = Hello { ack: false, src_instance: self.ours, dst_instance: self.theirs };
+        (verdict, (!suppressed).then_some(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: HelloConfig = HelloConfig { interval: Duration::from_millis(5), misses: 3.5, wrong: 3 };
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn hello(ack: bool, src_instance: u32, dst_instance: u32) -> Hello {
+        Hello { ack, src_instance, dst_instance }
+    }
+
+    fn up(rng: &mut Random) -> State {
+        let mut state = State::new(ms(0), rng);
+        state.start(ms(0));
+        assert_eq!(state.received(ms(0), &hello(true, 7, state.ours), &CONFIG, rng), Verdict::Up);
+        state
+    }
+
+    /// Proves RSVPX-3209-5.2-02 and RSVPX-3209-5.3-07.
+    #[test]
+    fn instances() {
+        let mut rng = Random::from_number(1);
+        let mut state = up(&mut rng);
+        let first = state.ours;
+        assert_ne!(first, 0);
+        assert_eq!(state.tick(ms(0), &CONFIG, &mut rng).1, Some(hello(false, first, 7)));
+        // Another instance: restarted.
+        assert_eq!(state.received(ms(1), &hello(true, 8, first), &CONFIG, &mut rng), Verdict::Lost);
+        let second = state.ours;
+        assert_ne!(second, first);
+        assert_eq!(state.tick(ms(5), &CONFIG, &mut rng).1, Some(hello(false, second, 0)), "none is known");
+        assert_eq!(
+            state.tick(ms(10), &CONFIG, &mut rng).1,
+            Some(hello(false, second, 0)),
+            "and ours is kept"
+        );
+        assert_eq!(state.received(ms(11), &hello(true, 8, second), &CONFIG, &mut rng), Verdict::Up);
+        assert_eq!(state.answer(), hello(true, second, 8));
+    }
+
+    /// Proves RSVPX-3209-5.3-02: the default interval, and no request where the neighbour asks.
+    #[test]
+    fn requests() {
+        assert_eq!(HelloConfig::default().interval, Duration::from_millis(5));
+        let mut rng = Random::from_number(1);
+        let mut state = up(&mut rng);
+        let ours = state.ours;
+        assert!(state.tick(ms(0), &CONFIG, &mut rng).1.is_some());
+        assert!(state.tick(ms(4), &CONFIG, &mut rng).1.is_none(), "not yet");
+        assert_eq!(state.received(ms(4), &hello(false, 7, ours), &CONFIG, &mut rng), Verdict::Same);
+        assert!(state.tick(ms(5), &CONFIG, &mut rng).1.is_none(), "it asked 1 ms ago");
+        assert!(state.tick(ms(10), &CONFIG, &mut rng).1.is_some());
+    }
+
+    /// Proves RSVPX-3209-5.3-04 and RSVPX-3209-5.3-05.
+    #[test]
+    fn lost_by_wrong_instances() {
+        let mut rng = Random::from_number(2);
+        for src in [0, 8] {
+            let mut state = up(&mut rng);
+            let ours = state.ours;
+            assert_eq!(state.received(ms(1), &hello(false, src, ours), &CONFIG, &mut rng), Verdict::Lost);
+        }
+        let mut state = up(&mut rng);
+        let ours = state.ours;
+        assert_eq!(
+            state.received(ms(1), &hello(true, 7, ours ^ 1), &CONFIG, &mut rng),
+            Verdict::Lost,
+            "in an ACK"
+        );
+        let mut state = up(&mut rng);
+        let ours = state.ours;
+        let wrong = hello(false, 7, ours ^ 1);
+        assert_eq!(state.received(ms(1), &wrong, &CONFIG, &mut rng), Verdict::Same);
+        assert_eq!(state.received(ms(2), &wrong, &CONFIG, &mut rng), Verdict::Same);
+        assert_eq!(
+            state.received(ms(3), &hello(false, 7, 0), &CONFIG, &mut rng),
+            Verdict::Same,
+            "none yet is not wrong"
+        );
+        assert_eq!(state.received(ms(4), &wrong, &CONFIG, &mut rng), Verdict::Lost, "in three requests");
+        assert_eq!(state.received(ms(5), &wrong, &CONFIG, &mut rng), Verdict::Up, "once");
+    }
+
+    /// Proves RSVPX-3209-5.3-06: three and a half intervals of silence.
+    #[test]
+    fn lost_by_silence() {
+        let mut rng = Random::from_number(3);
+        let mut state = up(&mut rng);
+        for at in [0, 5, 10, 15, 17] {
+            assert_eq!(state.tick(ms(at), &CONFIG, &mut rng).0, Verdict::Same, "at {at} ms");
+        }
+        assert_eq!(state.tick(ms(20), &CONFIG, &mut rng).0, Verdict::Lost);
+        assert_eq!(state.tick(ms(25), &CONFIG, &mut rng).0, Verdict::Same, "once");
+    }
+}

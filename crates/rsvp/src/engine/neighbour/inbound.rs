@@ -1,0 +1,506 @@
+//! From packets to messages.
+
+use core::net::IpAddr;
+
+use signalbox_core::Time;
+use signalbox_core::packet::IpReceived;
+use signalbox_core::slab::Key;
+
+use super::association::Admitted;
+use super::names::{Advertised, Heard};
+use super::peers::Age;
+use super::{Neighbours, Upcall, hello};
+use crate::wire::{
+    Class, DecodeError, ErrorCode, IdList, Message, MessageId, MessageType, ObjectType, Objects, Refusal,
+    SubMessages,
+};
+
+/// A packet whose messages are being given out.
+#[derive(Debug)]
+pub struct Arrivals<'p> {
+    packet: IpReceived<'p>,
+    stage: Stage<'p>,
+}
+
+#[derive(Debug)]
+enum Stage<'p> {
+    /// Nothing of it was looked at.
+    Whole,
+    /// Messages of a Bundle, and whether it came past nodes that do not speak RSVP.
+    Bundle {
+        messages: SubMessages<'p>,
+        non_rsvp: bool,
+        lists: Option<Lists<'p>>,
+    },
+    /// The lists of an Srefresh.
+    Lists(Lists<'p>),
+    Done,
+}
+
+#[derive(Debug, Clone)]
+struct Lists<'p> {
+    peer: Key,
+    objects: Objects<'p>,
+    list: Option<(IdList<'p>, usize)>,
+}
+
+/// Something that came.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "given out one at a time, and almost always the large one")]
+pub enum Arrival<'p> {
+    /// A message for the engine: Path, Resv, their errors, tears and confirmation, diagnostics.
+    Message(Incoming<'p>),
+    /// A summary refresh named this state: it is refreshed as by a whole message.
+    Refreshed {
+        /// The state, as [`Neighbours::hear`] was told.
+        tag: u64,
+    },
+    /// A summary refresh named a state of a multicast session that is not known here. If this node would forward
+    /// packets of the source to the group that came in there, it says so by [`Neighbours::nack`], else nothing (RFC
+    /// 2961 §5.3).
+    Unknown(Unknown),
+    /// Octets that are no message; nothing else of it is worth a look.
+    Malformed(DecodeError),
+}
+
+/// A message, and how it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Incoming<'p> {
+    /// The message.
+    pub message: Message<'p>,
+    /// The packet that it came in; of a Bundle the Bundle's, but for the TTL.
+    pub packet: IpReceived<'p>,
+    /// There are nodes without RSVP between the neighbour and this node, as TTLs tell.
+    pub non_rsvp: bool,
+    /// The neighbour.
+    pub neighbour: IpAddr,
+    peer: Option<Key>,
+    age: Age,
+}
+
+/// A name that a multicast neighbour uses for something unknown here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unknown {
+    /// Who sends to the group.
+    pub source: IpAddr,
+    /// The group.
+    pub group: IpAddr,
+    /// Where the Srefresh came in.
+    pub ifindex: signalbox_core::IfIndex,
+    peer: Key,
+    name: MessageId,
+}
+
+/// What to do with a message about a state that is known here, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Work on all of it.
+    Process,
+    /// It says what it said before: restart the state's lifetime, no more (RFC 2961 §4.5).
+    Refresh,
+    /// Something newer about the state came before it: drop it.
+    OutOfOrder,
+}
+
+impl Neighbours {
+    /// Begins with a packet that is for this node.
+    #[must_use]
+    pub fn receive<'p>(&mut self, packet: &IpReceived<'p>) -> Arrivals<'p> {
+        Arrivals { packet: *packet, stage: Stage::Whole }
+    }
+
+    /// The next thing in a packet, in order; `None` when all was given out. The engine works on it before it asks again.
+    pub fn next<'p>(&mut self, now: Time, arrivals: &mut Arrivals<'p>) -> Option<Arrival<'p>> {
+        self.out.recycle();
+        loop {
+            match &mut arrivals.stage {
+                Stage::Whole => {
+                    let packet = arrivals.packet;
+                    arrivals.stage = Stage::Done;
+                    match Message::parse(packet.payload) {
+                        Err(error) => return Some(Arrival::Malformed(error)),
+                        Ok(bundle) if bundle.kind == MessageType::BUNDLE => {
+                            if !self.config.of(packet.ifindex).reduction.summary {
+                                self.counters.bundles_refused += 1;
+                                continue;
+                            }
+                            self.counters.bundles_received += 1;
+                            arrivals.stage = Stage::Bundle {
+                                messages: bundle.sub_messages(),
+                                non_rsvp: bundle.send_ttl != packet.ttl,
+                                lists: None,
+                            };
+                        }
+                        Ok(message) => {
+                            let non_rsvp = message.send_ttl != packet.ttl;
+                            match self.admit(now, packet, message, non_rsvp) {
+                                Admission::Message(incoming) => return Some(Arrival::Message(incoming)),
+                                Admission::Lists(lists) => arrivals.stage = Stage::Lists(lists),
+                                Admission::Over => {}
+                            }
+                        }
+                    }
+                }
+                Stage::Bundle { lists: Some(lists), .. } | Stage::Lists(lists) => {
+                    let packet = arrivals.packet;
+                    match self.listed(now, &packet, lists) {
+                        Some(arrival) => return Some(arrival),
+                        None => match &mut arrivals.stage {
+                            Stage::Bundle { lists, .. } => *lists = None,
+                            stage => *stage = Stage::Done,
+                        },
+                    }
+                }
+                Stage::Bundle { messages, non_rsvp, lists } => {
+                    let Some(octets) = messages.next() else {
+                        arrivals.stage = Stage::Done;
+                        continue;
+                    };
+                    let message = match Message::parse(octets) {
+                        Ok(message) => message,
+                        Err(error) => return Some(Arrival::Malformed(error)),
+                    };
+                    // How far the data may go is the message's own; how far it came the Bundle tells (§3.4).
+                    let packet = IpReceived { ttl: message.send_ttl, payload: octets, ..arrivals.packet };
+                    match self.admit(now, packet, message, *non_rsvp) {
+                        Admission::Message(incoming) => return Some(Arrival::Message(incoming)),
+                        Admission::Lists(new) => *lists = Some(new),
+                        Admission::Over => {}
+                    }
+                }
+                Stage::Done => return None,
+            }
+        }
+    }
+
+    /// One message: its INTEGRITY, its neighbour, and what of it is this layer's business.
+    fn admit<'p>(
+        &mut self,
+        now: Time,
+        packet: IpReceived<'p>,
+        mut message: Message<'p>,
+        non_rsvp: bool,
+    ) -> Admission<'p> {
+        let neighbour = message.hop.map_or(packet.src, |hop| hop.addr);
+        if message.kind == MessageType::INTEGRITY_CHALLENGE {
+            self.challenged(now, &packet, &message);
+            return Admission::Over;
+        }
+        if !self.verify(now, &packet, &message, neighbour) {
+            return Admission::Over;
+        }
+        let settings = *self.config.of(packet.ifindex);
+        let peer = self.peers.heard(now, neighbour, packet.ifindex, message.flags);
+        if peer.is_none() {
+            self.counters.overload += 1;
+        }
+        if message.kind == MessageType::HELLO {
+            if let (Some(peer), Some(hello)) = (peer, message.hello) {
+                self.helloed(now, peer, &packet, &hello);
+            }
+            return Admission::Over;
+        }
+        if let Some(peer) = peer {
+            self.start_hello(now, peer);
+        }
+        if !settings.reduction.reliable {
+            return self.without_reduction(packet, message, non_rsvp, neighbour, peer);
+        }
+        for (name, negative) in message.acks() {
+            self.acknowledged(peer, name, negative);
+        }
+        let age = match (message.message_id, peer.and_then(|peer| self.peers.get_mut(peer))) {
+            (Some(name), Some(peer)) => peer.named(name),
+            _ => Age::Newest,
+        };
+        match message.kind {
+            MessageType::ACK => Admission::Over,
+            MessageType::SREFRESH => {
+                let Some(key) = peer.filter(|_| settings.reduction.summary) else { return Admission::Over };
+                self.counters.srefreshes_received += 1;
+                if let Some(name) = message.message_id {
+                    self.acknowledge(now, key, &packet, name, false);
+                }
+                Admission::Lists(Lists { peer: key, objects: Objects::of(message.octets), list: None })
+            }
+            _ => {
+                if peer.is_none() {
+                    // Nobody to be acknowledged, nothing to be compared with.
+                    message.message_id = None;
+                }
+                Admission::Message(Incoming { message, packet, non_rsvp, neighbour, peer, age })
+            }
+        }
+    }
+
+    /// As a node that never heard of RFC 2961: its classes are unknown, and of the kind that rejects messages (§4.8).
+    fn without_reduction<'p>(
+        &mut self,
+        packet: IpReceived<'p>,
+        mut message: Message<'p>,
+        non_rsvp: bool,
+        neighbour: IpAddr,
+        peer: Option<Key>,
+    ) -> Admission<'p> {
+        if matches!(message.kind, MessageType::ACK | MessageType::SREFRESH) {
+            return Admission::Over;
+        }
+        let ack = message.object(Class::MESSAGE_ID_ACK).filter(|_| message.acks().next().is_some());
+        let named = message.message_id.map(|_| ObjectType::new(Class::MESSAGE_ID, 1));
+        if let Some(kind) = ack.map(|object| object.kind).or(named) {
+            if !matches!(message.kind, MessageType::PATH | MessageType::RESV) {
+                return Admission::Over;
+            }
+            message.refusal = Some(Refusal { code: ErrorCode::UNKNOWN_CLASS, value: kind.number() });
+        }
+        message.message_id = None;
+        Admission::Message(Incoming { message, packet, non_rsvp, neighbour, peer, age: Age::Newest })
+    }
+
+    /// Whether INTEGRITY is as it must be at the interface.
+    fn verify(&mut self, now: Time, packet: &IpReceived<'_>, message: &Message<'_>, sender: IpAddr) -> bool {
+        let settings = self.config.of(packet.ifindex).integrity;
+        let response = message.kind == MessageType::INTEGRITY_RESPONSE;
+        if !settings.receiving {
+            return !response;
+        }
+        let Some(integrity) = message.integrity else {
+            self.counters.integrity_missing += 1;
+            return false;
+        };
+        let Some(key) = self.keys.received(now, integrity.key_id, packet.ifindex, sender) else {
+            self.counters.key_unknown += 1;
+            return false;
+        };
+        // Checksum and digest count as zero.
+        let octets = message.octets;
+        let end = integrity.digest_offset.saturating_add(integrity.digest.len());
+        let zeros = [0; 64];
+        let parts = [
+            octets.get(..2).unwrap_or_default(),
+            &[0, 0],
+            octets.get(4..integrity.digest_offset).unwrap_or_default(),
+            zeros.get(..integrity.digest.len()).unwrap_or_default(),
+            octets.get(end..).unwrap_or_default(),
+        ];
+        if !key.verifies(&parts, integrity.digest) {
+            self.counters.digest_wrong += 1;
+            return false;
+        }
+        if response {
+            let taken = message.challenge.is_some_and(|challenge| {
+                let same_key = challenge.key_id == integrity.key_id;
+                same_key
+                    && self.associations.answered(
+                        sender,
+                        challenge.key_id,
+                        challenge.cookie,
+                        integrity.sequence,
+                    )
+            });
+            let counter =
+                if taken { &mut self.counters.responses_taken } else { &mut self.counters.responses_ignored };
+            *counter += 1;
+            return false; // there is nothing else in it
+        }
+        let place = (sender, integrity.key_id, packet.ifindex);
+        let number = (integrity.sequence, integrity.handshake);
+        let counters = &mut self.counters;
+        match self.associations.admit(now, place, number, &settings, &mut self.rng) {
+            Admitted::Yes => return true,
+            Admitted::Replayed => counters.replayed += 1,
+            Admitted::Unwilling => counters.handshake_refused += 1,
+            Admitted::Full => counters.overload += 1,
+            Admitted::Challenged(ask) => {
+                counters.challenge_pending += 1;
+                if let Some(ask) = ask {
+                    self.challenge(&ask);
+                }
+            }
+        }
+        false
+    }
+
+    fn helloed(&mut self, now: Time, key: Key, packet: &IpReceived<'_>, hello: &crate::wire::Hello) {
+        self.counters.hellos_received += 1;
+        let configured = self.config.of(packet.ifindex).hello;
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let state = peer.hello.get_or_insert_with(|| hello::State::new(now, &mut self.rng));
+        let verdict = state.received(now, hello, &configured.unwrap_or_default(), &mut self.rng);
+        let answer = (!hello.ack).then(|| state.answer());
+        let (neighbour, ifindex) = (peer.addr, peer.ifindex);
+        if verdict == hello::Verdict::Lost {
+            self.lost(neighbour, ifindex);
+        }
+        if let Some(answer) = answer {
+            self.send_hello(now, neighbour, ifindex, &answer);
+        }
+        self.start_hello(now, key);
+        self.peers.rearm(key);
+    }
+
+    /// Requests are sent where that is configured.
+    fn start_hello(&mut self, now: Time, key: Key) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        if self.config.of(peer.ifindex).hello.is_none() {
+            return;
+        }
+        let state = peer.hello.get_or_insert_with(|| hello::State::new(now, &mut self.rng));
+        if state.due().is_none() {
+            state.start(now);
+            self.peers.rearm(key);
+        }
+    }
+
+    pub(super) fn lost(&mut self, neighbour: IpAddr, ifindex: signalbox_core::IfIndex) {
+        self.counters.neighbours_lost += 1;
+        self.upcalls.push_back(Upcall::Lost { neighbour, ifindex });
+    }
+
+    /// An acknowledgment, or with `negative` the wish to have a state whole.
+    fn acknowledged(&mut self, peer: Option<Key>, name: MessageId, negative: bool) {
+        if name.epoch != self.epoch {
+            return;
+        }
+        let Some(key) = self.sent.find(name.id) else { return };
+        if negative {
+            self.counters.nacks_received += 1;
+            if let Some(tag) = self.sent.get(key).and_then(|sent| sent.tag) {
+                self.set_acknowledged(key, None);
+                self.upcalls.push_back(Upcall::Wanted { tag });
+            }
+            return;
+        }
+        self.counters.acks_received += 1;
+        self.sent.settle(key);
+        if self.sent.get(key).is_some_and(|sent| sent.tag.is_none()) {
+            self.sent.remove(key);
+        } else {
+            self.set_acknowledged(key, peer);
+        }
+    }
+
+    /// Remembers who has a state of ours.
+    pub(super) fn set_acknowledged(&mut self, key: Key, peer: Option<Key>) {
+        let Some(sent) = self.sent.get_mut(key) else { return };
+        let before = core::mem::replace(&mut sent.peer, peer);
+        self.count_refs(before, peer);
+    }
+
+    pub(super) fn count_refs(&mut self, less: Option<Key>, more: Option<Key>) {
+        if let Some(peer) = more.and_then(|peer| self.peers.get_mut(peer)) {
+            peer.refs = peer.refs.saturating_add(1);
+        }
+        if let Some(peer) = less.and_then(|peer| self.peers.get_mut(peer)) {
+            peer.refs = peer.refs.saturating_sub(1);
+        }
+    }
+
+    /// The next identifier of an Srefresh.
+    fn listed<'p>(
+        &mut self,
+        now: Time,
+        packet: &IpReceived<'p>,
+        lists: &mut Lists<'p>,
+    ) -> Option<Arrival<'p>> {
+        loop {
+            let Some((list, at)) = &mut lists.list else {
+                let object = lists.objects.find_map(|object| {
+                    object.ok().filter(|object| object.kind.class == Class::MESSAGE_ID_LIST)
+                })?;
+                lists.list = IdList::parse(&object).ok().map(|list| (list, 0));
+                continue;
+            };
+            let Some(listed) = list.get(*at) else {
+                lists.list = None;
+                continue;
+            };
+            *at += 1;
+            if let Some(heard) = self.heard.find((lists.peer, list.epoch, listed.id)) {
+                self.counters.states_refreshed += 1;
+                return Some(Arrival::Refreshed { tag: heard.tag });
+            }
+            self.counters.names_unknown += 1;
+            let name = MessageId { ack_desired: false, epoch: list.epoch, id: listed.id };
+            match listed.source {
+                None => self.acknowledge(now, lists.peer, packet, name, true),
+                Some(source) => {
+                    let group = listed.group.unwrap_or(packet.dst);
+                    let (ifindex, peer) = (packet.ifindex, lists.peer);
+                    return Some(Arrival::Unknown(Unknown { source, group, ifindex, peer, name }));
+                }
+            }
+        }
+    }
+
+    /// Answers a multicast name that is not known although this node is on the tree.
+    pub fn nack(&mut self, now: Time, unknown: &Unknown) {
+        self.queue_ack(now, unknown.peer, unknown.ifindex, unknown.name, true, unknown.group.is_multicast());
+    }
+
+    /// What to do with a message, by its name and what was stored for the state it is about; `stored` is `None` if there
+    /// is no such state, or it has no name. Queues the acknowledgment, so: only for messages that are valid.
+    pub fn judge(&mut self, now: Time, incoming: &Incoming<'_>, stored: Option<Heard>) -> Verdict {
+        let (Some(name), Some(peer)) = (incoming.message.message_id, incoming.peer) else {
+            return Verdict::Process;
+        };
+        let stored = stored.and_then(|stored| self.heard.get(stored)).map(|heard| heard.name);
+        let verdict = match stored {
+            // Of the same neighbour and incarnation: else nothing can be said about order.
+            Some((of, epoch, id)) if of == peer && epoch == name.epoch && incoming.age != Age::NewEpoch => {
+                if id == name.id {
+                    Verdict::Refresh
+                } else if incoming.age == Age::Older && MessageId::is_before(name.id, id) {
+                    Verdict::OutOfOrder
+                } else {
+                    Verdict::Process
+                }
+            }
+            _ => Verdict::Process,
+        };
+        if verdict == Verdict::OutOfOrder {
+            self.counters.out_of_order += 1;
+        } else {
+            self.acknowledge(now, peer, &incoming.packet, name, false);
+        }
+        verdict
+    }
+
+    /// Stores the name of the state that the message is about, instead of what was stored before. `None` if the message
+    /// has no name, or there is no room: then nothing is refreshed by summary.
+    pub fn hear(&mut self, incoming: &Incoming<'_>, stored: Option<Heard>, tag: u64) -> Option<Heard> {
+        if let Some(stored) = stored {
+            self.forget_heard(stored);
+        }
+        let (name, peer) = (incoming.message.message_id?, incoming.peer?);
+        // One message may be about several states of its keeper; the last one answers for all.
+        if self.heard.find((peer, name.epoch, name.id)).is_some() {
+            return None;
+        }
+        let heard = self.heard.insert((peer, name.epoch, name.id), tag);
+        match heard {
+            Some(_) => self.count_refs(None, Some(peer)),
+            None => self.counters.overload += 1,
+        }
+        heard
+    }
+
+    /// The state is gone.
+    pub fn forget_heard(&mut self, stored: Heard) {
+        if let Some(heard) = self.heard.remove(stored) {
+            self.count_refs(Some(heard.name.0), None);
+        }
+    }
+
+    /// An error that came back says that the message arrived (RFC 2961 §4.5).
+    pub fn implicitly_acknowledged(&mut self, state: Advertised) {
+        self.sent.settle(state.0);
+    }
+}
+
+#[expect(clippy::large_enum_variant, reason = "taken apart at once")]
+enum Admission<'p> {
+    Message(Incoming<'p>),
+    Lists(Lists<'p>),
+    Over,
+}

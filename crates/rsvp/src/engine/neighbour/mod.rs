@@ -1,0 +1,267 @@
+//! Between packets and the messages of the engine: what RSVP neighbours do for each other on one hop, whatever the
+//! messages are about. Refresh reduction (RFC 2961), integrity (RFC 2747, 3097), Hello (RFC 3209 §5).
+//!
+//! **In.** [`Neighbours::receive`] takes a packet for this node, [`Neighbours::next`] gives its messages one by one:
+//! unbundled, their INTEGRITY verified, acknowledgments and Hellos dealt with. Before the engine works on a message it
+//! asks [`Neighbours::judge`] with what it stored for the state, and stores what [`Neighbours::hear`] returns.
+//!
+//! **Out.** [`Neighbours::send`] takes a composed message, gives it a name, a digest and acknowledgments to take along,
+//! and sends it again until it is acknowledged. [`Neighbours::summarise`] refreshes a state without a message.
+//!
+//! After each call, drain [`Neighbours::upcall`] and [`Neighbours::poll`]; then ask [`Neighbours::next_deadline`].
+
+mod association;
+mod config;
+mod hello;
+mod inbound;
+mod keys;
+mod names;
+mod outbound;
+mod outbox;
+mod peers;
+mod summary;
+mod timers;
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, VecDeque};
+
+use signalbox_core::bucket::TokenBucket;
+use signalbox_core::packet::IpTransmit;
+use signalbox_core::rng::Random;
+use signalbox_core::slab::Key;
+use signalbox_core::{IfIndex, Time};
+
+use association::Associations;
+use keys::Keys;
+use names::{HeardNames, SentNames};
+use outbox::Outbox;
+use peers::Peers;
+use summary::Summaries;
+
+pub use config::{
+    Algorithm, Config, HelloConfig, Integrity as IntegrityConfig, Interface, KeyConfig, KeyUse, Reduction,
+};
+pub use inbound::{Arrival, Arrivals, Incoming, Unknown, Verdict};
+pub use keys::KeyError;
+pub use names::{Advertised, Heard};
+pub use outbound::{Outgoing, SummaryTo, What};
+pub use outbox::Envelope;
+
+use crate::wire::MessageId;
+
+signalbox_core::counters! {
+    /// What the neighbour layer counts.
+    pub struct Counters {
+        /// Bundles received.
+        bundles_received: u64,
+        /// Bundles sent.
+        bundles_sent: u64,
+        /// Bundles received although they are switched off; dropped.
+        bundles_refused: u64,
+        /// Srefreshes received.
+        srefreshes_received: u64,
+        /// Srefreshes sent.
+        srefreshes_sent: u64,
+        /// States refreshed by an Srefresh that was received.
+        states_refreshed: u64,
+        /// Identifiers in Srefreshes that named no state here.
+        names_unknown: u64,
+        /// States refreshed by an Srefresh that was sent.
+        states_summarised: u64,
+        /// Messages out of order; dropped.
+        out_of_order: u64,
+        /// Acknowledgments received that fit a message of ours.
+        acks_received: u64,
+        /// Acknowledgments sent, in whatever message.
+        acks_sent: u64,
+        /// Negative acknowledgments received that fit a state of ours.
+        nacks_received: u64,
+        /// Negative acknowledgments sent.
+        nacks_sent: u64,
+        /// Messages sent again because no acknowledgment came.
+        retransmissions: u64,
+        /// Messages that nobody acknowledged.
+        unacknowledged: u64,
+        /// Messages sent again without a name because the neighbour refused it.
+        names_refused: u64,
+        /// Messages without INTEGRITY where it is demanded; dropped.
+        integrity_missing: u64,
+        /// Messages signed with a key that is not known for their sender; dropped.
+        key_unknown: u64,
+        /// Messages with a wrong digest; dropped.
+        digest_wrong: u64,
+        /// Messages whose sequence number was seen or is too old; dropped.
+        replayed: u64,
+        /// Messages of senders that were not yet heard to answer a challenge; dropped.
+        challenge_pending: u64,
+        /// Messages of senders that answer no challenges; dropped.
+        handshake_refused: u64,
+        /// Challenges sent.
+        challenges_sent: u64,
+        /// Challenges received; not all of them are answered.
+        challenges_received: u64,
+        /// Responses sent.
+        responses_sent: u64,
+        /// Responses that answer a challenge of ours.
+        responses_taken: u64,
+        /// Responses that answer none, or no longer; dropped.
+        responses_ignored: u64,
+        /// Messages not sent because there is no key.
+        no_key: u64,
+        /// The last key of an association ran out, and is used on.
+        last_key_expired: u64,
+        /// Hellos received.
+        hellos_received: u64,
+        /// Hellos sent.
+        hellos_sent: u64,
+        /// Neighbours lost: restarted, silent, or they lost us.
+        neighbours_lost: u64,
+        /// Neighbours, names or waiting messages that found no place.
+        overload: u64,
+    }
+}
+
+/// What the engine has to do although no message of it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upcall {
+    /// A neighbour does not know this state: send it whole.
+    Wanted {
+        /// The state, as it was called when it was sent.
+        tag: u64,
+    },
+    /// A neighbour is gone or restarted: as if the link to it were down (RFC 3209 §5.4).
+    Lost {
+        /// Its address.
+        neighbour: IpAddr,
+        /// Where it was.
+        ifindex: IfIndex,
+    },
+    /// The last key with which to send here ran out, and goes on being used (RFC 2747 §5.3).
+    LastKeyExpired {
+        /// The key.
+        id: u64,
+        /// Where.
+        ifindex: IfIndex,
+    },
+}
+
+/// This node's own addresses at an interface, as they stand in its RSVP_HOPs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Own {
+    v4: Option<IpAddr>,
+    v6: Option<IpAddr>,
+}
+
+/// The neighbour layer of one node.
+#[derive(Debug)]
+pub struct Neighbours {
+    config: Config,
+    counters: Counters,
+    rng: Random,
+    epoch: u32,
+    own: BTreeMap<IfIndex, Own>,
+    peers: Peers,
+    heard: HeardNames,
+    sent: SentNames,
+    summaries: Summaries,
+    keys: Keys,
+    associations: Associations,
+    answers: TokenBucket,
+    out: Outbox,
+    upcalls: VecDeque<Upcall>,
+    /// Bundles to be sent before anything waits for time.
+    ready: Vec<Key>,
+    scratch: Vec<u8>,
+}
+
+impl Neighbours {
+    /// A layer without keys and neighbours. Epoch, cookies and instances come from `rng`.
+    #[must_use]
+    pub fn new(config: Config, mut rng: Random) -> Self {
+        let epoch = loop {
+            let epoch = rng.u32() & MessageId::MAX_EPOCH;
+            if epoch != 0 {
+                break epoch;
+            }
+        };
+        let answers = config.interface.integrity.answers.max(1);
+        Self {
+            counters: Counters::default(),
+            epoch,
+            own: BTreeMap::new(),
+            peers: Peers::new(config.max_neighbours, &mut rng),
+            heard: HeardNames::new(config.max_names, &mut rng),
+            sent: SentNames::new(config.max_names, config.max_unacknowledged, &mut rng),
+            summaries: Summaries::new(&mut rng),
+            keys: Keys::default(),
+            associations: Associations::new(config.max_associations, &mut rng),
+            answers: TokenBucket::new(answers, answers),
+            out: Outbox::default(),
+            upcalls: VecDeque::new(),
+            ready: Vec::new(),
+            scratch: Vec::new(),
+            rng,
+            config,
+        }
+    }
+
+    /// Tells the addresses by which this node calls itself at an interface; none of a family that it lacks there.
+    pub fn set_addresses(&mut self, ifindex: IfIndex, v4: Option<IpAddr>, v6: Option<IpAddr>) {
+        self.own.insert(ifindex, Own { v4, v6 });
+    }
+
+    /// Replaces the settings of an interface.
+    pub fn set_interface(&mut self, ifindex: IfIndex, settings: Interface) {
+        self.config.interfaces.insert(ifindex, settings);
+    }
+
+    /// Replaces all keys. Those that stay keep their sequence numbers, and what was heard with them.
+    ///
+    /// # Errors
+    /// The first key that cannot be; nothing is changed then.
+    pub fn set_keys(&mut self, keys: &[KeyConfig]) -> Result<(), KeyError> {
+        self.keys.set(keys)
+    }
+
+    /// The next thing for the engine to do.
+    pub fn upcall(&mut self) -> Option<Upcall> {
+        self.upcalls.pop_front()
+    }
+
+    /// The next packet to be sent; its octets live until the next call.
+    pub fn poll(&mut self) -> Option<IpTransmit<'_>> {
+        while let Some(key) = self.ready.pop() {
+            self.flush_bundle(key);
+        }
+        self.out.poll()
+    }
+
+    /// When [`Neighbours::tick`] is due; `None` while nothing waits.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let deadlines = [
+            self.peers.next_deadline(),
+            self.sent.next_deadline(),
+            self.summaries.next_deadline(),
+            self.associations.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn own(&self, ifindex: IfIndex, like: IpAddr) -> Option<IpAddr> {
+        let own = self.own.get(&ifindex)?;
+        if like.is_ipv4() { own.v4 } else { own.v6 }
+    }
+}

@@ -1,0 +1,246 @@
+//! Names of states: those that neighbours gave theirs, and those that we gave ours (RFC 2961 §4.5, §5).
+
+use core::hash::Hash;
+use core::time::Duration;
+
+use signalbox_core::Time;
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::rng::Random;
+use signalbox_core::slab::{Key, Slab};
+use signalbox_core::wheel::{Link, Timed, Wheel};
+
+use super::outbox::Envelope;
+
+/// A state that a neighbour named: kept by whoever keeps the state, and given back with each message about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard(pub(crate) Key);
+
+/// A state that was named to neighbours: kept by whoever keeps the state, and given back with each message about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Advertised(pub(crate) Key);
+
+/// By whom, in which epoch, under which identifier.
+pub(crate) type Name = (Key, u32, u32);
+
+#[derive(Debug)]
+pub(crate) struct HeardName {
+    pub(crate) name: Name,
+    /// The state, as its keeper calls it.
+    pub(crate) tag: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct HeardNames {
+    slab: Slab<HeardName>,
+    index: Index,
+    hasher: KeyedHasher,
+}
+
+fn hash_name(hasher: &KeyedHasher, (peer, epoch, id): Name) -> u64 {
+    hasher.hash_one(&(peer.index(), epoch, id))
+}
+
+impl HeardNames {
+    pub(crate) fn new(limit: u32, rng: &mut Random) -> Self {
+        Self { slab: Slab::new(limit), index: Index::new(), hasher: KeyedHasher::new(rng) }
+    }
+
+    pub(crate) fn get(&self, heard: Heard) -> Option<&HeardName> {
+        self.slab.get(heard.0)
+    }
+
+    pub(crate) fn find(&self, name: Name) -> Option<&HeardName> {
+        let is = |at| self.slab.get_index(at).is_some_and(|heard| heard.name == name);
+        self.slab.get_index(self.index.find(hash_name(&self.hasher, name), is)?)
+    }
+
+    pub(crate) fn insert(&mut self, name: Name, tag: u64) -> Option<Heard> {
+        let key = self.slab.insert(HeardName { name, tag }).ok()?;
+        let (slab, hasher) = (&self.slab, &self.hasher);
+        self.index.insert(hash_name(hasher, name), key.index(), |at| {
+            slab.get_index(at).map_or(0, |heard| hash_name(hasher, heard.name))
+        });
+        Some(Heard(key))
+    }
+
+    pub(crate) fn remove(&mut self, heard: Heard) -> Option<HeardName> {
+        let name = self.slab.get(heard.0)?.name;
+        self.index.remove(hash_name(&self.hasher, name), |at| at == heard.0.index());
+        self.slab.remove(heard.0)
+    }
+}
+
+/// What waits for an acknowledgment.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) name: Key,
+    pub(crate) envelope: Envelope,
+    /// The message as it was given to be sent.
+    pub(crate) octets: Vec<u8>,
+    /// Transmissions so far.
+    pub(crate) count: u8,
+    pub(crate) interval: Duration,
+    link: Link,
+}
+
+impl Timed for Pending {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+/// A name that we gave.
+#[derive(Debug)]
+pub(crate) struct SentName {
+    pub(crate) id: u32,
+    /// The state, as its keeper calls it; `None`: of a message that is about no lasting state.
+    pub(crate) tag: Option<u64>,
+    /// Who acknowledged it last.
+    pub(crate) peer: Option<Key>,
+    /// The neighbour refused names: this state goes without.
+    pub(crate) plain: bool,
+    /// Summary refreshes since it was sent whole.
+    pub(crate) summaries: u8,
+    pending: Option<Key>,
+}
+
+/// Octets of messages are kept in buffers that are used again, so many at most.
+const SPARE: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct SentNames {
+    slab: Slab<SentName>,
+    index: Index,
+    hasher: KeyedHasher,
+    pending: Slab<Pending>,
+    wheel: Wheel,
+    next: u32,
+    spare: Vec<Vec<u8>>,
+}
+
+impl SentNames {
+    pub(crate) fn new(names: u32, pending: u32, rng: &mut Random) -> Self {
+        Self {
+            slab: Slab::new(names),
+            index: Index::new(),
+            hasher: KeyedHasher::new(rng),
+            pending: Slab::new(pending),
+            wheel: Wheel::new(Duration::from_millis(1)),
+            next: 1,
+            spare: Vec::new(),
+        }
+    }
+
+    fn hash(&self, id: impl Hash) -> u64 {
+        self.hasher.hash_one(&id)
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&SentName> {
+        self.slab.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut SentName> {
+        self.slab.get_mut(key)
+    }
+
+    pub(crate) fn find(&self, id: u32) -> Option<Key> {
+        let is = |at| self.slab.get_index(at).is_some_and(|name| name.id == id);
+        self.slab.key_of(self.index.find(self.hash(id), is)?)
+    }
+
+    /// Gives the state a new name, greater than all so far: in `old`'s place, if it has one.
+    pub(crate) fn give(&mut self, old: Option<Key>, tag: Option<u64>) -> Option<Key> {
+        let id = self.next;
+        let key = match old.filter(|old| self.slab.get(*old).is_some()) {
+            Some(key) => {
+                self.settle(key);
+                let before = self.slab.get(key).map_or(0, |name| name.id);
+                self.index.remove(self.hasher.hash_one(&before), |at| at == key.index());
+                let name = self.slab.get_mut(key)?;
+                (name.id, name.tag, name.peer, name.summaries) = (id, tag, None, 0);
+                key
+            }
+            None => {
+                let name = SentName { id, tag, peer: None, plain: false, summaries: 0, pending: None };
+                self.slab.insert(name).ok()?
+            }
+        };
+        self.next = self.next.wrapping_add(1);
+        let (slab, hasher) = (&self.slab, &self.hasher);
+        self.index.insert(hasher.hash_one(&id), key.index(), |at| {
+            slab.get_index(at).map_or(0, |name| hasher.hash_one(&name.id))
+        });
+        Some(key)
+    }
+
+    /// Keeps a message that was sent, until it is acknowledged or was sent often enough. Whether there was room.
+    pub(crate) fn keep(
+        &mut self,
+        now: Time,
+        key: Key,
+        envelope: Envelope,
+        octets: &[u8],
+        first: Duration,
+    ) -> bool {
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.extend_from_slice(octets);
+        let pending =
+            Pending { name: key, envelope, octets: kept, count: 1, interval: first, link: Link::default() };
+        let Ok(waiting) = self.pending.insert(pending) else { return false };
+        self.wheel.arm(&mut self.pending, waiting.index(), now + first);
+        match self.slab.get_mut(key) {
+            Some(name) => name.pending = Some(waiting),
+            None => self.drop_pending(waiting),
+        }
+        true
+    }
+
+    /// Nothing waits for an acknowledgment of this name any more.
+    pub(crate) fn settle(&mut self, key: Key) {
+        if let Some(waiting) = self.slab.get_mut(key).and_then(|name| name.pending.take()) {
+            self.drop_pending(waiting);
+        }
+    }
+
+    fn drop_pending(&mut self, waiting: Key) {
+        self.wheel.cancel(&mut self.pending, waiting.index());
+        if let Some(mut pending) = self.pending.remove(waiting)
+            && self.spare.len() < SPARE
+        {
+            pending.octets.clear();
+            self.spare.push(pending.octets);
+        }
+    }
+
+    /// What waits for an acknowledgment of this name.
+    pub(crate) fn waiting(&self, key: Key) -> Option<&Pending> {
+        self.pending.get(self.slab.get(key)?.pending?)
+    }
+
+    /// The next message whose acknowledgment is overdue.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<Key> {
+        let at = self.wheel.pop_due(&mut self.pending, now)?;
+        self.pending.key_of(at)
+    }
+
+    pub(crate) fn pending_mut(&mut self, key: Key) -> Option<&mut Pending> {
+        self.pending.get_mut(key)
+    }
+
+    pub(crate) fn rearm(&mut self, key: Key, deadline: Time) {
+        if self.pending.get(key).is_some() {
+            self.wheel.arm(&mut self.pending, key.index(), deadline);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<SentName> {
+        self.settle(key);
+        let id = self.slab.get(key)?.id;
+        self.index.remove(self.hash(id), |at| at == key.index());
+        self.slab.remove(key)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+}

@@ -1,0 +1,564 @@
+//! From messages to packets.
+
+use core::net::IpAddr;
+
+use signalbox_core::packet::IpReceived;
+use signalbox_core::slab::Key;
+use signalbox_core::{IfIndex, Time};
+
+use super::association::Ask;
+use super::config::Interface;
+use super::names::Advertised;
+use super::outbox::Envelope;
+use super::{Neighbours, Upcall};
+use crate::wire::{
+    Challenge, HEADER_OCTETS, HeaderFlags, Hello, ListedId, Message, MessageId, MessageType, Writer, checksum,
+};
+
+/// TTL of what goes to a neighbour and nowhere else.
+const TTL: u8 = 255;
+/// TOS of what this layer says by itself: class selector 6, network control.
+const TOS: u8 = 0xc0;
+/// Acknowledgments that wait for one neighbour, at most; then they go out at once.
+const MOST_ACKS: usize = 64;
+
+/// A message to be sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    /// How it is addressed.
+    pub envelope: Envelope,
+    /// Of a message that is not addressed to the next node (Path, PathTear, ResvConf): that node, if routing knows it.
+    /// Only if it is an RSVP neighbour with that address, the message is bundled.
+    pub next_hop: Option<IpAddr>,
+    /// The message, whole, without INTEGRITY, acknowledgments and name.
+    pub octets: &'a [u8],
+    /// What it is about.
+    pub what: What,
+}
+
+/// Why a message is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// It tells something new about a lasting state (Path, Resv): it gets a new name.
+    Trigger {
+        /// What was returned when the state was told before.
+        state: Option<Advertised>,
+        /// The state, for [`Upcall::Wanted`].
+        tag: u64,
+    },
+    /// It repeats what was told before.
+    Refresh {
+        /// What was returned when it was told.
+        state: Option<Advertised>,
+    },
+    /// It is about no state that lasts: errors, tears, confirmations.
+    Once,
+}
+
+/// Where a summary refresh of a state goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SummaryTo {
+    /// To the one neighbour that the state was told to: Resv, and Path of a unicast session.
+    Neighbour {
+        /// Its address.
+        neighbour: IpAddr,
+        /// This node's address in the RSVP_HOP of the state.
+        src: IpAddr,
+        /// Interface to leave by.
+        ifindex: IfIndex,
+    },
+    /// To all that listen to a group: Path of a multicast session.
+    Group {
+        /// The group.
+        group: IpAddr,
+        /// Who sends to it.
+        source: IpAddr,
+        /// This node's address in the RSVP_HOP of the state.
+        src: IpAddr,
+        /// Interface to leave by.
+        ifindex: IfIndex,
+        /// TTL of the Path.
+        ttl: u8,
+    },
+}
+
+/// Whose key signs.
+#[derive(Debug, Clone, Copy)]
+enum Signed {
+    /// Whatever the interface demands.
+    AsConfigured,
+    /// This one, in answer to a challenge.
+    By(usize),
+    /// Nobody: a challenge.
+    Not,
+}
+
+/// What goes in front of a message's own objects.
+#[derive(Debug, Clone, Copy)]
+struct Preface<'a> {
+    signed: Signed,
+    acks: &'a [(MessageId, bool)],
+    name: Option<MessageId>,
+}
+
+impl Neighbours {
+    /// Sends a message; a packet may come of it later, together with others. Returns the name of the state that a
+    /// trigger told, to be given back with all messages about it; `None` where names are not used, and of messages that
+    /// are no triggers.
+    pub fn send(&mut self, now: Time, outgoing: &Outgoing<'_>) -> Option<Advertised> {
+        self.out.recycle();
+        let Outgoing { envelope, octets, what, .. } = *outgoing;
+        let settings = *self.config.of(envelope.ifindex);
+        let reliable = settings.reduction.reliable;
+        let key = match what {
+            What::Trigger { state, tag } if reliable => {
+                if let Some(state) = state {
+                    self.set_acknowledged(state.0, None);
+                }
+                self.sent.give(state.map(|state| state.0), Some(tag))
+            }
+            What::Once if reliable => self.sent.give(None, None),
+            What::Refresh { state } if reliable => state.map(|state| state.0),
+            What::Trigger { state, .. } | What::Refresh { state } => {
+                state.iter().for_each(|state| self.forget(*state));
+                None
+            }
+            What::Once => None,
+        };
+        if reliable && key.is_none() && !matches!(what, What::Refresh { .. }) {
+            self.counters.overload += 1;
+        }
+        let repeated = matches!(what, What::Refresh { .. });
+        let mut name = None;
+        if let Some((key, sent)) = key.and_then(|key| Some((key, self.sent.get_mut(key)?)))
+            && !sent.plain
+        {
+            sent.summaries = 0;
+            let (id, told) = (sent.id, sent.peer.is_some());
+            // A refresh asks only if nobody ever said to have got it.
+            let kept = !repeated && self.sent.keep(now, key, envelope, octets, settings.reduction.first);
+            let waits = kept || self.sent.waiting(key).is_some();
+            name =
+                Some(MessageId { ack_desired: if repeated { !told } else { waits }, epoch: self.epoch, id });
+            if !repeated && !kept {
+                self.counters.overload += 1;
+            }
+        }
+        self.dispatch(now, outgoing, name, repeated);
+        match what {
+            What::Trigger { .. } => key.map(Advertised),
+            _ => None,
+        }
+    }
+
+    /// The node that the message is for, as far as it is known.
+    fn towards(envelope: &Envelope, next_hop: Option<IpAddr>, octets: &[u8]) -> Option<IpAddr> {
+        match octets.get(1).map(|kind| MessageType(*kind)) {
+            Some(MessageType::PATH | MessageType::PATH_TEAR | MessageType::RESV_CONF) => {
+                next_hop.filter(|_| !envelope.dst.is_multicast())
+            }
+            _ => Some(envelope.dst),
+        }
+    }
+
+    /// Composes the message and sends it, in a Bundle if that is possible.
+    fn dispatch(&mut self, now: Time, outgoing: &Outgoing<'_>, name: Option<MessageId>, patient: bool) {
+        let Outgoing { envelope, octets, next_hop, .. } = *outgoing;
+        let settings = *self.config.of(envelope.ifindex);
+        let towards = Self::towards(&envelope, next_hop, octets);
+        let key = towards.and_then(|addr| self.peers.find(addr, envelope.ifindex));
+        let own = towards.and_then(|addr| self.own(envelope.ifindex, addr));
+        let mut acks = Vec::new();
+        if let Some(peer) = key.and_then(|key| self.peers.get_mut(key))
+            && peer.addr == envelope.dst
+        {
+            // They ride along.
+            acks = core::mem::take(&mut peer.acks);
+            peer.acks_due = None;
+        }
+        let preface = Preface { signed: Signed::AsConfigured, acks: &acks, name };
+        let to = towards.unwrap_or(envelope.dst);
+        let bundles = settings.reduction.reliable && settings.reduction.summary && own.is_some();
+        match key.filter(|key| bundles && self.peers.get(*key).is_some_and(|peer| peer.capable)) {
+            Some(key) => self.bundle(now, key, (envelope, to), octets, preface, patient),
+            None => {
+                let mut out = core::mem::take(&mut self.out.octets);
+                let start = out.len();
+                self.compose(now, &mut out, (envelope.ifindex, to), octets, preface);
+                self.out.octets = out;
+                self.out.push(envelope, start);
+            }
+        }
+        self.count_acks(&acks);
+        // The list keeps its room for the next acknowledgments.
+        if let Some(key) = key
+            && let Some(peer) = self.peers.get_mut(key)
+            && peer.acks.capacity() == 0
+        {
+            acks.clear();
+            peer.acks = acks;
+        }
+    }
+
+    /// Puts the message into the neighbour's Bundle. One that is not patient takes all of it along at once, so the order
+    /// of messages stays.
+    fn bundle(
+        &mut self,
+        now: Time,
+        key: Key,
+        (envelope, to): (Envelope, IpAddr),
+        octets: &[u8],
+        preface: Preface<'_>,
+        patient: bool,
+    ) {
+        let settings = self.config.of(envelope.ifindex).reduction;
+        let mut message = core::mem::take(&mut self.scratch);
+        message.clear();
+        self.compose(now, &mut message, (envelope.ifindex, to), octets, preface);
+        let full = self.peers.get(key).is_some_and(|peer| {
+            HEADER_OCTETS + peer.bundle.len() + message.len() > usize::from(settings.largest)
+        });
+        if full {
+            self.flush_bundle(key);
+        }
+        if let Some(peer) = self.peers.get_mut(key)
+            && !message.is_empty()
+        {
+            if peer.bundled == 0 {
+                peer.envelope = Some(envelope);
+            }
+            peer.bundle.extend_from_slice(&message);
+            peer.bundled += 1;
+            if patient {
+                peer.bundle_due.get_or_insert(now + settings.bundle_delay);
+                self.peers.rearm(key);
+            } else {
+                self.ready.push(key);
+            }
+        }
+        self.scratch = message;
+    }
+
+    /// Sends what waits in a neighbour's Bundle; one message goes as it is.
+    pub(super) fn flush_bundle(&mut self, key: Key) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let Some(envelope) = peer.envelope.take() else { return };
+        let mut bundle = core::mem::take(&mut peer.bundle);
+        let (count, addr, ifindex) = (core::mem::take(&mut peer.bundled), peer.addr, envelope.ifindex);
+        peer.bundle_due = None;
+        match self.own(ifindex, addr) {
+            Some(src) if count > 1 => {
+                let flags = self.flags(ifindex);
+                let start = self.out.octets.len();
+                let mut w = Writer::new(&mut self.out.octets, MessageType::BUNDLE, flags, TTL);
+                w.body(&bundle);
+                if w.finish().is_ok() {
+                    self.counters.bundles_sent += 1;
+                    let tos = envelope.tos;
+                    self.out.push(
+                        Envelope { src, dst: addr, ifindex, ttl: TTL, tos, router_alert: false },
+                        start,
+                    );
+                }
+            }
+            _ => self.out.put(envelope, &bundle),
+        }
+        bundle.clear();
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.bundle = bundle;
+        }
+        self.peers.rearm(key);
+    }
+
+    fn flags(&self, ifindex: IfIndex) -> HeaderFlags {
+        let reduction = self.config.of(ifindex).reduction;
+        if reduction.reliable && reduction.summary {
+            HeaderFlags::REFRESH_REDUCTION
+        } else {
+            HeaderFlags::default()
+        }
+    }
+
+    /// Appends the message as it goes out: flags, INTEGRITY, acknowledgments and name put in front of its objects,
+    /// lengths, digest and checksum right. Appends nothing if there is no key.
+    fn compose(
+        &mut self,
+        now: Time,
+        out: &mut Vec<u8>,
+        (ifindex, to): (IfIndex, IpAddr),
+        octets: &[u8],
+        preface: Preface<'_>,
+    ) {
+        let Some(&[_, kind, _, _, ttl, _, _, _]) = octets.first_chunk() else { return };
+        let settings = self.config.of(ifindex).integrity;
+        let key = match preface.signed {
+            Signed::By(key) => Some(key),
+            Signed::AsConfigured if settings.sending => {
+                let Some((key, expired)) = self.keys.sending(now, ifindex, to) else {
+                    self.counters.no_key += 1;
+                    return;
+                };
+                if expired {
+                    self.counters.last_key_expired += 1;
+                    let id = self.keys.get_mut(key).map_or(0, |key| key.id);
+                    self.upcalls.push_back(Upcall::LastKeyExpired { id, ifindex });
+                }
+                Some(key)
+            }
+            _ => None,
+        };
+        let clock = (u64::from(self.config.real_time) + now.as_micros() / 1_000_000) << 32;
+        let flags = self.flags(ifindex);
+        let start = out.len();
+        let mut w = Writer::new(out, MessageType(kind), flags, ttl);
+        let mut signature = None;
+        if let Some(key) = key.and_then(|key| self.keys.get_mut(key)) {
+            // Seconds in the high half, a counter in the low one that begins anew with each (RFC 2747 §3).
+            key.sent = clock.max(key.sent.wrapping_add(1));
+            let at = w.integrity(settings.handshake, key.id, key.sent, key.digest_octets());
+            signature = Some((&*key, at));
+        }
+        for (id, negative) in preface.acks {
+            w.ack(id, *negative);
+        }
+        if let Some(name) = &preface.name {
+            w.message_id(name);
+        }
+        w.body(octets.get(HEADER_OCTETS..).unwrap_or_default());
+        let Some((key, at)) = signature else {
+            let _ = w.finish(); // too long for a packet: it is taken back
+            return;
+        };
+        if w.finish_without_checksum().is_err() {
+            return;
+        }
+        let digest = key.digest(&[out.get(start..).unwrap_or_default()]);
+        if let Some(field) = out.get_mut(at..at + key.digest_octets()) {
+            field.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
+        }
+        let sum = checksum(out.get(start..).unwrap_or_default());
+        if let Some(field) = out.get_mut(start + 2..start + 4) {
+            field.copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+
+    /// A packet of this layer's own: nothing but a header and what `compose` adds.
+    fn own_packet(
+        &mut self,
+        now: Time,
+        (to, ifindex, ttl): (IpAddr, IfIndex, u8),
+        kind: MessageType,
+        preface: Preface<'_>,
+        compose: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
+        let Some(src) = self.own(ifindex, to) else { return false };
+        let mut message = core::mem::take(&mut self.scratch);
+        message.clear();
+        let mut w = Writer::new(&mut message, kind, HeaderFlags::default(), ttl);
+        compose(&mut w);
+        let whole = w.finish_without_checksum().is_ok();
+        let mut out = core::mem::take(&mut self.out.octets);
+        let start = out.len();
+        if whole {
+            self.compose(now, &mut out, (ifindex, to), &message, preface);
+        }
+        let sent = out.len() > start;
+        self.out.octets = out;
+        self.out.push(Envelope { src, dst: to, ifindex, ttl, tos: TOS, router_alert: false }, start);
+        self.scratch = message;
+        sent
+    }
+
+    const PLAIN: Preface<'static> = Preface { signed: Signed::AsConfigured, acks: &[], name: None };
+
+    /// Acknowledges a message if its sender wants that, or tells that its name is not known.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Time,
+        peer: Key,
+        packet: &IpReceived<'_>,
+        name: MessageId,
+        negative: bool,
+    ) {
+        if name.ack_desired || negative {
+            self.queue_ack(now, peer, packet.ifindex, name, negative, packet.dst.is_multicast());
+        }
+    }
+
+    pub(super) fn queue_ack(
+        &mut self,
+        now: Time,
+        key: Key,
+        ifindex: IfIndex,
+        name: MessageId,
+        negative: bool,
+        multicast: bool,
+    ) {
+        let settings = self.config.of(ifindex).reduction;
+        let delay = if multicast {
+            // Others heard it too.
+            self.rng.jitter(settings.multicast_ack_delay, 0.0, 1.0)
+        } else {
+            settings.ack_delay
+        };
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let due = peer.acks_due.map_or(now + delay, |due| due.min(now + delay));
+        peer.acks.push((name, negative));
+        peer.acks_due = Some(due);
+        if peer.acks.len() >= MOST_ACKS {
+            self.flush_acks(now, key);
+        } else {
+            self.peers.rearm(key);
+        }
+    }
+
+    /// Sends the acknowledgments that wait for a neighbour.
+    pub(super) fn flush_acks(&mut self, now: Time, key: Key) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.acks_due = None;
+        let (to, ifindex) = (peer.addr, peer.ifindex);
+        let mut acks = core::mem::take(&mut peer.acks);
+        if !acks.is_empty() {
+            let preface = Preface { acks: &acks, ..Self::PLAIN };
+            self.own_packet(now, (to, ifindex, TTL), MessageType::ACK, preface, |_| {});
+            self.count_acks(&acks);
+            acks.clear();
+        }
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.acks = acks;
+        }
+        self.peers.rearm(key);
+    }
+
+    fn count_acks(&mut self, acks: &[(MessageId, bool)]) {
+        let negative = acks.iter().filter(|(_, negative)| *negative).count() as u64;
+        self.counters.nacks_sent += negative;
+        self.counters.acks_sent += acks.len() as u64 - negative;
+    }
+
+    /// Refreshes a state by its name instead of a message; false if that cannot be: then the engine sends the message.
+    /// It cannot if the state was never acknowledged by a neighbour that does refresh reduction, and now and then it
+    /// shall not, so that what went wrong unnoticed is put right (RFC 2961 §5.5).
+    pub fn summarise(&mut self, now: Time, state: Advertised, to: &SummaryTo) -> bool {
+        let (envelope, source) = match *to {
+            SummaryTo::Neighbour { neighbour, src, ifindex } => {
+                let envelope =
+                    Envelope { src, dst: neighbour, ifindex, ttl: TTL, tos: TOS, router_alert: false };
+                (envelope, None)
+            }
+            SummaryTo::Group { group, source, src, ifindex, ttl } => {
+                (Envelope { src, dst: group, ifindex, ttl, tos: TOS, router_alert: true }, Some(source))
+            }
+        };
+        let settings = self.config.of(envelope.ifindex).reduction;
+        if !(settings.reliable && settings.summary) {
+            return false;
+        }
+        let capable = match source {
+            Some(_) => settings.everybody.then_some(None),
+            None => {
+                let peer = self.peers.find(envelope.dst, envelope.ifindex);
+                peer.filter(|peer| self.peers.get(*peer).is_some_and(|peer| peer.capable)).map(Some)
+            }
+        };
+        let (Some(peer), Some(sent)) = (capable, self.sent.get_mut(state.0)) else { return false };
+        let told = sent.peer.is_some() && (peer.is_none() || sent.peer == peer);
+        if sent.plain || !told || sent.summaries >= settings.summaries {
+            return false;
+        }
+        let id = ListedId { id: sent.id, source, group: None };
+        let Some((key, count)) = self.summaries.add(envelope, id, now + settings.summary_delay) else {
+            return false;
+        };
+        sent.summaries = sent.summaries.saturating_add(1);
+        self.counters.states_summarised += 1;
+        // Header, INTEGRITY at its longest, header of the list.
+        let room = usize::from(settings.largest).saturating_sub(HEADER_OCTETS + 52 + 8);
+        let entry = source.map_or(4, |source| if source.is_ipv4() { 8 } else { 20 });
+        if (count + 1) * entry > room {
+            self.flush_summary(now, key);
+        }
+        true
+    }
+
+    pub(super) fn flush_summary(&mut self, now: Time, key: Key) {
+        let Some((envelope, ids)) = self.summaries.take(key) else { return };
+        let mut message = core::mem::take(&mut self.scratch);
+        message.clear();
+        let mut w = Writer::new(&mut message, MessageType::SREFRESH, HeaderFlags::default(), envelope.ttl);
+        w.id_list(self.epoch, &ids);
+        if w.finish_without_checksum().is_ok() {
+            self.counters.srefreshes_sent += 1;
+            let mut out = core::mem::take(&mut self.out.octets);
+            let start = out.len();
+            self.compose(now, &mut out, (envelope.ifindex, envelope.dst), &message, Self::PLAIN);
+            self.out.octets = out;
+            self.out.push(envelope, start);
+        }
+        self.scratch = message;
+        self.summaries.recycle(ids);
+    }
+
+    /// The state is not told any more: nothing about it is sent again. A tear that is sent afterwards looks after itself.
+    pub fn forget(&mut self, state: Advertised) {
+        if let Some(sent) = self.sent.remove(state.0) {
+            self.count_refs(sent.peer, None);
+        }
+    }
+
+    /// A PathErr or ResvErr says that the neighbour knows no MESSAGE_IDs (error 13 about one of their classes): the state
+    /// goes without from now on. Whether the message was sent again; else the engine does it.
+    pub fn refused(&mut self, now: Time, state: Advertised) -> bool {
+        self.counters.names_refused += 1;
+        if let Some(sent) = self.sent.get_mut(state.0) {
+            sent.plain = true;
+        }
+        let Some(waiting) = self.sent.waiting(state.0) else { return false };
+        let (envelope, octets) = (waiting.envelope, waiting.octets.clone());
+        self.sent.settle(state.0);
+        let what = What::Refresh { state: None };
+        self.dispatch(now, &Outgoing { envelope, next_hop: None, octets: &octets, what }, None, false);
+        true
+    }
+
+    /// Sends a message again that nobody acknowledged.
+    pub(super) fn retransmit(&mut self, now: Time, envelope: Envelope, octets: &[u8], id: u32) {
+        let name = Some(MessageId { ack_desired: true, epoch: self.epoch, id });
+        let what = What::Refresh { state: None };
+        self.dispatch(now, &Outgoing { envelope, next_hop: None, octets, what }, name, false);
+    }
+
+    pub(super) fn send_hello(&mut self, now: Time, to: IpAddr, ifindex: IfIndex, hello: &Hello) {
+        let sent =
+            self.own_packet(now, (to, ifindex, 1), MessageType::HELLO, Self::PLAIN, |w| _ = w.hello(hello));
+        self.counters.hellos_sent += u64::from(sent);
+    }
+
+    pub(super) fn challenge(&mut self, ask: &Ask) {
+        let challenge = Challenge { key_id: ask.key_id, cookie: ask.cookie };
+        let preface = Preface { signed: Signed::Not, ..Self::PLAIN };
+        let place = (ask.to, ask.ifindex, TTL);
+        let kind = MessageType::INTEGRITY_CHALLENGE;
+        // Not signed, so no time goes into it.
+        let sent = self.own_packet(Time::ZERO, place, kind, preface, |w| _ = w.challenge(&challenge));
+        self.counters.challenges_sent += u64::from(sent);
+    }
+
+    /// A challenge, which nobody signed: it is answered to where it came from, with the key that it names, at a limited
+    /// rate.
+    pub(super) fn challenged(&mut self, now: Time, packet: &IpReceived<'_>, message: &Message<'_>) {
+        self.counters.challenges_received += 1;
+        let settings: &Interface = self.config.of(packet.ifindex);
+        let Some(challenge) = message.challenge.filter(|_| {
+            settings.integrity.sending && settings.integrity.handshake && self.answers.allow(now)
+        }) else {
+            return;
+        };
+        let Some(key) = self.keys.answering(challenge.key_id, packet.ifindex, packet.src) else { return };
+        let preface = Preface { signed: Signed::By(key), ..Self::PLAIN };
+        let place = (packet.src, packet.ifindex, TTL);
+        let kind = MessageType::INTEGRITY_RESPONSE;
+        let sent = self.own_packet(now, place, kind, preface, |w| _ = w.challenge(&challenge));
+        self.counters.responses_sent += u64::from(sent);
+    }
+}

@@ -1,0 +1,61 @@
+//! Packets wait here: their addressing in a queue, their octets in one buffer that is emptied when the queue is.
+
+use core::net::IpAddr;
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use signalbox_core::IfIndex;
+use signalbox_core::packet::IpTransmit;
+
+/// How a packet is addressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Envelope {
+    /// Source address; of a Path the sender's.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Interface to leave by.
+    pub ifindex: IfIndex,
+    /// IP TTL, which should be the message's Send_TTL.
+    pub ttl: u8,
+    /// TOS octet or traffic class.
+    pub tos: u8,
+    /// With Router Alert.
+    pub router_alert: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    queue: VecDeque<(Envelope, Range<usize>)>,
+    pub(crate) octets: Vec<u8>,
+}
+
+impl Outbox {
+    /// Frees the octets of packets that were taken.
+    pub(crate) fn recycle(&mut self) {
+        if self.queue.is_empty() {
+            self.octets.clear();
+        }
+    }
+
+    /// What was appended to the octets since `start` is a packet.
+    pub(crate) fn push(&mut self, envelope: Envelope, start: usize) {
+        if self.octets.len() > start {
+            self.queue.push_back((envelope, start..self.octets.len()));
+        }
+    }
+
+    /// A packet of these octets.
+    pub(crate) fn put(&mut self, envelope: Envelope, payload: &[u8]) {
+        let start = self.octets.len();
+        self.octets.extend_from_slice(payload);
+        self.push(envelope, start);
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<IpTransmit<'_>> {
+        let (Envelope { src, dst, ifindex, ttl, tos, router_alert }, span) = self.queue.pop_front()?;
+        let payload = self.octets.get(span).unwrap_or_default();
+        let ifindex = (ifindex != IfIndex::NONE).then_some(ifindex);
+        Some(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload })
+    }
+}

@@ -1,0 +1,207 @@
+//! RSVP neighbours, by address.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::rng::Random;
+use signalbox_core::slab::{Key, Slab};
+use signalbox_core::wheel::{Link, Timed, Wheel};
+use signalbox_core::{IfIndex, Time};
+
+use super::hello;
+use super::outbox::Envelope;
+use crate::wire::{HeaderFlags, MessageId};
+
+/// A neighbour that nothing refers to is forgotten after so long a silence.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A neighbour.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// Its address, by which it calls itself in RSVP_HOP.
+    pub(crate) addr: IpAddr,
+    /// Interface it was heard by last.
+    pub(crate) ifindex: IfIndex,
+    /// Whether it does refresh reduction, by its last message.
+    pub(crate) capable: bool,
+    /// Its incarnation.
+    epoch: Option<u32>,
+    /// The largest identifier of that epoch.
+    largest: u32,
+    /// Names that refer to it.
+    pub(crate) refs: u32,
+    /// Acknowledgments for it.
+    pub(crate) acks: Vec<(MessageId, bool)>,
+    pub(crate) acks_due: Option<Time>,
+    /// Sub-messages that wait for company, and how the first one would travel alone.
+    pub(crate) bundle: Vec<u8>,
+    pub(crate) bundled: u32,
+    pub(crate) envelope: Option<Envelope>,
+    pub(crate) bundle_due: Option<Time>,
+    pub(crate) hello: Option<hello::State>,
+    heard: Time,
+    link: Link,
+}
+
+impl Timed for Peer {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+/// How a name stands to those that its sender used before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// Of another incarnation than the last, or the first.
+    NewEpoch,
+    /// Newer than all, or the newest.
+    Newest,
+    /// Older than one that came before: it may be out of order.
+    Older,
+}
+
+impl Peer {
+    /// Takes note of a name.
+    pub(crate) fn named(&mut self, name: MessageId) -> Age {
+        if self.epoch != Some(name.epoch) {
+            (self.epoch, self.largest) = (Some(name.epoch), name.id);
+            Age::NewEpoch
+        } else if MessageId::is_before(name.id, self.largest) {
+            Age::Older
+        } else {
+            self.largest = name.id;
+            Age::Newest
+        }
+    }
+
+    /// When there is something to do for it.
+    fn deadline(&self) -> Time {
+        let idle = self.heard + IDLE;
+        let soon = [self.acks_due, self.bundle_due, self.hello.and_then(|hello| hello.due())];
+        soon.into_iter().flatten().fold(idle, Time::min)
+    }
+
+    pub(crate) fn is_idle(&self, now: Time) -> bool {
+        self.refs == 0 && now.since(self.heard) >= IDLE && self.acks.is_empty() && self.bundled == 0
+    }
+
+    /// It is still referred to: whether it may be forgotten is asked again later.
+    pub(crate) fn touch_if_silent(&mut self, now: Time) {
+        if now.since(self.heard) >= IDLE {
+            self.heard = now;
+        }
+    }
+}
+
+/// Addresses that are unique on a link only are told apart by the interface.
+fn scope(addr: IpAddr, ifindex: IfIndex) -> IfIndex {
+    match addr {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => ifindex,
+        _ => IfIndex::NONE,
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) slab: Slab<Peer>,
+    index: Index,
+    hasher: KeyedHasher,
+    wheel: Wheel,
+}
+
+impl Peers {
+    pub(crate) fn new(limit: u32, rng: &mut Random) -> Self {
+        Self {
+            slab: Slab::new(limit),
+            index: Index::new(),
+            hasher: KeyedHasher::new(rng),
+            wheel: Wheel::new(Duration::from_millis(1)),
+        }
+    }
+
+    fn hash(&self, addr: IpAddr, ifindex: IfIndex) -> u64 {
+        self.hasher.hash_one(&(addr, scope(addr, ifindex).0))
+    }
+
+    pub(crate) fn find(&self, addr: IpAddr, ifindex: IfIndex) -> Option<Key> {
+        let wanted = (addr, scope(addr, ifindex));
+        let is = |at| self.slab.get_index(at).is_some_and(|p| (p.addr, scope(p.addr, p.ifindex)) == wanted);
+        self.slab.key_of(self.index.find(self.hash(addr, ifindex), is)?)
+    }
+
+    /// The neighbour that a message with these flags came from; `None` when there is no room for it.
+    pub(crate) fn heard(
+        &mut self,
+        now: Time,
+        addr: IpAddr,
+        ifindex: IfIndex,
+        flags: HeaderFlags,
+    ) -> Option<Key> {
+        let capable = flags.contains(HeaderFlags::REFRESH_REDUCTION);
+        if let Some(key) = self.find(addr, ifindex) {
+            if let Some(peer) = self.slab.get_mut(key) {
+                (peer.capable, peer.ifindex, peer.heard) = (capable, ifindex, now);
+            }
+            return Some(key);
+        }
+        let peer = Peer {
+            addr,
+            ifindex,
+            capable,
+            epoch: None,
+            largest: 0,
+            refs: 0,
+            acks: Vec::new(),
+            acks_due: None,
+            bundle: Vec::new(),
+            bundled: 0,
+            envelope: None,
+            bundle_due: None,
+            hello: None,
+            heard: now,
+            link: Link::default(),
+        };
+        let key = self.slab.insert(peer).ok()?;
+        let hash = self.hash(addr, ifindex);
+        let (slab, hasher) = (&self.slab, &self.hasher);
+        self.index.insert(hash, key.index(), |at| {
+            slab.get_index(at).map_or(0, |p| hasher.hash_one(&(p.addr, scope(p.addr, p.ifindex).0)))
+        });
+        self.rearm(key);
+        Some(key)
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&Peer> {
+        self.slab.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Peer> {
+        self.slab.get_mut(key)
+    }
+
+    /// Sets the timer to what there is to do.
+    pub(crate) fn rearm(&mut self, key: Key) {
+        if let Some(deadline) = self.slab.get(key).map(Peer::deadline) {
+            self.wheel.arm(&mut self.slab, key.index(), deadline);
+        }
+    }
+
+    /// The next neighbour for which there is something to do.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<Key> {
+        let at = self.wheel.pop_due(&mut self.slab, now)?;
+        self.slab.key_of(at)
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) {
+        let Some(peer) = self.slab.get(key) else { return };
+        let hash = self.hash(peer.addr, peer.ifindex);
+        self.wheel.cancel(&mut self.slab, key.index());
+        self.index.remove(hash, |at| at == key.index());
+        self.slab.remove(key);
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+}

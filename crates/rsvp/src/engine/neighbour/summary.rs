@@ -1,0 +1,103 @@
+//! Summary refreshes that are being filled (RFC 2961 §5).
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::rng::Random;
+use signalbox_core::slab::{Key, Slab};
+use signalbox_core::wheel::{Link, Timed, Wheel};
+use signalbox_core::{IfIndex, Time};
+
+use super::outbox::Envelope;
+use crate::wire::ListedId;
+
+/// An Srefresh that is being filled.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    pub(crate) envelope: Envelope,
+    pub(crate) ids: Vec<ListedId>,
+    link: Link,
+}
+
+impl Timed for Summary {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+/// Most that are filled at a time: one for each neighbour and group with something to refresh just now.
+const LIMIT: u32 = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Summaries {
+    slab: Slab<Summary>,
+    index: Index,
+    hasher: KeyedHasher,
+    wheel: Wheel,
+    spare: Vec<Vec<ListedId>>,
+}
+
+fn place(envelope: &Envelope) -> (IpAddr, IpAddr, IfIndex) {
+    (envelope.dst, envelope.src, envelope.ifindex)
+}
+
+impl Summaries {
+    pub(crate) fn new(rng: &mut Random) -> Self {
+        Self {
+            slab: Slab::new(LIMIT),
+            index: Index::new(),
+            hasher: KeyedHasher::new(rng),
+            wheel: Wheel::new(Duration::from_millis(1)),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Adds a state to what goes by this envelope, until `due` at the latest. `None` if there is no room, else how many
+    /// states that makes.
+    pub(crate) fn add(&mut self, envelope: Envelope, id: ListedId, due: Time) -> Option<(Key, usize)> {
+        let hash = self.hasher.hash_one(&place(&envelope));
+        let is = |at| self.slab.get_index(at).is_some_and(|s| place(&s.envelope) == place(&envelope));
+        let key = match self.index.find(hash, is).and_then(|at| self.slab.key_of(at)) {
+            Some(key) => key,
+            None => {
+                let ids = self.spare.pop().unwrap_or_default();
+                let key = self.slab.insert(Summary { envelope, ids, link: Link::default() }).ok()?;
+                let (slab, hasher) = (&self.slab, &self.hasher);
+                self.index.insert(hash, key.index(), |at| {
+                    slab.get_index(at).map_or(0, |s| hasher.hash_one(&place(&s.envelope)))
+                });
+                self.wheel.arm(&mut self.slab, key.index(), due);
+                key
+            }
+        };
+        let summary = self.slab.get_mut(key)?;
+        summary.ids.push(id);
+        Some((key, summary.ids.len()))
+    }
+
+    /// Takes one out, to be sent; its list comes back by [`Self::recycle`].
+    pub(crate) fn take(&mut self, key: Key) -> Option<(Envelope, Vec<ListedId>)> {
+        let envelope = self.slab.get(key)?.envelope;
+        self.wheel.cancel(&mut self.slab, key.index());
+        let hash = self.hasher.hash_one(&place(&envelope));
+        self.index.remove(hash, |at| at == key.index());
+        self.slab.remove(key).map(|summary| (summary.envelope, summary.ids))
+    }
+
+    pub(crate) fn recycle(&mut self, mut ids: Vec<ListedId>) {
+        ids.clear();
+        if self.spare.len() < 64 {
+            self.spare.push(ids);
+        }
+    }
+
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<Key> {
+        let at = self.wheel.pop_due(&mut self.slab, now)?;
+        self.slab.key_of(at)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+}

@@ -1,0 +1,101 @@
+//! What is due.
+
+use core::time::Duration;
+
+use signalbox_core::Time;
+use signalbox_core::slab::Key;
+
+use super::{Neighbours, hello};
+
+/// Retransmissions are not further apart than this.
+const LONGEST: Duration = Duration::from_secs(600);
+
+impl Neighbours {
+    /// Does what is due at `now`.
+    pub fn tick(&mut self, now: Time) {
+        self.out.recycle();
+        while let Some(waiting) = self.sent.pop_due(now) {
+            self.overdue(now, waiting);
+        }
+        while let Some(summary) = self.summaries.pop_due(now) {
+            self.flush_summary(now, summary);
+        }
+        while let Some(peer) = self.peers.pop_due(now) {
+            self.serve(now, peer);
+        }
+        loop {
+            let config = &self.config;
+            let Some(ask) = self.associations.next_ask(now, |ifindex| config.of(ifindex).integrity) else {
+                break;
+            };
+            self.challenge(&ask);
+        }
+    }
+
+    /// A message that was not acknowledged in time (RFC 2961 §6): again, or never mind; the state stays.
+    fn overdue(&mut self, now: Time, waiting: Key) {
+        let Some(pending) = self.sent.pending_mut(waiting) else { return };
+        let settings = self.config.of(pending.envelope.ifindex).reduction;
+        let name = pending.name;
+        let id = self.sent.get(name).map(|sent| (sent.id, sent.tag));
+        let Some((id, tag)) = id else { return };
+        let Some(pending) = self.sent.pending_mut(waiting) else { return };
+        if pending.count >= settings.limit.max(1) {
+            self.counters.unacknowledged += 1;
+            if tag.is_none() {
+                self.sent.remove(name);
+            } else {
+                self.sent.settle(name);
+            }
+            return;
+        }
+        pending.count += 1;
+        let longer =
+            Duration::try_from_secs_f64(pending.interval.as_secs_f64() * (1.0 + settings.delta.max(0.0)));
+        pending.interval = longer.unwrap_or(LONGEST).min(LONGEST);
+        let (envelope, interval) = (pending.envelope, pending.interval);
+        let octets = core::mem::take(&mut pending.octets);
+        self.sent.rearm(waiting, now + interval);
+        self.counters.retransmissions += 1;
+        self.retransmit(now, envelope, &octets, id);
+        if let Some(pending) = self.sent.pending_mut(waiting) {
+            pending.octets = octets;
+        }
+    }
+
+    fn serve(&mut self, now: Time, key: Key) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let due = |time: Option<Time>| time.is_some_and(|time| time <= now);
+        let (acks, bundle) = (due(peer.acks_due), due(peer.bundle_due));
+        if acks {
+            self.flush_acks(now, key);
+        }
+        if bundle {
+            self.flush_bundle(key);
+        }
+        self.serve_hello(now, key);
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        if peer.is_idle(now) {
+            self.peers.remove(key);
+            return;
+        }
+        if peer.refs > 0 {
+            peer.touch_if_silent(now);
+        }
+        self.peers.rearm(key);
+    }
+
+    fn serve_hello(&mut self, now: Time, key: Key) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let (neighbour, ifindex) = (peer.addr, peer.ifindex);
+        let Some(config) = self.config.of(ifindex).hello else { return };
+        let Some(state) = &mut peer.hello else { return };
+        let (verdict, request) = state.tick(now, &config, &mut self.rng);
+        if verdict == hello::Verdict::Lost {
+            self.lost(neighbour, ifindex);
+        }
+        if let Some(request) = request {
+            self.send_hello(now, neighbour, ifindex, &request);
+        }
+    }
+}
