@@ -243,12 +243,12 @@ pub enum Refused {
     BadFlowspec,
     /// POLICY_DATA that is no list of whole objects, or too long.
     BadPolicy,
+    /// Another application of this node reserves in the session.
+    Reserved,
     /// There is nothing to withdraw.
     NothingToRelease,
     /// A table of this node is full.
     Full,
-    /// This version of the engine does not do it.
-    Unsupported,
 }
 
 impl fmt::Display for Refused {
@@ -264,9 +264,9 @@ impl fmt::Display for Refused {
             Self::ConflictingStyle => "another style is in place in the session",
             Self::BadFlowspec => "no such flowspec can be, or not together with those in place",
             Self::BadPolicy => "policy data that are no whole objects, or too many",
+            Self::Reserved => "another application of this node reserves in the session",
             Self::NothingToRelease => "nothing to release",
             Self::Full => "a table of this node is full",
-            Self::Unsupported => "not supported",
         })
     }
 }

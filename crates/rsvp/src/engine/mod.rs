@@ -6,34 +6,117 @@
 //! [`Input::Multicast`], and passes what [`Resources`] says of grants whose owner's protocol is [`PROTOCOL`] as
 //! [`Input::Lost`].
 //!
-//! Messages are not processed yet: they are counted as unsupported, and commands are refused.
+//! * A packet goes through `receive` (whose is it?) to the file of its type: `path`, `resv`, `resv_err`, `resv_tear`;
+//!   `path_out` and `resv_out` compose what leaves, all of it through `Rsvp::transmit`.
+//! * State is in three records: `session`; `sender`, path state (a PSB of RFC 2209); `branch`, a reservation at one
+//!   outgoing interface with what each next hop asks for (a TCSB and its RSBs). `table` finds and connects them,
+//!   `destinations` tells which sessions a change of routes concerns.
+//! * `merge` compares and merges flowspecs; `forward` works out what goes upstream, and what of it a change has told.
+//! * `traffic` is what admission control is asked for and takes back; `route` where Paths go; `timers` what is due;
+//!   `local` the interface to applications.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+mod addresses;
+mod branch;
 mod config;
+mod destinations;
+mod forward;
+mod interfaces;
 mod io;
+mod local;
+mod merge;
 pub mod neighbour;
+mod outbox;
+mod path;
+mod path_out;
+mod receive;
+mod resv;
+mod resv_err;
+mod resv_out;
+mod resv_tear;
+mod route;
+mod sender;
+mod session;
+mod stamp;
+mod table;
+mod timers;
+mod traffic;
 
-use std::collections::VecDeque;
+use core::time::Duration;
+use std::collections::BTreeMap;
 
-use signalbox_core::Time;
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::intern::Interner;
+use signalbox_core::slab::Slab;
+use signalbox_core::wheel::Wheel;
+use signalbox_core::{Key, Random, Time};
 use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
 pub use io::{Command, FlowRequest, Input, Output, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 
 use crate::counters::Counters;
-use crate::wire::Message;
+use crate::wire::{FlowSpec, RsvpHop, Style};
+use addresses::Addresses;
+use branch::Branch;
+use destinations::Destinations;
+use forward::Line;
+use interfaces::Interfaces;
+use local::Application;
+use outbox::Outbox;
+use path_out::Advertised;
+use route::Walks;
+use sender::Sender;
+use session::Session;
 
 /// The protocol's name as owner of grants.
 pub const PROTOCOL: &str = "rsvp";
+
+/// What interfaces can do is asked anew after this time.
+const ADVERTISE: Duration = Duration::from_secs(1);
 
 /// One RSVP node.
 #[derive(Debug)]
 pub struct Rsvp {
     config: Config,
     counters: Counters,
-    refused: VecDeque<u64>,
+    rng: Random,
+    /// The time of the input in hand.
+    now: Time,
+    interfaces: Interfaces,
+    /// What each interface does for flows, by its place, and when it was asked.
+    advertised: Vec<Option<Advertised>>,
+    advertised_at: Option<Time>,
+    /// Peers choose what is hashed.
+    hasher: KeyedHasher,
+    addresses: Addresses,
+    hops: Interner<RsvpHop>,
+    /// Whole ADSPEC objects.
+    adspecs: Interner<Box<[u8]>>,
+    sessions: Slab<Session>,
+    by_session: Index,
+    destinations: Destinations,
+    senders: Slab<Sender>,
+    /// All but the first sender of each session.
+    by_sender: Index,
+    sender_wheel: Wheel,
+    branches: Slab<Branch>,
+    branch_wheel: Wheel,
+    applications: BTreeMap<u64, Application>,
+    /// Applications whose reservation has to be looked at again.
+    pending: Vec<u64>,
+    walks: Walks,
+    /// What goes upstream, taken down before a change.
+    lines: Vec<Line>,
+    /// The style that the lines were taken down under.
+    noted: Option<Style>,
+    /// What a Resv says: senders of one previous hop, and the flowspec of each.
+    said: Vec<(Key, FlowSpec)>,
+    /// Unknown objects that go on with the ResvTears that a ResvTear causes.
+    tearing: Vec<u8>,
+    scratch: Vec<u8>,
+    out: Outbox,
 }
 
 impl Rsvp {
@@ -41,31 +124,91 @@ impl Rsvp {
     ///
     /// # Errors
     /// The first setting that cannot be.
-    pub fn new(config: Config, _seed: [u8; 32]) -> Result<Self, ConfigError> {
+    pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
-        Ok(Self { counters: Counters::default(), refused: VecDeque::new(), config })
+        let mut rng = Random::new(seed);
+        let shared = config.max_shared;
+        Ok(Self {
+            counters: Counters::default(),
+            now: Time::ZERO,
+            interfaces: Interfaces::default(),
+            advertised: Vec::new(),
+            advertised_at: None,
+            hasher: KeyedHasher::new(&mut rng),
+            addresses: Addresses::new(shared, KeyedHasher::new(&mut rng)),
+            hops: Interner::new(shared, KeyedHasher::new(&mut rng)),
+            adspecs: Interner::new(shared, KeyedHasher::new(&mut rng)),
+            sessions: Slab::new(config.max_sessions),
+            by_session: Index::new(),
+            destinations: Destinations::default(),
+            senders: Slab::new(config.max_senders),
+            by_sender: Index::new(),
+            sender_wheel: Wheel::default(),
+            branches: Slab::new(config.max_reservations),
+            branch_wheel: Wheel::default(),
+            applications: BTreeMap::new(),
+            pending: Vec::new(),
+            walks: Walks::default(),
+            lines: Vec::new(),
+            noted: None,
+            said: Vec::new(),
+            tearing: Vec::new(),
+            scratch: Vec::new(),
+            out: Outbox::default(),
+            rng,
+            config,
+        })
     }
 
     /// Takes one input at `now`, which never runs backwards. Drain [`Rsvp::poll`] afterwards.
-    pub fn handle(&mut self, _now: Time, input: Input<'_>, _resources: &mut Resources) {
+    pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        self.out.recycle();
+        if self.advertised_at.is_none_or(|at| self.now.since(at) >= ADVERTISE) {
+            self.advertise(resources);
+            self.advertised_at = Some(self.now);
+        }
         match input {
-            Input::Packet(packet) if Message::parse(packet.payload).is_err() => self.counters.malformed += 1,
-            Input::Packet(_) => self.counters.unsupported += 1,
-            Input::Command { id, .. } => self.refused.push_back(id),
-            _ => {}
+            Input::Packet(packet) => self.receive(&packet, resources),
+            Input::Timer => {}
+            Input::Interfaces(list) => {
+                self.on_interfaces(list);
+                self.advertise(resources);
+            }
+            Input::Route { id, result } => self.on_route(id, result, resources),
+            Input::RouteChanged(prefix) => self.on_route_changed(prefix),
+            Input::Multicast { group, source, iif, oifs } => {
+                self.on_multicast(group, source, iif, oifs, resources);
+            }
+            Input::Command { id, command } => self.on_command(id, command, resources),
+            Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
+            Input::Refresh { ifindex, period } => {
+                self.interfaces.set_period(ifindex, period);
+            }
+        }
+        while let Some(id) = self.pending.pop() {
+            self.apply_reserve(id, resources);
+        }
+        self.run_walks();
+        self.run_timers(resources);
+        while let Some(id) = self.pending.pop() {
+            self.apply_reserve(id, resources);
         }
     }
 
     /// The next output, if any; its octets live until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
-        let id = self.refused.pop_front()?;
-        Some(Output::Event { id, event: RsvpEvent::Refused(Refused::Unsupported) })
+        self.out.poll()
     }
 
-    /// When [`Input::Timer`] is due; `None` while nothing waits.
+    /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
     #[must_use]
-    pub const fn next_deadline(&self) -> Option<Time> {
-        None
+    pub fn next_deadline(&self) -> Option<Time> {
+        let walk = (!self.walks.is_idle()).then_some(self.now);
+        [self.sender_wheel.next_deadline(), self.branch_wheel.next_deadline(), walk]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// What was counted since the start.

@@ -1,0 +1,201 @@
+//! The record of a reservation at one outgoing interface: reservation state of its next hops (the RSBs of RFC 2209) and
+//! what traffic control holds for them (the TCSB).
+
+use signalbox_core::wheel::{Link, Timed};
+use signalbox_core::{Key, Time};
+use signalbox_resources::GrantId;
+use signalbox_resources::intserv::RSpec;
+
+use super::interfaces::Place;
+use super::merge;
+use super::session::NONE;
+use super::stamp::Stamp;
+use crate::wire::FlowSpec;
+
+/// A reservation of a session (of one sender, with FF) at an interface. There is always a next hop.
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub(crate) link: Link,
+    pub(crate) session: u32,
+    /// Of FF the sender that it is for, else [`NONE`].
+    pub(crate) sender: u32,
+    /// Next in the list of the sender or the session.
+    pub(crate) next: u32,
+    /// Where the data leave; [`Place::LOCAL`]: to an application of this node.
+    pub(crate) oif: Place,
+    grant: [u32; 2],
+    pub(crate) first: Request,
+    pub(crate) extra: Option<Box<BranchExtra>>,
+}
+
+/// What few reservations have.
+#[derive(Debug, Default)]
+pub(crate) struct BranchExtra {
+    /// The other next hops.
+    pub(crate) more: Vec<Request>,
+    /// What traffic control wants passed on in place of the rate and slack that were asked for (Fwd_Flowspec).
+    pub(crate) forward: Option<RSpec>,
+}
+
+/// What one next hop asks for.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// The next hop, shared; [`NONE`]: an application of this node.
+    pub(crate) hop: u32,
+    /// When it ends without a refresh. Of SE the end of what is in the list of senders counts.
+    pub(crate) expires: Stamp,
+    pub(crate) flowspec: FlowSpec,
+    pub(crate) extra: Option<Box<RequestExtra>>,
+}
+
+/// What few requests have.
+#[derive(Debug, Default)]
+pub(crate) struct RequestExtra {
+    /// Of SE: its senders by rising key, and when each ends.
+    pub(crate) senders: Vec<(Key, Stamp)>,
+    /// Of WF: the senders that it is for, packed and ascending; `None`: there was no SCOPE.
+    pub(crate) scope: Option<Vec<u32>>,
+    /// POLICY_DATA and unknown objects that go along, whole.
+    pub(crate) carried: Vec<u8>,
+    /// The application that asked.
+    pub(crate) application: Option<u64>,
+}
+
+impl Timed for Branch {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Request {
+    pub(crate) fn senders(&self) -> &[(Key, Stamp)] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.senders)
+    }
+
+    /// Of SE: whether it names this sender.
+    pub(crate) fn names(&self, sender: Key) -> bool {
+        self.senders().binary_search_by_key(&sender, |(key, _)| *key).is_ok()
+    }
+
+    pub(crate) fn scope(&self) -> Option<&[u32]> {
+        self.extra.as_ref()?.scope.as_deref()
+    }
+
+    pub(crate) fn carried(&self) -> &[u8] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.carried)
+    }
+
+    pub(crate) fn extra(&mut self) -> &mut RequestExtra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// The first end of it or a part of it.
+    pub(crate) fn deadline(&self) -> Option<Stamp> {
+        if self.hop == NONE {
+            return None;
+        }
+        let senders = self.senders();
+        if senders.is_empty() {
+            Some(self.expires)
+        } else {
+            senders.iter().map(|(_, at)| *at).reduce(Stamp::min)
+        }
+    }
+
+    /// Whether all of it is over; of SE each sender is over by itself.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        self.hop != NONE && self.senders().is_empty() && self.expires.is_due(now)
+    }
+}
+
+impl Branch {
+    pub(crate) fn new(session: u32, sender: u32, oif: Place, first: Request) -> Self {
+        Self { link: Link::default(), session, sender, next: NONE, oif, grant: [0; 2], first, extra: None }
+    }
+
+    pub(crate) fn grant(&self) -> Option<GrantId> {
+        let grant = u64::from(self.grant[0]) << 32 | u64::from(self.grant[1]);
+        (grant != 0).then_some(GrantId(grant))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "two halves")]
+    pub(crate) fn set_grant(&mut self, grant: Option<GrantId>) {
+        let grant = grant.map_or(0, |grant| grant.0);
+        self.grant = [(grant >> 32) as u32, grant as u32];
+    }
+
+    /// All next hops' requests: at least one.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
+        core::iter::once(&self.first).chain(self.extra.iter().flat_map(|extra| &extra.more))
+    }
+
+    pub(crate) fn requests_mut(&mut self) -> impl Iterator<Item = &mut Request> {
+        core::iter::once(&mut self.first).chain(self.extra.iter_mut().flat_map(|extra| &mut extra.more))
+    }
+
+    /// Of how many next hops it is.
+    pub(crate) fn len(&self) -> usize {
+        1 + self.extra.as_ref().map_or(0, |extra| extra.more.len())
+    }
+
+    pub(crate) fn request(&self, hop: u32) -> Option<&Request> {
+        if self.first.hop == hop { Some(&self.first) } else { self.requests().find(|one| one.hop == hop) }
+    }
+
+    pub(crate) fn request_mut(&mut self, hop: u32) -> Option<&mut Request> {
+        if self.first.hop == hop {
+            return Some(&mut self.first);
+        }
+        self.requests_mut().find(|one| one.hop == hop)
+    }
+
+    /// Adds a next hop.
+    pub(crate) fn add(&mut self, request: Request) {
+        self.extra.get_or_insert_default().more.push(request);
+    }
+
+    /// Takes a next hop out, unless it is the only one.
+    pub(crate) fn remove(&mut self, hop: u32) -> Option<Request> {
+        let more = &mut self.extra.as_mut()?.more;
+        if self.first.hop == hop {
+            let last = more.pop()?;
+            return Some(core::mem::replace(&mut self.first, last));
+        }
+        let at = more.iter().position(|one| one.hop == hop)?;
+        Some(more.swap_remove(at))
+    }
+
+    /// Of SE: whether any next hop names this sender.
+    pub(crate) fn names(&self, sender: Key) -> bool {
+        self.requests().any(|request| request.names(sender))
+    }
+
+    /// What is installed: the merge of what the next hops ask for (TC_Flowspec).
+    pub(crate) fn flowspec(&self) -> FlowSpec {
+        let mut all = self.requests().map(|request| request.flowspec);
+        let first = all.next().unwrap_or(self.first.flowspec);
+        all.fold(first, |so_far, next| merge::merged(&so_far, &next))
+    }
+
+    /// What goes on upstream: what is installed, but as traffic control left it.
+    pub(crate) fn forwarded(&self) -> FlowSpec {
+        let merged = self.flowspec();
+        let forward = self.extra.as_ref().and_then(|extra| extra.forward).filter(|_| merged.rspec.is_some());
+        FlowSpec { rspec: forward.or(merged.rspec), ..merged }
+    }
+
+    /// What traffic control left of rate and slack.
+    pub(crate) fn set_forward(&mut self, forward: Option<RSpec>) {
+        if forward.is_some() || self.extra.is_some() {
+            self.extra.get_or_insert_default().forward = forward;
+        }
+        if self.extra.as_ref().is_some_and(|extra| extra.more.is_empty() && extra.forward.is_none()) {
+            self.extra = None;
+        }
+    }
+
+    /// The first end of a next hop or a part of it.
+    pub(crate) fn deadline(&self) -> Option<Stamp> {
+        self.requests().filter_map(Request::deadline).reduce(Stamp::min)
+    }
+}

@@ -1,0 +1,289 @@
+//! The node's interfaces: their addresses, their refresh periods, and small numbers for records to hold.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use signalbox_core::node::Interface;
+use signalbox_core::{IfIndex, Time};
+
+use super::config::{Config, InterfaceConfig};
+
+/// Number of an interface in records. It keeps its number as long as the engine lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place(pub(crate) u16);
+
+impl Place {
+    /// Nowhere: no route, or not known yet.
+    pub(crate) const NONE: Self = Self(u16::MAX);
+    /// This node itself: its applications.
+    pub(crate) const LOCAL: Self = Self(u16::MAX - 1);
+
+    /// A real interface.
+    pub(crate) const fn is_link(self) -> bool {
+        self.0 < Self::LOCAL.0
+    }
+}
+
+/// What is known of one.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) ifindex: IfIndex,
+    pub(crate) name: String,
+    pub(crate) up: bool,
+    pub(crate) mtu: u32,
+    v4: Option<IpAddr>,
+    v6: Option<IpAddr>,
+    all: Vec<IpAddr>,
+    pub(crate) config: InterfaceConfig,
+    period: Period,
+    /// First of the senders that leave by it.
+    pub(crate) first_leaving: u32,
+}
+
+/// R, which shrinks at once and grows step by step (RFC 2205 §3.7).
+#[derive(Debug, Clone, Copy)]
+struct Period {
+    now_ms: u32,
+    target_ms: u32,
+    since: Time,
+}
+
+impl Period {
+    fn at(&mut self, now: Time, slew_max: f64) -> u32 {
+        // After one and a half periods every state here has been refreshed at the present value.
+        let step = Duration::from_millis(u64::from(self.now_ms)) * 3 / 2;
+        if self.target_ms < self.now_ms {
+            self.now_ms = self.target_ms;
+            self.since = now;
+        } else if self.now_ms < self.target_ms && now.since(self.since) >= step {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, over 0")]
+            let grown = (f64::from(self.now_ms) * (1.0 + slew_max)) as u32;
+            self.now_ms = grown.max(self.now_ms.saturating_add(1)).min(self.target_ms);
+            self.since = now;
+        }
+        self.now_ms
+    }
+}
+
+fn milliseconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX).max(1)
+}
+
+impl Known {
+    /// This node's address there, of that version: a routable one, or else a link-local one.
+    pub(crate) fn address(&self, v6: bool) -> Option<IpAddr> {
+        if v6 { self.v6 } else { self.v4 }
+    }
+
+    pub(crate) const fn is_usable(&self) -> bool {
+        self.up && self.config.enabled
+    }
+}
+
+/// What changed with a new list.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Interfaces by which nothing can leave any more, or by other addresses.
+    pub(crate) altered: Vec<Place>,
+    /// Addresses that are or were this node's, and were not or are not any more.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Interfaces {
+    known: Vec<Known>,
+    by_index: BTreeMap<IfIndex, Place>,
+    /// Sorted.
+    local: Vec<IpAddr>,
+}
+
+fn preferred(addresses: &[IpAddr], v6: bool) -> Option<IpAddr> {
+    let of_version = || addresses.iter().copied().filter(|a| a.is_ipv6() == v6 && !a.is_unspecified());
+    let near = |a: &IpAddr| match a {
+        IpAddr::V4(a) => a.is_link_local(),
+        IpAddr::V6(a) => a.is_unicast_link_local(),
+    };
+    of_version().find(|a| !near(a)).or_else(|| of_version().next())
+}
+
+impl Interfaces {
+    /// Takes over the whole list.
+    pub(crate) fn update(&mut self, list: &[Interface], config: &Config) -> Changes {
+        let mut changes = Changes::default();
+        let mut local: Vec<IpAddr> =
+            list.iter().filter(|i| i.up).flat_map(|i| i.addresses.iter().copied()).collect();
+        local.sort_unstable();
+        local.dedup();
+        let differing = |a: &[IpAddr], b: &[IpAddr]| -> Vec<IpAddr> {
+            a.iter().filter(|address| b.binary_search(address).is_err()).copied().collect()
+        };
+        changes.addresses.extend(differing(&local, &self.local));
+        changes.addresses.extend(differing(&self.local, &local));
+        self.local = local;
+        for (place, known) in (0..).map(Place).zip(&mut self.known) {
+            if known.up && !list.iter().any(|one| one.ifindex == known.ifindex) {
+                known.up = false;
+                known.all.clear();
+                changes.altered.push(place);
+            }
+        }
+        for one in list {
+            let config = *config.of_interface(&one.name);
+            let (v4, v6) = (preferred(&one.addresses, false), preferred(&one.addresses, true));
+            if let Some(&place) = self.by_index.get(&one.ifindex)
+                && let Some(known) = self.known.get_mut(usize::from(place.0))
+            {
+                if known.up != one.up || known.all != one.addresses {
+                    changes.altered.push(place);
+                }
+                if known.name != one.name {
+                    known.name.clone_from(&one.name);
+                    known.config = config;
+                    known.period.target_ms = milliseconds(config.refresh);
+                }
+                (known.up, known.mtu, known.v4, known.v6) = (one.up, one.mtu, v4, v6);
+                known.all.clone_from(&one.addresses);
+                continue;
+            }
+            let Ok(number) = u16::try_from(self.known.len()) else { continue };
+            let place = Place(number);
+            if !place.is_link() {
+                continue; // 65534 interfaces are all there are numbers for
+            }
+            let ms = milliseconds(config.refresh);
+            self.by_index.insert(one.ifindex, place);
+            self.known.push(Known {
+                ifindex: one.ifindex,
+                name: one.name.clone(),
+                up: one.up,
+                mtu: one.mtu,
+                v4,
+                v6,
+                all: one.addresses.clone(),
+                config,
+                period: Period { now_ms: ms, target_ms: ms, since: Time::ZERO },
+                first_leaving: u32::MAX,
+            });
+        }
+        changes
+    }
+
+    pub(crate) fn get(&self, place: Place) -> Option<&Known> {
+        self.known.get(usize::from(place.0))
+    }
+
+    pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut Known> {
+        self.known.get_mut(usize::from(place.0))
+    }
+
+    /// All that were ever known, by rising number.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Known> {
+        self.known.iter()
+    }
+
+    /// The number of an interface, [`Place::NONE`] if it is unknown.
+    pub(crate) fn place(&self, ifindex: IfIndex) -> Place {
+        self.by_index.get(&ifindex).copied().unwrap_or(Place::NONE)
+    }
+
+    /// The interface that a logical interface handle of ours names: it is the kernel's number.
+    pub(crate) fn of_handle(&self, handle: u32) -> Option<Place> {
+        self.by_index.get(&IfIndex(handle)).copied()
+    }
+
+    pub(crate) fn is_local(&self, address: IpAddr) -> bool {
+        self.local.binary_search(&address).is_ok()
+    }
+
+    /// This node's address at an interface, or else any that is not of the loopback.
+    pub(crate) fn address(&self, place: Place, v6: bool) -> Option<IpAddr> {
+        let any = || self.local.iter().copied().find(|a| a.is_ipv6() == v6 && !a.is_loopback());
+        self.get(place).and_then(|known| known.address(v6)).or_else(any)
+    }
+
+    /// R at an interface now, milliseconds.
+    pub(crate) fn period(&mut self, place: Place, now: Time) -> u32 {
+        self.get_mut(place).map_or(30_000, |known| known.period.at(now, known.config.slew_max))
+    }
+
+    /// Gives an interface another refresh period; whether there is such an interface.
+    pub(crate) fn set_period(&mut self, ifindex: IfIndex, refresh: Duration) -> bool {
+        let place = self.place(ifindex);
+        let Some(known) = self.get_mut(place) else { return false };
+        known.period.target_ms = milliseconds(refresh);
+        true
+    }
+
+    /// K of an interface.
+    pub(crate) fn cleanup(&self, place: Place) -> u32 {
+        self.get(place).map_or(3, |known| known.config.cleanup)
+    }
+}
+
+/// How long state lives whose neighbour refreshes it each `period_ms`: (K + 0.5) · 1.5 · R (RFC 2205 §3.7), at most 100
+/// days.
+pub(crate) fn lifetime(cleanup: u32, period_ms: u32) -> Duration {
+    let us = (u64::from(cleanup) * 2 + 1).saturating_mul(u64::from(period_ms) * 750);
+    Duration::from_micros(us.min(100 * 86_400 * 1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(number: u32, up: bool, addresses: &[&str]) -> Interface {
+        Interface {
+            ifindex: IfIndex(number),
+            name: format!("eth{number}"),
+            up,
+            mtu: 1500,
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn places_stay_and_changes_are_told() {
+        let (mut all, config) = (Interfaces::default(), Config::default());
+        all.update(
+            &[interface(7, true, &["fe80::1", "10.0.7.1", "fd00::1"]), interface(3, true, &[])],
+            &config,
+        );
+        let seven = all.place(IfIndex(7));
+        assert_eq!(all.of_handle(7), Some(seven));
+        assert_eq!((all.of_handle(9), all.place(IfIndex(9))), (None, Place::NONE));
+        assert_eq!(all.address(seven, true), Some("fd00::1".parse().unwrap()));
+        assert!(all.is_local("10.0.7.1".parse().unwrap()));
+        let changes = all.update(&[interface(7, false, &["10.0.7.1"])], &config);
+        assert_eq!(changes.altered.len(), 2, "one is gone, one is down");
+        assert_eq!(changes.addresses.len(), 3);
+        assert_eq!(all.place(IfIndex(7)), seven);
+        assert!(!all.is_local("10.0.7.1".parse().unwrap()) && !all.get(seven).unwrap().is_usable());
+    }
+
+    /// RSVP-3.7-03, RSVP-3.7-04
+    #[test]
+    fn lifetimes_are_those_of_the_formula() {
+        assert_eq!(lifetime(3, 30_000), Duration::from_millis(157_500));
+        assert_eq!(lifetime(5, 30_000), Duration::from_millis(247_500));
+        assert_eq!(lifetime(3, 5_000), Duration::from_millis(26_250));
+        assert_eq!(lifetime(u32::MAX, u32::MAX), Duration::from_secs(100 * 86_400));
+    }
+
+    /// RSVP-3.7-07
+    #[test]
+    fn a_period_grows_by_at_most_three_tenths_and_shrinks_at_once() {
+        let mut period = Period { now_ms: 10_000, target_ms: 60_000, since: Time::ZERO };
+        let (mut now, mut before) = (Time::ZERO, 10_000);
+        for _ in 0..2000 {
+            now = now + Duration::from_millis(500);
+            let next = period.at(now, 0.3);
+            assert!(f64::from(next) <= f64::from(before) * 1.3 && next >= before);
+            before = next;
+        }
+        assert_eq!(before, 60_000);
+        period.target_ms = 5_000;
+        assert_eq!(period.at(now, 0.3), 5_000);
+    }
+}

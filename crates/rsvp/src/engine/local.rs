@@ -1,0 +1,384 @@
+//! The interface to applications of this node (RFC 2205 §3.11.1).
+
+use core::net::IpAddr;
+
+use signalbox_core::Key;
+use signalbox_resources::Resources;
+
+use super::Rsvp;
+use super::forward::{Confirm, Tell};
+use super::interfaces::Place;
+use super::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
+use super::resv::{Outcome, Wanted};
+use super::sender::{E_POLICE, LOCAL};
+use super::session::NONE;
+use super::stamp::Stamp;
+use super::table::Refusal;
+use crate::wire::{self, Adspec, Class, Filter, HeaderFlags, MessageType, Objects, Style, Writer};
+
+/// An application's registration of a session.
+#[derive(Debug)]
+pub(super) struct Application {
+    session: Key,
+    sender: Option<Key>,
+    reserve: Option<Box<ReserveRequest>>,
+    /// A confirmation was asked for and not passed on yet.
+    confirm: bool,
+}
+
+const fn refused(refusal: Refusal) -> Refused {
+    match refusal {
+        Refusal::DestPorts | Refusal::SenderPorts => Refused::ConflictingPorts,
+        Refusal::Full => Refused::Full,
+    }
+}
+
+impl Rsvp {
+    pub(super) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
+        let result = match command {
+            Command::Session(session) => self.register(id, &session, resources),
+            Command::Sender(request) => self.announce(id, &request, resources),
+            Command::Reserve(request) => self.ask_for(id, request, resources),
+            Command::ReleaseSender => self.withdraw_sender(id, resources),
+            Command::ReleaseReservation => self.withdraw_reservation(id, resources),
+            Command::Close => self.close(id, resources),
+        };
+        if let Err(why) = result {
+            self.out.event(id, RsvpEvent::Refused(why));
+        }
+    }
+
+    fn application(&self, id: u64) -> Result<&Application, Refused> {
+        self.applications.get(&id).ok_or(Refused::NoSession)
+    }
+
+    fn register(
+        &mut self,
+        id: u64,
+        session: &wire::Session,
+        resources: &mut Resources,
+    ) -> Result<(), Refused> {
+        if session.dest.is_unspecified() || session.protocol == 0 {
+            return Err(Refused::BadSession);
+        }
+        if let Some(known) = self.applications.get(&id) {
+            let same = self.find_session(session) == Some(known.session);
+            return if same { Ok(()) } else { Err(Refused::NameTaken) };
+        }
+        if self.applications.len() >= usize::try_from(self.config.max_applications).unwrap_or(usize::MAX) {
+            return Err(Refused::Full);
+        }
+        let key = match self.find_session(session) {
+            Some(key) => key,
+            None => self.open_session(session).map_err(refused)?,
+        };
+        if let Some(record) = self.sessions.get_mut(key) {
+            record.extra().applications.push(id);
+        }
+        let application = Application { session: key, sender: None, reserve: None, confirm: false };
+        self.applications.insert(id, application);
+        self.members_changed(key, resources);
+        // Whoever registers later hears what is there (RFC 2205 §2.10).
+        let senders: Vec<Key> =
+            self.mates(key).filter(|(_, one)| one.goes_by(Place::LOCAL)).map(|(key, _)| key).collect();
+        for sender in senders {
+            self.path_event_to(sender, id);
+        }
+        Ok(())
+    }
+
+    /// Applications came or went: data of a group come to this node, or do not any more.
+    fn members_changed(&mut self, session: Key, resources: &mut Resources) {
+        if !self.sessions.get(session).is_some_and(|one| one.multicast) {
+            return;
+        }
+        let senders: Vec<Key> = self.mates(session).map(|(key, _)| key).collect();
+        for sender in senders {
+            self.rejoin(sender, resources);
+        }
+    }
+
+    fn announce(
+        &mut self,
+        id: u64,
+        request: &SenderRequest,
+        resources: &mut Resources,
+    ) -> Result<(), Refused> {
+        let (session, mine) = {
+            let application = self.application(id)?;
+            (application.session, application.sender)
+        };
+        let record = self.sessions.get(session).ok_or(Refused::NoSession)?;
+        let template = request.template;
+        if template.src.is_ipv6() != record.v6 || !self.interfaces.is_local(template.src) {
+            return Err(Refused::BadSource);
+        }
+        let gpi = matches!(template.selector, wire::Selector::Gpi(_));
+        if gpi != (record.kind == wire::SessionKind::Gpi) || record.port == 0 && template.port() != 0 {
+            return Err(Refused::ConflictingPorts);
+        }
+        if !is_policy(&request.policy) || request.policy.len() > usize::from(self.config.max_carried) {
+            return Err(Refused::BadPolicy);
+        }
+        if request.ttl == 0 {
+            return Err(Refused::BadSource);
+        }
+        let found = self.find_sender(session, &template);
+        if found != mine {
+            return Err(Refused::SenderTaken);
+        }
+        let key = match found {
+            Some(key) => key,
+            None => self.open_sender(session, &template, request.tspec).map_err(refused)?,
+        };
+        if found.is_some() && self.sessions.get(session).is_some_and(|one| one.reserved > 0) {
+            self.note_all_or_one(session, key);
+        }
+        let adspec = if request.adspec { self.share_start() } else { NONE };
+        let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
+        let old = core::mem::replace(&mut sender.adspec, adspec);
+        let tspec = core::mem::replace(&mut sender.tspec, request.tspec);
+        sender.flags |= LOCAL | E_POLICE;
+        sender.ttl = request.ttl;
+        let extra = sender.extra();
+        extra.application = Some(id);
+        extra.carried = request.policy.to_vec();
+        self.release_adspec(old);
+        if let Some(application) = self.applications.get_mut(&id) {
+            application.sender = Some(key);
+        }
+        if found.is_none() {
+            self.find_way(key);
+            return Ok(());
+        }
+        self.send_path(key, None);
+        self.schedule_path(key, true);
+        self.arm_sender(key);
+        self.path_event(key);
+        if tspec != request.tspec {
+            self.reinstall_of(session, key, resources);
+        }
+        self.tell(session, Tell::NoTears, None);
+        Ok(())
+    }
+
+    /// The ADSPEC that a sender starts with.
+    fn share_start(&mut self) -> u32 {
+        let mut octets = Vec::new();
+        let mut writer = Writer::new(&mut octets, MessageType::PATH, HeaderFlags::default(), 0);
+        writer.adspec(&Adspec::START);
+        let written = writer.finish().is_ok();
+        let object = octets.get(wire::HEADER_OCTETS..).unwrap_or_default();
+        let shared = if written { self.adspecs.intern(object.into()) } else { return NONE };
+        self.counters.overload += u64::from(shared.is_err());
+        shared.unwrap_or(NONE)
+    }
+
+    fn ask_for(
+        &mut self,
+        id: u64,
+        request: ReserveRequest,
+        resources: &mut Resources,
+    ) -> Result<(), Refused> {
+        let session = self.application(id)?.session;
+        let record = self.sessions.get(session).ok_or(Refused::NoSession)?;
+        if record.style.is_some_and(|style| style != request.style) && !self.is_only_reserver(id, session) {
+            return Err(Refused::ConflictingStyle);
+        }
+        let suits = |senders: usize| match request.style {
+            Style::Wf => senders == 0,
+            Style::Ff => senders == 1,
+            Style::Se => senders > 0,
+        };
+        let count = request.flows.len();
+        if count == 0
+            || request.style.is_shared() && count > 1
+            || !request.flows.iter().all(|flow| suits(flow.senders.len()))
+        {
+            return Err(Refused::BadFlows);
+        }
+        if !is_policy(&request.policy) || request.policy.len() > usize::from(self.config.max_carried) {
+            return Err(Refused::BadPolicy);
+        }
+        let others = self.sessions.get(session).map(|one| one.applications().to_vec()).unwrap_or_default();
+        let taken = others.iter().filter(|other| **other != id).any(|other| {
+            self.applications.get(other).is_some_and(|application| application.reserve.is_some())
+        });
+        if taken {
+            return Err(Refused::Reserved);
+        }
+        let changes_style = self
+            .applications
+            .get(&id)
+            .and_then(|one| one.reserve.as_ref())
+            .is_some_and(|old| old.style != request.style);
+        if changes_style {
+            self.end_local(session, resources);
+        }
+        if let Some(application) = self.applications.get_mut(&id) {
+            application.confirm = request.confirm;
+            application.reserve = Some(Box::new(request));
+        }
+        self.drop_unwanted(id, session, resources);
+        self.apply_reserve(id, resources);
+        Ok(())
+    }
+
+    /// Whether what is reserved in a session is this application's own alone.
+    fn is_only_reserver(&self, id: u64, session: Key) -> bool {
+        let local = |key: Key| self.branches.get(key).is_some_and(|branch| branch.oif == Place::LOCAL);
+        let own = self.applications.get(&id).is_some_and(|one| one.reserve.is_some());
+        own && self.mates(session).all(|(_, sender)| self.branches_of(sender).all(|(key, _)| local(key)))
+    }
+
+    /// FF: senders that are not named any more are given up.
+    fn drop_unwanted(&mut self, id: u64, session: Key, resources: &mut Resources) {
+        let Some(request) = self.applications.get(&id).and_then(|one| one.reserve.as_ref()) else { return };
+        if !request.style.is_explicit() {
+            return;
+        }
+        let style = request.style;
+        let wanted: Vec<Filter> =
+            request.flows.iter().flat_map(|flow| flow.senders.iter().copied()).collect();
+        let gone: Vec<Key> = self
+            .mates(session)
+            .filter(|(_, sender)| !wanted.contains(&self.filter_of(sender)))
+            .map(|(key, _)| key)
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.lines.clear();
+        for sender in &gone {
+            let own = Some(*sender).filter(|_| style == Style::Ff);
+            if let Some(branch) = self.local_branch(session, own) {
+                let named = [*sender];
+                self.release(session, branch, NONE, if style == Style::Se { &named } else { &[] }, resources);
+            }
+        }
+        self.tell(session, Tell::All, None);
+    }
+
+    /// Reserves what an application wants for the senders that are there.
+    pub(super) fn apply_reserve(&mut self, id: u64, resources: &mut Resources) {
+        let Some(application) = self.applications.get(&id) else { return };
+        let (session, confirm) = (application.session, application.confirm);
+        let Some(request) = application.reserve.clone() else { return };
+        let in_place = self.sessions.get(session).and_then(|one| one.style);
+        if in_place.is_some_and(|style| style != request.style) {
+            return;
+        }
+        let receiver = if confirm { self.receiver_of(session) } else { None };
+        let wanted = Wanted {
+            session,
+            style: request.style,
+            oif: Place::LOCAL,
+            hop: NONE,
+            application: Some(id),
+            expires: Stamp::after(self.now),
+            scope: None,
+            carried: &request.policy,
+            confirm: receiver,
+        };
+        self.lines.clear();
+        let mut done = false;
+        for flow in &request.flows {
+            let named = flow.senders.iter().filter_map(|filter| self.find_sender(session, filter));
+            let mut senders: Vec<Key> = if request.style.is_explicit() {
+                named.collect()
+            } else {
+                self.mates(session).map(|(key, _)| key).collect()
+            };
+            // Its own data do not come to it through the network.
+            senders.retain(|key| self.senders.get(*key).is_some_and(|one| one.goes_by(Place::LOCAL)));
+            senders.sort_unstable();
+            senders.dedup();
+            let Some(first) = senders.first().copied() else { continue };
+            let own = (request.style == Style::Ff).then_some(first);
+            let shared = if own.is_some() { &[][..] } else { &senders };
+            match self.reserve(&wanted, own, shared, &flow.flowspec, resources) {
+                Outcome::Refreshed => {}
+                Outcome::Changed { .. } => {
+                    done = true;
+                    for sender in &senders {
+                        self.name(*sender);
+                    }
+                }
+                Outcome::Failed(failure, in_place) => {
+                    let filters = flow.senders.clone();
+                    self.blame_application(&wanted, failure, in_place, &flow.flowspec, filters);
+                }
+            }
+        }
+        let asked = receiver.map(|receiver| Confirm { receiver, oif: Place::LOCAL });
+        self.tell(session, Tell::All, asked.filter(|_| done));
+        if done && let Some(application) = self.applications.get_mut(&id) {
+            application.confirm = false;
+        }
+    }
+
+    /// The address that a confirmation for an application is to come to.
+    fn receiver_of(&self, session: Key) -> Option<IpAddr> {
+        let record = self.sessions.get(session)?;
+        let dest = self.addresses.unpack(record.dest, record.v6);
+        if self.interfaces.is_local(dest) {
+            return Some(dest);
+        }
+        let iif = self.mates(session).find(|(_, sender)| !sender.has(LOCAL)).map(|(_, sender)| sender.iif);
+        self.interfaces.address(iif.unwrap_or(Place::NONE), record.v6)
+    }
+
+    fn withdraw_sender(&mut self, id: u64, resources: &mut Resources) -> Result<(), Refused> {
+        self.application(id)?;
+        let sender = self.applications.get_mut(&id).and_then(|application| application.sender.take());
+        let key = sender.ok_or(Refused::NothingToRelease)?;
+        self.end_sender(key, None, resources);
+        Ok(())
+    }
+
+    fn withdraw_reservation(&mut self, id: u64, resources: &mut Resources) -> Result<(), Refused> {
+        let session = self.application(id)?.session;
+        let reserve = self.applications.get_mut(&id).and_then(|application| application.reserve.take());
+        if reserve.is_none() {
+            return Err(Refused::NothingToRelease);
+        }
+        self.end_local(session, resources);
+        Ok(())
+    }
+
+    /// Ends what is reserved for this node's own application.
+    fn end_local(&mut self, session: Key, resources: &mut Resources) {
+        let Some(style) = self.sessions.get(session).and_then(|one| one.style) else { return };
+        let senders: Vec<Key> = self.mates(session).map(|(key, _)| key).collect();
+        self.lines.clear();
+        if style == Style::Ff {
+            for sender in senders {
+                if let Some(branch) = self.local_branch(session, Some(sender)) {
+                    self.release(session, branch, NONE, &[], resources);
+                }
+            }
+        } else if let Some(branch) = self.local_branch(session, None) {
+            self.release(session, branch, NONE, &senders, resources);
+        }
+        self.tell(session, Tell::All, None);
+    }
+
+    fn close(&mut self, id: u64, resources: &mut Resources) -> Result<(), Refused> {
+        let session = self.application(id)?.session;
+        let _ = self.withdraw_reservation(id, resources);
+        let _ = self.withdraw_sender(id, resources);
+        self.applications.remove(&id);
+        if let Some(record) = self.sessions.get_mut(session) {
+            record.extra().applications.retain(|one| *one != id);
+            record.shrink();
+        }
+        self.members_changed(session, resources);
+        self.close_if_idle(session);
+        Ok(())
+    }
+}
+
+/// Whether octets are POLICY_DATA objects and nothing else.
+fn is_policy(octets: &[u8]) -> bool {
+    Objects::at(octets, 0).all(|object| object.is_ok_and(|object| object.kind.class == Class::POLICY_DATA))
+}

@@ -1,0 +1,89 @@
+//! Outputs wait here: small values in a queue, their octets in one buffer that is emptied when the queue is.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::RouteQuery;
+use signalbox_core::packet::IpTransmit;
+
+use super::io::{Output, RsvpEvent};
+
+/// How a packet is addressed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Envelope {
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) ifindex: Option<IfIndex>,
+    pub(crate) ttl: u8,
+    pub(crate) tos: u8,
+    pub(crate) router_alert: bool,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Send { envelope: Envelope, start: u32, end: u32 },
+    Lookup { id: u64, query: RouteQuery },
+    Multicast { group: IpAddr, source: IpAddr },
+    Event { id: u64, event: Box<RsvpEvent> },
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    queue: VecDeque<Entry>,
+    octets: Vec<u8>,
+}
+
+impl Outbox {
+    /// Frees the octets of outputs that were taken. Called before anything new is put in.
+    pub(crate) fn recycle(&mut self) {
+        if self.queue.is_empty() {
+            self.octets.clear();
+        }
+    }
+
+    /// A packet whose payload `compose` appends; none if it appends nothing. Whether there is one.
+    pub(crate) fn send(&mut self, envelope: Envelope, compose: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let whole = self.octets.len();
+        compose(&mut self.octets);
+        // One batch of outputs holds far less than 4 GiB; beyond that packets would not be sent, never mixed up.
+        match (u32::try_from(whole), u32::try_from(self.octets.len())) {
+            (Ok(start), Ok(end)) if end > start => {
+                self.queue.push_back(Entry::Send { envelope, start, end });
+                true
+            }
+            _ => {
+                self.octets.truncate(whole);
+                false
+            }
+        }
+    }
+
+    pub(crate) fn lookup(&mut self, id: u64, query: RouteQuery) {
+        self.queue.push_back(Entry::Lookup { id, query });
+    }
+
+    pub(crate) fn multicast(&mut self, group: IpAddr, source: IpAddr) {
+        self.queue.push_back(Entry::Multicast { group, source });
+    }
+
+    pub(crate) fn event(&mut self, id: u64, event: RsvpEvent) {
+        self.queue.push_back(Entry::Event { id, event: Box::new(event) });
+    }
+
+    /// The next output.
+    pub(crate) fn poll(&mut self) -> Option<Output<'_>> {
+        Some(match self.queue.pop_front()? {
+            Entry::Send { envelope, start, end } => {
+                let Envelope { src, dst, ifindex, ttl, tos, router_alert } = envelope;
+                let span = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(0);
+                let payload = self.octets.get(span).unwrap_or_default();
+                Output::Send(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload })
+            }
+            Entry::Lookup { id, query } => Output::RouteLookup { id, query },
+            Entry::Multicast { group, source } => Output::MulticastLookup { group, source },
+            Entry::Event { id, event } => Output::Event { id, event: *event },
+        })
+    }
+}

@@ -1,0 +1,456 @@
+//! Path and PathTear messages that arrive (RFC 2205 §3.1.3, §3.1.5; PATH and PTEAR MESSAGE ARRIVES of RFC 2209).
+
+use signalbox_core::Key;
+use signalbox_core::packet::IpReceived;
+use signalbox_resources::Resources;
+use signalbox_resources::intserv::TSpec;
+
+use super::Rsvp;
+use super::forward::Tell;
+use super::interfaces::{Place, lifetime};
+use super::io::RsvpEvent;
+use super::receive::Failure;
+use super::sender::{Aside, E_POLICE, LOCAL, NON_RSVP, RESV};
+use super::session::NONE;
+use super::stamp::Stamp;
+use super::table::Refusal;
+use crate::wire::{Class, ErrorCode, Filter, Message, RawAdspec, RsvpHop, Session};
+
+/// What a Path says, taken apart.
+#[derive(Debug, Clone, Copy)]
+struct Said<'a> {
+    session: Session,
+    filter: Filter,
+    hop: RsvpHop,
+    tspec: TSpec,
+    adspec: Option<RawAdspec<'a>>,
+    place: Place,
+    expires: Stamp,
+    ttl: u8,
+    /// [`E_POLICE`] and [`NON_RSVP`].
+    flags: u16,
+}
+
+impl Rsvp {
+    pub(super) fn on_path(
+        &mut self,
+        packet: &IpReceived<'_>,
+        message: &Message<'_>,
+        place: Place,
+        resources: &mut Resources,
+    ) {
+        let Some(hop) = message.hop else { return };
+        if let Some(refusal) = message.refusal {
+            return self.reject_path(message, hop, place, Failure::new(refusal.code, refusal.value));
+        }
+        let (Some(session), Some(filter), Some(period), Some(tspec)) =
+            (message.session, message.sender, message.refresh_period, message.sender_tspec)
+        else {
+            return; // the parser demands them
+        };
+        let tspec = match tspec.read() {
+            Ok(tspec) => tspec,
+            Err(fault) => {
+                let failure = Failure::new(ErrorCode::TRAFFIC_CONTROL, fault.value.0);
+                return self.reject_path(message, hop, place, failure);
+            }
+        };
+        let config = self.interfaces.get(place).map(|known| known.config);
+        let non_rsvp = config.and_then(|config| config.non_rsvp).unwrap_or(packet.ttl != message.send_ttl);
+        let life = lifetime(self.interfaces.cleanup(place), period);
+        let flag = |flag, on| if on { flag } else { 0 };
+        let said = Said {
+            session,
+            filter,
+            hop,
+            tspec,
+            adspec: message.adspec,
+            place,
+            expires: Stamp::after(self.now + life),
+            ttl: packet.ttl,
+            flags: flag(E_POLICE, message.e_police) | flag(NON_RSVP, non_rsvp),
+        };
+        let known = self.find_session(&session);
+        let sender = known.and_then(|session| self.find_sender(session, &filter));
+        let result = match (known, sender) {
+            (Some(session), Some(sender)) => self.refresh_sender(session, sender, &said, message, resources),
+            _ => self.new_sender(known, &said, message),
+        };
+        if let Err(failure) = result {
+            self.reject_path(message, hop, place, failure);
+        }
+    }
+
+    fn new_sender(
+        &mut self,
+        known: Option<Key>,
+        said: &Said<'_>,
+        message: &Message<'_>,
+    ) -> Result<(), Failure> {
+        if let Some(adspec) = said.adspec {
+            readable(&adspec)?;
+        }
+        let session = match known {
+            Some(session) => session,
+            None => self.open_session(&said.session).map_err(failure)?,
+        };
+        let key = match self.open_sender(session, &said.filter, said.tspec) {
+            Ok(key) => key,
+            Err(refusal) => {
+                self.close_if_idle(session);
+                return Err(failure(refusal));
+            }
+        };
+        let Some(hop) = self.share_hop(said.hop) else {
+            self.remove_sender(key);
+            self.close_if_idle(session);
+            return Err(failure(Refusal::Full));
+        };
+        let adspec = self.share_adspec(said.adspec);
+        let carried = self.carried_of(message);
+        if let Some(sender) = self.senders.get_mut(key) {
+            sender.hop = hop;
+            sender.iif = said.place;
+            sender.adspec = adspec;
+            sender.ttl = said.ttl;
+            sender.expires = said.expires;
+            sender.flags |= said.flags;
+            if !carried.is_empty() {
+                sender.extra().carried = carried;
+            }
+        }
+        self.counters.paths_taken += 1;
+        self.arm_sender(key);
+        self.find_way(key);
+        Ok(())
+    }
+
+    fn refresh_sender(
+        &mut self,
+        session: Key,
+        key: Key,
+        said: &Said<'_>,
+        message: &Message<'_>,
+        resources: &mut Resources,
+    ) -> Result<(), Failure> {
+        let Some(sender) = self.senders.get(key) else { return Ok(()) };
+        if sender.has(LOCAL) {
+            self.counters.own += 1;
+            return Ok(());
+        }
+        if said.session.dest.is_multicast() && sender.iif != said.place {
+            self.take_aside(key, said)?;
+            self.turn(session, key, resources);
+            return Ok(());
+        }
+        let same_hop = self.hops.lookup(sender.hop) == Some(&said.hop) && sender.iif == said.place;
+        let (old_hop, old_tspec, old_expires) = (sender.hop, sender.tspec, sender.expires);
+        let same_adspec = match (&said.adspec, self.adspecs.lookup(sender.adspec)) {
+            (None, None) => true,
+            (Some(new), Some(old)) => **old == *new.octets(),
+            _ => false,
+        };
+        if !same_adspec && let Some(adspec) = said.adspec {
+            readable(&adspec)?;
+        }
+        let carries = message.policy().next().is_some() || message.kept().next().is_some();
+        let same_carried = if carries || sender.extra.is_some() {
+            let carried = self.carried_of(message);
+            let same = self.senders.get(key).is_some_and(|sender| sender.carried() == carried);
+            if !same && let Some(sender) = self.senders.get_mut(key) {
+                sender.extra().carried = carried;
+            }
+            same
+        } else {
+            true
+        };
+        if !same_adspec {
+            let adspec = self.share_adspec(said.adspec);
+            let old = self.senders.get_mut(key).map(|sender| core::mem::replace(&mut sender.adspec, adspec));
+            self.release_adspec(old.unwrap_or(NONE));
+        }
+        let changed = !same_hop || old_tspec != said.tspec || !same_carried;
+        if changed && self.sessions.get(session).is_some_and(|one| one.reserved > 0) {
+            self.note_all_or_one(session, key);
+        }
+        if !same_hop {
+            self.change_hop(session, key, old_hop, said)?;
+        }
+        let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
+        let police = sender.flags & E_POLICE;
+        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | said.flags;
+        sender.ttl = said.ttl;
+        sender.tspec = said.tspec;
+        sender.expires = said.expires;
+        if said.expires.min(old_expires) != old_expires {
+            self.arm_sender(key);
+        } else {
+            self.keep_sender(key);
+        }
+        if !changed {
+            self.counters.paths_refreshed += 1;
+            if police != said.flags & E_POLICE {
+                self.reinstall_of(session, key, resources);
+            }
+            return Ok(());
+        }
+        self.counters.paths_taken += 1;
+        self.send_path(key, None);
+        self.schedule_path(key, true);
+        self.arm_sender(key);
+        self.path_event(key);
+        if !self.lines.is_empty() {
+            if old_tspec != said.tspec {
+                self.reinstall_of(session, key, resources);
+            }
+            if let Some(line) = self.lines.iter_mut().find(|line| line.sender == key) {
+                line.hop = self.senders.get(key).map_or(line.hop, |sender| sender.hop);
+                line.forced = true;
+            }
+            self.tell(session, Tell::NoTears, None);
+        }
+        Ok(())
+    }
+
+    /// The previous hop is another one now: reservations go there from now on (RFC 2205 §3.6).
+    fn change_hop(&mut self, session: Key, key: Key, old: u32, said: &Said<'_>) -> Result<(), Failure> {
+        let Some(hop) = self.share_hop(said.hop) else {
+            self.lines.clear();
+            return Err(failure(Refusal::Full));
+        };
+        self.counters.hop_changes += 1;
+        let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
+        sender.hop = hop;
+        sender.iif = said.place;
+        let refreshed = sender.has(RESV);
+        sender.set(RESV, false);
+        if refreshed {
+            self.hand_over_refresh(session, old);
+        }
+        self.release_hop(old);
+        Ok(())
+    }
+
+    /// If routing expects a sender by another interface than that it came by, what came by that one takes its place:
+    /// reservations go there from now on.
+    pub(super) fn turn(&mut self, session: Key, key: Key, resources: &mut Resources) {
+        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL)) else { return };
+        let Some(extra) = sender.extra.as_ref().filter(|extra| extra.expected != Place::NONE) else { return };
+        if extra.expected == sender.iif {
+            return;
+        }
+        let Some(at) = extra.aside.iter().position(|aside| aside.iif == extra.expected) else { return };
+        if self.sessions.get(session).is_some_and(|one| one.reserved > 0) {
+            self.note_all_or_one(session, key);
+        }
+        let Some(extra) = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()) else { return };
+        let new = extra.aside.swap_remove(at);
+        self.exchange(key, new);
+        self.reinstall_of(session, key, resources);
+        if let Some(line) = self.lines.iter_mut().find(|line| line.sender == key) {
+            line.hop = self.senders.get(key).map_or(line.hop, |sender| sender.hop);
+            line.forced = true;
+        }
+        if !self.lines.is_empty() {
+            self.tell(session, Tell::NoTears, None);
+        }
+        self.rejoin(key, resources);
+        self.send_path(key, None);
+        self.schedule_path(key, true);
+        self.arm_sender(key);
+    }
+
+    /// Puts a sender's path state aside, and what was aside in its place.
+    fn exchange(&mut self, key: Key, new: Aside) {
+        let Some(sender) = self.senders.get_mut(key) else { return };
+        let old = Aside {
+            iif: sender.iif,
+            hop: sender.hop,
+            tspec: sender.tspec,
+            adspec: sender.adspec,
+            expires: sender.expires,
+            ttl: sender.ttl,
+            flags: sender.flags & (E_POLICE | NON_RSVP),
+        };
+        sender.extra().aside.push(old);
+        let refreshed = sender.has(RESV);
+        sender.set(RESV, false);
+        (sender.iif, sender.hop, sender.tspec, sender.adspec) = (new.iif, new.hop, new.tspec, new.adspec);
+        (sender.expires, sender.ttl) = (new.expires, new.ttl);
+        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | new.flags;
+        let session = self.sessions.key_of(sender.session);
+        if refreshed && let Some(session) = session {
+            self.hand_over_refresh(session, old.hop);
+        }
+        self.counters.hop_changes += 1;
+        self.arm_sender(key);
+    }
+
+    /// Path state of a sender that routing does not expect by this interface: kept, not forwarded (RFC 2205 §3.1.3).
+    fn take_aside(&mut self, key: Key, said: &Said<'_>) -> Result<(), Failure> {
+        let Some(hop) = self.share_hop(said.hop) else { return Err(failure(Refusal::Full)) };
+        if let Some(adspec) = said.adspec {
+            readable(&adspec)?;
+        }
+        let adspec = self.share_adspec(said.adspec);
+        let new = Aside {
+            iif: said.place,
+            hop,
+            tspec: said.tspec,
+            adspec,
+            expires: said.expires,
+            ttl: said.ttl,
+            flags: said.flags,
+        };
+        let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
+        let aside = &mut sender.extra().aside;
+        let old = match aside.iter_mut().find(|one| one.iif == said.place) {
+            Some(old) => Some(core::mem::replace(old, new)),
+            None => {
+                aside.push(new);
+                None
+            }
+        };
+        if let Some(old) = old {
+            self.release_hop(old.hop);
+            self.release_adspec(old.adspec);
+        }
+        self.arm_sender(key);
+        Ok(())
+    }
+
+    pub(super) fn on_path_tear(&mut self, message: &Message<'_>, place: Place, resources: &mut Resources) {
+        let (Some(session), Some(filter), Some(hop)) = (message.session, message.sender, message.hop) else {
+            return;
+        };
+        let known = self.find_session(&session);
+        let sender = known.and_then(|session| self.find_sender(session, &filter));
+        let Some(key) = sender else {
+            self.counters.unmatched += 1;
+            return;
+        };
+        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL)) else {
+            self.counters.unmatched += 1;
+            return;
+        };
+        let multicast = session.dest.is_multicast();
+        // Of a multicast session it is about the interface that it came by, of any about the previous hop.
+        if multicast && sender.iif != place {
+            let aside = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut());
+            let found = aside.and_then(|extra| {
+                let at = extra.aside.iter().position(|one| one.iif == place)?;
+                Some(extra.aside.swap_remove(at))
+            });
+            match found {
+                Some(old) => {
+                    self.release_hop(old.hop);
+                    self.release_adspec(old.adspec);
+                    self.counters.senders_torn += 1;
+                }
+                None => self.counters.unmatched += 1,
+            }
+            return;
+        }
+        if self.hops.lookup(sender.hop).map(|known| known.addr) != Some(hop.addr) {
+            self.counters.unmatched += 1;
+            return;
+        }
+        self.counters.senders_torn += 1;
+        self.end_sender(key, Some(message), resources);
+    }
+
+    /// Applications of this node hear of a sender whose data come here, and reserve if they were waiting for it.
+    pub(super) fn path_event(&mut self, key: Key) {
+        let Some(sender) = self.senders.get(key).filter(|sender| sender.goes_by(Place::LOCAL)) else {
+            return;
+        };
+        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        let own = sender.extra.as_ref().and_then(|extra| extra.application);
+        let hearers = session.applications().to_vec();
+        for id in hearers {
+            if Some(id) != own {
+                self.path_event_to(key, id);
+            }
+            self.pending.push(id);
+        }
+    }
+
+    /// One application hears of a sender.
+    pub(super) fn path_event_to(&mut self, key: Key, id: u64) {
+        let Some(sender) = self.senders.get(key) else { return };
+        let policy = policy_in(sender.carried());
+        let adspec = self.adspecs.lookup(sender.adspec).cloned().unwrap_or_default();
+        let (sender, tspec) = (self.filter_of(sender), sender.tspec);
+        self.out.event(id, RsvpEvent::Path { sender, tspec, adspec, policy });
+    }
+
+    /// Applications of this node hear that a sender is gone.
+    pub(super) fn path_gone(&mut self, key: Key) {
+        let Some(sender) = self.senders.get(key).filter(|sender| sender.goes_by(Place::LOCAL)) else {
+            return;
+        };
+        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        let own = sender.extra.as_ref().and_then(|extra| extra.application);
+        let filter = self.filter_of(sender);
+        for id in session.applications().iter().copied().filter(|id| Some(*id) != own) {
+            self.out.event(id, RsvpEvent::PathGone { sender: filter });
+        }
+    }
+
+    pub(super) fn share_hop(&mut self, hop: RsvpHop) -> Option<u32> {
+        let shared = self.hops.intern(hop);
+        self.counters.overload += u64::from(shared.is_err());
+        shared.ok()
+    }
+
+    /// The contents of an ADSPEC; [`NONE`] for none, and where there is no place: Paths go on without it.
+    pub(super) fn share_adspec(&mut self, adspec: Option<RawAdspec<'_>>) -> u32 {
+        let Some(adspec) = adspec else { return NONE };
+        let shared = self.adspecs.intern(adspec.octets().into());
+        self.counters.overload += u64::from(shared.is_err());
+        shared.unwrap_or(NONE)
+    }
+
+    /// POLICY_DATA and unknown objects that go along with what a message makes; none if they are too many.
+    pub(super) fn carried_of(&mut self, message: &Message<'_>) -> Vec<u8> {
+        let mut carried = Vec::new();
+        for object in message.policy() {
+            carried.extend_from_slice(object.octets());
+        }
+        for object in message.kept() {
+            carried.extend_from_slice(object.octets);
+        }
+        if carried.len() > usize::from(self.config.max_carried) {
+            self.counters.overload += 1;
+            carried.clear();
+        }
+        carried
+    }
+}
+
+/// The POLICY_DATA objects among those that go along.
+pub(super) fn policy_in(carried: &[u8]) -> Box<[u8]> {
+    let mut policy = Vec::new();
+    for object in crate::wire::Objects::at(carried, 0).map_while(Result::ok) {
+        if object.kind.class == Class::POLICY_DATA {
+            policy.extend_from_slice(object.octets);
+        }
+    }
+    policy.into_boxed_slice()
+}
+
+fn readable(adspec: &RawAdspec<'_>) -> Result<(), Failure> {
+    match adspec.read() {
+        Ok(_) => Ok(()),
+        Err(fault) => Err(Failure::new(ErrorCode::TRAFFIC_CONTROL, fault.value.0)),
+    }
+}
+
+/// The error that tells of a refusal.
+pub(super) const fn failure(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::DestPorts => Failure::new(ErrorCode::CONFLICTING_DEST_PORTS, 0),
+        Refusal::SenderPorts => Failure::new(ErrorCode::CONFLICTING_SENDER_PORTS, 0),
+        Refusal::Full => Failure::new(ErrorCode::RSVP_SYSTEM, 0),
+    }
+}

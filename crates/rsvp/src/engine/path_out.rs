@@ -1,0 +1,288 @@
+//! Paths, PathTears and PathErrs that go out (RFC 2205 §3.1.3, §3.1.5, §3.1.7; PATH REFRESH of RFC 2209).
+
+use core::net::IpAddr;
+
+use signalbox_core::{IfIndex, Key};
+use signalbox_resources::Resources;
+use signalbox_resources::intserv::{Latency, Path};
+
+use signalbox_core::traffic::ServiceClass;
+
+use super::Rsvp;
+use super::interfaces::Place;
+use super::io::RsvpEvent;
+use super::outbox::Envelope;
+use super::receive::Failure;
+use super::sender::{E_POLICE, LOCAL, NON_RSVP, Sender, UNSENT};
+use crate::wire::{
+    Class, ErrorFlags, ErrorSpec, HeaderFlags, LocalService, LocalServices, Message, MessageType, Objects,
+    Overrides, RawAdspec, RsvpHop, Writer,
+};
+
+/// TTL of messages that go to a neighbour: clouds without RSVP may lie between.
+const TTL: u8 = 255;
+
+/// What an interface does for flows, for the ADSPECs of Paths that leave by it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Advertised {
+    services: LocalServices,
+    /// Whether traffic is policed there.
+    polices: bool,
+}
+
+impl Rsvp {
+    /// Composes a message and sends it: the one way out. `neighbour` is who takes it, if that is known.
+    pub(super) fn transmit(
+        &mut self,
+        envelope: Envelope,
+        kind: MessageType,
+        compose: impl FnOnce(&Self, &mut Writer<'_>),
+    ) -> bool {
+        let mut out = core::mem::take(&mut self.out);
+        let sent = out.send(envelope, |octets| {
+            let mut writer = Writer::new(octets, kind, HeaderFlags::default(), envelope.ttl);
+            compose(self, &mut writer);
+            // What cannot be composed is taken back.
+            let _ = writer.finish();
+        });
+        self.out = out;
+        let counters = &mut self.counters;
+        let counter = match (sent, kind) {
+            (false, _) => &mut counters.too_large,
+            (_, MessageType::PATH) => &mut counters.paths_sent,
+            (_, MessageType::RESV) => &mut counters.resvs_sent,
+            (_, MessageType::PATH_ERR) => &mut counters.path_errors_sent,
+            (_, MessageType::RESV_ERR) => &mut counters.resv_errors_sent,
+            (_, MessageType::PATH_TEAR) => &mut counters.path_tears_sent,
+            (_, MessageType::RESV_TEAR) => &mut counters.resv_tears_sent,
+            _ => &mut counters.confirmations_sent,
+        };
+        *counter += 1;
+        sent
+    }
+
+    /// To a neighbour, from this node's address at an interface.
+    pub(super) fn envelope_to(&self, dst: IpAddr, place: Place) -> Envelope {
+        let near = match dst {
+            IpAddr::V4(a) => a.is_link_local(),
+            IpAddr::V6(a) => a.is_unicast_link_local(),
+        };
+        let known = self.interfaces.get(place);
+        Envelope {
+            src: self.own_address(place, dst.is_ipv6()),
+            dst,
+            // Routing knows the way, unless the address means something on one link only.
+            ifindex: known.filter(|_| near).map(|known| known.ifindex),
+            ttl: TTL,
+            tos: known.map_or(self.config.interface.tos, |known| known.config.tos),
+            router_alert: dst.is_ipv6(), // RFC 2711: all of RSVP's
+        }
+    }
+
+    /// This node as a hop at an interface; the handle is the kernel's number of it.
+    pub(super) fn hop_at(&self, place: Place, v6: bool) -> RsvpHop {
+        let lih = self.interfaces.get(place).map_or(0, |known| known.ifindex.0);
+        RsvpHop { addr: self.own_address(place, v6), lih }
+    }
+
+    /// Sends the Path of a sender by all its interfaces, or by one.
+    pub(super) fn send_path(&mut self, key: Key, only: Option<Place>) {
+        let Some(sender) = self.senders.get(key) else { return };
+        let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
+        if ttl == 0 {
+            return; // as far as the data go (RFC 2205 §3.3)
+        }
+        if sender.extra.is_none() {
+            let place = sender.oif;
+            return self.send_path_by(key, place, ttl);
+        }
+        let places: Vec<Place> =
+            sender.ways().filter(|place| only.is_none_or(|only| only == *place)).collect();
+        for place in places {
+            self.send_path_by(key, place, ttl);
+        }
+    }
+
+    fn path_envelope(&self, sender: &Sender, place: Place, ttl: u8) -> Option<Envelope> {
+        let known = self.interfaces.get(place).filter(|known| known.is_usable())?;
+        let session = self.sessions.get_index(sender.session)?;
+        Some(Envelope {
+            src: self.addresses.unpack(sender.src, session.v6),
+            dst: self.addresses.unpack(session.dest, session.v6),
+            ifindex: Some(known.ifindex),
+            ttl,
+            tos: known.config.tos,
+            router_alert: true,
+        })
+    }
+
+    fn send_path_by(&mut self, key: Key, place: Place, ttl: u8) {
+        let period = self.interfaces.period(place, self.now);
+        let Some(sender) = self.senders.get(key) else { return };
+        let Some(envelope) = self.path_envelope(sender, place, ttl) else { return };
+        let advertised = self.advertised.get(usize::from(place.0)).copied().flatten();
+        let mut adspec = core::mem::take(&mut self.scratch);
+        adspec.clear();
+        if let Some(stored) = self.adspecs.lookup(sender.adspec) {
+            self.advance_adspec(stored, sender.has(NON_RSVP), advertised, &mut adspec);
+        }
+        self.transmit(envelope, MessageType::PATH, |node, w| {
+            let Some(sender) = node.senders.get(key) else { return };
+            let Some(session) = node.sessions.get_index(sender.session) else { return };
+            let police = sender.has(E_POLICE) && !advertised.is_some_and(|one| one.polices);
+            let (filter, carried) = (node.filter_of(sender), sender.carried());
+            w.session(&node.session_of(session), police)
+                .hop(&node.hop_at(place, session.v6))
+                .time_values(period);
+            carry(w, carried);
+            w.sender_template(&filter).sender_tspec(&sender.tspec);
+            if !adspec.is_empty() {
+                w.raw(&adspec);
+            }
+        });
+        self.scratch = adspec;
+    }
+
+    /// An ADSPEC one hop further (TC_Advertise of RFC 2205 §3.11.2). What cannot be composed goes no further.
+    fn advance_adspec(
+        &self,
+        stored: &[u8],
+        non_rsvp: bool,
+        advertised: Option<Advertised>,
+        to: &mut Vec<u8>,
+    ) {
+        let none = LocalServices {
+            general: Path { broken: true, hops: 0, mtu: u32::MAX, ..Path::START },
+            guaranteed: None,
+            controlled_load: None,
+        };
+        let mut local = advertised.map_or(none, |one| one.services);
+        local.general.broken |= non_rsvp;
+        let object = Objects::at(stored, 0).next().and_then(Result::ok);
+        if let Some(object) = object {
+            let _ = RawAdspec::of(&object).advance(&local, to);
+        }
+    }
+
+    /// Asks admission control what interfaces do, for the Paths that leave by them until it is asked again.
+    pub(super) fn advertise(&mut self, resources: &Resources) {
+        let mut all = core::mem::take(&mut self.advertised);
+        all.clear();
+        for known in self.interfaces.all() {
+            all.push(advertised(resources, known.ifindex, known.mtu));
+        }
+        self.advertised = all;
+    }
+
+    /// Sends PathTear by all interfaces of a sender whose Paths went out.
+    pub(super) fn send_path_tear(&mut self, key: Key, tear: Option<&Message<'_>>) {
+        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(UNSENT)) else { return };
+        let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
+        if ttl == 0 {
+            return;
+        }
+        let places: Vec<Place> = sender.ways().collect();
+        for place in places {
+            let Some(sender) = self.senders.get(key) else { return };
+            let Some(envelope) = self.path_envelope(sender, place, ttl) else { continue };
+            self.transmit(envelope, MessageType::PATH_TEAR, |node, w| {
+                let Some(sender) = node.senders.get(key) else { return };
+                let Some(session) = node.sessions.get_index(sender.session) else { return };
+                w.session(&node.session_of(session), false).hop(&node.hop_at(place, session.v6));
+                for object in tear.iter().flat_map(|tear| tear.kept()) {
+                    w.raw(object.octets);
+                }
+                w.sender_template(&node.filter_of(sender)).sender_tspec(&sender.tspec);
+            });
+        }
+    }
+
+    /// Answers a Path with an error, to whoever sent it on this hop; the path state stays as it is.
+    pub(super) fn reject_path(
+        &mut self,
+        message: &Message<'_>,
+        hop: RsvpHop,
+        place: Place,
+        failure: Failure,
+    ) {
+        self.counters.rejected += 1;
+        let envelope = self.envelope_to(hop.addr, place);
+        let error = ErrorSpec {
+            node: envelope.src,
+            flags: ErrorFlags::default(),
+            code: failure.code,
+            value: failure.value,
+        };
+        self.transmit(envelope, MessageType::PATH_ERR, |_, w| copy_path_err(w, message, &error));
+    }
+
+    /// A PathErr goes on to the previous hop, or ends at the application that announced the sender. It changes nothing
+    /// (RFC 2205 §3.1.7).
+    pub(super) fn on_path_err(&mut self, message: &Message<'_>) {
+        let (Some(session), Some(filter), Some(error)) = (message.session, message.sender, message.error)
+        else {
+            return;
+        };
+        let key = self.find_session(&session).and_then(|session| self.find_sender(session, &filter));
+        let Some(sender) = key.and_then(|key| self.senders.get(key)) else {
+            self.counters.unmatched += 1;
+            return;
+        };
+        let application = sender.extra.as_ref().and_then(|extra| extra.application);
+        match (application, self.previous_hop(sender)) {
+            (Some(id), _) => {
+                let mut policy = Vec::new();
+                for object in message.policy() {
+                    policy.extend_from_slice(object.octets());
+                }
+                let policy = policy.into_boxed_slice();
+                self.out.event(id, RsvpEvent::PathError { error, sender: filter, policy });
+            }
+            (None, Some(hop)) => {
+                let envelope = self.envelope_to(hop.addr, sender.iif);
+                self.transmit(envelope, MessageType::PATH_ERR, |_, w| copy_path_err(w, message, &error));
+            }
+            (None, None) => self.counters.unmatched += 1,
+        }
+    }
+}
+
+/// POLICY_DATA and unknown objects that go along.
+pub(super) fn carry(w: &mut Writer<'_>, carried: &[u8]) {
+    if !carried.is_empty() {
+        w.body(carried);
+    }
+}
+
+/// A PathErr with the sender descriptor of the message that it is about or that it passes on.
+fn copy_path_err(w: &mut Writer<'_>, message: &Message<'_>, error: &ErrorSpec) {
+    let of_class = |class: Class| message.objects().filter(move |object| object.kind.class == class);
+    for object in of_class(Class::SESSION) {
+        w.raw(object.octets);
+    }
+    w.error_spec(error);
+    for object in of_class(Class::POLICY_DATA).chain(message.kept()) {
+        w.raw(object.octets);
+    }
+    for class in [Class::SENDER_TEMPLATE, Class::SENDER_TSPEC, Class::ADSPEC] {
+        for object in of_class(class) {
+            w.raw(object.octets);
+        }
+    }
+}
+
+/// What admission control says of an interface; `None`: no integrated services there.
+fn advertised(resources: &Resources, ifindex: IfIndex, mtu: u32) -> Option<Advertised> {
+    let of = |service| resources.available(ifindex, service);
+    let (guaranteed, load) = (of(ServiceClass::Guaranteed), of(ServiceClass::ControlledLoad));
+    let any = guaranteed.or(load)?;
+    let latency = Latency(0); // of the link itself; what it is beyond that is not measured
+    let general = Path::hop(any.capacity, latency, any.mtu.min(mtu));
+    let service = |terms| LocalService { overrides: Overrides::default(), terms, reshapes: false };
+    let services = LocalServices {
+        general,
+        guaranteed: guaranteed.map(|one| service(one.terms)),
+        controlled_load: load.map(|one| service(one.terms)),
+    };
+    Some(Advertised { services, polices: true })
+}

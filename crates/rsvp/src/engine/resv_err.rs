@@ -1,0 +1,338 @@
+//! ResvErrs that arrive and go out, and the blockade state that they leave (RFC 2205 §3.1.8, §3.5; RERR MESSAGE ARRIVES
+//! of RFC 2209).
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::Key;
+
+use super::Rsvp;
+use super::interfaces::Place;
+use super::io::RsvpEvent;
+use super::merge;
+use super::receive::Failure;
+use super::resv_out::copy_flows;
+use super::sender::LOCAL;
+use super::session::{Blockade, Blocked, NONE};
+use super::stamp::Stamp;
+use crate::wire::{
+    self, Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, Flow, FlowSpec, Message, MessageType, RsvpHop,
+    Style,
+};
+
+/// What a ResvErr of this node says, and to whom.
+#[derive(Debug)]
+pub(super) struct Blame {
+    pub(super) session: wire::Session,
+    pub(super) oif: Place,
+    /// The next hop, shared; [`NONE`]: an application of this node.
+    pub(super) hop: u32,
+    pub(super) application: Option<u64>,
+    pub(super) failure: Failure,
+    pub(super) flags: ErrorFlags,
+    pub(super) style: Style,
+    pub(super) flowspec: Option<FlowSpec>,
+    pub(super) filters: Vec<Filter>,
+    pub(super) scope: Vec<IpAddr>,
+}
+
+impl Rsvp {
+    /// Tells whoever asked that a request failed or is no more.
+    pub(super) fn send_resv_err(&mut self, blame: Blame) {
+        let v6 = blame.session.dest.is_ipv6();
+        let Failure { code, value } = blame.failure;
+        let error = ErrorSpec { node: self.own_address(blame.oif, v6), flags: blame.flags, code, value };
+        if blame.hop == NONE {
+            if let Some(id) = blame.application {
+                self.out.event(
+                    id,
+                    RsvpEvent::ResvError {
+                        error,
+                        style: blame.style,
+                        flowspec: blame.flowspec,
+                        senders: blame.filters,
+                        policy: Box::default(),
+                    },
+                );
+            }
+            return;
+        }
+        let Some(next) = self.hops.lookup(blame.hop).copied() else { return };
+        let envelope = self.envelope_to(next.addr, blame.oif);
+        self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
+            w.session(&blame.session, false).hop(&node.hop_at(blame.oif, v6)).error_spec(&error);
+            let mut scope = blame.scope;
+            w.scope(&mut scope).style(blame.style);
+            if let Some(flowspec) = &blame.flowspec {
+                w.flowspec(flowspec);
+            }
+            for filter in &blame.filters {
+                w.filter_spec(filter);
+            }
+        });
+    }
+
+    /// Answers a Resv whose flow descriptor cannot be granted, with that descriptor.
+    #[expect(clippy::too_many_arguments, reason = "all that the error says")]
+    pub(super) fn answer_resv(
+        &mut self,
+        message: &Message<'_>,
+        session: &wire::Session,
+        hop: RsvpHop,
+        oif: Place,
+        (failure, flags): (Failure, ErrorFlags),
+        flow: &Flow<'_>,
+        filters: &[Filter],
+    ) {
+        let envelope = self.envelope_to(hop.addr, oif);
+        let error = ErrorSpec { node: envelope.src, flags, code: failure.code, value: failure.value };
+        let style = message.style;
+        self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
+            w.session(session, false).hop(&node.hop_at(oif, hop.addr.is_ipv6())).error_spec(&error);
+            for object in message.objects().filter(|object| object.kind.class == Class::SCOPE) {
+                w.raw(object.octets);
+            }
+            for object in message.policy() {
+                w.raw(object.octets());
+            }
+            for object in message.kept() {
+                w.raw(object.octets);
+            }
+            if let Some(style) = style {
+                w.style(style);
+            }
+            if let Some(flowspec) = flow.flowspec {
+                w.raw(flowspec.octets());
+            }
+            for filter in filters {
+                w.filter_spec(filter);
+            }
+        });
+    }
+
+    /// Answers a Resv with something in it that this node must know and does not: with what was in it.
+    pub(super) fn reject_unread(
+        &mut self,
+        message: &Message<'_>,
+        hop: RsvpHop,
+        oif: Place,
+        failure: Failure,
+    ) {
+        let envelope = self.envelope_to(hop.addr, oif);
+        let Failure { code, value } = failure;
+        let error = ErrorSpec { node: envelope.src, flags: ErrorFlags::default(), code, value };
+        self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
+            let of_class = |class: Class| message.objects().filter(move |object| object.kind.class == class);
+            for object in of_class(Class::SESSION) {
+                w.raw(object.octets);
+            }
+            w.hop(&node.hop_at(oif, hop.addr.is_ipv6())).error_spec(&error);
+            for class in [Class::SCOPE, Class::POLICY_DATA] {
+                for object in of_class(class) {
+                    w.raw(object.octets);
+                }
+            }
+            for object in message.kept().chain(of_class(Class::STYLE)) {
+                w.raw(object.octets);
+            }
+            copy_flows(w, message);
+        });
+    }
+
+    /// A ResvErr from a previous hop: blockade state if resources were short, and on to those who may have caused it.
+    pub(super) fn on_resv_err(&mut self, message: &Message<'_>, place: Place) {
+        let (Some(session), Some(hop), Some(error), Some(style)) =
+            (message.session, message.hop, message.error, message.style)
+        else {
+            return;
+        };
+        let known = self.find_session(&session);
+        let Some(key) =
+            known.filter(|key| self.sessions.get(*key).is_some_and(|one| one.style == Some(style)))
+        else {
+            self.counters.unmatched += 1;
+            return;
+        };
+        let flowspec = message.flows().next().and_then(|flow| flow.flowspec?.read().ok());
+        let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
+        // Senders that it is about and that come from the hop that says so.
+        let concerned: Vec<Key> = self
+            .mates(key)
+            .filter(|(_, sender)| {
+                !sender.has(LOCAL)
+                    && self.hops.lookup(sender.hop).is_some_and(|known| known.addr == hop.addr)
+                    && (!style.is_explicit() || filters.contains(&self.filter_of(sender)))
+            })
+            .map(|(key, _)| key)
+            .collect();
+        if concerned.is_empty() {
+            self.counters.unmatched += 1;
+            return;
+        }
+        let blockade = flowspec.filter(|_| error.code == ErrorCode::ADMISSION);
+        if let Some(flowspec) = blockade {
+            self.set_blockades(key, style, &concerned, flowspec);
+        }
+        let in_place = error.flags.contains(ErrorFlags::IN_PLACE);
+        self.pass_resv_err(
+            key,
+            message,
+            place,
+            (error, style),
+            &concerned,
+            blockade.filter(|_| in_place),
+            flowspec,
+        );
+    }
+
+    fn set_blockades(&mut self, session: Key, style: Style, concerned: &[Key], flowspec: FlowSpec) {
+        let mut hops: Vec<u32> = Vec::new();
+        for sender in concerned {
+            let Some(record) = self.senders.get(*sender) else { continue };
+            let (hop, iif) = (record.hop, record.iif);
+            let of = if style.is_explicit() { Blocked::Sender(*sender) } else { Blocked::Hop(hop) };
+            let period = self.interfaces.period(iif, self.now);
+            let life = Duration::from_millis(u64::from(period)) * self.config.blockade_multiplier;
+            let until = Stamp::after(self.now + life);
+            if let Some(record) = self.sessions.get_mut(session) {
+                record.blockade(self.now, Blockade { of, flowspec, until });
+                self.counters.blockades += 1;
+            }
+            if !hops.contains(&hop) {
+                hops.push(hop);
+            }
+        }
+        for hop in hops {
+            // At once what is not blockaded; if all is, nothing until the next refresh.
+            let said: Vec<(Key, FlowSpec)> = self
+                .mates(session)
+                .filter(|(key, sender)| {
+                    sender.hop == hop && !sender.has(LOCAL) && (style != Style::Ff || concerned.contains(key))
+                })
+                .filter_map(|(key, sender)| Some((key, self.forwarded(key, sender, true)?)))
+                .collect();
+            self.said = said;
+            self.send_resv(session, hop, style, None);
+        }
+    }
+
+    /// Passes a ResvErr on to the next hops whose requests share a sender with it, but not back to where it came from.
+    #[expect(clippy::too_many_arguments, reason = "all that decides who hears what")]
+    fn pass_resv_err(
+        &mut self,
+        session: Key,
+        message: &Message<'_>,
+        place: Place,
+        (error, style): (ErrorSpec, Style),
+        concerned: &[Key],
+        spared_under: Option<FlowSpec>,
+        failed: Option<FlowSpec>,
+    ) {
+        let mut branches: Vec<Key> = Vec::new();
+        for sender in concerned.iter().filter_map(|key| self.senders.get(*key)) {
+            for (key, branch) in self.branches_of(sender) {
+                if branch.oif != place && !branches.contains(&key) {
+                    branches.push(key);
+                }
+            }
+        }
+        for key in branches {
+            let hops: Vec<u32> = match self.branches.get(key) {
+                Some(branch) => branch.requests().map(|request| request.hop).collect(),
+                None => continue,
+            };
+            for hop in hops {
+                self.pass_to(session, key, hop, message, (error, style), concerned, spared_under, failed);
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that decides who hears what")]
+    fn pass_to(
+        &mut self,
+        session: Key,
+        branch: Key,
+        hop: u32,
+        message: &Message<'_>,
+        (error, style): (ErrorSpec, Style),
+        concerned: &[Key],
+        spared_under: Option<FlowSpec>,
+        failed: Option<FlowSpec>,
+    ) {
+        let Some(record) = self.branches.get(branch) else { return };
+        let Some(request) = record.request(hop) else { return };
+        // Those who asked for less than what failed are not to blame.
+        if spared_under.is_some_and(|blockade| merge::exceeds(&blockade, &request.flowspec)) {
+            return;
+        }
+        let oif = record.oif;
+        let shared: Vec<Key> = match style {
+            Style::Ff => concerned.iter().copied().filter(|key| key.index() == record.sender).collect(),
+            Style::Se => concerned.iter().copied().filter(|key| request.names(*key)).collect(),
+            Style::Wf => Vec::new(),
+        };
+        if style.is_explicit() && shared.is_empty() {
+            return;
+        }
+        let filters: Vec<Filter> =
+            shared.iter().filter_map(|key| Some(self.filter_of(self.senders.get(*key)?))).collect();
+        let mut scope = Vec::new();
+        if let Some(arrived) = message.scope.filter(|_| style == Style::Wf) {
+            let arrived: Vec<IpAddr> = arrived.senders().collect();
+            scope.extend(
+                self.mates(session)
+                    .filter(|(_, sender)| sender.goes_by(oif))
+                    .map(|(_, sender)| self.filter_of(sender).src)
+                    .filter(|src| arrived.contains(src)),
+            );
+            if scope.is_empty() {
+                return;
+            }
+        }
+        if hop == NONE {
+            let guilty = failed.is_none_or(|failed| !merge::exceeds(&failed, &request.flowspec));
+            let flags = if guilty { error.flags } else { error.flags.with(ErrorFlags::NOT_GUILTY) };
+            let application = request.extra.as_ref().and_then(|extra| extra.application);
+            let mut policy = Vec::new();
+            for object in message.policy() {
+                policy.extend_from_slice(object.octets());
+            }
+            if let Some(id) = application {
+                self.out.event(
+                    id,
+                    RsvpEvent::ResvError {
+                        error: ErrorSpec { flags, ..error },
+                        style,
+                        flowspec: failed,
+                        senders: filters,
+                        policy: policy.into_boxed_slice(),
+                    },
+                );
+            }
+            return;
+        }
+        let Some(next) = self.hops.lookup(hop).copied() else { return };
+        let Some(of) = self.sessions.get(session).map(|one| self.session_of(one)) else { return };
+        let envelope = self.envelope_to(next.addr, oif);
+        self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
+            w.session(&of, false)
+                .hop(&node.hop_at(oif, of.dest.is_ipv6()))
+                .error_spec(&error)
+                .scope(&mut scope);
+            for object in message.policy() {
+                w.raw(object.octets());
+            }
+            for object in message.kept() {
+                w.raw(object.octets);
+            }
+            w.style(style);
+            let flowspec = message.objects().find(|object| object.kind.class == Class::FLOWSPEC);
+            if let Some(flowspec) = flowspec {
+                w.raw(flowspec.octets);
+            }
+            for filter in &filters {
+                w.filter_spec(filter);
+            }
+        });
+    }
+}

@@ -1,0 +1,283 @@
+//! Resvs, ResvTears and ResvConfs that go out (RFC 2205 §3.1.4, §3.1.6, §3.1.9, §3.4).
+
+use core::net::IpAddr;
+
+use signalbox_core::Key;
+use signalbox_core::packet::IpReceived;
+
+use super::Rsvp;
+use super::forward::Confirm;
+use super::interfaces::Place;
+use super::io::RsvpEvent;
+use super::merge;
+use super::outbox::Envelope;
+use super::path_out::carry;
+use super::sender::{LOCAL, Sender};
+use crate::wire::{
+    Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, Message, MessageType, RsvpHop, Style,
+};
+
+/// Flow descriptors of FF in one message: as many as fit an IP datagram.
+const FF_AT_ONCE: usize = 750;
+
+impl Rsvp {
+    /// Sends what `self.said` holds to a previous hop because it changed, and with it the wish of a receiver to have it
+    /// confirmed.
+    pub(super) fn send_resv(&mut self, session: Key, hop: u32, style: Style, confirm: Option<IpAddr>) {
+        let Some((first, _)) = self.said.first().copied() else { return };
+        if self.say_resv(session, hop, style, confirm) {
+            let keeper = self.refresh_keeper(session, hop, first);
+            self.resv_changed(keeper);
+        }
+    }
+
+    /// Sends what `self.said` holds as a refresh.
+    pub(super) fn refresh_resv(&mut self, session: Key, hop: u32) {
+        if let Some(style) = self.sessions.get(session).and_then(|one| one.style) {
+            self.say_resv(session, hop, style, None);
+        }
+    }
+
+    fn say_resv(&mut self, session: Key, hop: u32, style: Style, confirm: Option<IpAddr>) -> bool {
+        let said = core::mem::take(&mut self.said);
+        let mut sent = false;
+        let scope = if style == Style::Wf { self.scope_for(session, hop) } else { None };
+        // A Resv for nobody is not sent (RFC 2205 §3.4).
+        if scope.as_ref().is_none_or(|scope| !scope.is_empty()) {
+            let at_once = if style == Style::Ff { FF_AT_ONCE } else { usize::MAX };
+            for part in said.chunks(at_once) {
+                sent |= self.say_part(session, hop, style, part, scope.clone(), confirm);
+            }
+        }
+        self.said = said;
+        sent
+    }
+
+    fn say_part(
+        &mut self,
+        session: Key,
+        hop: u32,
+        style: Style,
+        said: &[(Key, FlowSpec)],
+        scope: Option<Vec<IpAddr>>,
+        confirm: Option<IpAddr>,
+    ) -> bool {
+        let Some(before) = self.hops.lookup(hop).copied() else { return false };
+        let Some(iif) = said.first().and_then(|(key, _)| Some(self.senders.get(*key)?.iif)) else {
+            return false;
+        };
+        if !self.interfaces.get(iif).is_some_and(|known| known.config.enabled) {
+            return false;
+        }
+        let period = self.interfaces.period(iif, self.now);
+        let envelope = self.envelope_to(before.addr, iif);
+        let carried = self.carried_for(said);
+        self.transmit(envelope, MessageType::RESV, |node, w| {
+            let Some(record) = node.sessions.get(session) else { return };
+            let own = RsvpHop { addr: envelope.src, lih: before.lih };
+            w.session(&node.session_of(record), false).hop(&own).time_values(period);
+            if let Some(receiver) = confirm {
+                w.resv_confirm(receiver);
+            }
+            if let Some(mut scope) = scope {
+                w.scope(&mut scope);
+            }
+            carry(w, &carried);
+            w.style(style);
+            let filter = |key: &Key| node.senders.get(*key).map(|sender| node.filter_of(sender));
+            if style == Style::Ff {
+                for (key, flowspec) in said {
+                    if let Some(filter) = filter(key) {
+                        w.flowspec(flowspec).filter_spec(&filter);
+                    }
+                }
+                return;
+            }
+            let merged = said.iter().map(|(_, flowspec)| *flowspec).reduce(|a, b| merge::merged(&a, &b));
+            if let Some(merged) = merged {
+                w.flowspec(&merged);
+            }
+            if style == Style::Se {
+                for filter in said.iter().filter_map(|(key, _)| filter(key)) {
+                    w.filter_spec(&filter);
+                }
+            }
+        })
+    }
+
+    /// POLICY_DATA and unknown objects of all requests that go into a Resv, each once.
+    fn carried_for(&self, said: &[(Key, FlowSpec)]) -> Vec<u8> {
+        let mut all: Vec<&[u8]> = Vec::new();
+        for (key, _) in said {
+            let Some(sender) = self.senders.get(*key) else { continue };
+            for (_, branch) in self.branches_of(sender) {
+                if !sender.goes_by(branch.oif) {
+                    continue;
+                }
+                for request in branch.requests().filter(|request| !request.carried().is_empty()) {
+                    let objects = crate::wire::Objects::at(request.carried(), 0).map_while(Result::ok);
+                    for object in objects {
+                        if !all.contains(&object.octets) {
+                            all.push(object.octets);
+                        }
+                    }
+                }
+            }
+        }
+        all.concat()
+    }
+
+    /// The SCOPE of a Resv to a previous hop; `None`: it needs none (RFC 2205 §3.4).
+    fn scope_for(&self, session: Key, hop: u32) -> Option<Vec<IpAddr>> {
+        let record = self.sessions.get(session)?;
+        if !self.config.source_trees || !record.multicast {
+            return None;
+        }
+        let remote = || self.mates(session).filter(|(_, sender)| !sender.has(LOCAL));
+        let several = remote().any(|(_, sender)| sender.hop != hop);
+        // What came with a SCOPE goes on with one.
+        let scoped = || {
+            self.shared_branches(session)
+                .any(|(_, branch)| branch.requests().any(|one| one.scope().is_some()))
+        };
+        if !several && !scoped() {
+            return None;
+        }
+        let here = remote().filter(|(_, sender)| sender.hop == hop && self.is_in_scope(session, sender));
+        Some(here.map(|(_, sender)| self.addresses.unpack(sender.src, record.v6)).collect())
+    }
+
+    /// Whether any next hop that a sender's data go to wants them.
+    fn is_in_scope(&self, session: Key, sender: &Sender) -> bool {
+        self.shared_branches(session).filter(|(_, branch)| sender.goes_by(branch.oif)).any(|(_, branch)| {
+            branch.requests().any(|request| request.scope().is_none_or(|scope| scope.contains(&sender.src)))
+        })
+    }
+
+    /// Tells a previous hop that nothing is reserved for these senders any more.
+    pub(super) fn send_resv_tear(
+        &mut self,
+        session: Key,
+        hop: u32,
+        style: Style,
+        senders: impl Iterator<Item = Key>,
+    ) {
+        let senders: Vec<Key> = senders.collect();
+        let Some(before) = self.hops.lookup(hop).copied() else { return };
+        let Some(iif) = senders.iter().find_map(|key| Some(self.senders.get(*key)?.iif)) else { return };
+        let envelope = self.envelope_to(before.addr, iif);
+        self.transmit(envelope, MessageType::RESV_TEAR, |node, w| {
+            let Some(record) = node.sessions.get(session) else { return };
+            let own = RsvpHop { addr: envelope.src, lih: before.lih };
+            w.session(&node.session_of(record), false).hop(&own);
+            carry(w, &node.tearing);
+            w.style(style);
+            if style.is_explicit() {
+                for sender in senders.iter().filter_map(|key| node.senders.get(*key)) {
+                    w.filter_spec(&node.filter_of(sender));
+                }
+            }
+        });
+    }
+
+    /// Confirms a reservation to the receiver that asked for it (RFC 2205 §3.1.9).
+    pub(super) fn send_confirmation(
+        &mut self,
+        session: Key,
+        style: Style,
+        confirm: &Confirm,
+        senders: &[Key],
+    ) {
+        let Some(record) = self.sessions.get(session) else { return };
+        let v6 = confirm.receiver.is_ipv6();
+        let (of, node) = (self.session_of(record), self.own_address(confirm.oif, v6));
+        let hearers = record.applications().to_vec();
+        let mut flows: Vec<(Option<Filter>, FlowSpec)> = Vec::new();
+        for key in senders {
+            let own = Some(*key).filter(|_| style == Style::Ff);
+            let branch = self.find_branch(session, own, confirm.oif).and_then(|key| self.branches.get(key));
+            let filter = self.senders.get(*key).map(|sender| self.filter_of(sender));
+            if let Some(branch) = branch {
+                flows.push((filter.filter(|_| style.is_explicit()), branch.forwarded()));
+            }
+        }
+        let Some((_, flowspec)) = flows.first().copied() else { return };
+        if self.interfaces.is_local(confirm.receiver) {
+            for id in hearers {
+                let senders = flows.iter().filter_map(|(filter, _)| *filter).collect();
+                self.out.event(id, RsvpEvent::Confirmed { node, style, flowspec: Some(flowspec), senders });
+            }
+            return;
+        }
+        let envelope = Envelope { router_alert: true, ..self.envelope_to(confirm.receiver, confirm.oif) };
+        let receiver = confirm.receiver;
+        self.transmit(envelope, MessageType::RESV_CONF, |_, w| {
+            let error =
+                ErrorSpec { node, flags: ErrorFlags::default(), code: ErrorCode::CONFIRMATION, value: 0 };
+            w.session(&of, false).error_spec(&error).resv_confirm(receiver).style(style);
+            if style != Style::Ff {
+                w.flowspec(&flowspec);
+            }
+            for (filter, flowspec) in &flows {
+                if style == Style::Ff {
+                    w.flowspec(flowspec);
+                }
+                if let Some(filter) = filter {
+                    w.filter_spec(filter);
+                }
+            }
+        });
+    }
+
+    /// A ResvConf ends at the receiver that it is for, and is passed on elsewhere.
+    pub(super) fn on_resv_conf(&mut self, packet: &IpReceived<'_>, message: &Message<'_>, place: Place) {
+        let (Some(session), Some(error), Some(receiver), Some(style)) =
+            (message.session, message.error, message.confirm, message.style)
+        else {
+            return;
+        };
+        if packet.dst != receiver {
+            self.counters.bad_confirmation += 1;
+            return;
+        }
+        if self.interfaces.is_local(receiver) {
+            let known = self.find_session(&session).and_then(|key| self.sessions.get(key));
+            let hearers = known.map(|known| known.applications().to_vec()).unwrap_or_default();
+            if hearers.is_empty() {
+                self.counters.unmatched += 1;
+            }
+            let flowspec = message.flows().next().and_then(|flow| flow.flowspec?.read().ok());
+            let senders: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
+            for id in hearers {
+                let senders = senders.clone();
+                self.out.event(id, RsvpEvent::Confirmed { node: error.node, style, flowspec, senders });
+            }
+            return;
+        }
+        if packet.ttl <= 1 {
+            return;
+        }
+        let ttl = packet.ttl - 1;
+        let envelope = Envelope { router_alert: true, ttl, ..self.envelope_to(receiver, place) };
+        self.transmit(envelope, MessageType::RESV_CONF, |_, w| {
+            let of_class = |class: Class| message.objects().filter(move |object| object.kind.class == class);
+            w.session(&session, false).error_spec(&error).resv_confirm(receiver);
+            for object in message.kept() {
+                w.raw(object.octets);
+            }
+            for object in of_class(Class::STYLE) {
+                w.raw(object.octets);
+            }
+            copy_flows(w, message);
+        });
+    }
+}
+
+/// The flow descriptors of a message as they came.
+pub(super) fn copy_flows(w: &mut crate::wire::Writer<'_>, message: &Message<'_>) {
+    for object in message.objects() {
+        if matches!(object.kind.class, Class::FLOWSPEC | Class::FILTER_SPEC) {
+            w.raw(object.octets);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Reservations that end: ResvTears that arrive (RFC 2205 §3.1.6; RTEAR MESSAGE ARRIVES of RFC 2209), and what ends with
+//! a sender.
+
+use signalbox_core::Key;
+use signalbox_resources::Resources;
+
+use super::Rsvp;
+use super::forward::Tell;
+use super::session::NONE;
+use crate::wire::{Message, RsvpHop, Style};
+
+impl Rsvp {
+    pub(super) fn on_resv_tear(&mut self, message: &Message<'_>, resources: &mut Resources) {
+        let (Some(session), Some(hop), Some(style)) = (message.session, message.hop, message.style) else {
+            return;
+        };
+        let Some(oif) = self.interfaces.of_handle(hop.lih) else {
+            self.counters.bad_handle += 1;
+            return;
+        };
+        let known = self.find_session(&session);
+        let matching =
+            known.filter(|key| self.sessions.get(*key).is_some_and(|one| one.style == Some(style)));
+        let next = self.hops.find(&RsvpHop { lih: 0, ..hop });
+        let (Some(key), Some(next)) = (matching, next) else {
+            self.counters.unmatched += 1;
+            return;
+        };
+        let senders: Vec<Key> = message
+            .flows()
+            .filter_map(|flow| flow.filter)
+            .filter_map(|filter| self.find_sender(key, &filter))
+            .collect();
+        self.tearing.clear();
+        for object in message.kept() {
+            self.tearing.extend_from_slice(object.octets);
+        }
+        let ended = match style {
+            Style::Ff => {
+                let mut ended = false;
+                for sender in &senders {
+                    let branch = self.find_branch(key, Some(*sender), oif);
+                    ended |= branch.is_some_and(|branch| self.release(key, branch, next, &[], resources));
+                }
+                ended
+            }
+            Style::Se | Style::Wf => {
+                let branch = self.find_branch(key, None, oif);
+                branch.is_some_and(|branch| self.release(key, branch, next, &senders, resources))
+            }
+        };
+        if ended {
+            self.counters.reservations_torn += 1;
+            self.tell(key, Tell::All, None);
+        } else {
+            self.counters.unmatched += 1;
+        }
+        self.tearing.clear();
+        self.close_if_idle(key);
+    }
+
+    /// Ends what a next hop asked for at an interface: of SE for these senders, else all. Whether there was any. What it
+    /// may change upstream is taken down, not yet told.
+    pub(super) fn release(
+        &mut self,
+        session: Key,
+        branch: Key,
+        hop: u32,
+        senders: &[Key],
+        resources: &mut Resources,
+    ) -> bool {
+        let style = self.sessions.get(session).and_then(|one| one.style);
+        let Some(request) = self.branches.get(branch).and_then(|one| one.request(hop)) else { return false };
+        if style == Some(Style::Se) && !senders.iter().any(|sender| request.names(*sender)) {
+            return false;
+        }
+        self.note_branch(session, branch);
+        let mut whole = true;
+        if style == Some(Style::Se)
+            && let Some(request) = self.branches.get_mut(branch).and_then(|one| one.request_mut(hop))
+        {
+            let named = &mut request.extra().senders;
+            named.retain(|(sender, _)| !senders.contains(sender));
+            whole = named.is_empty();
+        }
+        if whole {
+            self.remove_request(branch, hop, resources);
+        }
+        self.reinstall(branch, resources);
+        true
+    }
+
+    /// Takes a next hop out of a reservation, which ends with its last.
+    pub(super) fn remove_request(&mut self, key: Key, hop: u32, resources: &mut Resources) {
+        let Some(branch) = self.branches.get_mut(key) else { return };
+        match branch.remove(hop) {
+            Some(request) => self.release_hop(request.hop),
+            None => self.remove_branch(key, resources),
+        }
+    }
+
+    /// A sender goes: what is reserved for it alone ends, and what it shared goes on without it.
+    pub(super) fn leave_reservations(&mut self, session: Key, key: Key, resources: &mut Resources) {
+        let Some(record) = self.sessions.get(session) else { return };
+        let Some(style) = record.style else { return };
+        let Some(sender) = self.senders.get(key) else { return };
+        let branches: Vec<Key> = self.branches_of(sender).map(|(branch, _)| branch).collect();
+        let ways: Vec<_> = sender.ways().collect();
+        if style != Style::Ff {
+            // From now on its data meet nothing.
+            self.set_ways(key, &[]);
+        }
+        for branch in branches {
+            match style {
+                Style::Ff => self.remove_branch(branch, resources),
+                Style::Wf => self.without_sender(session, branch, &ways, resources),
+                Style::Se => self.without_named(session, branch, key, resources),
+            }
+        }
+    }
+
+    fn without_sender(
+        &mut self,
+        session: Key,
+        key: Key,
+        ways: &[super::interfaces::Place],
+        resources: &mut Resources,
+    ) {
+        let Some(branch) = self.branches.get(key).filter(|branch| ways.contains(&branch.oif)) else { return };
+        if self.has_senders(session, branch) {
+            self.reinstall(key, resources);
+        } else {
+            self.remove_branch(key, resources);
+        }
+    }
+
+    fn without_named(&mut self, session: Key, key: Key, sender: Key, resources: &mut Resources) {
+        let Some(branch) = self.branches.get_mut(key) else { return };
+        let mut ended: Vec<u32> = Vec::new();
+        let mut named = false;
+        for request in branch.requests_mut() {
+            let hop = request.hop;
+            if let Some(extra) = &mut request.extra {
+                let before = extra.senders.len();
+                extra.senders.retain(|(one, _)| *one != sender);
+                named |= extra.senders.len() < before;
+                if extra.senders.is_empty() {
+                    ended.push(hop);
+                }
+            }
+        }
+        if !named {
+            return;
+        }
+        for hop in ended {
+            self.remove_request(key, hop, resources);
+        }
+        let Some(branch) = self.branches.get(key) else { return };
+        if self.has_senders(session, branch) {
+            self.reinstall(key, resources);
+        }
+    }
+
+    /// Whether anything is reserved at an interface for a sender by an application of this node.
+    pub(super) fn local_branch(&self, session: Key, sender: Option<Key>) -> Option<Key> {
+        let key = self.find_branch(session, sender, super::interfaces::Place::LOCAL)?;
+        self.branches.get(key)?.request(NONE).map(|_| key)
+    }
+}

@@ -1,0 +1,536 @@
+//! The tables: finding, entering and removing sessions, senders and reservations, and the lists that connect them.
+
+use core::net::IpAddr;
+
+use signalbox_core::Key;
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::slab::Slab;
+use signalbox_core::wheel::Timed as _;
+use signalbox_resources::Resources;
+use signalbox_resources::intserv::TSpec;
+
+use super::Rsvp;
+use super::branch::{Branch, Request};
+use super::interfaces::Place;
+use super::sender::{LOCAL, RESV, Sender};
+use super::session::{Blocked, NONE, Session};
+use crate::wire::{self, Filter, Selector, SessionKind, Style};
+
+/// Why there is no new state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Zero and other DstPorts for the same destination and protocol.
+    DestPorts,
+    /// Zero and other SrcPorts of the same sender.
+    SenderPorts,
+    /// A table is full.
+    Full,
+}
+
+/// What sessions are told by, in the octets that are hashed.
+fn session_octets(dest: u32, v6: bool, protocol: u8, kind: SessionKind, port: u16) -> [u8; 8] {
+    let [d3, d2, d1, d0] = dest.to_be_bytes();
+    let [p1, p0] = port.to_be_bytes();
+    let kind = u8::from(v6) << 1 | u8::from(kind == SessionKind::Gpi);
+    [d3, d2, d1, d0, p1, p0, protocol, kind]
+}
+
+fn session_hash(hasher: &KeyedHasher, one: &Session) -> u64 {
+    hasher.hash_octets(&session_octets(one.dest, one.v6, one.protocol, one.kind, one.port))
+}
+
+/// What senders of a session are told by, in the octets that are hashed.
+fn sender_octets(session: u32, src: u32, selector: Selector) -> [u8; 13] {
+    let (kind, word) = match selector {
+        Selector::Port(port) => (0, u32::from(port)),
+        Selector::FlowLabel(label) => (1, label),
+        Selector::Gpi(gpi) => (2, gpi),
+    };
+    let mut octets = [0; 13];
+    let (ids, rest) = octets.split_at_mut(8);
+    ids.copy_from_slice(&(u64::from(session) << 32 | u64::from(src)).to_be_bytes());
+    rest.copy_from_slice(&[kind; 5]);
+    if let Some(place) = rest.first_chunk_mut::<4>() {
+        *place = word.to_be_bytes();
+    }
+    octets
+}
+
+fn sender_hash(hasher: &KeyedHasher, one: &Sender) -> u64 {
+    hasher.hash_octets(&sender_octets(one.session, one.src, one.selector()))
+}
+
+/// Senders of a session, from the list's head on.
+pub(super) struct Mates<'a> {
+    senders: &'a Slab<Sender>,
+    next: u32,
+}
+
+impl<'a> Iterator for Mates<'a> {
+    type Item = (Key, &'a Sender);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let index = self.next;
+        let sender = self.senders.get_index(index)?;
+        let [_, next] = sender.mates;
+        self.next = next;
+        Some((self.senders.key_of(index)?, sender))
+    }
+}
+
+/// Reservations in a list.
+pub(super) struct Listed<'a> {
+    branches: &'a Slab<Branch>,
+    next: u32,
+}
+
+impl<'a> Iterator for Listed<'a> {
+    type Item = (Key, &'a Branch);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let index = self.next;
+        let branch = self.branches.get_index(index)?;
+        self.next = branch.next;
+        Some((self.branches.key_of(index)?, branch))
+    }
+}
+
+impl Rsvp {
+    pub(super) fn find_session(&self, wanted: &wire::Session) -> Option<Key> {
+        let dest = self.addresses.find(wanted.dest)?;
+        let v6 = wanted.dest.is_ipv6();
+        let octets = session_octets(dest, v6, wanted.protocol, wanted.kind, wanted.port);
+        let index = self.by_session.find(self.hasher.hash_octets(&octets), |index| {
+            self.sessions.get_index(index).is_some_and(|one| {
+                one.dest == dest
+                    && one.v6 == v6
+                    && one.protocol == wanted.protocol
+                    && one.port == wanted.port
+                    && one.kind == wanted.kind
+            })
+        })?;
+        self.sessions.key_of(index)
+    }
+
+    /// Whether a session with a port, where there is one without, or the other way round (RFC 2205 §3.2).
+    pub(super) fn ports_conflict(&self, wanted: &wire::Session) -> bool {
+        if wanted.kind == SessionKind::Gpi {
+            return false;
+        }
+        if wanted.port != 0 {
+            return self.find_session(&wire::Session { port: 0, ..*wanted }).is_some();
+        }
+        let mut next = self.destinations.first(wanted.dest).unwrap_or(NONE);
+        while let Some(one) = self.sessions.get_index(next) {
+            if one.protocol == wanted.protocol && one.kind == wanted.kind && one.port != 0 {
+                return true;
+            }
+            let [_, after] = one.near;
+            next = after;
+        }
+        false
+    }
+
+    /// A new session, without anything.
+    pub(super) fn open_session(&mut self, wanted: &wire::Session) -> Result<Key, Refusal> {
+        if self.ports_conflict(wanted) {
+            return Err(Refusal::DestPorts);
+        }
+        let dest = self.addresses.pack(wanted.dest).map_err(|_| Refusal::Full)?;
+        let v6 = wanted.dest.is_ipv6();
+        let record = Session {
+            dest,
+            port: wanted.port,
+            protocol: wanted.protocol,
+            kind: wanted.kind,
+            v6,
+            style: None,
+            multicast: wanted.dest.is_multicast(),
+            count: 0,
+            first: NONE,
+            branches: NONE,
+            reserved: 0,
+            near: [NONE; 2],
+            extra: None,
+        };
+        let Ok(key) = self.sessions.insert(record) else {
+            self.addresses.release(dest, v6);
+            self.counters.sessions_full += 1;
+            return Err(Refusal::Full);
+        };
+        let octets = session_octets(dest, v6, wanted.protocol, wanted.kind, wanted.port);
+        let Self { sessions, hasher, by_session, .. } = self;
+        by_session.insert(hasher.hash_octets(&octets), key.index(), |index| {
+            sessions.get_index(index).map_or(0, |one| session_hash(hasher, one))
+        });
+        self.destinations.link(&mut self.sessions, key.index(), wanted.dest);
+        Ok(key)
+    }
+
+    /// Forgets a session that nobody needs.
+    pub(super) fn close_if_idle(&mut self, session: Key) {
+        let Some(record) = self.sessions.get(session).filter(|one| one.is_idle()) else { return };
+        let (hash, dest, v6) = (session_hash(&self.hasher, record), record.dest, record.v6);
+        let address = self.addresses.unpack(dest, v6);
+        self.destinations.unlink(&mut self.sessions, session.index(), address);
+        self.by_session.remove(hash, |index| index == session.index());
+        self.sessions.remove(session);
+        self.addresses.release(dest, v6);
+    }
+
+    /// A session as messages name it.
+    pub(super) fn session_of(&self, record: &Session) -> wire::Session {
+        wire::Session {
+            dest: self.addresses.unpack(record.dest, record.v6),
+            protocol: record.protocol,
+            kind: record.kind,
+            port: record.port,
+        }
+    }
+
+    /// A sender as messages name it.
+    pub(super) fn filter_of(&self, sender: &Sender) -> Filter {
+        let v6 = self.sessions.get_index(sender.session).is_some_and(|session| session.v6);
+        Filter { src: self.addresses.unpack(sender.src, v6), selector: sender.selector() }
+    }
+
+    /// A session's sender.
+    pub(super) fn find_sender(&self, session: Key, wanted: &Filter) -> Option<Key> {
+        let record = self.sessions.get(session)?;
+        let src = self.addresses.find(wanted.src)?;
+        // The first one of the list is not in the index: most sessions have no other.
+        let first = self.senders.get_index(record.first)?;
+        if first.is(src, wanted.selector) {
+            return self.senders.key_of(record.first);
+        }
+        if record.count <= 1 {
+            return None;
+        }
+        let octets = sender_octets(session.index(), src, wanted.selector);
+        let index = self.by_sender.find(self.hasher.hash_octets(&octets), |index| {
+            self.senders
+                .get_index(index)
+                .is_some_and(|one| one.session == session.index() && one.is(src, wanted.selector))
+        })?;
+        self.senders.key_of(index)
+    }
+
+    /// The senders of a session.
+    pub(super) fn mates(&self, session: Key) -> Mates<'_> {
+        Mates { senders: &self.senders, next: self.sessions.get(session).map_or(NONE, |one| one.first) }
+    }
+
+    fn source_conflicts(&self, session: Key, wanted: &Filter) -> bool {
+        match wanted.selector {
+            Selector::Port(0) => self.mates(session).any(|(_, one)| {
+                let other = self.filter_of(one);
+                other.src == wanted.src && other.port() != 0
+            }),
+            Selector::Port(_) => {
+                self.find_sender(session, &Filter { selector: Selector::Port(0), ..*wanted }).is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// A new sender of a session, behind its first.
+    pub(super) fn open_sender(
+        &mut self,
+        session: Key,
+        wanted: &Filter,
+        tspec: TSpec,
+    ) -> Result<Key, Refusal> {
+        if self.source_conflicts(session, wanted) {
+            return Err(Refusal::SenderPorts);
+        }
+        let record = self.sessions.get(session).ok_or(Refusal::Full)?;
+        if record.count >= self.config.max_senders_per_session {
+            self.counters.senders_full += 1;
+            return Err(Refusal::Full);
+        }
+        let (v6, first) = (record.v6, record.first);
+        let src = self.addresses.pack(wanted.src).map_err(|_| Refusal::Full)?;
+        let Ok(key) = self.senders.insert(Sender::new(session.index(), src, wanted.selector, tspec)) else {
+            self.addresses.release(src, v6);
+            self.counters.senders_full += 1;
+            return Err(Refusal::Full);
+        };
+        match self.senders.get_index_mut(first) {
+            None => {
+                if let Some(record) = self.sessions.get_mut(session) {
+                    record.first = key.index();
+                }
+            }
+            Some(head) => {
+                let [_, second] = head.mates;
+                head.mates = [NONE, key.index()];
+                if let Some(after) = self.senders.get_index_mut(second) {
+                    let [_, next] = after.mates;
+                    after.mates = [key.index(), next];
+                }
+                if let Some(own) = self.senders.get_mut(key) {
+                    own.mates = [first, second];
+                }
+                self.index_sender(key.index());
+            }
+        }
+        if let Some(record) = self.sessions.get_mut(session) {
+            record.count = record.count.saturating_add(1);
+        }
+        Ok(key)
+    }
+
+    fn index_sender(&mut self, index: u32) {
+        let Self { senders, hasher, by_sender, .. } = self;
+        let hash = |at: u32| senders.get_index(at).map_or(0, |one| sender_hash(hasher, one));
+        by_sender.insert(hash(index), index, hash);
+    }
+
+    fn unindex(by_sender: &mut Index, senders: &Slab<Sender>, hasher: &KeyedHasher, index: u32) {
+        if let Some(one) = senders.get_index(index) {
+            by_sender.remove(sender_hash(hasher, one), |at| at == index);
+        }
+    }
+
+    /// Removes a sender that has no reservations of its own and leaves by no interface; the session stays.
+    pub(super) fn remove_sender(&mut self, key: Key) {
+        self.set_ways(key, &[]);
+        self.sender_wheel.cancel(&mut self.senders, key.index());
+        let Some(sender) = self.senders.get(key) else { return };
+        let ([before, after], session) = (sender.mates, sender.session);
+        let (hop, adspec, src) = (sender.hop, sender.adspec, sender.src);
+        let refreshes = sender.has(RESV);
+        if let Some(one) = self.senders.get_index_mut(after) {
+            let [_, next] = one.mates;
+            one.mates = [before, next];
+        }
+        if let Some(one) = self.senders.get_index_mut(before) {
+            let [previous, _] = one.mates;
+            one.mates = [previous, after];
+        }
+        if before == NONE {
+            // The second one becomes the first, which is not in the index.
+            Self::unindex(&mut self.by_sender, &self.senders, &self.hasher, after);
+        } else {
+            Self::unindex(&mut self.by_sender, &self.senders, &self.hasher, key.index());
+        }
+        let mut v6 = false;
+        if let Some(record) = self.sessions.get_index_mut(session) {
+            if before == NONE {
+                record.first = after;
+            }
+            record.count = record.count.saturating_sub(1);
+            record.unblock(Blocked::Sender(key));
+            v6 = record.v6;
+        }
+        if let Some(sender) = self.senders.remove(key) {
+            for aside in sender.extra.iter().flat_map(|extra| &extra.aside) {
+                self.release_hop(aside.hop);
+                self.release_adspec(aside.adspec);
+            }
+        }
+        self.release_hop(hop);
+        self.release_adspec(adspec);
+        self.addresses.release(src, v6);
+        if refreshes && let Some(session) = self.sessions.key_of(session) {
+            self.hand_over_refresh(session, hop);
+        }
+    }
+
+    pub(super) fn release_hop(&mut self, hop: u32) {
+        if hop != NONE {
+            self.hops.release(hop);
+        }
+    }
+
+    pub(super) fn release_adspec(&mut self, adspec: u32) {
+        if adspec != NONE {
+            self.adspecs.release(adspec);
+        }
+    }
+
+    /// The reservations that a sender may have a part in: its own with FF, else those of the session.
+    pub(super) fn branches_of(&self, sender: &Sender) -> Listed<'_> {
+        let session = self.sessions.get_index(sender.session);
+        let next = match session.and_then(|session| session.style.map(|style| (style, session.branches))) {
+            Some((Style::Ff, _)) => sender.branches,
+            Some((_, shared)) => shared,
+            None => NONE,
+        };
+        Listed { branches: &self.branches, next }
+    }
+
+    /// The reservations of a session of a shared style.
+    pub(super) fn shared_branches(&self, session: Key) -> Listed<'_> {
+        Listed { branches: &self.branches, next: self.sessions.get(session).map_or(NONE, |one| one.branches) }
+    }
+
+    /// The reservation at an interface: of a sender with FF, of the session otherwise.
+    pub(super) fn find_branch(&self, session: Key, sender: Option<Key>, oif: Place) -> Option<Key> {
+        let next = match sender {
+            Some(sender) => self.senders.get(sender)?.branches,
+            None => self.sessions.get(session)?.branches,
+        };
+        let mut all = Listed { branches: &self.branches, next };
+        all.find(|(_, branch)| branch.oif == oif).map(|(key, _)| key)
+    }
+
+    /// A new reservation of one next hop.
+    pub(super) fn open_branch(
+        &mut self,
+        session: Key,
+        sender: Option<Key>,
+        oif: Place,
+        request: Request,
+        style: Style,
+    ) -> Result<Key, Refusal> {
+        let mut branch =
+            Branch::new(session.index(), sender.map_or(NONE, |sender| sender.index()), oif, request);
+        let head = match sender {
+            Some(sender) => self.senders.get(sender).map(|one| one.branches),
+            None => self.sessions.get(session).map(|one| one.branches),
+        };
+        branch.next = head.unwrap_or(NONE);
+        let Ok(key) = self.branches.insert(branch) else {
+            self.counters.reservations_full += 1;
+            return Err(Refusal::Full);
+        };
+        if let Some(sender) = sender.and_then(|sender| self.senders.get_mut(sender)) {
+            sender.branches = key.index();
+        }
+        if let Some(record) = self.sessions.get_mut(session) {
+            if sender.is_none() {
+                record.branches = key.index();
+            }
+            record.reserved = record.reserved.saturating_add(1);
+            record.style = Some(style);
+        }
+        Ok(key)
+    }
+
+    /// Removes a reservation with all its next hops, and gives back what traffic control holds for it.
+    pub(super) fn remove_branch(&mut self, key: Key, resources: &mut Resources) {
+        let Some(branch) = self.branches.get(key) else { return };
+        let (session, sender, next) = (branch.session, branch.sender, branch.next);
+        if let Some(grant) = branch.grant() {
+            resources.release(grant);
+        }
+        let hops: Vec<u32> =
+            branch.requests().map(|request| request.hop).filter(|hop| *hop != NONE).collect();
+        for hop in hops {
+            self.release_hop(hop);
+        }
+        let head = if sender == NONE {
+            self.sessions.get_index_mut(session).map(|one| &mut one.branches)
+        } else {
+            self.senders.get_index_mut(sender).map(|one| &mut one.branches)
+        };
+        match head {
+            Some(head) if *head == key.index() => *head = next,
+            Some(head) => {
+                let mut at = *head;
+                while let Some(one) = self.branches.get_index_mut(at) {
+                    if one.next == key.index() {
+                        one.next = next;
+                        break;
+                    }
+                    at = one.next;
+                }
+            }
+            None => {}
+        }
+        self.branch_wheel.cancel(&mut self.branches, key.index());
+        self.branches.remove(key);
+        if let Some(record) = self.sessions.get_index_mut(session) {
+            record.reserved = record.reserved.saturating_sub(1);
+            if record.reserved == 0 {
+                record.style = None;
+            }
+        }
+    }
+
+    /// (Re)starts the timer of a sender for its first deadline. Called when one may come sooner than before.
+    pub(super) fn arm_sender(&mut self, key: Key) {
+        let Some(sender) = self.senders.get(key) else { return };
+        match sender.deadline() {
+            Some(at) => self.sender_wheel.arm(&mut self.senders, key.index(), at.time(self.now)),
+            None => {
+                self.sender_wheel.cancel(&mut self.senders, key.index());
+            }
+        }
+    }
+
+    /// (Re)starts the timer of a reservation for its first deadline. Called when one may come sooner than before.
+    pub(super) fn arm_branch(&mut self, key: Key) {
+        let Some(branch) = self.branches.get(key) else { return };
+        match branch.deadline() {
+            Some(at) => self.branch_wheel.arm(&mut self.branches, key.index(), at.time(self.now)),
+            None => {
+                self.branch_wheel.cancel(&mut self.branches, key.index());
+            }
+        }
+    }
+
+    /// Makes sure that a reservation's timer runs at all: its deadlines only moved away.
+    pub(super) fn keep_branch(&mut self, key: Key) {
+        if self.branches.get_mut(key).is_some_and(|branch| !branch.link().is_armed()) {
+            self.arm_branch(key);
+        }
+    }
+
+    /// Makes a sender's data leave by these interfaces.
+    pub(super) fn set_ways(&mut self, key: Key, ways: &[Place]) {
+        let Some(sender) = self.senders.get_mut(key) else { return };
+        let first = ways.first().copied().unwrap_or(Place::NONE);
+        let rest = ways.get(1..).unwrap_or_default();
+        if rest.is_empty() {
+            if let Some(extra) = &mut sender.extra {
+                extra.oifs.clear();
+            }
+        } else {
+            let oifs = &mut sender.extra().oifs;
+            oifs.clear();
+            oifs.extend_from_slice(rest);
+        }
+        if sender.oif == first {
+            return;
+        }
+        let [before, after] = core::mem::replace(&mut sender.leaving, [NONE; 2]);
+        let old = core::mem::replace(&mut sender.oif, first);
+        if let Some(one) = self.senders.get_index_mut(after) {
+            let [_, next] = one.leaving;
+            one.leaving = [before, next];
+        }
+        if let Some(one) = self.senders.get_index_mut(before) {
+            let [previous, _] = one.leaving;
+            one.leaving = [previous, after];
+        } else if let Some(known) =
+            self.interfaces.get_mut(old).filter(|known| known.first_leaving == key.index())
+        {
+            known.first_leaving = after;
+        }
+        let Some(known) = self.interfaces.get_mut(first) else { return };
+        let head = core::mem::replace(&mut known.first_leaving, key.index());
+        if let Some(one) = self.senders.get_index_mut(head) {
+            let [_, next] = one.leaving;
+            one.leaving = [key.index(), next];
+        }
+        if let Some(own) = self.senders.get_mut(key) {
+            own.leaving = [NONE, head];
+        }
+    }
+
+    /// Who is before a sender, as Resvs are addressed: address and interface handle; `None`: an application here.
+    pub(super) fn previous_hop(&self, sender: &Sender) -> Option<wire::RsvpHop> {
+        if sender.has(LOCAL) { None } else { self.hops.lookup(sender.hop).copied() }
+    }
+
+    /// Addresses of this node that neighbours at an interface know, of the version of a session.
+    pub(super) fn own_address(&self, place: Place, v6: bool) -> IpAddr {
+        self.interfaces.address(place, v6).unwrap_or(if v6 {
+            IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED)
+        } else {
+            IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED)
+        })
+    }
+}

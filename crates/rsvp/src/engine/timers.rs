@@ -1,0 +1,187 @@
+//! What is due: refreshes of Paths and Resvs (RFC 2205 §3.7), the ends of state that nobody refreshes.
+
+use signalbox_core::wheel::Timed as _;
+use signalbox_core::{Key, Time};
+use signalbox_resources::Resources;
+
+use super::Rsvp;
+use super::branch::Branch;
+use super::forward::Tell;
+use super::sender::{LOCAL, PATH, REPAIR, RESV, UNSENT};
+use super::session::NONE;
+use super::stamp::Stamp;
+
+/// Stages that the record can count; later intervals are the refresh period anyway.
+const MAX_STAGE: u8 = 15;
+
+impl Rsvp {
+    /// Handles everything that is due.
+    pub(super) fn run_timers(&mut self, resources: &mut Resources) {
+        while let Some(index) = self.sender_wheel.pop_due(&mut self.senders, self.now) {
+            if let Some(key) = self.senders.key_of(index) {
+                self.step_sender(key, resources);
+            }
+        }
+        while let Some(index) = self.branch_wheel.pop_due(&mut self.branches, self.now) {
+            if let Some(key) = self.branches.key_of(index) {
+                self.step_branch(key, resources);
+            }
+        }
+    }
+
+    fn step_sender(&mut self, key: Key, resources: &mut Resources) {
+        let now = self.now;
+        let Some(sender) = self.senders.get(key) else { return };
+        if sender.is_over(now) {
+            self.counters.senders_expired += 1;
+            return self.end_sender(key, None, resources);
+        }
+        if sender.has(PATH) && sender.path_at.is_due(now) {
+            if sender.has(REPAIR) {
+                self.counters.repairs += 1;
+            }
+            self.send_path(key, None);
+            self.schedule_path(key, false);
+        }
+        let Some(sender) = self.senders.get(key) else { return };
+        if sender.has(RESV) && sender.resv_at.is_due(now) {
+            let (hop, session) = (sender.hop, self.sessions.key_of(sender.session));
+            if let Some(session) = session {
+                self.gather(session, hop);
+                if self.said.is_empty() {
+                    if let Some(sender) = self.senders.get_mut(key) {
+                        sender.set(RESV, false);
+                    }
+                } else {
+                    self.refresh_resv(session, hop);
+                    self.later_resv(key);
+                }
+            }
+        }
+        self.drop_aside(key);
+        self.arm_sender(key);
+    }
+
+    /// Path state aside that nobody refreshes ends alone.
+    fn drop_aside(&mut self, key: Key) {
+        let now = self.now;
+        let Some(extra) = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()) else { return };
+        if extra.aside.iter().all(|aside| !aside.expires.is_due(now)) {
+            return;
+        }
+        let over: Vec<_> = extra.aside.extract_if(.., |aside| aside.expires.is_due(now)).collect();
+        for aside in over {
+            self.release_hop(aside.hop);
+            self.release_adspec(aside.adspec);
+        }
+    }
+
+    /// Sets when the next Path goes out: after a change soon, if so configured, else after a period.
+    pub(super) fn schedule_path(&mut self, key: Key, changed: bool) {
+        let Some(sender) = self.senders.get(key) else { return };
+        let (oif, stages) = (sender.oif, sender.stages);
+        let stage = if changed { 0 } else { (stages & 0x0f).saturating_add(1).min(MAX_STAGE) };
+        let period = self.interfaces.period(oif, self.now);
+        let (at, staged) = self.after_stage(stage, period);
+        let Some(sender) = self.senders.get_mut(key) else { return };
+        sender.path_at = Stamp::after(at);
+        sender.set(PATH, true);
+        sender.set(REPAIR | UNSENT, false);
+        sender.stages = sender.stages & 0xf0 | if staged { stage } else { MAX_STAGE };
+    }
+
+    /// Starts the Resv refreshes of a sender's previous hop in this sender's record, from `at` on.
+    pub(super) fn schedule_resv(&mut self, key: Key, at: Time) {
+        let Some(sender) = self.senders.get_mut(key) else { return };
+        sender.resv_at = Stamp::after(at);
+        sender.set(RESV, true);
+        self.arm_sender(key);
+    }
+
+    /// A change went to a previous hop: its refreshes begin anew.
+    pub(super) fn resv_changed(&mut self, key: Key) {
+        let Some(sender) = self.senders.get(key) else { return };
+        let period = self.interfaces.period(sender.iif, self.now);
+        let started = sender.has(RESV);
+        let (at, staged) = self.after_stage(0, period);
+        let Some(sender) = self.senders.get_mut(key) else { return };
+        if staged {
+            sender.stages &= 0x0f;
+        } else if started {
+            return; // the next refresh comes when it would have
+        } else {
+            sender.stages |= MAX_STAGE << 4;
+        }
+        self.schedule_resv(key, at);
+    }
+
+    /// The next Resv refresh of a record whose time has come.
+    fn later_resv(&mut self, key: Key) {
+        let Some(sender) = self.senders.get(key) else { return };
+        let stage = (sender.stages >> 4).saturating_add(1).min(MAX_STAGE);
+        let period = self.interfaces.period(sender.iif, self.now);
+        let (at, staged) = self.after_stage(stage, period);
+        if let Some(sender) = self.senders.get_mut(key) {
+            sender.resv_at = Stamp::after(at);
+            sender.stages = sender.stages & 0x0f | if staged { stage << 4 } else { MAX_STAGE << 4 };
+        }
+    }
+
+    /// A sender is gone: PathTear goes downstream, its reservations end without a word upstream (RFC 2205 §3.1.5).
+    /// `tear`: the PathTear that said so.
+    pub(super) fn end_sender(
+        &mut self,
+        key: Key,
+        tear: Option<&crate::wire::Message<'_>>,
+        resources: &mut Resources,
+    ) {
+        let Some(sender) = self.senders.get(key) else { return };
+        let Some(session) = self.sessions.key_of(sender.session) else { return };
+        self.send_path_tear(key, tear);
+        self.path_gone(key);
+        self.leave_reservations(session, key, resources);
+        self.remove_sender(key);
+        self.close_if_idle(session);
+    }
+
+    fn step_branch(&mut self, key: Key, resources: &mut Resources) {
+        let now = self.now;
+        let Some(branch) = self.branches.get(key) else { return };
+        let Some(session) = self.sessions.key_of(branch.session) else { return };
+        let over = branch.requests().any(|one| {
+            one.is_over(now) || one.hop != NONE && one.senders().iter().any(|(_, at)| at.is_due(now))
+        });
+        if over {
+            self.counters.reservations_expired += 1;
+            self.note_branch(session, key);
+            while let Some(hop) = self.branches.get_mut(key).and_then(|branch| ended(branch, now)) {
+                self.remove_request(key, hop, resources);
+            }
+            self.reinstall(key, resources);
+            self.tell(session, Tell::All, None);
+            self.close_if_idle(session);
+        }
+        self.arm_branch(key);
+    }
+
+    /// Whether a sender's timer runs at all.
+    pub(super) fn keep_sender(&mut self, key: Key) {
+        if self.senders.get_mut(key).is_some_and(|one| !one.link().is_armed() && !one.has(LOCAL)) {
+            self.arm_sender(key);
+        }
+    }
+}
+
+/// Takes out of a reservation what is over of its requests; a next hop of which nothing is left.
+fn ended(branch: &mut Branch, now: Time) -> Option<u32> {
+    branch.requests_mut().filter(|one| one.hop != NONE).find_map(|request| {
+        let over = match request.extra.as_mut().filter(|extra| !extra.senders.is_empty()) {
+            Some(extra) => {
+                extra.senders.retain(|(_, at)| !at.is_due(now));
+                extra.senders.is_empty()
+            }
+            None => request.expires.is_due(now),
+        };
+        over.then_some(request.hop)
+    })
+}

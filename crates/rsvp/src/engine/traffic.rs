@@ -1,0 +1,265 @@
+//! What traffic control and policy are asked for, and what of it they refuse or take back (UPDATE TRAFFIC CONTROL of
+//! RFC 2209).
+
+use signalbox_core::node::Prefix;
+use signalbox_core::traffic::{FlowFilter, ServiceClass};
+use signalbox_core::{IfIndex, Key};
+use signalbox_resources::ask::GuaranteedAsk;
+use signalbox_resources::intserv::TSpec;
+use signalbox_resources::{Ask, Asker, Cause, GrantId, LostWhy, Owner, Refusal, Resources};
+
+use super::branch::Branch;
+use super::forward::Tell;
+use super::receive::Failure;
+use super::resv_err::Blame;
+use super::sender::Sender;
+use super::session::{NONE, Session};
+use super::{PROTOCOL, Rsvp};
+use crate::wire::{
+    AdmissionValue, ErrorCode, ErrorFlags, Objects, PolicyValue, RawAdspec, Selector, SessionKind, Style,
+    TrafficControlValue,
+};
+
+impl Rsvp {
+    /// Has what the next hops ask for at an interface reserved, in place of what was. Policy and admission control both
+    /// have to accept; if they do not, what was stands (RFC 2205 §1.2, §2.5).
+    pub(super) fn install(&mut self, key: Key, resources: &mut Resources) -> Result<(), Failure> {
+        let Some(branch) = self.branches.get(key) else { return Ok(()) };
+        if !branch.oif.is_link() {
+            return Ok(()); // an application of this node: nothing leaves
+        }
+        let grant = branch.grant();
+        let ask = self.ask(key, branch)?;
+        let result = match grant {
+            Some(grant) => resources.modify(self.now, grant, &ask),
+            None => resources.admit(self.now, &ask),
+        };
+        match result {
+            Ok(admitted) => {
+                self.counters.granted += 1;
+                let forward =
+                    admitted.rspec.filter(|rspec| ask.guaranteed.is_some_and(|asked| asked.rspec != *rspec));
+                if let Some(branch) = self.branches.get_mut(key) {
+                    branch.set_grant(Some(admitted.grant));
+                    branch.set_forward(forward);
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                self.counters.refused += 1;
+                Err(failure_of(&refusal))
+            }
+        }
+    }
+
+    /// The question to admission control: the lesser of what is asked for and what the senders send.
+    fn ask(&self, key: Key, branch: &Branch) -> Result<Ask, Failure> {
+        const GONE: Failure = Failure::new(ErrorCode::RSVP_SYSTEM, 0);
+        let session = self.sessions.get_index(branch.session).ok_or(GONE)?;
+        let ifindex = self.interfaces.get(branch.oif).map_or(IfIndex::NONE, |known| known.ifindex);
+        let flowspec = branch.flowspec();
+        let bad = |_| Failure::new(ErrorCode::TRAFFIC_CONTROL, TrafficControlValue::BAD_FLOWSPEC.0);
+        let mut filters = Vec::with_capacity(1);
+        let (path, terms) = if branch.sender == NONE {
+            if session.style == Some(Style::Wf) {
+                filters.push(self.flow(session, None));
+            }
+            let all = self.sessions.key_of(branch.session).ok_or(GONE)?;
+            let mut parts = Vec::new();
+            let mut terms = None;
+            for (key, sender) in self.mates(all).filter(|(_, sender)| sender.goes_by(branch.oif)) {
+                if session.style == Some(Style::Se) {
+                    if !branch.names(key) {
+                        continue;
+                    }
+                    filters.push(self.flow(session, Some(sender)));
+                }
+                parts.push(sender.tspec);
+                terms = terms.or_else(|| self.terms(sender));
+            }
+            // The sum of more than can be is as much as the receivers ask for.
+            (TSpec::sum(parts).unwrap_or(flowspec.tspec), terms)
+        } else {
+            let sender = self.senders.get_index(branch.sender).ok_or(GONE)?;
+            filters.push(self.flow(session, Some(sender)));
+            (sender.tspec, if flowspec.rspec.is_some() { self.terms(sender) } else { None })
+        };
+        let traffic = flowspec.tspec.minimum(path).to_traffic().map_err(bad)?;
+        let address = if session.multicast {
+            self.hops.lookup(branch.first.hop).map(|hop| hop.addr)
+        } else {
+            Some(self.addresses.unpack(session.dest, session.v6))
+        };
+        let asker = Asker::at(address.unwrap_or_else(|| self.addresses.unpack(session.dest, session.v6)));
+        let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
+        let first = filters.first().copied().ok_or(GONE)?;
+        let mut ask = Ask::new(owner, asker, ifindex, first, traffic);
+        ask.filters = filters;
+        if let Some(rspec) = flowspec.rspec {
+            ask.service = ServiceClass::Guaranteed;
+            ask.guaranteed = Some(GuaranteedAsk { rspec, terms: terms.unwrap_or_default() });
+        }
+        Ok(ask)
+    }
+
+    /// Error terms of the path up to this node, as a sender's ADSPEC says.
+    fn terms(&self, sender: &Sender) -> Option<signalbox_resources::intserv::ErrorTerms> {
+        let stored = self.adspecs.lookup(sender.adspec)?;
+        let object = Objects::at(stored, 0).next()?.ok()?;
+        RawAdspec::of(&object).read().ok()?.guaranteed?.terms
+    }
+
+    /// The packets of a sender, or of all.
+    fn flow(&self, session: &Session, sender: Option<&Sender>) -> FlowFilter {
+        let dst = self.addresses.unpack(session.dest, session.v6);
+        let src = sender.map(|sender| self.addresses.unpack(sender.src, session.v6));
+        let port = |port: u16| (port != 0).then_some(port);
+        let ports = session.kind == SessionKind::Ports;
+        let mut flow = FlowFilter {
+            protocol: Some(session.protocol),
+            dst_port: port(session.port).filter(|_| ports),
+            ..FlowFilter::between(src.map_or(Prefix::all_like(dst), Prefix::host), Prefix::host(dst))
+        };
+        match sender.map(Sender::selector) {
+            Some(Selector::Port(number)) => flow.src_port = port(number),
+            Some(Selector::FlowLabel(label)) => flow.flow_label = Some(label),
+            Some(Selector::Gpi(spi)) => flow.spi = Some(spi),
+            None => {}
+        }
+        flow
+    }
+
+    /// Asks again for a reservation whose next hops or senders are others now. What is refused then stays as it was, and
+    /// the next hops hear of it.
+    pub(super) fn reinstall(&mut self, key: Key, resources: &mut Resources) {
+        if self.branches.get(key).is_none() {
+            return;
+        }
+        let Err(failure) = self.install(key, resources) else { return };
+        let Some(branch) = self.branches.get(key) else { return };
+        let flags = if branch.grant().is_some() { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
+        let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
+        for hop in hops {
+            self.blame_request(key, hop, failure, flags);
+        }
+    }
+
+    /// Asks again for all reservations that a sender has a part in, because it changed.
+    pub(super) fn reinstall_of(&mut self, session: Key, sender: Key, resources: &mut Resources) {
+        let Some(record) = self.senders.get(sender) else { return };
+        if self.sessions.get(session).is_none_or(|one| one.reserved == 0) {
+            return;
+        }
+        let branches: Vec<Key> = self.branches_of(record).map(|(key, _)| key).collect();
+        for key in branches {
+            let has_senders = self.branches.get(key).is_some_and(|branch| self.has_senders(session, branch));
+            if has_senders {
+                self.reinstall(key, resources);
+            }
+        }
+    }
+
+    /// Whether data of any sender still meet a reservation.
+    pub(super) fn has_senders(&self, session: Key, branch: &Branch) -> bool {
+        let style = self.sessions.get(session).and_then(|one| one.style);
+        if branch.sender != NONE {
+            return self.senders.get_index(branch.sender).is_some_and(|one| one.goes_by(branch.oif));
+        }
+        self.mates(session)
+            .any(|(key, one)| one.goes_by(branch.oif) && (style == Some(Style::Wf) || branch.names(key)))
+    }
+
+    /// A grant is no more: the reservation ends, its next hops and all above hear of it (RFC 2205 §3.11.2).
+    pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy, resources: &mut Resources) {
+        let Some(branch) = self.branches.get_mut(key).filter(|branch| branch.grant() == Some(grant)) else {
+            return;
+        };
+        branch.set_grant(None);
+        let Some(session) = self.sessions.key_of(branch.session) else { return };
+        self.counters.lost += 1;
+        let failure = match why {
+            LostWhy::Preempted | LostWhy::CapacityReduced => Failure::new(ErrorCode::PREEMPTED, 0),
+            LostWhy::KernelRefused(_) | LostWhy::InterfaceGone => {
+                Failure::new(ErrorCode::TRAFFIC_CONTROL_SYSTEM, 0)
+            }
+        };
+        self.note_branch(session, key);
+        let hops: Vec<u32> = match self.branches.get(key) {
+            Some(branch) => branch.requests().map(|request| request.hop).collect(),
+            None => return,
+        };
+        for hop in hops {
+            self.blame_request(key, hop, failure, ErrorFlags::default());
+        }
+        self.remove_branch(key, resources);
+        self.tell(session, Tell::All, None);
+        self.close_if_idle(session);
+    }
+
+    /// Takes down what goes upstream for all senders that a reservation may concern.
+    pub(super) fn note_branch(&mut self, session: Key, key: Key) {
+        match self.branches.get(key).map(|branch| branch.sender) {
+            Some(NONE) => self.note_all(session),
+            Some(sender) => {
+                if let Some(sender) = self.senders.key_of(sender) {
+                    self.note(sender, false, false);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Takes down what goes upstream for a sender, or with shared styles for all.
+    pub(super) fn note_all_or_one(&mut self, session: Key, sender: Key) {
+        match self.sessions.get(session).and_then(|one| one.style) {
+            Some(Style::Ff) | None => self.note(sender, false, false),
+            Some(_) => self.note_all(session),
+        }
+    }
+
+    /// Tells one next hop of a reservation what became of its request.
+    pub(super) fn blame_request(&mut self, key: Key, hop: u32, failure: Failure, flags: ErrorFlags) {
+        let Some(branch) = self.branches.get(key) else { return };
+        let Some(request) = branch.request(hop) else { return };
+        let Some(session) = self.sessions.get_index(branch.session) else { return };
+        let Some(style) = session.style else { return };
+        let filters = if branch.sender == NONE {
+            let senders = request.senders().iter();
+            senders.filter_map(|(sender, _)| Some(self.filter_of(self.senders.get(*sender)?))).collect()
+        } else {
+            self.senders.get_index(branch.sender).map(|one| self.filter_of(one)).into_iter().collect()
+        };
+        let scope = request
+            .scope()
+            .map(|scope| scope.iter().map(|src| self.addresses.unpack(*src, session.v6)).collect::<Vec<_>>());
+        let blame = Blame {
+            session: self.session_of(session),
+            oif: branch.oif,
+            hop,
+            application: request.extra.as_ref().and_then(|extra| extra.application),
+            failure,
+            flags,
+            style,
+            flowspec: Some(request.flowspec),
+            filters,
+            scope: scope.unwrap_or_default(),
+        };
+        self.send_resv_err(blame);
+    }
+}
+
+/// The error that tells of a refusal.
+fn failure_of(refusal: &Refusal) -> Failure {
+    use ErrorCode as C;
+    match refusal.cause() {
+        Cause::Policy | Cause::Token => Failure::new(C::POLICY, PolicyValue::REJECT.0),
+        Cause::Mtu => Failure::new(C::ADMISSION, AdmissionValue::MTU.0),
+        Cause::Bandwidth | Cause::Buffer | Cause::Interface => {
+            Failure::new(C::ADMISSION, AdmissionValue::BANDWIDTH.0)
+        }
+        Cause::BadRequest => Failure::new(C::TRAFFIC_CONTROL, TrafficControlValue::BAD_FLOWSPEC.0),
+        Cause::Unsupported => Failure::new(C::TRAFFIC_CONTROL, TrafficControlValue::SERVICE_UNSUPPORTED.0),
+        Cause::Conflict => Failure::new(C::TRAFFIC_CONTROL, TrafficControlValue::SERVICE_CONFLICT.0),
+        Cause::Full | Cause::NoGrant => Failure::new(C::TRAFFIC_CONTROL_SYSTEM, 0),
+    }
+}

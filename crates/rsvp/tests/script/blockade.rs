@@ -1,0 +1,98 @@
+//! Blockade state (RFC 2205 §3.5).
+
+use std::time::Duration;
+
+use signalbox_rsvp::wire::{ErrorCode, MessageType};
+
+use crate::rig::{B, Path, Resv, Rig, all, at, group, kinds, load, one_to, sender};
+
+/// Senders 1 and 2 come by eth1 and eth2, and go out by eth3 and eth4.
+fn tree() -> Rig {
+    let mut rig = Rig::new();
+    for n in [1, 2] {
+        rig.trees.insert((group().dest, sender(n).src), (n, vec![3, 4]));
+        rig.path(&Path::of(group(), n, n));
+    }
+    rig
+}
+
+/// RSVP-3.5-09, RSVP-3.5-08, RSVP-3.5-05, RSVP-3.5-11, RSVP-2.5-03, RSVP-2.5-04, RSVP-3.5-02
+#[test]
+fn figure_12() {
+    let mut rig = tree();
+    let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
+    rig.resv(&large);
+    rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
+    let error = large.error_octets(1, ErrorCode::ADMISSION, 2, true);
+    let sent = rig.neighbourly(1, at(1, 9), &error);
+    let resv = one_to(&sent, MessageType::RESV, at(1, 9));
+    assert_eq!(resv.rates(), [(2.0 * B, 0)]);
+    // RSVP-3.5-06: with InPlace the innocent hear nothing.
+    one_to(&sent, MessageType::RESV_ERR, at(3, 9));
+    assert_eq!(sent.len(), 2);
+    assert_eq!((rig.reserved(3), rig.reserved(4)), (40_000, 20_000));
+    let sent = rig.wait(Duration::from_secs(45));
+    for resv in all(&sent, MessageType::RESV) {
+        let rate = if resv.dst == at(1, 9) { 2.0 * B } else { 4.0 * B };
+        assert_eq!(resv.rates(), [(rate, 0)]);
+    }
+}
+
+/// RSVP-3.5-05, RSVP-3.5-07, RSVP-2209-RREF-02, RSVP-2209-RERR-02: all blockaded, so nothing at once and then the least.
+#[test]
+fn when_all_is_blockaded_the_least_goes_at_the_next_refresh() {
+    let mut rig = tree();
+    let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
+    rig.resv(&large);
+    rig.resv(&Resv::wf(load(3.0 * B)).from(4, 9, group()));
+    let failed = Resv::wf(load(3.0 * B)).from(3, 9, group());
+    let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, false));
+    assert_eq!(all(&sent, MessageType::RESV).len(), 0);
+    assert_eq!(all(&sent, MessageType::RESV_ERR).len(), 2);
+    let sent = rig.wait(Duration::from_secs(45));
+    let resvs: Vec<_> = all(&sent, MessageType::RESV).into_iter().filter(|one| one.dst == at(1, 9)).collect();
+    assert!(!resvs.is_empty() && resvs.iter().all(|one| one.rates() == [(3.0 * B, 0)]));
+}
+
+/// RSVP-3.5-04, RSVP-3.5-10: the blockade ends after Kb refresh periods, and the large request is tried again.
+#[test]
+fn a_blockade_ends() {
+    let mut rig = tree();
+    let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
+    rig.resv(&large);
+    rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
+    rig.neighbourly(1, at(1, 9), &large.error_octets(1, ErrorCode::ADMISSION, 2, true));
+    let (mut small, mut big) = (0, 0);
+    for second in (0..180).step_by(10) {
+        let sent = rig.wait(Duration::from_secs(10));
+        for n in [1, 2] {
+            rig.path(&Path::of(group(), n, n));
+        }
+        rig.resv(&large);
+        rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
+        for resv in all(&sent, MessageType::RESV).into_iter().filter(|one| one.dst == at(1, 9)) {
+            if resv.rates() == [(2.0 * B, 0)] {
+                assert!(second <= 120);
+                small += 1;
+            } else {
+                assert!(second >= 110 && resv.rates() == [(4.0 * B, 0)]);
+                big += 1;
+            }
+        }
+    }
+    assert!(small > 0 && big > 0, "{small} {big}");
+}
+
+/// RSVP-3.5-01: no other error blockades.
+#[test]
+fn other_errors_leave_no_blockade() {
+    let mut rig = tree();
+    let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
+    rig.resv(&large);
+    rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
+    let sent = rig.neighbourly(1, at(1, 9), &large.error_octets(1, ErrorCode::POLICY, 0, false));
+    let mut heard = kinds(&sent);
+    heard.sort_by_key(|(_, dst)| *dst);
+    assert_eq!(heard, [(MessageType::RESV_ERR, at(3, 9)), (MessageType::RESV_ERR, at(4, 9))]);
+    assert_eq!(rig.rsvp.counters().blockades, 0);
+}

@@ -1,0 +1,10 @@
+//! Packet scripts: a node among hand-made neighbours, one message at a time.
+
+mod blockade;
+mod confirm;
+mod figures;
+mod local;
+mod path;
+mod resv;
+mod rig;
+mod route;

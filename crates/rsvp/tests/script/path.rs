@@ -1,0 +1,75 @@
+//! Paths: state, forwarding, refreshes.
+
+use std::time::Duration;
+
+use signalbox_rsvp::wire::{MessageType, RsvpHop};
+
+use crate::rig::{Path, R, Rig, addr, at, kinds, one, sender, session, tspec};
+
+/// RSVP-2209-PATH-03, RSVP-3.1.3-04, RSVP-3.1.3-05, RSVP-3.1.3-06, RSVP-2209-PREF-01, RSVP-3.3-06
+#[test]
+fn a_new_path_goes_on_at_once() {
+    let mut rig = Rig::new();
+    let sent = rig.path(&Path::new());
+    let path = one(&sent, MessageType::PATH);
+    assert_eq!((path.src, path.dst, path.oif), (sender(1).src, session().dest, 2));
+    assert_eq!((path.ttl, path.message().send_ttl, path.router_alert), (59, 59, true));
+    let message = path.message();
+    assert_eq!(message.hop, Some(RsvpHop { addr: at(2, 1), lih: 2 }));
+    assert_eq!((message.session, message.sender), (Some(session()), Some(sender(1))));
+    assert_eq!(message.sender_tspec.unwrap().read().unwrap(), Path::new().tspec);
+    assert_eq!(message.refresh_period, Some(R));
+}
+
+/// RSVP-2209-PATH-05: an unchanged Path is not forwarded; RSVP-2209-PATH-04: another previous hop or Tspec is.
+#[test]
+fn a_refresh_goes_nowhere_and_a_change_does() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    assert_eq!(kinds(&rig.path(&Path::new())), []);
+    let changed = Path { tspec: tspec(500.0), ..Path::new() };
+    let path = one(&rig.path(&changed), MessageType::PATH);
+    assert_eq!(path.message().sender_tspec.unwrap().read().unwrap(), tspec(500.0));
+    let moved = Path { hop: RsvpHop { addr: at(1, 8), lih: 1 }, ..changed };
+    one(&rig.path(&moved), MessageType::PATH);
+}
+
+/// RSVP-2.3-01, RSVP-2.3-07, RSVP-3.7-03, RSVP-3.1.5-08, RSVP-2.4-02
+#[test]
+fn a_sender_that_is_not_refreshed_is_torn_down() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    let paths = rig.wait(Duration::from_millis(157_400));
+    assert!(paths.iter().all(|one| one.kind() == MessageType::PATH));
+    assert!((3..=10).contains(&paths.len()), "{}", paths.len());
+    let sent = rig.wait(Duration::from_millis(200));
+    let tear = one(&sent, MessageType::PATH_TEAR);
+    assert_eq!((tear.src, tear.dst, tear.router_alert), (sender(1).src, session().dest, true));
+    assert_eq!(kinds(&rig.wait(Duration::from_secs(600))), []);
+    assert_eq!(rig.rsvp.next_deadline(), None);
+}
+
+/// RSVP-3.1.5-02, RSVP-3.1.5-04, RSVP-3.1.5-07, RSVP-2.4-03
+#[test]
+fn a_path_tear_counts_only_from_the_previous_hop() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    let other = Path { hop: RsvpHop { addr: at(1, 8), lih: 77 }, ..Path::new() };
+    assert_eq!(kinds(&rig.path_tear(&other)), []);
+    let sent = rig.path_tear(&Path::new());
+    let tear = one(&sent, MessageType::PATH_TEAR);
+    assert_eq!((tear.src, tear.dst, tear.router_alert), (sender(1).src, session().dest, true));
+    assert_eq!(kinds(&rig.path_tear(&Path::new())), []);
+    assert_eq!(kinds(&rig.wait(Duration::from_secs(300))), []);
+}
+
+/// RSVP-3.11.4-03, RSVP-3.1.3-10
+#[test]
+fn a_path_without_a_route_is_kept() {
+    let mut rig = Rig::new();
+    let path = Path { session: crate::rig::to("10.77.0.1"), ..Path::new() };
+    assert_eq!(kinds(&rig.path(&path)), []);
+    let sent = rig.route("10.77.0.0", 16, 3);
+    assert_eq!(one(&sent, MessageType::PATH).oif, 3);
+    assert_eq!(addr("10.77.0.1"), sent[0].dst);
+}
