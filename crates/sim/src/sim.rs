@@ -10,12 +10,12 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use signalbox_core::node::{Input, NodeEngine, Prefix, RouteQuery, TransmitError};
+use signalbox_core::node::{Input, NoRoute, NodeEngine, Prefix, RouteQuery, TransmitError};
 use signalbox_core::traffic::{Reservation, ReservationId, ReserveError};
 use signalbox_core::{IfIndex, Random, Time};
 
 use crate::config::{Impairment, LinkConfig, LinkId, NextHop, NodeId};
-use crate::network::Network;
+use crate::network::{Network, Way};
 use crate::packet::{Captured, Packet};
 use crate::seed::{Purpose, seed_from_environment, stream};
 use crate::sim::multicast::Multicast;
@@ -455,6 +455,23 @@ impl<N: NodeEngine> Sim<N> {
     /// As the kernel would answer at once.
     pub fn send(&mut self, node: NodeId, packet: Packet) -> Result<(), TransmitError> {
         self.originate(node, packet, None)
+    }
+
+    /// The way that a packet from `from` to `dst` would take now: each node that it leaves and by which link, in order.
+    /// Empty if `dst` is the node itself.
+    ///
+    /// # Errors
+    /// Why it would not get there; [`NoRoute::Failed`] if it went round in circles.
+    pub fn path(&mut self, from: NodeId, dst: IpAddr) -> Result<Vec<(NodeId, LinkId)>, NoRoute> {
+        let (mut at, mut path) = (from, Vec::new());
+        while let Way::Out { link, end } = self.network.way(at, dst)? {
+            if path.len() >= self.nodes.len() {
+                return Err(NoRoute::Failed);
+            }
+            path.push((at, link));
+            at = self.network.link(link).node(1 - end);
+        }
+        Ok(path)
     }
 
     /// The node's engine, while it lives.

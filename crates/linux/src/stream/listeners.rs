@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
-use signalbox_core::node::StreamKind;
 use socket2::Socket;
 
-use super::sctp;
 use super::socket::{self, reset_on_close};
 use super::{StreamConfig, StreamCounters};
 use crate::sys::epoll::Epoll;
@@ -17,8 +15,8 @@ pub(super) const FIRST_TOKEN: u64 = 1 << 63;
 
 #[derive(Default)]
 pub(super) struct Listeners {
-    sockets: Vec<(StreamKind, Socket)>,
-    ports: Vec<(StreamKind, u16)>,
+    sockets: Vec<Socket>,
+    ports: Vec<u16>,
     /// Accepted connections that are open.
     open: u32,
     /// The same for each address, none with 0.
@@ -28,7 +26,7 @@ pub(super) struct Listeners {
 /// What accepting gave.
 pub(super) enum Accepted {
     /// A connection, with our and the peer's address.
-    Stream(TcpStream, StreamKind, SocketAddr, SocketAddr),
+    Stream(TcpStream, SocketAddr, SocketAddr),
     /// One that was not wanted or gone again; there may be more.
     Refused,
     /// Nobody waits.
@@ -41,22 +39,22 @@ impl Listeners {
     /// Listens at `port` in the families given; a port that is listened at already stays so.
     pub(super) fn add(
         &mut self,
-        (kind, port): (StreamKind, u16),
+        port: u16,
         families: &[bool],
         config: &StreamConfig,
         epoll: &Epoll,
     ) -> io::Result<()> {
-        if self.ports.contains(&(kind, port)) {
+        if self.ports.contains(&port) {
             return Ok(());
         }
         let sockets: io::Result<Vec<_>> =
-            families.iter().map(|ipv6| socket::listen(kind, port, *ipv6, config)).collect();
+            families.iter().map(|ipv6| socket::listen(port, *ipv6, config)).collect();
         let sockets = sockets?;
         for (token, socket) in (self.token_after()..).zip(&sockets) {
             epoll.add(socket, token, libc::EPOLLIN)?;
         }
-        self.sockets.extend(sockets.into_iter().map(|socket| (kind, socket)));
-        self.ports.push((kind, port));
+        self.sockets.extend(sockets);
+        self.ports.push(port);
         Ok(())
     }
 
@@ -65,7 +63,7 @@ impl Listeners {
     }
 
     /// The socket behind a token.
-    pub(super) fn get(&self, token: u64) -> Option<&(StreamKind, Socket)> {
+    pub(super) fn get(&self, token: u64) -> Option<&Socket> {
         self.sockets.get(usize::try_from(token.checked_sub(FIRST_TOKEN)?).ok()?)
     }
 
@@ -76,8 +74,7 @@ impl Listeners {
         config: &StreamConfig,
         counters: &mut StreamCounters,
     ) -> Accepted {
-        let Some((kind, listener)) = self.get(token) else { return Accepted::Nobody };
-        let kind = *kind;
+        let Some(listener) = self.get(token) else { return Accepted::Nobody };
         let (stream, peer) = match listener.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
             Ok((socket, peer)) => (TcpStream::from(socket), peer.as_socket()),
             Err(error) => {
@@ -91,12 +88,7 @@ impl Listeners {
                 };
             }
         };
-        let Some(peer) = peer else { return Accepted::Refused };
-        let local = match kind {
-            StreamKind::Tcp => stream.local_addr(),
-            StreamKind::Sctp => sctp::local(&stream, peer),
-        };
-        let Ok(local) = local else { return Accepted::Refused };
+        let (Some(peer), Ok(local)) = (peer, stream.local_addr()) else { return Accepted::Refused };
         let from = self.open_from.get(&peer.ip()).copied().unwrap_or(0);
         if self.open >= config.accept_limit || from >= config.accept_limit_per_source {
             counters.accept_limited += 1;
@@ -106,7 +98,7 @@ impl Listeners {
         self.open += 1;
         self.open_from.insert(peer.ip(), from + 1);
         counters.accepted += 1;
-        Accepted::Stream(stream, kind, local, peer)
+        Accepted::Stream(stream, local, peer)
     }
 
     /// An accepted connection from `source` is closed.

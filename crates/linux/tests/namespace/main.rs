@@ -3,7 +3,6 @@
 
 mod helper;
 mod intercept;
-mod kernel_sctp;
 mod network;
 mod privileges;
 mod routes;

@@ -121,6 +121,10 @@ impl Qos {
     // ---- the way back
 
     /// A reservation ends here whose initiator wants one for the way back as well.
+    ///
+    /// The two directions look alike. A node that starts anew, and forgot what it had begun, would take the way back
+    /// for the first of the two and begin the other for it: each would hold the other up, and no user either of them. So
+    /// the names tell: the first has the lesser one.
     pub(super) fn want_way_back(&mut self, key: Key) {
         if self.config.way_back == WayBack::None {
             return;
@@ -128,7 +132,7 @@ impl Qos {
         let Some(session) = self.sessions.get(key) else { return };
         let Some(back) = bidirectional(&session.bound) else { return };
         let ours = session.mri.direction() == Direction::Downstream && session.marks.has(Marks::END);
-        if !ours || self.find(back).is_some() {
+        if !ours || back < session.id || self.find(back).is_some() {
             return;
         }
         let Some(mri) = reversed(&session.mri) else { return };

@@ -150,6 +150,11 @@ impl Qos {
         let absorbed = session.marks.has(Marks::REROUTING);
         session.marks.set(Marks::REROUTING, false);
         let first = session.rsn_in.is_none();
+        if session.stands_in() {
+            session.marks.set(Marks::QNI, false);
+            session.local = None;
+            session.pending.clear();
+        }
         let other_peer = !first && session.back != meta.sii;
         if other_peer {
             self.counters.peer_changes += 1;

@@ -2,7 +2,7 @@
 
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, Time};
+use signalbox_core::{Direction, Mri, SessionId, Time};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -61,13 +61,15 @@ impl Qos {
         }
     }
 
-    /// Whether a command that runs may be changed into this one: the same flow, reserved the same way.
+    /// Whether a command that runs may be changed into this one: the same flow, reserved the same way, and this node
+    /// asks for all of it.
     fn may_change(&self, key: Key, request: &ReserveRequest) -> bool {
         let Some(local) = self.sessions.get(key).and_then(|s| s.local.as_ref()) else { return false };
         let Wish::Reserve(old) = &local.wish else { return false };
         let same = (old.receiver_initiated, old.bidirectional, old.incoming, old.proxy)
             == (request.receiver_initiated, request.bidirectional, request.incoming, request.proxy);
-        local.granted && !local.releasing && local.before.is_none() && same && !request.receiver_initiated
+        let ours = !request.receiver_initiated && !request.bidirectional;
+        local.granted && !local.releasing && local.before.is_none() && same && ours
     }
 
     pub(super) fn on_routed_command(
@@ -109,9 +111,11 @@ impl Qos {
         let (proxy, keep_old) = (request.proxy || request.incoming, request.keep_old);
         let auth = auth_object(request.token.as_deref());
         let qspec = rmf::initial(&request.qos, request.priority, Aim::Reserve);
-        let bidirectional = request.bidirectional;
-        let key = self.open_local(id, mri, false, Wish::Reserve(request))?;
-        let back = bidirectional.then(|| self.rng.session_id());
+        let back = request.bidirectional.then(|| self.rng.session_id());
+        let session = self.rng.session_id();
+        // The first direction has the lesser name: see [`Qos::want_way_back`].
+        let (session, back) = back.map_or((session, back), |b| (session.min(b), Some(session.max(b))));
+        let key = self.open_local(id, session, mri, false, Wish::Reserve(request))?;
         if let Some(record) = self.sessions.get_mut(key) {
             record.marks.set(Marks::PROXY, proxy);
             record.marks.set(Marks::KEEP, keep_old);
@@ -134,8 +138,14 @@ impl Qos {
     }
 
     /// Makes the record of a session that a user wants, and says so.
-    pub(super) fn open_local(&mut self, id: u64, mri: Mri, asks: bool, wish: Wish) -> Result<Key, Refusal> {
-        let session = self.rng.session_id();
+    pub(super) fn open_local(
+        &mut self,
+        id: u64,
+        session: SessionId,
+        mri: Mri,
+        asks: bool,
+        wish: Wish,
+    ) -> Result<Key, Refusal> {
         let key = self.open(session, mri, self.config.nslp, asks).map_err(|_| Refusal::TooMany)?;
         self.commands.insert(id, key);
         if let Some(record) = self.sessions.get_mut(key) {
@@ -222,6 +232,8 @@ impl Qos {
         session.qspec = given.qspec;
         session.marks.set(Marks::CONFIRMED, false);
         session.next_rsn();
+        // Whatever was asked before is not wanted any more.
+        session.pending.clear();
         let own = self.addresses.on(route.ifindex, session.mri.dst()).map(|address| Hop {
             address,
             rate: session.rate,
@@ -267,7 +279,7 @@ impl Qos {
         resources: &mut Resources,
     ) {
         let _ = meta;
-        if want == Want::Repair
+        if matches!(want, Want::Repair | Want::Reserve)
             && let Some(info) = message.info
         {
             self.repaired(key, info.info, resources);
@@ -292,9 +304,7 @@ impl Qos {
                 let Some(session) = self.sessions.get(key) else { return };
                 let hops = session.local.as_ref().map(|local| local.hops.clone()).unwrap_or_default();
                 let quality = rmf::quality(&session.qspec);
-                if want == Want::Repair {
-                    self.repaired(key, Info::RESERVED, resources);
-                }
+                self.repaired(key, Info::RESERVED, resources);
                 self.granted(now, key, want, hops, quality);
             }
             Want::Tear => self.torn_down(key, resources),

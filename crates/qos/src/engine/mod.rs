@@ -49,6 +49,7 @@ mod tear;
 mod token;
 mod view;
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::index::{Index, KeyedHasher};
@@ -140,7 +141,7 @@ enum Queued {
     Peering(CheckId),
     Lookup(u64, RouteQuery),
     Invalidate(Box<(NslpId, Mri)>),
-    Lifetime(Box<(NslpId, Mri, SessionId)>),
+    Lifetime(Box<(NslpId, Mri, SessionId, Duration)>),
     Event(u64, Box<QosEvent>),
 }
 
@@ -274,13 +275,8 @@ impl Qos {
                 })
             }
             Queued::Lifetime(of) => {
-                let (nslp, mri, session) = *of;
-                Output::Request(Request::SetStateLifetime {
-                    nslp,
-                    mri,
-                    session: Some(session),
-                    lifetime: core::time::Duration::ZERO,
-                })
+                let (nslp, mri, session, lifetime) = *of;
+                Output::Request(Request::SetStateLifetime { nslp, mri, session: Some(session), lifetime })
             }
             Queued::Event(id, event) => Output::Event { id, event: *event },
         })

@@ -306,7 +306,8 @@ impl Qos {
         let auth = super::initiator::auth_object(request.token.as_deref());
         let qspec = rmf::initial(&request.qos, None, rmf::Aim::Query);
         let (proxy, scoping) = (request.proxy, request.next_node_only);
-        let key = self.open_local(id, mri, true, Wish::Query)?;
+        let session = self.rng.session_id();
+        let key = self.open_local(id, session, mri, true, Wish::Query)?;
         if let Some(session) = self.sessions.get_mut(key) {
             session.marks.set(Marks::PROXY, proxy);
             session.auth = auth;
@@ -330,7 +331,8 @@ impl Qos {
         let qspec = rmf::initial(&request.qos, request.priority, rmf::Aim::Init);
         let proxy = request.proxy;
         let hold_until = request.hold.map(|hold| now + hold);
-        let key = self.open_local(id, mri.inverted(), true, Wish::Reserve(request))?;
+        let session = self.rng.session_id();
+        let key = self.open_local(id, session, mri.inverted(), true, Wish::Reserve(request))?;
         if let Some(session) = self.sessions.get_mut(key) {
             session.marks.set(Marks::PROXY, proxy);
             session.marks.set(Marks::RECEIVER, true);

@@ -106,6 +106,10 @@ impl Qos {
             return;
         }
         self.send_refresh(now, key);
+        // §5.2.5.1: whoever is nearer to the receiver may have come meanwhile.
+        if let Some(session) = self.sessions.get(key).filter(|session| session.stands_in()) {
+            self.send_query(key, session.mri.inverted(), true, Extra::default());
+        }
         self.rearm(key);
     }
 
@@ -125,6 +129,9 @@ impl Qos {
         let sii = self.sessions.get(key).and_then(Session::astray_onward);
         let extra = Extra { ack, sii, keep: ack, lists: lists.objects(self.epoch), ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, form, extra) {
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.listed = 0;
+            }
             if ack {
                 // §5.2.4: sent again like a request; that the next peer is gone is told after QOSNSLP_RETRY_MAX.
                 let rii = self.new_rii(key);

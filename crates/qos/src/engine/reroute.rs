@@ -20,6 +20,9 @@ impl Qos {
     /// GIST says something of a session's route.
     pub(super) fn on_network(&mut self, now: Time, mri: &Mri, session: SessionId, event: NetworkEvent) {
         let Some(key) = self.find(session) else { return };
+        if matches!(event, NetworkEvent::Good(_)) {
+            self.keep_route(key, mri);
+        }
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.mri.direction() == mri.direction() {
             self.on_onward_event(now, key, event);

@@ -55,7 +55,8 @@ impl Qos {
         let counters = &mut self.counters;
         let Some(session) = self.sessions.get_mut(key) else { return Course::Drop };
         let direction = meta.mri.direction();
-        if session.mri.direction() != direction || session.marks.has(Marks::QNI) {
+        let begins_here = session.marks.has(Marks::QNI) && !session.stands_in();
+        if session.mri.direction() != direction || begins_here {
             counters.wrong_direction += 1;
             return Course::Answer(Info::WRONG_DIRECTION);
         }

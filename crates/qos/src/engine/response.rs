@@ -1,8 +1,8 @@
 //! RESPONSEs, and the requests that wait for them (RFC 5974 §5.4.3, §5.2.4).
 
-use signalbox_core::Time;
 use signalbox_core::service::SendError;
 use signalbox_core::slab::Key;
+use signalbox_core::{Direction, Time};
 use signalbox_resources::Resources;
 
 use super::Qos;
@@ -52,7 +52,8 @@ impl Qos {
         }
         let succeeded = info.info.class == InfoClass::SUCCESS;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if succeeded && about_reserve && !from_old && session.stage == Stage::Reserved {
+        let about_now = by_rsn || message.rii.is_some_and(|rii| session.is_about_now(rii));
+        if succeeded && about_reserve && about_now && !from_old && session.stage == Stage::Reserved {
             session.marks.set(Marks::CONFIRMED, true);
             session.marks.set(Marks::STOOD, true);
             session.waits_for = None;
@@ -155,7 +156,8 @@ impl Qos {
         let gives_up = now + self.config.retry_max;
         let retry_at = (want != Want::Tear).then(|| now + interval).filter(|at| *at < gives_up);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.pending.push(Pending { rii, want, octets, retry_at, interval, gives_up });
+        let rsn = session.rsn_out;
+        session.pending.push(Pending { rii, want, rsn, octets, retry_at, interval, gives_up });
     }
 
     /// Requests that are due to be sent again or given up.
@@ -278,11 +280,13 @@ impl Qos {
         let Purpose::Onward { session: key, rii, query } = parcel.purpose else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.marks.set(Marks::IN_GIST, false);
+        // Against the RESERVEs, a QUERY tells nothing of whom they meet.
+        let against = query && session.mri.direction() == Direction::Upstream;
         match error {
             SendError::NoNextNode | SendError::FlowEndsHere => {
-                // A QUERY that asks for a RESERVE goes against it: nobody is behind, and that is another end.
-                let against = query && session.marks.has(Marks::RECEIVER);
-                session.marks.set(Marks::LAST, !against);
+                if !against {
+                    session.marks.set(Marks::LAST, true);
+                }
                 // The list of nodes that was to go on goes back.
                 let hops = Message::parse(&parcel.octets).ok().and_then(|message| message.hops);
                 self.take_over_as_last(now, key, (rii, hops), query, resources);
@@ -348,19 +352,15 @@ impl Qos {
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         if let Some(at) = own {
             let want = session.pending.swap_remove(at).want;
-            let failure = Failure {
-                class: info.class.0,
-                code: info.code,
-                meaning: info.to_string(),
-                node: source_text(&source),
-                rule: Some(note.to_owned()),
-                available: None,
-                hops: Vec::new(),
-            };
+            let failure = Failure { node: source_text(&source), ..own_failure(info, Some(note)) };
             return self.on_refused(now, key, want, failure, resources);
         }
         if rii.is_none() && session.marks.has(Marks::CONFIRMED) {
             return; // a refresh: the next one may fare better
+        }
+        if session.marks.has(Marks::QNI) {
+            let failure = Failure { node: source_text(&source), ..own_failure(info, Some(note)) };
+            return self.fail(now, key, failure, resources);
         }
         let response = Message {
             generic: generic(session),

@@ -99,6 +99,8 @@ pub(super) enum Want {
 pub(super) struct Pending {
     pub(super) rii: u32,
     pub(super) want: Want,
+    /// The session's own number when it was sent.
+    pub(super) rsn: Option<u32>,
     /// As sent; sent again octet for octet.
     pub(super) octets: Vec<u8>,
     /// When it is sent again, unless it is a tear.
@@ -112,6 +114,8 @@ pub(super) struct Pending {
 pub(super) struct Passed {
     pub(super) rii: u32,
     pub(super) until: Time,
+    /// The session's own number when it passed.
+    pub(super) rsn: Option<u32>,
 }
 
 /// A branch that the session left after a change of the route.
@@ -249,6 +253,8 @@ pub(super) struct Session {
     pub(super) expires: Option<Time>,
     /// When we refresh.
     pub(super) refresh_at: Option<Time>,
+    /// So many of its last refreshes went in the lists of other sessions.
+    pub(super) listed: u8,
     /// A forced refresh does not go on before.
     pub(super) forced_after: Time,
     pub(super) link: Link,
@@ -299,6 +305,7 @@ impl Session {
             period_out: period_ms,
             expires: None,
             refresh_at: None,
+            listed: 0,
             forced_after: Time::ZERO,
             link: Link::default(),
         }
@@ -332,6 +339,12 @@ impl Session {
         self.onward == Some(sii) || self.old_branches.iter().any(|old| old.sii == sii)
     }
 
+    /// RESERVEs begin here because nobody nearer to the receiver could be found when the sender asked; packets go on.
+    pub(super) fn stands_in(&self) -> bool {
+        let for_sender = self.local.as_ref().is_some_and(|local| matches!(local.wish, Wish::ForSender));
+        for_sender && self.ifindex.is_some()
+    }
+
     /// The next own sequence number: 0 at first, then one more (RFC 5974 §5.3.1).
     pub(super) fn next_rsn(&mut self) -> u32 {
         let next = self.rsn_out.map_or(0, |rsn| rsn.wrapping_add(1));
@@ -346,12 +359,19 @@ impl Session {
         if self.passed.len() >= MOST {
             self.passed.remove(0);
         }
-        self.passed.push(Passed { rii, until });
+        self.passed.push(Passed { rii, until, rsn: self.rsn_out });
     }
 
     /// Whether a request with this RII passed and may still be answered.
     pub(super) fn passed(&self, now: Time, rii: u32) -> bool {
         self.passed.iter().any(|passed| passed.rii == rii && now < passed.until)
+    }
+
+    /// Whether a RESPONSE of this RII is about what the session asks for now, and not about what it asked for before.
+    pub(super) fn is_about_now(&self, rii: u32) -> bool {
+        let own = self.pending.iter().map(|p| (p.rii, p.rsn));
+        let passed = self.passed.iter().map(|p| (p.rii, p.rsn));
+        own.chain(passed).any(|(of, rsn)| of == rii && rsn == self.rsn_out)
     }
 
     /// When something is to be done next.

@@ -9,6 +9,7 @@ use super::Qos;
 use super::compose::{Extra, Form, Target};
 use super::parked::Meta;
 use super::session::{Marks, Session, Stage, Want};
+use super::table::MOST_LISTED;
 use crate::wire::{Info, Message, MessageType, Rsn, RsnList, SessionIds};
 
 /// Sessions and their sequence numbers, as the objects hold them.
@@ -211,9 +212,11 @@ impl Qos {
                 && is_reducible(session)
                 && session.bound.is_empty()
                 && session.refreshed.is_empty()
+                && session.listed < MOST_LISTED
                 && session.refresh_at.is_some_and(|at| at <= soon);
             if may && let Some(rsn) = session.rsn_out {
                 lists.push(session.id, rsn);
+                session.listed += 1;
                 session.refresh_at = Some(now + self.rng.jitter(period, 0.5, 1.5));
             }
             ring.push_back(other);

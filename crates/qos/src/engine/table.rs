@@ -1,11 +1,19 @@
 //! Finding, making and forgetting sessions.
 
+use core::time::Duration;
+
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 use signalbox_resources::Resources;
 
 use super::session::{Session, Stage};
 use super::{Qos, Queued};
+
+/// Refreshes of a session in the lists of others before it sends one of its own, so that GIST goes on asking for its peer.
+pub(super) const MOST_LISTED: u8 = 16;
+
+/// How long GIST is to ask for a peer after the last message, in lifetimes of state: longer than so many refreshes take.
+const ROUTE_LIFETIMES: u32 = 6;
 
 /// No room for another session.
 #[derive(Debug)]
@@ -114,6 +122,7 @@ impl Qos {
             self.release(key, resources);
             self.on_gone(now, key, resources);
         }
+        self.forget_route(key);
         self.close(key, resources);
     }
 
@@ -130,7 +139,20 @@ impl Qos {
         let Some(session) = self.sessions.get(key) else { return };
         let onward = session.mri.direction() == direction;
         let nslp = if onward { session.nslp_onward } else { session.nslp_back };
-        let of = (nslp, session.mri.with_direction(direction), session.id);
+        let of = (nslp, session.mri.with_direction(direction), session.id, Duration::ZERO);
         self.queue.push_back(Queued::Lifetime(Box::new(of)));
+    }
+
+    /// GIST shall know the peer of a flow that it asked for as long as the session lives, and not only as long as
+    /// messages of its own go there: it may be refreshed in another's for [`MOST_LISTED`] periods.
+    pub(super) fn keep_route(&mut self, key: Key, mri: &Mri) {
+        let Some(session) = self.sessions.get(key).filter(|_| mri.direction() == Direction::Downstream)
+        else {
+            return;
+        };
+        let same = session.mri.direction() == Direction::Downstream;
+        let nslp = if same { session.nslp_onward } else { session.nslp_back };
+        let lifetime = self.config.lifetime(session.period_in.max(session.period_out)) * ROUTE_LIFETIMES;
+        self.queue.push_back(Queued::Lifetime(Box::new((nslp, *mri, session.id, lifetime))));
     }
 }

@@ -122,6 +122,19 @@ fn nobody_turns_a_session_round() {
     assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(BEHIND)), [], "nor is anybody told");
 }
 
+/// GIST goes on asking for the peer of a flow while the session lives, and is told when it does not: QOS-5.4.1-07.
+#[test]
+fn gist_is_told_how_long_the_way_is_wanted() {
+    let mut rig = confirmed();
+    rig.kept.clear();
+    rig.network(flow(), NetworkEvent::Good(BEHIND));
+    rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
+    assert_eq!(rig.kept, [Direction::Downstream], "only who asked can be told");
+    rig.forgotten.clear();
+    rig.receive(&Message { flags: MessageFlags::TEAR, ..reserve(4, &[]) });
+    assert_eq!(rig.forgotten, [Direction::Downstream, Direction::Upstream]);
+}
+
 /// Such a node keeps quiet until it is refreshed.
 #[test]
 fn a_node_whose_route_leads_back_is_off_the_path() {

@@ -52,9 +52,10 @@ pub(crate) struct Rig {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) end: bool,
     pub(crate) authenticated: bool,
-    /// Directions of the flow that GIST was asked to check, or to forget, since the last look.
+    /// Directions of the flow that GIST was asked to check, to forget, or to keep, since the last look.
     pub(crate) checked: Vec<Direction>,
     pub(crate) forgotten: Vec<Direction>,
+    pub(crate) kept: Vec<Direction>,
 }
 
 pub(crate) fn addr(text: &str) -> IpAddr {
@@ -134,6 +135,7 @@ impl Rig {
             authenticated: false,
             checked: Vec::new(),
             forgotten: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -156,8 +158,9 @@ impl Rig {
                     Output::Request(Request::InvalidateRoutingState { mri, .. }) => {
                         self.checked.push(mri.direction());
                     }
-                    Output::Request(Request::SetStateLifetime { mri, .. }) => {
-                        self.forgotten.push(mri.direction());
+                    Output::Request(Request::SetStateLifetime { mri, lifetime, .. }) => {
+                        let to = if lifetime.is_zero() { &mut self.forgotten } else { &mut self.kept };
+                        to.push(mri.direction());
                     }
                     Output::Request(Request::Peering { .. }) => {}
                 }

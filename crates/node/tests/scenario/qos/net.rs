@@ -1,7 +1,7 @@
 //! Building networks of nodes with QoS, and reading what they hold.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_core::traffic::ReservationId;
@@ -24,13 +24,18 @@ pub(crate) const SHARE: u64 = 937_500;
 pub(crate) struct Host {
     pub(crate) node: Node,
     name: NodeId,
-    installed: BTreeMap<ReservationId, (IfIndex, u64)>,
+    installed: BTreeMap<ReservationId, Standing>,
+    /// What stood before that which the kernel has not answered yet.
+    before: VecDeque<(ReservationId, Option<Standing>)>,
 }
+
+/// An interface, and octets a second there.
+type Standing = (IfIndex, u64);
 
 impl Host {
     pub(crate) fn new(boot: Boot, config: Config) -> Self {
         let node = Node::new(config, boot.seed).unwrap();
-        Self { node, name: boot.node, installed: BTreeMap::new() }
+        Self { node, name: boot.node, installed: BTreeMap::new(), before: VecDeque::new() }
     }
 }
 
@@ -39,6 +44,16 @@ impl NodeEngine for Host {
     type Event = Event;
 
     fn handle(&mut self, now: Time, input: Input<'_, Command>) {
+        if let Input::Reserved { id, result } = &input
+            && let Some(at) = self.before.iter().position(|(of, _)| of == id)
+            && let Some((id, before)) = self.before.remove(at)
+            && result.is_err()
+        {
+            match before {
+                Some(before) => self.installed.insert(id, before),
+                None => self.installed.remove(&id),
+            };
+        }
         self.node.handle(now, input);
     }
 
@@ -47,13 +62,15 @@ impl NodeEngine for Host {
         match &output {
             Output::Reserve { id, reservation } => {
                 let ifindex = reservation.ifindex;
-                self.installed.insert(*id, (ifindex, reservation.traffic.rate));
+                let before = self.installed.insert(*id, (ifindex, reservation.traffic.rate));
+                self.before.push_back((*id, before));
                 let at = self.installed.values().filter(|(at, _)| *at == ifindex);
                 let sum: u64 = at.map(|(_, rate)| rate).sum();
                 assert!(sum <= SHARE, "{} holds {sum} of {SHARE} at {ifindex:?}", self.name);
             }
             Output::Release { id } => {
                 self.installed.remove(id);
+                self.before.retain(|(of, _)| of != id);
             }
             _ => {}
         }
