@@ -4,7 +4,7 @@
 //! then ask [`NodeEngine::next_deadline`]. Extra polls are no-ops. Time never runs backwards. A driver that
 //! is asked for a route answers with [`Input::Route`] of the same id, at once or later.
 //!
-//! **Streams** are TCP connections. The driver owns the sockets and the node decides what becomes of them: each
+//! **Streams** are TCP connections, or SCTP associations of a kernel that speaks it. The driver owns the sockets and the node decides what becomes of them: each
 //! one that the node opened or the driver accepted ends in exactly one of [`Input::StreamClosed`] and
 //! [`Output::StreamClose`], and after either its id means nothing to the other side. A driver ignores what the
 //! node says of a stream that it has just reported closed; a node ignores what the driver still had to say of
@@ -17,6 +17,7 @@
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
 
 use crate::id::IfIndex;
 use crate::packet::{IpReceived, IpTransmit, Received, Transmit};
@@ -52,7 +53,9 @@ pub enum Input<'a, C> {
     StreamAccepted {
         /// Its name, even; the driver chooses it.
         stream: StreamId,
-        /// Our address; the port tells which listener.
+        /// What it runs over; with the port it tells which listener.
+        kind: StreamKind,
+        /// Our address.
         local: SocketAddr,
         /// Who connected.
         peer: SocketAddr,
@@ -64,7 +67,8 @@ pub enum Input<'a, C> {
         /// Our address, with the port that was chosen.
         local: SocketAddr,
     },
-    /// Octets of a stream, in order, split anyhow; never none.
+    /// Octets of a stream, in order, split anyhow; never none. Of [`StreamKind::Sctp`],
+    /// one whole message.
     StreamOctets {
         /// Which stream.
         stream: StreamId,
@@ -90,6 +94,8 @@ pub enum Input<'a, C> {
     },
     /// [`Output::StreamListen`] failed: nobody will connect to this port.
     ListenFailed {
+        /// Of which kind.
+        kind: StreamKind,
         /// Which port.
         port: u16,
         /// Why.
@@ -145,6 +151,8 @@ pub enum Output<'a, E> {
     /// Accept streams at this port, at every address. Said after the first [`Input::Interfaces`], and again some
     /// time after [`Input::ListenFailed`].
     StreamListen {
+        /// Of which kind.
+        kind: StreamKind,
         /// Which port.
         port: u16,
     },
@@ -152,6 +160,8 @@ pub enum Output<'a, E> {
     StreamOpen {
         /// Its name, odd; the node chooses it and takes none twice.
         stream: StreamId,
+        /// What it shall run over.
+        kind: StreamKind,
         /// Source address.
         local: IpAddr,
         /// Where to.
@@ -163,6 +173,18 @@ pub enum Output<'a, E> {
         /// Which stream.
         stream: StreamId,
         /// What to write.
+        octets: &'a [u8],
+    },
+    /// Send a message over a stream of [`StreamKind::Sctp`] that is connected. As with [`Output::StreamWrite`], the
+    /// driver holds what the kernel does not take.
+    StreamMessage {
+        /// Which stream.
+        stream: StreamId,
+        /// Messages of one lane keep their order; the driver folds lanes onto the SCTP streams that both ends have.
+        lane: u16,
+        /// Given up after so long, if the peer can do that (PR-SCTP, RFC 3758); `None`: never.
+        lifetime: Option<Duration>,
+        /// The message, whole.
         octets: &'a [u8],
     },
     /// Stop or go on reading, on at first. A driver that has read already may still give a little.
@@ -363,7 +385,7 @@ pub enum TransmitError {
     Other,
 }
 
-/// The name of a TCP connection, never used twice: odd for those that the node opens, even for those that the
+/// The name of a stream, never used twice: odd for those that the node opens, even for those that the
 /// driver accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -372,6 +394,28 @@ pub struct StreamId(pub u64);
 impl fmt::Display for StreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "stream {}", self.0)
+    }
+}
+
+/// What a stream runs over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum StreamKind {
+    /// A TCP connection: octets, written by [`Output::StreamWrite`].
+    #[default]
+    Tcp,
+    /// An SCTP association of the kernel: messages, sent by [`Output::StreamMessage`].
+    Sctp,
+}
+
+impl StreamKind {
+    /// As people call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Sctp => "SCTP",
+        }
     }
 }
 

@@ -2,13 +2,12 @@
 //!
 //! A raw socket gets a copy of each SCTP packet for this node whether or not the kernel speaks SCTP. But a kernel
 //! that does answers every packet of an association that it does not know with an ABORT (RFC 9260 §8.4), and so
-//! ends ours. Beside such a kernel these sockets are not opened.
+//! ends ours. With such a kernel these sockets are not opened: its own associations are [`crate::stream`]'s.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -20,9 +19,6 @@ use crate::sys::mmsg::{self, Buffers};
 use crate::sys::{set_mark, set_option, sockaddr};
 
 const SCTP: i32 = 132;
-/// What the kernel shows of its own SCTP in a network namespace, once it has it. To ask it for a socket instead would
-/// load the module, and make the trouble that is looked for.
-const KERNEL: &str = "/proc/net/sctp";
 /// The largest IP packet, and some cache lines more so that packets do not compete for the same few.
 const PACKET: usize = (1 << 16) + 13 * 64;
 /// One packet information.
@@ -112,9 +108,6 @@ pub(crate) struct Sctp {
 
 impl Sctp {
     pub(crate) fn open(config: &IoConfig) -> Result<Self, OpenError> {
-        if Path::new(KERNEL).exists() {
-            return Err(spoken_by_kernel());
-        }
         let (tos, mark) = (config.streams.tos, config.own_mark);
         let open = |wanted: bool, domain| wanted.then(|| open(domain, tos, mark)).transpose();
         Ok(Self {
@@ -176,14 +169,6 @@ impl Sctp {
             self.counters.unsent += done.unsent;
         }
     }
-}
-
-fn spoken_by_kernel() -> OpenError {
-    OpenError::new(
-        "kernel-sctp",
-        "the kernel speaks SCTP itself (/proc/net/sctp) and would abort our associations",
-        "unload it (modprobe -r sctp) and keep it from being loaded, or leave sctp_port out of gist.associations",
-    )
 }
 
 fn open(domain: Domain, tos: u8, mark: u32) -> Result<Socket, OpenError> {

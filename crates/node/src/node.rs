@@ -266,8 +266,8 @@ impl NodeEngine for Node {
             Input::RouteChanged(prefix) => gist::Input::RouteChanged(prefix),
             Input::TransmitFailed { dst, error } => gist::Input::TransmitFailed { dst, error },
             Input::Route { id, result } => return self.route(id, result),
-            Input::StreamAccepted { stream, local, peer } => {
-                return self.channels.accepted(now, stream, local, peer, &mut self.gist);
+            Input::StreamAccepted { stream, kind, local, peer } => {
+                return self.channels.accepted(now, (stream, kind), local, peer, &mut self.gist);
             }
             Input::StreamConnected { stream, .. } => {
                 return self.channels.connected(now, stream, &mut self.gist);
@@ -281,8 +281,8 @@ impl NodeEngine for Node {
             Input::StreamClosed { stream, error, unacknowledged } => {
                 return self.channels.closed(now, stream, error, unacknowledged, &mut self.gist);
             }
-            Input::ListenFailed { port, .. } => {
-                return self.channels.listen_failed(now, port, &mut self.gist);
+            Input::ListenFailed { kind, port, .. } => {
+                return self.channels.listen_failed(now, (kind, port), &mut self.gist);
             }
             Input::Sctp { src, dst, packet } => {
                 return self.channels.sctp_packet(now, [src, dst], packet, &mut self.gist);

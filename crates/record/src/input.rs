@@ -5,7 +5,9 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use signalbox_core::IfIndex;
-use signalbox_core::node::{Input, Interface, NoRoute, Prefix, Route, StreamError, StreamId, TransmitError};
+use signalbox_core::node::{
+    Input, Interface, NoRoute, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
+};
 use signalbox_core::packet::{IpReceived, Received};
 use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_wire::{hex, parse_hex};
@@ -77,6 +79,8 @@ pub enum OwnedInput<C> {
     StreamAccepted {
         /// Which stream.
         stream: StreamId,
+        /// What it runs over.
+        kind: StreamKind,
         /// Our address.
         local: SocketAddr,
         /// Who connected.
@@ -114,6 +118,8 @@ pub enum OwnedInput<C> {
     },
     /// Nobody will connect to this port.
     ListenFailed {
+        /// Of which kind.
+        kind: StreamKind,
         /// Which port.
         port: u16,
         /// Why.
@@ -170,8 +176,8 @@ impl<C> OwnedInput<C> {
             Self::Route { id, result } => take(Input::Route { id, result }),
             Self::RouteChanged(prefix) => take(Input::RouteChanged(prefix)),
             Self::TransmitFailed { dst, error } => take(Input::TransmitFailed { dst, error }),
-            Self::StreamAccepted { stream, local, peer } => {
-                take(Input::StreamAccepted { stream, local, peer })
+            Self::StreamAccepted { stream, kind, local, peer } => {
+                take(Input::StreamAccepted { stream, kind, local, peer })
             }
             Self::StreamConnected { stream, local } => take(Input::StreamConnected { stream, local }),
             Self::StreamOctets { stream, octets } => take(Input::StreamOctets { stream, octets: &octets }),
@@ -179,7 +185,7 @@ impl<C> OwnedInput<C> {
             Self::StreamClosed { stream, error, unacknowledged } => {
                 take(Input::StreamClosed { stream, error, unacknowledged })
             }
-            Self::ListenFailed { port, error } => take(Input::ListenFailed { port, error }),
+            Self::ListenFailed { kind, port, error } => take(Input::ListenFailed { kind, port, error }),
             Self::Sctp { src, dst, packet } => take(Input::Sctp { src, dst, packet: &packet }),
             Self::Rsvp(p) => take(Input::Rsvp(IpReceived {
                 src: p.src,
@@ -206,19 +212,61 @@ pub(crate) enum Saved<'a, C> {
     Timer,
     Datagram(Datagram<'a>),
     Interfaces(Cow<'a, [Interface]>),
-    Route { id: u64, result: Result<Route, NoRoute> },
+    Route {
+        id: u64,
+        result: Result<Route, NoRoute>,
+    },
     RouteChanged(Prefix),
-    TransmitFailed { dst: IpAddr, error: TransmitError },
-    StreamAccepted { stream: StreamId, local: SocketAddr, peer: SocketAddr },
-    StreamConnected { stream: StreamId, local: SocketAddr },
-    StreamOctets { stream: StreamId, octets: Octets<'a> },
-    StreamDrained { stream: StreamId, unsent: usize },
-    StreamClosed { stream: StreamId, error: Option<StreamError>, unacknowledged: bool },
-    ListenFailed { port: u16, error: StreamError },
-    Sctp { src: IpAddr, dst: IpAddr, packet: Octets<'a> },
+    TransmitFailed {
+        dst: IpAddr,
+        error: TransmitError,
+    },
+    StreamAccepted {
+        stream: StreamId,
+        #[serde(default)]
+        kind: StreamKind,
+        local: SocketAddr,
+        peer: SocketAddr,
+    },
+    StreamConnected {
+        stream: StreamId,
+        local: SocketAddr,
+    },
+    StreamOctets {
+        stream: StreamId,
+        octets: Octets<'a>,
+    },
+    StreamDrained {
+        stream: StreamId,
+        unsent: usize,
+    },
+    StreamClosed {
+        stream: StreamId,
+        error: Option<StreamError>,
+        unacknowledged: bool,
+    },
+    ListenFailed {
+        #[serde(default)]
+        kind: StreamKind,
+        port: u16,
+        error: StreamError,
+    },
+    Sctp {
+        src: IpAddr,
+        dst: IpAddr,
+        packet: Octets<'a>,
+    },
     Rsvp(IpPacket<'a>),
-    Multicast { group: IpAddr, source: IpAddr, iif: IfIndex, oifs: Cow<'a, [IfIndex]> },
-    Reserved { id: ReservationId, result: Result<(), ReserveError> },
+    Multicast {
+        group: IpAddr,
+        source: IpAddr,
+        iif: IfIndex,
+        oifs: Cow<'a, [IfIndex]>,
+    },
+    Reserved {
+        id: ReservationId,
+        result: Result<(), ReserveError>,
+    },
     Command(C),
 }
 
@@ -279,8 +327,8 @@ impl<'a, C> From<&'a Input<'_, C>> for Saved<'a, &'a C> {
             Input::Route { id, result } => Self::Route { id: *id, result: *result },
             Input::RouteChanged(prefix) => Self::RouteChanged(*prefix),
             Input::TransmitFailed { dst, error } => Self::TransmitFailed { dst: *dst, error: *error },
-            Input::StreamAccepted { stream, local, peer } => {
-                Self::StreamAccepted { stream: *stream, local: *local, peer: *peer }
+            Input::StreamAccepted { stream, kind, local, peer } => {
+                Self::StreamAccepted { stream: *stream, kind: *kind, local: *local, peer: *peer }
             }
             Input::StreamConnected { stream, local } => {
                 Self::StreamConnected { stream: *stream, local: *local }
@@ -294,7 +342,9 @@ impl<'a, C> From<&'a Input<'_, C>> for Saved<'a, &'a C> {
             Input::StreamClosed { stream, error, unacknowledged } => {
                 Self::StreamClosed { stream: *stream, error: *error, unacknowledged: *unacknowledged }
             }
-            Input::ListenFailed { port, error } => Self::ListenFailed { port: *port, error: *error },
+            Input::ListenFailed { kind, port, error } => {
+                Self::ListenFailed { kind: *kind, port: *port, error: *error }
+            }
             Input::Sctp { src, dst, packet } => {
                 Self::Sctp { src: *src, dst: *dst, packet: Octets(Cow::Borrowed(packet)) }
             }
@@ -333,7 +383,9 @@ impl<C> From<Saved<'_, C>> for OwnedInput<C> {
             Saved::Route { id, result } => Self::Route { id, result },
             Saved::RouteChanged(prefix) => Self::RouteChanged(prefix),
             Saved::TransmitFailed { dst, error } => Self::TransmitFailed { dst, error },
-            Saved::StreamAccepted { stream, local, peer } => Self::StreamAccepted { stream, local, peer },
+            Saved::StreamAccepted { stream, kind, local, peer } => {
+                Self::StreamAccepted { stream, kind, local, peer }
+            }
             Saved::StreamConnected { stream, local } => Self::StreamConnected { stream, local },
             Saved::StreamOctets { stream, octets } => {
                 Self::StreamOctets { stream, octets: octets.0.into_owned() }
@@ -342,7 +394,7 @@ impl<C> From<Saved<'_, C>> for OwnedInput<C> {
             Saved::StreamClosed { stream, error, unacknowledged } => {
                 Self::StreamClosed { stream, error, unacknowledged }
             }
-            Saved::ListenFailed { port, error } => Self::ListenFailed { port, error },
+            Saved::ListenFailed { kind, port, error } => Self::ListenFailed { kind, port, error },
             Saved::Sctp { src, dst, packet } => Self::Sctp { src, dst, packet: packet.0.into_owned() },
             Saved::Rsvp(p) => Self::Rsvp(OwnedIpPacket {
                 src: p.src,

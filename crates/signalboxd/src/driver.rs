@@ -350,7 +350,9 @@ impl Driver {
 
 fn stream_input<C>(event: StreamEvent<'_>) -> Input<'_, C> {
     match event {
-        StreamEvent::Accepted { stream, local, peer } => Input::StreamAccepted { stream, local, peer },
+        StreamEvent::Accepted { stream, kind, local, peer } => {
+            Input::StreamAccepted { stream, kind, local, peer }
+        }
         StreamEvent::Connected { stream, local } => Input::StreamConnected { stream, local },
         StreamEvent::Octets { stream, octets } => Input::StreamOctets { stream, octets },
         StreamEvent::Drained { stream, unsent } => Input::StreamDrained { stream, unsent },

@@ -27,7 +27,7 @@ use signalbox_core::{IfIndex, NslpId};
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, OpenError, capability};
-use signalbox_node::{Node, ping};
+use signalbox_node::{ChannelConfig, Node, ping};
 
 use config::{Config, QosConfig};
 use driver::Driver;
@@ -90,7 +90,7 @@ fn run(config: &Config) -> Result<()> {
     let clock = Clock::start();
     let io = open(config)?;
     let enforcer = enforcer(config)?;
-    let settings = settings(config, &clock);
+    let settings = settings(config, &clock, io.kernel_sctp());
     let seed = clock::seed().context("the kernel gives no random numbers")?;
     let recorder = Recorder::open(&config.record, &settings, &seed)?;
     // What the configuration's own check lets through, the node accepts.
@@ -117,7 +117,7 @@ fn run(config: &Config) -> Result<()> {
     result.and(closed)
 }
 
-fn settings(config: &Config, clock: &Clock) -> signalbox_node::Config {
+fn settings(config: &Config, clock: &Clock, kernel_sctp: bool) -> signalbox_node::Config {
     signalbox_node::Config {
         wall_clock_us: clock.start_unix_us(),
         gist: config.gist.engine(),
@@ -126,7 +126,7 @@ fn settings(config: &Config, clock: &Clock) -> signalbox_node::Config {
             .map(|ping| ping::Config { nslp: NslpId(ping.nslp_id), ..ping::Config::default() }),
         qos: config.qos().map(QosConfig::engine),
         resources: config.traffic.admission(&config.resources),
-        channels: config.gist.associations.channels(config.tls.clone()),
+        channels: ChannelConfig { kernel_sctp, ..config.gist.associations.channels(config.tls.clone()) },
     }
 }
 

@@ -171,6 +171,7 @@ mod tests {
                 handshake: us(39_000_001),
                 max_handshakes: 40,
                 sctp: SctpConfig { max_associations: 41, ..SctpConfig::default() },
+                kernel_sctp: true,
             },
         }
     }

@@ -38,6 +38,7 @@ impl<'a, W: Write> Printer<'a, W> {
             Output::StreamListen { .. }
             | Output::StreamOpen { .. }
             | Output::StreamWrite { .. }
+            | Output::StreamMessage { .. }
             | Output::StreamRead { .. }
             | Output::StreamClose { .. }
             | Output::Sctp { .. } => &mut self.streams,
@@ -179,10 +180,19 @@ fn rsvp_json(packet: &IpTransmit<'_>) -> Value {
 /// What concerns streams and SCTP; `null` for anything else.
 fn stream_json(output: &Output<'_, Event>) -> Value {
     match output {
-        Output::StreamListen { port } => json!({ "type": "stream-listen", "port": port }),
-        Output::StreamOpen { stream, local, peer } => {
-            json!({ "type": "stream-open", "stream": stream.0, "local": local, "peer": peer })
+        Output::StreamListen { kind, port } => {
+            json!({ "type": "stream-listen", "kind": kind.name(), "port": port })
         }
+        Output::StreamOpen { stream, kind, local, peer } => {
+            json!({ "type": "stream-open", "stream": stream.0, "kind": kind.name(), "local": local, "peer": peer })
+        }
+        Output::StreamMessage { stream, lane, lifetime, octets } => json!({
+            "type": "stream-message",
+            "stream": stream.0,
+            "lane": lane,
+            "lifetime_us": lifetime.map(|lifetime| lifetime.as_micros()),
+            "octets": hex(octets),
+        }),
         Output::StreamWrite { stream, octets } => {
             json!({ "type": "stream-write", "stream": stream.0, "octets": hex(octets) })
         }
@@ -206,9 +216,12 @@ fn stream_json(output: &Output<'_, Event>) -> Value {
 /// The same for people; empty for anything else.
 fn stream_text(output: &Output<'_, Event>) -> String {
     match output {
-        Output::StreamListen { port } => format!("listen at TCP port {port}"),
-        Output::StreamOpen { stream, local, peer } => {
-            format!("stream {}: open from {local} to {peer}", stream.0)
+        Output::StreamListen { kind, port } => format!("listen at {} port {port}", kind.name()),
+        Output::StreamOpen { stream, kind, local, peer } => {
+            format!("stream {}: open {} from {local} to {peer}", stream.0, kind.name())
+        }
+        Output::StreamMessage { stream, lane, octets, .. } => {
+            format!("stream {}: message of {} octets in lane {lane}", stream.0, octets.len())
         }
         Output::StreamWrite { stream, octets } => {
             format!("stream {}: write {} octets", stream.0, octets.len())

@@ -24,7 +24,7 @@ use crate::intercept::{self, Interception};
 use crate::netlink::{Change, Events, MulticastRoute, Routes};
 use crate::rsvp::{Rsvp, RsvpBatch, RsvpCounters};
 use crate::sctp::{Sctp, SctpBatch, SctpCounters};
-use crate::stream::{StreamConfig, StreamCounters, Streams};
+use crate::stream::{StreamConfig, StreamCounters, Streams, kernel_speaks_sctp};
 use crate::sys;
 use queue::Queue;
 use sockets::Sockets;
@@ -56,7 +56,7 @@ pub struct IoConfig {
     pub send_buffer: usize,
     /// TCP connections; their mark is `own_mark`.
     pub streams: StreamConfig,
-    /// Receive and send SCTP packets, marked like TCP's.
+    /// Speak SCTP, marked like TCP's: by streams where the kernel does ([`Io::kernel_sctp`]), or else by packets.
     pub sctp: bool,
     /// Receive and send RSVP packets; with `intercept` also those that pass by with a Router Alert.
     pub rsvp: bool,
@@ -136,6 +136,7 @@ pub struct Io {
     streams: Streams,
     sctp: Option<Sctp>,
     rsvp: Option<Rsvp>,
+    kernel_sctp: bool,
     /// Dropped with the rest, and then removes what it laid.
     interception: Option<Interception>,
 }
@@ -154,7 +155,9 @@ impl Io {
         let streams = StreamConfig { mark: config.own_mark, ..config.streams.clone() };
         let streams = Streams::new(streams, config.ipv4, config.ipv6)
             .map_err(|error| OpenError::system("epoll", &error))?;
-        let sctp = config.sctp.then(|| Sctp::open(config)).transpose()?;
+        let kernel_sctp = config.sctp && kernel_speaks_sctp();
+        let raw = config.sctp && !kernel_sctp;
+        let sctp = raw.then(|| Sctp::open(config)).transpose()?;
         let interception = if config.intercept {
             Some(intercept::lay(config)?)
         } else {
@@ -173,6 +176,7 @@ impl Io {
             streams,
             sctp,
             rsvp,
+            kernel_sctp,
             interception,
         })
     }
@@ -286,6 +290,12 @@ impl Io {
         if let Some(sctp) = &mut self.sctp {
             sctp.send(src, dst, packet);
         }
+    }
+
+    /// Whether SCTP was asked for and the kernel speaks it: its associations are streams.
+    #[must_use]
+    pub const fn kernel_sctp(&self) -> bool {
+        self.kernel_sctp
     }
 
     /// What went through the raw SCTP sockets so far, if they are open.

@@ -4,10 +4,16 @@ use std::io::{self, Read as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Instant;
 
-use signalbox_core::node::StreamError;
+use signalbox_core::node::{StreamError, StreamKind};
 
-use super::outgoing::Outgoing;
+use super::messages::Messages;
+use super::outgoing::{Octets, Outgoing};
+use super::sctp;
 use super::socket::{is_unacknowledged, stream_error};
+use crate::sys::receive_record;
+
+/// Octets that a TCP connection may give at once.
+const SHARE: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -16,6 +22,7 @@ pub(super) enum Phase {
 }
 
 pub(super) struct Connection {
+    /// What the kernel calls a stream socket, of either kind.
     socket: TcpStream,
     pub(super) phase: Phase,
     /// This node is done with it: once what it holds is gone it says so to the peer, and waits for the same.
@@ -33,6 +40,8 @@ pub(super) struct Connection {
     /// What the kernel was asked to tell.
     interest: i32,
     pub(super) deadline: Option<Instant>,
+    /// Of SCTP, the beginning of a message.
+    begun: Vec<u8>,
     /// Who connected, if it was accepted.
     pub(super) source: Option<IpAddr>,
 }
@@ -46,7 +55,11 @@ pub(super) enum Read {
 }
 
 impl Connection {
-    pub(super) fn new(socket: TcpStream, source: Option<IpAddr>) -> Self {
+    pub(super) fn new(socket: TcpStream, kind: StreamKind, source: Option<IpAddr>) -> Self {
+        let out = match kind {
+            StreamKind::Tcp => Outgoing::Octets(Octets::default()),
+            StreamKind::Sctp => Outgoing::Messages(Messages::default()),
+        };
         let interest = if source.is_some() { libc::EPOLLIN } else { libc::EPOLLOUT };
         Self {
             socket,
@@ -55,11 +68,12 @@ impl Connection {
             shut: false,
             reading: true,
             broken: None,
-            out: Outgoing::default(),
+            out,
             held: false,
             written: false,
             interest,
             deadline: None,
+            begun: Vec::new(),
             source,
         }
     }
@@ -84,6 +98,10 @@ impl Connection {
         (std::mem::replace(&mut self.interest, wanted) != wanted).then_some(wanted)
     }
 
+    const fn is_sctp(&self) -> bool {
+        matches!(self.out, Outgoing::Messages(_))
+    }
+
     /// Whether it makes sense to write.
     pub(super) const fn is_writable(&self) -> bool {
         !self.closing && self.broken.is_none()
@@ -99,8 +117,14 @@ impl Connection {
 
     /// Whether written octets may not have reached the peer.
     pub(super) fn is_unacknowledged(&self) -> bool {
-        let sent = self.phase == Phase::Open && is_unacknowledged(&self.socket, self.shut);
-        sent || !self.out.is_empty()
+        let sent = match &self.out {
+            Outgoing::Octets(_) => is_unacknowledged(&self.socket, self.shut),
+            // Of an association that is gone nothing can be known any more.
+            Outgoing::Messages(messages) => {
+                sctp::is_unacknowledged(&self.socket).unwrap_or(messages.began && !self.shut)
+            }
+        };
+        (sent && self.phase == Phase::Open) || !self.out.is_empty()
     }
 
     /// How connecting went: our address once it is up, nothing while it is under way.
@@ -113,6 +137,15 @@ impl Connection {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// It is up.
+    pub(super) fn opened(&mut self) -> io::Result<()> {
+        self.phase = Phase::Open;
+        if let Outgoing::Messages(messages) = &mut self.out {
+            messages.set_streams(sctp::streams(&self.socket)?);
+        }
+        Ok(())
     }
 
     /// Hands to the kernel what it takes; says the end once all is gone.
@@ -138,13 +171,39 @@ impl Connection {
         if flags & (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLHUP) == 0 {
             return Read::Nothing;
         }
-        match self.socket.read(buffer) {
+        match self.read_socket(buffer) {
             Ok(0) => Read::End(self.broken),
             Ok(count) => Read::Octets(count),
             Err(error) => match error.kind() {
+                // A TCP connection tells its end itself.
+                io::ErrorKind::WouldBlock if self.broken.is_some() && self.is_sctp() => {
+                    Read::End(self.broken)
+                }
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Read::Nothing,
                 _ => Read::End(Some(self.broken.unwrap_or(stream_error(&error)))),
             },
         }
+    }
+
+    fn read_socket(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Outgoing::Octets(_) = self.out {
+            let share = buffer.len().min(SHARE);
+            return self.socket.read(&mut buffer[..share]);
+        }
+        let (count, whole) = receive_record(&self.socket, buffer)?;
+        let piece = buffer.get(..count).unwrap_or_default();
+        if whole && self.begun.is_empty() || count == 0 {
+            return Ok(count);
+        }
+        if self.begun.len() + count > buffer.len() {
+            return Err(io::ErrorKind::ConnectionReset.into()); // no message of ours is so long
+        }
+        self.begun.extend_from_slice(piece);
+        if !whole {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let message = std::mem::take(&mut self.begun);
+        buffer.get_mut(..message.len()).unwrap_or_default().copy_from_slice(&message);
+        Ok(message.len())
     }
 }

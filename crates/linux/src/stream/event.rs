@@ -3,16 +3,16 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use signalbox_core::node::{StreamError, StreamId};
+use signalbox_core::node::{StreamError, StreamId, StreamKind};
 
-/// Most octets that one event carries.
-const OCTETS: usize = 64 * 1024;
+/// Most octets of one event: the largest GIST message (RFC 5971 A.1: 65,535 words and the header).
+const OCTETS: usize = 65_536 * 4 + 8;
 
 /// Room for the octets of one event, made once and used again.
 pub struct StreamBuffer(Vec<u8>);
 
 impl StreamBuffer {
-    /// Makes the room: 64 KiB.
+    /// Makes the room: 256 KiB.
     #[must_use]
     pub fn new() -> Self {
         Self(vec![0; OCTETS])
@@ -46,6 +46,8 @@ pub enum StreamEvent<'a> {
     Accepted {
         /// Its name, even.
         stream: StreamId,
+        /// What it runs over.
+        kind: StreamKind,
         /// Our address; the port tells which listener.
         local: SocketAddr,
         /// Who connected.
@@ -58,7 +60,7 @@ pub enum StreamEvent<'a> {
         /// Our address, with the port that was chosen.
         local: SocketAddr,
     },
-    /// Octets of a stream, in order, split anyhow; never none, at most 64 KiB.
+    /// Octets of a stream, in order, split anyhow; never none. Of SCTP one message, whole.
     Octets {
         /// Which stream.
         stream: StreamId,

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
+use signalbox_core::node::StreamKind;
 use socket2::Socket;
 
+use super::sctp;
 use super::socket::{self, reset_on_close};
 use super::{StreamConfig, StreamCounters};
 use crate::sys::epoll::Epoll;
@@ -15,8 +17,8 @@ pub(super) const FIRST_TOKEN: u64 = 1 << 63;
 
 #[derive(Default)]
 pub(super) struct Listeners {
-    sockets: Vec<Socket>,
-    ports: Vec<u16>,
+    sockets: Vec<(StreamKind, Socket)>,
+    ports: Vec<(StreamKind, u16)>,
     /// Accepted connections that are open.
     open: u32,
     /// The same for each address, none with 0.
@@ -26,7 +28,7 @@ pub(super) struct Listeners {
 /// What accepting gave.
 pub(super) enum Accepted {
     /// A connection, with our and the peer's address.
-    Stream(TcpStream, SocketAddr, SocketAddr),
+    Stream(TcpStream, StreamKind, SocketAddr, SocketAddr),
     /// One that was not wanted or gone again; there may be more.
     Refused,
     /// Nobody waits.
@@ -39,22 +41,22 @@ impl Listeners {
     /// Listens at `port` in the families given; a port that is listened at already stays so.
     pub(super) fn add(
         &mut self,
-        port: u16,
+        (kind, port): (StreamKind, u16),
         families: &[bool],
         config: &StreamConfig,
         epoll: &Epoll,
     ) -> io::Result<()> {
-        if self.ports.contains(&port) {
+        if self.ports.contains(&(kind, port)) {
             return Ok(());
         }
         let sockets: io::Result<Vec<_>> =
-            families.iter().map(|ipv6| socket::listen(port, *ipv6, config)).collect();
+            families.iter().map(|ipv6| socket::listen(kind, port, *ipv6, config)).collect();
         let sockets = sockets?;
         for (token, socket) in (self.token_after()..).zip(&sockets) {
             epoll.add(socket, token, libc::EPOLLIN)?;
         }
-        self.sockets.extend(sockets);
-        self.ports.push(port);
+        self.sockets.extend(sockets.into_iter().map(|socket| (kind, socket)));
+        self.ports.push((kind, port));
         Ok(())
     }
 
@@ -63,7 +65,7 @@ impl Listeners {
     }
 
     /// The socket behind a token.
-    pub(super) fn get(&self, token: u64) -> Option<&Socket> {
+    pub(super) fn get(&self, token: u64) -> Option<&(StreamKind, Socket)> {
         self.sockets.get(usize::try_from(token.checked_sub(FIRST_TOKEN)?).ok()?)
     }
 
@@ -74,7 +76,8 @@ impl Listeners {
         config: &StreamConfig,
         counters: &mut StreamCounters,
     ) -> Accepted {
-        let Some(listener) = self.get(token) else { return Accepted::Nobody };
+        let Some((kind, listener)) = self.get(token) else { return Accepted::Nobody };
+        let kind = *kind;
         let (stream, peer) = match listener.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
             Ok((socket, peer)) => (TcpStream::from(socket), peer.as_socket()),
             Err(error) => {
@@ -88,7 +91,12 @@ impl Listeners {
                 };
             }
         };
-        let (Some(peer), Ok(local)) = (peer, stream.local_addr()) else { return Accepted::Refused };
+        let Some(peer) = peer else { return Accepted::Refused };
+        let local = match kind {
+            StreamKind::Tcp => stream.local_addr(),
+            StreamKind::Sctp => sctp::local(&stream, peer),
+        };
+        let Ok(local) = local else { return Accepted::Refused };
         let from = self.open_from.get(&peer.ip()).copied().unwrap_or(0);
         if self.open >= config.accept_limit || from >= config.accept_limit_per_source {
             counters.accept_limited += 1;
@@ -98,7 +106,7 @@ impl Listeners {
         self.open += 1;
         self.open_from.insert(peer.ip(), from + 1);
         counters.accepted += 1;
-        Accepted::Stream(stream, local, peer)
+        Accepted::Stream(stream, kind, local, peer)
     }
 
     /// An accepted connection from `source` is closed.

@@ -1,4 +1,4 @@
-//! TCP connections for messaging associations: many, none of which holds up another, in the one loop that
+//! TCP connections, and SCTP associations of a kernel that speaks it, for messaging associations: many, none of which holds up another, in the one loop that
 //! [`crate::Io::wait`] is.
 //!
 //! A turn of the loop: [`Streams::next_event`] until it gives none, then [`crate::Io::flush`]. Each stream is read
@@ -11,7 +11,9 @@ mod connection;
 mod deadlines;
 mod event;
 mod listeners;
+mod messages;
 mod outgoing;
+mod sctp;
 mod socket;
 
 use std::collections::{HashMap, VecDeque};
@@ -21,15 +23,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use signalbox_core::node::{StreamError, StreamId};
+use signalbox_core::node::{StreamError, StreamId, StreamKind};
 
 pub use config::{StreamConfig, StreamCounters};
 pub use event::{StreamBuffer, StreamEvent};
+pub use sctp::kernel_speaks_sctp;
 
 use crate::sys::epoll::{Epoll, Event};
 use connection::{Connection, Phase, Read};
 use deadlines::Deadlines;
 use listeners::{Accepted, Listeners};
+use outgoing::Outgoing;
 use socket::stream_error;
 
 /// The deadlines' timer among the tokens.
@@ -107,22 +111,22 @@ impl Streams {
     ///
     /// # Errors
     /// The port is taken or may not be used; then it is listened at in neither family.
-    pub fn listen(&mut self, port: u16) -> Result<(), StreamError> {
-        self.listeners.add(port, &self.families, &self.config, &self.epoll).map_err(|error| {
-            tracing::warn!(port, %error, "cannot listen");
+    pub fn listen(&mut self, kind: StreamKind, port: u16) -> Result<(), StreamError> {
+        self.listeners.add((kind, port), &self.families, &self.config, &self.epoll).map_err(|error| {
+            tracing::warn!(port, kind = kind.name(), %error, "cannot listen");
             stream_error(&error)
         })
     }
 
     /// Opens a connection from `local` (an address of this node; unspecified: as routing says) to `peer`, by
     /// the name `stream`: odd and never used before. [`StreamEvent::Connected`] or [`StreamEvent::Closed`] follows.
-    pub fn open(&mut self, stream: StreamId, local: IpAddr, peer: SocketAddr) {
+    pub fn open(&mut self, stream: StreamId, kind: StreamKind, local: IpAddr, peer: SocketAddr) {
         if self.connections.contains_key(&stream.0) {
             tracing::error!(stream = stream.0, "name taken");
             return;
         }
-        let opened = socket::connect(local, peer, &self.config).and_then(|socket| {
-            let connection = Connection::new(socket, None);
+        let opened = socket::connect(kind, local, peer, &self.config).and_then(|socket| {
+            let connection = Connection::new(socket, kind, None);
             self.epoll.add(connection.socket(), stream.0, connection.interest())?;
             Ok(connection)
         });
@@ -143,13 +147,31 @@ impl Streams {
     /// Adds octets to what shall be sent; they leave with the next flush. Written to a stream that is closed
     /// they are lost.
     pub fn write(&mut self, stream: StreamId, octets: &[u8]) {
+        self.put(stream, octets, |out| match out {
+            Outgoing::Octets(out) => out.push(octets),
+            // Octets without an end are no message.
+            Outgoing::Messages(_) => tracing::error!(stream = stream.0, "octets written to SCTP"),
+        });
+    }
+
+    /// Adds a message to what shall be sent over an association: in the order of its lane, and for no longer than its
+    /// lifetime, if it has one. Sent over one that is closed it is lost.
+    pub fn message(&mut self, stream: StreamId, how: (u16, Option<Duration>), message: &[u8]) {
+        self.put(stream, message, |out| match out {
+            Outgoing::Messages(out) => out.push(how, message),
+            Outgoing::Octets(out) => out.push(message),
+        });
+    }
+
+    fn put(&mut self, stream: StreamId, octets: &[u8], put: impl FnOnce(&mut Outgoing)) {
         let Some(connection) = self.connections.get_mut(&stream.0) else { return };
         if !connection.is_writable() || octets.is_empty() {
             return;
         }
-        connection.out.push(octets);
-        self.unsent += octets.len();
+        let before = connection.out.len();
+        put(&mut connection.out);
         let unsent = connection.out.len();
+        self.unsent += unsent - before;
         if unsent > self.config.unsent_limit || self.unsent > self.config.unsent_limit_total {
             self.counters.unsent_limited += 1;
             let closed = self.finish(stream.0, Some(StreamError::Other));
@@ -231,7 +253,7 @@ impl Streams {
     /// Whether events wait that no descriptor tells of; for loops of other make than [`crate::Io::wait`].
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        self.round.is_some() || !self.pending.is_empty()
+        self.round.is_some() || !self.pending.is_empty() || !self.ready.is_empty()
     }
 
     /// Streams that are open, opening or closing.
@@ -303,6 +325,9 @@ impl Streams {
         }
         match connection.read(flags, buffer) {
             Read::Octets(count) if !connection.closing => {
+                if connection.is_broken() {
+                    self.ready.push_back((stream, flags.cast_unsigned()));
+                }
                 self.counters.octets_received += count as u64;
                 Some(Served::Octets(StreamId(stream), count))
             }
@@ -321,7 +346,9 @@ impl Streams {
         };
         self.counters.connected += 1;
         let connection = self.connections.get_mut(&stream)?;
-        connection.phase = Phase::Open;
+        if let Err(error) = connection.opened() {
+            return self.finish(stream, Some(stream_error(&error)));
+        }
         let closing = connection.closing;
         if closing {
             self.set_deadline(stream, self.config.close_timeout);
@@ -337,20 +364,21 @@ impl Streams {
         while round.accepts > 0 {
             round.accepts -= 1;
             match self.listeners.accept(token, &self.config, &mut self.counters) {
-                Accepted::Stream(socket, local, peer) => {
+                Accepted::Stream(socket, kind, local, peer) => {
                     self.last_accepted += 2;
                     let stream = self.last_accepted;
-                    let mut connection = Connection::new(socket, Some(peer.ip()));
-                    connection.phase = Phase::Open;
+                    let mut connection = Connection::new(socket, kind, Some(peer.ip()));
+                    let opened = connection.opened();
                     let interest = connection.interest();
-                    if self.epoll.add(connection.socket(), stream, interest).is_err() {
+                    let watched = opened.and_then(|()| self.epoll.add(connection.socket(), stream, interest));
+                    if watched.is_err() {
                         self.counters.accept_failed += 1;
                         self.listeners.closed(peer.ip());
                         continue;
                     }
                     self.insert(stream, connection);
                     self.ready.push_front((token, libc::EPOLLIN.cast_unsigned()));
-                    return Some(StreamEvent::Accepted { stream: StreamId(stream), local, peer });
+                    return Some(StreamEvent::Accepted { stream: StreamId(stream), kind, local, peer });
                 }
                 Accepted::Refused => {}
                 Accepted::Nobody => break,
@@ -367,7 +395,7 @@ impl Streams {
     }
 
     fn listen_again(&self, token: u64, on: bool) {
-        if let Some(listener) = self.listeners.get(token) {
+        if let Some((_, listener)) = self.listeners.get(token) {
             // It is watched already, so this cannot fail.
             let _ = self.epoll.modify(listener, token, if on { libc::EPOLLIN } else { 0 });
         }
@@ -412,6 +440,8 @@ impl Streams {
             if connection.reading && !connection.closing {
                 connection.set_broken(stream_error(&error));
                 self.watch(stream);
+                // Of an association that has failed the kernel tells once, and that was it.
+                self.ready.push_back((stream, libc::EPOLLIN.cast_unsigned()));
                 return None;
             }
             return self.finish(stream, Some(stream_error(&error)));

@@ -1,24 +1,57 @@
-//! Octets that wait for the kernel to take them.
+//! What waits for the kernel to take it.
 
 use std::io::{self, Write};
+use std::net::TcpStream;
+
+use super::messages::Messages;
+use crate::sys::is_full;
 
 /// Room that an empty buffer may keep; thousands of idle streams shall not hold what one burst needed.
-const KEPT: usize = 16 * 1024;
+pub(super) const KEPT: usize = 16 * 1024;
+
+/// What one stream holds.
+pub(super) enum Outgoing {
+    /// Of TCP.
+    Octets(Octets),
+    /// Of SCTP.
+    Messages(Messages),
+}
+
+impl Outgoing {
+    pub(super) const fn len(&self) -> usize {
+        match self {
+            Self::Octets(octets) => octets.len(),
+            Self::Messages(messages) => messages.len(),
+        }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Hands on as much as the kernel takes.
+    pub(super) fn write_to(&mut self, socket: &mut TcpStream) -> io::Result<()> {
+        match self {
+            Self::Octets(octets) => octets.write_to(socket),
+            Self::Messages(messages) => messages.write_to(socket),
+        }
+    }
+}
 
 /// A queue of octets in one piece, so that any number of small writes leave by one call.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct Octets {
     octets: Vec<u8>,
     /// How many at the front are gone.
     start: usize,
 }
 
-impl Outgoing {
+impl Octets {
     pub(super) const fn len(&self) -> usize {
         self.octets.len() - self.start
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
+    const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
@@ -32,7 +65,7 @@ impl Outgoing {
     }
 
     /// Writes as much as `to` takes; that it takes no more now is no error.
-    pub(super) fn write_to(&mut self, to: &mut impl Write) -> io::Result<()> {
+    fn write_to(&mut self, to: &mut impl Write) -> io::Result<()> {
         let result = loop {
             let rest = self.octets.get(self.start..).unwrap_or(&[]);
             if rest.is_empty() {
@@ -53,11 +86,6 @@ impl Outgoing {
         }
         result
     }
-}
-
-/// No room now, as opposed to a broken stream.
-fn is_full(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
 #[cfg(test)]
@@ -85,7 +113,7 @@ mod tests {
 
     #[test]
     fn all_arrives_in_order_whatever_is_taken_at_once() {
-        let (mut outgoing, mut slow) = (Outgoing::default(), Slow(Vec::new(), 0));
+        let (mut outgoing, mut slow) = (Octets::default(), Slow(Vec::new(), 0));
         let all: Vec<u8> = (0..50_000_u32).map(|n| (n % 251) as u8).collect();
         for (number, piece) in all.chunks(33).enumerate() {
             outgoing.push(piece);
@@ -112,7 +140,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = Octets::default();
         outgoing.push(b"lost");
         assert!(outgoing.write_to(&mut Broken).is_err());
         assert_eq!(outgoing.len(), 4);

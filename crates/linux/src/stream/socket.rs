@@ -1,12 +1,12 @@
-//! TCP sockets as every stream wants them.
+//! Sockets as every stream wants them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
-use signalbox_core::node::StreamError;
+use signalbox_core::node::{StreamError, StreamKind};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::StreamConfig;
+use super::{StreamConfig, sctp};
 use crate::sys::{epoll, set_mark, set_option};
 
 /// Unsent octets that the kernel shall hold of one stream: enough to fill a fast link between two turns of the
@@ -16,9 +16,9 @@ const KERNEL_UNSENT: i32 = 256 * 1024;
 const BACKLOG: i32 = 1024;
 
 /// A socket that waits for connections; what is set here is passed on to them by the kernel.
-pub(super) fn listen(port: u16, ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
+pub(super) fn listen(kind: StreamKind, port: u16, ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
     let any: IpAddr = if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    let socket = prepared(ipv6, config)?;
+    let socket = prepared(kind, ipv6, config)?;
     if ipv6 {
         socket.set_only_v6(true)?;
     }
@@ -29,11 +29,18 @@ pub(super) fn listen(port: u16, ipv6: bool, config: &StreamConfig) -> io::Result
 }
 
 /// A connection under way from `local` (unspecified: as routing says) to `peer`.
-pub(super) fn connect(local: IpAddr, peer: SocketAddr, config: &StreamConfig) -> io::Result<TcpStream> {
-    let socket = prepared(peer.is_ipv6(), config)?;
+pub(super) fn connect(
+    kind: StreamKind,
+    local: IpAddr,
+    peer: SocketAddr,
+    config: &StreamConfig,
+) -> io::Result<TcpStream> {
+    let socket = prepared(kind, peer.is_ipv6(), config)?;
     if !local.is_unspecified() {
-        // The port is chosen when the peer is known, so that connections to different peers may share one.
-        set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        if kind == StreamKind::Tcp {
+            // The port is chosen when the peer is known, so that connections to different peers may share one.
+            set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        }
         let mut local = SocketAddr::from((local, 0));
         if let (SocketAddr::V6(local), SocketAddr::V6(peer)) = (&mut local, peer)
             && local.ip().is_unicast_link_local()
@@ -48,17 +55,25 @@ pub(super) fn connect(local: IpAddr, peer: SocketAddr, config: &StreamConfig) ->
     }
 }
 
-fn prepared(ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
+fn prepared(kind: StreamKind, ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
+    let socket = match kind {
+        StreamKind::Tcp => prepared_tcp(ipv6, config)?,
+        StreamKind::Sctp => sctp::prepared(ipv6, config)?,
+    };
+    let (level, name) =
+        if ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
+    set_option(&socket, level, name, config.tos.into())?;
+    set_mark(&socket, config.mark)?;
+    Ok(socket)
+}
+
+fn prepared_tcp(ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
     let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     // Writes are gathered here already.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_user_timeout(Some(config.user_timeout))?;
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, KERNEL_UNSENT)?;
-    let (level, name) =
-        if ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
-    set_option(&socket, level, name, config.tos.into())?;
-    set_mark(&socket, config.mark)?;
     Ok(socket)
 }
 
@@ -68,7 +83,7 @@ pub(super) fn reset_on_close(socket: &TcpStream) {
     let _ = SockRef::from(socket).set_linger(Some(std::time::Duration::ZERO));
 }
 
-/// Whether the peer has not acknowledged all octets; a FIN of ours is none.
+/// Whether the peer of a TCP connection has not acknowledged all octets; a FIN of ours is none.
 pub(super) fn is_unacknowledged(socket: &TcpStream, fin_sent: bool) -> bool {
     epoll::unacknowledged(socket).is_ok_and(|octets| octets > usize::from(fin_sent))
 }

@@ -32,6 +32,33 @@ pub(crate) fn set_option_octets(fd: &impl AsRawFd, level: i32, name: i32, value:
     check(result).map(drop)
 }
 
+/// Reads a socket option whose value is a structure into the front of `value`.
+pub(crate) fn get_option_octets(
+    fd: &impl AsRawFd,
+    level: i32,
+    name: i32,
+    value: &mut [u8],
+) -> io::Result<()> {
+    let mut length = value.len() as libc::socklen_t;
+    // SAFETY: `value` is a live slice and `length` is its length, beyond which nothing is written.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut length) };
+    check(result).map(drop)
+}
+
+/// Reads what waits of one message into `buffer`; whether that is its end.
+pub(crate) fn receive_record(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+    let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: a plain C structure, for which all-zero is a valid value.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    // SAFETY: `header` names one live vector, of a live slice with its length; no name, no control buffer.
+    let count = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    Ok((count, header.msg_flags & libc::MSG_EOR != 0))
+}
+
 /// Waits until one of `fds` can be read (or `events` says otherwise) or the timeout is over; says for each
 /// whether it is ready. `None` waits for ever. A signal ends the wait with nothing ready.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use signalbox_core::node::{StreamError, StreamId};
+use signalbox_core::node::{StreamError, StreamId, StreamKind};
 use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::stream::{StreamBuffer, StreamConfig, StreamEvent};
 use signalbox_linux::traffic::Enforcer;
@@ -78,7 +78,7 @@ fn few_descriptors() {
     let streams = StreamConfig { accept_limit_per_source: 1000, ..StreamConfig::default() };
     let mut io = Io::open(&IoConfig { intercept: false, streams, ..IoConfig::default() }).unwrap();
     let (mut buffer, mut names) = (StreamBuffer::new(), (1..).step_by(2).map(StreamId));
-    io.streams().listen(7000).unwrap();
+    io.streams().listen(StreamKind::Tcp, 7000).unwrap();
     let here: IpAddr = "10.2.0.1".parse().unwrap();
     let (mut opened, mut full, mut turns) = (Vec::new(), None::<Instant>, 0);
     let start = Instant::now();
@@ -87,7 +87,7 @@ fn few_descriptors() {
         assert!(start.elapsed() < Duration::from_secs(30), "never full");
         if full.is_none() {
             opened.extend(names.next());
-            io.streams().open(*opened.last().unwrap(), here, (here, 7000).into());
+            io.streams().open(*opened.last().unwrap(), StreamKind::Tcp, here, (here, 7000).into());
         } else {
             turns += 1;
         }
@@ -115,7 +115,7 @@ fn few_descriptors() {
         );
         if asked.elapsed() > Duration::from_secs(1) {
             asked = Instant::now();
-            io.streams().open(names.next().unwrap(), here, (here, 7000).into());
+            io.streams().open(names.next().unwrap(), StreamKind::Tcp, here, (here, 7000).into());
         }
         io.wait(Some(Duration::from_millis(20))).unwrap();
         while io.streams().next_event(&mut buffer).unwrap().is_some() {}

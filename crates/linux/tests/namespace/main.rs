@@ -3,6 +3,7 @@
 
 mod helper;
 mod intercept;
+mod kernel_sctp;
 mod network;
 mod privileges;
 mod routes;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use signalbox_core::node::{StreamError, StreamId};
+use signalbox_core::node::{StreamError, StreamId, StreamKind};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::stream::{StreamBuffer, StreamConfig, StreamEvent, Streams};
 use signalbox_linux::{Io, IoConfig};
@@ -31,6 +31,8 @@ pub(crate) struct End<'n> {
     last_opened: u64,
     /// Sends back what comes in by accepted streams.
     pub(crate) echo: bool,
+    /// What is opened and listened for.
+    pub(crate) kind: StreamKind,
 }
 
 impl<'n> End<'n> {
@@ -41,20 +43,20 @@ impl<'n> End<'n> {
     pub(crate) fn with(namespace: &'n Namespace, config: IoConfig) -> Self {
         let io = open(namespace, &config);
         let (buffer, told) = (StreamBuffer::new(), BTreeMap::new());
-        Self { namespace, io, buffer, told, last_opened: u64::MAX, echo: false }
+        Self { namespace, io, buffer, told, last_opened: u64::MAX, echo: false, kind: StreamKind::Tcp }
     }
 
     pub(crate) fn open(&mut self, local: IpAddr, peer: (IpAddr, u16)) -> StreamId {
         self.last_opened = self.last_opened.wrapping_add(2); // 1, 3, 5, ...
         let stream = StreamId(self.last_opened);
-        let streams = self.io.streams();
-        self.namespace.run(|| streams.open(stream, local, peer.into())).unwrap();
+        let (streams, kind) = (self.io.streams(), self.kind);
+        self.namespace.run(|| streams.open(stream, kind, local, peer.into())).unwrap();
         stream
     }
 
     pub(crate) fn listen(&mut self, port: u16) -> Result<(), StreamError> {
-        let streams = self.io.streams();
-        self.namespace.run(|| streams.listen(port)).unwrap()
+        let (streams, kind) = (self.io.streams(), self.kind);
+        self.namespace.run(|| streams.listen(kind, port)).unwrap()
     }
 
     pub(crate) fn streams(&mut self) -> &mut Streams {
@@ -91,7 +93,8 @@ impl<'n> End<'n> {
             let told = self.told.entry(stream.0).or_default();
             assert_eq!(told.closed, None, "{event:?} after the end");
             match event {
-                StreamEvent::Accepted { local, peer, .. } => {
+                StreamEvent::Accepted { kind, local, peer, .. } => {
+                    assert_eq!(kind, self.kind);
                     assert!(stream.0 % 2 == 0 && told.local.is_none());
                     (told.accepted, told.local, told.peer) = (true, Some(local), Some(peer));
                 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use signalbox_core::node::StreamId;
+use signalbox_core::node::{StreamId, StreamKind};
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_linux::stream::{StreamBuffer, StreamEvent};
 use signalbox_linux::traffic::{LinkConfig, TrafficConfig};
@@ -109,12 +109,14 @@ fn associations_and_rsvp_are_signaling() {
     let (mut r, mut b) = (open(&net.r, &plain()), open(&net.b, &plain()));
     let (before, _) = sent(&net, OWN);
     for (namespace, io) in [(&net.r, &mut r), (&net.b, &mut b)] {
-        namespace.run(|| io.streams().listen(7000)).unwrap().unwrap();
+        namespace.run(|| io.streams().listen(StreamKind::Tcp, 7000)).unwrap().unwrap();
     }
     for (namespace, io, from, to) in
         [(&net.r, &mut r, "10.2.0.2", "10.2.0.1"), (&net.b, &mut b, "10.2.0.1", "10.2.0.2")]
     {
-        namespace.run(|| io.streams().open(StreamId(1), ip(from), (ip(to), 7000).into())).unwrap();
+        namespace
+            .run(|| io.streams().open(StreamId(1), StreamKind::Tcp, ip(from), (ip(to), 7000).into()))
+            .unwrap();
     }
     let mut buffer = StreamBuffer::new();
     let (mut ends, deadline) = (0, Instant::now() + PATIENCE);

@@ -17,8 +17,10 @@ pub struct ChannelConfig {
     pub handshake: Duration,
     /// Most TLS handshakes with peers that connected, at one time; more are reset. At least 1; default 256.
     pub max_handshakes: u32,
-    /// SCTP; its port is GIST's.
+    /// SCTP of this process; its port is GIST's.
     pub sctp: sctp::Config,
+    /// SCTP is the kernel's, of whose associations the driver makes streams; [`ChannelConfig::sctp`] means nothing then.
+    pub kernel_sctp: bool,
 }
 
 impl Default for ChannelConfig {
@@ -28,6 +30,7 @@ impl Default for ChannelConfig {
             handshake: Duration::from_secs(10),
             max_handshakes: 256,
             sctp: sctp::Config::default(),
+            kernel_sctp: false,
         }
     }
 }

@@ -4,6 +4,7 @@
 use core::time::Duration;
 
 use signalbox_core::Time;
+use signalbox_core::node::StreamKind;
 use signalbox_gist::engine::{Input as Told, Transport};
 
 use super::outbox::Down;
@@ -28,6 +29,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Listener {
     transport: Transport,
+    kind: StreamKind,
     port: u16,
     state: State,
     pause: Duration,
@@ -39,16 +41,26 @@ impl Channels {
         if !self.listeners.is_empty() {
             return;
         }
-        let ports = [(Transport::Tcp, self.tcp_port), (Transport::TlsTcp, self.tls_port)];
-        for (transport, port) in ports {
+        let ports = [
+            (Transport::Tcp, StreamKind::Tcp, self.tcp_port),
+            (Transport::TlsTcp, StreamKind::Tcp, self.tls_port),
+            (Transport::Sctp, StreamKind::Sctp, self.kernel_sctp_port),
+        ];
+        for (transport, kind, port) in ports {
             let Some(port) = port else { continue };
-            self.out.push(Down::Listen(port));
-            self.listeners.push(Listener { transport, port, state: State::Up, pause: FIRST_PAUSE });
+            self.out.push(Down::Listen(kind, port));
+            self.listeners.push(Listener { transport, kind, port, state: State::Up, pause: FIRST_PAUSE });
         }
     }
 
-    pub(crate) fn listen_failed(&mut self, now: Time, port: u16, upper: &mut impl Upper) {
-        let Some(listener) = self.listeners.iter_mut().find(|listener| listener.port == port) else { return };
+    pub(crate) fn listen_failed(
+        &mut self,
+        now: Time,
+        (kind, port): (StreamKind, u16),
+        upper: &mut impl Upper,
+    ) {
+        let failed = |listener: &&mut Listener| (listener.kind, listener.port) == (kind, port);
+        let Some(listener) = self.listeners.iter_mut().find(failed) else { return };
         self.counters.listen_failed += 1;
         listener.state = State::Waits(now + listener.pause);
         listener.pause = (listener.pause * 2).min(LONGEST_PAUSE);
@@ -68,7 +80,7 @@ impl Channels {
         for listener in &mut self.listeners {
             match listener.state {
                 State::Waits(at) if at <= now => {
-                    self.out.push(Down::Listen(listener.port));
+                    self.out.push(Down::Listen(listener.kind, listener.port));
                     listener.state = State::Tried(now + SILENCE);
                 }
                 State::Tried(at) if at <= now => {

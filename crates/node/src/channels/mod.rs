@@ -1,5 +1,7 @@
 //! GIST's channels, made of what there is: TCP streams of the driver, TLS over them, and SCTP.
 //!
+//! SCTP is the kernel's where the configuration says so, and then an association is a stream too; otherwise it is ours.
+//!
 //! A channel over a stream has the stream's number. Plain streams are handed through as they are. Under TLS,
 //! GIST hears of an accepted channel once the handshake is done, and what GIST sends for one input leaves in
 //! as few records as it fits. Back-pressure passes both ways without a buffer of our own: the driver's unsent
@@ -18,7 +20,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::Time;
-use signalbox_core::node::{StreamError, StreamId};
+use signalbox_core::node::{StreamError, StreamId, StreamKind};
 use signalbox_gist::engine::{AssociationConfig, ChannelClosed, ChannelId, Gist, Input as Told, Transport};
 use signalbox_transport::stream::{Limits, TlsConfig};
 
@@ -72,6 +74,8 @@ enum Record {
     Tcp,
     Tls(Box<TlsRecord>),
     Sctp(Box<SctpRecord>),
+    /// An SCTP association of the kernel.
+    KernelSctp,
 }
 
 /// All channels.
@@ -82,6 +86,8 @@ pub(crate) struct Channels {
     max_handshakes: u32,
     tcp_port: Option<u16>,
     tls_port: Option<u16>,
+    /// Of the kernel's SCTP, if that is used.
+    kernel_sctp_port: Option<u16>,
     listeners: Vec<Listener>,
     /// By number. Numbers are GIST's, the driver's and our own: no peer chooses them.
     records: BTreeMap<u64, Record>,
@@ -105,13 +111,16 @@ impl Channels {
         associations: &AssociationConfig,
         seed: [u8; 32],
     ) -> Self {
-        let sctp = associations.sctp_port.map(|port| SctpSide::new(config.sctp, port, seed));
+        let kernel = config.kernel_sctp;
+        let ours = associations.sctp_port.filter(|_| !kernel);
+        let sctp = ours.map(|port| SctpSide::new(config.sctp, port, seed));
         Self {
             tls,
             limits: Limits { handshake: config.handshake, ..Limits::default() },
             max_handshakes: config.max_handshakes,
             tcp_port: associations.tcp_port,
             tls_port: associations.tls_port,
+            kernel_sctp_port: associations.sctp_port.filter(|_| kernel),
             listeners: Vec::new(),
             records: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -144,13 +153,18 @@ impl Channels {
     ) {
         self.counters.opened += 1;
         let address = SocketAddr::new(peer, port);
+        let mut kind = StreamKind::Tcp;
         let record = match transport {
+            Transport::Sctp if self.kernel_sctp_port.is_some() => {
+                kind = StreamKind::Sctp;
+                Record::KernelSctp
+            }
             Transport::Sctp => return self.open_sctp(now, channel, local, address, upper),
             Transport::Tcp => Record::Tcp,
             Transport::TlsTcp => Record::Tls(Box::new(TlsRecord::opened(address))),
         };
         self.records.insert(channel.0, record);
-        self.out.push(Down::Open { stream: StreamId(channel.0), local, peer: address });
+        self.out.push(Down::Open { stream: StreamId(channel.0), kind, local, peer: address });
     }
 
     pub(crate) fn send(
@@ -172,6 +186,8 @@ impl Channels {
                 self.dirty.push(channel.0);
             }
             Some(Record::Sctp(_)) => self.send_sctp(now, channel.0, (lane, lifetime), octets, upper),
+            // RFC 6084 §3.2: all messages of a session take one SCTP stream.
+            Some(Record::KernelSctp) => self.out.message(StreamId(channel.0), (lane, lifetime), octets),
             None => {}
         }
         Sent::Done
@@ -179,7 +195,7 @@ impl Channels {
 
     pub(crate) fn read(&mut self, now: Time, channel: ChannelId, on: bool, upper: &mut impl Upper) {
         match self.records.get(&channel.0) {
-            Some(Record::Tcp | Record::Tls(_)) => {
+            Some(Record::Tcp | Record::Tls(_) | Record::KernelSctp) => {
                 self.out.push(Down::Read { stream: StreamId(channel.0), on });
             }
             Some(Record::Sctp(_)) => self.read_sctp(now, channel.0, on, upper),
@@ -190,7 +206,7 @@ impl Channels {
     pub(crate) fn close(&mut self, now: Time, channel: ChannelId, abort: bool) {
         let stream = StreamId(channel.0);
         match self.records.get_mut(&channel.0) {
-            Some(Record::Tcp) => self.out.push(Down::Close { stream, abort }),
+            Some(Record::Tcp | Record::KernelSctp) => self.out.push(Down::Close { stream, abort }),
             Some(Record::Tls(tls)) => {
                 // Before the handshake is done there is nothing that could go out first.
                 let abort = abort || !tls.is_up();
@@ -220,7 +236,7 @@ impl Channels {
     pub(crate) fn accepted(
         &mut self,
         now: Time,
-        stream: StreamId,
+        (stream, kind): (StreamId, StreamKind),
         local: SocketAddr,
         peer: SocketAddr,
         upper: &mut impl Upper,
@@ -230,10 +246,17 @@ impl Channels {
         if !stream.0.is_multiple_of(2) || self.records.contains_key(&stream.0) {
             return; // not a name that a driver may choose
         }
-        if port == self.tcp_port {
-            self.records.insert(stream.0, Record::Tcp);
-            let (channel, transport) = (ChannelId(stream.0), Transport::Tcp);
+        let plain = match kind {
+            StreamKind::Tcp if port == self.tcp_port => Some((Record::Tcp, Transport::Tcp)),
+            StreamKind::Sctp if port == self.kernel_sctp_port => Some((Record::KernelSctp, Transport::Sctp)),
+            _ => None,
+        };
+        if let Some((record, transport)) = plain {
+            self.records.insert(stream.0, record);
+            let channel = ChannelId(stream.0);
             upper.tell(now, Told::ChannelAccepted { channel, transport, local, peer, identity: None });
+        } else if kind == StreamKind::Sctp {
+            self.out.push(Down::Close { stream, abort: true });
         } else if port == self.tls_port && self.handshakes < self.max_handshakes {
             self.accept_tls(now, stream, local, peer, upper);
         } else {
@@ -244,7 +267,7 @@ impl Channels {
 
     pub(crate) fn connected(&mut self, now: Time, stream: StreamId, upper: &mut impl Upper) {
         match self.records.get(&stream.0) {
-            Some(Record::Tcp) => {
+            Some(Record::Tcp | Record::KernelSctp) => {
                 upper.tell(now, Told::ChannelConnected { channel: ChannelId(stream.0), identity: None });
             }
             Some(Record::Tls(_)) => self.connected_tls(now, stream, upper),
@@ -254,7 +277,7 @@ impl Channels {
 
     pub(crate) fn octets(&mut self, now: Time, stream: StreamId, octets: &[u8], upper: &mut impl Upper) {
         match self.records.get_mut(&stream.0) {
-            Some(Record::Tcp) => {
+            Some(Record::Tcp | Record::KernelSctp) => {
                 upper.tell(now, Told::ChannelOctets { channel: ChannelId(stream.0), octets });
             }
             Some(Record::Tls(tls)) => {
@@ -268,7 +291,7 @@ impl Channels {
     pub(crate) fn drained(&mut self, now: Time, stream: StreamId, unsent: usize, upper: &mut impl Upper) {
         match self.records.get_mut(&stream.0) {
             Some(Record::Tls(tls)) if !tls.is_up() => return,
-            Some(Record::Tcp | Record::Tls(_)) => {}
+            Some(Record::Tcp | Record::Tls(_) | Record::KernelSctp) => {}
             Some(Record::Sctp(_)) | None => return,
         }
         upper.tell(now, Told::ChannelDrained { channel: ChannelId(stream.0), unsent });
@@ -284,7 +307,7 @@ impl Channels {
     ) {
         let channel = ChannelId(stream.0);
         match self.records.get_mut(&stream.0) {
-            Some(Record::Tcp) => {
+            Some(Record::Tcp | Record::KernelSctp) => {
                 self.forget(stream.0);
                 let reason = error.map_or(ChannelClosed::Orderly, reason);
                 upper.tell(now, Told::ChannelClosed { channel, reason, unacknowledged });

@@ -2,18 +2,20 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
+use core::time::Duration;
 use std::collections::VecDeque;
 
-use signalbox_core::node::{Output, StreamId};
+use signalbox_core::node::{Output, StreamId, StreamKind};
 
 /// Memory that is kept for octets when nothing is queued.
 const KEPT: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(crate) enum Down {
-    Listen(u16),
-    Open { stream: StreamId, local: IpAddr, peer: SocketAddr },
+    Listen(StreamKind, u16),
+    Open { stream: StreamId, kind: StreamKind, local: IpAddr, peer: SocketAddr },
     Write { stream: StreamId, octets: Range<usize> },
+    Message { stream: StreamId, lane: u16, lifetime: Option<Duration>, octets: Range<usize> },
     Read { stream: StreamId, on: bool },
     Close { stream: StreamId, abort: bool },
     Sctp { src: IpAddr, dst: IpAddr, packet: Range<usize> },
@@ -39,6 +41,17 @@ impl Outbox {
         }
     }
 
+    /// Queues a message for an association of the kernel.
+    pub(crate) fn message(
+        &mut self,
+        stream: StreamId,
+        (lane, lifetime): (u16, Option<Duration>),
+        message: &[u8],
+    ) {
+        let octets = self.append(|octets| octets.extend_from_slice(message));
+        self.queue.push_back(Down::Message { stream, lane, lifetime, octets });
+    }
+
     pub(crate) fn sctp(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
         let packet = self.append(|octets| octets.extend_from_slice(packet));
         self.queue.push_back(Down::Sctp { src, dst, packet });
@@ -62,9 +75,12 @@ impl Outbox {
     pub(crate) fn output<E>(&self, down: Down) -> Output<'_, E> {
         let octets = |range| self.octets.get(range).unwrap_or_default();
         match down {
-            Down::Listen(port) => Output::StreamListen { port },
-            Down::Open { stream, local, peer } => Output::StreamOpen { stream, local, peer },
+            Down::Listen(kind, port) => Output::StreamListen { kind, port },
+            Down::Open { stream, kind, local, peer } => Output::StreamOpen { stream, kind, local, peer },
             Down::Write { stream, octets: range } => Output::StreamWrite { stream, octets: octets(range) },
+            Down::Message { stream, lane, lifetime, octets: range } => {
+                Output::StreamMessage { stream, lane, lifetime, octets: octets(range) }
+            }
             Down::Read { stream, on } => Output::StreamRead { stream, on },
             Down::Close { stream, abort } => Output::StreamClose { stream, abort },
             Down::Sctp { src, dst, packet } => Output::Sctp { src, dst, packet: octets(packet) },

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{
-    Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, StreamError, StreamId, TransmitError,
+    Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, StreamError, StreamId, StreamKind,
+    TransmitError,
 };
 use signalbox_core::octets::Octets;
 use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6};
@@ -241,7 +242,10 @@ fn give(node: &mut Node, now: Time, step: &Step) {
                 IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
             };
             let (local, peer) = (SocketAddr::new(local, *port), SocketAddr::new(*peer, 40_000));
-            node.handle(now, Input::StreamAccepted { stream: StreamId(*stream), local, peer });
+            node.handle(
+                now,
+                Input::StreamAccepted { stream: StreamId(*stream), kind: StreamKind::Tcp, local, peer },
+            );
         }
         Step::Connected(stream) => {
             let local = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 40_000);
@@ -258,7 +262,10 @@ fn give(node: &mut Node, now: Time, step: &Step) {
             node.handle(now, Input::StreamClosed { stream, error: *error, unacknowledged: *lost });
         }
         Step::ListenFailed(port) => {
-            node.handle(now, Input::ListenFailed { port: *port, error: StreamError::AddressInUse });
+            node.handle(
+                now,
+                Input::ListenFailed { kind: StreamKind::Tcp, port: *port, error: StreamError::AddressInUse },
+            );
         }
         Step::Sctp { src, dst, packet } => node.handle(now, Input::Sctp { src: *src, dst: *dst, packet }),
         Step::Start { id, dst, src, count } => {

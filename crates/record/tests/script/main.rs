@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use signalbox_core::node::{
     Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, RouteQuery, StreamError, StreamId,
-    TransmitError,
+    StreamKind, TransmitError,
 };
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::traffic::{ReservationId, ReserveError};
@@ -69,13 +69,18 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         OwnedInput::RouteChanged(Prefix { addr: addr("10.0.0.0"), len: 8 }),
         OwnedInput::TransmitFailed { dst: addr("::1"), error: TransmitError::TooBig(Some(1280)) },
         OwnedInput::TransmitFailed { dst: addr("::1"), error: TransmitError::Other },
-        OwnedInput::StreamAccepted { stream, local: "[fe80::2%3]:270".parse().unwrap(), peer },
+        OwnedInput::StreamAccepted {
+            stream,
+            kind: StreamKind::Sctp,
+            local: "[fe80::2%3]:270".parse().unwrap(),
+            peer,
+        },
         OwnedInput::StreamConnected { stream, local: peer },
         OwnedInput::StreamOctets { stream, octets: vec![1, 0, 0xff] },
         OwnedInput::StreamDrained { stream, unsent: 70_000 },
         close(None, false),
         close(Some(StreamError::Reset), true),
-        OwnedInput::ListenFailed { port: 270, error: StreamError::AddressInUse },
+        OwnedInput::ListenFailed { kind: StreamKind::Sctp, port: 270, error: StreamError::AddressInUse },
         OwnedInput::Sctp { src, dst, packet: vec![0; 12] },
         OwnedInput::Rsvp(OwnedIpPacket {
             src,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use signalbox_core::Time;
-use signalbox_core::node::{Input, NodeEngine, Output, RouteQuery, StreamError};
+use signalbox_core::node::{Input, NodeEngine, Output, RouteQuery, StreamError, StreamKind};
 use signalbox_core::traffic::ReserveError;
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, MulticastRoute};
@@ -24,7 +24,7 @@ pub(super) struct Engine {
     /// Multicast routes that the node asked for and that are not answered yet; empty between inputs.
     groups: Vec<(IpAddr, IpAddr)>,
     /// Ports that could not be listened at and of which the node has not heard yet; empty between inputs.
-    unheard: Vec<(u16, StreamError)>,
+    unheard: Vec<(StreamKind, u16, StreamError)>,
 }
 
 impl Engine {
@@ -43,15 +43,18 @@ impl Engine {
                 match output {
                     Output::Transmit(transmit) => self.io.send(&transmit),
                     Output::RouteLookup { id, query } => self.lookups.push((id, query)),
-                    Output::StreamListen { port } => {
-                        if let Err(error) = self.io.streams().listen(port) {
-                            self.unheard.push((port, error));
+                    Output::StreamListen { kind, port } => {
+                        if let Err(error) = self.io.streams().listen(kind, port) {
+                            self.unheard.push((kind, port, error));
                         }
                     }
-                    Output::StreamOpen { stream, local, peer } => {
-                        self.io.streams().open(stream, local, peer);
+                    Output::StreamOpen { stream, kind, local, peer } => {
+                        self.io.streams().open(stream, kind, local, peer);
                     }
                     Output::StreamWrite { stream, octets } => self.io.streams().write(stream, octets),
+                    Output::StreamMessage { stream, lane, lifetime, octets } => {
+                        self.io.streams().message(stream, (lane, lifetime), octets);
+                    }
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
                     Output::Sctp { src, dst, packet } => self.io.send_sctp(src, dst, packet),
@@ -70,8 +73,8 @@ impl Engine {
                     Output::Event(event) => deliver(event),
                 }
             }
-            if let Some((port, error)) = self.unheard.pop() {
-                self.handle(now, Input::ListenFailed { port, error });
+            if let Some((kind, port, error)) = self.unheard.pop() {
+                self.handle(now, Input::ListenFailed { kind, port, error });
             } else if let Some(id) = unenforced.pop() {
                 self.handle(now, Input::Reserved { id, result: Err(ReserveError::Unsupported) });
             } else if let Some((id, query)) = self.lookups.pop() {

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
-use signalbox_core::node::{Input, NodeEngine, Output, Prefix, StreamError, TransmitError};
+use signalbox_core::node::{Input, NodeEngine, Output, Prefix, StreamError, StreamKind, TransmitError};
 use signalbox_core::{IfIndex, Time};
 
 use super::streams::Act;
@@ -73,7 +73,10 @@ impl<N: NodeEngine> Sim<N> {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
-                self.drive(node, Input::ListenFailed { port, error: StreamError::AddressInUse });
+                self.drive(
+                    node,
+                    Input::ListenFailed { kind: StreamKind::Tcp, port, error: StreamError::AddressInUse },
+                );
             }
             What::Reserved { node, incarnation, id, result } => {
                 if self.nodes[node.at()].incarnation != incarnation {
@@ -115,9 +118,12 @@ impl<N: NodeEngine> Sim<N> {
                 Output::Reserve { id, reservation } => reserved.push((id, Some(reservation.clone()))),
                 Output::Release { id } => reserved.push((id, None)),
                 Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
-                Output::StreamListen { port } => acts.push(Act::Listen(port)),
-                Output::StreamOpen { stream, local, peer } => acts.push(Act::Open(stream, local, peer)),
+                Output::StreamListen { kind, port } => acts.push(Act::Listen(tcp(kind, port))),
+                Output::StreamOpen { stream, kind, local, peer } => {
+                    acts.push(Act::Open(stream, local, tcp(kind, peer)));
+                }
                 Output::StreamWrite { stream, octets } => acts.push(Act::Write(stream, octets.to_vec())),
+                Output::StreamMessage { .. } => tcp(StreamKind::Sctp, ()),
                 Output::StreamRead { stream, on } => acts.push(Act::Read(stream, on)),
                 Output::StreamClose { stream, abort } => acts.push(Act::Close { stream, abort }),
                 Output::Sctp { src, dst, packet } => {
@@ -340,4 +346,10 @@ impl<N: NodeEngine> Sim<N> {
             }
         }
     }
+}
+
+/// What concerns a stream of TCP. The simulated hosts have no SCTP of their own: nodes bring theirs.
+fn tcp<T>(kind: StreamKind, what: T) -> T {
+    assert_eq!(kind, StreamKind::Tcp, "the simulator's hosts do not speak SCTP");
+    what
 }

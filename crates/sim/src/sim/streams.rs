@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::Time;
-use signalbox_core::node::{Input, NodeEngine, StreamError, StreamId};
+use signalbox_core::node::{Input, NodeEngine, StreamError, StreamId, StreamKind};
 
 use super::{Sim, What};
 use crate::config::NodeId;
@@ -179,7 +179,7 @@ impl<N: NodeEngine> Sim<N> {
                 let peer = both.addresses[0];
                 let local = both.addresses[1];
                 if let Some((node, stream)) = self.streams.accept(connection) {
-                    self.drive(node, Input::StreamAccepted { stream, local, peer });
+                    self.drive(node, Input::StreamAccepted { stream, kind: StreamKind::Tcp, local, peer });
                 }
             }
             Signal::Data(octets) => {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use signalbox_core::Time;
-use signalbox_core::node::{Input, NodeEngine, Output, StreamError, StreamId};
+use signalbox_core::node::{Input, NodeEngine, Output, StreamError, StreamId, StreamKind};
 use signalbox_sim::Boot;
 
 /// What to do.
@@ -54,7 +54,7 @@ impl NodeEngine for Streamer {
                 self.todo.push_back(todo);
                 None
             }
-            Input::StreamAccepted { stream, local, peer } => Some(Heard::Accepted(stream, local, peer)),
+            Input::StreamAccepted { stream, local, peer, .. } => Some(Heard::Accepted(stream, local, peer)),
             Input::StreamConnected { stream, local } => Some(Heard::Connected(stream, local)),
             Input::StreamOctets { stream, octets } => {
                 assert!(!octets.is_empty());
@@ -64,7 +64,7 @@ impl NodeEngine for Streamer {
             Input::StreamClosed { stream, error, unacknowledged } => {
                 Some(Heard::Closed(stream, error, unacknowledged))
             }
-            Input::ListenFailed { port, error } => Some(Heard::ListenFailed(port, error)),
+            Input::ListenFailed { port, error, .. } => Some(Heard::ListenFailed(port, error)),
             Input::Sctp { src, dst, packet } => Some(Heard::Sctp(src, dst, packet.to_vec())),
             _ => None,
         });
@@ -76,9 +76,9 @@ impl NodeEngine for Streamer {
         }
         self.done = Some(self.todo.pop_front()?);
         self.done.as_ref().map(|todo| match todo {
-            Do::Listen(port) => Output::StreamListen { port: *port },
+            Do::Listen(port) => Output::StreamListen { kind: StreamKind::Tcp, port: *port },
             Do::Open(stream, local, peer) => {
-                Output::StreamOpen { stream: *stream, local: *local, peer: *peer }
+                Output::StreamOpen { stream: *stream, kind: StreamKind::Tcp, local: *local, peer: *peer }
             }
             Do::Write(stream, octets) => Output::StreamWrite { stream: *stream, octets },
             Do::Read(stream, on) => Output::StreamRead { stream: *stream, on: *on },

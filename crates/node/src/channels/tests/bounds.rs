@@ -1,12 +1,14 @@
 //! What strangers can make a node hold.
 
+use signalbox_core::node::StreamKind;
+
 use super::super::*;
 use super::rig::{CLIENT, Heard, Rig, SERVER, Said, TLS};
 
 fn knock(rig: &mut Rig, number: u64) {
     let (local, peer) = (SocketAddr::new(SERVER, TLS), SocketAddr::new(CLIENT, 40_000));
     let server = &mut rig.server;
-    server.channels.accepted(rig.now, StreamId(2 * number), local, peer, &mut server.ear);
+    server.channels.accepted(rig.now, (StreamId(2 * number), StreamKind::Tcp), local, peer, &mut server.ear);
 }
 
 #[test]

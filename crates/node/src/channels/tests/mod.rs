@@ -1,11 +1,12 @@
 //! Channels of two nodes, joined by streams that deliver at once.
 
 mod bounds;
+mod kernel_sctp;
 mod rig;
 mod sctp;
 mod tls;
 
-use signalbox_core::node::StreamError;
+use signalbox_core::node::{StreamError, StreamKind};
 use signalbox_gist::engine::{ChannelClosed, Transport};
 
 use self::rig::{CHANNEL, Heard, Rig, Said, TCP, associations};
@@ -58,7 +59,7 @@ fn the_ports_are_listened_at_once_and_others_reset() {
         rig.server.channels.listen();
     }
     let ports: Vec<_> = rig.server.downs().into_iter().map(|down| format!("{down:?}")).collect();
-    assert_eq!(ports, ["Listen(270)", "Listen(271)"]);
+    assert_eq!(ports, ["Listen(Tcp, 270)", "Listen(Tcp, 271)"]);
     rig.open(Transport::Tcp, 999);
     assert_eq!(rig.client.heard().last(), Some(&Heard::Closed(CHANNEL, ChannelClosed::Reset, false)));
     assert!(rig.server.heard().is_empty());
@@ -73,22 +74,22 @@ fn a_port_that_is_taken_is_tried_again() {
     let failed = vec![Heard::Listening(Transport::Tcp, false)];
     let mut now = rig.now;
     side.downs();
-    side.channels.listen_failed(now, 999, &mut side.ear);
-    side.channels.listen_failed(now, TCP, &mut side.ear);
+    side.channels.listen_failed(now, (StreamKind::Tcp, 999), &mut side.ear);
+    side.channels.listen_failed(now, (StreamKind::Tcp, TCP), &mut side.ear);
     assert_eq!(side.heard(), failed);
     for pause in [1, 2, 4, 8, 16, 32, 64, 64] {
         let due = side.channels.next_deadline().unwrap();
         assert_eq!(due.since(now), Duration::from_secs(pause));
         now = due;
         side.channels.timer(now, &mut side.ear);
-        assert_eq!(side.downs(), [Said::Listen(TCP)]);
+        assert_eq!(side.downs(), [Said::Listen(StreamKind::Tcp, TCP)]);
         assert!(side.heard().is_empty());
-        side.channels.listen_failed(now, TCP, &mut side.ear);
+        side.channels.listen_failed(now, (StreamKind::Tcp, TCP), &mut side.ear);
         assert_eq!(side.heard(), failed);
     }
     now = now + Duration::from_secs(64);
     side.channels.timer(now, &mut side.ear);
-    assert_eq!(side.downs(), [Said::Listen(TCP)]);
+    assert_eq!(side.downs(), [Said::Listen(StreamKind::Tcp, TCP)]);
     side.channels.timer(now + Duration::from_secs(1), &mut side.ear);
     assert_eq!(side.heard(), [Heard::Listening(Transport::Tcp, true)]);
     assert_eq!(side.channels.next_deadline(), None);
@@ -113,7 +114,7 @@ fn what_is_said_of_unknown_channels_is_ignored() {
     assert!(side.heard().is_empty() && side.downs().is_empty());
     // Odd names are the node's.
     let local = SocketAddr::new(rig::CLIENT, TCP);
-    side.channels.accepted(now, StreamId(1), local, local, &mut side.ear);
+    side.channels.accepted(now, (StreamId(1), StreamKind::Tcp), local, local, &mut side.ear);
     assert!(side.heard().is_empty());
     assert_eq!(associations().tcp_port, Some(TCP));
 }

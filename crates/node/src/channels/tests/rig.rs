@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use rcgen::KeyPair;
 use signalbox_core::Identity;
-use signalbox_core::node::Output;
+use signalbox_core::node::{Output, StreamKind};
 use signalbox_transport::stream::Versions;
 
 use super::super::*;
@@ -52,9 +52,10 @@ impl Upper for Ear {
 /// What the driver was told, but for writes and the like.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Said {
-    Listen(u16),
-    Open(StreamId),
+    Listen(StreamKind, u16),
+    Open(StreamId, StreamKind),
     Write(StreamId, Vec<u8>),
+    Message(StreamId, u16, Vec<u8>),
     Read(StreamId, bool),
     Close(StreamId, bool),
     Sctp(Vec<u8>),
@@ -87,9 +88,12 @@ impl Side {
                 return said;
             };
             said.push(match self.channels.out.output::<()>(down) {
-                Output::StreamListen { port } => Said::Listen(port),
-                Output::StreamOpen { stream, .. } => Said::Open(stream),
+                Output::StreamListen { kind, port } => Said::Listen(kind, port),
+                Output::StreamOpen { stream, kind, .. } => Said::Open(stream, kind),
                 Output::StreamWrite { stream, octets } => Said::Write(stream, octets.to_vec()),
+                Output::StreamMessage { stream, lane, octets, .. } => {
+                    Said::Message(stream, lane, octets.to_vec())
+                }
                 Output::StreamRead { stream, on } => Said::Read(stream, on),
                 Output::StreamClose { stream, abort } => Said::Close(stream, abort),
                 Output::Sctp { packet, .. } => Said::Sctp(packet.to_vec()),
@@ -187,16 +191,16 @@ impl Rig {
         };
         let to = if from_client { &mut self.server } else { &mut self.client };
         match said {
-            Said::Listen(_) | Said::Read(..) => {}
-            Said::Open(stream) => {
+            Said::Listen(..) | Said::Read(..) => {}
+            Said::Open(stream, kind) => {
                 let theirs = StreamId(2 * self.made);
                 self.made += 1;
                 self.streams.push((stream, theirs));
                 let (local, peer) = (SocketAddr::new(SERVER, port), SocketAddr::new(CLIENT, 40_000));
-                to.channels.accepted(now, theirs, local, peer, &mut to.ear);
+                to.channels.accepted(now, (theirs, kind), local, peer, &mut to.ear);
                 self.client.channels.connected(now, stream, &mut self.client.ear);
             }
-            Said::Write(stream, octets) => {
+            Said::Write(stream, octets) | Said::Message(stream, _, octets) => {
                 if let Some(theirs) = other(stream, &self.streams) {
                     to.channels.octets(now, theirs, &octets, &mut to.ear);
                 }

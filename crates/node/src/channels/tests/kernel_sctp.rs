@@ -1,0 +1,54 @@
+//! Channels over SCTP of the kernel, which the driver gives as streams.
+
+use signalbox_core::node::StreamKind;
+
+use super::super::*;
+use super::rig::{CHANNEL, Heard, Rig, SCTP, Said, TCP, TLS};
+
+fn rig() -> Rig {
+    let config = || ChannelConfig { kernel_sctp: true, ..ChannelConfig::default() };
+    Rig::with(config(), config())
+}
+
+#[test]
+fn an_association_is_a_stream_whose_messages_keep_their_lanes() {
+    let mut rig = rig();
+    rig.client_opens(Transport::Sctp, SCTP);
+    let said = rig.client.downs();
+    assert_eq!(said, [Said::Open(StreamId(CHANNEL.0), StreamKind::Sctp)]);
+    said.into_iter().for_each(|said| rig.carry(true, said, SCTP));
+    assert_eq!(rig.client.heard(), [Heard::Connected(CHANNEL, None)]);
+    let [Heard::Accepted(theirs, Transport::Sctp, None)] = rig.server.heard()[..] else { panic!() };
+    for (lane, message) in [(7, b"one".as_slice()), (300, b"two")] {
+        rig.client_sends_how((lane, Some(Duration::from_secs(1))), message);
+        let said = rig.client.downs();
+        assert_eq!(said, [Said::Message(StreamId(CHANNEL.0), lane, message.to_vec())]);
+        said.into_iter().for_each(|said| rig.carry(true, said, SCTP));
+        assert_eq!(rig.server.heard(), [Heard::Octets(theirs, message.to_vec())]);
+    }
+    rig.client.channels.close(rig.now, CHANNEL, false);
+    rig.run();
+    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, ChannelClosed::Orderly, false)]);
+    assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
+    assert!(rig.client.channels.sctp_counters().is_none());
+}
+
+#[test]
+fn kinds_that_share_a_port_number_are_told_apart() {
+    let mut rig = rig();
+    let (now, side) = (rig.now, &mut rig.server);
+    side.channels.listen();
+    let ports = [(StreamKind::Tcp, TCP), (StreamKind::Tcp, TLS), (StreamKind::Sctp, SCTP)];
+    assert_eq!(side.downs(), ports.map(|(kind, port)| Said::Listen(kind, port)));
+    // TCP at SCTP's port, and the other way round: nobody asked for either.
+    for (number, kind, port) in [(2, StreamKind::Tcp, SCTP), (4, StreamKind::Sctp, TCP)] {
+        let (local, peer) =
+            (SocketAddr::new(super::rig::SERVER, port), SocketAddr::new(super::rig::CLIENT, 9));
+        side.channels.accepted(now, (StreamId(number), kind), local, peer, &mut side.ear);
+        assert_eq!(side.downs(), [Said::Close(StreamId(number), true)]);
+    }
+    side.channels.listen_failed(now, (StreamKind::Tcp, SCTP), &mut side.ear);
+    assert!(side.heard().is_empty());
+    side.channels.listen_failed(now, (StreamKind::Sctp, SCTP), &mut side.ear);
+    assert_eq!(side.heard(), [Heard::Listening(Transport::Sctp, false)]);
+}
