@@ -97,6 +97,11 @@ impl State {
         if hello.src_instance == 0 {
             return Verdict::Same;
         }
+        if !up && ![0, self.ours].contains(&hello.dst_instance) {
+            // Said before it heard that we began anew: it will do so too, and its instance be another. Taken for the new
+            // one, two nodes whose messages cross would lose each other for ever.
+            return Verdict::Same;
+        }
         if hello.dst_instance == self.ours {
             self.wrong = 0;
         } else if up && hello.ack {
@@ -217,7 +222,8 @@ mod tests {
             "none yet is not wrong"
         );
         assert_eq!(state.received(ms(4), &wrong, &CONFIG, &mut rng), Verdict::Lost, "in three requests");
-        assert_eq!(state.received(ms(5), &wrong, &CONFIG, &mut rng), Verdict::Up, "once");
+        assert_eq!(state.received(ms(5), &wrong, &CONFIG, &mut rng), Verdict::Same, "once");
+        assert_eq!(state.received(ms(6), &hello(false, 7, 0), &CONFIG, &mut rng), Verdict::Up);
     }
 
     /// Proves RSVPX-3209-5.3-06: three and a half intervals of silence.

@@ -1,0 +1,76 @@
+//! Hello (RFC 3209 §5) between two nodes.
+
+use std::time::Duration;
+
+use signalbox_rsvp::engine::neighbour::{HelloConfig, Upcall};
+use signalbox_rsvp::wire::MessageType;
+
+use super::rig::{ETH, Kind, Node, To, addr, config, ms, prompt, talk};
+
+fn with_hello(last: u8, seed: u64) -> Node {
+    let mut config = config(prompt());
+    config.interface.hello =
+        Some(HelloConfig { interval: Duration::from_millis(5), ..HelloConfig::default() });
+    Node::seeded(last, config, seed)
+}
+
+/// Lets both live from `from` to `to`, each hearing the other without delay.
+fn live(from: u64, to: u64, a: &mut Node, b: &mut Node) {
+    for now in (from..=to).map(ms) {
+        a.layer.tick(now);
+        b.layer.tick(now);
+        talk(now, a, b);
+    }
+}
+
+/// Proves RSVPX-3209-5.1-01 and RSVPX-3209-5.3-03: from address to address with TTL 1; each request is answered.
+#[test]
+fn requests_are_answered() {
+    let (mut a, mut b) = (with_hello(1, 1), Node::plain(2));
+    b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
+    a.layer.tick(ms(1));
+    let hello = a.drain().into_iter().find(|packet| packet.kind() == MessageType::HELLO).unwrap();
+    assert_eq!((hello.src, hello.dst, hello.ttl, hello.router_alert), (addr(1), addr(2), 1, false));
+    let request = hello.message().hello.unwrap();
+    assert!(!request.ack && request.src_instance != 0 && request.dst_instance == 0);
+    b.take(ms(1), &hello);
+    let answer = b.drain().into_iter().find(|packet| packet.kind() == MessageType::HELLO).unwrap();
+    let ack = answer.message().hello.unwrap();
+    assert!(ack.ack && ack.dst_instance == request.src_instance && ack.src_instance != 0);
+    assert_eq!((answer.dst, answer.ttl), (addr(1), 1));
+    live(1, 100, &mut a, &mut b);
+    assert!(a.upcalls.is_empty() && b.upcalls.is_empty());
+    assert!(a.layer.counters().hellos_sent >= 19 && b.layer.counters().hellos_sent >= 19);
+}
+
+/// Proves RSVPX-3209-5.4-02 as far as this layer goes: restarted or silent, the neighbour is reported once, and comes
+/// back; nothing else changes.
+#[test]
+fn restarted_and_silent() {
+    let (mut a, mut b) = (with_hello(1, 1), with_hello(2, 2));
+    b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    live(0, 50, &mut a, &mut b);
+    assert!(a.upcalls.is_empty());
+    let mut again = with_hello(2, 3);
+    live(51, 100, &mut a, &mut again);
+    let lost = Upcall::Lost { neighbour: addr(2), ifindex: ETH };
+    assert_eq!(a.upcalls, [lost]);
+    live(101, 200, &mut a, &mut again);
+    assert_eq!(a.upcalls, [lost], "it is up again");
+    for now in (201..300).map(ms) {
+        a.layer.tick(now);
+        a.drain();
+    }
+    assert_eq!(a.upcalls, [lost, lost], "silence");
+    assert_eq!(a.layer.counters().neighbours_lost, 2);
+}
+
+/// A node that is not asked to says nothing by itself.
+#[test]
+fn off_by_default() {
+    let (mut a, mut b) = (Node::plain(1), Node::plain(2));
+    b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    live(0, 100, &mut a, &mut b);
+    assert_eq!(a.layer.counters().hellos_sent + b.layer.counters().hellos_sent, 0);
+}

@@ -1,0 +1,505 @@
+//! Integrity (RFC 2747, 3097): keys, digests, sequence numbers, challenges.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ring::hmac;
+use signalbox_core::{IfIndex, Time};
+use signalbox_rsvp::engine::neighbour::{
+    Algorithm, Config, IntegrityConfig, KeyConfig, KeyUse, Upcall, Verdict,
+};
+use signalbox_rsvp::wire::{MessageType, checksum};
+
+use super::rig::{ETH, Got, Kind, Node, Packet, To, addr, config, ms, prompt, talk, took};
+
+const PATH: MessageType = MessageType::PATH;
+const CHALLENGE: MessageType = MessageType::INTEGRITY_CHALLENGE;
+const RESPONSE: MessageType = MessageType::INTEGRITY_RESPONSE;
+
+fn key(id: u64) -> KeyConfig {
+    KeyConfig {
+        id,
+        algorithm: Algorithm::HmacSha256,
+        secret: format!("secret {id}").into_bytes(),
+        usage: KeyUse::Both,
+        interface: None,
+        neighbour: None,
+        from: Time::ZERO,
+        until: None,
+    }
+}
+
+fn secured(handshake: bool) -> Config {
+    let mut config = config(prompt());
+    config.interface.integrity = IntegrityConfig {
+        sending: true,
+        receiving: true,
+        handshake,
+        without_handshake: !handshake,
+        ..IntegrityConfig::default()
+    };
+    config.real_time = 1_000_000;
+    config
+}
+
+fn node(last: u8, config: Config, keys: &[KeyConfig]) -> Node {
+    let mut node = Node::new(last, config);
+    node.layer.set_keys(keys).unwrap();
+    node
+}
+
+/// Two nodes that share key 7; no handshake.
+fn two() -> (Node, Node) {
+    (node(1, secured(false), &[key(7)]), node(2, secured(false), &[key(7)]))
+}
+
+fn path(node: &mut Node, now: Time, port: u16) -> Packet {
+    node.path(now, Kind::Trigger, port, To::Unknown);
+    let [packet] = &node.drain()[..] else { panic!("one packet") };
+    packet.clone()
+}
+
+/// Computes checksum and digest anew, as somebody with the key would.
+fn signed_again(packet: &Packet, id: u64) -> Packet {
+    let mut packet = packet.clone();
+    let at = packet.message().integrity.unwrap().digest_offset;
+    let octets = &mut packet.payload;
+    octets[2..4].copy_from_slice(&[0, 0]);
+    octets[at..at + 32].fill(0);
+    let key = hmac::Key::new(hmac::HMAC_SHA256, format!("secret {id}").as_bytes());
+    let digest = hmac::sign(&key, octets);
+    octets[at..at + 32].copy_from_slice(digest.as_ref());
+    let sum = checksum(octets).to_be_bytes();
+    octets[2..4].copy_from_slice(&sum);
+    packet
+}
+
+fn without_checksum(packet: &Packet) -> Packet {
+    let mut packet = packet.clone();
+    packet.payload[2..4].copy_from_slice(&[0, 0]);
+    packet
+}
+
+/// Proves RSVPINT-2747-4.1-01, RSVPINT-2747-2.1-06, RSVPINT-2747-2.1-03 and RSVPINT-2747-1-03: digests recomputed by
+/// another implementation over the message with digest and checksum zero; the rest can be read by anyone.
+#[test]
+fn generation() {
+    for (algorithm, octets, handshake) in [(Algorithm::HmacSha256, 32, true), (Algorithm::HmacMd5, 16, false)]
+    {
+        let mut a = node(1, secured(handshake), &[KeyConfig { algorithm, ..key(7) }]);
+        let packet = path(&mut a, ms(0), 5000);
+        let message = packet.message();
+        let integrity = message.integrity.unwrap();
+        assert_eq!((integrity.key_id, integrity.digest.len()), (7, octets));
+        assert_eq!(packet.payload[8..12], [0, u8::try_from(20 + octets).unwrap(), 4, 1]);
+        assert_eq!(packet.payload[12..14], [if handshake { 0x80 } else { 0 }, 0]);
+        assert_eq!(message.session.unwrap().port, 5000);
+        if algorithm == Algorithm::HmacSha256 {
+            assert_eq!(signed_again(&packet, 7), packet);
+            assert_ne!(signed_again(&packet, 8), packet);
+        }
+    }
+}
+
+/// Proves RSVPINT-2747-4.2-01, RSVPINT-2747-4.2-02, RSVPINT-2747-1-01 and RSVPINT-2747-4.1-02: any altered octet is
+/// noticed, with a right checksum or without; what IP changes is not.
+#[test]
+fn reception() {
+    let (mut a, mut b) = two();
+    let packet = path(&mut a, ms(0), 5000);
+    for at in 0..packet.payload.len() {
+        let altered = packet.altered(at);
+        assert!(b.take(ms(0), &altered).iter().all(|got| *got == Got::Malformed), "octet {at}: checksum");
+        let got = b.take(ms(0), &without_checksum(&altered));
+        // Octet 5 is reserved, and signed too.
+        assert!(got.is_empty() || got == [Got::Malformed] || (2..4).contains(&at), "octet {at}: {got:?}");
+        b = node(2, secured(false), &[key(7)]);
+    }
+    let farther = Packet { ttl: packet.ttl - 3, ..packet.clone() };
+    let non_rsvp = Got::Message { kind: PATH, port: 5000, verdict: Verdict::Process, non_rsvp: true };
+    assert_eq!(b.take(ms(0), &farther), [non_rsvp], "the IP header is not covered");
+    let next = path(&mut a, ms(1), 5001);
+    assert_eq!(b.take(ms(1), &without_checksum(&next)), [took(PATH, 5001, Verdict::Process)]);
+}
+
+/// Proves RSVPINT-2747-4-02 and RSVPINT-2747-4-03: everything is signed; what is not is dropped.
+#[test]
+fn everything_is_signed() {
+    let (mut a, mut b) = two();
+    a.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    a.resv(ms(0), Kind::Trigger, 5001, 2);
+    a.say(ms(0), MessageType::PATH_TEAR, Kind::Once, 5002, To::Unknown);
+    a.say(ms(0), MessageType::RESV_TEAR, Kind::Once, 5003, To::Next(2));
+    let said = a.drain();
+    assert_eq!(said.len(), 4);
+    for packet in &said {
+        assert!(packet.message().integrity.is_some());
+        assert_eq!(b.take(ms(0), packet).len(), 1);
+    }
+    let acks = b.packets_until(ms(0));
+    assert!(acks.iter().all(|packet| packet.message().integrity.is_some()));
+    acks.iter().for_each(|packet| _ = a.take(ms(0), packet));
+    assert_eq!(a.layer.counters().acks_received, 4);
+    // Each of a Bundle, and an Srefresh.
+    a.resv(ms(10), Kind::Trigger, 5001, 2);
+    a.resv(ms(10), Kind::Trigger, 5005, 2);
+    let bundle = &a.drain()[0];
+    assert_eq!(bundle.kind(), MessageType::BUNDLE);
+    assert_eq!(b.take(ms(10), bundle).len(), 2);
+    talk(ms(10), &mut a, &mut b);
+    assert!(a.summarise(ms(20), 5001, 2));
+    let srefresh = &a.packets_until(ms(100))[0];
+    assert!(srefresh.message().integrity.is_some());
+    assert_eq!(b.take(ms(100), srefresh), [Got::Refreshed(5001)]);
+
+    let mut plain = Node::plain(3);
+    assert_eq!(b.take(ms(100), &path(&mut plain, ms(100), 5000)), []);
+    assert_eq!(b.layer.counters().integrity_missing, 1);
+}
+
+/// Proves RSVPRR-2961-3.4-03: one wrong digest in a Bundle costs one message.
+#[test]
+fn a_wrong_digest_in_a_bundle() {
+    let (mut a, mut b) = two();
+    let (one, two) = (path(&mut a, ms(0), 5000), path(&mut a, ms(0), 5001));
+    let mut forged = one.altered(71);
+    forged.payload[2..4].copy_from_slice(&[0, 0]);
+    let inside = [&forged.payload[..], &two.payload].concat();
+    let length = u16::try_from(inside.len() + 8).unwrap().to_be_bytes();
+    let payload = [&[0x11, 12, 0, 0, 255, 0][..], &length, &inside].concat();
+    let bundle = Packet { src: addr(1), dst: addr(2), ttl: 255, router_alert: false, payload };
+    assert_eq!(b.take(ms(0), &bundle), [took(PATH, 5001, Verdict::Process)]);
+    assert_eq!(b.layer.counters().digest_wrong, 1);
+}
+
+/// Proves RSVPINT-2747-4-01: secured for sending, receiving, both or neither.
+#[test]
+fn by_direction() {
+    for (sending, receiving) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut one = secured(false);
+        one.interface.integrity.sending = sending;
+        one.interface.integrity.receiving = receiving;
+        let mut a = node(1, one, &[key(7)]);
+        assert_eq!(path(&mut a, ms(0), 5000).message().integrity.is_some(), sending);
+        let mut plain = Node::plain(2);
+        assert_eq!(a.take(ms(0), &path(&mut plain, ms(0), 5000)).len(), usize::from(!receiving));
+    }
+}
+
+/// Proves RSVPINT-2747-4-08, RSVPINT-2747-4-09 and RSVPINT-2747-2.1-04: the key of a Path is found by its RSVP_HOP, that
+/// of an acknowledgment by its IP source; equal identifiers of two senders are two keys.
+#[test]
+fn whose_key() {
+    let of = |last: u8, secret: &str| KeyConfig {
+        neighbour: Some(addr(last)),
+        usage: KeyUse::Receive,
+        secret: secret.into(),
+        ..key(7)
+    };
+    let own = |secret: &str| KeyConfig { usage: KeyUse::Send, secret: secret.into(), ..key(7) };
+    let mut a = node(1, secured(false), &[own("one"), of(2, "mine")]);
+    let mut c = node(3, secured(false), &[own("three")]);
+    let mut b = node(2, secured(false), &[own("mine"), of(1, "one"), of(3, "three")]);
+    let from_a = path(&mut a, ms(0), 5000);
+    assert_ne!(from_a.src, addr(1));
+    assert_eq!(b.take(ms(0), &from_a), [took(PATH, 5000, Verdict::Process)]);
+    assert_eq!(b.take(ms(0), &path(&mut c, ms(0), 5001)), [took(PATH, 5001, Verdict::Process)]);
+    let ack = b.packets_until(ms(0)).into_iter().find(|packet| packet.dst == addr(1)).unwrap();
+    a.take(ms(0), &ack);
+    assert_eq!(a.layer.counters().acks_received, 1);
+    // An acknowledgment from somebody else's address.
+    let stolen = Packet { src: addr(3), ..ack };
+    a.take(ms(0), &stolen);
+    assert_eq!(a.layer.counters().key_unknown, 1);
+    let mut stranger = node(4, secured(false), &[own("mine")]);
+    assert_eq!(b.take(ms(0), &path(&mut stranger, ms(0), 5002)), []);
+    assert_eq!(b.layer.counters().key_unknown, 1);
+}
+
+/// Proves RSVPINT-2747-4-07: one key for all on a link, each sender with its own numbers.
+#[test]
+fn one_key_for_a_link() {
+    let mut nodes: Vec<Node> = (1..=4).map(|last| node(last, secured(false), &[key(7)])).collect();
+    for sender in 0..4 {
+        for round in 0..3 {
+            let packet = path(&mut nodes[sender], ms(round), 5000 + u16::try_from(sender).unwrap());
+            for (receiver, node) in nodes.iter_mut().enumerate() {
+                if receiver != sender {
+                    assert_eq!(node.take(ms(round), &packet).len(), 1, "{sender} to {receiver}");
+                }
+            }
+        }
+    }
+}
+
+/// Proves RSVPINT-2747-4.2-03, RSVPINT-2747-4.2-06, RSVPINT-2747-4.2-07 and RSVPINT-2747-4.1-03: replays are ignored,
+/// late ones taken once; a forged number changes nothing; repetitions have new numbers.
+#[test]
+fn replays() {
+    let (mut a, mut b) = two();
+    let packets: Vec<Packet> = (0..8).map(|n| path(&mut a, ms(u64::from(n)), 5000 + n)).collect();
+    assert_eq!(b.take(ms(10), &packets[0]).len(), 1);
+    assert_eq!(b.take(ms(10), &packets[5]).len(), 1);
+    assert_eq!(b.take(ms(10), &packets[2]).len(), 1, "late by three");
+    for replayed in [0, 2, 5] {
+        assert_eq!(b.take(ms(11), &packets[replayed]), []);
+    }
+    assert_eq!(b.layer.counters().replayed, 3);
+    // With a number far ahead, and a digest that is not right for it.
+    let mut forged = without_checksum(&packets[6]);
+    forged.payload[20] = 0x7f;
+    assert_eq!(b.take(ms(12), &forged), []);
+    assert_eq!(b.take(ms(12), &packets[6]).len(), 1);
+    let again = a.packets_until(ms(600));
+    assert!(again.len() >= 8);
+    let number = |packet: &Packet| packet.message().integrity.unwrap().sequence;
+    let mut numbers: Vec<u64> = packets.iter().chain(&again).map(number).collect();
+    assert!(numbers.is_sorted());
+    numbers.dedup();
+    assert_eq!(numbers.len(), packets.len() + again.len());
+}
+
+/// Proves RSVPINT-2747-4.2-04: a window of one wants strict order.
+#[test]
+fn strict_order() {
+    let mut strict = secured(false);
+    strict.interface.integrity.window = 1;
+    let (mut a, mut b) = (node(1, secured(false), &[key(7)]), node(2, strict, &[key(7)]));
+    let (one, two, three) = (path(&mut a, ms(0), 5000), path(&mut a, ms(0), 5001), path(&mut a, ms(0), 5002));
+    assert_eq!(b.take(ms(0), &one).len(), 1);
+    assert_eq!(b.take(ms(0), &three).len(), 1);
+    assert_eq!(b.take(ms(0), &two), []);
+}
+
+/// Proves RSVPINT-2747-3-01, RSVPINT-2747-3-02 and RSVPINT-2747-3-03: seconds above, a counter below; a node that
+/// restarts goes on above what it sent before.
+#[test]
+fn sequence_numbers() {
+    let number = |packet: &Packet| packet.message().integrity.unwrap().sequence;
+    let (mut a, _b) = two();
+    let numbers: Vec<u64> = (0..1000).map(|n| number(&path(&mut a, ms(2000), 5000 + n))).collect();
+    assert_eq!(numbers[0], 1_000_002 << 32);
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1));
+    assert_eq!(number(&path(&mut a, ms(3000), 5000)), 1_000_003 << 32, "the counter begins anew");
+    let mut later = secured(false);
+    later.real_time += 4;
+    let mut again = node(1, later, &[key(7)]);
+    assert!(number(&path(&mut again, ms(0), 5000)) > 1_000_003 << 32);
+}
+
+/// Proves RSVPINT-2747-4.3-03, RSVPINT-2747-4.3-05, RSVPINT-2747-4.3-06, RSVPINT-2747-4.3-11, RSVPINT-2747-4.3-07 and
+/// RSVPINT-2747-10-01: a handshake at the first message signed with a key; both may be new at once.
+#[test]
+fn handshake() {
+    let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
+    let first = path(&mut a, ms(0), 5000);
+    assert_eq!(b.take(ms(0), &first), [], "not yet");
+    let asked = b.drain();
+    let challenge = &asked[0];
+    assert_eq!(
+        (asked.len(), challenge.kind(), challenge.dst, challenge.src),
+        (1, CHALLENGE, addr(1), addr(2))
+    );
+    assert_eq!(challenge.message().integrity, None);
+    assert_eq!(b.take(ms(0), &first), [], "nothing while it waits");
+    assert_eq!(a.take(ms(1), challenge), []);
+    let answered = a.drain();
+    let response = &answered[0];
+    assert_eq!((answered.len(), response.kind(), response.dst), (1, RESPONSE, addr(2)));
+    let message = response.message();
+    assert_eq!(message.challenge, challenge.message().challenge);
+    assert_eq!(message.integrity.unwrap().key_id, 7);
+    assert_eq!(b.take(ms(1), response), []);
+    assert_eq!(b.layer.counters().responses_taken, 1);
+    assert_eq!(b.take(ms(2), &first), [], "it was sent before: a replay for all that is known");
+    let again = &a.packets_until(ms(500))[0];
+    assert_eq!(b.take(ms(500), again), [took(PATH, 5000, Verdict::Process)]);
+    // The other direction is another association, and the first acknowledgment was dropped there.
+    talk(ms(600), &mut a, &mut b);
+    talk(ms(1500), &mut a, &mut b);
+    assert_eq!((a.layer.counters().responses_taken, b.layer.counters().responses_taken), (1, 1));
+    assert_eq!(a.layer.counters().acks_received, 1, "the next one was taken");
+}
+
+/// Proves RSVPINT-2747-4.3-08, RSVPINT-2747-4.3-07 and RSVPINT-3097-2-02: a challenge is repeated until it is answered by
+/// the right cookie; later answers count for nothing.
+#[test]
+fn challenges_are_repeated() {
+    let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
+    b.take(ms(0), &path(&mut a, ms(0), 5000));
+    let first = b.drain();
+    let repeated = b.until(ms(40_000));
+    let times: Vec<u64> = repeated.iter().map(|(time, _)| time.as_micros() / 1_000_000).collect();
+    assert_eq!(times, [1, 3, 7, 15, 31]);
+    assert!(repeated.iter().all(|(_, packet)| *packet == first[0]));
+    assert_eq!(b.until(ms(1_000_000)).len(), 0, "until it is heard of again");
+    b.take(ms(1_000_000), &path(&mut a, ms(1_000_000), 5000));
+    let asked = b.drain();
+    assert_eq!(asked.len(), 1);
+
+    // Wrong cookies, from one who has the key.
+    a.take(ms(1_000_001), &asked[0]);
+    let response = a.drain().remove(0);
+    let mut wrong = response.clone();
+    *wrong.payload.last_mut().unwrap() ^= 1;
+    assert_eq!(b.take(ms(1_000_001), &signed_again(&without_checksum(&wrong), 7)), []);
+    assert_eq!(b.layer.counters().responses_ignored, 1);
+    b.take(ms(1_000_001), &response);
+    b.take(ms(1_000_001), &response);
+    assert_eq!((b.layer.counters().responses_taken, b.layer.counters().responses_ignored), (1, 2));
+    assert_eq!(
+        b.take(ms(1_000_002), &path(&mut a, ms(1_000_002), 5001)),
+        [took(PATH, 5001, Verdict::Process)]
+    );
+    assert_eq!(b.until(ms(2_000_000)).iter().filter(|(_, packet)| packet.kind() == CHALLENGE).count(), 0);
+}
+
+/// Proves RSVPINT-2747-4.3-04: cookies are distinct, and another node's are others.
+#[test]
+fn cookies() {
+    let mut cookies = Vec::new();
+    for seed in 0..10 {
+        let mut b = Node::seeded(2, secured(true), 100 + seed);
+        b.layer.set_keys(&[key(7)]).unwrap();
+        for last in 10..20 {
+            let mut a = node(last, secured(true), &[key(7)]);
+            b.take(ms(0), &path(&mut a, ms(0), 5000));
+            cookies.push(b.drain()[0].message().challenge.unwrap().cookie);
+        }
+    }
+    cookies.sort_unstable();
+    cookies.dedup();
+    assert_eq!(cookies.len(), 100);
+    assert!(
+        cookies.iter().any(|cookie| *cookie > u64::MAX / 2)
+            && cookies.iter().any(|cookie| *cookie < u64::MAX / 2)
+    );
+}
+
+/// Proves RSVPINT-2747-4.3-09 and RSVPINT-2747-4.3-10: who does not answer challenges is not asked, and taken or not, as
+/// configured.
+#[test]
+fn without_handshake() {
+    for accept in [false, true] {
+        let mut one = secured(true);
+        one.interface.integrity.without_handshake = accept;
+        let (mut a, mut b) = (node(1, secured(false), &[key(7)]), node(2, one, &[key(7)]));
+        assert_eq!(b.take(ms(0), &path(&mut a, ms(0), 5000)).len(), usize::from(accept));
+        assert_eq!(b.drain().iter().filter(|packet| packet.kind() == CHALLENGE).count(), 0);
+        assert_eq!(b.layer.counters().handshake_refused, u64::from(!accept));
+    }
+    // A node that answers none.
+    let (mut a, mut b) = (node(1, secured(false), &[key(7)]), node(2, secured(true), &[key(7)]));
+    let mut willing = node(1, secured(true), &[key(7)]);
+    b.take(ms(0), &path(&mut willing, ms(0), 5000));
+    let challenge = b.drain().remove(0);
+    a.take(ms(0), &challenge);
+    assert_eq!(a.drain().len(), 0);
+}
+
+/// Proves RSVPINT-2747-10-01: answers to challenges are limited.
+#[test]
+fn a_flood_of_challenges() {
+    let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
+    b.take(ms(0), &path(&mut a, ms(0), 5000));
+    let challenge = b.drain().remove(0);
+    for _ in 0..1000 {
+        a.take(ms(10), &challenge);
+    }
+    assert_eq!(a.drain().len(), 10);
+    a.take(ms(1010), &challenge);
+    assert_eq!(a.drain().len(), 1);
+}
+
+/// Proves RSVPINT-2747-5.1-02, RSVPINT-2747-5.1-04 and RSVPINT-2747-6-02: keys change under way and nothing is lost; the new key begins with
+/// a handshake of its own.
+#[test]
+fn rollover() {
+    let old = KeyConfig { until: Some(Time::from_secs(100)), ..key(1) };
+    let new = KeyConfig { from: Time::from_secs(80), ..key(2) };
+    for handshake in [false, true] {
+        let keys = [old.clone(), new.clone()];
+        let (mut a, mut b) = (node(1, secured(handshake), &keys), node(2, secured(handshake), &keys));
+        let mut taken = 0;
+        let mut ids = Vec::new();
+        for second in 1..200 {
+            let now = Time::from_secs(second);
+            let packet = path(&mut a, now, 5000);
+            ids.push(packet.message().integrity.unwrap().key_id);
+            taken += b.take(now, &packet).len();
+            // Whatever was dropped for a challenge is repeated.
+            talk(now, &mut a, &mut b);
+            let later = now + Duration::from_millis(600);
+            for packet in a.packets_until(later) {
+                taken += b
+                    .take(later, &packet)
+                    .iter()
+                    .filter(|got| matches!(got, Got::Message { verdict: Verdict::Process, .. }))
+                    .count();
+            }
+            talk(later, &mut a, &mut b);
+        }
+        ids.dedup();
+        assert_eq!((taken, ids), (199, vec![1, 2]), "handshake {handshake}");
+        assert_eq!(b.layer.counters().key_unknown, 0);
+        assert_eq!(b.layer.counters().responses_taken, if handshake { 2 } else { 0 });
+    }
+}
+
+/// Proves RSVPINT-2747-5.3-01 and RSVPINT-2747-5.3-02: the last key is used on, and management hears of it.
+#[test]
+fn the_last_key() {
+    let short = KeyConfig { until: Some(Time::from_secs(1)), ..key(7) };
+    let (mut a, mut b) =
+        (node(1, secured(false), std::slice::from_ref(&short)), node(2, secured(false), &[short]));
+    let packet = path(&mut a, ms(5000), 5000);
+    assert_eq!(packet.message().integrity.unwrap().key_id, 7);
+    assert_eq!(a.upcalls, [Upcall::LastKeyExpired { id: 7, ifindex: ETH }]);
+    assert_eq!(b.take(ms(5000), &packet).len(), 1);
+}
+
+/// Proves RSVPINT-2747-5.2-06 and RSVPINT-2747-4-06: a deleted key counts no more; without a key nothing is sent.
+#[test]
+fn deleted_keys() {
+    let (mut a, mut b) = two();
+    assert_eq!(b.take(ms(0), &path(&mut a, ms(0), 5000)).len(), 1);
+    b.layer.set_keys(&[key(8)]).unwrap();
+    assert_eq!(b.take(ms(1), &path(&mut a, ms(1), 5001)), []);
+    a.layer.set_keys(&[KeyConfig { interface: Some(IfIndex(3)), ..key(7) }]).unwrap();
+    a.path(ms(2), Kind::Trigger, 5002, To::Unknown);
+    assert_eq!(a.drain().len(), 0, "a key of another interface");
+    assert!(a.layer.counters().no_key > 0);
+}
+
+/// Proves RSVPINT-2747-1-02: each hop signs with its own key.
+#[test]
+fn hop_by_hop() {
+    let (mut a, mut b) = (
+        node(1, secured(false), &[key(1)]),
+        node(
+            2,
+            secured(false),
+            &[key(1), KeyConfig { neighbour: Some(IpAddr::from([10, 0, 9, 9])), ..key(2) }],
+        ),
+    );
+    assert_eq!(b.take(ms(0), &path(&mut a, ms(0), 5000)).len(), 1);
+    b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    let forwarded = b.drain().into_iter().find(|packet| packet.kind() == PATH).unwrap();
+    assert_eq!(forwarded.message().integrity.unwrap().key_id, 2);
+    let mut c = node(3, secured(false), &[key(2)]);
+    assert_eq!(c.take(ms(0), &forwarded).len(), 1);
+}
+
+/// Proves RSVPINT-2747-2.2-01 and RSVPINT-2747-4.2-05: associations are limited as all that others can make grow.
+#[test]
+fn associations_are_limited() {
+    let mut few = secured(false);
+    few.max_associations = 3;
+    let mut b = node(2, few, &[key(7)]);
+    let taken = (10..20).filter(|last| {
+        let mut a = node(*last, secured(false), &[key(7)]);
+        !b.take(ms(0), &path(&mut a, ms(0), 5000)).is_empty()
+    });
+    assert_eq!(taken.count(), 3);
+    assert_eq!(b.layer.counters().overload, 7);
+}

@@ -1,0 +1,8 @@
+//! Scripts of the neighbour layer alone: packets in and out at given times, between nodes of one link.
+
+mod bundles;
+mod hello;
+mod integrity;
+mod reliable;
+mod rig;
+mod summary;

@@ -1,0 +1,339 @@
+//! Nodes on one link, each with the neighbour layer and, instead of the engine, a list of states by port.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use signalbox_core::packet::IpReceived;
+use signalbox_core::rng::Random;
+use signalbox_core::{IfIndex, Time};
+use signalbox_rsvp::engine::neighbour::{
+    Advertised, Arrival, Config, Envelope, Heard, Incoming, Neighbours, Outgoing, Reduction, SummaryTo,
+    Upcall, Verdict, What,
+};
+use signalbox_rsvp::wire::{
+    Filter, HeaderFlags, Message, MessageId, MessageType, RsvpHop, Selector, Session, SessionKind, Style,
+    Writer,
+};
+
+pub(crate) const ETH: IfIndex = IfIndex(2);
+pub(crate) const TSPEC: [u8; 36] = [
+    0, 36, 12, 2, 0, 0, 0, 7, 1, 0, 0, 6, 127, 0, 0, 5, 0x47, 0xf4, 0x24, 0, 0x46, 0x1c, 0x40, 0, 0x7f, 0x80,
+    0, 0, 0, 0, 0, 64, 0, 0, 5, 0xdc,
+];
+
+pub(crate) fn ms(ms: u64) -> Time {
+    Time::from_millis(ms)
+}
+
+pub(crate) fn addr(last: u8) -> IpAddr {
+    IpAddr::from([10, 0, 1, last])
+}
+
+pub(crate) fn group() -> IpAddr {
+    IpAddr::from([224, 1, 1, 1])
+}
+
+/// A packet under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) ttl: u8,
+    pub(crate) router_alert: bool,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Packet {
+    pub(crate) fn message(&self) -> Message<'_> {
+        Message::parse(&self.payload).unwrap()
+    }
+
+    pub(crate) fn kind(&self) -> MessageType {
+        self.message().kind
+    }
+
+    pub(crate) fn name(&self) -> MessageId {
+        self.message().message_id.unwrap()
+    }
+
+    /// With an octet changed.
+    pub(crate) fn altered(&self, at: usize) -> Self {
+        let mut altered = self.clone();
+        altered.payload[at] ^= 1;
+        altered
+    }
+}
+
+/// What a node got out of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// A message about the state of this port.
+    Message { kind: MessageType, port: u16, verdict: Verdict, non_rsvp: bool },
+    /// A message that is refused, with this value of error 13.
+    Refused(u16),
+    /// A summary refresh of this state.
+    Refreshed(u64),
+    /// A multicast name that is not known here.
+    Unknown,
+    /// No message.
+    Malformed,
+}
+
+pub(crate) fn took(kind: MessageType, port: u16, verdict: Verdict) -> Got {
+    Got::Message { kind, port, verdict, non_rsvp: false }
+}
+
+pub(crate) struct Node {
+    pub(crate) layer: Neighbours,
+    pub(crate) addr: IpAddr,
+    /// Names of the states that it heard, by port.
+    pub(crate) states: BTreeMap<u16, Option<Heard>>,
+    /// Names of the states that it told, by port.
+    pub(crate) told: BTreeMap<u16, Advertised>,
+    /// It is on the tree of every group.
+    pub(crate) on_tree: bool,
+    pub(crate) upcalls: Vec<Upcall>,
+}
+
+/// No waiting, so that each step of a script shows at once.
+pub(crate) fn prompt() -> Reduction {
+    Reduction {
+        ack_delay: Duration::ZERO,
+        bundle_delay: Duration::from_millis(100),
+        summary_delay: Duration::from_millis(50),
+        ..Reduction::default()
+    }
+}
+
+pub(crate) fn config(reduction: Reduction) -> Config {
+    let mut config = Config::default();
+    config.interface.reduction = reduction;
+    config
+}
+
+impl Node {
+    pub(crate) fn new(last: u8, config: Config) -> Self {
+        Self::seeded(last, config, u64::from(last))
+    }
+
+    pub(crate) fn seeded(last: u8, config: Config, seed: u64) -> Self {
+        let mut layer = Neighbours::new(config, Random::from_number(seed));
+        layer.set_addresses(ETH, Some(addr(last)), None);
+        Self {
+            layer,
+            addr: addr(last),
+            states: BTreeMap::new(),
+            told: BTreeMap::new(),
+            on_tree: false,
+            upcalls: Vec::new(),
+        }
+    }
+
+    pub(crate) fn plain(last: u8) -> Self {
+        Self::new(last, config(prompt()))
+    }
+
+    /// Everything it has to say by now.
+    pub(crate) fn drain(&mut self) -> Vec<Packet> {
+        while let Some(upcall) = self.layer.upcall() {
+            self.upcalls.push(upcall);
+        }
+        let mut packets = Vec::new();
+        while let Some(out) = self.layer.poll() {
+            assert!(out.payload.len() >= 8 && out.ifindex == Some(ETH));
+            let Ok(message) = Message::parse(out.payload) else { panic!("{:02x?}", out.payload) };
+            assert_ne!(out.payload[2..4], [0, 0], "every message has a checksum");
+            assert_eq!(message.send_ttl, out.ttl);
+            packets.push(Packet {
+                src: out.src,
+                dst: out.dst,
+                ttl: out.ttl,
+                router_alert: out.router_alert,
+                payload: out.payload.to_vec(),
+            });
+        }
+        packets
+    }
+
+    /// Lets time pass, serving whatever is due by then; what it says meanwhile, with the time.
+    pub(crate) fn until(&mut self, to: Time) -> Vec<(Time, Packet)> {
+        let mut said = Vec::new();
+        while let Some(due) = self.layer.next_deadline().filter(|due| *due <= to) {
+            self.layer.tick(due);
+            said.extend(self.drain().into_iter().map(|packet| (due, packet)));
+        }
+        said
+    }
+
+    pub(crate) fn packets_until(&mut self, to: Time) -> Vec<Packet> {
+        self.until(to).into_iter().map(|(_, packet)| packet).collect()
+    }
+
+    /// Gives it a packet, which it works on as the engine would.
+    pub(crate) fn take(&mut self, now: Time, packet: &Packet) -> Vec<Got> {
+        let received = IpReceived {
+            src: packet.src,
+            dst: packet.dst,
+            ifindex: ETH,
+            ttl: packet.ttl,
+            tos: 0,
+            router_alert: packet.router_alert,
+            payload: &packet.payload,
+        };
+        let mut arrivals = self.layer.receive(&received);
+        let mut got = Vec::new();
+        while let Some(arrival) = self.layer.next(now, &mut arrivals) {
+            got.push(match arrival {
+                Arrival::Malformed(_) => Got::Malformed,
+                Arrival::Refreshed { tag } => Got::Refreshed(tag),
+                Arrival::Unknown(unknown) => {
+                    if self.on_tree {
+                        self.layer.nack(now, &unknown);
+                    }
+                    Got::Unknown
+                }
+                Arrival::Message(incoming) => self.work(now, &incoming),
+            });
+        }
+        got
+    }
+
+    fn work(&mut self, now: Time, incoming: &Incoming<'_>) -> Got {
+        let message = &incoming.message;
+        if let Some(refusal) = message.refusal {
+            return Got::Refused(refusal.value);
+        }
+        let port = message.session.unwrap().port;
+        let stored = self.states.get(&port).copied();
+        let verdict = self.layer.judge(now, incoming, stored.flatten());
+        if verdict == Verdict::Process {
+            match message.kind {
+                MessageType::PATH | MessageType::RESV => {
+                    let heard = self.layer.hear(incoming, stored.flatten(), u64::from(port));
+                    self.states.insert(port, heard);
+                }
+                MessageType::PATH_TEAR | MessageType::RESV_TEAR => {
+                    if let Some(heard) = self.states.remove(&port).flatten() {
+                        self.layer.forget_heard(heard);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Got::Message { kind: message.kind, port, verdict, non_rsvp: incoming.non_rsvp }
+    }
+
+    fn compose(&self, kind: MessageType, dest: IpAddr, port: u16, ttl: u8) -> Vec<u8> {
+        let session = Session { dest, protocol: 17, kind: SessionKind::Ports, port };
+        let sender = Filter { src: IpAddr::from([10, 0, 0, 1]), selector: Selector::Port(4000) };
+        let mut octets = Vec::new();
+        let mut w = Writer::new(&mut octets, kind, HeaderFlags::default(), ttl);
+        w.session(&session, false).hop(&RsvpHop { addr: self.addr, lih: 1 });
+        match kind {
+            MessageType::PATH => _ = w.time_values(30_000).sender_template(&sender).raw(&TSPEC),
+            MessageType::PATH_TEAR => _ = w.sender_template(&sender),
+            MessageType::RESV => _ = w.time_values(30_000).style(Style::Ff),
+            MessageType::RESV_TEAR => _ = w.style(Style::Ff).filter_spec(&sender),
+            _ => panic!("{kind}"),
+        }
+        w.finish().unwrap();
+        octets
+    }
+
+    /// A Path of the session at this port.
+    pub(crate) fn path(&mut self, now: Time, what: Kind, port: u16, to: To) {
+        self.say(now, MessageType::PATH, what, port, to);
+    }
+
+    /// A Resv of the session at this port, to a neighbour.
+    pub(crate) fn resv(&mut self, now: Time, what: Kind, port: u16, to: u8) {
+        self.say(now, MessageType::RESV, what, port, To::Next(to));
+    }
+
+    pub(crate) fn say(&mut self, now: Time, kind: MessageType, what: Kind, port: u16, to: To) {
+        let down = matches!(kind, MessageType::PATH | MessageType::PATH_TEAR);
+        let dest = if to == To::Group { group() } else { IpAddr::from([10, 0, 9, 9]) };
+        let ttl = if down { 63 } else { 255 };
+        let octets = self.compose(kind, dest, port, ttl);
+        let next_hop = match to {
+            To::Next(last) => Some(addr(last)),
+            To::Unknown | To::Group => None,
+        };
+        let envelope = Envelope {
+            src: if down { IpAddr::from([10, 0, 0, 1]) } else { self.addr },
+            dst: if down { dest } else { next_hop.unwrap() },
+            ifindex: ETH,
+            ttl,
+            tos: 0,
+            router_alert: down,
+        };
+        let state = self.told.get(&port).copied();
+        let what = match what {
+            Kind::Trigger => What::Trigger { state, tag: u64::from(port) },
+            Kind::Refresh => What::Refresh { state },
+            Kind::Once => What::Once,
+        };
+        let outgoing = Outgoing { envelope, next_hop, octets: &octets, what };
+        if let Some(told) = self.layer.send(now, &outgoing) {
+            self.told.insert(port, told);
+        }
+    }
+
+    /// Refreshes the state at this port by its name, to a neighbour.
+    pub(crate) fn summarise(&mut self, now: Time, port: u16, to: u8) -> bool {
+        let to = SummaryTo::Neighbour { neighbour: addr(to), src: self.addr, ifindex: ETH };
+        self.layer.summarise(now, self.told[&port], &to)
+    }
+
+    /// As that, for a multicast session.
+    pub(crate) fn summarise_group(&mut self, now: Time, port: u16) -> bool {
+        let source = IpAddr::from([10, 0, 0, 1]);
+        let to = SummaryTo::Group { group: group(), source, src: self.addr, ifindex: ETH, ttl: 63 };
+        self.layer.summarise(now, self.told[&port], &to)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Trigger,
+    Refresh,
+    Once,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum To {
+    /// Routing knows the next node.
+    Next(u8),
+    /// It does not, or that node speaks no RSVP.
+    Unknown,
+    /// Multicast.
+    Group,
+}
+
+/// Takes what one node has said to another, and the answers back, until both are silent.
+pub(crate) fn talk(now: Time, a: &mut Node, b: &mut Node) -> Vec<Got> {
+    let mut all = Vec::new();
+    loop {
+        for node in [&mut *a, &mut *b] {
+            node.layer.tick(now);
+        }
+        let (from_a, from_b) = (a.drain(), b.drain());
+        if from_a.is_empty() && from_b.is_empty() {
+            return all;
+        }
+        from_a.iter().for_each(|packet| all.extend(b.take(now, packet)));
+        from_b.iter().for_each(|packet| all.extend(a.take(now, packet)));
+    }
+}
+
+/// Two nodes; the first told the second these states, and knows that they arrived.
+pub(crate) fn acquainted(ports: std::ops::Range<u16>) -> (Node, Node) {
+    let (mut a, mut b) = (Node::plain(1), Node::plain(2));
+    for port in ports {
+        a.path(ms(0), Kind::Trigger, port, To::Next(2));
+    }
+    talk(ms(0), &mut a, &mut b);
+    talk(ms(1), &mut a, &mut b);
+    (a, b)
+}
