@@ -261,13 +261,14 @@ impl Qos {
         // A QUERY with RESERVE-INIT goes against the RESERVEs of its session.
         let session_mri = if want == Want::Init { session.mri.inverted() } else { session.mri };
         let query = matches!(want, Want::Query | Want::Init);
+        let sii = session.astray_onward().filter(|_| want == Want::Tear);
         let parcel = Parcel {
             octets: copy,
             session: session.id,
             nslp: session.nslp_onward,
             mri: session_mri,
-            state: session.state,
-            sii: None,
+            state: if sii.is_some() { None } else { session.state },
+            sii,
             hops: None,
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),

@@ -75,6 +75,10 @@ pub struct Config {
     pub acknowledged_refresh: bool,
     /// It tears the old branch down once the new one stands (§3.2.12).
     pub tear_old_branch: bool,
+    /// A tear of this node's own asks for a RESPONSE and is repeated until that comes, unless messages are sent reliably.
+    /// §5.2.4 advises against it; but where datagrams get lost, so do tears, and then the reservation stands for a
+    /// lifetime.
+    pub repeat_tear: bool,
     /// QoS is provided by other means where routers do not know the application: BREAK is not set for them (§3.3.5).
     pub ignore_gaps: bool,
     /// Faulty messages are answered even if their sender is not authenticated (§5.4).
@@ -129,6 +133,7 @@ impl Default for Config {
             summary: 0,
             acknowledged_refresh: false,
             tear_old_branch: true,
+            repeat_tear: true,
             ignore_gaps: false,
             answer_faults: false,
             tell_rule: true,
@@ -165,6 +170,12 @@ impl Config {
         // (K + 0.5) · 1.5 · R = (2K + 1) · 3 · R / 4
         let quarters = (2 * u64::from(self.refresh_multiple) + 1) * 3;
         Duration::from_millis((u64::from(period_ms) * quarters).div_ceil(4))
+    }
+
+    /// Whether own tears are repeated.
+    #[must_use]
+    pub const fn repeats_tears(&self) -> bool {
+        self.repeat_tear && !self.reliable && !self.secure
     }
 
     /// Whether `nslp` is one of the application's numbers.

@@ -393,6 +393,9 @@ impl Qos {
     /// A reservation that begins here did not come about, or is lost.
     pub(super) fn fail(&mut self, now: Time, key: Key, failure: Failure, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.is_being_torn() {
+            return; // it ends already, and nobody waits for more news of it
+        }
         session.pending.clear();
         let mri = session.mri;
         let Some(local) = session.local.as_mut() else { return };
@@ -475,9 +478,7 @@ impl Qos {
         }
         self.release(key, resources);
         self.on_gone(now, key, resources);
-        let rii = self.new_rii(key);
-        self.tear_onward(now, key, Some(rii), None, 0, resources);
-        self.expect(now, key, rii, Want::Tear, Vec::new());
+        self.tear_until_confirmed(now, key, resources);
     }
 
     /// What is due of a user's wish.

@@ -67,9 +67,13 @@ impl Qos {
             (at < session.pending.len()).then(|| session.pending.swap_remove(at).want)
         });
         // Success stops at the node that put the RII in; an error goes on, by RSN where there is no RII.
-        let onwards = (passed && want.is_none()) || (by_rsn && info.info.is_error());
+        let begins_here = self.sessions.get(key).is_none_or(|session| session.back.is_none());
+        let onwards = (passed && want.is_none()) || (by_rsn && info.info.is_error() && !begins_here);
         if onwards {
             self.pass_response(key, message, meta, &info, passed);
+            if info.info == Info::TORN_DOWN {
+                self.outlive_confirmation(now, key);
+            }
         }
         let is_qni = self.has(key, Marks::QNI);
         match want {
@@ -150,11 +154,12 @@ impl Qos {
         }
     }
 
-    /// A request was sent: it is sent again until a RESPONSE comes or time is over. A tear is sent once (§5.2.4).
+    /// A request was sent: it is sent again until a RESPONSE comes or time is over (§5.2.4).
     pub(super) fn expect(&mut self, now: Time, key: Key, rii: u32, want: Want, octets: Vec<u8>) {
         let interval = self.config.request_retry;
         let gives_up = now + self.config.retry_max;
-        let retry_at = (want != Want::Tear).then(|| now + interval).filter(|at| *at < gives_up);
+        let repeats = want != Want::Tear || self.config.repeats_tears();
+        let retry_at = repeats.then(|| now + interval).filter(|at| *at < gives_up);
         let Some(session) = self.sessions.get_mut(key) else { return };
         let rsn = session.rsn_out;
         session.pending.push(Pending { rii, want, rsn, octets, retry_at, interval, gives_up });
@@ -230,6 +235,18 @@ impl Qos {
         self.set_stage(key, Stage::Torn);
         if let Some(session) = self.sessions.get_mut(key) {
             session.refresh_at = None;
+        }
+    }
+
+    /// The confirmation of a tear has passed, and what is known of the session can go (§5.4.1); but not before a
+    /// repetition could have come, for the confirmation may get lost behind this node.
+    fn outlive_confirmation(&mut self, now: Time, key: Key) {
+        let until = now + self.config.request_retry.saturating_mul(2);
+        let torn = self.sessions.get_mut(key).filter(|session| session.stage == Stage::Torn);
+        if let Some(session) = torn
+            && session.expires.is_some_and(|at| at > until)
+        {
+            session.expires = Some(until);
         }
     }
 

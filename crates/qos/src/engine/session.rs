@@ -103,7 +103,7 @@ pub(super) struct Pending {
     pub(super) rsn: Option<u32>,
     /// As sent; sent again octet for octet.
     pub(super) octets: Vec<u8>,
-    /// When it is sent again, unless it is a tear.
+    /// When it is sent again.
     pub(super) retry_at: Option<Time>,
     pub(super) interval: Duration,
     pub(super) gives_up: Time,
@@ -343,6 +343,11 @@ impl Session {
     pub(super) fn stands_in(&self) -> bool {
         let for_sender = self.local.as_ref().is_some_and(|local| matches!(local.wish, Wish::ForSender));
         for_sender && self.ifindex.is_some()
+    }
+
+    /// The tear of this node waits for its confirmation.
+    pub(super) fn is_being_torn(&self) -> bool {
+        self.pending.iter().any(|pending| pending.want == Want::Tear)
     }
 
     /// The next own sequence number: 0 at first, then one more (RFC 5974 §5.3.1).

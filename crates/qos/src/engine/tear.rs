@@ -8,7 +8,7 @@ use super::Qos;
 use super::compose::{Extra, Form, Target, generic};
 use super::event::{Failure, QosEvent};
 use super::parked::Meta;
-use super::session::{Marks, Stage};
+use super::session::{Marks, Stage, Want};
 use crate::wire::{Info, InfoSpec, Message, MessageType};
 
 impl Qos {
@@ -35,7 +35,20 @@ impl Qos {
         self.tear_onward(now, key, message.rii, Some(message), meta.hops, resources);
     }
 
-    /// Tears a session down onward, and forgets it unless somebody wants a confirmation.
+    /// Tears a session of this node's own down, which lives until that is confirmed.
+    pub(super) fn tear_until_confirmed(&mut self, now: Time, key: Key, resources: &mut Resources) {
+        let rii = self.new_rii(key);
+        let octets = self.tear_onward(now, key, Some(rii), None, 0, resources).unwrap_or_default();
+        if let Some(session) = self.sessions.get_mut(key) {
+            // It ends with the answer, or when nobody waits for that any longer.
+            session.expires = None;
+        }
+        self.expect(now, key, rii, Want::Tear, octets);
+        self.rearm(key);
+    }
+
+    /// Tears a session down onward, and forgets it unless somebody wants a confirmation. Gives the octets of an own
+    /// tear that is to be confirmed.
     pub(super) fn tear_onward(
         &mut self,
         now: Time,
@@ -44,11 +57,11 @@ impl Qos {
         message: Option<&Message<'_>>,
         hops: u8,
         resources: &mut Resources,
-    ) {
+    ) -> Option<Vec<u8>> {
         self.set_stage(key, Stage::Torn);
         let until = now + self.config.retry_max;
         let keep_until = now + self.config.refresh;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let session = self.sessions.get_mut(key)?;
         // §5.1.2.1: after a tear there are no more refreshes, and none of what was asked is asked again.
         session.refresh_at = None;
         session.pending.clear();
@@ -62,16 +75,19 @@ impl Qos {
         {
             session.remember(rii, until);
         }
+        let mut octets = None;
         if !ends && message.is_none_or(|_| hops > 0) {
             let extra = Extra {
                 rii: rii.filter(|_| !last),
                 forwarded: message.map(|m| m.forwarded),
                 gist_hops: message.map(|_| hops),
                 sii: session.astray_onward(),
+                keep: message.is_none() && rii.is_some(),
                 ..Extra::default()
             };
-            if session.rsn_out.is_some() && self.send_reserve(key, Form::Tear, extra).is_some() {
-                self.counters.tears_sent += 1;
+            if session.rsn_out.is_some() {
+                octets = self.send_reserve(key, Form::Tear, extra);
+                self.counters.tears_sent += u64::from(octets.is_some());
             }
             self.tear_old_branches(key);
         }
@@ -90,6 +106,7 @@ impl Qos {
                 self.close(key, resources);
             }
         }
+        octets
     }
 
     /// A grant of ours is no more: the QNI is told, and decides (§5.4.4).
@@ -166,13 +183,22 @@ impl Qos {
         event: Option<QosEvent>,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let command = session.local.as_ref().and_then(|local| local.command);
-        if let (Some(id), Some(event)) = (command, event) {
-            self.tell(id, event);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let stood = session.marks.has(Marks::QNI) && session.marks.has(Marks::STOOD) && !session.is_end();
+        let command = session.local.as_mut().and_then(|local| local.command.take());
+        if let Some(id) = command {
+            // The name is free, whatever becomes of the tear.
+            self.commands.remove(&id);
+            if let Some(event) = event {
+                self.tell(id, event);
+            }
         }
         self.release(key, resources);
         self.on_gone(now, key, resources);
-        self.tear_onward(now, key, None, None, 0, resources);
+        if stood && self.config.repeats_tears() {
+            self.tear_until_confirmed(now, key, resources);
+        } else {
+            self.tear_onward(now, key, None, None, 0, resources);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Receiver-initiated and bidirectional reservations, queries, proxies, preemption.
 
+use std::time::Duration;
+
 use signalbox_core::Direction;
 use signalbox_qos::engine::{
     Command, Config, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest, WayBack,
@@ -187,6 +189,36 @@ fn a_tear_is_confirmed_if_somebody_wants_it() {
     assert_eq!(tears.count(), 3);
     net.seconds(31);
     assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
+}
+
+/// Whatever message of a tear is lost, it is torn down when the tear is repeated: by nodes that have released already as
+/// well. QOS-5.4.1-13, QOS-5.4.1-09
+#[test]
+fn a_lost_tear_is_made_good() {
+    for lost in 0..6 {
+        let mut net = Net::chain(4);
+        net.reserve(0, 1, request(3, 100_000));
+        net.seconds(1);
+        net.log.clear();
+        // Three tears and three RESPONSEs; one of them is lost.
+        let until = |net: &mut Net, count: usize| {
+            while net.log.len() < count {
+                net.run(Duration::from_millis(1));
+            }
+        };
+        net.loss = if lost == 0 { 1.0 } else { 0.0 };
+        net.command(0, 1, Command::Release);
+        until(&mut net, lost);
+        net.loss = 1.0;
+        until(&mut net, lost + 1);
+        net.loss = 0.0;
+        net.seconds(4);
+        assert_eq!(net.all_held(), [0; 4], "message {lost} was lost");
+        assert_eq!(net.nodes[0].qos.sessions(), 0, "and its confirmation has come");
+        assert_eq!(net.nodes[0].qos.counters().retransmissions, 1);
+        net.seconds(31);
+        assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
+    }
 }
 
 /// QOS-5.4.1-27, QOS-5.4.1-28, QOS-5.4.1-29, QOS-5.4.1-30, QOS-3.3-03

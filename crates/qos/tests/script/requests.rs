@@ -59,24 +59,90 @@ fn the_answer_to_an_own_request_is_kept() {
     assert_eq!(riis.len(), 1000);
 }
 
-/// QOS-5.1.2.1-13
+/// Asks for a reservation, which is granted.
+fn granted(rig: &mut Rig, confirm_release: bool) -> Sent {
+    let Command::Reserve(mut wanted) = request() else { panic!() };
+    wanted.confirm_release = confirm_release;
+    let first = begin(rig, Command::Reserve(wanted));
+    answer(rig, &first, Info::RESERVED);
+    assert!(matches!(rig.events.last(), Some(QosEvent::Granted(_))));
+    first
+}
+
+fn answer(rig: &mut Rig, to: &Sent, info: Info) {
+    let rii = to.message().rii;
+    let answer = Message { rii, info: Some(info.into()), ..Message::new(MessageType::RESPONSE) };
+    let said = rig.receive_octets(BEHIND, to.mri.inverted(), to.session, &octets(&answer));
+    assert_eq!(said, []);
+}
+
+/// Over reliable transport always, and everywhere if so configured: QOS-5.1.2.1-13.
 #[test]
 fn a_tear_is_sent_once() {
+    let once = Config { repeat_tear: false, ..Config::default() };
+    let reliable = Config { reliable: true, ..Config::default() };
+    for (config, confirm) in
+        [(once.clone(), true), (once, false), (reliable.clone(), true), (reliable, false)]
+    {
+        let mut rig = Rig::with(config);
+        granted(&mut rig, confirm);
+        let tear = begin(&mut rig, Command::Release);
+        assert!(tear.message().is_tear());
+        assert_eq!(tear.message().rii.is_some(), confirm);
+        let end = rig.now + Duration::from_secs(40);
+        assert_eq!(rig.until(end), []);
+        assert_eq!((rig.qos.sessions(), rig.events.last()), (0, Some(&QosEvent::Released)));
+    }
+}
+
+/// Over datagrams an own tear asks for an answer, which is waited for as for that of any request (QOS-5.2.4-02,
+/// QOS-5.2.4-03); no refresh comes between (QOS-5.1.2.1-15).
+#[test]
+fn a_tear_is_repeated_until_it_is_answered() {
+    for (answered, confirm) in [(false, false), (true, false), (true, true)] {
+        let mut rig = Rig::new();
+        granted(&mut rig, confirm);
+        let tear = begin(&mut rig, Command::Release);
+        assert!(tear.message().is_tear() && tear.message().rii.is_some());
+        assert_eq!(rig.events.last() == Some(&QosEvent::Released), !confirm, "it is up to the user");
+        // The user may take the same name for another one meanwhile.
+        assert_eq!(rig.held(), 0);
+        let start = rig.now;
+        let mut said = rig.until(start + Duration::from_secs(7));
+        if answered {
+            answer(&mut rig, &tear, Info::TORN_DOWN);
+            assert_eq!(rig.qos.sessions(), 0);
+        }
+        said.extend(rig.until(start + Duration::from_secs(40)));
+        let at: Vec<_> = said.iter().map(|(at, _)| at.since(start).as_secs_f64().round()).collect();
+        assert_eq!(at, if answered { vec![2.0, 6.0] } else { vec![2.0, 6.0, 14.0] });
+        assert!(said.iter().all(|(_, again)| again.octets == tear.octets));
+        assert_eq!((rig.qos.sessions(), rig.qos.counters().retransmissions), (0, at.len() as u64));
+        let released = rig.events.iter().filter(|event| **event == QosEvent::Released);
+        assert_eq!(released.count(), 1, "it is told once");
+    }
+}
+
+/// What is said of a session that is being torn down changes nothing, and its name is free.
+#[test]
+fn a_tear_that_waits_is_not_disturbed() {
     let mut rig = Rig::new();
-    let Command::Reserve(mut wanted) = request() else { panic!() };
-    wanted.confirm_release = true;
-    let first = begin(&mut rig, Command::Reserve(wanted));
-    let answer = Message {
-        rii: first.message().rii,
-        info: Some(Info::RESERVED.into()),
+    granted(&mut rig, false);
+    let tear = begin(&mut rig, Command::Release);
+    let events = rig.events.len();
+    let error = Message {
+        rsn: tear.message().rsn,
+        info: Some(Info::RESERVATION_FAILURE.into()),
         ..Message::new(MessageType::RESPONSE)
     };
-    rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&answer));
-    let tear = begin(&mut rig, Command::Release);
-    assert!(tear.message().is_tear() && tear.message().rii.is_some());
-    let end = rig.now + Duration::from_secs(40);
-    assert_eq!(rig.until(end), []);
-    assert_eq!((rig.qos.sessions(), rig.events.last()), (0, Some(&QosEvent::Released)));
+    let said = rig.receive_octets(BEHIND, tear.mri.inverted(), tear.session, &octets(&error));
+    assert_eq!((said, rig.events.len()), (Vec::new(), events));
+    let again = begin(&mut rig, request());
+    assert!(again.session != tear.session && !again.message().is_tear());
+    answer(&mut rig, &again, Info::RESERVED);
+    assert_eq!(rig.qos.sessions(), 2);
+    answer(&mut rig, &tear, Info::TORN_DOWN);
+    assert_eq!((rig.qos.sessions(), rig.events.len()), (1, events + 2));
 }
 
 /// QOS-5.1.3.6-25, QOS-5.3.2-08

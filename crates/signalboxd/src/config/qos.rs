@@ -49,6 +49,8 @@ pub(crate) struct QosConfig {
     acknowledged_refresh: bool,
     /// The old branch is torn down after a change of route.
     tear_old_branch: bool,
+    /// Tears are confirmed, and repeated until they are.
+    repeat_tear: bool,
     /// Routers without the application do not matter.
     ignore_gaps: bool,
     /// RESPONSEs tell the rule that refused.
@@ -102,6 +104,7 @@ impl Default for QosConfig {
             summary: engine.summary,
             acknowledged_refresh: engine.acknowledged_refresh,
             tear_old_branch: engine.tear_old_branch,
+            repeat_tear: engine.repeat_tear,
             ignore_gaps: engine.ignore_gaps,
             tell_rule: engine.tell_rule,
             refresh: engine.refresh,
@@ -138,6 +141,7 @@ impl QosConfig {
             summary: self.summary,
             acknowledged_refresh: self.acknowledged_refresh,
             tear_old_branch: self.tear_old_branch,
+            repeat_tear: self.repeat_tear,
             ignore_gaps: self.ignore_gaps,
             tell_rule: self.tell_rule,
             refresh: self.refresh,
