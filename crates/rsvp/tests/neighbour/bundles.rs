@@ -207,3 +207,17 @@ fn all_kinds_in_one() {
     );
     assert!(talk(ms(1200), &mut a, &mut b).is_empty());
 }
+
+/// Proves RSVPRR-2961-3.3-08 and RSVPRR-2961-5.6-01: no Bundle past nodes that do not speak RSVP, nor a summary.
+#[test]
+fn past_others() {
+    let (mut a, mut b) = acquainted(5000..5003);
+    b.resv(ms(500), Kind::Trigger, 6000, 1);
+    let farther: Vec<Packet> = b.drain().into_iter().map(|packet| Packet { ttl: 253, ..packet }).collect();
+    farther.iter().for_each(|packet| _ = a.take(ms(500), packet));
+    a.packets_until(ms(500));
+    a.path(ms(1000), Kind::Trigger, 5000, To::Next(2));
+    a.path(ms(1000), Kind::Refresh, 5001, To::Next(2));
+    assert_eq!(kinds(&a.drain()), [PATH; 2]);
+    assert!(!a.summarise(ms(1000), 5002, 2));
+}

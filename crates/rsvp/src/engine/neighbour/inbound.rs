@@ -190,7 +190,7 @@ impl Neighbours {
             return Admission::Over;
         }
         let settings = *self.config.of(packet.ifindex);
-        let peer = self.peers.heard(now, neighbour, packet.ifindex, message.flags);
+        let peer = self.peers.heard(now, neighbour, packet.ifindex, (message.flags, non_rsvp));
         if peer.is_none() {
             self.counters.overload += 1;
         }

@@ -179,7 +179,7 @@ impl Neighbours {
         let preface = Preface { signed: Signed::AsConfigured, acks: &acks, name };
         let to = towards.unwrap_or(envelope.dst);
         let bundles = settings.reduction.reliable && settings.reduction.summary && own.is_some();
-        match key.filter(|key| bundles && self.peers.get(*key).is_some_and(|peer| peer.capable)) {
+        match key.filter(|key| bundles && self.peers.get(*key).is_some_and(|peer| peer.is_capable())) {
             Some(key) => self.bundle(now, key, (envelope, to), octets, preface, patient),
             None => {
                 let mut out = core::mem::take(&mut self.out.octets);
@@ -458,7 +458,7 @@ impl Neighbours {
             Some(_) => settings.everybody.then_some(None),
             None => {
                 let peer = self.peers.find(envelope.dst, envelope.ifindex);
-                peer.filter(|peer| self.peers.get(*peer).is_some_and(|peer| peer.capable)).map(Some)
+                peer.filter(|peer| self.peers.get(*peer).is_some_and(|peer| peer.is_capable())).map(Some)
             }
         };
         let (Some(peer), Some(sent)) = (capable, self.sent.get_mut(state.0)) else { return false };

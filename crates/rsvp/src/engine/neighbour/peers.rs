@@ -24,7 +24,10 @@ pub(crate) struct Peer {
     /// Interface it was heard by last.
     pub(crate) ifindex: IfIndex,
     /// Whether it does refresh reduction, by its last message.
-    pub(crate) capable: bool,
+    capable: bool,
+    /// Nodes that do not speak RSVP lie between, by the TTL of its last message: routing here does not tell whether a
+    /// Path would reach it.
+    far: bool,
     /// Its incarnation.
     epoch: Option<u32>,
     /// The largest identifier of that epoch.
@@ -62,6 +65,11 @@ pub(crate) enum Age {
 }
 
 impl Peer {
+    /// Whether Bundles and summary refreshes may go to it (RFC 2961 §3.3, §5.6).
+    pub(crate) const fn is_capable(&self) -> bool {
+        self.capable && !self.far
+    }
+
     /// Takes note of a name.
     pub(crate) fn named(&mut self, name: MessageId) -> Age {
         if self.epoch != Some(name.epoch) {
@@ -130,18 +138,18 @@ impl Peers {
         self.slab.key_of(self.index.find(self.hash(addr, ifindex), is)?)
     }
 
-    /// The neighbour that a message with these flags came from; `None` when there is no room for it.
+    /// The neighbour that a message came from, by its flags and whether it came past others; `None` when there is no room for it.
     pub(crate) fn heard(
         &mut self,
         now: Time,
         addr: IpAddr,
         ifindex: IfIndex,
-        flags: HeaderFlags,
+        (flags, far): (HeaderFlags, bool),
     ) -> Option<Key> {
         let capable = flags.contains(HeaderFlags::REFRESH_REDUCTION);
         if let Some(key) = self.find(addr, ifindex) {
             if let Some(peer) = self.slab.get_mut(key) {
-                (peer.capable, peer.ifindex, peer.heard) = (capable, ifindex, now);
+                (peer.capable, peer.far, peer.ifindex, peer.heard) = (capable, far, ifindex, now);
             }
             return Some(key);
         }
@@ -149,6 +157,7 @@ impl Peers {
             addr,
             ifindex,
             capable,
+            far,
             epoch: None,
             largest: 0,
             refs: 0,
