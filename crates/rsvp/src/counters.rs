@@ -87,6 +87,10 @@ signalbox_core::counters! {
         own: u64,
         /// Messages of a kind that is not supported; dropped.
         unsupported: u64,
+        /// Neighbours that restarted or fell silent; what they were told they were told anew.
+        neighbours_lost: u64,
+        /// Keys that ran out and are used on, because there is no other.
+        keys_expired: u64,
         /// Messages too large to be sent.
         too_large: u64,
         /// Sessions that found no place.

@@ -12,6 +12,9 @@ pub struct Config {
     pub interface: InterfaceConfig,
     /// What holds for single interfaces, by name.
     pub interfaces: BTreeMap<String, InterfaceConfig>,
+    /// Refresh reduction, integrity and Hello.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub neighbours: super::neighbour::Config,
     /// *Kb*: blockade state lives for so many refresh periods (RFC 2205 §3.5), at least 1. The RFC names no default.
     pub blockade_multiplier: u32,
     /// Messages that carry a change are said again soon after, then ever less often; `None`: at the next refresh.
@@ -41,6 +44,7 @@ impl Default for Config {
         Self {
             interface: InterfaceConfig::default(),
             interfaces: BTreeMap::new(),
+            neighbours: super::neighbour::Config::default(),
             blockade_multiplier: 4,
             staged: None,
             source_trees: true,

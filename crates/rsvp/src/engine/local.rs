@@ -151,7 +151,7 @@ impl Rsvp {
             self.find_way(key);
             return Ok(());
         }
-        self.send_path(key, None);
+        self.send_path(key);
         self.schedule_path(key, true);
         self.arm_sender(key);
         self.path_event(key);

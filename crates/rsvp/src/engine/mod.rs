@@ -26,6 +26,7 @@ mod interfaces;
 mod io;
 mod local;
 mod merge;
+mod names;
 pub mod neighbour;
 mod outbox;
 mod path;
@@ -64,6 +65,8 @@ use destinations::Destinations;
 use forward::Line;
 use interfaces::Interfaces;
 use local::Application;
+use names::Names;
+use neighbour::Neighbours;
 use outbox::Outbox;
 use path_out::Advertised;
 use route::Walks;
@@ -116,6 +119,14 @@ pub struct Rsvp {
     /// Unknown objects that go on with the ResvTears that a ResvTear causes.
     tearing: Vec<u8>,
     scratch: Vec<u8>,
+    /// The message in hand on its way out.
+    composed: Vec<u8>,
+    /// The reservations that the Resv in hand is about, of SE its senders, and whether all of it was taken.
+    touched: Vec<Key>,
+    named: Vec<Key>,
+    whole: bool,
+    neighbours: Neighbours,
+    names: Names,
     out: Outbox,
 }
 
@@ -154,6 +165,14 @@ impl Rsvp {
             said: Vec::new(),
             tearing: Vec::new(),
             scratch: Vec::new(),
+            composed: Vec::new(),
+            touched: Vec::new(),
+            named: Vec::new(),
+            whole: true,
+            neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),
+            names: Names::new(config.max_senders.saturating_add(config.max_reservations), || {
+                KeyedHasher::new(&mut rng)
+            }),
             out: Outbox::default(),
             rng,
             config,
@@ -190,7 +209,9 @@ impl Rsvp {
             self.apply_reserve(id, resources);
         }
         self.run_walks();
+        self.neighbours.tick(self.now);
         self.run_timers(resources);
+        self.serve_neighbours();
         while let Some(id) = self.pending.pop() {
             self.apply_reserve(id, resources);
         }
@@ -198,7 +219,7 @@ impl Rsvp {
 
     /// The next output, if any; its octets live until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
-        self.out.poll()
+        if self.out.is_empty() { self.neighbours.poll().map(Output::Send) } else { self.out.poll() }
     }
 
     /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
@@ -211,10 +232,39 @@ impl Rsvp {
             .min()
     }
 
+    /// How many sessions there are.
+    #[must_use]
+    pub const fn sessions(&self) -> u32 {
+        self.sessions.len()
+    }
+
+    /// How many senders there are, in all sessions.
+    #[must_use]
+    pub const fn senders(&self) -> u32 {
+        self.senders.len()
+    }
+
+    /// How many reservations there are, in all sessions at all interfaces and for applications of this node.
+    #[must_use]
+    pub const fn reservations(&self) -> u32 {
+        self.branches.len()
+    }
+
     /// What was counted since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Refresh reduction, integrity and Hello: their settings by interface, their keys, what they count.
+    #[must_use]
+    pub const fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
+    }
+
+    /// To set keys, and what holds for single interfaces.
+    pub const fn neighbours_mut(&mut self) -> &mut Neighbours {
+        &mut self.neighbours
     }
 
     /// The settings.

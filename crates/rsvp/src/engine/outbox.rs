@@ -72,6 +72,11 @@ impl Outbox {
         self.queue.push_back(Entry::Event { id, event: Box::new(event) });
     }
 
+    /// Nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// The next output.
     pub(crate) fn poll(&mut self) -> Option<Output<'_>> {
         Some(match self.queue.pop_front()? {

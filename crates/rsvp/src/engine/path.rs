@@ -1,7 +1,6 @@
 //! Path and PathTear messages that arrive (RFC 2205 §3.1.3, §3.1.5; PATH and PTEAR MESSAGE ARRIVES of RFC 2209).
 
 use signalbox_core::Key;
-use signalbox_core::packet::IpReceived;
 use signalbox_resources::Resources;
 use signalbox_resources::intserv::TSpec;
 
@@ -9,6 +8,7 @@ use super::Rsvp;
 use super::forward::Tell;
 use super::interfaces::{Place, lifetime};
 use super::io::RsvpEvent;
+use super::neighbour::Incoming;
 use super::receive::Failure;
 use super::sender::{Aside, E_POLICE, LOCAL, NON_RSVP, RESV};
 use super::session::NONE;
@@ -32,27 +32,30 @@ struct Said<'a> {
 }
 
 impl Rsvp {
+    /// The sender whose path state stands then and is forwarded, if there is one.
     pub(super) fn on_path(
         &mut self,
-        packet: &IpReceived<'_>,
-        message: &Message<'_>,
+        incoming: &Incoming<'_>,
         place: Place,
         resources: &mut Resources,
-    ) {
-        let Some(hop) = message.hop else { return };
+    ) -> Option<Key> {
+        let (message, packet) = (&incoming.message, &incoming.packet);
+        let hop = message.hop?;
         if let Some(refusal) = message.refusal {
-            return self.reject_path(message, hop, place, Failure::new(refusal.code, refusal.value));
+            self.reject_path(message, hop, place, Failure::new(refusal.code, refusal.value));
+            return None;
         }
         let (Some(session), Some(filter), Some(period), Some(tspec)) =
             (message.session, message.sender, message.refresh_period, message.sender_tspec)
         else {
-            return; // the parser demands them
+            return None; // the parser demands them
         };
         let tspec = match tspec.read() {
             Ok(tspec) => tspec,
             Err(fault) => {
                 let failure = Failure::new(ErrorCode::TRAFFIC_CONTROL, fault.value.0);
-                return self.reject_path(message, hop, place, failure);
+                self.reject_path(message, hop, place, failure);
+                return None;
             }
         };
         let config = self.interfaces.get(place).map(|known| known.config);
@@ -76,8 +79,12 @@ impl Rsvp {
             (Some(session), Some(sender)) => self.refresh_sender(session, sender, &said, message, resources),
             _ => self.new_sender(known, &said, message),
         };
-        if let Err(failure) = result {
-            self.reject_path(message, hop, place, failure);
+        match result {
+            Ok(sender) => sender,
+            Err(failure) => {
+                self.reject_path(message, hop, place, failure);
+                None
+            }
         }
     }
 
@@ -86,7 +93,7 @@ impl Rsvp {
         known: Option<Key>,
         said: &Said<'_>,
         message: &Message<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Key>, Failure> {
         if let Some(adspec) = said.adspec {
             readable(&adspec)?;
         }
@@ -122,7 +129,7 @@ impl Rsvp {
         self.counters.paths_taken += 1;
         self.arm_sender(key);
         self.find_way(key);
-        Ok(())
+        Ok(Some(key))
     }
 
     fn refresh_sender(
@@ -132,16 +139,16 @@ impl Rsvp {
         said: &Said<'_>,
         message: &Message<'_>,
         resources: &mut Resources,
-    ) -> Result<(), Failure> {
-        let Some(sender) = self.senders.get(key) else { return Ok(()) };
+    ) -> Result<Option<Key>, Failure> {
+        let Some(sender) = self.senders.get(key) else { return Ok(None) };
         if sender.has(LOCAL) {
             self.counters.own += 1;
-            return Ok(());
+            return Ok(None);
         }
         if said.session.dest.is_multicast() && sender.iif != said.place {
             self.take_aside(key, said)?;
             self.turn(session, key, resources);
-            return Ok(());
+            return Ok(None);
         }
         let same_hop = self.hops.lookup(sender.hop) == Some(&said.hop) && sender.iif == said.place;
         let (old_hop, old_tspec, old_expires) = (sender.hop, sender.tspec, sender.expires);
@@ -176,7 +183,7 @@ impl Rsvp {
         if !same_hop {
             self.change_hop(session, key, old_hop, said)?;
         }
-        let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
+        let Some(sender) = self.senders.get_mut(key) else { return Ok(None) };
         let police = sender.flags & E_POLICE;
         sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | said.flags;
         sender.ttl = said.ttl;
@@ -192,10 +199,10 @@ impl Rsvp {
             if police != said.flags & E_POLICE {
                 self.reinstall_of(session, key, resources);
             }
-            return Ok(());
+            return Ok(Some(key));
         }
         self.counters.paths_taken += 1;
-        self.send_path(key, None);
+        self.send_path(key);
         self.schedule_path(key, true);
         self.arm_sender(key);
         self.path_event(key);
@@ -209,7 +216,7 @@ impl Rsvp {
             }
             self.tell(session, Tell::NoTears, None);
         }
-        Ok(())
+        Ok(Some(key))
     }
 
     /// The previous hop is another one now: reservations go there from now on (RFC 2205 §3.6).
@@ -227,6 +234,7 @@ impl Rsvp {
         if refreshed {
             self.hand_over_refresh(session, old);
         }
+        self.hop_left(session, old);
         self.release_hop(old);
         Ok(())
     }
@@ -255,7 +263,7 @@ impl Rsvp {
             self.tell(session, Tell::NoTears, None);
         }
         self.rejoin(key, resources);
-        self.send_path(key, None);
+        self.send_path(key);
         self.schedule_path(key, true);
         self.arm_sender(key);
     }
@@ -279,8 +287,11 @@ impl Rsvp {
         (sender.expires, sender.ttl) = (new.expires, new.ttl);
         sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | new.flags;
         let session = self.sessions.key_of(sender.session);
-        if refreshed && let Some(session) = session {
-            self.hand_over_refresh(session, old.hop);
+        if let Some(session) = session {
+            if refreshed {
+                self.hand_over_refresh(session, old.hop);
+            }
+            self.hop_left(session, old.hop);
         }
         self.counters.hop_changes += 1;
         self.arm_sender(key);

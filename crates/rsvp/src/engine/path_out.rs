@@ -11,6 +11,7 @@ use signalbox_core::traffic::ServiceClass;
 use super::Rsvp;
 use super::interfaces::Place;
 use super::io::RsvpEvent;
+use super::names::About;
 use super::outbox::Envelope;
 use super::receive::Failure;
 use super::sender::{E_POLICE, LOCAL, NON_RSVP, Sender, UNSENT};
@@ -31,21 +32,34 @@ pub(super) struct Advertised {
 }
 
 impl Rsvp {
-    /// Composes a message and sends it: the one way out. `neighbour` is who takes it, if that is known.
+    /// Composes a message about nothing that lasts and sends it.
     pub(super) fn transmit(
         &mut self,
         envelope: Envelope,
         kind: MessageType,
         compose: impl FnOnce(&Self, &mut Writer<'_>),
     ) -> bool {
-        let mut out = core::mem::take(&mut self.out);
-        let sent = out.send(envelope, |octets| {
-            let mut writer = Writer::new(octets, kind, HeaderFlags::default(), envelope.ttl);
-            compose(self, &mut writer);
-            // What cannot be composed is taken back.
-            let _ = writer.finish();
-        });
-        self.out = out;
+        self.transmit_about(envelope, kind, About::Nothing, false, compose)
+    }
+
+    /// Composes a message and sends it: the one way out. If it repeats what was told, a name may stand for it.
+    pub(super) fn transmit_about(
+        &mut self,
+        envelope: Envelope,
+        kind: MessageType,
+        about: About,
+        by_name: bool,
+        compose: impl FnOnce(&Self, &mut Writer<'_>),
+    ) -> bool {
+        let mut octets = core::mem::take(&mut self.composed);
+        octets.clear();
+        let mut writer = Writer::new(&mut octets, kind, HeaderFlags::default(), envelope.ttl);
+        compose(self, &mut writer);
+        let sent = writer.finish_without_checksum().is_ok();
+        if sent {
+            self.dispatch(envelope, &octets, about, by_name);
+        }
+        self.composed = octets;
         let counters = &mut self.counters;
         let counter = match (sent, kind) {
             (false, _) => &mut counters.too_large,
@@ -63,16 +77,11 @@ impl Rsvp {
 
     /// To a neighbour, from this node's address at an interface.
     pub(super) fn envelope_to(&self, dst: IpAddr, place: Place) -> Envelope {
-        let near = match dst {
-            IpAddr::V4(a) => a.is_link_local(),
-            IpAddr::V6(a) => a.is_unicast_link_local(),
-        };
         let known = self.interfaces.get(place);
         Envelope {
             src: self.own_address(place, dst.is_ipv6()),
             dst,
-            // Routing knows the way, unless the address means something on one link only.
-            ifindex: known.filter(|_| near).map(|known| known.ifindex),
+            ifindex: known.map(|known| known.ifindex),
             ttl: TTL,
             tos: known.map_or(self.config.interface.tos, |known| known.config.tos),
             router_alert: dst.is_ipv6(), // RFC 2711: all of RSVP's
@@ -85,8 +94,22 @@ impl Rsvp {
         RsvpHop { addr: self.own_address(place, v6), lih }
     }
 
-    /// Sends the Path of a sender by all its interfaces, or by one.
-    pub(super) fn send_path(&mut self, key: Key, only: Option<Place>) {
+    /// Sends the Path of a sender by all its interfaces, because it is new or has changed.
+    pub(super) fn send_path(&mut self, key: Key) {
+        self.say_path(key, None, false);
+    }
+
+    /// Repeats the Path of a sender, by its name where that does.
+    pub(super) fn refresh_path(&mut self, key: Key) {
+        self.say_path(key, None, true);
+    }
+
+    /// Sends the Path of a sender once more by one interface.
+    pub(super) fn send_path_again(&mut self, key: Key, place: Place) {
+        self.say_path(key, Some(place), false);
+    }
+
+    fn say_path(&mut self, key: Key, only: Option<Place>, by_name: bool) {
         let Some(sender) = self.senders.get(key) else { return };
         let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
         if ttl == 0 {
@@ -94,12 +117,15 @@ impl Rsvp {
         }
         if sender.extra.is_none() {
             let place = sender.oif;
-            return self.send_path_by(key, place, ttl);
+            if only.is_none_or(|only| only == place) {
+                self.send_path_by(key, place, ttl, by_name);
+            }
+            return;
         }
         let places: Vec<Place> =
             sender.ways().filter(|place| only.is_none_or(|only| only == *place)).collect();
         for place in places {
-            self.send_path_by(key, place, ttl);
+            self.send_path_by(key, place, ttl, by_name);
         }
     }
 
@@ -116,7 +142,7 @@ impl Rsvp {
         })
     }
 
-    fn send_path_by(&mut self, key: Key, place: Place, ttl: u8) {
+    fn send_path_by(&mut self, key: Key, place: Place, ttl: u8, by_name: bool) {
         let period = self.interfaces.period(place, self.now);
         let Some(sender) = self.senders.get(key) else { return };
         let Some(envelope) = self.path_envelope(sender, place, ttl) else { return };
@@ -126,7 +152,8 @@ impl Rsvp {
         if let Some(stored) = self.adspecs.lookup(sender.adspec) {
             self.advance_adspec(stored, sender.has(NON_RSVP), advertised, &mut adspec);
         }
-        self.transmit(envelope, MessageType::PATH, |node, w| {
+        let about = About::Path(key, place);
+        self.transmit_about(envelope, MessageType::PATH, about, by_name, |node, w| {
             let Some(sender) = node.senders.get(key) else { return };
             let Some(session) = node.sessions.get_index(sender.session) else { return };
             let police = sender.has(E_POLICE) && !advertised.is_some_and(|one| one.polices);
@@ -228,6 +255,12 @@ impl Rsvp {
             self.counters.unmatched += 1;
             return;
         };
+        let told: Vec<About> =
+            key.into_iter().flat_map(|key| sender.ways().map(move |way| About::Path(key, way))).collect();
+        if self.names_refused(&told, &error) {
+            return;
+        }
+        let Some(sender) = key.and_then(|key| self.senders.get(key)) else { return };
         let application = sender.extra.as_ref().and_then(|extra| extra.application);
         match (application, self.previous_hop(sender)) {
             (Some(id), _) => {

@@ -4,9 +4,11 @@ use signalbox_core::packet::IpReceived;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
-use super::interfaces::Place;
+use super::interfaces::{Place, lifetime};
+use super::names::SaidWhat;
+use super::neighbour::{Arrival, Incoming, Verdict};
 use super::outbox::Envelope;
-use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType};
+use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Style};
 
 impl Rsvp {
     /// A packet of IP protocol 46.
@@ -16,46 +18,108 @@ impl Rsvp {
             self.counters.disabled += 1;
             return;
         }
-        let parsed = Message::parse(packet.payload);
-        // Faults of the common header come before the question whose it is, all others after.
-        if let Err(error) = &parsed
-            && matches!(error.fault, Fault::Version | Fault::MessageLength | Fault::Checksum)
-        {
-            return self.count(error);
-        }
         let kind = packet.payload.get(1).copied().map_or(MessageType(0), MessageType);
         let passes = matches!(kind, MessageType::PATH | MessageType::PATH_TEAR | MessageType::RESV_CONF);
         if !passes && !self.interfaces.is_local(packet.dst) && !packet.dst.is_multicast() {
-            return self.pass_on(packet);
+            // Faults of the common header come before the question whose it is, all others after.
+            return match Message::parse(packet.payload) {
+                Err(error)
+                    if matches!(error.fault, Fault::Version | Fault::MessageLength | Fault::Checksum) =>
+                {
+                    self.count(&error);
+                }
+                _ => self.pass_on(packet),
+            };
         }
-        match parsed {
-            Ok(message) => self.on_message(packet, &message, place, resources),
-            Err(error) => self.count(&error),
+        let mut arrivals = self.neighbours.receive(packet);
+        while let Some(arrival) = self.neighbours.next(self.now, &mut arrivals) {
+            match arrival {
+                Arrival::Message(incoming) => self.on_message(&incoming, place, resources),
+                Arrival::Refreshed { tag } => self.refreshed_by_name(tag),
+                Arrival::Unknown(unknown) => self.unknown_name(&unknown),
+                Arrival::Malformed(error) => self.count(&error),
+            }
         }
     }
 
-    fn on_message(
-        &mut self,
-        packet: &IpReceived<'_>,
-        message: &Message<'_>,
-        place: Place,
-        resources: &mut Resources,
-    ) {
+    fn on_message(&mut self, incoming: &Incoming<'_>, place: Place, resources: &mut Resources) {
+        let message = &incoming.message;
         // A group's packets come back to who sent them, as do those of a routing loop.
         if message.hop.is_some_and(|hop| self.interfaces.is_local(hop.addr)) {
             self.counters.own += 1;
             return;
         }
+        if message.refusal.is_none() && matches!(message.kind, MessageType::PATH | MessageType::RESV) {
+            return self.on_state(incoming, place, resources);
+        }
+        if self.neighbours.judge(self.now, incoming, None) == Verdict::OutOfOrder {
+            return;
+        }
         match message.kind {
-            MessageType::PATH => self.on_path(packet, message, place, resources),
+            MessageType::PATH => {
+                self.on_path(incoming, place, resources);
+            }
             MessageType::RESV => self.on_resv(message, place, resources),
             MessageType::PATH_TEAR => self.on_path_tear(message, place, resources),
             MessageType::RESV_TEAR => self.on_resv_tear(message, resources),
             MessageType::PATH_ERR => self.on_path_err(message),
             MessageType::RESV_ERR => self.on_resv_err(message, place),
-            MessageType::RESV_CONF => self.on_resv_conf(packet, message, place),
+            MessageType::RESV_CONF => self.on_resv_conf(&incoming.packet, message, place),
             _ => self.counters.unsupported += 1,
         }
+    }
+
+    /// A message about state that lasts: its name tells whether it says anything new (RFC 2961 §4.5).
+    fn on_state(&mut self, incoming: &Incoming<'_>, place: Place, resources: &mut Resources) {
+        let message = &incoming.message;
+        let named = message.message_id.is_some();
+        let known = if named { self.known_by(message, place) } else { None };
+        let heard = known.as_ref().and_then(|what| self.names.heard(what));
+        match (self.neighbours.judge(self.now, incoming, heard), known) {
+            (Verdict::OutOfOrder, _) => return,
+            (Verdict::Refresh, Some(_)) if heard.is_some() => return self.revive_named(heard),
+            _ => {}
+        }
+        let period = message.refresh_period.unwrap_or_default();
+        let life = lifetime(self.interfaces.cleanup(place), period);
+        if message.kind == MessageType::PATH {
+            let sender = self.on_path(incoming, place, resources);
+            if let Some(sender) = sender.filter(|_| named) {
+                self.hear(incoming, SaidWhat::Path(sender), life);
+            }
+            return;
+        }
+        self.touched.clear();
+        self.whole = true;
+        self.on_resv(message, place, resources);
+        let next = message.hop.and_then(|hop| self.hops.find(&RsvpHop { lih: 0, ..hop }));
+        if let Some(hop) = next
+            && named
+            && self.whole
+            && !self.touched.is_empty()
+        {
+            let branches = self.touched.clone();
+            let senders = self.named.clone();
+            self.hear(incoming, SaidWhat::Resv { hop, branches, senders }, life);
+        }
+    }
+
+    /// The state that a message is about, if it is known here.
+    fn known_by(&self, message: &Message<'_>, place: Place) -> Option<SaidWhat> {
+        let session = self.find_session(&message.session?)?;
+        if message.kind == MessageType::PATH {
+            let key = self.find_sender(session, &message.sender?)?;
+            return self.senders.get(key).filter(|sender| sender.iif == place).map(|_| SaidWhat::Path(key));
+        }
+        let hop = message.hop?;
+        let oif = self.interfaces.of_handle(hop.lih)?;
+        let next = self.hops.find(&RsvpHop { lih: 0, ..hop })?;
+        let own = match message.style? {
+            Style::Ff => Some(self.find_sender(session, &message.flows().next()?.filter?)?),
+            _ => None,
+        };
+        let branch = self.find_branch(session, own, oif)?;
+        Some(SaidWhat::Resv { hop: next, branches: vec![branch], senders: Vec::new() })
     }
 
     /// Somebody else's message that was taken out of forwarding goes on as any IP packet (RFC 2205 §2.9).

@@ -180,6 +180,8 @@ impl Rsvp {
             let failure = Failure::new(ErrorCode::NO_SENDER, 0);
             return self.reject_flow(message, session, hop, wanted.oif, failure, &flow, &filters);
         }
+        self.named.clear();
+        self.named.extend_from_slice(&senders);
         match self.reserve(wanted, None, &senders, &flowspec, resources) {
             Outcome::Refreshed => self.counters.resvs_refreshed += 1,
             Outcome::Changed { largest } => {
@@ -215,6 +217,7 @@ impl Rsvp {
             && wanted.confirm.is_none()
             && self.refresh_request(key, wanted, senders, flowspec)
         {
+            self.touched.push(key);
             return Outcome::Refreshed;
         }
         if !self.is_compatible(wanted.session, sender, wanted.hop, branch, flowspec) {
@@ -228,11 +231,15 @@ impl Rsvp {
         }
         let known =
             branch.is_some_and(|key| self.branches.get(key).is_some_and(|b| b.request(wanted.hop).is_some()));
-        match branch {
+        let outcome = match branch {
             Some(key) if known => self.change_request(key, wanted, senders, flowspec, resources),
             Some(key) => self.add_request(key, wanted, senders, flowspec, resources),
             None => self.new_branch(wanted, sender, senders, flowspec, resources),
+        };
+        if matches!(outcome, Outcome::Changed { .. }) {
+            self.touched.extend(self.find_branch(wanted.session, sender, wanted.oif));
         }
+        outcome
     }
 
     /// Lets a request live on; `false` if it is another one.

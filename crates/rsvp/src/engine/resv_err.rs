@@ -10,6 +10,7 @@ use super::Rsvp;
 use super::interfaces::Place;
 use super::io::RsvpEvent;
 use super::merge;
+use super::names::About;
 use super::receive::Failure;
 use super::resv_out::copy_flows;
 use super::sender::LOCAL;
@@ -84,6 +85,8 @@ impl Rsvp {
         flow: &Flow<'_>,
         filters: &[Filter],
     ) {
+        // What is answered with an error is not refreshed by name: it has to be heard again.
+        self.whole = false;
         let envelope = self.envelope_to(hop.addr, oif);
         let error = ErrorSpec { node: envelope.src, flags, code: failure.code, value: failure.value };
         let style = message.style;
@@ -167,6 +170,15 @@ impl Rsvp {
             .collect();
         if concerned.is_empty() {
             self.counters.unmatched += 1;
+            return;
+        }
+        let mut told: Vec<About> = Vec::new();
+        for sender in concerned.iter().filter_map(|sender| self.senders.get(*sender)) {
+            if !told.contains(&About::Resv(key, sender.hop)) {
+                told.push(About::Resv(key, sender.hop));
+            }
+        }
+        if self.names_refused(&told, &error) {
             return;
         }
         let blockade = flowspec.filter(|_| error.code == ErrorCode::ADMISSION);

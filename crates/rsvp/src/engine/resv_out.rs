@@ -10,6 +10,7 @@ use super::forward::Confirm;
 use super::interfaces::Place;
 use super::io::RsvpEvent;
 use super::merge;
+use super::names::About;
 use super::outbox::Envelope;
 use super::path_out::carry;
 use super::sender::{LOCAL, Sender};
@@ -25,7 +26,7 @@ impl Rsvp {
     /// confirmed.
     pub(super) fn send_resv(&mut self, session: Key, hop: u32, style: Style, confirm: Option<IpAddr>) {
         let Some((first, _)) = self.said.first().copied() else { return };
-        if self.say_resv(session, hop, style, confirm) {
+        if self.say_resv(session, hop, style, confirm, false) {
             let keeper = self.refresh_keeper(session, hop, first);
             self.resv_changed(keeper);
         }
@@ -34,25 +35,60 @@ impl Rsvp {
     /// Sends what `self.said` holds as a refresh.
     pub(super) fn refresh_resv(&mut self, session: Key, hop: u32) {
         if let Some(style) = self.sessions.get(session).and_then(|one| one.style) {
-            self.say_resv(session, hop, style, None);
+            self.say_resv(session, hop, style, None, true);
         }
     }
 
-    fn say_resv(&mut self, session: Key, hop: u32, style: Style, confirm: Option<IpAddr>) -> bool {
+    /// Sends what `self.said` holds once more, whole.
+    pub(super) fn repeat_resv(&mut self, session: Key, hop: u32) {
+        if let Some(style) = self.sessions.get(session).and_then(|one| one.style) {
+            self.say_resv(session, hop, style, None, false);
+        }
+    }
+
+    fn say_resv(
+        &mut self,
+        session: Key,
+        hop: u32,
+        style: Style,
+        confirm: Option<IpAddr>,
+        by_name: bool,
+    ) -> bool {
         let said = core::mem::take(&mut self.said);
+        // Only what says all has a name: a part of it, or what asks for something, is not repeated.
+        let whole = confirm.is_none()
+            && (style != Style::Ff
+                || said.len() <= FF_AT_ONCE && said.len() == self.count_said(session, hop));
+        let about = if whole { About::Resv(session, hop) } else { About::Nothing };
+        if !whole {
+            self.forget_told(About::Resv(session, hop));
+        }
         let mut sent = false;
         let scope = if style == Style::Wf { self.scope_for(session, hop) } else { None };
         // A Resv for nobody is not sent (RFC 2205 §3.4).
         if scope.as_ref().is_none_or(|scope| !scope.is_empty()) {
             let at_once = if style == Style::Ff { FF_AT_ONCE } else { usize::MAX };
             for part in said.chunks(at_once) {
-                sent |= self.say_part(session, hop, style, part, scope.clone(), confirm);
+                sent |= self.say_part(session, hop, style, part, scope.clone(), confirm, (about, by_name));
             }
         }
         self.said = said;
         sent
     }
 
+    /// How many senders a whole Resv to a previous hop names.
+    fn count_said(&self, session: Key, hop: u32) -> usize {
+        if self.sessions.get(session).is_some_and(|one| one.count <= 1) {
+            return 1;
+        }
+        self.mates(session)
+            .filter(|(key, sender)| {
+                sender.hop == hop && !sender.has(LOCAL) && self.forwarded(*key, sender, false).is_some()
+            })
+            .count()
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that a Resv says")]
     fn say_part(
         &mut self,
         session: Key,
@@ -61,6 +97,7 @@ impl Rsvp {
         said: &[(Key, FlowSpec)],
         scope: Option<Vec<IpAddr>>,
         confirm: Option<IpAddr>,
+        (about, by_name): (About, bool),
     ) -> bool {
         let Some(before) = self.hops.lookup(hop).copied() else { return false };
         let Some(iif) = said.first().and_then(|(key, _)| Some(self.senders.get(*key)?.iif)) else {
@@ -72,7 +109,7 @@ impl Rsvp {
         let period = self.interfaces.period(iif, self.now);
         let envelope = self.envelope_to(before.addr, iif);
         let carried = self.carried_for(said);
-        self.transmit(envelope, MessageType::RESV, |node, w| {
+        self.transmit_about(envelope, MessageType::RESV, about, by_name, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih: before.lih };
             w.session(&node.session_of(record), false).hop(&own).time_values(period);
@@ -154,6 +191,13 @@ impl Rsvp {
         })
     }
 
+    /// The interface by which all data of a session leave, if it is one.
+    fn only_way(&self, session: Key) -> Option<Place> {
+        let mut ways = self.mates(session).flat_map(|(_, sender)| sender.ways());
+        let first = ways.next()?;
+        (first.is_link() && ways.all(|way| way == first)).then_some(first)
+    }
+
     /// Tells a previous hop that nothing is reserved for these senders any more.
     pub(super) fn send_resv_tear(
         &mut self,
@@ -166,6 +210,7 @@ impl Rsvp {
         let Some(before) = self.hops.lookup(hop).copied() else { return };
         let Some(iif) = senders.iter().find_map(|key| Some(self.senders.get(*key)?.iif)) else { return };
         let envelope = self.envelope_to(before.addr, iif);
+        self.forget_told(About::Resv(session, hop));
         self.transmit(envelope, MessageType::RESV_TEAR, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih: before.lih };
@@ -258,7 +303,12 @@ impl Rsvp {
             return;
         }
         let ttl = packet.ttl - 1;
-        let envelope = Envelope { router_alert: true, ttl, ..self.envelope_to(receiver, place) };
+        // Where the reservation is, if it is at one interface; else routing knows the way.
+        let known = self.find_session(&session);
+        let oif = known.and_then(|key| self.only_way(key));
+        let own = self.envelope_to(receiver, oif.unwrap_or(place));
+        let ifindex = own.ifindex.filter(|_| oif.is_some());
+        let envelope = Envelope { router_alert: true, ttl, ifindex, ..own };
         self.transmit(envelope, MessageType::RESV_CONF, |_, w| {
             let of_class = |class: Class| message.objects().filter(move |object| object.kind.class == class);
             w.session(&session, false).error_spec(&error).resv_confirm(receiver);

@@ -92,6 +92,7 @@ impl Rsvp {
 
     /// Takes a next hop out of a reservation, which ends with its last.
     pub(super) fn remove_request(&mut self, key: Key, hop: u32, resources: &mut Resources) {
+        self.forget_request(key, hop);
         let Some(branch) = self.branches.get_mut(key) else { return };
         match branch.remove(hop) {
             Some(request) => self.release_hop(request.hop),

@@ -162,7 +162,7 @@ impl Rsvp {
         self.set_ways(key, ways);
         if unsent {
             if ways.iter().any(|way| way.is_link()) {
-                self.send_path(key, None);
+                self.send_path(key);
                 self.schedule_path(key, true);
                 self.arm_sender(key);
             } else if let Some(sender) = self.senders.get_mut(key) {
@@ -206,6 +206,9 @@ impl Rsvp {
     /// is or was this node's: the kernel takes routes away with a link and says nothing of them (IPv4).
     pub(super) fn on_interfaces(&mut self, list: &[Interface]) {
         let changes = self.interfaces.update(list, &self.config);
+        for known in self.interfaces.all() {
+            self.neighbours.set_addresses(known.ifindex, known.address(false), known.address(true));
+        }
         for place in changes.altered {
             let mut next = self.interfaces.get(place).map_or(NONE, |known| known.first_leaving);
             while let Some(key) = self.senders.key_of(next) {

@@ -12,6 +12,7 @@ use signalbox_resources::intserv::TSpec;
 use super::Rsvp;
 use super::branch::{Branch, Request};
 use super::interfaces::Place;
+use super::names::About;
 use super::sender::{LOCAL, RESV, Sender};
 use super::session::{Blocked, NONE, Session};
 use crate::wire::{self, Filter, Selector, SessionKind, Style};
@@ -295,6 +296,7 @@ impl Rsvp {
     /// Removes a sender that has no reservations of its own and leaves by no interface; the session stays.
     pub(super) fn remove_sender(&mut self, key: Key) {
         self.set_ways(key, &[]);
+        self.forget_sender(key);
         self.sender_wheel.cancel(&mut self.senders, key.index());
         let Some(sender) = self.senders.get(key) else { return };
         let ([before, after], session) = (sender.mates, sender.session);
@@ -332,8 +334,18 @@ impl Rsvp {
         self.release_hop(hop);
         self.release_adspec(adspec);
         self.addresses.release(src, v6);
-        if refreshes && let Some(session) = self.sessions.key_of(session) {
-            self.hand_over_refresh(session, hop);
+        if let Some(session) = self.sessions.key_of(session) {
+            if refreshes {
+                self.hand_over_refresh(session, hop);
+            }
+            self.hop_left(session, hop);
+        }
+    }
+
+    /// A sender does not come from a previous hop any more: if it was the last, nothing is told there any more.
+    pub(super) fn hop_left(&mut self, session: Key, hop: u32) {
+        if hop != NONE && !self.mates(session).any(|(_, sender)| sender.hop == hop) {
+            self.forget_told(About::Resv(session, hop));
         }
     }
 
@@ -480,6 +492,15 @@ impl Rsvp {
 
     /// Makes a sender's data leave by these interfaces.
     pub(super) fn set_ways(&mut self, key: Key, ways: &[Place]) {
+        if !ways.is_empty() || self.senders.get(key).is_some_and(|sender| sender.oif != Place::NONE) {
+            let left: Vec<Place> = match self.senders.get(key) {
+                Some(sender) => sender.ways().filter(|way| !ways.contains(way)).collect(),
+                None => return,
+            };
+            for place in left {
+                self.forget_told(About::Path(key, place));
+            }
+        }
         let Some(sender) = self.senders.get_mut(key) else { return };
         let first = ways.first().copied().unwrap_or(Place::NONE);
         let rest = ways.get(1..).unwrap_or_default();

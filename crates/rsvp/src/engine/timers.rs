@@ -40,7 +40,7 @@ impl Rsvp {
             if sender.has(REPAIR) {
                 self.counters.repairs += 1;
             }
-            self.send_path(key, None);
+            self.refresh_path(key);
             self.schedule_path(key, false);
         }
         let Some(sender) = self.senders.get(key) else { return };

@@ -5,6 +5,7 @@ mod confirm;
 mod figures;
 mod local;
 mod path;
+mod reduction;
 mod resv;
 mod rig;
 mod route;

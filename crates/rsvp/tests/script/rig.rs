@@ -350,6 +350,14 @@ impl Rig {
 
     /// A node whose links carry so much.
     pub(crate) fn with_links(config: Config, capacity: &str) -> Self {
+        let mut config = config;
+        // Neighbours here are plain ones of RFC 2205.
+        config.neighbours.interface.reduction.reliable = false;
+        Self::with_neighbours(config, capacity)
+    }
+
+    /// A node that does what its settings say with its neighbours.
+    pub(crate) fn with_neighbours(config: Config, capacity: &str) -> Self {
         let interfaces: Vec<Interface> = (1..=4)
             .map(|n| Interface {
                 ifindex: IfIndex(n),

@@ -485,6 +485,12 @@ impl Neighbours {
         heard
     }
 
+    /// What the keeper of a state called it.
+    #[must_use]
+    pub fn tag_of(&self, stored: Heard) -> Option<u64> {
+        self.heard.get(stored).map(|heard| heard.tag)
+    }
+
     /// The state is gone.
     pub fn forget_heard(&mut self, stored: Heard) {
         if let Some(heard) = self.heard.remove(stored) {

@@ -481,6 +481,13 @@ impl Neighbours {
         true
     }
 
+    /// The neighbour that acknowledged a state.
+    #[must_use]
+    pub fn told_to(&self, state: Advertised) -> Option<IpAddr> {
+        let peer = self.sent.get(state.0)?.peer?;
+        self.peers.get(peer).map(|peer| peer.addr)
+    }
+
     pub(super) fn flush_summary(&mut self, now: Time, key: Key) {
         let Some((envelope, ids)) = self.summaries.take(key) else { return };
         let mut message = core::mem::take(&mut self.scratch);

@@ -1,0 +1,354 @@
+//! States by the names that refresh reduction gives them (RFC 2961): what was told to neighbours, so that it can be said
+//! again by name, and what they told, so that they can. Nothing is kept here where names are not used.
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use signalbox_core::Key;
+use signalbox_core::index::KeyedHasher;
+use signalbox_core::slab::Slab;
+
+use super::Rsvp;
+use super::interfaces::Place;
+use super::neighbour::{Advertised, Heard, Incoming, Outgoing, SummaryTo, Unknown, Upcall, What};
+use super::outbox::Envelope;
+use super::session::NONE;
+use super::stamp::Stamp;
+use crate::wire::{Class, ErrorCode, ErrorSpec};
+
+/// What a message that leaves is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum About {
+    /// Path state of a sender, at one interface.
+    Path(Key, Place),
+    /// All that is reserved in a session towards a previous hop.
+    Resv(Key, u32),
+    /// Nothing that lasts.
+    Nothing,
+}
+
+/// Something told to a neighbour.
+#[derive(Debug)]
+struct Told {
+    about: About,
+    state: Option<Advertised>,
+    /// Of the message that told it.
+    digest: u64,
+}
+
+/// Something that a neighbour told.
+#[derive(Debug)]
+struct Said {
+    what: SaidWhat,
+    heard: Option<Heard>,
+    /// How long it lives after each refresh.
+    life: Duration,
+}
+
+/// What a message that came is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SaidWhat {
+    /// Path state of a sender.
+    Path(Key),
+    /// Requests of a next hop: in these reservations, of SE for these senders.
+    Resv {
+        /// The next hop.
+        hop: u32,
+        /// The reservations; the first one names it.
+        branches: Vec<Key>,
+        /// Of SE.
+        senders: Vec<Key>,
+    },
+}
+
+/// What is known by name.
+#[derive(Debug)]
+pub(super) struct Names {
+    told: Slab<Told>,
+    by_about: HashMap<About, Key, KeyedHasher>,
+    said: Slab<Said>,
+    of_sender: HashMap<Key, Key, KeyedHasher>,
+    of_request: HashMap<(Key, u32), Key, KeyedHasher>,
+}
+
+impl Names {
+    pub(super) fn new(limit: u32, mut hasher: impl FnMut() -> KeyedHasher) -> Self {
+        Self {
+            told: Slab::new(limit),
+            by_about: HashMap::with_hasher(hasher()),
+            said: Slab::new(limit),
+            of_sender: HashMap::with_hasher(hasher()),
+            of_request: HashMap::with_hasher(hasher()),
+        }
+    }
+
+    fn key_of(&self, what: &SaidWhat) -> Option<Key> {
+        match what {
+            SaidWhat::Path(sender) => self.of_sender.get(sender).copied(),
+            SaidWhat::Resv { hop, branches, .. } => self.of_request.get(&(*branches.first()?, *hop)).copied(),
+        }
+    }
+
+    /// The name that a neighbour gave to what its message is about.
+    pub(super) fn heard(&self, what: &SaidWhat) -> Option<Heard> {
+        self.said.get(self.key_of(what)?)?.heard
+    }
+}
+
+impl Rsvp {
+    /// Sends a composed message: whole and under a new name if it says something new; else by the name of what it
+    /// repeats, if it may, or whole.
+    pub(super) fn dispatch(&mut self, envelope: Envelope, octets: &[u8], about: About, by_name: bool) {
+        let Envelope { src, dst, ifindex, ttl, tos, router_alert } = envelope;
+        let ifindex = ifindex.unwrap_or_default();
+        let envelope = super::neighbour::Envelope { src, dst, ifindex, ttl, tos, router_alert };
+        let named = about != About::Nothing && self.neighbours.config().of(ifindex).reduction.reliable;
+        let Some(key) = named.then(|| self.told_key(about)).flatten() else {
+            let what = What::Once;
+            self.neighbours.send(self.now, &Outgoing { envelope, next_hop: None, octets, what });
+            return;
+        };
+        let digest = self.hasher.hash_octets(octets);
+        let Some(told) = self.names.told.get_mut(key) else { return };
+        let (before, same) = (told.state, told.digest == digest);
+        told.digest = digest;
+        let next_hop = before.and_then(|state| self.neighbours.told_to(state));
+        if let Some(state) = before.filter(|_| same) {
+            if by_name && self.summarise(state, about, &envelope, next_hop) {
+                return;
+            }
+            let what = What::Refresh { state: Some(state) };
+            self.neighbours.send(self.now, &Outgoing { envelope, next_hop, octets, what });
+            return;
+        }
+        let what = What::Trigger { state: before, tag: key.to_u64() };
+        let state = self.neighbours.send(self.now, &Outgoing { envelope, next_hop, octets, what });
+        if let Some(told) = self.names.told.get_mut(key) {
+            told.state = state;
+        }
+    }
+
+    fn summarise(
+        &mut self,
+        state: Advertised,
+        about: About,
+        envelope: &super::neighbour::Envelope,
+        next_hop: Option<core::net::IpAddr>,
+    ) -> bool {
+        let ifindex = envelope.ifindex;
+        let place = self.interfaces.place(ifindex);
+        let src = self.own_address(place, envelope.dst.is_ipv6());
+        let to = match about {
+            About::Path(..) if envelope.dst.is_multicast() => SummaryTo::Group {
+                group: envelope.dst,
+                source: envelope.src,
+                src,
+                ifindex,
+                ttl: envelope.ttl,
+            },
+            About::Path(..) => match next_hop {
+                Some(neighbour) => SummaryTo::Neighbour { neighbour, src, ifindex },
+                None => return false,
+            },
+            _ => SummaryTo::Neighbour { neighbour: envelope.dst, src, ifindex },
+        };
+        self.neighbours.summarise(self.now, state, &to)
+    }
+
+    fn told_key(&mut self, about: About) -> Option<Key> {
+        if let Some(key) = self.names.by_about.get(&about) {
+            return Some(*key);
+        }
+        let Ok(key) = self.names.told.insert(Told { about, state: None, digest: 0 }) else {
+            self.counters.overload += 1;
+            return None;
+        };
+        self.names.by_about.insert(about, key);
+        Some(key)
+    }
+
+    /// An error says that a neighbour knows no names: what was told goes to it without. Whether it says that.
+    pub(super) fn names_refused(&mut self, abouts: &[About], error: &ErrorSpec) -> bool {
+        let class = Class(error.value.to_be_bytes()[0]);
+        if error.code != ErrorCode::UNKNOWN_CLASS
+            || !matches!(class, Class::MESSAGE_ID | Class::MESSAGE_ID_ACK)
+        {
+            return false;
+        }
+        let mut refused = false;
+        for about in abouts {
+            let told = self.names.by_about.get(about).and_then(|key| self.names.told.get(*key));
+            let Some(state) = told.and_then(|told| told.state) else { continue };
+            refused = true;
+            if !self.neighbours.refused(self.now, state) {
+                self.tell_again(*about);
+            }
+        }
+        refused
+    }
+
+    /// What was told is told no more, or shall be told anew.
+    pub(super) fn forget_told(&mut self, about: About) {
+        if self.names.by_about.is_empty() {
+            return;
+        }
+        let told = self.names.by_about.remove(&about).and_then(|key| self.names.told.remove(key));
+        if let Some(state) = told.and_then(|told| told.state) {
+            self.neighbours.forget(state);
+        }
+    }
+
+    /// Remembers the name of what a message said; `life` is how long each refresh keeps it.
+    pub(super) fn hear(&mut self, incoming: &Incoming<'_>, what: SaidWhat, life: Duration) {
+        let key = match self.names.key_of(&what) {
+            Some(key) => key,
+            None if incoming.message.message_id.is_none() => return,
+            None => {
+                let said = Said { what: what.clone(), heard: None, life };
+                let Ok(key) = self.names.said.insert(said) else {
+                    self.counters.overload += 1;
+                    return;
+                };
+                match &what {
+                    SaidWhat::Path(sender) => {
+                        self.names.of_sender.insert(*sender, key);
+                    }
+                    SaidWhat::Resv { hop, branches, .. } => {
+                        if let Some(first) = branches.first() {
+                            self.names.of_request.insert((*first, *hop), key);
+                        }
+                    }
+                }
+                key
+            }
+        };
+        let Some(said) = self.names.said.get_mut(key) else { return };
+        said.heard = self.neighbours.hear(incoming, said.heard, key.to_u64());
+        (said.what, said.life) = (what, life);
+    }
+
+    /// Path state is gone.
+    pub(super) fn forget_sender(&mut self, sender: Key) {
+        if !self.names.of_sender.is_empty() {
+            let key = self.names.of_sender.remove(&sender);
+            self.forget_said(key);
+        }
+    }
+
+    /// What a next hop asked for is gone, or is not all that its message said any more.
+    pub(super) fn forget_request(&mut self, branch: Key, hop: u32) {
+        if !self.names.of_request.is_empty() {
+            let key = self.names.of_request.remove(&(branch, hop));
+            self.forget_said(key);
+        }
+    }
+
+    fn forget_said(&mut self, key: Option<Key>) {
+        if let Some(heard) = key.and_then(|key| self.names.said.remove(key)).and_then(|said| said.heard) {
+            self.neighbours.forget_heard(heard);
+        }
+    }
+
+    /// A neighbour sent again what it said under this name.
+    pub(super) fn revive_named(&mut self, heard: Option<Heard>) {
+        let tag = heard.and_then(|heard| self.neighbours.tag_of(heard));
+        if let Some(tag) = tag {
+            self.refreshed_by_name(tag);
+        }
+    }
+
+    /// A neighbour repeated by name what it said.
+    pub(super) fn refreshed_by_name(&mut self, tag: u64) {
+        let Some(said) = self.names.said.get(Key::from_u64(tag)) else { return };
+        let (what, life) = (said.what.clone(), said.life);
+        self.revive(&what, life);
+    }
+
+    /// Restarts the lifetime of what a message said.
+    pub(super) fn revive(&mut self, what: &SaidWhat, life: Duration) {
+        let expires = Stamp::after(self.now + life);
+        match what {
+            SaidWhat::Path(sender) => {
+                let Some(record) = self.senders.get_mut(*sender) else { return };
+                record.expires = expires;
+                self.counters.paths_refreshed += 1;
+                self.keep_sender(*sender);
+            }
+            SaidWhat::Resv { hop, branches, senders } => {
+                for key in branches {
+                    let Some(request) = self.branches.get_mut(*key).and_then(|one| one.request_mut(*hop))
+                    else {
+                        continue;
+                    };
+                    request.expires = expires;
+                    for (sender, until) in request.extra.iter_mut().flat_map(|extra| &mut extra.senders) {
+                        if senders.contains(sender) {
+                            *until = expires;
+                        }
+                    }
+                    self.counters.resvs_refreshed += 1;
+                    self.keep_branch(*key);
+                }
+            }
+        }
+    }
+
+    /// A neighbour uses a name that is not known here for something of a group's source: it is asked for it if data of
+    /// that source come in there.
+    pub(super) fn unknown_name(&mut self, unknown: &Unknown) {
+        let place = self.interfaces.place(unknown.ifindex);
+        let src = self.addresses.find(unknown.source);
+        let mut next = self.destinations.first(unknown.group).unwrap_or(NONE);
+        while let Some(session) = self.sessions.key_of(next) {
+            next = self.sessions.get(session).map_or(NONE, |one| one.near[1]);
+            let here = self.mates(session).any(|(_, sender)| Some(sender.src) == src && sender.iif == place);
+            if here {
+                return self.neighbours.nack(self.now, unknown);
+            }
+        }
+    }
+
+    /// Does what the neighbour layer asks for.
+    pub(super) fn serve_neighbours(&mut self) {
+        while let Some(upcall) = self.neighbours.upcall() {
+            match upcall {
+                Upcall::Wanted { tag } => {
+                    let about = self.names.told.get(Key::from_u64(tag)).map(|told| told.about);
+                    self.tell_again(about.unwrap_or(About::Nothing));
+                }
+                Upcall::Lost { neighbour, ifindex } => {
+                    self.neighbour_lost(neighbour, self.interfaces.place(ifindex))
+                }
+                Upcall::LastKeyExpired { .. } => self.counters.keys_expired += 1,
+            }
+        }
+    }
+
+    /// Tells a state whole.
+    fn tell_again(&mut self, about: About) {
+        match about {
+            About::Path(sender, place) => self.send_path_again(sender, place),
+            About::Resv(session, hop) => {
+                self.gather(session, hop);
+                self.repeat_resv(session, hop);
+            }
+            About::Nothing => {}
+        }
+    }
+
+    /// A neighbour restarted or cannot be reached: what it was told it is told anew, it may have lost it.
+    fn neighbour_lost(&mut self, neighbour: core::net::IpAddr, place: Place) {
+        self.counters.neighbours_lost += 1;
+        let concerned = |about: &About| match about {
+            About::Path(_, at) => *at == place,
+            About::Resv(_, hop) => self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour),
+            About::Nothing => false,
+        };
+        // Every state towards one neighbour, once in its life: a walk is what it takes.
+        let all: Vec<About> = self.names.told.iter().map(|(_, told)| told.about).filter(concerned).collect();
+        for about in all {
+            self.forget_told(about);
+            self.tell_again(about);
+        }
+    }
+}

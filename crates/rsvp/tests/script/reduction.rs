@@ -1,0 +1,119 @@
+//! Refresh reduction between two nodes (RFC 2961): what is told once is refreshed by name.
+
+use std::time::Duration;
+
+use signalbox_core::node::Prefix;
+use signalbox_rsvp::engine::Config;
+use signalbox_rsvp::wire::MessageType;
+
+use crate::rig::{B, Path, R, Resv, Rig, Sent, addr, all, at, kinds, load, session};
+
+/// Two nodes: what leaves the first by eth2 comes to the second by eth1, and the other way round.
+struct Pair {
+    up: Rig,
+    down: Rig,
+    /// What went between them.
+    crossed: Vec<Sent>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let up = Rig::with_neighbours(Config::default(), "10mbit");
+        let mut down = Rig::with_neighbours(Config::default(), "10mbit");
+        // The second node's eth1 has the address that the first one's neighbour at eth2 has.
+        for (interface, address) in
+            down.interfaces.iter_mut().zip([at(2, 9), at(12, 1), at(13, 1), at(14, 1)])
+        {
+            interface.addresses = vec![address];
+        }
+        let list = down.interfaces.clone();
+        down.input(signalbox_rsvp::engine::Input::Interfaces(&list));
+        down.routes = vec![(Prefix { addr: addr("10.9.0.0"), len: 16 }, 2)];
+        Self { up, down, crossed: Vec::new() }
+    }
+
+    /// Carries what one node sent to the other, and back, until nothing is left.
+    fn carry(&mut self, from_up: Vec<Sent>, from_down: Vec<Sent>) {
+        let (mut from_up, mut from_down) = (from_up, from_down);
+        while !(from_up.is_empty() && from_down.is_empty()) {
+            let (mut up, mut down) = (Vec::new(), Vec::new());
+            for one in from_up.into_iter().filter(|one| one.oif == 2) {
+                down.extend(self.down.packet(1, one.src, one.dst, one.ttl, &one.octets));
+                self.crossed.push(one);
+            }
+            for one in from_down.into_iter().filter(|one| one.oif == 1) {
+                up.extend(self.up.packet(2, one.src, one.dst, one.ttl, &one.octets));
+                self.crossed.push(one);
+            }
+            (from_up, from_down) = (up, down);
+        }
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.up.now + time;
+        while self.up.now < end {
+            let step = Duration::from_millis(5);
+            let (up, down) = (self.up.wait(step), self.down.wait(step));
+            self.carry(up, down);
+        }
+    }
+
+    fn path(&mut self) {
+        let sent = self.up.path(&Path::new());
+        self.carry(sent, Vec::new());
+    }
+
+    fn resv(&mut self) {
+        let resv = Resv::ff(&[(load(B), 1)]).from(2, 9, session());
+        let resv = Resv { hop: signalbox_rsvp::wire::RsvpHop { addr: at(12, 9), lih: 2 }, ..resv };
+        let sent = self.down.packet(2, at(12, 9), at(12, 1), 255, &resv.octets());
+        self.carry(Vec::new(), sent);
+    }
+}
+
+#[test]
+fn states_are_refreshed_by_name() {
+    let mut pair = Pair::new();
+    pair.path();
+    pair.resv();
+    pair.wait(Duration::from_secs(2));
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (1, 1));
+    assert_eq!(all(&pair.crossed, MessageType::PATH).len(), 1);
+    assert_eq!(all(&pair.crossed, MessageType::RESV).len(), 1);
+    pair.crossed.clear();
+    for _ in 0..30 {
+        pair.path();
+        pair.resv();
+        pair.wait(Duration::from_millis(u64::from(R)) / 2);
+    }
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (1, 1));
+    let whole: Vec<_> = kinds(&pair.crossed)
+        .into_iter()
+        .filter(|(kind, _)| matches!(*kind, MessageType::PATH | MessageType::RESV))
+        .collect();
+    assert!(whole.len() <= 4, "{whole:?}");
+    let summaries = all(&pair.crossed, MessageType::SREFRESH).len();
+    assert!(summaries >= 20, "{summaries}: {:?}", kinds(&pair.crossed));
+    // The end of the sender ends both.
+    let sent = pair.up.path_tear(&Path::new());
+    pair.carry(sent, Vec::new());
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (0, 0));
+    assert_eq!((pair.up.rsvp.sessions(), pair.down.rsvp.sessions()), (0, 0));
+}
+
+/// A node that restarted knows no names: it says so, and is told anew.
+#[test]
+fn a_node_that_forgot_is_told_again() {
+    let mut pair = Pair::new();
+    pair.path();
+    pair.wait(Duration::from_secs(2));
+    let fresh = Pair::new().down;
+    let now = pair.down.now;
+    pair.down = fresh;
+    pair.down.now = now;
+    for _ in 0..6 {
+        pair.path();
+        pair.wait(Duration::from_secs(15));
+    }
+    assert_eq!(pair.down.rsvp.senders(), 1);
+}
