@@ -9,6 +9,7 @@
 //! * [`traffic`] says what a reservation is to the kernel.
 //! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: small ids, no copying growth, no
 //!   allocation per message.
+//! * [`outbox`] holds an application's messages until GIST has taken them.
 //! * [`rng`], [`secret`], [`bucket`] and [`counter`] are the small tools that every engine needs.
 //!
 //! Nothing here reads a clock, opens a socket or starts a thread.
@@ -21,6 +22,7 @@ pub mod intern;
 pub mod mri;
 pub mod node;
 pub mod octets;
+pub mod outbox;
 pub mod packet;
 pub mod rng;
 pub mod secret;

@@ -1,13 +1,13 @@
 //! The node that starts a ping: sends, waits, reports.
 
+use signalbox_core::outbox::Parcel;
 use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::{SessionId, Time};
 
 use super::event::{Hop, LostReason, PingEvent, PingRequest, Refusal, Reply};
-use super::parcels::{Origin, Parcel};
 use super::session::{Probe, Session, flow};
-use super::{Ping, Queued};
+use super::{Origin, Ping, Queued};
 use crate::wire::{Flags, Message, Records};
 
 impl Ping {
@@ -115,16 +115,12 @@ impl Ping {
         let padding = padding(session.identifier, probe.seq, session.request.padding);
         let request = Message::request(probe.seq, session.identifier, probe.sent_us);
         let message = Message { padding: padding.as_deref(), ..request };
+        let origin = Origin::Probe(key, probe.seq);
         let parcel = Parcel {
-            octets: Vec::new(),
-            session: session.session,
-            mri: session.mri,
             state: session.state,
-            hops: None,
             // So that what GIST has to say comes before our own timeout.
             timeout: Some(session.request.timeout / 8 * 7),
-            origin: Origin::Probe(key, probe.seq),
-            watched: false,
+            ..Parcel::new(Vec::new(), self.config.nslp, session.session, session.mri, origin)
         };
         self.counters.probes_sent += 1;
         // If there is no room, the message times out.

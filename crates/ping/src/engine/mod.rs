@@ -9,7 +9,6 @@ mod addresses;
 mod config;
 mod event;
 mod initiator;
-mod parcels;
 mod relay;
 mod session;
 
@@ -17,9 +16,10 @@ use std::collections::VecDeque;
 
 use signalbox_core::index::Index;
 use signalbox_core::node::Interface;
+use signalbox_core::outbox::{Outbox, Parcel};
 use signalbox_core::rng::Random;
 use signalbox_core::service::{
-    CheckId, Indication, MessageStatus, Peering, RecvMessage, Request, SendMessage, TransferAttributes,
+    CheckId, Indication, MessageStatus, Peering, RecvMessage, Request, StateHandle,
 };
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
@@ -30,7 +30,6 @@ pub use event::{Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, 
 
 use crate::counters::Counters;
 use addresses::Addresses;
-use parcels::{Origin, Parcels};
 use session::Session;
 
 /// What comes in.
@@ -70,6 +69,17 @@ pub enum Output<'a> {
     },
 }
 
+/// Whose message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Ours, of this ping, with this sequence number.
+    Probe(Key, u32),
+    /// A request that passes by; the state that leads back to where it came from.
+    Request(Option<StateHandle>),
+    /// A reply; nothing is to be done if it fails.
+    Reply,
+}
+
 /// An output that waits to be polled. Small: what is large and seldom, at the initiator only, is boxed.
 #[derive(Debug)]
 enum Queued {
@@ -92,7 +102,7 @@ pub struct Ping {
     /// put one in.
     by_session: Index,
     wheel: Wheel,
-    parcels: Parcels,
+    outbox: Outbox<Origin>,
     queue: VecDeque<Queued>,
     counters: Counters,
 }
@@ -110,7 +120,7 @@ impl Ping {
             sessions: Slab::new(config.max_pings),
             by_session: Index::new(),
             wheel: Wheel::default(),
-            parcels: Parcels::new(config.max_watched),
+            outbox: Outbox::new(config.max_watched),
             queue: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -124,14 +134,14 @@ impl Ping {
 
     /// Takes one input at `now`.
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
-        self.parcels.sweep();
+        self.outbox.sweep();
         match input {
             Input::Timer => self.on_timer(now),
             Input::Indication(Indication::RecvMessage(message)) => self.on_message(now, &message),
             Input::Indication(Indication::MessageStatus { handle, session, status, .. }) => {
-                let Some(parcel) = self.parcels.settle(handle, session) else { return };
+                let Some(parcel) = self.outbox.settle(handle, session) else { return };
                 match status {
-                    MessageStatus::Sent(_) => self.parcels.reuse(parcel.octets),
+                    MessageStatus::Sent(_) => self.outbox.reuse(parcel.octets),
                     MessageStatus::Failed(error) => self.on_failed(now, parcel, error),
                 }
             }
@@ -145,25 +155,10 @@ impl Ping {
 
     /// The next output, if any; its octets live until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
-        self.parcels.sweep();
+        self.outbox.sweep();
         let nslp = self.config.nslp;
         match self.queue.pop_front()? {
-            Queued::Parcel(key) => {
-                let (parcel, handle) = self.parcels.give(key)?;
-                Some(Output::Request(Request::SendMessage(SendMessage {
-                    data: &parcel.octets,
-                    handle,
-                    nslp,
-                    session: parcel.session,
-                    mri: parcel.mri,
-                    state: parcel.state,
-                    sii: None,
-                    attributes: TransferAttributes::default(),
-                    timeout: parcel.timeout,
-                    ip_ttl: None,
-                    hops: parcel.hops,
-                })))
-            }
+            Queued::Parcel(key) => Some(Output::Request(Request::SendMessage(self.outbox.give(key)?))),
             Queued::Peering(check) => {
                 Some(Output::Request(Request::Peering { check, decision: Peering::Accept(None) }))
             }
@@ -207,7 +202,7 @@ impl Ping {
     /// Messages whose fate GIST has not told yet.
     #[must_use]
     pub const fn watched(&self) -> u32 {
-        self.parcels.watched()
+        self.outbox.watched()
     }
 
     fn on_message(&mut self, now: Time, message: &RecvMessage<'_>) {
@@ -230,13 +225,19 @@ impl Ping {
     }
 
     /// Composes a message and queues it.
-    fn send(&mut self, parcel: parcels::Parcel, write: impl FnOnce(&mut signalbox_wire::Writer<'_>)) -> bool {
-        let watchable = parcel.origin != Origin::Reply;
-        let Some(key) = self.parcels.put(parcel, write) else {
+    fn send(
+        &mut self,
+        mut parcel: Parcel<Origin>,
+        write: impl FnOnce(&mut signalbox_wire::Writer<'_>),
+    ) -> bool {
+        let watch = parcel.purpose != Origin::Reply;
+        parcel.octets = self.outbox.buffer();
+        write(&mut signalbox_wire::Writer::new(&mut parcel.octets));
+        let Some(key) = self.outbox.put(parcel, watch) else {
             self.counters.overload += 1;
             return false;
         };
-        if watchable && !self.parcels.is_watched(key) {
+        if watch && !self.outbox.is_watched(key) {
             self.counters.unwatched += 1;
         }
         self.queue.push_back(Queued::Parcel(key));

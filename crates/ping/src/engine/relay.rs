@@ -2,11 +2,11 @@
 
 use core::net::IpAddr;
 
+use signalbox_core::outbox::Parcel;
 use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::{Direction, Time};
 
-use super::Ping;
-use super::parcels::{Origin, Parcel};
+use super::{Origin, Ping};
 use crate::wire::{Flags, Kind, List, Message, Record};
 
 impl Ping {
@@ -72,8 +72,8 @@ impl Ping {
     }
 
     /// GIST could not send a message that we watched.
-    pub(super) fn on_failed(&mut self, now: Time, parcel: Parcel, error: SendError) {
-        match parcel.origin {
+    pub(super) fn on_failed(&mut self, now: Time, parcel: Parcel<Origin>, error: SendError) {
+        match parcel.purpose {
             Origin::Probe(key, seq) => self.on_probe_failed(now, key, seq, error),
             Origin::Request(back) => {
                 let flag = match error {
@@ -85,15 +85,10 @@ impl Ping {
                 if let Ok(mut message) = Message::parse(&parcel.octets) {
                     message.kind = Kind::REPLY;
                     message.flags = message.flags.with(flag);
+                    let mri = parcel.mri.inverted();
                     let reply = Parcel {
-                        octets: Vec::new(),
-                        mri: parcel.mri.inverted(),
                         state: back,
-                        hops: None,
-                        timeout: None,
-                        origin: Origin::Reply,
-                        watched: false,
-                        session: parcel.session,
+                        ..Parcel::new(Vec::new(), parcel.nslp, parcel.session, mri, Origin::Reply)
                     };
                     if self.send(reply, |w| message.encode(None, w)) {
                         self.counters.turned_early += 1;
@@ -102,7 +97,7 @@ impl Ping {
             }
             Origin::Reply => {}
         }
-        self.parcels.reuse(parcel.octets);
+        self.outbox.reuse(parcel.octets);
     }
 
     fn record(&self, now: Time, received: &RecvMessage<'_>, address: IpAddr) -> Record {
@@ -113,15 +108,9 @@ impl Ping {
 }
 
 /// A message that goes on as `received` came, as far as GIST is concerned.
-fn onward(received: &RecvMessage<'_>, origin: Origin) -> Parcel {
+fn onward(received: &RecvMessage<'_>, origin: Origin) -> Parcel<Origin> {
     Parcel {
-        octets: Vec::new(),
-        session: received.session,
-        mri: received.mri,
         state: received.state,
-        hops: None,
-        timeout: None,
-        origin,
-        watched: false,
+        ..Parcel::new(Vec::new(), received.nslp, received.session, received.mri, origin)
     }
 }

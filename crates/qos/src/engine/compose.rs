@@ -5,9 +5,9 @@ use signalbox_core::slab::Key;
 use signalbox_core::{Mri, NslpId, SessionId};
 use signalbox_wire::Writer;
 
-use super::outbox::{Parcel, Purpose};
 use super::parked::Meta;
 use super::session::{Marks, Session, Want};
+use super::{Parcel, Purpose};
 use super::{Qos, Queued};
 use crate::wire::{
     Carried, GenericFlags, Hops, Info, InfoSpec, Message, MessageFlags, MessageId, MessageType, Rsn, RsnList,
@@ -106,7 +106,7 @@ impl Qos {
     /// Gives a composed message to GIST; false if there is no room.
     pub(super) fn post(&mut self, parcel: Parcel) -> bool {
         let matters = parcel.purpose != Purpose::Whatever;
-        let Some(key) = self.outbox.put(parcel) else {
+        let Some(key) = self.outbox.put(parcel, matters) else {
             self.counters.overload += 1;
             return false;
         };
@@ -186,7 +186,6 @@ impl Qos {
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
             purpose,
-            watched: false,
         };
         self.post_checked(key, parcel, encoded.is_ok(), copy)
     }
@@ -230,7 +229,6 @@ impl Qos {
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
             purpose: Purpose::Onward { session: key, rii: extra.rii, query: true },
-            watched: false,
         };
         let sent = self.post_checked(key, parcel, encoded.is_ok(), copy)?;
         self.counters.queries_sent += 1;
@@ -273,7 +271,6 @@ impl Qos {
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
             purpose: Purpose::Onward { session: key, rii, query },
-            watched: false,
         };
         self.counters.retransmissions += 1;
         self.post_checked(key, parcel, true, Vec::new());
@@ -324,6 +321,5 @@ fn whatever(octets: Vec<u8>, to: Target, attributes: TransferAttributes) -> Parc
         attributes,
         timeout: None,
         purpose: Purpose::Whatever,
-        watched: false,
     }
 }

@@ -32,7 +32,6 @@ mod event;
 mod grant;
 mod initiator;
 mod notify;
-mod outbox;
 mod parked;
 mod query;
 mod receive;
@@ -54,10 +53,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+use signalbox_core::outbox::Outbox;
 use signalbox_core::rng::Random;
-use signalbox_core::service::{
-    CheckId, Indication, InvalidStatus, MessageStatus, Peering, Request, SendMessage,
-};
+use signalbox_core::service::{CheckId, Indication, InvalidStatus, MessageStatus, Peering, Request};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
 use signalbox_core::{Mri, NslpId, SessionId, Time};
@@ -71,7 +69,6 @@ pub use view::{Role, SessionView};
 use crate::counters::Counters;
 use addresses::Addresses;
 use aggregate::Trunk;
-use outbox::Outbox;
 use parked::{Meta, Parked, Place};
 use session::{Marks, Session};
 use stateless::Sums;
@@ -134,6 +131,24 @@ pub enum Output<'a> {
     },
 }
 
+/// What it means if GIST cannot send a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Nothing.
+    Whatever,
+    /// A RESERVE or QUERY that goes on: nobody may be there.
+    Onward {
+        /// The session's record.
+        session: Key,
+        /// The RII that whoever is last has to answer.
+        rii: Option<u32>,
+        /// It is a QUERY.
+        query: bool,
+    },
+}
+
+type Parcel = signalbox_core::outbox::Parcel<Purpose>;
+
 /// An output that waits to be polled.
 #[derive(Debug)]
 enum Queued {
@@ -174,7 +189,7 @@ pub struct Qos {
     rings: BTreeMap<u64, VecDeque<Key>>,
     sums: Sums,
     trunks: Vec<Trunk>,
-    outbox: Outbox,
+    outbox: Outbox<Purpose>,
     queue: VecDeque<Queued>,
     counters: Counters,
 }
@@ -244,22 +259,7 @@ impl Qos {
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.outbox.sweep();
         Some(match self.queue.pop_front()? {
-            Queued::Parcel(key) => {
-                let (parcel, handle) = self.outbox.give(key)?;
-                Output::Request(Request::SendMessage(SendMessage {
-                    data: &parcel.octets,
-                    handle,
-                    nslp: parcel.nslp,
-                    session: parcel.session,
-                    mri: parcel.mri,
-                    state: parcel.state,
-                    sii: parcel.sii,
-                    attributes: parcel.attributes,
-                    timeout: parcel.timeout,
-                    ip_ttl: None,
-                    hops: parcel.hops,
-                }))
-            }
+            Queued::Parcel(key) => Output::Request(Request::SendMessage(self.outbox.give(key)?)),
             Queued::Peering(check) => {
                 Output::Request(Request::Peering { check, decision: Peering::Accept(None) })
             }

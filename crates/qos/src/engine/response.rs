@@ -8,10 +8,10 @@ use signalbox_resources::Resources;
 use super::Qos;
 use super::compose::{Extra, Form, Target, generic};
 use super::event::{Failure, HopGrant};
-use super::outbox::{Parcel, Purpose};
 use super::parked::Meta;
 use super::rmf;
 use super::session::{Marks, Pending, Stage, Want};
+use super::{Parcel, Purpose};
 use crate::wire::{GenericFlags, Hops, Info, InfoClass, InfoSpec, Message, MessageType, Rsn, Source};
 
 impl Qos {

@@ -12,9 +12,9 @@ use signalbox_wire::Writer;
 
 use super::Qos;
 use super::config::StateKeeping;
-use super::outbox::{Parcel, Purpose};
 use super::parked::{Meta, Parked, route_query};
 use super::rmf::{self, Flow};
+use super::{Parcel, Purpose};
 use crate::wire::{Carried, Message, MessageType};
 
 /// What a reduced-state node holds at each interface for each code point: one reservation for everybody, as large as what was asked for in
@@ -116,7 +116,6 @@ impl Qos {
             attributes,
             timeout: Some(self.config.relay_timeout),
             purpose: Purpose::Whatever,
-            watched: false,
         });
     }
 
