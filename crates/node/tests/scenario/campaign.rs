@@ -12,7 +12,8 @@
 //!   no mechanism at the GIST level for explicit teardown of routing state"), so what the storm refreshed last ends
 //!   with its validity time, counted from that refresh. The last one may come a moment after the storm: a Query that
 //!   was lost in it is sent again after T2 at most, its handshake is finished, and nodes further on that branch are
-//!   refreshed by that. After this a node that the path has left is refreshed by nobody, and refreshes nobody.
+//!   refreshed by that; where there are associations, one whose other end the storm took is given up by then, and its
+//!   sessions ask for another. After this a node that the path has left is refreshed by nobody, and refreshes nobody.
 //! * **When the applications stop**, all state and all channels go.
 
 use core::net::IpAddr;
@@ -44,8 +45,8 @@ const GIVE_UP: Duration = Duration::from_secs(3);
 
 /// From the end of the storm until every chain is whole: one refresh period.
 const RECOVERY: Duration = VALIDITY;
-/// And from then until nothing else is left: a Query that is sent again, and what follows from its answer.
-const LAST_WORD: Duration = T2.saturating_add(Duration::from_millis(500));
+/// What a handshake takes on links that work.
+const HANDSHAKE: Duration = Duration::from_millis(500);
 
 const BAD: Impairment = Impairment {
     delay: Duration::from_millis(5),
@@ -65,6 +66,16 @@ enum Mode {
     Sctp,
     /// Every node offers both, and prefers one of them.
     Either,
+}
+
+impl Mode {
+    /// From when the chains are whole until nothing else is left.
+    const fn last_word(self) -> Duration {
+        match self {
+            Self::Datagrams => T2.saturating_add(HANDSHAKE),
+            _ => GIVE_UP.saturating_add(HANDSHAKE),
+        }
+    }
 }
 
 fn config(mode: Mode, node: NodeId, identity: Vec<u8>) -> Config {
@@ -314,9 +325,10 @@ fn run(seed: u64) {
     assert_eq!(any, !matches!(world.mode, Mode::Datagrams), "seed {}", world.sim.seed());
     world.check(&started, |world, ping| world.whole(ping).err());
     let since = world.sim.now();
-    world.sim.run_for(LAST_WORD);
+    let last_word = world.mode.last_word();
+    world.sim.run_for(last_word);
     world.check(&started, World::stale);
-    world.sim.run_for(VALIDITY - LAST_WORD);
+    world.sim.run_for(VALIDITY - last_word);
     world.check(&started, World::stale);
     world.check(&started, |world, ping| world.unanswered(ping, since));
     // And when the pings stop, nothing is left at all.

@@ -5,3 +5,4 @@
 
 mod applications;
 mod net;
+mod routing;

@@ -1,4 +1,4 @@
-//! Two namespaces with a wire between them, a daemon in each, and applications as their clients.
+//! Two namespaces with a wire between them, or three in a row, a daemon in each, and applications as their clients.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,6 +12,8 @@ use signalbox_api::v1::control_client::ControlClient;
 use signalbox_api::v1::from_application::Request;
 use signalbox_api::v1::gist_client::GistClient;
 use signalbox_api::v1::to_application::Indication;
+use signalbox_core::node::Prefix;
+use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::topology;
 use tokio::net::UnixStream;
@@ -51,7 +53,40 @@ pub(crate) async fn pair(test: &str) -> [Host; 2] {
     let hosts: [_; 2] = hosts.try_into().unwrap_or_else(|_| panic!("two"));
     let hosts = hosts.map(|(namespace, address, directory)| {
         topology::settle(&namespace, LONG).unwrap();
-        Host::start(namespace, address, directory)
+        Host::start(namespace, address, directory, "gist.associations.tcp_port = 270\n")
+    });
+    for host in &hosts {
+        host.ready().await;
+    }
+    hosts
+}
+
+/// Host `a`, router `r` and host `b` in a row, with `settings` in the configuration of each daemon. What is for nobody
+/// they know goes from `a` to `r` and from there to `b`. The router has its interfaces `left` and `right`.
+pub(crate) async fn row(test: &str, settings: &str) -> [Host; 3] {
+    let name = |node: &str| format!("sbxd-{}-{test}-{node}", std::process::id());
+    let spaces = ["a", "r", "b"].map(|node| Namespace::create(&name(node)).expect("namespaces need root"));
+    let [a, r, b] = &spaces;
+    topology::create_veth(a, "veth", r, "left").unwrap();
+    topology::create_veth(r, "right", b, "veth").unwrap();
+    let ip = |net, host| IpAddr::V4(Ipv4Addr::new(10, net, 0, host));
+    topology::set_forwarding(r, true).unwrap();
+    for (space, interface, address) in
+        [(a, "veth", ip(77, 1)), (r, "left", ip(77, 2)), (r, "right", ip(78, 1)), (b, "veth", ip(78, 2))]
+    {
+        topology::add_address(space, interface, address, 24).unwrap();
+        topology::set_up(space, interface, true).unwrap();
+    }
+    let anywhere = Prefix::all_like(Ipv4Addr::UNSPECIFIED.into());
+    for (space, gateway) in [(a, ip(77, 2)), (r, ip(78, 2)), (b, ip(78, 1))] {
+        topology::set_up(space, "lo", true).unwrap();
+        topology::add_route(space, anywhere, Some(gateway), None).unwrap();
+        topology::settle(space, LONG).unwrap();
+    }
+    let mut ends = [("a", ip(77, 1)), ("r", ip(77, 2)), ("b", ip(78, 2))].into_iter();
+    let hosts = spaces.map(|namespace| {
+        let (node, address) = ends.next().unwrap_or_else(|| panic!("three"));
+        Host::start(namespace, address, std::env::temp_dir().join(name(node)), settings)
     });
     for host in &hosts {
         host.ready().await;
@@ -60,12 +95,12 @@ pub(crate) async fn pair(test: &str) -> [Host; 2] {
 }
 
 impl Host {
-    fn start(namespace: Namespace, address: IpAddr, directory: PathBuf) -> Self {
+    fn start(namespace: Namespace, address: IpAddr, directory: PathBuf, settings: &str) -> Self {
         std::fs::create_dir_all(&directory).unwrap();
         let at = directory.display();
         let config = format!(
             "node.name = \"{}\"\ncontrol.socket = \"{at}/sock\"\napps.ping.enabled = true\n\
-             record.file = \"{at}/recording\"\ngist.associations.tcp_port = 270\n",
+             record.file = \"{at}/recording\"\n{settings}",
             namespace.name()
         );
         let file = directory.join("config.toml");
@@ -75,6 +110,12 @@ impl Host {
         command.arg("--config").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let daemon = namespace.spawn(&mut command).unwrap();
         Self { address, directory, namespace: Some(namespace), daemon }
+    }
+
+    /// What passes an interface from now on.
+    pub(crate) fn capture(&self, interface: &str) -> Capture {
+        let namespace = self.namespace.as_ref().expect("it is there until the end");
+        Capture::open(namespace, interface, CaptureConfig::default()).unwrap()
     }
 
     /// A connection of its own.
