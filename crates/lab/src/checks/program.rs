@@ -22,5 +22,7 @@ pub(super) fn program(evidence: &Evidence, check: &ProgramCheck) -> Verdict {
             return Err(format!("no line with {wanted:?}, in this order, in {:?}", run.lines));
         }
     }
-    Ok(format!("{} lines, the wanted {} among them in order; status 0", run.lines.len(), check.lines.len()))
+    let last = run.lines.last().map(String::as_str).unwrap_or_default();
+    let (said, wanted) = (run.lines.len(), check.lines.len());
+    Ok(format!("{said} lines, the wanted {wanted} among them in order, the last {last:?}; status 0"))
 }

@@ -14,9 +14,9 @@ const BUILTINS: [(&str, &str); 16] = [
     ("gist-restart", include_str!("../../../../scenarios/gist-restart.toml")),
     ("gist-reroute", include_str!("../../../../scenarios/gist-reroute.toml")),
     ("gist-flood", include_str!("../../../../scenarios/gist-flood.toml")),
-    ("qos-protect", include_str!("../../../../scenarios/qos-protect.toml")),
     ("qos-admission", include_str!("../../../../scenarios/qos-admission.toml")),
     ("qos-police", include_str!("../../../../scenarios/qos-police.toml")),
+    ("qos-crash", include_str!("../../../../scenarios/qos-crash.toml")),
 ];
 
 /// Name and text of each.

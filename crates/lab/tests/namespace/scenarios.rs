@@ -39,6 +39,16 @@ fn gist_cmode_tcp() {
 }
 
 #[test]
+fn qos_admission() {
+    holds("qos-admission");
+}
+
+#[test]
+fn qos_police() {
+    holds("qos-police");
+}
+
+#[test]
 fn daemons_that_were_kept_are_ended_by_down() {
     let text =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/quickstart.toml"));
