@@ -4,7 +4,7 @@
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 
-demo:  ## install what is missing, build, send a first signal through four nodes
+demo:  ## install what is missing, build, send a first signal through four nodes, reserve for a flow in a flood
 	@scripts/demo.sh
 
 test:  ## install what is missing, check and test everything
