@@ -46,4 +46,9 @@ impl Addresses {
             self.v6.release(packed);
         }
     }
+
+    /// No IPv6 address is held.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.v6.is_empty()
+    }
 }

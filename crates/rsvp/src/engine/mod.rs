@@ -250,6 +250,20 @@ impl Rsvp {
         self.branches.len()
     }
 
+    /// Whether nothing is held for state that is gone: shared neighbours, addresses and contents of ADSPECs, names,
+    /// entries of tables. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_forgotten(&self) -> bool {
+        self.hops.is_empty()
+            && self.adspecs.is_empty()
+            && self.addresses.is_empty()
+            && self.by_session.is_empty()
+            && self.by_sender.is_empty()
+            && self.names.is_empty()
+            && self.applications.is_empty()
+    }
+
     /// What was counted since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {

@@ -82,6 +82,12 @@ impl Names {
         }
     }
 
+    /// Nothing is known by name.
+    pub(super) fn is_empty(&self) -> bool {
+        let maps = self.by_about.is_empty() && self.of_sender.is_empty() && self.of_request.is_empty();
+        maps && self.told.is_empty() && self.said.is_empty()
+    }
+
     fn key_of(&self, what: &SaidWhat) -> Option<Key> {
         match what {
             SaidWhat::Path(sender) => self.of_sender.get(sender).copied(),

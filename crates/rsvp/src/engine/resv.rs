@@ -160,28 +160,39 @@ impl Rsvp {
         resources: &mut Resources,
     ) {
         let Some(flow) = message.flows().next() else { return };
-        let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
         let flowspec = match self.read_flowspec(&flow) {
             Ok(flowspec) => flowspec,
             Err(failure) => {
+                let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
                 return self.reject_flow(message, session, hop, wanted.oif, failure, &flow, &filters);
             }
         };
+        if wanted.style == Style::Wf
+            && wanted.confirm.is_none()
+            && let Some(key) = self.find_branch(wanted.session, None, wanted.oif)
+            && self.refresh_request(key, wanted, &[], &flowspec)
+        {
+            self.counters.resvs_refreshed += 1;
+            self.touched.push(key);
+            return;
+        }
         // Senders that are not known or whose data go another way are left out in silence.
-        let mut senders: Vec<Key> = if wanted.style == Style::Se {
-            filters.iter().filter_map(|filter| self.find_sender(wanted.session, filter)).collect()
+        let mut senders = core::mem::take(&mut self.named);
+        senders.clear();
+        if wanted.style == Style::Se {
+            let filters = message.flows().filter_map(|flow| flow.filter);
+            senders.extend(filters.filter_map(|filter| self.find_sender(wanted.session, &filter)));
         } else {
-            self.mates(wanted.session).map(|(key, _)| key).collect()
-        };
+            senders.extend(self.mates(wanted.session).map(|(key, _)| key));
+        }
         senders.retain(|key| self.senders.get(*key).is_some_and(|sender| sender.goes_by(wanted.oif)));
         senders.sort_unstable();
         senders.dedup();
         if senders.is_empty() {
             let failure = Failure::new(ErrorCode::NO_SENDER, 0);
+            let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
             return self.reject_flow(message, session, hop, wanted.oif, failure, &flow, &filters);
         }
-        self.named.clear();
-        self.named.extend_from_slice(&senders);
         match self.reserve(wanted, None, &senders, &flowspec, resources) {
             Outcome::Refreshed => self.counters.resvs_refreshed += 1,
             Outcome::Changed { largest } => {
@@ -197,9 +208,11 @@ impl Rsvp {
             }
             Outcome::Failed(failure, in_place) => {
                 self.lines.clear();
+                let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
                 self.reject_reserved(message, session, hop, wanted, failure, in_place, &flow, &filters);
             }
         }
+        self.named = senders;
     }
 
     /// Makes, changes or refreshes what one next hop asks for: of FF for `sender`, else for `senders` (of WF all that go

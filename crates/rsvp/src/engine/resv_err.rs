@@ -13,7 +13,7 @@ use super::merge;
 use super::names::About;
 use super::receive::Failure;
 use super::resv_out::copy_flows;
-use super::sender::LOCAL;
+use super::sender::{LOCAL, Sender};
 use super::session::{Blockade, Blocked, NONE};
 use super::stamp::Stamp;
 use crate::wire::{
@@ -159,15 +159,16 @@ impl Rsvp {
         let flowspec = message.flows().next().and_then(|flow| flow.flowspec?.read().ok());
         let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
         // Senders that it is about and that come from the hop that says so.
-        let concerned: Vec<Key> = self
-            .mates(key)
-            .filter(|(_, sender)| {
-                !sender.has(LOCAL)
-                    && self.hops.lookup(sender.hop).is_some_and(|known| known.addr == hop.addr)
-                    && (!style.is_explicit() || filters.contains(&self.filter_of(sender)))
-            })
-            .map(|(key, _)| key)
-            .collect();
+        let named: Vec<Key> = if style.is_explicit() {
+            filters.iter().filter_map(|filter| self.find_sender(key, filter)).collect()
+        } else {
+            self.mates(key).map(|(key, _)| key).collect()
+        };
+        let from_there = |sender: &Sender| {
+            !sender.has(LOCAL) && self.hops.lookup(sender.hop).is_some_and(|known| known.addr == hop.addr)
+        };
+        let concerned: Vec<Key> =
+            named.into_iter().filter(|key| self.senders.get(*key).is_some_and(from_there)).collect();
         if concerned.is_empty() {
             self.counters.unmatched += 1;
             return;

@@ -167,7 +167,7 @@ impl Rsvp {
     /// The SCOPE of a Resv to a previous hop; `None`: it needs none (RFC 2205 §3.4).
     fn scope_for(&self, session: Key, hop: u32) -> Option<Vec<IpAddr>> {
         let record = self.sessions.get(session)?;
-        if !self.config.source_trees || !record.multicast {
+        if !self.config.source_trees {
             return None;
         }
         let remote = || self.mates(session).filter(|(_, sender)| !sender.has(LOCAL));

@@ -28,7 +28,7 @@ pub(crate) struct Session {
     /// First of its reservations, of a shared style.
     pub(crate) branches: u32,
     /// Reservations, of any style.
-    pub(crate) reserved: u32,
+    pub(crate) reserved: u16,
     /// Neighbours in the list of sessions with the same destination.
     pub(crate) near: [u32; 2],
     pub(crate) extra: Option<Box<SessionExtra>>,

@@ -396,6 +396,10 @@ impl Rsvp {
         request: Request,
         style: Style,
     ) -> Result<Key, Refusal> {
+        if self.sessions.get(session).is_none_or(|record| record.reserved == u16::MAX) {
+            self.counters.reservations_full += 1;
+            return Err(Refusal::Full);
+        }
         let mut branch =
             Branch::new(session.index(), sender.map_or(NONE, |sender| sender.index()), oif, request);
         let head = match sender {

@@ -1,0 +1,6 @@
+//! What holds whatever happens.
+
+#[path = "../script/rig.rs"]
+#[expect(dead_code, reason = "the scripts use the rest")]
+mod rig;
+mod storm;
