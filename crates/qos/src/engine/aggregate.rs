@@ -26,9 +26,17 @@ pub(super) struct Trunk {
     /// Octets a second that are asked for, and that the far end confirmed.
     size: u64,
     confirmed: u64,
+    /// A member has left since it was looked at.
+    left: bool,
 }
 
 impl Qos {
+    /// Routers before this node provide no QoS. Those that a flow's messages pass by inside a region are none of them:
+    /// the aggregate reserves there, and sees its own gaps.
+    pub(super) fn after_gap(&self, meta: &Meta) -> bool {
+        meta.after_gap() && Some(meta.nslp) != self.config.bypass_nslp
+    }
+
     /// The aggregate that a flow enters: it leaves by the aggregate's interface and is in none yet.
     pub(super) fn trunk_for(&self, meta: &Meta, route: &Route) -> Option<usize> {
         self.config.bypass_nslp?;
@@ -60,18 +68,15 @@ impl Qos {
         let Some(entry) = self.trunks.get_mut(trunk) else { return (bypass, None) };
         entry.used = entry.used.saturating_add(rate);
         let wanted = entry.used.div_ceil(step).saturating_mul(step);
-        // It shrinks only by two steps at once: a flow that comes and goes does not move it each time.
-        let shrinks = entry.size >= wanted.saturating_add(step.saturating_mul(2));
-        if wanted <= entry.size && !shrinks {
+        if wanted <= entry.size {
             self.bind_to_trunk(key, trunk);
             return (bypass, None);
         }
-        let grows = wanted > entry.size;
         entry.size = wanted;
         let id = MessageId { bidirectional: false, id: self.rng.array() };
-        self.resize(now, trunk, route, grows.then_some(id));
+        self.resize(now, trunk, Some(route), Some(id));
         self.bind_to_trunk(key, trunk);
-        (bypass, Some(id).filter(|_| grows))
+        (bypass, Some(id))
     }
 
     /// A flow leaves the aggregate that it is in.
@@ -81,6 +86,34 @@ impl Qos {
             && let Some(entry) = self.trunks.get_mut(trunk)
         {
             entry.used = entry.used.saturating_sub(rate);
+            entry.left = true;
+        }
+    }
+
+    /// Aggregates that flows have left become smaller; one that nobody is in is torn down.
+    pub(super) fn step_trunks(&mut self, now: Time, resources: &mut Resources) {
+        for trunk in 0..self.trunks.len() {
+            let Some(entry) = self.trunks.get_mut(trunk) else { return };
+            if !core::mem::take(&mut entry.left) {
+                continue;
+            }
+            if entry.used == 0 {
+                let key = core::mem::take(entry).key;
+                if let Some(key) = key {
+                    self.let_go(now, key, resources);
+                    self.rearm(key);
+                }
+                continue;
+            }
+            let Some(step) = self.config.aggregates.get(trunk).map(|aggregate| aggregate.step.max(1)) else {
+                continue;
+            };
+            let wanted = entry.used.div_ceil(step).saturating_mul(step);
+            // By two steps at least: a flow that comes and goes does not move it each time.
+            if entry.size >= wanted.saturating_add(step.saturating_mul(2)) {
+                entry.size = wanted;
+                self.resize(now, trunk, None, None);
+            }
         }
     }
 
@@ -100,13 +133,14 @@ impl Qos {
 
     /// Asks the region for the aggregate's new size. What leaves here is held by the members; the session itself holds
     /// nothing at this node.
-    fn resize(&mut self, now: Time, trunk: usize, route: &Route, msg_id: Option<MessageId>) {
+    fn resize(&mut self, now: Time, trunk: usize, route: Option<&Route>, msg_id: Option<MessageId>) {
         let Some(aggregate) = self.config.aggregates.get(trunk) else { return };
         let Some(entry) = self.trunks.get(trunk) else { return };
         let (dscp, dst, size) = (aggregate.dscp, aggregate.deaggregator, entry.size);
         let key = match entry.key {
             Some(key) => key,
             None => {
+                let Some(route) = route else { return };
                 let src = self.addresses.on(route.ifindex, dst).unwrap_or(route.src);
                 let flow = PathCoupled { dscp: Some(dscp), ..PathCoupled::between(src, dst) };
                 let id = self.rng.session_id();
@@ -143,8 +177,8 @@ impl Qos {
     }
 
     /// The region granted the aggregate's size.
-    pub(super) fn trunk_granted(&mut self, trunk: usize) {
-        if let Some(entry) = self.trunks.get_mut(trunk) {
+    pub(super) fn trunk_granted(&mut self, key: Key, trunk: usize) {
+        if let Some(entry) = self.trunks.get_mut(trunk).filter(|entry| entry.key == Some(key)) {
             entry.confirmed = entry.size;
         }
     }
@@ -152,14 +186,14 @@ impl Qos {
     /// The region did not: what stood stands; flows that waited for more fail where they wait.
     pub(super) fn trunk_refused(&mut self, now: Time, key: Key, trunk: usize, resources: &mut Resources) {
         let Some(entry) = self.trunks.get_mut(trunk) else { return };
+        if entry.key != Some(key) {
+            return self.end_local(now, key, None, resources);
+        }
         entry.size = entry.confirmed;
         if entry.confirmed == 0 {
             entry.key = None;
             return self.end_local(now, key, None, resources);
         }
-        let ifindex = self.sessions.get(key).and_then(|s| s.ifindex).unwrap_or_default();
-        let Some(mri) = self.sessions.get(key).map(|s| s.mri) else { return };
-        let route = Route { ifindex, src: mri.src(), gateway: None, mtu: 0, local: false };
-        self.resize(now, trunk, &route, None);
+        self.resize(now, trunk, None, None);
     }
 }

@@ -16,7 +16,7 @@ use super::receive::Progress;
 use super::response::own_failure;
 use super::rmf;
 use super::session::{Local, Marks, Stage, Want, Wish};
-use crate::wire::{BindingCode, BoundSession, Carried, GenericFlags, Info, Message};
+use crate::wire::{BindingCode, BoundSession, Carried, GenericFlags, Info, Message, MessageId};
 
 impl Qos {
     /// Takes over the BOUND-SESSION-IDs of a message.
@@ -244,6 +244,11 @@ impl Qos {
         }
         self.wait(now, id.id, true, octets, meta);
         Some(Progress::Done)
+    }
+
+    /// The message that one that goes on has to wait for further on: the end of a region has waited itself (§4.6).
+    pub(super) fn unsettled(&self, message: &Message<'_>, meta: &Meta) -> Option<MessageId> {
+        message.bound_msg_id.filter(|_| Some(meta.nslp) != self.config.bypass_nslp)
     }
 
     /// What became of a message that others may wait for.

@@ -144,7 +144,7 @@ impl Qos {
         let silent = now + lifetime(period);
         let target = self.config.period_ms();
         let ends = meta.at_flow_end || super::binding::ends_at_proxy(&self.config, message);
-        let gap = meta.after_gap() && !self.config.ignore_gaps;
+        let gap = self.after_gap(meta) && !self.config.ignore_gaps;
         let jitter = self.rng.jitter(self.config.refresh, 0.5, 1.5);
         let Some(session) = self.sessions.get_mut(key) else { return Outcome::default() };
         let absorbed = session.marks.has(Marks::REROUTING);
@@ -218,10 +218,14 @@ impl Qos {
         }
         let (id, gaps) = (session.id, session.marks.has(Marks::BREAK));
         let quality = rmf::quality(&session.qspec);
+        // Where the flow begins, the last to grant is the first on its way.
+        let own = session.ifindex.and_then(|ifindex| self.addresses.on(ifindex, session.mri.dst()));
+        let own = own.map(|address| Hop { address, rate: session.rate, after_gap: false });
         if let Some(local) = session.local.as_mut() {
             let first = !core::mem::replace(&mut local.granted, true);
             let mut hops: Vec<HopGrant> =
                 message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default();
+            hops.extend(own.map(HopGrant::from));
             hops.reverse();
             let granted = Granted { session: id, quality, hops, gaps, back: None };
             if let Some(command) = local.command.filter(|_| first) {
@@ -255,6 +259,7 @@ impl Qos {
         let hops = self.hops_with_own(key, message.hops, meta);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let info = if outcome.changed { Info::RESERVED } else { Info::REFRESHED };
+        let bound = self.unsettled(message, meta);
         let Some(session) = self.sessions.get_mut(key) else { return };
         let until = now + self.config.retry_max;
         if session.is_end() {
@@ -287,7 +292,7 @@ impl Qos {
             rii,
             hops,
             msg_id: message.msg_id.filter(|_| outcome.waits_for.is_none()),
-            bound_msg_id: outcome.waits_for.or(message.bound_msg_id),
+            bound_msg_id: outcome.waits_for.or(bound),
             forwarded: Some(message.forwarded),
             gist_hops: Some(meta.hops),
             sii: session.astray_onward(),
@@ -304,7 +309,7 @@ impl Qos {
         let mut octets = hops.octets().to_vec();
         let session = self.sessions.get(key)?;
         if let Some(address) = self.addresses.on(meta.ifindex, meta.mri.dst()) {
-            let hop = Hop { address, rate: session.rate, after_gap: meta.after_gap() };
+            let hop = Hop { address, rate: session.rate, after_gap: self.after_gap(meta) };
             if octets.len() + hop.octets() <= MAX_HOPS_OCTETS {
                 hop.write(&mut Writer::new(&mut octets));
             }

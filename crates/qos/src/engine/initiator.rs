@@ -354,7 +354,7 @@ impl Qos {
             }
             (None, Wish::Aggregate(trunk)) => {
                 let trunk = *trunk;
-                self.trunk_granted(trunk);
+                self.trunk_granted(key, trunk);
             }
             (None, _) => self.way_back_stands(id),
         }

@@ -253,6 +253,7 @@ impl Qos {
             Input::Lost { key, grant, why } => self.on_lost(now, Key::from_u64(key), grant, why, resources),
         }
         self.step_resumed(now, resources);
+        self.step_trunks(now, resources);
     }
 
     /// The next output, if any; its octets live until the next call.

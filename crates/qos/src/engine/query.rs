@@ -141,12 +141,12 @@ impl Qos {
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let nslp = if Some(meta.nslp) == self.config.bypass_nslp { self.config.nslp } else { meta.nslp };
         let until = now + self.config.retry_max;
+        let gap = self.after_gap(meta) && !self.config.ignore_gaps;
         let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.init_qspec = qspec;
         session.state = meta.state;
         session.marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
-        let gap = meta.after_gap() && !self.config.ignore_gaps;
         if message.generic.contains(GenericFlags::BREAK) || gap {
             session.marks.set(Marks::BREAK, true);
         }
@@ -196,7 +196,7 @@ impl Qos {
     fn query_hops(&self, hops: Option<Hops<'_>>, meta: &Meta, available: u64) -> Option<Vec<u8>> {
         let mut octets = hops?.octets().to_vec();
         if let Some(address) = self.addresses.on(meta.ifindex, meta.mri.dst()) {
-            let hop = Hop { address, rate: available, after_gap: meta.after_gap() };
+            let hop = Hop { address, rate: available, after_gap: self.after_gap(meta) };
             if octets.len() + hop.octets() <= MAX_HOPS_OCTETS {
                 hop.write(&mut Writer::new(&mut octets));
             }

@@ -47,6 +47,7 @@ impl Qos {
         self.on_listed_refreshes(now, message, meta);
         let Some(rii) = message.rii else { return };
         let hops = self.hops_with_own(key, message.hops, meta);
+        let bound = self.unsettled(message, meta);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.is_end() || message.generic.contains(GenericFlags::SCOPING) {
@@ -71,7 +72,7 @@ impl Qos {
             rii: Some(rii),
             hops,
             msg_id: message.msg_id.filter(|_| session.waits_for.is_none()),
-            bound_msg_id: session.waits_for.or(message.bound_msg_id),
+            bound_msg_id: session.waits_for.or(bound),
             forwarded: Some(message.forwarded),
             gist_hops: Some(meta.hops),
             sii: session.astray_onward(),

@@ -1,7 +1,7 @@
 //! Aggregation regions, and nodes without state.
 
 use signalbox_core::NslpId;
-use signalbox_qos::engine::{Aggregate, Config, QosEvent, StateKeeping};
+use signalbox_qos::engine::{Aggregate, Command, Config, QosEvent, StateKeeping};
 use signalbox_qos::wire::{BindingCode, MessageType};
 
 use crate::net::{Net, addr, request};
@@ -53,6 +53,58 @@ fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
     assert!(net.log.iter().filter(|l| l.from == 3 && l.to == Some(4)).all(|l| l.nslp == NslpId::QOS));
     net.seconds(600);
     assert_eq!(net.all_held(), [300_000, 300_000, 400_000, 300_000, 0]);
+}
+
+/// QOS-4.6-02
+///
+/// What a flow's RESERVE waits for may be there before it. Behind the region nobody knows of it.
+#[test]
+fn a_reserve_that_comes_after_its_aggregate_waits_for_nothing() {
+    let mut net = region("10mbit");
+    net.cut.insert((1, 3));
+    net.gaps.insert(3, 1);
+    net.reserve(0, 1, request(4, 100_000));
+    net.seconds(1);
+    assert_eq!(net.all_held(), [100_000, 100_000, 200_000, 0, 0]);
+    net.cut.clear();
+    net.seconds(4);
+    // The routers that it passed in the region are no gap.
+    assert!(
+        matches!(net.heard(0).last(), Some(QosEvent::Granted(granted)) if !granted.gaps),
+        "{:?}",
+        net.heard(0)
+    );
+    assert_eq!(net.all_held(), [100_000, 100_000, 200_000, 100_000, 0]);
+    assert!(
+        net.log.iter().filter(|l| l.from == 3 && l.to == Some(4)).all(|l| l.message().bound_msg_id.is_none())
+    );
+}
+
+/// An aggregate becomes smaller by two steps at least, and ends with its last member.
+#[test]
+fn an_aggregate_shrinks_as_its_members_leave() {
+    let mut net = region("10mbit");
+    for n in 0..6u16 {
+        let mut one = request(4, 100_000);
+        one.flow.dst_port = Some(7000 + n);
+        net.reserve(0, n.into(), one);
+        net.seconds(1);
+    }
+    let mut sizes = Vec::new();
+    for n in 0..6 {
+        sizes.push(net.held(2));
+        net.command(0, n, Command::Release);
+        net.seconds(1);
+    }
+    assert_eq!(sizes, [600_000, 600_000, 600_000, 600_000, 200_000, 200_000]);
+    assert_eq!(net.all_held(), [0; 5]);
+    // Operation state is kept for an answer, one refresh at most.
+    net.seconds(40);
+    assert_eq!(net.nodes[2].qos.sessions(), 0, "the region forgot it");
+    // It begins anew.
+    net.reserve(0, 9, request(4, 100_000));
+    net.seconds(2);
+    assert_eq!(net.all_held(), [100_000, 100_000, 200_000, 100_000, 0]);
 }
 
 /// QOS-4.7-02, QOS-4.6-07, QOS-5.1.3.6-27

@@ -67,6 +67,8 @@ pub(crate) struct Net {
     pub(crate) loss: f64,
     /// Routers without the application before a node.
     pub(crate) gaps: BTreeMap<usize, u8>,
+    /// From the one to the other nothing arrives.
+    pub(crate) cut: BTreeSet<(usize, usize)>,
     /// Nodes where GIST hands on messages of these numbers only; others are passed by.
     pub(crate) hosts: BTreeMap<usize, BTreeSet<NslpId>>,
     rng: Random,
@@ -143,6 +145,7 @@ impl Net {
             paths: BTreeMap::new(),
             loss: 0.0,
             gaps: BTreeMap::new(),
+            cut: BTreeSet::new(),
             hosts: BTreeMap::new(),
             rng: Random::from_number(1),
             due: BTreeMap::new(),
@@ -270,7 +273,7 @@ impl Net {
                 self.came_from.get(&(node, session)).copied().filter(|n| !self.nodes[*n].dead)
             }
         };
-        let lost = self.rng.chance(self.loss);
+        let lost = self.rng.chance(self.loss) || to.is_some_and(|to| self.cut.contains(&(node, to)));
         let (at, mri_logged) = (self.now, mri);
         self.log.push(Logged {
             at,

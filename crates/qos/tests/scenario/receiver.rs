@@ -87,6 +87,26 @@ fn both_directions_stand_or_none() {
         net.command(0, 1, Command::Release);
         net.seconds(2);
         assert_eq!(net.all_held(), [0; 3], "{way_back:?}");
+        assert!(matches!(net.heard(0).last(), Some(QosEvent::Released)), "{way_back:?} {:?}", net.heard(0));
+    }
+}
+
+/// The end of one direction ends the other, and a user who waits for the tear's confirmation hears of no loss.
+#[test]
+fn a_release_of_both_directions_is_confirmed() {
+    for way_back in [WayBack::Reserve, WayBack::Ask] {
+        let mut net = Net::with(vec![Config { way_back, ..Config::default() }; 3], "10mbit");
+        let both = ReserveRequest { bidirectional: true, confirm_release: true, ..request(2, 100_000) };
+        net.reserve(0, 1, both);
+        net.seconds(2);
+        net.command(0, 1, Command::Release);
+        net.seconds(2);
+        let heard = net.heard(0);
+        assert!(
+            matches!(heard.as_slice(), [QosEvent::Started { .. }, QosEvent::Granted(_), QosEvent::Released]),
+            "{way_back:?} {heard:?}"
+        );
+        assert_eq!(net.all_held(), [0; 3], "{way_back:?}");
     }
 }
 

@@ -44,7 +44,9 @@ fn a_receiver_reserves_for_its_sender() {
     for mode in MODES {
         let mut net = Net::chain(2, mode);
         net.reserve(1, ReserveRequest { receiver_initiated: true, ..net.request(RATE) });
-        net.granted(1, 5);
+        let granted = net.granted(1, 5);
+        // In the order of the flow, whoever asked for it.
+        assert_eq!(granted.hops.iter().map(|hop| hop.rate).collect::<Vec<_>>(), [RATE, RATE, RATE, 0]);
         net.expect_held(2, &[RATE, RATE, RATE, 0]);
         for _ in 0..30 {
             net.run(10);
