@@ -93,7 +93,8 @@ step "build the programs" cargo build --quiet --release --locked -p signalboxd -
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
 for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-cmode-sctp gist-mux gist-cmode-tls gist-large \
-    gist-restart gist-reroute gist-flood gist-app-python qos-admission qos-police qos-crash; do
+    gist-restart gist-reroute gist-flood gist-app-python qos-admission qos-police qos-crash \
+    qos-receiver qos-bidirectional qos-aggregate qos-many; do
     step "scenario $name" scenario "$name"
 done
 finish

@@ -28,6 +28,8 @@ pub(crate) struct Evidence {
     pub(crate) floods: Vec<FloodRun>,
     pub(crate) traffic: Vec<TrafficRun>,
     pub(crate) reserves: Vec<ReserveRun>,
+    pub(crate) queues: Vec<QueuesRun>,
+    pub(crate) costs: Vec<CostRun>,
     pub(crate) stops: Vec<Stop>,
 }
 
@@ -159,6 +161,35 @@ pub(crate) struct ReserveRun {
     pub(crate) complaint: String,
     /// How it ended, if it did so in time.
     pub(crate) status: Option<i32>,
+}
+
+/// A `queues` step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QueuesRun {
+    pub(crate) label: String,
+    /// They became as they should be.
+    pub(crate) good: bool,
+    /// What was seen last of each, in words.
+    pub(crate) seen: Vec<String>,
+    /// How long they were looked at.
+    pub(crate) took: Duration,
+}
+
+/// A `cost` step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CostRun {
+    pub(crate) label: String,
+    /// Microseconds a packet, of each run in which every packet arrived while it went on; sorted.
+    pub(crate) micros: Vec<f64>,
+    /// Runs that do not count: something else went on meanwhile.
+    pub(crate) disturbed: usize,
+}
+
+impl CostRun {
+    /// Microseconds a packet when nothing else goes on.
+    pub(crate) fn least(&self) -> Option<f64> {
+        self.micros.first().copied()
+    }
 }
 
 /// What comes out of a reserving command.

@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::checks::{Outcome, flood, qos, repair, signal};
+use crate::checks::{Outcome, cost, flood, qos, repair, signal};
 use crate::evidence::{Evidence, PingRun, Reply, Snapshot};
 use crate::observe::packet::Kind;
 use crate::scenario::{CheckKind, Scenario};
@@ -244,6 +244,9 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
     }
     if !evidence.reserves.is_empty() {
         all.insert("reservations".into(), qos::measured_reserves(evidence));
+    }
+    if !evidence.costs.is_empty() {
+        all.insert("cost".into(), cost::measured(evidence));
     }
     if !evidence.losses.is_empty() {
         let loss = |count: &crate::evidence::LossCount| {

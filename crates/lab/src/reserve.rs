@@ -16,8 +16,9 @@ use crate::plan::PlannedNode;
 use crate::run::now;
 use crate::{command, kernel, wait};
 
-/// A command has this long to tear down and end when asked to.
+/// A command has this long to tear down and end when asked to, and so much longer for each of its flows.
 const END: Duration = Duration::from_secs(15);
+const END_EACH: Duration = Duration::from_millis(10);
 
 /// A command that was started.
 #[derive(Debug)]
@@ -25,11 +26,19 @@ pub(crate) struct Reserve {
     child: Child,
     said: Receiver<Said>,
     run: ReserveRun,
+    /// How long it may take to end.
+    end: Duration,
 }
 
 impl Reserve {
     /// Starts the command with these words behind `reserve`.
-    pub(crate) fn start(lab: &str, node: &PlannedNode, words: &[String], run: ReserveRun) -> Result<Self> {
+    pub(crate) fn start(
+        lab: &str,
+        node: &PlannedNode,
+        words: &[String],
+        flows: u32,
+        run: ReserveRun,
+    ) -> Result<Self> {
         let mut command = command::signalbox(lab, node)?;
         command.arg("reserve").args(words).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = kernel::namespace(&node.namespace)?
@@ -49,7 +58,7 @@ impl Reserve {
             let _ = stderr.read_to_string(&mut complaint);
             let _ = sender.send(Said::Complaint(complaint));
         });
-        Ok(Self { child, said, run })
+        Ok(Self { child, said, run, end: END + END_EACH * flows })
     }
 
     /// Waits until it has an answer, whatever it is, or ends.
@@ -74,7 +83,7 @@ impl Reserve {
             let pid = Pid::from_raw(i32::try_from(self.child.id())?);
             kill(pid, Signal::SIGINT).with_context(|| format!("cannot interrupt process {pid}"))?;
         }
-        wait::until(END, || self.child.try_wait().is_ok_and(|status| status.is_some()));
+        wait::until(self.end, || self.child.try_wait().is_ok_and(|status| status.is_some()));
         self.run.status = self.child.try_wait()?.and_then(|status| status.code());
         self.end();
         // Its pipes close with it, and the thread that reads them ends.

@@ -24,7 +24,7 @@ use crate::scenario::{
     UdpStep,
 };
 use crate::traffic::{self, Traffic};
-use crate::{flood, kernel, net, wait};
+use crate::{cost, flood, kernel, net, queues, wait};
 
 /// Where the lab's own datagrams go; port 9 is "discard".
 const PROBE_PORT: u16 = 9;
@@ -82,6 +82,8 @@ impl<'a> Run<'a> {
             floods: Vec::new(),
             traffic: Vec::new(),
             reserves: Vec::new(),
+            queues: Vec::new(),
+            costs: Vec::new(),
             stops: Vec::new(),
         };
         let (programs, background) = (Vec::new(), BTreeMap::new());
@@ -152,6 +154,17 @@ impl<'a> Run<'a> {
             Step::Flood(step) => self.flood(step),
             Step::Traffic(step) => self.traffic(step),
             Step::Reserve(step) => self.reserve(step),
+            Step::Queues(step) => {
+                (self.progress)(&format!("looking at the queues: {}", step.label.as_ref()));
+                self.evidence.queues.push(queues::watch(&self.lab.plan, step)?);
+                Ok(())
+            }
+            Step::Cost(step) => {
+                let (from, to, destination) = self.ends(step.from.as_ref(), step.to.as_ref())?;
+                (self.progress)(&format!("what a packet costs: {}", step.label.as_ref()));
+                self.evidence.costs.push(cost::measure(&self.lab.plan, step, from, to, destination)?);
+                Ok(())
+            }
             Step::Join(step) => self.join(step.name.as_ref()),
             Step::LinkDown(step) => self.set_link(step, false),
             Step::LinkUp(step) => self.set_link(step, true),
@@ -308,7 +321,9 @@ impl<'a> Run<'a> {
             step.to.as_ref()
         ));
         let (port, rate, size) = (step.port, step.rate.0, *step.size.as_ref());
-        let order = traffic::Order { name: name.clone(), from, to, destination, port, rate, size };
+        let source_port = step.source_port;
+        let order =
+            traffic::Order { name: name.clone(), from, to, destination, port, source_port, rate, size };
         let traffic = Traffic::start(&self.lab.plan, order)?;
         self.background.insert(name, Background::Traffic(traffic));
         Ok(())
@@ -322,9 +337,12 @@ impl<'a> Run<'a> {
         let [port, rate] = [step.port.to_string(), format!("{}bit", step.rate.0)];
         words.extend(["--proto", "udp", "--dport", &port, "--rate", &rate].map(str::to_owned));
         words.extend(step.options.iter().cloned());
+        if *step.flows.as_ref() > 1 {
+            words.extend(["--flows".to_owned(), step.flows.as_ref().to_string()]);
+        }
         let run = ReserveRun { name: name.clone(), started: now()?, ..ReserveRun::default() };
         let plan = &self.lab.plan;
-        let mut reserve = Reserve::start(&plan.name, &plan.nodes[from], &words, run)?;
+        let mut reserve = Reserve::start(&plan.name, &plan.nodes[from], &words, *step.flows.as_ref(), run)?;
         reserve.wait_answer(step.within.0)?;
         self.background.insert(name.clone(), Background::Reserve(reserve));
         self.remember(step.label.as_ref(), &name)

@@ -12,7 +12,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, recvmsg, setsockopt,
+    socket, sockopt,
+};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use signalbox_linux::netns::Namespace;
 
@@ -44,6 +47,8 @@ pub(crate) struct Order {
     pub(crate) to: usize,
     pub(crate) destination: IpAddr,
     pub(crate) port: u16,
+    /// Where the packets come from, if that matters.
+    pub(crate) source_port: Option<u16>,
     /// Bits a second, IP headers included.
     pub(crate) rate: u64,
     /// Octets of a packet, IP header included.
@@ -67,8 +72,7 @@ impl Traffic {
         let any: IpAddr = if destination.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
         let place = |node: usize| kernel::namespace(&plan.nodes[node].namespace);
         let into = bind(&place(order.to)?, destination)?;
-        let out = bind(&place(order.from)?, SocketAddr::new(any, 0))?;
-        out.connect(destination)?;
+        let out = bind(&place(order.from)?, SocketAddr::new(any, order.source_port.unwrap_or(0)))?;
         into.set_read_timeout(Some(LOOK))?;
         setsockopt(&into, sockopt::ReceiveTimestampns, &true).context("no times of arrival")?;
         // More than the system's limit needs a privilege that user namespaces do not have.
@@ -79,7 +83,7 @@ impl Traffic {
         let (stops, ends) = (Arc::clone(&stop), Arc::clone(&end));
         let (rate, size) = (order.rate, order.size);
         let sink = thread::spawn(move || receive(&into, &ends));
-        let sender = thread::spawn(move || send(&out, rate, size, &stops));
+        let sender = thread::spawn(move || send(&out, destination, rate, size, &stops));
         Ok(Self { order, stop, end, sender, sink })
     }
 
@@ -102,13 +106,22 @@ impl Traffic {
     }
 }
 
+/// A socket at an address of its own, or at all with a port that another one has at one of them: flows go both ways
+/// between two ports.
 fn bind(namespace: &Namespace, address: SocketAddr) -> Result<UdpSocket> {
-    namespace.run(|| UdpSocket::bind(address))?.with_context(|| format!("cannot use {address}"))
+    let open = || -> Result<UdpSocket, Errno> {
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+        setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+        nix::sys::socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+        Ok(socket.into())
+    };
+    namespace.run(open)?.with_context(|| format!("cannot use {address}"))
 }
 
 /// Sends until it is told to stop; gives when each packet left, by its number.
-fn send(out: &UdpSocket, rate: u64, size: u16, stop: &AtomicBool) -> Result<Vec<Duration>> {
-    let headers = HEADERS[usize::from(out.peer_addr()?.is_ipv6())];
+fn send(out: &UdpSocket, to: SocketAddr, rate: u64, size: u16, stop: &AtomicBool) -> Result<Vec<Duration>> {
+    let headers = HEADERS[usize::from(to.is_ipv6())];
     let mut payload = vec![0; usize::from(size.saturating_sub(headers)).max(NUMBER)];
     let interval = Duration::from_nanos(u64::from(size) * 8 * 1_000_000_000 / rate.max(1));
     let mut sent = Vec::new();
@@ -121,7 +134,7 @@ fn send(out: &UdpSocket, rate: u64, size: u16, stop: &AtomicBool) -> Result<Vec<
         payload[..NUMBER].copy_from_slice(&(sent.len() as u64).to_be_bytes());
         let at = SystemTime::now().duration_since(UNIX_EPOCH)?;
         // A full queue of our own, or a refusal that the kernel tells late: nothing was sent.
-        if out.send(&payload).is_ok() {
+        if out.send_to(&payload, to).is_ok() {
             sent.push(at);
         }
         due = (due + interval).max(Instant::now().checked_sub(CATCH_UP).unwrap_or(due));

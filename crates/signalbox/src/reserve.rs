@@ -1,5 +1,6 @@
 //! `signalbox reserve` and `signalbox query`.
 
+mod many;
 mod print;
 
 use std::io::Write;
@@ -82,6 +83,9 @@ pub(crate) struct ReserveArgs {
     /// Setup and defending priority, 0 to 65535.
     #[arg(long, value_name = "N")]
     priority: Option<u16>,
+    /// The same for so many flows, to ports from --dport on; all are granted, or none is held.
+    #[arg(long, value_name = "N", requires = "destination_port", value_parser = clap::value_parser!(u16).range(1..))]
+    flows: Option<u16>,
 }
 
 const RESERVE_EXAMPLES: &str = "\
@@ -90,6 +94,7 @@ Examples:
   signalbox reserve 192.0.2.9 --rate 64kbit --burst 3k --service guaranteed --delay 20ms --proto udp --dport 5004
   signalbox reserve 2001:db8::9 --rate 2mbit --service ef --hold 60s --json
   signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --receiver-initiated
+  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --dport 10000 --flows 500
 
 The reservation is held until Ctrl-C, SIGTERM or the end of --hold, and then torn down. If this command dies, the
 daemon releases it. Rates are in bits a second on the command line, in octets a second in JSON (rate, minimum,
@@ -103,6 +108,8 @@ With --json, \"type\" tells the lines apart:
   refused, lost
             meaning, node, rule, available (null if not told), class, code, hops
   released  confirmed
+With --flows: granted has flows and seconds, told once all are granted; the first refused or lost ends all; released
+has flows and confirmed (of all).
 
 Exit status: 0 granted, and released orderly; 1 refused or lost; 2 wrong arguments, no daemon, or the node cannot do
 it.";
@@ -148,17 +155,26 @@ impl WantedArgs {
     }
 }
 
+impl ReserveArgs {
+    fn request(&self) -> Result<v1::ReserveRequest> {
+        Ok(v1::ReserveRequest {
+            wanted: Some(self.wanted.request()?),
+            receiver_initiated: self.receiver_initiated,
+            bidirectional: self.bidirectional,
+            hold_ms: self.hold.map(|hold| u64::try_from(hold.as_millis())).transpose()?,
+            priority: self.priority.map(Into::into),
+            confirm_release: true,
+            token: Vec::new(),
+        })
+    }
+}
+
 /// Reserves, holds, releases, and prints what happens.
 pub(crate) async fn run(socket: &Path, arguments: &ReserveArgs) -> Result<ExitCode> {
-    let request = v1::ReserveRequest {
-        wanted: Some(arguments.wanted.request()?),
-        receiver_initiated: arguments.receiver_initiated,
-        bidirectional: arguments.bidirectional,
-        hold_ms: arguments.hold.map(|hold| u64::try_from(hold.as_millis())).transpose()?,
-        priority: arguments.priority.map(Into::into),
-        confirm_release: true,
-        token: Vec::new(),
-    };
+    if let Some(flows) = arguments.flows {
+        return many::run(socket, arguments, flows).await;
+    }
+    let request = arguments.request()?;
     let cannot = "cannot wait for signals";
     let mut interrupt = signal(SignalKind::interrupt()).context(cannot)?;
     let mut terminate = signal(SignalKind::terminate()).context(cannot)?;

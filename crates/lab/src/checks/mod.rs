@@ -3,6 +3,7 @@
 
 mod association;
 mod content;
+pub(crate) mod cost;
 pub(crate) mod flood;
 mod program;
 pub(crate) mod qos;
@@ -64,6 +65,8 @@ fn judge(kind: &CheckKind, evidence: &Evidence) -> Verdict {
         CheckKind::Granted(check) => qos::granted(evidence, check),
         CheckKind::NotGranted(check) => qos::not_granted(evidence, check),
         CheckKind::Reservations(check) => qos::reservations(evidence, check),
+        CheckKind::Queues(check) => qos::queues(evidence, check),
+        CheckKind::Cost(check) => cost::cost(evidence, check),
         CheckKind::Loss(check) => loss(evidence, check),
         CheckKind::State(check) => state(evidence, check),
         CheckKind::Silent(check) => silent(evidence, check),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Verdict;
 use crate::evidence::{Evidence, Packet, ReserveRun, TrafficRun};
-use crate::scenario::{GrantedCheck, NotGrantedCheck, ReservationsCheck, TrafficCheck};
+use crate::scenario::{GrantedCheck, NotGrantedCheck, QueuesCheck, ReservationsCheck, TrafficCheck};
 
 /// Fewer packets tell nothing of a share.
 const PACKETS_MIN: usize = 100;
@@ -85,7 +85,9 @@ pub(crate) fn measured_reserves(evidence: &Evidence) -> Value {
         let last = run.granted().or(run.refused());
         let answer = last.map(|(at, _)| at.saturating_sub(run.started).as_secs_f64() * 1e3);
         let types: Vec<_> = run.events.iter().map(|(_, event)| event["type"].clone()).collect();
-        (run.name.clone(), json!({"answer_ms": answer, "events": types, "status": run.status}))
+        let rate = run.granted().and_then(|(_, event)| rate(event)).map(|(_, rate)| rate);
+        let value = json!({"answer_ms": answer, "per_second": rate, "events": types, "status": run.status});
+        (run.name.clone(), value)
     };
     Value::Object(evidence.reserves.iter().map(one).collect())
 }
@@ -123,6 +125,14 @@ fn reserve<'e>(evidence: &'e Evidence, name: &str) -> Result<&'e ReserveRun, Str
     run.ok_or_else(|| format!("nothing was reserved as {name:?}"))
 }
 
+/// How many flows were granted, and so many a second: of a command that reserved for several.
+fn rate(granted: &Value) -> Option<(u64, f64)> {
+    let (flows, seconds) = granted["flows"].as_u64().zip(granted["seconds"].as_f64())?;
+    #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^16 ports")]
+    let rate = flows as f64 / seconds;
+    Some((flows, rate))
+}
+
 /// What the command said, for those who have to find out why a check does not hold.
 fn said(run: &ReserveRun) -> String {
     let events: Vec<_> = run.events.iter().map(|(_, event)| event.to_string()).collect();
@@ -147,7 +157,10 @@ pub(super) fn granted(evidence: &Evidence, check: &GrantedCheck) -> Verdict {
         return Err(format!("granted by {}; {}", hops.join(", "), said(run)));
     }
     let after = at.saturating_sub(run.started).as_secs_f64() * 1e3;
-    let mut seen = format!("granted by {} {after:.0} ms after the command began", hops.join(", "));
+    let mut seen = match rate(event) {
+        Some((flows, rate)) => format!("{flows} flows granted, {rate:.0} a second"),
+        None => format!("granted by {} {after:.0} ms after the command began", hops.join(", ")),
+    };
     match (run.event("lost"), &check.lost_at) {
         (None, None) => {}
         (Some((_, lost)), Some(place)) => {
@@ -200,6 +213,16 @@ pub(super) fn reservations(evidence: &Evidence, check: &ReservationsCheck) -> Ve
     }
     let detail = format!("reservations at {label:?}: {}", seen.join(", "));
     if good { Ok(detail) } else { Err(format!("{detail}; {} each were expected", check.count)) }
+}
+
+/// The queues became as they should be.
+pub(super) fn queues(evidence: &Evidence, check: &QueuesCheck) -> Verdict {
+    let label = check.label.as_ref();
+    let Some(run) = evidence.queues.iter().find(|run| run.label == *label) else {
+        return Err(format!("nobody looked at the queues at {label:?}"));
+    };
+    let seen = format!("after {} ms: {}", run.took.as_millis(), run.seen.join("; "));
+    if run.good { Ok(seen) } else { Err(seen) }
 }
 
 #[cfg(test)]

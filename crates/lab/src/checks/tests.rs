@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::evidence::{ExpiredProbe, FloodRun, LossCount, PingRun, ProgramRun, Reply, Shown, Stop};
+use crate::evidence::{CostRun, ExpiredProbe, FloodRun, LossCount, PingRun, ProgramRun, Reply, Shown, Stop};
 use crate::observe::trace::{Carrier, Connection, Content, Flow, LinkTrace, Message, Session, Trace};
 use crate::plan::Plan;
 use crate::scenario::read;
@@ -80,6 +80,8 @@ fn evidence(checks: &str) -> (Check, Evidence) {
         floods: Vec::new(),
         traffic: Vec::new(),
         reserves: Vec::new(),
+        queues: Vec::new(),
+        costs: Vec::new(),
         stops: Vec::new(),
         programs: Vec::new(),
     };
@@ -400,6 +402,34 @@ fn a_flood_is_judged_by_what_it_took() {
         evidence.floods = vec![run];
         assert_eq!(super::run(&check, &evidence).ok, good, "{run:?}");
     }
+}
+
+#[test]
+fn what_a_packet_costs_is_compared() {
+    let text = "kind = 'cost', label = 'many', base = 'few', most = 1.5";
+    let text = format!(
+        "name = \"x\"\ndescription = \"\"\nnodes = [{{ name = \"h1\" }}, {{ name = \"h2\" }}]\n\
+         links = [{{ ends = [\"h1\", \"h2\"] }}]\n\
+         workload = [{{ step = \"cost\", label = \"few\", from = \"h1\", to = \"h2\", port = 9 }}, \
+         {{ step = \"cost\", label = \"many\", from = \"h1\", to = \"h2\", port = 9 }}]\n\
+         checks = [{{ name = \"it\", {text} }}]\n"
+    );
+    let scenario = read("x.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let check = scenario.checks.first().expect("there is one");
+    let (_, mut evidence) = evidence("kind = 'no_errors'");
+    let run = |label: &str, least: f64, runs: usize| CostRun {
+        label: label.into(),
+        micros: vec![least; runs],
+        disturbed: 1,
+    };
+    evidence.costs = vec![run("few", 2.0, 50)];
+    fails(check, &evidence, "nothing was timed at \"many\"");
+    evidence.costs.push(run("many", 3.0, 50));
+    holds(check, &evidence);
+    evidence.costs[1] = run("many", 3.1, 50);
+    fails(check, &evidence, "1.55 times");
+    evidence.costs[1] = run("many", 2.0, 49);
+    fails(check, &evidence, "49 runs were undisturbed");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 16] = [
+const BUILTINS: [(&str, &str); 20] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
@@ -17,6 +17,10 @@ const BUILTINS: [(&str, &str); 16] = [
     ("qos-admission", include_str!("../../../../scenarios/qos-admission.toml")),
     ("qos-police", include_str!("../../../../scenarios/qos-police.toml")),
     ("qos-crash", include_str!("../../../../scenarios/qos-crash.toml")),
+    ("qos-receiver", include_str!("../../../../scenarios/qos-receiver.toml")),
+    ("qos-bidirectional", include_str!("../../../../scenarios/qos-bidirectional.toml")),
+    ("qos-aggregate", include_str!("../../../../scenarios/qos-aggregate.toml")),
+    ("qos-many", include_str!("../../../../scenarios/qos-many.toml")),
 ];
 
 /// Name and text of each.

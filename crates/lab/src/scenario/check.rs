@@ -31,6 +31,8 @@ pub(crate) enum CheckKind {
     Granted(GrantedCheck),
     NotGranted(NotGrantedCheck),
     Reservations(ReservationsCheck),
+    Queues(QueuesCheck),
+    Cost(CostCheck),
     Loss(LossCheck),
     State(StateCheck),
     Silent(SilentCheck),
@@ -217,6 +219,26 @@ pub(crate) struct ReservationsCheck {
     /// Nodes that held none.
     #[serde(default)]
     pub(crate) except: Vec<Spanned<String>>,
+}
+
+/// Queues became as they should be.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QueuesCheck {
+    /// Of the `queues` step.
+    pub(crate) label: Spanned<String>,
+}
+
+/// A packet costs at most so many times what it cost at another time.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CostCheck {
+    /// Of a `cost` step.
+    pub(crate) label: Spanned<String>,
+    /// Of the one that it is compared with.
+    pub(crate) base: Spanned<String>,
+    /// Most times as much.
+    pub(crate) most: f64,
 }
 
 /// The share of packets that every link lost.

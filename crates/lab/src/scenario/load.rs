@@ -175,6 +175,8 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
         "flood" => Step::Flood(rest(element)?),
         "traffic" => Step::Traffic(rest(element)?),
         "reserve" => Step::Reserve(rest(element)?),
+        "queues" => Step::Queues(rest(element)?),
+        "cost" => Step::Cost(rest(element)?),
         "join" => Step::Join(rest(element)?),
         "probe_expired" => Step::ProbeExpired(rest(element)?),
         "set_loss" => Step::SetLoss(rest(element)?),
@@ -188,7 +190,7 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
                 kind.span(),
                 format!(
                     "unknown step `{other}`, expected one of udp, ping, run, show, wait_for, watch, flood, traffic, \
-                     reserve, join, probe_expired, set_loss, link_down, link_up, stop, kill, start"
+                     reserve, queues, cost, join, probe_expired, set_loss, link_down, link_up, stop, kill, start"
                 ),
             ));
         }
@@ -214,6 +216,8 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
         "granted" => CheckKind::Granted(rest(element)?),
         "not_granted" => CheckKind::NotGranted(rest(element)?),
         "reservations" => CheckKind::Reservations(rest(element)?),
+        "queues" => CheckKind::Queues(rest(element)?),
+        "cost" => CheckKind::Cost(rest(element)?),
         "loss" => CheckKind::Loss(rest(element)?),
         "state" => CheckKind::State(rest(element)?),
         "silent" => CheckKind::Silent(rest(element)?),
@@ -226,7 +230,7 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
                 format!(
                     "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
                      set_up, program, associations, refused, whole, repaired, flood, traffic, granted, not_granted, \
-                     reservations, loss, state, silent, no_routing_state, no_errors, clean_stop"
+                     reservations, queues, cost, loss, state, silent, no_routing_state, no_errors, clean_stop"
                 ),
             ));
         }

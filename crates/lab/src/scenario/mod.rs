@@ -16,14 +16,14 @@ use crate::units::{Percent, Rate, Span};
 
 pub(crate) use builtin::{builtin, builtins};
 pub(crate) use check::{
-    AssociationsCheck, Check, CheckKind, FloodCheck, GrantedCheck, HopsCheck, LossCheck, NodeCheck,
-    NotGrantedCheck, PassesCheck, PathCheck, ProgramCheck, RefusedCheck, RepairedCheck, ReservationsCheck,
-    SetUpCheck, SilentCheck, StateCheck, TrafficCheck, WholeCheck,
+    AssociationsCheck, Check, CheckKind, CostCheck, FloodCheck, GrantedCheck, HopsCheck, LossCheck,
+    NodeCheck, NotGrantedCheck, PassesCheck, PathCheck, ProgramCheck, QueuesCheck, RefusedCheck,
+    RepairedCheck, ReservationsCheck, SetUpCheck, SilentCheck, StateCheck, TrafficCheck, WholeCheck,
 };
 pub(crate) use load::{find, read};
 pub(crate) use step::{
-    Condition, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, ReserveStep, RunStep, Step, TrafficStep,
-    UdpStep,
+    Condition, CostStep, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, Queues, QueuesStep, ReserveStep,
+    RunStep, Step, TrafficStep, UdpStep,
 };
 
 /// One experiment.

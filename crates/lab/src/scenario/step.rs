@@ -18,6 +18,8 @@ pub(crate) enum Step {
     Flood(FloodStep),
     Traffic(TrafficStep),
     Reserve(ReserveStep),
+    Queues(QueuesStep),
+    Cost(CostStep),
     Join(JoinStep),
     ProbeExpired(ProbeStep),
     SetLoss(SetLossStep),
@@ -109,6 +111,8 @@ pub(crate) struct TrafficStep {
     pub(crate) to: Spanned<String>,
     /// Where the sink listens.
     pub(crate) port: u16,
+    /// Where the packets come from; any free one if not given.
+    pub(crate) source_port: Option<u16>,
     /// With IP headers.
     pub(crate) rate: Rate,
     /// Octets of a packet, IP header included.
@@ -134,6 +138,56 @@ pub(crate) struct ReserveStep {
     pub(crate) within: Span,
     /// Under which the moment of the answer is remembered.
     pub(crate) label: Option<String>,
+    /// So many flows to ports that follow each other, in one command.
+    #[serde(default = "one")]
+    pub(crate) flows: Spanned<u32>,
+}
+
+/// Look at queues in the kernel until they are as they should be.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QueuesStep {
+    pub(crate) label: Spanned<String>,
+    pub(crate) queues: Vec<Queues>,
+    #[serde(default = "wait_budget")]
+    pub(crate) within: Span,
+}
+
+/// What the queues of a link's end should be there for.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Queues {
+    pub(crate) node: Spanned<String>,
+    /// The neighbour to which the packets leave.
+    pub(crate) towards: Spanned<String>,
+    /// Queues of single reservations.
+    #[serde(default)]
+    pub(crate) own: usize,
+    /// Code points with a queue that is used.
+    #[serde(default)]
+    pub(crate) code_points: Vec<u8>,
+    /// Sum of the rates of all queues of reservations; nothing if not given.
+    pub(crate) reserved: Option<Rate>,
+    /// At least so many packets have gone through them.
+    #[serde(default)]
+    pub(crate) packets: u64,
+}
+
+/// What it costs the kernels to bring a packet from one node to another.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CostStep {
+    pub(crate) label: Spanned<String>,
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    /// First destination port.
+    pub(crate) port: u16,
+    /// The packets go to so many ports in turn.
+    #[serde(default = "one")]
+    pub(crate) flows: Spanned<u32>,
+    /// Packets a second, all flows together.
+    #[serde(default = "cost_rate")]
+    pub(crate) rate: Spanned<u32>,
 }
 
 /// Wait for the end of something in the background.
@@ -216,6 +270,10 @@ pub(crate) struct NodeStep {
 
 fn packet_size() -> Spanned<u16> {
     Spanned::new(0..0, 1000)
+}
+
+fn cost_rate() -> Spanned<u32> {
+    Spanned::new(0..0, 50_000)
 }
 
 const fn three() -> u32 {

@@ -22,6 +22,8 @@ const SIZE_MAX: u16 = 16_000;
 const PACKET_MAX: u16 = 1500;
 /// More than one thread can send, or a capture keep.
 const RATE_MAX: u32 = 100_000;
+/// More than one thread can send.
+const PACE_MAX: u32 = 1_000_000;
 /// Our own delay stays below what makes every timer meaningless.
 const DELAY_MAX_MS: u128 = 10_000;
 
@@ -49,6 +51,10 @@ struct Names<'s> {
     flows: BTreeSet<&'s str>,
     /// Reservations.
     reserves: BTreeSet<&'s str>,
+    /// When queues were looked at.
+    queues: BTreeSet<&'s str>,
+    /// When packets were timed.
+    costs: BTreeSet<&'s str>,
 }
 
 impl Names<'_> {
@@ -293,10 +299,36 @@ fn one_step<'s>(scenario: &'s Scenario, step: &'s Step, names: &mut Names<'s>) -
             names.moments.extend(step.label.as_deref());
             names.reserves.insert(step.name.as_ref());
             names.background.insert(step.name.as_ref());
-            Ok(())
+            ports(step.port, &step.flows)
+        }
+        Step::Queues(step) => {
+            names.queues.insert(step.label.as_ref());
+            step.queues.iter().try_for_each(|queues| {
+                qos_node(scenario, &queues.node)?;
+                neighbours(scenario, &queues.node, &queues.towards)
+            })
+        }
+        Step::Cost(step) => {
+            node(scenario, &step.from)?;
+            node(scenario, &step.to)?;
+            names.costs.insert(step.label.as_ref());
+            ports(step.port, &step.flows)?;
+            if (1..=PACE_MAX).contains(step.rate.as_ref()) {
+                return Ok(());
+            }
+            Err(Mistake::new(step.rate.span(), format!("`rate` lies between 1 and {PACE_MAX}")))
         }
         Step::Join(step) => Names::known(&names.background, &step.name, "background"),
     }
+}
+
+/// There are so many ports from the first.
+fn ports(first: u16, flows: &Spanned<u32>) -> Result<(), Mistake> {
+    let most = u32::from(u16::MAX - first) + 1;
+    if (1..=most).contains(flows.as_ref()) {
+        return Ok(());
+    }
+    Err(Mistake::new(flows.span(), format!("`flows` lies between 1 and {most}, the ports from {first}")))
 }
 
 fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result<(), Mistake> {
@@ -350,6 +382,11 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result
         CheckKind::Reservations(check) => {
             check.except.iter().try_for_each(|except| qos_node(scenario, except))?;
             label(&check.label)
+        }
+        CheckKind::Queues(check) => Names::known(&names.queues, &check.label, "queues"),
+        CheckKind::Cost(check) => {
+            Names::known(&names.costs, &check.label, "cost")?;
+            Names::known(&names.costs, &check.base, "cost")
         }
         CheckKind::Flood(check) => daemon_node(scenario, &check.node),
         CheckKind::PassesQuery(check) => {

@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 mod networks;
+mod reservations;
 mod scenarios;
 
 use std::path::PathBuf;

@@ -1,0 +1,121 @@
+//! What it costs the kernels to bring a packet over the routers, timed so that a busy machine does no harm.
+//!
+//! Between namespaces the kernel forwards a packet inside the very call that sends it. So packets are sent in short
+//! runs: one that was held up takes longer than the best, and one whose packets were left to another thread of the
+//! kernel is known by the far end's counter, which lags behind, and does not count.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use signalbox_linux::netns::Namespace;
+use signalbox_linux::topology;
+
+use crate::evidence::CostRun;
+use crate::plan::Plan;
+use crate::scenario::CostStep;
+use crate::{kernel, wait};
+
+/// Packets of a run: a fraction of what the scheduler gives at a time.
+const PACKETS: u32 = 250;
+/// Runs that count, and all runs at most.
+const RUNS: usize = 400;
+const RUNS_MAX: usize = 4000;
+/// Octets of a packet's payload; with its headers it has 150.
+const PAYLOAD: usize = 122;
+/// Prime, and more than there are ports: each run visits flows from everywhere.
+const STRIDE: u64 = 7_368_787;
+/// Drops the packets at their destination before somebody answers that nobody listens.
+const TABLE: &str = "signalbox_lab_cost";
+
+/// Sends and times.
+pub(crate) fn measure(
+    plan: &Plan,
+    step: &CostStep,
+    from: usize,
+    to: usize,
+    destination: IpAddr,
+) -> Result<CostRun> {
+    let flows = u64::from(*step.flows.as_ref()).max(1);
+    let last = u64::from(step.port) + flows - 1;
+    let far = kernel::namespace(&plan.nodes[to].namespace)?;
+    let Some(leg) = plan.path(from, destination).last().copied() else {
+        bail!("no way leads to {destination}");
+    };
+    let (_, interface) = &plan.links[leg.link].ends[usize::from(plan.links[leg.link].ends[0].0 != to)];
+    let near = kernel::namespace(&plan.nodes[from].namespace)?;
+    let any: IpAddr = if destination.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let socket = near.run(|| UdpSocket::bind(SocketAddr::new(any, 0)))??;
+    let mut counter = Counter::open(&far, interface)?;
+    let family = if destination.is_ipv4() { "ip" } else { "ip6" };
+    topology::nft(
+        &far,
+        &format!(
+            "table {family} {TABLE} {{\n chain in {{\n type filter hook prerouting priority -300\n \
+             udp dport {}-{last} drop\n }}\n}}\n",
+            step.port
+        ),
+    )
+    .context("cannot drop what arrives")?;
+    let pause = Duration::from_secs(PACKETS.into()) / *step.rate.as_ref();
+    let mut run = CostRun { label: step.label.as_ref().clone(), ..CostRun::default() };
+    let mut number = 0;
+    let result = (|| {
+        while run.micros.len() < RUNS && run.micros.len() + run.disturbed < RUNS_MAX {
+            wait::check()?;
+            let begin = Instant::now();
+            let before = counter.packets()?;
+            match send(&socket, destination, step.port, flows, &mut number) {
+                Some(took) if counter.packets()? >= before + u64::from(PACKETS) => {
+                    run.micros.push(took.as_secs_f64() * 1e6 / f64::from(PACKETS));
+                }
+                _ => run.disturbed += 1,
+            }
+            thread::sleep(pause.saturating_sub(begin.elapsed()));
+        }
+        Ok(())
+    })();
+    let removed = topology::nft(&far, &format!("delete table {family} {TABLE}\n"));
+    result.and(removed.context("cannot take away what drops"))?;
+    run.micros.sort_by(f64::total_cmp);
+    Ok(run)
+}
+
+/// One run; `None` if the kernel did not take a packet.
+fn send(socket: &UdpSocket, to: IpAddr, port: u16, flows: u64, number: &mut u64) -> Option<Duration> {
+    let payload = [0; PAYLOAD];
+    let start = Instant::now();
+    for _ in 0..PACKETS {
+        let flow = u16::try_from(number.wrapping_mul(STRIDE) % flows).unwrap_or(0);
+        *number += 1;
+        socket.send_to(&payload, (to, port.saturating_add(flow))).ok()?;
+    }
+    Some(start.elapsed())
+}
+
+/// The packets that came to an interface, counted when the kernel before it passes them on.
+struct Counter {
+    file: File,
+    interface: String,
+    text: String,
+}
+
+impl Counter {
+    fn open(namespace: &Namespace, interface: &str) -> Result<Self> {
+        // The file shows the namespace in which it was opened.
+        let file = namespace.run(|| File::open("/proc/thread-self/net/dev"))??;
+        Ok(Self { file, interface: format!("{interface}:"), text: String::new() })
+    }
+
+    fn packets(&mut self) -> Result<u64> {
+        self.text.clear();
+        self.file.rewind()?;
+        self.file.read_to_string(&mut self.text)?;
+        let line = self.text.lines().find_map(|line| line.trim_start().strip_prefix(&self.interface));
+        let packets = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        packets.with_context(|| format!("the kernel does not count packets of {}", self.interface))
+    }
+}

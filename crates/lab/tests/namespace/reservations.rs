@@ -1,0 +1,192 @@
+//! `signalbox reserve`, `query` and `show` beside real daemons: what they print, and how they end.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::{assert_gone, programs, signalbox, stderr, stdout};
+
+/// A host, a router with a link of 10 Mbit/s behind it, and a host, with daemons.
+struct Standing {
+    name: &'static str,
+    path: PathBuf,
+}
+
+impl Standing {
+    fn up(name: &'static str) -> Self {
+        let path = std::env::temp_dir().join(format!("signalbox-{}-{name}.toml", std::process::id()));
+        let text = format!(
+            r#"name = "{name}"
+description = "two hosts and a router"
+nodes = [
+    {{ name = "h1", qos = true }},
+    {{ name = "r1", qos = true, forward = true, config = {{ resources = {{ rule = [
+        {{ name = "guests", action = "deny", protocol = 17, ports = ["7000-7999"] }}
+    ] }} }} }},
+    {{ name = "h2", qos = true }},
+]
+links = [{{ ends = ["h1", "r1"], rate = "100mbit" }}, {{ ends = ["r1", "h2"], rate = "10mbit" }}]
+"#
+        );
+        std::fs::write(&path, text).expect("the directory is writable");
+        let up = signalbox(&["lab", "up", path.to_str().expect("made of ASCII")]);
+        assert!(up.status.success(), "{}", stderr(&up));
+        Self { name, path }
+    }
+
+    /// The words of `signalbox` at a node.
+    fn words(&self, node: &str, line: &str) -> Vec<String> {
+        let program = programs().join("signalbox").display().to_string();
+        let words = ["lab".to_owned(), "exec".to_owned(), format!("{}/{node}", self.name), "--".to_owned()];
+        let line = line.split_whitespace().map(str::to_owned);
+        words.into_iter().chain([program]).chain(line).collect()
+    }
+
+    fn run(&self, node: &str, line: &str) -> Output {
+        let words = self.words(node, line);
+        signalbox(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The rows of `show`.
+    fn show(&self, node: &str, what: &str) -> Vec<Value> {
+        let shown = self.run(node, &format!("show {what} --json"));
+        assert!(shown.status.success(), "{}", stderr(&shown));
+        serde_json::from_str(&stdout(&shown)).expect("a list")
+    }
+
+    /// How many sessions hold something at a node.
+    fn held(&self, node: &str) -> usize {
+        self.show(node, "reservations").iter().filter(|row| !row["held"].is_null()).count()
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        signalbox(&["lab", "down", self.name]);
+        // A file that is left in the temporary directory hurts nobody.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Reads lines up to one with this text.
+fn until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) -> Vec<String> {
+    let mut seen = Vec::new();
+    for line in lines {
+        seen.push(line.expect("text"));
+        if seen.last().is_some_and(|line| line.contains(text)) {
+            return seen;
+        }
+    }
+    panic!("no line with {text:?} in {seen:?}");
+}
+
+/// The `signalbox reserve` that a `lab exec` started: the process below it.
+fn interrupt(exec: &Child) {
+    let children = format!("/proc/{0}/task/{0}/children", exec.id());
+    let child = std::fs::read_to_string(children).expect("the kernel lists children");
+    let child = child.trim().to_owned();
+    let status = Command::new("kill").args(["-INT", &child]).status().expect("kill is there");
+    assert!(status.success(), "{child:?}");
+}
+
+#[test]
+fn a_reservation_is_held_until_ctrl_c_and_shown_meanwhile() {
+    let lab = Standing::up("t-hold");
+    let words = lab.words("h1", "reserve 10.0.2.2 --rate 2mbit --proto udp --dport 5004");
+    let mut exec = Command::new(programs().join("signalbox"))
+        .args(&words)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(exec.stdout.take().expect("piped")).lines();
+    let seen = until(&mut lines, "held until Ctrl-C");
+    let starts = ["reserve 10.0.1.1 > 10.0.2.2 port 5004", "granted: 2 Mbit/s", "   1  10.0.1.1  2 Mbit/s"];
+    assert!(seen.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{seen:?}");
+    assert_eq!(seen[3..5], ["   2  10.0.1.2  2 Mbit/s", "   3  10.0.2.2  end of the flow"]);
+
+    let row = &lab.show("r1", "reservations")[0];
+    assert_eq!((&row["role"], &row["held"]["interface"]), (&"relay".into(), &"to-h2".into()));
+    assert_eq!((&row["held"]["rate"], &row["held"]["enforced"]), (&250_000.into(), &true.into()));
+    let text = stdout(&lab.run("r1", "show reservations"));
+    for part in ["relay", "to-h2", "2 Mbit/s", "controlled-load", "10.0.1.1 > 10.0.2.2 port 5004"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let interfaces = lab.show("r1", "interfaces");
+    let link = interfaces.iter().find(|row| row["name"] == "to-h2").expect("it has a link");
+    assert_eq!((&link["capacity"], &link["reserved"]), (&1_250_000.into(), &250_000.into()));
+    assert_eq!(link["enforcement"]["classes_taken"], 1);
+    let text = stdout(&lab.run("r1", "show interfaces"));
+    for part in ["to-h2", "10 Mbit/s", "2 Mbit/s", "1 of 1000 queues"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    interrupt(&exec);
+    until(&mut lines, "released");
+    assert!(exec.wait().expect("it ends").success());
+    assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
+    drop(lab);
+    assert_gone("t-hold");
+}
+
+#[test]
+fn commands_end_with_what_scripts_can_use() {
+    let lab = Standing::up("t-codes");
+    let held = lab.run("h1", "reserve 10.0.2.2 --rate 2mbit --proto udp --dport 5004 --hold 2s --json");
+    assert_eq!(held.status.code(), Some(0), "{}", stdout(&held));
+    let events: Vec<Value> =
+        stdout(&held).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap_or_default()).collect();
+    assert_eq!(types, ["started", "granted", "released"]);
+    assert_eq!(
+        events[1]["hops"][2],
+        serde_json::json!({"address": "10.0.2.2", "rate": 0, "after_gap": false})
+    );
+    assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
+
+    for (line, node, rule) in [
+        ("--rate 2mbit --proto udp --dport 7004", "10.0.1.2", "guests"),
+        ("--rate 8mbit --proto udp --dport 5004", "10.0.1.2", "share"),
+        ("--rate 90mbit --proto udp --dport 5004", "10.0.1.1", "share"),
+    ] {
+        let refused = lab.run("h1", &format!("reserve 10.0.2.2 {line}"));
+        let text = stdout(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{text}{}", stderr(&refused));
+        assert!(text.contains("refused: ") && text.contains(rule), "{text}");
+        assert!(text.contains(&format!(" at {node}: ")), "{text}");
+    }
+    assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
+
+    let query = lab.run("h1", "query 10.0.2.2 --rate 20mbit");
+    assert_eq!(query.status.code(), Some(0), "{}", stderr(&query));
+    let lines: Vec<_> = stdout(&query).lines().map(str::to_owned).collect();
+    assert!(lines[0].starts_with("available: 7.5 Mbit/s"), "{lines:?}");
+    assert_eq!(lines[1..3], ["   1  10.0.1.1  20 Mbit/s", "   2  10.0.1.2  7.5 Mbit/s"]);
+    let query = lab.run("h1", "query 10.0.2.2 --rate 20mbit --json");
+    let answer: Value = serde_json::from_str(&stdout(&query)).expect("JSON");
+    assert_eq!((&answer["type"], &answer["rate"]), (&"available".into(), &937_500.into()));
+
+    let without = lab.run("h1", "--socket /nowhere/no.sock reserve 10.0.2.2 --rate 1mbit");
+    assert_eq!(without.status.code(), Some(2));
+    let wrong = lab.run("h1", "reserve 10.0.2.2 --rate 1mbit --dport 5004");
+    assert_eq!(wrong.status.code(), Some(2));
+    drop(lab);
+    assert_gone("t-codes");
+}
+
+#[test]
+fn many_flows_are_held_together_or_not_at_all() {
+    let lab = Standing::up("t-flows");
+    let held = lab.run("h1", "reserve 10.0.2.2 --rate 64kbit --proto udp --dport 5000 --flows 100 --hold 1s");
+    let text = stdout(&held);
+    assert_eq!(held.status.code(), Some(0), "{text}{}", stderr(&held));
+    assert!(text.starts_with("granted: 100 flows in ") && text.ends_with("released 100 flows\n"), "{text}");
+    let refused = lab.run("h1", "reserve 10.0.2.2 --rate 640kbit --proto udp --dport 5000 --flows 100");
+    let text = stdout(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{text}{}", stderr(&refused));
+    assert!(text.contains("refused: ") && text.contains("released "), "{text}");
+    assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
+    drop(lab);
+    assert_gone("t-flows");
+}
