@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::evidence::{Hop, PingRun, Reply, Shown};
 use crate::plan::PlannedNode;
-use crate::{daemon, kernel, state, wait};
+use crate::{daemon, kernel, net, state, wait};
 
 /// The command, told to ask the daemon of a node.
 pub(crate) fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
@@ -28,8 +28,13 @@ pub(crate) fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
 pub(crate) fn shown(lab: &str, node: &PlannedNode) -> Result<Shown> {
     let [sessions, associations, counters] =
         ["sessions", "associations", "counters"].map(|what| show(lab, node, what));
-    let reservations = if node.qos { show(lab, node, "reservations")? } else { Vec::new() };
-    Ok(Shown { sessions: sessions?, associations: associations?, counters: counters?, reservations })
+    let (sessions, associations, counters) = (sessions?, associations?, counters?);
+    let mut shown = Shown { sessions, associations, counters, ..Shown::default() };
+    if node.qos {
+        shown.reservations = show(lab, node, "reservations")?;
+        shown.kernel = net::rules(&kernel::namespace(&node.namespace)?)?;
+    }
+    Ok(shown)
 }
 
 /// A table of a node, as `show … --json` prints it.

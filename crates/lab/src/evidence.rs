@@ -105,6 +105,8 @@ pub(crate) struct Shown {
     pub(crate) counters: Vec<Value>,
     /// Of nodes with QoS.
     pub(crate) reservations: Vec<Value>,
+    /// Of nodes with QoS, what their kernels held then, one thing a line.
+    pub(crate) kernel: Vec<String>,
 }
 
 impl Shown {

@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::checks::{Outcome, cost, flood, qos, repair, signal};
+use crate::checks::{Outcome, cost, flood, gap, qos, repair, signal};
 use crate::evidence::{Evidence, PingRun, Reply, Snapshot};
 use crate::observe::packet::Kind;
 use crate::scenario::{CheckKind, Scenario};
@@ -233,6 +233,17 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
             Some((check.name.clone(), repair::repair(evidence, kind).ok()?.measured(kind)))
         })
         .collect();
+    let gaps: serde_json::Map<_, _> = scenario
+        .checks
+        .iter()
+        .filter_map(|check| {
+            let CheckKind::Gap(kind) = &check.kind else { return None };
+            Some((check.name.clone(), gap::found(evidence, kind).ok()?.measured()))
+        })
+        .collect();
+    if !gaps.is_empty() {
+        all.insert("gaps".into(), gaps.into());
+    }
     if !repaired.is_empty() {
         all.insert("repaired".into(), repaired.into());
     }

@@ -126,6 +126,7 @@ impl<'a> Run<'a> {
             Step::Ping(step) => self.ping(step),
             Step::Run(step) => {
                 (self.progress)(&format!("{} in {}", step.label.as_ref(), step.node.as_ref()));
+                self.evidence.moments.insert(step.label.as_ref().clone(), now()?);
                 let mut program = Program::start(&self.lab.plan, step)?;
                 program.wait(step.until.as_deref())?;
                 self.programs.push(program);

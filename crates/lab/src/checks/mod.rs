@@ -5,6 +5,7 @@ mod association;
 mod content;
 pub(crate) mod cost;
 pub(crate) mod flood;
+pub(crate) mod gap;
 mod program;
 pub(crate) mod qos;
 pub(crate) mod repair;
@@ -67,6 +68,8 @@ fn judge(kind: &CheckKind, evidence: &Evidence) -> Verdict {
         CheckKind::Reservations(check) => qos::reservations(evidence, check),
         CheckKind::Queues(check) => qos::queues(evidence, check),
         CheckKind::Cost(check) => cost::cost(evidence, check),
+        CheckKind::Kernel(check) => qos::kernel(evidence, check),
+        CheckKind::Gap(check) => gap::gap(evidence, check),
         CheckKind::Loss(check) => loss(evidence, check),
         CheckKind::State(check) => state(evidence, check),
         CheckKind::Silent(check) => silent(evidence, check),

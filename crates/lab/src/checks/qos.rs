@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::Verdict;
 use crate::evidence::{Evidence, Packet, ReserveRun, TrafficRun};
-use crate::scenario::{GrantedCheck, NotGrantedCheck, QueuesCheck, ReservationsCheck, TrafficCheck};
+use crate::scenario::{
+    GrantedCheck, KernelCheck, NotGrantedCheck, QueuesCheck, ReservationsCheck, TrafficCheck,
+};
 
 /// Fewer packets tell nothing of a share.
 const PACKETS_MIN: usize = 100;
@@ -223,6 +225,32 @@ pub(super) fn queues(evidence: &Evidence, check: &QueuesCheck) -> Verdict {
     };
     let seen = format!("after {} ms: {}", run.took.as_millis(), run.seen.join("; "));
     if run.good { Ok(seen) } else { Err(seen) }
+}
+
+/// A node's kernel held the same at two moments, or it did not.
+pub(super) fn kernel(evidence: &Evidence, check: &KernelCheck) -> Verdict {
+    let (node, like) = (check.node.as_ref(), check.like.as_ref());
+    let at = |label: &str| {
+        let shown = evidence.snapshot(label).zip(evidence.plan.node(node));
+        let lines = shown.and_then(|(snapshot, node)| snapshot.get(&node)).map(|shown| &shown.kernel);
+        // Routes change with links.
+        let queues = |lines: &Vec<String>| -> Vec<String> {
+            lines.iter().filter(|line| !line.starts_with("ip: ")).cloned().collect()
+        };
+        let lines = lines.map(queues).filter(|lines| !lines.is_empty());
+        lines.ok_or_else(|| format!("{node} was not asked at {label:?}"))
+    };
+    let (now, then) = (at(check.label.as_ref())?, at(like)?);
+    let missing = |from: &[String], lines: &[String], sign: &str| -> Vec<String> {
+        from.iter().filter(|line| !lines.contains(line)).map(|line| format!("{sign} {line}")).collect()
+    };
+    let changed = [missing(&then, &now, "-"), missing(&now, &then, "+")].concat();
+    match (changed.is_empty(), check.differs) {
+        (true, false) => Ok(format!("{} lines of {node}, all as {like:?}", now.len())),
+        (false, true) => Ok(changed.join("; ")),
+        (true, true) => Err(format!("nothing in the kernel of {node} differs from {like:?}")),
+        (false, false) => Err(changed.join("; ")),
+    }
 }
 
 #[cfg(test)]

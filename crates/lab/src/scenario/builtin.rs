@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 20] = [
+const BUILTINS: [(&str, &str); 21] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
@@ -21,6 +21,7 @@ const BUILTINS: [(&str, &str); 20] = [
     ("qos-bidirectional", include_str!("../../../../scenarios/qos-bidirectional.toml")),
     ("qos-aggregate", include_str!("../../../../scenarios/qos-aggregate.toml")),
     ("qos-many", include_str!("../../../../scenarios/qos-many.toml")),
+    ("qos-reroute", include_str!("../../../../scenarios/qos-reroute.toml")),
 ];
 
 /// Name and text of each.

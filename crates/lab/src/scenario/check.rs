@@ -33,6 +33,8 @@ pub(crate) enum CheckKind {
     Reservations(ReservationsCheck),
     Queues(QueuesCheck),
     Cost(CostCheck),
+    Kernel(KernelCheck),
+    Gap(GapCheck),
     Loss(LossCheck),
     State(StateCheck),
     Silent(SilentCheck),
@@ -239,6 +241,32 @@ pub(crate) struct CostCheck {
     pub(crate) base: Spanned<String>,
     /// Most times as much.
     pub(crate) most: f64,
+}
+
+/// A node's kernel held the same at two moments: queues, classes, filters, nftables.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KernelCheck {
+    pub(crate) node: Spanned<String>,
+    /// Labels of `show` steps.
+    pub(crate) label: Spanned<String>,
+    pub(crate) like: Spanned<String>,
+    /// It held something else.
+    #[serde(default)]
+    pub(crate) differs: bool,
+}
+
+/// How long a flow was not served after something happened.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GapCheck {
+    /// Name of the `traffic` step.
+    pub(crate) flow: Spanned<String>,
+    /// What happened.
+    pub(crate) after: Spanned<String>,
+    /// Label of the `watch` step by whose end it has to be over; none of the packets behind the gap is lost until then.
+    pub(crate) phase: Spanned<String>,
+    pub(crate) within: Span,
 }
 
 /// The share of packets that every link lost.

@@ -218,6 +218,8 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
         "reservations" => CheckKind::Reservations(rest(element)?),
         "queues" => CheckKind::Queues(rest(element)?),
         "cost" => CheckKind::Cost(rest(element)?),
+        "kernel" => CheckKind::Kernel(rest(element)?),
+        "gap" => CheckKind::Gap(rest(element)?),
         "loss" => CheckKind::Loss(rest(element)?),
         "state" => CheckKind::State(rest(element)?),
         "silent" => CheckKind::Silent(rest(element)?),
@@ -230,7 +232,7 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
                 format!(
                     "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
                      set_up, program, associations, refused, whole, repaired, flood, traffic, granted, not_granted, \
-                     reservations, queues, cost, loss, state, silent, no_routing_state, no_errors, clean_stop"
+                     reservations, queues, cost, kernel, gap, loss, state, silent, no_routing_state, no_errors, clean_stop"
                 ),
             ));
         }

@@ -16,9 +16,10 @@ use crate::units::{Percent, Rate, Span};
 
 pub(crate) use builtin::{builtin, builtins};
 pub(crate) use check::{
-    AssociationsCheck, Check, CheckKind, CostCheck, FloodCheck, GrantedCheck, HopsCheck, LossCheck,
-    NodeCheck, NotGrantedCheck, PassesCheck, PathCheck, ProgramCheck, QueuesCheck, RefusedCheck,
-    RepairedCheck, ReservationsCheck, SetUpCheck, SilentCheck, StateCheck, TrafficCheck, WholeCheck,
+    AssociationsCheck, Check, CheckKind, CostCheck, FloodCheck, GapCheck, GrantedCheck, HopsCheck,
+    KernelCheck, LossCheck, NodeCheck, NotGrantedCheck, PassesCheck, PathCheck, ProgramCheck, QueuesCheck,
+    RefusedCheck, RepairedCheck, ReservationsCheck, SetUpCheck, SilentCheck, StateCheck, TrafficCheck,
+    WholeCheck,
 };
 pub(crate) use load::{find, read};
 pub(crate) use step::{

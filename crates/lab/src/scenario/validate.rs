@@ -240,6 +240,7 @@ fn one_step<'s>(scenario: &'s Scenario, step: &'s Step, names: &mut Names<'s>) -
         Step::Run(step) => {
             node(scenario, &step.node)?;
             names.labels.insert(step.label.as_ref());
+            names.moments.insert(step.label.as_ref());
             if step.command.as_ref().is_empty() {
                 return Err(Mistake::new(step.command.span(), "`command` names a program and its arguments"));
             }
@@ -387,6 +388,16 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result
         CheckKind::Cost(check) => {
             Names::known(&names.costs, &check.label, "cost")?;
             Names::known(&names.costs, &check.base, "cost")
+        }
+        CheckKind::Kernel(check) => {
+            qos_node(scenario, &check.node)?;
+            label(&check.label)?;
+            label(&check.like)
+        }
+        CheckKind::Gap(check) => {
+            Names::known(&names.flows, &check.flow, "flow")?;
+            moment(&check.after)?;
+            label(&check.phase)
         }
         CheckKind::Flood(check) => daemon_node(scenario, &check.node),
         CheckKind::PassesQuery(check) => {
