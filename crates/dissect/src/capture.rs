@@ -1,4 +1,4 @@
-//! UDP datagrams in captured packets.
+//! UDP datagrams, and IP packets of other protocols, in captured packets.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -50,9 +50,57 @@ impl UdpPacket<'_> {
     }
 }
 
+/// An IP packet, whole or at least its beginning, with what its header said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpPacket<'a> {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub ttl: u8,
+    /// IPv4 options, or the whole IPv6 hop-by-hop options header; empty if there are none.
+    pub options: &'a [u8],
+    /// Protocol of the payload, IPv6's extension headers skipped.
+    pub protocol: u8,
+    /// Payload, as far as it was captured.
+    pub payload: &'a [u8],
+}
+
+impl<'a> IpPacket<'a> {
+    /// The value of its Router Alert option, if it has one.
+    #[must_use]
+    pub fn router_alert(&self) -> Option<u16> {
+        router_alert(self.options, self.src.is_ipv6())
+    }
+
+    fn udp(&self) -> Option<UdpPacket<'a>> {
+        if self.protocol != 17 {
+            return None;
+        }
+        let mut r = Reader::new(self.payload);
+        let (src_port, dst_port) = (r.u16().ok()?, r.u16().ok()?);
+        let length = usize::from(r.u16().ok()?).checked_sub(8)?;
+        r.take(2).ok()?;
+        let rest = r.take_rest();
+        let payload = rest.get(..length).unwrap_or(rest);
+        Some(UdpPacket {
+            src: SocketAddr::new(self.src, src_port),
+            dst: SocketAddr::new(self.dst, dst_port),
+            ttl: self.ttl,
+            options: self.options,
+            payload,
+        })
+    }
+}
+
 /// The UDP datagram in an Ethernet frame (802.1Q and 802.1ad tags are skipped); `None` if it holds none.
 #[must_use]
 pub fn parse_ethernet(frame: &[u8]) -> Option<UdpPacket<'_>> {
+    parse_ip(in_ethernet(frame)?)
+}
+
+fn in_ethernet(frame: &[u8]) -> Option<&[u8]> {
     let mut r = Reader::new(frame);
     r.take(12).ok()?;
     let mut kind = r.u16().ok()?;
@@ -60,12 +108,18 @@ pub fn parse_ethernet(frame: &[u8]) -> Option<UdpPacket<'_>> {
         r.take(2).ok()?;
         kind = r.u16().ok()?;
     }
-    matches!(kind, 0x0800 | 0x86dd).then(|| parse_ip(r.take_rest())).flatten()
+    matches!(kind, 0x0800 | 0x86dd).then(|| r.take_rest())
 }
 
 /// The UDP datagram in an IP packet; `None` if it holds none, or only a fragment of one.
 #[must_use]
 pub fn parse_ip(packet: &[u8]) -> Option<UdpPacket<'_>> {
+    ip_packet(packet)?.udp()
+}
+
+/// The parts of an IP packet; `None` if it is none, or only a fragment of one.
+#[must_use]
+pub fn ip_packet(packet: &[u8]) -> Option<IpPacket<'_>> {
     match packet.first()? >> 4 {
         4 => parse_ipv4(packet),
         6 => parse_ipv6(packet),
@@ -73,23 +127,23 @@ pub fn parse_ip(packet: &[u8]) -> Option<UdpPacket<'_>> {
     }
 }
 
-fn parse_ipv4(packet: &[u8]) -> Option<UdpPacket<'_>> {
+fn parse_ipv4(packet: &[u8]) -> Option<IpPacket<'_>> {
     let mut r = Reader::new(packet);
     let [first, _tos, t1, t0, _, _, f1, f0, ttl, protocol, _, _] = r.array().ok()?;
     let (src, dst) = (r.array::<4>().ok()?, r.array::<4>().ok()?);
     let options = r.take((usize::from(first & 0x0f) * 4).checked_sub(20)?).ok()?;
     let fragment = u16::from_be_bytes([f1, f0]) & 0x3fff;
-    if protocol != 17 || fragment != 0 {
+    if fragment != 0 {
         return None;
     }
     // A frame may be padded behind the packet, and a capture may have cut it.
     let total = usize::from(u16::from_be_bytes([t1, t0]));
     let rest = r.take_rest();
-    let rest = rest.get(..total.checked_sub(20 + options.len())?).unwrap_or(rest);
-    udp(rest, src.into(), dst.into(), ttl, options)
+    let payload = rest.get(..total.checked_sub(20 + options.len())?).unwrap_or(rest);
+    Some(IpPacket { src: src.into(), dst: dst.into(), ttl, options, protocol, payload })
 }
 
-fn parse_ipv6(packet: &[u8]) -> Option<UdpPacket<'_>> {
+fn parse_ipv6(packet: &[u8]) -> Option<IpPacket<'_>> {
     let mut r = Reader::new(packet);
     let [_, _, _, _, l1, l0, mut next, ttl] = r.array().ok()?;
     let (src, dst) = (r.array::<16>().ok()?, r.array::<16>().ok()?);
@@ -98,7 +152,6 @@ fn parse_ipv6(packet: &[u8]) -> Option<UdpPacket<'_>> {
     let mut options: &[u8] = &[];
     loop {
         match next {
-            17 => return udp(r.take_rest(), src.into(), dst.into(), ttl, options),
             // hop-by-hop, routing, destination options
             0 | 43 | 60 => {
                 let header = r.peek_rest();
@@ -117,25 +170,12 @@ fn parse_ipv6(packet: &[u8]) -> Option<UdpPacket<'_>> {
                 }
                 next = following;
             }
-            _ => return None,
+            protocol => {
+                let payload = r.take_rest();
+                return Some(IpPacket { src: src.into(), dst: dst.into(), ttl, options, protocol, payload });
+            }
         }
     }
-}
-
-fn udp<'a>(octets: &'a [u8], src: IpAddr, dst: IpAddr, ttl: u8, options: &'a [u8]) -> Option<UdpPacket<'a>> {
-    let mut r = Reader::new(octets);
-    let (src_port, dst_port) = (r.u16().ok()?, r.u16().ok()?);
-    let length = usize::from(r.u16().ok()?).checked_sub(8)?;
-    r.take(2).ok()?;
-    let rest = r.take_rest();
-    let payload = rest.get(..length).unwrap_or(rest);
-    Some(UdpPacket {
-        src: SocketAddr::new(src, src_port),
-        dst: SocketAddr::new(dst, dst_port),
-        ttl,
-        options,
-        payload,
-    })
 }
 
 /// A captured packet.
@@ -155,19 +195,25 @@ impl Packet {
     /// The UDP datagram in it.
     #[must_use]
     pub fn udp(&self) -> Option<UdpPacket<'_>> {
+        self.ip()?.udp()
+    }
+
+    /// The IP packet in it.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpPacket<'_>> {
         let mut r = Reader::new(&self.octets);
         match self.link {
-            LinkType::ETHERNET => parse_ethernet(&self.octets),
+            LinkType::ETHERNET => ip_packet(in_ethernet(&self.octets)?),
             LinkType::LINUX_SLL => {
                 let kind = r.take(14).ok().and_then(|_| r.u16().ok())?;
-                matches!(kind, 0x0800 | 0x86dd).then(|| parse_ip(r.take_rest())).flatten()
+                matches!(kind, 0x0800 | 0x86dd).then(|| ip_packet(r.take_rest())).flatten()
             }
             LinkType::LINUX_SLL2 => {
                 let kind = r.u16().ok()?;
                 r.take(18).ok()?;
-                matches!(kind, 0x0800 | 0x86dd).then(|| parse_ip(r.take_rest())).flatten()
+                matches!(kind, 0x0800 | 0x86dd).then(|| ip_packet(r.take_rest())).flatten()
             }
-            _ => parse_ip(&self.octets),
+            _ => ip_packet(&self.octets),
         }
     }
 }

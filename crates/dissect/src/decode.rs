@@ -8,12 +8,24 @@ use signalbox_gist::wire::{
 };
 use signalbox_wire::{Writer, hex, parse_hex};
 
-use crate::capture::{CaptureError, Packet, Packets, UdpPacket, is_capture};
-use crate::{json, text};
+use crate::capture::{CaptureError, IpPacket, Packet, Packets, UdpPacket, is_capture};
+use crate::{json, rsvp, text};
 
-/// How to print.
+/// Whose messages hexadecimal lines hold. Packets of a capture tell by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// GIST, RFC 5971.
+    #[default]
+    Gist,
+    /// RSVP, RFC 2205.
+    Rsvp,
+}
+
+/// How to read and print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
+    /// Of hexadecimal lines.
+    pub protocol: Protocol,
     /// One JSON object a line instead of text.
     pub json: bool,
     /// Print what our encoder makes of what was understood: as text nothing but its hexadecimal octets, a
@@ -45,6 +57,7 @@ pub enum Error {
 enum Source<'a> {
     Line(u64),
     Frame(&'a Packet, UdpPacket<'a>),
+    IpFrame(&'a Packet, IpPacket<'a>),
     Input,
 }
 
@@ -52,15 +65,18 @@ enum Source<'a> {
 enum Failure {
     /// The octets are no GIST message.
     Gist(DecodeError),
+    /// The octets are no RSVP message.
+    Rsvp(String),
     /// The input is not what it should be.
     Input(String),
 }
 
-/// Reads GIST messages from hexadecimal lines or from a pcap file, and prints each.
+/// Reads GIST and RSVP messages from hexadecimal lines or from a pcap file, and prints each.
 ///
 /// A line holds a UDP payload with its magic number, or the bare message of a stream; blank lines and what
-/// follows a `#` are skipped. Of a capture, UDP datagrams from or to port 270 are read. How a message came is
-/// taken from its C-flag and magic number, [`Encapsulation::of`].
+/// follows a `#` are skipped. Of a capture, UDP datagrams from or to port 270 are read, and IP packets of protocol 46
+/// (RSVP). How a GIST message came is taken from its C-flag and magic number, [`Encapsulation::of`]. A line of
+/// [`Protocol::Rsvp`] holds a message from its common header on.
 ///
 /// # Errors
 /// [`Error`] if reading or writing fails. Bad contents are printed and counted in the [`Summary`] instead.
@@ -93,6 +109,10 @@ fn packets(input: impl Read, printer: &mut Printer<'_, impl Write>) -> Result<()
             Ok(packet) => packet,
             Err(error) => return printer.failure(&Source::Input, &error.to_string()),
         };
+        if let Some(ip) = packet.ip().filter(|ip| ip.protocol == rsvp::IP_PROTOCOL) {
+            printer.rsvp(&Source::IpFrame(&packet, ip), ip.payload)?;
+            continue;
+        }
         let Some(udp) = packet.udp().filter(|u| u.src.port() == PORT || u.dst.port() == PORT) else {
             continue;
         };
@@ -120,6 +140,7 @@ fn lines(mut input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Resu
         let text = text.split('#').next().unwrap_or_default();
         match parse_hex(text) {
             Ok(octets) if octets.is_empty() => {}
+            Ok(octets) if printer.options.protocol == Protocol::Rsvp => printer.rsvp(&source, &octets)?,
             Ok(octets) => match strip_magic(&octets) {
                 Some(message) => printer.message(&source, message, true)?,
                 None => printer.message(&source, &octets, false)?,
@@ -184,6 +205,35 @@ impl<W: Write> Printer<'_, W> {
         .map_err(Error::Write)
     }
 
+    /// One RSVP message.
+    fn rsvp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
+        self.summary.messages += 1;
+        let read = rsvp::Message::parse(octets).map_err(|error| error.to_string());
+        let read = read.and_then(|message| match self.options.reencode {
+            true => rsvp::reencode(&message).map(|again| (message, Some(again))),
+            false => Ok((message, None)),
+        });
+        let (message, reencoded) = match read {
+            Ok(read) => read,
+            Err(error) => return self.not_understood(source, &Failure::Rsvp(error), None, octets, true),
+        };
+        let out = &mut *self.out;
+        if self.options.json {
+            let mut value = place_json(source);
+            value["ok"] = true.into();
+            value["rsvp"] = rsvp::json(&message);
+            if let Some(octets) = reencoded {
+                value["reencoded"] = octets.into();
+            }
+            writeln!(out, "{value}")
+        } else if let Some(octets) = reencoded {
+            writeln!(out, "{octets}")
+        } else {
+            writeln!(out, "{}: {}\n", place(source), rsvp::describe(&message))
+        }
+        .map_err(Error::Write)
+    }
+
     /// Input that is no message at all.
     fn failure(&mut self, source: &Source<'_>, text: &str) -> Result<(), Error> {
         self.not_understood(source, &Failure::Input(text.to_owned()), None, &[], false)
@@ -205,9 +255,11 @@ impl<W: Write> Printer<'_, W> {
             value["ok"] = false.into();
             value["error"] = match failure {
                 Failure::Gist(error) => json::decode_error(error),
-                Failure::Input(text) => json!({ "text": text, "gist": null }),
+                Failure::Rsvp(text) | Failure::Input(text) => json!({ "text": text, "gist": null }),
             };
-            if !octets.is_empty() {
+            if let Failure::Rsvp(_) = failure {
+                value["octets"] = hex(octets).into();
+            } else if !octets.is_empty() {
                 value["magic"] = datagram.into();
                 value["octets"] = hex(octets).into();
                 value["header"] = header.as_ref().map_or(Value::Null, json::header);
@@ -219,6 +271,7 @@ impl<W: Write> Printer<'_, W> {
                 let raises = error.gist_error().map(|e| e.to_string());
                 (error.to_string(), format!("raises {}", raises.as_deref().unwrap_or("no error")))
             }
+            Failure::Rsvp(text) => (format!("RSVP: {text}"), String::new()),
             Failure::Input(text) => (text.clone(), String::new()),
         };
         if self.options.reencode {
@@ -272,6 +325,13 @@ fn place(source: &Source<'_>) -> String {
                 udp.ttl
             )
         }
+        Source::IpFrame(packet, ip) => {
+            let time = packet.time;
+            let alert = ip.router_alert().map_or(String::new(), |v| format!(", Router Alert {v}"));
+            let (seconds, micros) = (time.as_secs(), time.subsec_micros());
+            let (src, dst, ttl) = (ip.src, ip.dst, ip.ttl);
+            format!("frame {}, {seconds}.{micros:06}, {src} > {dst}, TTL {ttl}{alert}", packet.number)
+        }
     }
 }
 
@@ -286,6 +346,14 @@ fn place_json(source: &Source<'_>) -> Value {
             "dst": udp.dst.to_string(),
             "ttl": udp.ttl,
             "router_alert": udp.router_alert(),
+        }),
+        Source::IpFrame(packet, ip) => json!({
+            "frame": packet.number,
+            "time_us": u64::try_from(packet.time.as_micros()).unwrap_or(u64::MAX),
+            "src": ip.src.to_string(),
+            "dst": ip.dst.to_string(),
+            "ttl": ip.ttl,
+            "router_alert": ip.router_alert(),
         }),
     }
 }

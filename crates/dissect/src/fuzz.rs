@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::capture::{Packets, parse_ethernet, parse_ip};
-use crate::decode::{Options, decode};
+use crate::decode::{Options, Protocol, decode};
 
 /// Any octets as a pcap file, an Ethernet frame and an IP packet.
 pub fn capture(data: &[u8]) {
@@ -11,15 +11,22 @@ pub fn capture(data: &[u8]) {
     if let Ok(packets) = Packets::open(data) {
         for packet in packets.flatten() {
             let _ = packet.udp().map(|udp| udp.router_alert());
+            let _ = packet.ip().map(|ip| ip.router_alert());
         }
     }
 }
 
 /// Any octets as the input of the command, in each way of printing.
 pub fn decode_any(data: &[u8]) {
+    for protocol in [Protocol::Gist, Protocol::Rsvp] {
+        decode_as(data, protocol);
+    }
+}
+
+fn decode_as(data: &[u8], protocol: Protocol) {
     let mut failed = None;
     for (json, reencode) in [(false, false), (true, false), (false, true), (true, true)] {
-        match decode(data, &mut io::sink(), &Options { json, reencode }) {
+        match decode(data, &mut io::sink(), &Options { protocol, json, reencode }) {
             Ok(summary) => {
                 assert!(failed.is_none_or(|f| f == summary), "all ways of printing judge alike");
                 failed = Some(summary);

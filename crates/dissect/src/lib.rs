@@ -1,7 +1,8 @@
 //! Messages and captures as text and JSON.
 //!
 //! [`decode`] is the command `signalbox decode`: hexadecimal lines or a pcap in, text or JSON lines out.
-//! [`describe`] prints one message, [`summary`] does so in one line, [`capture`] finds UDP datagrams in captured packets.
+//! [`describe`] prints one message, [`summary`] does so in one line, [`capture`] finds UDP datagrams and IP
+//! packets in captured ones.
 //!
 //! Of the engines only the `wire` modules are used.
 
@@ -11,9 +12,10 @@ pub mod fuzz;
 mod json;
 mod line;
 mod qos;
+mod rsvp;
 mod text;
 
-pub use decode::{Error, Options, Summary, decode};
+pub use decode::{Error, Options, Protocol, Summary, decode};
 pub use line::summary;
 pub use signalbox_wire::hex;
 pub use text::describe;

@@ -5,9 +5,7 @@
 
 use signalbox_resources::intserv::{Latency, LocalTerms, Path};
 
-use crate::wire::{
-    Class, LocalService, LocalServices, Message, MessageType, Overrides, RawAdspec, Writer, sums_up,
-};
+use crate::wire::{Class, LocalService, LocalServices, Message, MessageType, Overrides, RawAdspec, sums_up};
 
 /// Whatever parses is composed again from its values, and that parses to the same values and is stable; all that a
 /// message holds can be looked at. What does not parse names a place inside. Input: a whole message; it is tried as it
@@ -85,71 +83,14 @@ fn look(message: &Message<'_>) {
         scope.senders().for_each(drop);
     }
     message.kept().for_each(drop);
+    for object in message.objects() {
+        let _ = object.read();
+    }
 }
 
 fn recompose(message: &Message<'_>) -> Vec<u8> {
     let mut octets = Vec::new();
-    let mut w = Writer::new(&mut octets, message.kind, message.flags, message.send_ttl);
-    if let Some(integrity) = message.integrity {
-        w.integrity(integrity.handshake, integrity.key_id, integrity.sequence, integrity.digest.len());
-    }
-    message.acks().for_each(|(id, nack)| {
-        w.ack(&id, nack);
-    });
-    message.message_id.iter().for_each(|id| {
-        w.message_id(id);
-    });
-    if let Some(session) = message.session {
-        w.session(&session, message.e_police);
-    }
-    if let Some(hop) = message.hop {
-        w.hop(&hop);
-    }
-    if let Some(period) = message.refresh_period {
-        w.time_values(period);
-    }
-    if let Some(error) = message.error {
-        w.error_spec(&error);
-    }
-    if let Some(receiver) = message.confirm {
-        w.resv_confirm(receiver);
-    }
-    if let Some(scope) = message.scope {
-        w.scope(&mut scope.senders().collect::<Vec<_>>());
-    }
-    for policy in message.policy() {
-        w.raw(policy.octets());
-    }
-    if let Some(sender) = message.sender {
-        w.sender_template(&sender);
-    }
-    // What belongs to traffic control goes along as it came.
-    for class in [Class::SENDER_TSPEC, Class::ADSPEC, Class::DIAGNOSTIC, Class::ROUTE, Class::DIAG_SELECT] {
-        if let Some(object) = message.object(class) {
-            w.raw(object.octets);
-        }
-    }
-    for list in message.lists() {
-        w.id_list(list.epoch, &list.ids().collect::<Vec<_>>());
-    }
-    if let Some(hello) = message.hello {
-        w.hello(&hello);
-    }
-    if let Some(challenge) = message.challenge {
-        w.challenge(&challenge);
-    }
-    for kept in message.kept() {
-        w.raw(kept.octets);
-    }
-    if let Some(style) = message.style {
-        w.style(style);
-        for object in message.objects() {
-            if matches!(object.kind.class, Class::FLOWSPEC | Class::FILTER_SPEC) {
-                w.raw(object.octets);
-            }
-        }
-    }
-    match w.finish() {
+    match message.compose(&mut octets) {
         Ok(()) => octets,
         Err(error) => panic!("{error}: {message:?}"),
     }

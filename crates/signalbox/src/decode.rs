@@ -12,7 +12,7 @@ use signalbox_dissect::Options;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DecodeArgs {
-    /// Protocol of the messages.
+    /// Protocol of the messages in hexadecimal lines; packets of a capture tell by themselves.
     #[arg(long, value_enum, default_value = "gist")]
     protocol: Protocol,
     /// Print one JSON object a line.
@@ -30,6 +30,8 @@ pub(crate) struct DecodeArgs {
 enum Protocol {
     /// GIST, RFC 5971.
     Gist,
+    /// RSVP, RFC 2205 and its family.
+    Rsvp,
 }
 
 const EXAMPLES: &str = "\
@@ -38,14 +40,18 @@ Examples:
   echo 4e04bda5... | signalbox decode --protocol gist --json
   signalbox decode --reencode messages.hex
 
-A line holds a UDP payload with the magic number, or the bare message of a stream; what follows a # is skipped.
+A line holds a UDP payload with the magic number, or the bare message of a stream; of RSVP a message from its common
+header on. What follows a # is skipped. Of a capture, GIST's UDP datagrams and RSVP's IP packets are printed.
 
 Exit status: 0 every message was understood, 1 one was not (its error says object, offset and the GIST error
 that it raises), 2 wrong arguments or a file that cannot be read.";
 
 /// Prints the messages.
 pub(crate) fn run(arguments: &DecodeArgs) -> Result<ExitCode> {
-    let Protocol::Gist = arguments.protocol;
+    let protocol = match arguments.protocol {
+        Protocol::Gist => signalbox_dissect::Protocol::Gist,
+        Protocol::Rsvp => signalbox_dissect::Protocol::Rsvp,
+    };
     let input: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
@@ -54,7 +60,7 @@ pub(crate) fn run(arguments: &DecodeArgs) -> Result<ExitCode> {
                 .with_context(|| format!("cannot open {}", arguments.file.display()))?,
         )
     };
-    let options = Options { json: arguments.json, reencode: arguments.reencode };
+    let options = Options { protocol, json: arguments.json, reencode: arguments.reencode };
     let mut out = BufWriter::new(io::stdout().lock());
     let summary = signalbox_dissect::decode(input, &mut out, &options)?;
     Ok(ExitCode::from(u8::from(summary.failed > 0)))

@@ -5,4 +5,5 @@ mod corpus;
 mod lines;
 mod packets;
 mod qos;
+mod rsvp;
 mod support;

@@ -1,7 +1,7 @@
 //! Vectors and helpers that the tests share.
 
 use serde_json::Value;
-use signalbox_dissect::{Options, Summary, decode};
+use signalbox_dissect::{Options, Protocol, Summary, decode};
 
 /// A Query in Q-mode, as a UDP payload.
 pub(crate) const QUERY: &str = "4e04bda5 011e001d7fc08040 00000005000048c0c0000201c63364072020110013881389 \
@@ -12,9 +12,9 @@ pub(crate) const QUERY: &str = "4e04bda5 011e001d7fc08040 00000005000048c0c00002
 pub(crate) const DATA: &str = "011e00107fc00380 00000005000048c0c0000201c63364072020110013881389 \
     00010004000102030405060708090a0b0c0d0e0f 00080004 aaaaaaaabbbbbbbbccccccccdddddddd";
 
-pub(crate) const JSON: Options = Options { json: true, reencode: false };
-pub(crate) const TEXT: Options = Options { json: false, reencode: false };
-pub(crate) const REENCODE: Options = Options { json: false, reencode: true };
+pub(crate) const JSON: Options = Options { protocol: Protocol::Gist, json: true, reencode: false };
+pub(crate) const TEXT: Options = Options { protocol: Protocol::Gist, json: false, reencode: false };
+pub(crate) const REENCODE: Options = Options { protocol: Protocol::Gist, json: false, reencode: true };
 
 pub(crate) fn run(input: &[u8], options: Options) -> (String, Summary) {
     let mut out = Vec::new();

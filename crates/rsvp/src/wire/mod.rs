@@ -10,6 +10,7 @@ mod adspec;
 mod bundle;
 mod checksum;
 mod code_points;
+mod compose;
 mod error;
 mod grammar;
 mod intserv;
@@ -18,6 +19,7 @@ mod object;
 mod policy;
 mod reduction;
 mod security;
+mod typed;
 mod values;
 mod writer;
 
@@ -35,5 +37,6 @@ pub use object::{HEADER_OCTETS, OBJECT_HEADER_OCTETS, ObjectType, Objects, RawOb
 pub use policy::{PolicyData, PolicyElement, PolicyElements, PolicyOptions};
 pub use reduction::{IdList, ListedId, MessageId};
 pub use security::{Challenge, Hello, Integrity};
+pub use typed::Object;
 pub use values::{ErrorSpec, Filter, RsvpHop, Scope, Selector, Session, SessionKind, Style};
 pub use writer::Writer;
