@@ -5,6 +5,9 @@ use std::time::Duration;
 use signalbox_rsvp::engine::neighbour::{HelloConfig, Upcall};
 use signalbox_rsvp::wire::MessageType;
 
+use signalbox_core::IfIndex;
+use signalbox_core::packet::IpReceived;
+
 use super::rig::{ETH, Kind, Node, To, addr, config, ms, prompt, talk};
 
 fn with_hello(last: u8, seed: u64) -> Node {
@@ -73,4 +76,57 @@ fn off_by_default() {
     b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     live(0, 100, &mut a, &mut b);
     assert_eq!(a.layer.counters().hellos_sent + b.layer.counters().hellos_sent, 0);
+}
+
+/// Proves RSVPX-3209-5.3-01: a neighbour that never answers was never up, so it is not lost.
+#[test]
+fn neighbours_without_hello() {
+    let (mut a, mut b) = (with_hello(1, 1), Node::plain(2));
+    b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
+    for now in (0..500).map(ms) {
+        a.layer.tick(now);
+        a.drain();
+    }
+    assert!(a.layer.counters().hellos_sent >= 99);
+    assert!(a.upcalls.is_empty());
+}
+
+/// Proves RSVPX-3209-5.4-01: on numbered parallel links each address is asked by itself, and lost by itself.
+#[test]
+fn parallel_links() {
+    let (mut a, mut b) = (with_hello(1, 1), Node::plain(2));
+    let other = IfIndex(3);
+    a.layer.set_addresses(other, Some(addr(101)), None);
+    b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    let path = b.drain().remove(0);
+    a.take(ms(0), &path);
+    // The same node's address on the other link.
+    let mut second = Node::plain(102);
+    second.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    let path = second.drain().remove(0);
+    let packet = IpReceived {
+        src: path.src,
+        dst: path.dst,
+        ifindex: other,
+        ttl: path.ttl,
+        tos: 0,
+        router_alert: true,
+        payload: &path.payload,
+    };
+    let mut arrivals = a.layer.receive(&packet);
+    while a.layer.next(ms(0), &mut arrivals).is_some() {}
+    a.layer.tick(ms(1));
+    let mut asked = Vec::new();
+    while let Some(out) = a.layer.poll() {
+        let message = signalbox_rsvp::wire::Message::parse(out.payload).unwrap();
+        if let Some(hello) = message.hello {
+            asked.push((out.ifindex.unwrap(), out.src, out.dst, hello.src_instance));
+        }
+    }
+    asked.sort_unstable_by_key(|(ifindex, ..)| *ifindex);
+    assert_eq!(asked.len(), 2);
+    assert_eq!((asked[0].0, asked[0].1, asked[0].2), (ETH, addr(1), addr(2)));
+    assert_eq!((asked[1].0, asked[1].1, asked[1].2), (other, addr(101), addr(102)));
+    assert_ne!(asked[0].3, asked[1].3, "an instance for each");
 }
