@@ -97,6 +97,9 @@ pub struct Config {
     pub request_retry: Duration,
     /// QOSNSLP_RETRY_MAX (§5.2.4).
     pub retry_max: Duration,
+    /// How often a reservation or query of this node that failed for the moment is asked for again before its user hears
+    /// of it, after `request_retry` at first and twice as long each time (§5.3.5); 0: the user decides.
+    pub transient_retries: u8,
     /// Least time between two refreshes of a session that go on because they have an RII (§7).
     pub forced_refresh_interval: Duration,
     /// How long GIST may look for the next node before this one takes itself for the last.
@@ -143,6 +146,7 @@ impl Default for Config {
             refresh_multiple: 3,
             request_retry: Duration::from_secs(2),
             retry_max: Duration::from_secs(30),
+            transient_retries: 0,
             forced_refresh_interval: Duration::from_secs(1),
             relay_timeout: Duration::from_secs(3),
             reliable: false,

@@ -378,6 +378,9 @@ impl Qos {
         failure: Failure,
         resources: &mut Resources,
     ) {
+        if self.will_retry(now, key, want, &failure) {
+            return;
+        }
         match want {
             Want::Reserve => self.fail(now, key, failure, resources),
             // The receiver reserved: what stands goes on until its peer stops refreshing it.
@@ -493,7 +496,10 @@ impl Qos {
             return self.fail(now, key, failure, resources);
         }
         if local.hold_until.is_some_and(|until| until <= now) {
-            self.let_go(now, key, resources);
+            return self.let_go(now, key, resources);
+        }
+        if local.retry.is_some_and(|retry| retry.at.is_some_and(|at| at <= now)) {
+            self.retry(now, key);
         }
     }
 }

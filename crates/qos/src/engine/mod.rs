@@ -18,6 +18,7 @@
 //! | `aggregate.rs` | §4.5 |
 //! | `stateless.rs` | §4.7 |
 //! | `initiator.rs` | the user's side |
+//! | `retry.rs` | §5.3.5: transient failures |
 //! | `rmf.rs` | the resource management function: QSPEC on one side, [`Resources`] on the other |
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
@@ -39,6 +40,7 @@ mod refresh;
 mod reroute;
 mod reserve;
 mod response;
+mod retry;
 mod rmf;
 mod session;
 mod stateless;

@@ -162,6 +162,8 @@ pub(super) struct Local {
     pub(super) waiting: Option<Box<Granted>>,
     /// Until when the way back has to stand.
     pub(super) again_at: Option<Time>,
+    /// It failed for the moment, and is asked for again.
+    pub(super) retry: Option<Retry>,
 }
 
 impl Local {
@@ -177,8 +179,19 @@ impl Local {
             hops: Vec::new(),
             waiting: None,
             again_at: None,
+            retry: None,
         }
     }
+}
+
+/// A request that is sent anew.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Retry {
+    pub(super) want: Want,
+    /// How often it was.
+    pub(super) count: u8,
+    /// When it will be; `None`: it is on its way.
+    pub(super) at: Option<Time>,
 }
 
 /// What a change goes back to if it is refused.
@@ -385,6 +398,7 @@ impl Session {
         let local = self.local.as_ref();
         let hold = local.and_then(|l| l.hold_until);
         let again = local.and_then(|l| l.again_at);
-        [self.expires, self.refresh_at, pending, hold, again].into_iter().flatten().min()
+        let retry = local.and_then(|l| l.retry?.at);
+        [self.expires, self.refresh_at, pending, hold, again, retry].into_iter().flatten().min()
     }
 }

@@ -23,7 +23,7 @@ fn region(interior: &str) -> Net {
     net
 }
 
-/// QOS-3.3.1-01, QOS-4.5-01, QOS-4.6-01, QOS-4.6-02, QOS-5.1.2.1-10
+/// QOS-3.3.1-01, QOS-4.5-01, QOS-4.6-01, QOS-4.6-02, QOS-5.1.2.1-10, QSPEC-4.1-05
 #[test]
 fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
     let mut net = region("10mbit");
@@ -45,6 +45,12 @@ fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
             .all(|l| l.message().bound_sessions.is_empty()),
         "the aggregate names no members"
     );
+    // What it sees is an Initiator QSPEC of the region's own.
+    for message in net.log.iter().filter(|l| l.from == 1 && l.to == Some(2)) {
+        let message = message.message();
+        let qspecs = message.qspec.map(|qspec| signalbox_qos::wire::qspec::Qspec::parse(qspec).unwrap());
+        assert!(qspecs.is_none_or(|qspec| !qspec.header.local));
+    }
     for message in net.log.iter().filter(|l| l.from == 1 && l.to == Some(3)) {
         assert_eq!(message.nslp, RAISED);
         let bound: Vec<_> = message.message().bound_sessions.sessions().collect();

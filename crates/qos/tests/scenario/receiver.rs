@@ -168,7 +168,7 @@ fn a_scoped_reservation_ends_at_the_next_node() {
     assert_eq!(net.all_held(), [100_000, 100_000, 0, 0]);
 }
 
-/// QOS-5.4.4-02, QOS-5.3.5-14, QOS-5.1.3.6-28
+/// QOS-5.4.4-02, QOS-5.3.5-14, QOS-5.1.3.6-28, QSPEC-4.3.5-01
 #[test]
 fn the_stronger_reservation_takes_the_place_of_the_weaker() {
     let mut net = Net::chain(4);

@@ -76,7 +76,7 @@ fn answer(rig: &mut Rig, to: &Sent, info: Info) {
     assert_eq!(said, []);
 }
 
-/// Over reliable transport always, and everywhere if so configured: QOS-5.1.2.1-13.
+/// Over reliable transport always, and everywhere if so configured: QOS-5.1.2.1-13, QOS-5.1.2.1-14.
 #[test]
 fn a_tear_is_sent_once() {
     let once = Config { repeat_tear: false, ..Config::default() };
@@ -84,10 +84,12 @@ fn a_tear_is_sent_once() {
     for (config, confirm) in
         [(once.clone(), true), (once, false), (reliable.clone(), true), (reliable, false)]
     {
+        let reliable = config.reliable;
         let mut rig = Rig::with(config);
         granted(&mut rig, confirm);
         let tear = begin(&mut rig, Command::Release);
         assert!(tear.message().is_tear());
+        assert_eq!(tear.reliable, reliable);
         assert_eq!(tear.message().rii.is_some(), confirm);
         let end = rig.now + Duration::from_secs(40);
         assert_eq!(rig.until(end), []);

@@ -32,6 +32,7 @@ pub(crate) struct Sent {
     pub(crate) session: SessionId,
     pub(crate) mri: Mri,
     pub(crate) sii: Option<SiiHandle>,
+    pub(crate) reliable: bool,
 }
 
 impl Sent {
@@ -152,6 +153,7 @@ impl Rig {
                         session: m.session,
                         mri: m.mri,
                         sii: m.sii,
+                        reliable: m.attributes.reliable,
                     }),
                     Output::RouteLookup { id, .. } => lookups.push(id),
                     Output::Event { event, .. } => self.events.push(event),

@@ -66,6 +66,8 @@ pub(crate) struct QosConfig {
     /// How long RESPONSEs are waited for.
     #[serde(deserialize_with = "units::duration")]
     retry_max: Duration,
+    /// How often what failed for the moment is asked for again.
+    transient_retries: u8,
     /// Messages are sent reliably.
     reliable: bool,
     /// Messages are sent over authenticated channels only.
@@ -111,6 +113,7 @@ impl Default for QosConfig {
             refresh_multiple: engine.refresh_multiple,
             request_retry: engine.request_retry,
             retry_max: engine.retry_max,
+            transient_retries: engine.transient_retries,
             reliable: engine.reliable,
             secure: engine.secure,
             max_sessions: engine.max_sessions,
@@ -148,6 +151,7 @@ impl QosConfig {
             refresh_multiple: self.refresh_multiple,
             request_retry: self.request_retry,
             retry_max: self.retry_max,
+            transient_retries: self.transient_retries,
             reliable: self.reliable,
             secure: self.secure,
             max_sessions: self.max_sessions,
