@@ -126,7 +126,7 @@ Examples:
   signalbox query 192.0.2.9 --rate 20mbit
   signalbox query 192.0.2.9 --rate 1gbit --service guaranteed --json
 
-Nothing is reserved. Each hop shows what that node could give, up to what was asked for. With --json the one line has
+Nothing is reserved. Each hop shows what that node could give. With --json the one line has
 the type \"available\" or \"refused\" and the fields of `signalbox reserve --json`.
 
 Exit status: 0 the path answered, 1 a node refused or none answered, 2 wrong arguments, no daemon, or the node cannot

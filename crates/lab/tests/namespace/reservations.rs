@@ -23,7 +23,7 @@ description = "two hosts and a router"
 nodes = [
     {{ name = "h1", qos = true }},
     {{ name = "r1", qos = true, forward = true, config = {{ resources = {{ rule = [
-        {{ name = "guests", action = "deny", protocol = 17, ports = ["7000-7999"] }}
+        {{ name = "guests", action = "deny", protocol = [17], ports = ["7000-7999"] }}
     ] }} }} }},
     {{ name = "h2", qos = true }},
 ]
@@ -84,9 +84,10 @@ fn until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) 
 
 /// The `signalbox reserve` that a `lab exec` started: the process below it.
 fn interrupt(exec: &Child) {
-    let children = format!("/proc/{0}/task/{0}/children", exec.id());
-    let child = std::fs::read_to_string(children).expect("the kernel lists children");
-    let child = child.trim().to_owned();
+    // It is a child of the thread that went into the namespace.
+    let threads = std::fs::read_dir(format!("/proc/{}/task", exec.id())).expect("it runs");
+    let children = threads.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
+    let child = children.map(|of| of.trim().to_owned()).find(|of| !of.is_empty()).expect("it has a child");
     let status = Command::new("kill").args(["-INT", &child]).status().expect("kill is there");
     assert!(status.success(), "{child:?}");
 }
@@ -162,7 +163,7 @@ fn commands_end_with_what_scripts_can_use() {
     assert_eq!(query.status.code(), Some(0), "{}", stderr(&query));
     let lines: Vec<_> = stdout(&query).lines().map(str::to_owned).collect();
     assert!(lines[0].starts_with("available: 7.5 Mbit/s"), "{lines:?}");
-    assert_eq!(lines[1..3], ["   1  10.0.1.1  20 Mbit/s", "   2  10.0.1.2  7.5 Mbit/s"]);
+    assert_eq!(lines[1..3], ["   1  10.0.1.1  75 Mbit/s", "   2  10.0.1.2  7.5 Mbit/s"]);
     let query = lab.run("h1", "query 10.0.2.2 --rate 20mbit --json");
     let answer: Value = serde_json::from_str(&stdout(&query)).expect("JSON");
     assert_eq!((&answer["type"], &answer["rate"]), (&"available".into(), &937_500.into()));
