@@ -28,6 +28,8 @@ need sysctl procps
 if [ ! -e /usr/include/stdlib.h ]; then packages+=(libc6-dev); fi
 # An SCTP that is not ours, for the tests.
 if [ "${1:-}" = test ] && [ ! -e /usr/include/usrsctp.h ]; then packages+=(libusrsctp-dev); fi
+# What reads the RSVP messages of the scenarios beside us; its installation asks no questions.
+if [ "${1:-}" = test ]; then need tshark tshark; fi
 # The example of a signaling application, which is run, and what its generated code comes from.
 if [ "${1:-}" = test ]; then
     need protoc protobuf-compiler

@@ -94,7 +94,8 @@ step "build the tests" cargo test --quiet --workspace --locked --no-run "${featu
 step "tests" run_tests
 for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-cmode-sctp gist-mux gist-cmode-tls gist-large \
     gist-restart gist-reroute gist-flood gist-app-python qos-admission qos-police qos-crash \
-    qos-receiver qos-bidirectional qos-aggregate qos-many qos-reroute; do
+    qos-receiver qos-bidirectional qos-aggregate qos-many qos-reroute \
+    rsvp-ff rsvp-v6 rsvp-crash rsvp-multicast; do
     step "scenario $name" scenario "$name"
 done
 finish

@@ -1,6 +1,7 @@
 //! The real `signalbox` command, run inside a node.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -13,13 +14,17 @@ use crate::evidence::{Hop, PingRun, Reply, Shown};
 use crate::plan::PlannedNode;
 use crate::{daemon, kernel, net, state, wait};
 
+/// Where the command is.
+pub(crate) fn place() -> Result<PathBuf> {
+    match std::env::var_os("SIGNALBOX") {
+        Some(_) => daemon::program("SIGNALBOX", "signalbox"),
+        None => std::env::current_exe().context("cannot find the command itself"),
+    }
+}
+
 /// The command, told to ask the daemon of a node.
 pub(crate) fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
-    let program = match std::env::var_os("SIGNALBOX") {
-        Some(_) => daemon::program("SIGNALBOX", "signalbox")?,
-        None => std::env::current_exe().context("cannot find the command itself")?,
-    };
-    let mut command = Command::new(program);
+    let mut command = Command::new(place()?);
     command.arg("--socket").arg(state::socket(lab, &node.name)).stdin(Stdio::null());
     Ok(command)
 }
@@ -34,18 +39,27 @@ pub(crate) fn shown(lab: &str, node: &PlannedNode) -> Result<Shown> {
         shown.reservations = show(lab, node, "reservations")?;
         shown.kernel = net::rules(&kernel::namespace(&node.namespace)?)?;
     }
+    if node.rsvp {
+        shown.rsvp = table(lab, node, &["rsvp", "show"])?;
+    }
     Ok(shown)
 }
 
 /// A table of a node, as `show … --json` prints it.
 pub(crate) fn show(lab: &str, node: &PlannedNode, what: &str) -> Result<Vec<Value>> {
+    table(lab, node, &["show", what])
+}
+
+fn table(lab: &str, node: &PlannedNode, words: &[&str]) -> Result<Vec<Value>> {
     let mut command = signalbox(lab, node)?;
-    command.args(["show", what, "--json"]);
+    let what = words.join(" ");
+    command.args(words).arg("--json");
     let output = kernel::namespace(&node.namespace)?.run(|| command.output())??;
     if !output.status.success() {
-        bail!("{} does not show its {what}: {}", node.name, String::from_utf8_lossy(&output.stderr).trim());
+        bail!("{} does not {what}: {}", node.name, String::from_utf8_lossy(&output.stderr).trim());
     }
-    serde_json::from_slice(&output.stdout).with_context(|| format!("the {what} of {} are no JSON", node.name))
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("what {what} of {} says is no JSON", node.name))
 }
 
 /// Pings that run at the same time.

@@ -70,8 +70,11 @@ pub(crate) fn configuration(plan: &Plan, node: &PlannedNode) -> Result<String> {
             &[("apps".to_owned(), one("qos", toml::Table::new().into()))].into_iter().collect(),
         );
     }
+    if node.rsvp {
+        merge(&mut table, &[("rsvp".to_owned(), toml::Table::new().into())].into_iter().collect());
+    }
     merge(&mut table, &node.config);
-    if node.qos {
+    if node.reserves() {
         let links = one("link", links(plan, node).into());
         merge(&mut table, &[("resources".to_owned(), links)].into_iter().collect());
     }

@@ -31,6 +31,17 @@ pub(crate) struct Evidence {
     pub(crate) queues: Vec<QueuesRun>,
     pub(crate) costs: Vec<CostRun>,
     pub(crate) stops: Vec<Stop>,
+    /// What tshark found in the captures, if a check wants it.
+    pub(crate) dissected: Option<Result<Vec<Dissected>, String>>,
+}
+
+/// RSVP messages on a link, as tshark read them.
+#[derive(Debug, Clone)]
+pub(crate) struct Dissected {
+    pub(crate) link: String,
+    pub(crate) messages: usize,
+    /// Lines that tell of something wrong.
+    pub(crate) faults: Vec<String>,
 }
 
 /// A `udp` step.
@@ -107,6 +118,8 @@ pub(crate) struct Shown {
     pub(crate) reservations: Vec<Value>,
     /// Of nodes with QoS, what their kernels held then, one thing a line.
     pub(crate) kernel: Vec<String>,
+    /// RSVP sessions, of nodes that speak it.
+    pub(crate) rsvp: Vec<Value>,
 }
 
 impl Shown {

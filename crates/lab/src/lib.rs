@@ -11,6 +11,7 @@ pub mod cli;
 mod command;
 mod cost;
 mod daemon;
+mod dissect;
 mod evidence;
 mod flood;
 mod kernel;

@@ -80,7 +80,7 @@ fn make_link(plan: &Plan, namespaces: &[Namespace], index: usize) -> Result<()> 
         }
         topology::set_up(namespace, name, true)?;
         // Where reservations are kept, the rate is the business of what keeps them.
-        let shaped = link.rate.filter(|_| !plan.nodes[*node].qos);
+        let shaped = link.rate.filter(|_| !plan.nodes[*node].reserves());
         if let Some(rate) = shaped {
             let rate = format!("{}bit", rate.0);
             let words = ["qdisc", "add", "dev", name, "root", "handle", "1:", "tbf", "rate", &rate];

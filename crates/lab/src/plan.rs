@@ -29,6 +29,8 @@ pub(crate) struct PlannedNode {
     pub(crate) ping: bool,
     /// It reserves, and its kernel keeps what is reserved.
     pub(crate) qos: bool,
+    /// It speaks RSVP, and its kernel keeps what is reserved.
+    pub(crate) rsvp: bool,
     pub(crate) certificate: Option<Certificate>,
     pub(crate) config: toml::Table,
     pub(crate) interfaces: Vec<PlannedInterface>,
@@ -101,6 +103,7 @@ impl Plan {
                     daemon: node.daemon,
                     ping: node.daemon && node.ping,
                     qos: node.daemon && node.qos,
+                    rsvp: node.daemon && node.rsvp,
                     certificate: node.certificate,
                     config,
                     interfaces: Vec::new(),
@@ -260,6 +263,11 @@ impl Plan {
 }
 
 impl PlannedNode {
+    /// Its kernel keeps reservations, of whichever protocol.
+    pub(crate) const fn reserves(&self) -> bool {
+        self.qos || self.rsvp
+    }
+
     /// Whether an interface has the address.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.interfaces.iter().any(|interface| interface.address.address == address)

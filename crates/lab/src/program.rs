@@ -4,14 +4,19 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::evidence::ProgramRun;
 use crate::plan::Plan;
 use crate::scenario::RunStep;
-use crate::{kernel, state, wait};
+use crate::{command, kernel, state, wait};
+
+/// A program has this long to end when asked to.
+const END: Duration = Duration::from_secs(15);
 
 /// A program that was started.
 #[derive(Debug)]
@@ -30,11 +35,14 @@ enum Said {
 }
 
 impl Program {
-    /// Starts it; `$SIGNALBOX_SOCKET` tells it the node's daemon, `{NODE}` in its arguments is that node's address.
+    /// Starts it; `$SIGNALBOX_SOCKET` tells it the node's daemon, `{NODE}` in its arguments is that node's
+    /// address, `{signalbox}` the command of this name.
     pub(crate) fn start(plan: &Plan, step: &RunStep) -> Result<Self> {
         let node = plan.node(step.node.as_ref()).ok_or_else(|| anyhow!("no node {}", step.node.as_ref()))?;
         let planned = &plan.nodes[node];
-        let mut words = step.command.as_ref().iter().map(|word| with_addresses(plan, word));
+        let signalbox = command::place()?.display().to_string();
+        let words = step.command.as_ref().iter().map(|word| with_addresses(plan, word));
+        let mut words = words.map(|word| word.replace("{signalbox}", &signalbox));
         let program = words.next().context("a command has at least one word")?;
         let mut command = Command::new(&program);
         command.args(words).env("SIGNALBOX_SOCKET", state::socket(&plan.name, &planned.name));
@@ -82,6 +90,28 @@ impl Program {
                 Said::Complaint(complaint) => self.run.complaint = complaint,
             }
         }
+    }
+
+    /// The label of its step.
+    pub(crate) fn label(&self) -> &str {
+        &self.run.label
+    }
+
+    /// Waits until it says a line with this text after what it has said before, or ends.
+    pub(crate) fn hear(&mut self, text: &str, within: Duration) -> Result<()> {
+        self.deadline = Instant::now() + within;
+        self.wait(Some(text))
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    pub(crate) fn interrupt(&mut self) -> Result<()> {
+        self.deadline = Instant::now() + END;
+        if self.child.try_wait()?.is_none() {
+            // The child is ours and nobody has waited for it, so that its number is nobody else's.
+            let pid = Pid::from_raw(i32::try_from(self.child.id())?);
+            kill(pid, Signal::SIGINT).with_context(|| format!("cannot interrupt process {pid}"))?;
+        }
+        Ok(())
     }
 
     /// Waits for its end, which it should come to by itself.

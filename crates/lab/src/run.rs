@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use signalbox_core::Random;
+use signalbox_linux::multicast::MulticastRouter;
 
 use crate::checks::signal;
 use crate::command::{self, Order, Pings};
@@ -20,11 +21,11 @@ use crate::plan::Plan;
 use crate::program::Program;
 use crate::reserve::Reserve;
 use crate::scenario::{
-    Condition, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, ReserveStep, Scenario, Step, TrafficStep,
-    UdpStep,
+    CheckKind, Condition, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, ReserveStep, Scenario, Step,
+    TrafficStep, UdpStep,
 };
 use crate::traffic::{self, Traffic};
-use crate::{cost, flood, kernel, net, queues, wait};
+use crate::{cost, dissect, flood, kernel, net, queues, wait};
 
 /// Where the lab's own datagrams go; port 9 is "discard".
 const PROBE_PORT: u16 = 9;
@@ -44,6 +45,8 @@ pub(crate) struct Run<'a> {
     lab: &'a mut Lab,
     captures: Captures,
     evidence: Evidence,
+    /// The kernels forward multicast for as long as these live.
+    routers: Vec<MulticastRouter>,
     /// Those that may still run.
     programs: Vec<Program>,
     background: BTreeMap<String, Background>,
@@ -85,9 +88,11 @@ impl<'a> Run<'a> {
             queues: Vec::new(),
             costs: Vec::new(),
             stops: Vec::new(),
+            dissected: None,
         };
+        let routers = multicast(scenario, &lab.plan)?;
         let (programs, background) = (Vec::new(), BTreeMap::new());
-        Ok(Self { scenario, lab, captures, evidence, programs, background, progress })
+        Ok(Self { scenario, lab, captures, evidence, routers, programs, background, progress })
     }
 
     /// Does the workload, and waits for the programs that it started.
@@ -114,6 +119,12 @@ impl<'a> Run<'a> {
         }
         self.captures.stop()?;
         self.evidence.trace = self.captures.trace();
+        if self.scenario.checks.iter().any(|check| matches!(check.kind, CheckKind::Dissected(_))) {
+            (self.progress)("reading the captures with tshark");
+            let dissected = dissect::links(&self.captures, &self.lab.plan);
+            self.evidence.dissected = Some(dissected.map_err(|error| format!("{error:#}")));
+        }
+        self.routers.clear();
         if let Some(directory) = pcap {
             self.captures.write(&self.lab.plan, directory)?;
         }
@@ -130,6 +141,24 @@ impl<'a> Run<'a> {
                 let mut program = Program::start(&self.lab.plan, step)?;
                 program.wait(step.until.as_deref())?;
                 self.programs.push(program);
+                Ok(())
+            }
+            Step::Hear(step) => {
+                let label = step.label.as_ref();
+                (self.progress)(&format!("{label}: waiting for {:?}", step.text));
+                self.programs
+                    .iter_mut()
+                    .find(|program| program.label() == label)
+                    .map_or(Ok(()), |program| program.hear(&step.text, step.within.0))
+            }
+            Step::End(step) => {
+                let label = step.label.as_ref();
+                (self.progress)(&format!("{label} shall end"));
+                if let Some(at) = self.programs.iter().position(|program| program.label() == label) {
+                    let mut program = self.programs.remove(at);
+                    program.interrupt()?;
+                    self.evidence.programs.push(program.finish()?);
+                }
                 Ok(())
             }
             Step::Show(step) => {
@@ -437,6 +466,30 @@ impl<'a> Run<'a> {
         wait::until(ANSWER, || wait::check().is_err() || answered(&self.captures.trace()));
         wait::check()
     }
+}
+
+/// Lays the multicast routes that the file gives.
+fn multicast(scenario: &Scenario, plan: &Plan) -> Result<Vec<MulticastRouter>> {
+    let mut routers: BTreeMap<usize, MulticastRouter> = BTreeMap::new();
+    let index = |name: &str| plan.node(name).ok_or_else(|| anyhow!("no node {name}"));
+    for tree in &scenario.multicast {
+        let (node, source) = (index(tree.node.as_ref())?, index(tree.source.as_ref())?);
+        let planned = &plan.nodes[node];
+        let source = plan.address(source).ok_or_else(|| anyhow!("a sender without an address"))?;
+        let interface = |neighbour: &str| -> Result<String> {
+            let peer = index(neighbour)?;
+            let found = planned.interfaces.iter().find(|interface| interface.peer.0 == peer);
+            Ok(found.ok_or_else(|| anyhow!("no link to {neighbour}"))?.name.clone())
+        };
+        let iif = interface(tree.from.as_ref())?;
+        let oifs = tree.to.iter().map(|to| interface(to.as_ref())).collect::<Result<Vec<_>>>()?;
+        let namespace = kernel::namespace(&planned.namespace)?;
+        let router = routers.entry(node).or_default();
+        router
+            .set_route(&namespace, *tree.group.as_ref(), source, &iif, &oifs)
+            .with_context(|| format!("cannot lay the multicast route of {}", planned.name))?;
+    }
+    Ok(routers.into_values().collect())
 }
 
 /// When each of many sessions starts: drawn from the seed, in order, the first at once.

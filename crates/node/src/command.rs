@@ -2,6 +2,7 @@
 
 use signalbox_ping::engine::{PingEvent, PingRequest};
 use signalbox_qos::engine::{Command as QosCommand, QosEvent};
+use signalbox_rsvp::engine::{Command as RsvpCommand, RsvpEvent};
 
 use crate::applications::{ApplicationCommand, ApplicationEvent};
 
@@ -27,6 +28,13 @@ pub enum Command {
         id: u64,
         /// What is wanted.
         command: QosCommand,
+    },
+    /// Something about an RSVP session of this node.
+    Rsvp {
+        /// The user's name for the session, to be given back with each event.
+        id: u64,
+        /// What is wanted.
+        command: RsvpCommand,
     },
     /// A signaling application outside of the node asks for something.
     Application {
@@ -54,6 +62,13 @@ pub enum Event {
         id: u64,
         /// What happened.
         event: Box<QosEvent>,
+    },
+    /// Of an RSVP session of this node: an upcall of RFC 2205 §3.11.1.
+    Rsvp {
+        /// The session's name.
+        id: u64,
+        /// What happened.
+        event: Box<RsvpEvent>,
     },
     /// For a signaling application outside of the node.
     Application {

@@ -7,7 +7,7 @@ use signalbox_core::NslpId;
 use crate::channels::ChannelConfig;
 
 /// Settings of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Config {
@@ -19,6 +19,8 @@ pub struct Config {
     pub ping: Option<signalbox_ping::engine::Config>,
     /// Settings of the QoS application; `None`: the node is without it and lets its signaling pass.
     pub qos: Option<signalbox_qos::engine::Config>,
+    /// Settings of RSVP; `None`: the node does not speak it.
+    pub rsvp: Option<signalbox_rsvp::engine::Config>,
     /// What there is to reserve here, and who may.
     pub resources: signalbox_resources::Config,
     /// Settings of what GIST's associations run over; which ones there are is in GIST's own.
@@ -33,6 +35,7 @@ impl Default for Config {
             gist: signalbox_gist::engine::Config::default(),
             ping: Some(Default::default()),
             qos: None,
+            rsvp: None,
             resources: signalbox_resources::Config::default(),
             channels: ChannelConfig::default(),
         }
@@ -51,6 +54,9 @@ pub enum ConfigError {
     /// QoS's number is another application's.
     #[error("qos.nslp: {0} is another application's; {qos} is registered for QoS", qos = NslpId::QOS)]
     QosNslp(NslpId),
+    /// RSVP's settings.
+    #[error("rsvp.{0}")]
+    Rsvp(#[from] signalbox_rsvp::engine::ConfigError),
     /// Links and rules.
     #[error("resources.{0}")]
     Resources(#[from] signalbox_resources::ConfigError),
@@ -82,6 +88,9 @@ impl Config {
             return Err(ConfigError::Channels("max_handshakes", "1"));
         }
         self.resources.validated()?;
+        if let Some(rsvp) = &self.rsvp {
+            rsvp.validated()?;
+        }
         if let Some(qos) = &self.qos {
             let taken = |nslp| {
                 matches!(nslp, NslpId::NONE | NslpId::NATFW)

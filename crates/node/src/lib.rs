@@ -1,4 +1,4 @@
-//! The sans-IO whole of a node: GIST and its signaling applications behind one door, the contract of
+//! The sans-IO whole of a node: GIST with its signaling applications and RSVP behind one door, the contract of
 //! [`signalbox_core::node`].
 //!
 //! [`Node`] passes what applications ask to GIST and what GIST tells to applications, until neither has
@@ -48,10 +48,19 @@ pub mod qos {
     };
 }
 
+/// What this crate's users need of RSVP.
+pub mod rsvp {
+    pub use signalbox_rsvp::engine::{
+        Command, Config, ConfigError, FlowRequest, InterfaceConfig, Refused, ReservationView, ReserveRequest,
+        RsvpEvent, SenderRequest, SenderView, SessionView, Staged,
+    };
+    pub use signalbox_rsvp::wire::{ErrorSpec, Filter, FlowSpec, Selector, Session, SessionKind, Style};
+}
+
 /// What this crate's users need of admission control.
 pub mod resources {
-    pub use signalbox_resources::{Config, ConfigError, Rate, Resources};
-    pub use signalbox_resources::{config, token, units, view};
+    pub use signalbox_resources::{Config, ConfigError, GrantId, Rate, Resources};
+    pub use signalbox_resources::{config, intserv, token, units, view};
 }
 
 /// What this crate's users need of the Ping application.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::node::{Input, NoRoute, NodeEngine, Output, Route, RouteQuery};
-use signalbox_core::packet::Transmit;
+use signalbox_core::packet::{IpTransmit, Transmit};
 use signalbox_core::rng::Random;
 use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{NslpId, Time};
@@ -11,6 +11,7 @@ use signalbox_gist::engine::{self as gist, Gist, PeeringPolicy, Registration};
 use signalbox_ping::engine::{self as ping, Ping, PingEvent, PingRequest, Refusal};
 use signalbox_qos::engine::{self as qos, Qos, QosEvent};
 use signalbox_resources::{ResourceOutput, Resources};
+use signalbox_rsvp::engine::{self as rsvp, Rsvp, RsvpEvent};
 
 use crate::applications::Applications;
 use crate::channels::{Channels, Sent};
@@ -31,6 +32,7 @@ pub struct Node {
     pub(crate) gist: Gist,
     pub(crate) ping: Option<Ping>,
     pub(crate) qos: Option<Qos>,
+    pub(crate) rsvp: Option<Rsvp>,
     pub(crate) resources: Resources,
     pub(crate) applications: Applications,
     pub(crate) channels: Channels,
@@ -63,6 +65,8 @@ enum Waiting {
     Start,
     /// QoS, by its name for it.
     Qos(u64),
+    /// RSVP, by its name for it.
+    Rsvp(u64),
 }
 
 /// Whether this lookup is ours, and not GIST's. Ours are small numbers. GIST's are never: they are names of
@@ -104,12 +108,19 @@ impl Node {
             }
             Qos::new(qos, rng.array())
         });
+        let rsvp = config.rsvp.map(|mut rsvp| {
+            // Sequence numbers of INTEGRITY grow across restarts.
+            rsvp.neighbours.real_time = u32::try_from(config.wall_clock_us / 1_000_000).unwrap_or(u32::MAX);
+            Rsvp::new(rsvp, rng.array())
+        });
+        let rsvp = rsvp.transpose()?;
         let resources = Resources::new(config.resources, config.wall_clock_us, rng.array())?;
         let channels = Channels::new(config.channels, tls, &associations, rng.array());
         Ok(Self {
             gist,
             ping,
             qos,
+            rsvp,
             resources,
             applications: Applications::default(),
             channels,
@@ -139,6 +150,15 @@ impl Node {
                 None => {
                     let event = Box::new(QosEvent::Refused(qos::Refusal::NoApplication));
                     self.tell(Event::Qos { id, event });
+                }
+            },
+            Command::Rsvp { id, command } => match &mut self.rsvp {
+                Some(rsvp) => {
+                    rsvp.handle(self.now, rsvp::Input::Command { id, command }, &mut self.resources);
+                }
+                None => {
+                    let event = Box::new(RsvpEvent::Refused(rsvp::Refused::NotRunning));
+                    self.tell(Event::Rsvp { id, event });
                 }
             },
             Command::Application { id, command } => self.application(id, command),
@@ -173,6 +193,8 @@ impl Node {
                     if let Some(qos) = self.qos.as_mut().filter(|_| owner.protocol == qos::PROTOCOL) {
                         let lost = qos::Input::Lost { key: owner.key, grant, why };
                         qos.handle(self.now, lost, &mut self.resources);
+                    } else if owner.protocol == rsvp::PROTOCOL {
+                        self.rsvp(rsvp::Input::Lost { key: owner.key, grant, why });
                     }
                 }
             }
@@ -202,7 +224,14 @@ impl Node {
                     qos.handle(self.now, qos::Input::Route { id, result }, &mut self.resources);
                 }
             }
+            Some(Waiting::Rsvp(id)) => self.rsvp(rsvp::Input::Route { id, result }),
             None => {}
+        }
+    }
+
+    fn rsvp(&mut self, input: rsvp::Input<'_>) {
+        if let Some(rsvp) = &mut self.rsvp {
+            rsvp.handle(self.now, input, &mut self.resources);
         }
     }
 
@@ -248,6 +277,7 @@ impl NodeEngine for Node {
                 if let Some(qos) = &mut self.qos {
                     qos.handle(now, qos::Input::Timer, &mut self.resources);
                 }
+                self.rsvp(rsvp::Input::Timer);
                 self.channels.timer(now, &mut self.gist);
                 gist::Input::Timer
             }
@@ -259,11 +289,15 @@ impl NodeEngine for Node {
                 if let Some(qos) = &mut self.qos {
                     qos.handle(now, qos::Input::Interfaces(interfaces), &mut self.resources);
                 }
+                self.rsvp(rsvp::Input::Interfaces(interfaces));
                 self.channels.listen();
                 gist::Input::Interfaces(interfaces)
             }
             Input::Datagram(datagram) => gist::Input::Datagram(datagram),
-            Input::RouteChanged(prefix) => gist::Input::RouteChanged(prefix),
+            Input::RouteChanged(prefix) => {
+                self.rsvp(rsvp::Input::RouteChanged(prefix));
+                gist::Input::RouteChanged(prefix)
+            }
             Input::TransmitFailed { dst, error } => gist::Input::TransmitFailed { dst, error },
             Input::Route { id, result } => return self.route(id, result),
             Input::StreamAccepted { stream, kind, local, peer } => {
@@ -287,8 +321,10 @@ impl NodeEngine for Node {
             Input::Sctp { src, dst, packet } => {
                 return self.channels.sctp_packet(now, [src, dst], packet, &mut self.gist);
             }
-            // No room of the node speaks RSVP.
-            Input::Rsvp(_) | Input::Multicast { .. } => return,
+            Input::Rsvp(packet) => return self.rsvp(rsvp::Input::Packet(packet)),
+            Input::Multicast { group, source, iif, oifs } => {
+                return self.rsvp(rsvp::Input::Multicast { group, source, iif, oifs });
+            }
             Input::Reserved { id, result } => return self.resources.installed(id, result),
             Input::Command(command) => return self.command(command),
         };
@@ -385,8 +421,25 @@ impl NodeEngine for Node {
                         Some(qos::Output::Event { id, event }) => {
                             return Some(Output::Event(Event::Qos { id, event: Box::new(event) }));
                         }
-                        None if self.channels.flush() => {}
-                        None => return None,
+                        None => match self.rsvp.as_mut().and_then(Rsvp::poll) {
+                            Some(rsvp::Output::Send(packet)) => {
+                                self.given.clear();
+                                self.given.extend_from_slice(packet.payload);
+                                return Some(Output::Rsvp(IpTransmit { payload: &self.given, ..packet }));
+                            }
+                            Some(rsvp::Output::RouteLookup { id, query }) => {
+                                let id = self.lookup(Waiting::Rsvp(id));
+                                return Some(Output::RouteLookup { id, query });
+                            }
+                            Some(rsvp::Output::MulticastLookup { group, source }) => {
+                                return Some(Output::MulticastLookup { group, source });
+                            }
+                            Some(rsvp::Output::Event { id, event }) => {
+                                return Some(Output::Event(Event::Rsvp { id, event: Box::new(event) }));
+                            }
+                            None if self.channels.flush() => {}
+                            None => return None,
+                        },
                     },
                 },
             }
@@ -400,7 +453,8 @@ impl NodeEngine for Node {
         }
         let ping = self.ping.as_ref().and_then(Ping::next_deadline);
         let qos = self.qos.as_ref().and_then(Qos::next_deadline);
-        let others = [self.gist.next_deadline(), self.channels.next_deadline()];
+        let rsvp = self.rsvp.as_ref().and_then(Rsvp::next_deadline);
+        let others = [self.gist.next_deadline(), self.channels.next_deadline(), rsvp];
         others.into_iter().chain([ping, qos]).flatten().min()
     }
 }

@@ -8,7 +8,7 @@ use crate::node::Node;
 /// One number that a room of the node counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
-    /// The room: `gist`, `channels`, `sctp`, `ping`, `qos`, `resources` or `applications`.
+    /// The room: `gist`, `channels`, `sctp`, `ping`, `qos`, `rsvp`, `resources` or `applications`.
     pub room: &'static str,
     /// The counter's name in its room.
     pub name: &'static str,
@@ -57,6 +57,11 @@ impl Node {
         self.qos.iter().flat_map(|qos| qos.view(self.now))
     }
 
+    /// RSVP's sessions, in a fixed order.
+    pub fn rsvp_sessions(&self) -> impl Iterator<Item = signalbox_rsvp::engine::SessionView> {
+        self.rsvp.iter().flat_map(signalbox_rsvp::engine::Rsvp::view)
+    }
+
     /// Admission control, to look at.
     #[must_use]
     pub const fn resources(&self) -> &signalbox_resources::Resources {
@@ -78,12 +83,14 @@ impl Node {
         let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
         let rooms = self.gist.counters().iter().map(counter("gist")).chain(channels);
         let qos = self.qos.iter().flat_map(|qos| qos.counters().iter()).map(counter("qos"));
+        let rsvp = self.rsvp.iter().flat_map(|rsvp| rsvp.counters().iter()).map(counter("rsvp"));
         let resources = self.resources.counters().iter().map(counter("resources"));
         let applications = self.applications.counters.iter().map(counter("applications"));
         rooms
             .chain(sctp.map(counter("sctp")))
             .chain(ping.map(counter("ping")))
             .chain(qos)
+            .chain(rsvp)
             .chain(resources)
             .chain(applications)
     }

@@ -18,6 +18,14 @@ pub(crate) type Client = ControlClient<Channel>;
 /// # Errors
 /// Nobody listens there, or the caller may not open the socket.
 pub(crate) async fn connect(path: &Path) -> Result<Client> {
+    channel(path).await.map(Client::new)
+}
+
+/// The way to the daemon's services.
+///
+/// # Errors
+/// Nobody listens there, or the caller may not open the socket.
+pub(crate) async fn channel(path: &Path) -> Result<Channel> {
     let stream = UnixStream::connect(path).await.map_err(|error| unreachable(path, &error))?;
     // The connection is made first, so that an error keeps its cause; the channel gets it once and has no
     // second one to fall back to.
@@ -27,11 +35,10 @@ pub(crate) async fn connect(path: &Path) -> Result<Client> {
         async move { stream }
     });
     // The address is a formality: the authority that HTTP/2 asks for.
-    let channel = Endpoint::from_static("http://localhost")
+    Endpoint::from_static("http://localhost")
         .connect_with_connector(connector)
         .await
-        .with_context(|| format!("what listens at {} does not speak the control protocol", path.display()))?;
-    Ok(Client::new(channel))
+        .with_context(|| format!("what listens at {} does not speak the control protocol", path.display()))
 }
 
 fn unreachable(path: &Path, error: &io::Error) -> anyhow::Error {

@@ -4,6 +4,7 @@ mod client;
 mod decode;
 mod ping;
 mod reserve;
+mod rsvp;
 mod show;
 
 use std::ffi::OsString;
@@ -32,6 +33,7 @@ Examples:
   signalbox ping 192.0.2.9 --count 3
   signalbox reserve 192.0.2.9 --rate 20mbit --proto udp --dport 5004
   signalbox query 192.0.2.9 --rate 20mbit
+  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004
   signalbox show sessions --json
   signalbox --socket /run/signalbox/r1.sock show counters
   signalbox lab run quickstart
@@ -63,6 +65,8 @@ enum Command {
     Reserve(Box<reserve::ReserveArgs>),
     /// Ask what the path of a flow could give.
     Query(Box<reserve::QueryArgs>),
+    /// RSVP: announce a sender, reserve as a receiver, show sessions.
+    Rsvp(rsvp::RsvpArgs),
     /// Show what the node knows: sessions, peers, associations, reservations, interfaces, counters, status.
     Show(show::ShowArgs),
     /// Print messages, from hexadecimal lines or a capture, as text or JSON.
@@ -108,6 +112,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Ping(arguments) => on_runtime(ping::run(socket, &arguments)),
         Command::Reserve(arguments) => on_runtime(reserve::run(socket, &arguments)),
         Command::Query(arguments) => on_runtime(reserve::query(socket, &arguments)),
+        Command::Rsvp(arguments) => on_runtime(rsvp::run(socket, &arguments)),
         Command::Show(arguments) => on_runtime(show::run(socket, &arguments)),
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Lab(arguments) => signalbox_lab::cli::run(arguments),

@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client;
 use crate::ping::{duration, protocol};
+use crate::rsvp::{self, SendArgs, SessionArgs, TrafficArgs};
 
 /// How long the far end may take to confirm that a reservation is torn down.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -71,6 +72,9 @@ pub(crate) struct WantedArgs {
 pub(crate) struct ReserveArgs {
     #[command(flatten)]
     wanted: WantedArgs,
+    /// Signaling protocol. With RSVP this host announces itself as sender, and the receiver reserves.
+    #[arg(long = "protocol", value_enum, default_value_t = Signaling::Nsis)]
+    signaling: Signaling,
     /// The far end makes the reservation, at our asking.
     #[arg(long, conflicts_with = "bidirectional")]
     receiver_initiated: bool,
@@ -88,6 +92,14 @@ pub(crate) struct ReserveArgs {
     flows: Option<u16>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Signaling {
+    /// QoS NSLP over GIST.
+    Nsis,
+    /// RSVP.
+    Rsvp,
+}
+
 const RESERVE_EXAMPLES: &str = "\
 Examples:
   signalbox reserve 192.0.2.9 --rate 20mbit --proto udp --dport 5004
@@ -95,6 +107,7 @@ Examples:
   signalbox reserve 2001:db8::9 --rate 2mbit --service ef --hold 60s --json
   signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --receiver-initiated
   signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --dport 10000 --flows 500
+  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --protocol rsvp
 
 The reservation is held until Ctrl-C, SIGTERM or the end of --hold, and then torn down. If this command dies, the
 daemon releases it. Rates are in bits a second on the command line, in octets a second in JSON (rate, minimum,
@@ -110,6 +123,8 @@ With --json, \"type\" tells the lines apart:
   released  confirmed
 With --flows: granted has flows and seconds, told once all are granted; the first refused or lost ends all; released
 has flows and confirmed (of all).
+
+With --protocol rsvp it is as `signalbox rsvp send --help` says.
 
 Exit status: 0 granted, and released orderly; 1 refused or lost; 2 wrong arguments, no daemon, or the node cannot do
 it.";
@@ -167,10 +182,51 @@ impl ReserveArgs {
             token: Vec::new(),
         })
     }
+
+    /// The same as a sender of RSVP.
+    fn rsvp(&self) -> Result<SendArgs> {
+        let WantedArgs { destination, rate, burst, peak, max_packet, source, .. } = self.wanted;
+        let WantedArgs { protocol, destination_port, source_port, json, .. } = self.wanted;
+        for (given, name) in [
+            (self.receiver_initiated, "--receiver-initiated"),
+            (self.bidirectional, "--bidirectional"),
+            (self.flows.is_some(), "--flows"),
+            (self.priority.is_some(), "--priority"),
+            (self.wanted.at_least.is_some(), "--at-least"),
+            (self.wanted.delay.is_some(), "--delay"),
+            (self.wanted.service != "controlled-load", "--service"),
+        ] {
+            if given {
+                bail!(
+                    "{name}: not with --protocol rsvp, where the receiver decides; see signalbox rsvp --help"
+                );
+            }
+        }
+        Ok(SendArgs {
+            session: SessionArgs {
+                destination,
+                protocol: protocol.context("--proto: RSVP needs the IP protocol of the flow")?,
+                destination_port,
+                ipsec: false,
+                hold: self.hold,
+                json,
+            },
+            traffic: TrafficArgs { burst, peak, max_packet: Some(max_packet), min_policed: None },
+            rate,
+            source,
+            source_port,
+            spi: None,
+            ttl: None,
+            no_adspec: false,
+        })
+    }
 }
 
 /// Reserves, holds, releases, and prints what happens.
 pub(crate) async fn run(socket: &Path, arguments: &ReserveArgs) -> Result<ExitCode> {
+    if arguments.signaling == Signaling::Rsvp {
+        return rsvp::send(socket, &arguments.rsvp()?).await;
+    }
     if let Some(flows) = arguments.flows {
         return many::run(socket, arguments, flows).await;
     }
@@ -277,7 +333,8 @@ pub(crate) async fn query(socket: &Path, arguments: &QueryArgs) -> Result<ExitCo
     Ok(ExitCode::from(u8::from(matches!(answer, Answer::Failed(_)))))
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
+/// A rate above 0.
+pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     match text.parse::<Rate>() {
         Ok(Rate(0)) => Err("above 0, as in 64kbit or 20mbit".into()),
         Ok(rate) => Ok(rate),
@@ -285,7 +342,8 @@ fn rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-fn octets(text: &str) -> Result<u32, String> {
+/// A number of octets.
+pub(crate) fn octets(text: &str) -> Result<u32, String> {
     let wrong = || "use a number of octets, as in 3000, 15k or 1m".to_owned();
     let lower = text.to_ascii_lowercase();
     let lower = lower.strip_suffix('b').unwrap_or(&lower);
@@ -337,6 +395,18 @@ mod tests {
         assert_eq!((wanted.minimum, wanted.peak), (Some(8_000), Some(125_000_000)));
         assert_eq!((wanted.protocol, wanted.destination_port), (Some(17), Some(5004)));
         assert_eq!((wanted.service.as_str(), wanted.max_packet), ("controlled-load", Some(1500)));
+    }
+
+    #[test]
+    fn rsvp_takes_what_a_sender_can_say() {
+        let line = "192.0.2.9 --rate 8mbit --proto udp --dport 5004 --protocol rsvp";
+        let send = parse(line).unwrap().rsvp().unwrap();
+        assert_eq!((send.rate, send.session.destination_port), (Rate(1_000_000), Some(5004)));
+        for more in ["--priority 3", "--service guaranteed", "--at-least 1mbit"] {
+            let error = parse(&format!("{line} {more}")).unwrap().rsvp().unwrap_err().to_string();
+            assert!(error.contains("the receiver decides"), "{error}");
+        }
+        assert!(parse("192.0.2.9 --rate 8mbit --protocol rsvp").unwrap().rsvp().is_err(), "no --proto");
     }
 
     #[test]

@@ -230,23 +230,26 @@ fn said<T>(answer: Result<tonic::Response<T>, Status>) -> Result<T> {
 }
 
 /// Writes a JSON array as its elements come, one a line.
-struct JsonArray<'a, W> {
+pub(crate) struct JsonArray<'a, W> {
     out: &'a mut W,
     empty: bool,
 }
 
 impl<'a, W: Write> JsonArray<'a, W> {
-    fn new(out: &'a mut W) -> Self {
+    /// Nothing is written before the first element, or the end.
+    pub(crate) fn new(out: &'a mut W) -> Self {
         Self { out, empty: true }
     }
 
-    fn push(&mut self, value: &Value) -> Result<()> {
+    /// Writes an element.
+    pub(crate) fn push(&mut self, value: &Value) -> Result<()> {
         write!(self.out, "{}{value}", if self.empty { "[" } else { ",\n" })?;
         self.empty = false;
         Ok(())
     }
 
-    fn end(self) -> Result<()> {
+    /// Writes the end.
+    pub(crate) fn end(self) -> Result<()> {
         writeln!(self.out, "{}", if self.empty { "[]" } else { "]" })?;
         Ok(())
     }

@@ -10,6 +10,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::control_server::Control;
 use signalbox_node::ping::PingRequest;
 use signalbox_node::qos::{self, QosEvent};
+use signalbox_node::rsvp::{self, RsvpEvent};
 use signalbox_node::{ApplicationCommand, RegisterError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
@@ -67,6 +68,23 @@ pub(crate) enum Ask {
     Reservations(Portion<(), v1::Reservation>),
     /// The interfaces at which there is something to reserve.
     Interfaces(oneshot::Sender<Vec<v1::Interface>>),
+    /// Register an RSVP session; the answer is its id, given when the node has looked at it.
+    RsvpOpen {
+        /// Which session.
+        session: rsvp::Session,
+        /// Where the events go.
+        events: mpsc::Sender<RsvpEvent>,
+        /// Its id, for [`Ask::Rsvp`] and [`Ask::RsvpClose`].
+        answer: oneshot::Sender<u64>,
+    },
+    /// An application wants something of its RSVP session.
+    Rsvp(u64, rsvp::Command),
+    /// Nobody listens to this RSVP session any more.
+    RsvpClose(u64),
+    /// At most [`PORTION`] RSVP sessions.
+    RsvpSessions(Portion<(), v1::RsvpSession>),
+    /// This node's address towards a destination.
+    SourceTowards(std::net::IpAddr, oneshot::Sender<Option<std::net::IpAddr>>),
     /// An application of another process wants a place in the node.
     ApplicationJoin(Joining),
     /// It asks something, or leaves.
@@ -111,10 +129,44 @@ impl Asks {
     }
 
     /// Sends a question and waits for the answer.
-    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Status> {
+    pub(crate) async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Status> {
         let (sender, answer) = oneshot::channel();
         self.send(question(sender)).await?;
         answer.await.map_err(|_| stopping())
+    }
+
+    /// Streams a table portion by portion, at most `limit` rows (0: all).
+    pub(crate) fn table<F, T>(&self, filter: F, limit: u32, question: fn(Portion<F, T>) -> Ask) -> Replies<T>
+    where
+        F: Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        let asks = self.clone();
+        let (rows, stream) = mpsc::channel(PORTION);
+        tokio::spawn(async move {
+            let mut left = if limit == 0 { u32::MAX } else { limit };
+            let mut from = Some(0);
+            while let Some(start) = from {
+                let filter = filter.clone();
+                let portion = asks.ask(|answer| question(Portion { filter, from: start, answer })).await;
+                let (portion, next) = match portion {
+                    Ok(portion) => portion,
+                    Err(status) => {
+                        // If the client is gone as well, nobody needs to know.
+                        let _ = rows.send(Err(status)).await;
+                        return;
+                    }
+                };
+                for row in portion {
+                    if left == 0 || rows.send(Ok(row)).await.is_err() {
+                        return;
+                    }
+                    left -= 1;
+                }
+                from = next;
+            }
+        });
+        Box::pin(ReceiverStream::new(stream))
     }
 }
 
@@ -187,7 +239,7 @@ impl Control for Service {
     ) -> Result<Response<Self::ListSessionsStream>, Status> {
         let request = request.into_inner();
         let filter = convert::session_filter(&request)?;
-        Ok(Response::new(self.table(filter, request.limit, Ask::Sessions)))
+        Ok(Response::new(self.asks.table(filter, request.limit, Ask::Sessions)))
     }
 
     type ListPeersStream = Replies<v1::Peer>;
@@ -196,7 +248,7 @@ impl Control for Service {
         &self,
         _: Request<v1::ListPeersRequest>,
     ) -> Result<Response<Self::ListPeersStream>, Status> {
-        Ok(Response::new(self.table((), 0, Ask::Peers)))
+        Ok(Response::new(self.asks.table((), 0, Ask::Peers)))
     }
 
     type ListAssociationsStream = Replies<v1::Association>;
@@ -205,7 +257,7 @@ impl Control for Service {
         &self,
         _: Request<v1::ListAssociationsRequest>,
     ) -> Result<Response<Self::ListAssociationsStream>, Status> {
-        Ok(Response::new(self.table((), 0, Ask::Associations)))
+        Ok(Response::new(self.asks.table((), 0, Ask::Associations)))
     }
 
     async fn list_counters(
@@ -286,7 +338,7 @@ impl Control for Service {
         _: Request<v1::ListReservationsRequest>,
     ) -> Result<Response<Self::ListReservationsStream>, Status> {
         self.needs_qos()?;
-        Ok(Response::new(self.table((), 0, Ask::Reservations)))
+        Ok(Response::new(self.asks.table((), 0, Ask::Reservations)))
     }
 
     async fn list_interfaces(
@@ -329,40 +381,6 @@ impl Service {
             let _ = asks.send(Ask::QosStop(id)).await;
         });
         Ok(Begun { id, events: stream, alive })
-    }
-
-    /// Streams a table portion by portion, at most `limit` rows (0: all).
-    fn table<F, T>(&self, filter: F, limit: u32, question: fn(Portion<F, T>) -> Ask) -> Replies<T>
-    where
-        F: Clone + Send + 'static,
-        T: Send + 'static,
-    {
-        let asks = self.asks.clone();
-        let (rows, stream) = mpsc::channel(PORTION);
-        tokio::spawn(async move {
-            let mut left = if limit == 0 { u32::MAX } else { limit };
-            let mut from = Some(0);
-            while let Some(start) = from {
-                let filter = filter.clone();
-                let portion = asks.ask(|answer| question(Portion { filter, from: start, answer })).await;
-                let (portion, next) = match portion {
-                    Ok(portion) => portion,
-                    Err(status) => {
-                        // If the client is gone as well, nobody needs to know.
-                        let _ = rows.send(Err(status)).await;
-                        return;
-                    }
-                };
-                for row in portion {
-                    if left == 0 || rows.send(Ok(row)).await.is_err() {
-                        return;
-                    }
-                    left -= 1;
-                }
-                from = next;
-            }
-        });
-        Box::pin(ReceiverStream::new(stream))
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod application;
 pub(crate) mod qos;
+pub(crate) mod rsvp;
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use signalbox_linux::sctp::{SctpBatch, SctpCounters, SctpPacket};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, TrafficCounters};
 use signalbox_linux::{Batch, Change, Io, IoCounters, MulticastRoute};
-use signalbox_node::{Command, Counter, Node, qos};
+use signalbox_node::{Command, Counter, Node, qos, rsvp};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::config::Config;
@@ -125,7 +125,7 @@ impl Driver {
                 self.sctp();
             }
             if ready.rsvp {
-                self.rsvp();
+                self.rsvp_packets();
             }
             if ready.changes {
                 self.changes();
@@ -180,6 +180,9 @@ impl Driver {
         }
         for id in self.clients.reservation_ids() {
             self.qos(id, qos::Command::Release);
+        }
+        for id in self.clients.session_ids() {
+            self.rsvp(id, rsvp::Command::Close);
         }
         self.enforce();
         self.flush();
@@ -248,7 +251,7 @@ impl Driver {
         }
     }
 
-    fn rsvp(&mut self) {
+    fn rsvp_packets(&mut self) {
         self.unreported = true;
         let packets = self.rsvp_packets.get_or_insert_with(RsvpBatch::new);
         if let Err(error) = self.engine.io.receive_rsvp(packets) {
@@ -397,6 +400,7 @@ mod tests {
         let mut config = signalbox_node::Config::default();
         config.gist.associations.sctp_port = Some(270);
         config.qos = Some(Default::default());
+        config.rsvp = Some(Default::default());
         let node = Node::new(config, [1; 32]).unwrap();
         let counted = Counted {
             daemon: DaemonCounters::default(),

@@ -14,6 +14,7 @@ mod log;
 mod notify;
 mod record;
 mod report;
+mod rsvp;
 mod server;
 mod socket;
 
@@ -29,7 +30,7 @@ use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, OpenError, capability};
 use signalbox_node::{ChannelConfig, Node, ping};
 
-use config::{Config, QosConfig};
+use config::{Config, QosConfig, RsvpConfig};
 use driver::Driver;
 use record::Recorder;
 use server::Server;
@@ -125,14 +126,15 @@ fn settings(config: &Config, clock: &Clock, kernel_sctp: bool) -> signalbox_node
             .ping()
             .map(|ping| ping::Config { nslp: NslpId(ping.nslp_id), ..ping::Config::default() }),
         qos: config.qos().map(QosConfig::engine),
+        rsvp: config.rsvp().map(RsvpConfig::engine),
         resources: config.traffic.admission(&config.resources),
         channels: ChannelConfig { kernel_sctp, ..config.gist.associations.channels(config.tls.clone()) },
     }
 }
 
-/// Makes the queues at the links to reserve at, on a node that runs the QoS application.
+/// Makes the queues at the links to reserve at, on a node that runs the QoS application or speaks RSVP.
 fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
-    if config.qos().is_none() {
+    if config.qos().is_none() && config.rsvp().is_none() {
         return Ok(None);
     }
     let traffic = config.traffic.enforcer(&config.resources, config.io.own_mark);

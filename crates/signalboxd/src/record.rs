@@ -94,6 +94,7 @@ mod tests {
         let us = Duration::from_micros;
         NodeConfig {
             qos: Some(Default::default()),
+            rsvp: Some(Default::default()),
             resources: Default::default(),
             wall_clock_us: 1_790_000_000_000_001,
             gist: gist::Config {

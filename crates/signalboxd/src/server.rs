@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use signalbox_api::v1::control_server::ControlServer;
 use signalbox_api::v1::gist_server::{self, GistServer};
+use signalbox_api::v1::rsvp_server::{self, RsvpServer};
 use signalbox_linux::Waker;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,6 +21,7 @@ use tonic::transport;
 use crate::application::Applications;
 use crate::config::Config;
 use crate::control::{Ask, Asks, Runs, Service};
+use crate::rsvp::Sessions;
 use crate::socket::ControlSocket;
 
 /// Questions that wait for the event loop; whoever asks more waits for a place.
@@ -55,6 +57,7 @@ impl Server {
         let services = Services {
             control: ControlServer::new(Service::new(asks.clone(), runs)),
             gist: GistServer::new(Applications::new(asks.clone(), &config.node.name)),
+            rsvp: RsvpServer::new(Sessions::new(asks.clone(), config.rsvp().is_some())),
         };
         let thread = thread::Builder::new()
             .name("control".into())
@@ -100,11 +103,12 @@ impl StopSignals {
     }
 }
 
-/// The services of the control socket. A router of tonic's would bring a web framework with it, for two names.
+/// The services of the control socket. A router of tonic's would bring a web framework with it, for three names.
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) control: ControlServer<Service>,
     pub(crate) gist: GistServer<Applications>,
+    pub(crate) rsvp: RsvpServer<Sessions>,
 }
 
 impl tonic::codegen::Service<http::Request<Body>> for Services {
@@ -113,16 +117,16 @@ impl tonic::codegen::Service<http::Request<Body>> for Services {
     type Future = BoxFuture<Self::Response, Self::Error>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // As both of them always are.
+        // As all of them always are.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let service = request.uri().path().split('/').nth(1);
-        if service == Some(gist_server::SERVICE_NAME) {
-            self.gist.call(request)
-        } else {
-            self.control.call(request)
+        match service {
+            Some(gist_server::SERVICE_NAME) => self.gist.call(request),
+            Some(rsvp_server::SERVICE_NAME) => self.rsvp.call(request),
+            _ => self.control.call(request),
         }
     }
 }

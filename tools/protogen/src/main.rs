@@ -8,7 +8,8 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
-const PROTOS: [&str; 2] = ["signalbox/v1/application.proto", "signalbox/v1/control.proto"];
+const PROTOS: [&str; 3] =
+    ["signalbox/v1/application.proto", "signalbox/v1/control.proto", "signalbox/v1/rsvp.proto"];
 const GENERATED: &str = "signalbox.v1.rs";
 
 fn main() -> Result<ExitCode> {

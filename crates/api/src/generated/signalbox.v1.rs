@@ -2611,3 +2611,717 @@ pub mod control_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpRequest {
+    #[prost(oneof = "rsvp_request::Request", tags = "1, 2, 3, 4, 5")]
+    pub request: ::core::option::Option<rsvp_request::Request>,
+}
+/// Nested message and enum types in `RsvpRequest`.
+pub mod rsvp_request {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Request {
+        #[prost(message, tag = "1")]
+        Register(super::RsvpRegister),
+        /// Announces a sender of the session, or changes what was announced.
+        #[prost(message, tag = "2")]
+        Sender(super::RsvpSender),
+        /// Reserves, or changes what is reserved. It waits for the senders that it names.
+        #[prost(message, tag = "3")]
+        Reserve(super::RsvpReserve),
+        #[prost(message, tag = "4")]
+        ReleaseSender(super::RsvpReleaseSender),
+        #[prost(message, tag = "5")]
+        ReleaseReservation(super::RsvpReleaseReservation),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpRegister {
+    /// Where the data go: unicast or multicast.
+    #[prost(string, tag = "1")]
+    pub destination: ::prost::alloc::string::String,
+    /// Their IP protocol, 1 to 255.
+    #[prost(uint32, tag = "2")]
+    pub protocol: u32,
+    /// Destination port; 0: the protocol has none.
+    #[prost(uint32, tag = "3")]
+    pub port: u32,
+    /// The port is a virtual one, and packets are told apart by their SPI (RFC 2207).
+    #[prost(bool, tag = "4")]
+    pub ipsec: bool,
+}
+/// The packets of a sender.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpFilter {
+    /// Source address. Of an own sender it may be empty: this host's address towards the destination.
+    #[prost(string, tag = "1")]
+    pub source: ::prost::alloc::string::String,
+    #[prost(oneof = "rsvp_filter::Selector", tags = "2, 3, 4")]
+    pub selector: ::core::option::Option<rsvp_filter::Selector>,
+}
+/// Nested message and enum types in `RsvpFilter`.
+pub mod rsvp_filter {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Selector {
+        /// Source port; 0, and if nothing is said: none.
+        #[prost(uint32, tag = "2")]
+        Port(u32),
+        /// IPv6 flow label.
+        #[prost(uint32, tag = "3")]
+        FlowLabel(u32),
+        /// SPI of ESP or AH, in a session with `ipsec`.
+        #[prost(uint32, tag = "4")]
+        Spi(u32),
+    }
+}
+/// A token bucket (RFC 2215 section 3.6).
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct RsvpTraffic {
+    /// Token rate, at least 1.
+    #[prost(double, tag = "1")]
+    pub rate: f64,
+    /// Bucket, at least 1.
+    #[prost(double, tag = "2")]
+    pub burst: f64,
+    /// Peak rate; absent: unknown.
+    #[prost(double, optional, tag = "3")]
+    pub peak: ::core::option::Option<f64>,
+    /// Minimum policed unit, at least 1.
+    #[prost(uint32, tag = "4")]
+    pub min_policed: u32,
+    /// Maximum packet size.
+    #[prost(uint32, tag = "5")]
+    pub max_packet: u32,
+}
+/// What a receiver asks for.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct RsvpFlowspec {
+    #[prost(message, optional, tag = "1")]
+    pub traffic: ::core::option::Option<RsvpTraffic>,
+    /// Rate of guaranteed service (RFC 2212), at least that of the traffic; absent: controlled load (RFC 2211).
+    #[prost(double, optional, tag = "2")]
+    pub service_rate: ::core::option::Option<f64>,
+    /// Delay that may be added, with `service_rate`.
+    #[prost(uint32, tag = "3")]
+    pub slack_us: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpSender {
+    #[prost(message, optional, tag = "1")]
+    pub filter: ::core::option::Option<RsvpFilter>,
+    #[prost(message, optional, tag = "2")]
+    pub traffic: ::core::option::Option<RsvpTraffic>,
+    /// Paths tell receivers nothing of what the path can do.
+    #[prost(bool, tag = "3")]
+    pub without_adspec: bool,
+    /// TTL of the data, up to 255: Paths reach no farther. 0: 63.
+    #[prost(uint32, tag = "4")]
+    pub ttl: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpReserve {
+    #[prost(enumeration = "RsvpStyle", tag = "1")]
+    pub style: i32,
+    /// One each for fixed filters, one at all for the others.
+    #[prost(message, repeated, tag = "2")]
+    pub flows: ::prost::alloc::vec::Vec<RsvpFlow>,
+    /// Ask for a confirmation.
+    #[prost(bool, tag = "3")]
+    pub confirm: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpFlow {
+    #[prost(message, optional, tag = "1")]
+    pub flowspec: ::core::option::Option<RsvpFlowspec>,
+    /// One for fixed filters, none for the wildcard.
+    #[prost(message, repeated, tag = "2")]
+    pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpReleaseSender {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpReleaseReservation {}
+/// What the application hears. `path` and `reserved` come when something is new or has changed.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpUpcall {
+    #[prost(oneof = "rsvp_upcall::Upcall", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    pub upcall: ::core::option::Option<rsvp_upcall::Upcall>,
+}
+/// Nested message and enum types in `RsvpUpcall`.
+pub mod rsvp_upcall {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Upcall {
+        #[prost(message, tag = "1")]
+        Registered(super::RsvpRegistered),
+        #[prost(message, tag = "2")]
+        Refused(super::RsvpRefused),
+        /// A sender is there.
+        #[prost(message, tag = "3")]
+        Path(super::RsvpPath),
+        /// It is gone.
+        #[prost(message, tag = "4")]
+        PathGone(super::RsvpFilter),
+        /// What is reserved for the own sender.
+        #[prost(message, tag = "5")]
+        Reserved(super::RsvpReserved),
+        /// Nothing is any more.
+        #[prost(message, tag = "6")]
+        ReservedGone(super::RsvpFilter),
+        /// The own Path failed somewhere.
+        #[prost(message, tag = "7")]
+        PathError(super::RsvpError),
+        /// The own reservation failed somewhere.
+        #[prost(message, tag = "8")]
+        ReservationError(super::RsvpError),
+        /// The reservation probably stands all the way up to the node that says so; an error may still follow.
+        #[prost(message, tag = "9")]
+        Confirmed(super::RsvpConfirmed),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpRegistered {
+    /// The node's name for the session, for its log.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpRefused {
+    /// Why.
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpPath {
+    #[prost(message, optional, tag = "1")]
+    pub sender: ::core::option::Option<RsvpFilter>,
+    #[prost(message, optional, tag = "2")]
+    pub traffic: ::core::option::Option<RsvpTraffic>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpReserved {
+    #[prost(enumeration = "RsvpStyle", tag = "1")]
+    pub style: i32,
+    #[prost(message, optional, tag = "2")]
+    pub flowspec: ::core::option::Option<RsvpFlowspec>,
+    /// None of the wildcard.
+    #[prost(message, repeated, tag = "3")]
+    pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpError {
+    /// The node that found it.
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    /// RFC 2205 appendix B.
+    #[prost(uint32, tag = "2")]
+    pub code: u32,
+    /// More about it, by code.
+    #[prost(uint32, tag = "3")]
+    pub value: u32,
+    /// What the code means.
+    #[prost(string, tag = "4")]
+    pub meaning: ::prost::alloc::string::String,
+    /// A reservation that was there before still is.
+    #[prost(bool, tag = "5")]
+    pub in_place: bool,
+    /// What failed was larger than what this receiver asked for.
+    #[prost(bool, tag = "6")]
+    pub not_guilty: bool,
+    /// Senders that it is about.
+    #[prost(message, repeated, tag = "7")]
+    pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
+    /// What failed, of a reservation, if the message had it.
+    #[prost(message, optional, tag = "8")]
+    pub flowspec: ::core::option::Option<RsvpFlowspec>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpConfirmed {
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    #[prost(enumeration = "RsvpStyle", tag = "2")]
+    pub style: i32,
+    #[prost(message, optional, tag = "3")]
+    pub flowspec: ::core::option::Option<RsvpFlowspec>,
+    #[prost(message, repeated, tag = "4")]
+    pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListRsvpSessionsRequest {}
+/// A session with its senders and what is reserved for them here.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpSession {
+    #[prost(string, tag = "1")]
+    pub destination: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub protocol: u32,
+    #[prost(uint32, tag = "3")]
+    pub port: u32,
+    #[prost(bool, tag = "4")]
+    pub ipsec: bool,
+    #[prost(message, repeated, tag = "5")]
+    pub senders: ::prost::alloc::vec::Vec<RsvpSenderState>,
+    #[prost(message, repeated, tag = "6")]
+    pub reservations: ::prost::alloc::vec::Vec<RsvpReservationState>,
+}
+/// A sender, as its Paths tell.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpSenderState {
+    #[prost(message, optional, tag = "1")]
+    pub filter: ::core::option::Option<RsvpFilter>,
+    #[prost(message, optional, tag = "2")]
+    pub traffic: ::core::option::Option<RsvpTraffic>,
+    /// The node that the Paths come from; empty: this one.
+    #[prost(string, tag = "3")]
+    pub previous_hop: ::prost::alloc::string::String,
+    /// Interface that they come in by; empty: none.
+    #[prost(string, tag = "4")]
+    pub interface: ::prost::alloc::string::String,
+    /// Until it ends without a refresh; absent: it began here.
+    #[prost(uint64, optional, tag = "5")]
+    pub expires_in_ms: ::core::option::Option<u64>,
+    /// A hop on the way here does not speak RSVP.
+    #[prost(bool, tag = "6")]
+    pub non_rsvp_hop: bool,
+}
+/// What is reserved where the data leave.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpReservationState {
+    #[prost(enumeration = "RsvpStyle", tag = "1")]
+    pub style: i32,
+    /// Interface that the data leave by; empty: the receiver is here.
+    #[prost(string, tag = "2")]
+    pub interface: ::prost::alloc::string::String,
+    /// None of the wildcard.
+    #[prost(message, repeated, tag = "3")]
+    pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
+    /// What is in place.
+    #[prost(message, optional, tag = "4")]
+    pub flowspec: ::core::option::Option<RsvpFlowspec>,
+    /// Nodes that asked for it; empty text: this one.
+    #[prost(string, repeated, tag = "5")]
+    pub next_hops: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The kernel keeps it; otherwise it is granted only.
+    #[prost(bool, tag = "6")]
+    pub enforced: bool,
+}
+/// Which senders share a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RsvpStyle {
+    /// A reservation for each sender that is named.
+    FixedFilter = 0,
+    /// One for all senders, whoever they are.
+    WildcardFilter = 1,
+    /// One for all that are named.
+    SharedExplicit = 2,
+}
+impl RsvpStyle {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::FixedFilter => "RSVP_STYLE_FIXED_FILTER",
+            Self::WildcardFilter => "RSVP_STYLE_WILDCARD_FILTER",
+            Self::SharedExplicit => "RSVP_STYLE_SHARED_EXPLICIT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RSVP_STYLE_FIXED_FILTER" => Some(Self::FixedFilter),
+            "RSVP_STYLE_WILDCARD_FILTER" => Some(Self::WildcardFilter),
+            "RSVP_STYLE_SHARED_EXPLICIT" => Some(Self::SharedExplicit),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod rsvp_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct RsvpClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> RsvpClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> RsvpClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            RsvpClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// One session of an application, for as long as the call lasts. The first message is `register`, the answer
+        /// `registered`, or an error that ends the call:
+        /// INVALID_ARGUMENT      no such session can be, or not `register` at first
+        /// FAILED_PRECONDITION   this node does not speak RSVP
+        /// What else is asked for is answered by upcalls; a request that cannot be carried out by `refused`, and what stood
+        /// stands. When the call ends, from either side and for whatever reason, its sender and reservation are torn down.
+        /// Ending the requests does not end the call.
+        pub async fn session(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::RsvpRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::RsvpUpcall>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Rsvp/Session",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut().insert(GrpcMethod::new("signalbox.v1.Rsvp", "Session"));
+            self.inner.streaming(req, path, codec).await
+        }
+        /// The sessions that this node knows, as host or router.
+        pub async fn list_rsvp_sessions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRsvpSessionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::RsvpSession>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Rsvp/ListRsvpSessions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Rsvp", "ListRsvpSessions"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod rsvp_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with RsvpServer.
+    #[async_trait]
+    pub trait Rsvp: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Session method.
+        type SessionStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::RsvpUpcall, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// One session of an application, for as long as the call lasts. The first message is `register`, the answer
+        /// `registered`, or an error that ends the call:
+        /// INVALID_ARGUMENT      no such session can be, or not `register` at first
+        /// FAILED_PRECONDITION   this node does not speak RSVP
+        /// What else is asked for is answered by upcalls; a request that cannot be carried out by `refused`, and what stood
+        /// stands. When the call ends, from either side and for whatever reason, its sender and reservation are torn down.
+        /// Ending the requests does not end the call.
+        async fn session(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::RsvpRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::SessionStream>, tonic::Status>;
+        /// Server streaming response type for the ListRsvpSessions method.
+        type ListRsvpSessionsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::RsvpSession, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The sessions that this node knows, as host or router.
+        async fn list_rsvp_sessions(
+            &self,
+            request: tonic::Request<super::ListRsvpSessionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListRsvpSessionsStream>,
+            tonic::Status,
+        >;
+    }
+    #[derive(Debug)]
+    pub struct RsvpServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> RsvpServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for RsvpServer<T>
+    where
+        T: Rsvp,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/signalbox.v1.Rsvp/Session" => {
+                    #[allow(non_camel_case_types)]
+                    struct SessionSvc<T: Rsvp>(pub Arc<T>);
+                    impl<T: Rsvp> tonic::server::StreamingService<super::RsvpRequest>
+                    for SessionSvc<T> {
+                        type Response = super::RsvpUpcall;
+                        type ResponseStream = T::SessionStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<tonic::Streaming<super::RsvpRequest>>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Rsvp>::session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Rsvp/ListRsvpSessions" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListRsvpSessionsSvc<T: Rsvp>(pub Arc<T>);
+                    impl<
+                        T: Rsvp,
+                    > tonic::server::ServerStreamingService<
+                        super::ListRsvpSessionsRequest,
+                    > for ListRsvpSessionsSvc<T> {
+                        type Response = super::RsvpSession;
+                        type ResponseStream = T::ListRsvpSessionsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListRsvpSessionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Rsvp>::list_rsvp_sessions(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListRsvpSessionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for RsvpServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "signalbox.v1.Rsvp";
+    impl<T> tonic::server::NamedService for RsvpServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}

@@ -9,6 +9,7 @@ pub(crate) mod gap;
 mod program;
 pub(crate) mod qos;
 pub(crate) mod repair;
+mod rsvp;
 pub(crate) mod signal;
 #[cfg(test)]
 mod tests;
@@ -70,6 +71,8 @@ fn judge(kind: &CheckKind, evidence: &Evidence) -> Verdict {
         CheckKind::Cost(check) => cost::cost(evidence, check),
         CheckKind::Kernel(check) => qos::kernel(evidence, check),
         CheckKind::Gap(check) => gap::gap(evidence, check),
+        CheckKind::Rsvp(check) => rsvp::held(evidence, check),
+        CheckKind::Dissected(_) => rsvp::dissected(evidence),
         CheckKind::Loss(check) => loss(evidence, check),
         CheckKind::State(check) => state(evidence, check),
         CheckKind::Silent(check) => silent(evidence, check),

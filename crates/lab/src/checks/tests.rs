@@ -83,6 +83,7 @@ fn evidence(checks: &str) -> (Check, Evidence) {
         queues: Vec::new(),
         costs: Vec::new(),
         stops: Vec::new(),
+        dissected: None,
         programs: Vec::new(),
     };
     (scenario.checks.into_iter().next().expect("there is one"), evidence)

@@ -59,6 +59,9 @@ impl<'a, W: Write> Printer<'a, W> {
                 Output::Event(Event::Application { id, event }) => {
                     json!({ "type": "application", "id": id, "event": event })
                 }
+                Output::Event(Event::Rsvp { id, event }) => {
+                    json!({ "type": "rsvp-event", "id": id, "event": event })
+                }
                 Output::Reserve { id, reservation } => {
                     json!({ "type": "reserve", "id": id, "reservation": reservation })
                 }
@@ -87,6 +90,9 @@ impl<'a, W: Write> Printer<'a, W> {
             }
             Output::Event(Event::Application { id, event }) => {
                 writeln!(self.out, "{t} application {id}: {}", application_text(event))
+            }
+            Output::Event(Event::Rsvp { id, event }) => {
+                writeln!(self.out, "{t} RSVP session {id}: {event:?}")
             }
             Output::Reserve { id, reservation } => {
                 writeln!(self.out, "{t} reserve {}: {}", id.0, reservation_text(reservation))

@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 21] = [
+const BUILTINS: [(&str, &str); 25] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
@@ -22,6 +22,10 @@ const BUILTINS: [(&str, &str); 21] = [
     ("qos-aggregate", include_str!("../../../../scenarios/qos-aggregate.toml")),
     ("qos-many", include_str!("../../../../scenarios/qos-many.toml")),
     ("qos-reroute", include_str!("../../../../scenarios/qos-reroute.toml")),
+    ("rsvp-ff", include_str!("../../../../scenarios/rsvp-ff.toml")),
+    ("rsvp-v6", include_str!("../../../../scenarios/rsvp-v6.toml")),
+    ("rsvp-crash", include_str!("../../../../scenarios/rsvp-crash.toml")),
+    ("rsvp-multicast", include_str!("../../../../scenarios/rsvp-multicast.toml")),
 ];
 
 /// Name and text of each.

@@ -35,6 +35,8 @@ pub(crate) enum CheckKind {
     Cost(CostCheck),
     Kernel(KernelCheck),
     Gap(GapCheck),
+    Rsvp(RsvpCheck),
+    Dissected(NoParameters),
     Loss(LossCheck),
     State(StateCheck),
     Silent(SilentCheck),
@@ -267,6 +269,22 @@ pub(crate) struct GapCheck {
     /// Label of the `watch` step by whose end it has to be over; none of the packets behind the gap is lost until then.
     pub(crate) phase: Spanned<String>,
     pub(crate) within: Span,
+}
+
+/// What nodes that speak RSVP held.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RsvpCheck {
+    pub(crate) label: Spanned<String>,
+    pub(crate) nodes: Vec<Spanned<String>>,
+    /// Senders, of all sessions.
+    pub(crate) senders: usize,
+    /// Reservations on outgoing links.
+    pub(crate) reservations: usize,
+    /// What each of them is for.
+    pub(crate) rate: Option<Rate>,
+    /// The link towards this neighbour only.
+    pub(crate) towards: Option<Spanned<String>>,
 }
 
 /// The share of packets that every link lost.

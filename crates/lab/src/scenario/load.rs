@@ -9,7 +9,7 @@ use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::{Check, CheckKind, Family, Link, Node, Route, Scenario, Step, builtin, validate};
+use super::{Check, CheckKind, Family, Link, Node, Route, Scenario, Step, Tree, builtin, validate};
 
 /// Why a scenario cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -101,6 +101,8 @@ struct Head {
     links: Vec<Link>,
     #[serde(default)]
     routes: Vec<Route>,
+    #[serde(default)]
+    multicast: Vec<Tree>,
 }
 
 fn parse(text: &str) -> Result<Scenario, Mistake> {
@@ -118,6 +120,7 @@ fn parse(text: &str) -> Result<Scenario, Mistake> {
         nodes: head.nodes,
         links: head.links,
         routes: head.routes,
+        multicast: head.multicast,
         workload: workload.into_iter().map(step).collect::<Result<_, _>>()?,
         checks: checks.into_iter().map(check).collect::<Result<_, _>>()?,
     })
@@ -169,6 +172,8 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
         "udp" => Step::Udp(rest(element)?),
         "ping" => Step::Ping(rest(element)?),
         "run" => Step::Run(rest(element)?),
+        "hear" => Step::Hear(rest(element)?),
+        "end" => Step::End(rest(element)?),
         "show" => Step::Show(rest(element)?),
         "wait_for" => Step::WaitFor(rest(element)?),
         "watch" => Step::Watch(rest(element)?),
@@ -189,8 +194,8 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
             return Err(Mistake::new(
                 kind.span(),
                 format!(
-                    "unknown step `{other}`, expected one of udp, ping, run, show, wait_for, watch, flood, traffic, \
-                     reserve, queues, cost, join, probe_expired, set_loss, link_down, link_up, stop, kill, start"
+                    "unknown step `{other}`, expected one of udp, ping, run, hear, end, show, wait_for, watch, flood, \
+                     traffic, reserve, queues, cost, join, probe_expired, set_loss, link_down, link_up, stop, kill, start"
                 ),
             ));
         }
@@ -220,6 +225,8 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
         "cost" => CheckKind::Cost(rest(element)?),
         "kernel" => CheckKind::Kernel(rest(element)?),
         "gap" => CheckKind::Gap(rest(element)?),
+        "rsvp" => CheckKind::Rsvp(rest(element)?),
+        "dissected" => CheckKind::Dissected(rest(element)?),
         "loss" => CheckKind::Loss(rest(element)?),
         "state" => CheckKind::State(rest(element)?),
         "silent" => CheckKind::Silent(rest(element)?),
@@ -232,7 +239,8 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
                 format!(
                     "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
                      set_up, program, associations, refused, whole, repaired, flood, traffic, granted, not_granted, \
-                     reservations, queues, cost, kernel, gap, loss, state, silent, no_routing_state, no_errors, clean_stop"
+                     reservations, rsvp, dissected, queues, cost, kernel, gap, loss, state, silent, no_routing_state, no_errors, \
+                     clean_stop"
                 ),
             ));
         }
@@ -284,7 +292,7 @@ hops = ["a", "b"]
         let said = mistake("name = \"a\"", "name = \"a\"\nfroward = true");
         assert_eq!(
             said,
-            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `ping`, `qos`, `forward`, `certificate`, `config`"
+            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `ping`, `qos`, `rsvp`, `forward`, `certificate`, `config`"
         );
         let said = mistake("from = \"a\"", "form = \"a\"");
         assert!(

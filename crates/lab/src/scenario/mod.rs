@@ -18,8 +18,8 @@ pub(crate) use builtin::{builtin, builtins};
 pub(crate) use check::{
     AssociationsCheck, Check, CheckKind, CostCheck, FloodCheck, GapCheck, GrantedCheck, HopsCheck,
     KernelCheck, LossCheck, NodeCheck, NotGrantedCheck, PassesCheck, PathCheck, ProgramCheck, QueuesCheck,
-    RefusedCheck, RepairedCheck, ReservationsCheck, SetUpCheck, SilentCheck, StateCheck, TrafficCheck,
-    WholeCheck,
+    RefusedCheck, RepairedCheck, ReservationsCheck, RsvpCheck, SetUpCheck, SilentCheck, StateCheck,
+    TrafficCheck, WholeCheck,
 };
 pub(crate) use load::{find, read};
 pub(crate) use step::{
@@ -40,6 +40,7 @@ pub(crate) struct Scenario {
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<Link>,
     pub(crate) routes: Vec<Route>,
+    pub(crate) multicast: Vec<Tree>,
     pub(crate) workload: Vec<Step>,
     pub(crate) checks: Vec<Check>,
 }
@@ -67,6 +68,9 @@ pub(crate) struct Node {
     /// The daemon runs the QoS application; its links' rates come from its kernel's enforcement.
     #[serde(default)]
     pub(crate) qos: bool,
+    /// The daemon speaks RSVP; its links' rates come from its kernel's enforcement.
+    #[serde(default)]
+    pub(crate) rsvp: bool,
     /// Forwards IP packets.
     #[serde(default)]
     pub(crate) forward: bool,
@@ -122,6 +126,20 @@ pub(crate) struct Route {
     /// with the routes that nodes find themselves.
     #[serde(default)]
     pub(crate) metric: u32,
+}
+
+/// Where a router sends what comes from a sender to a multicast group.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tree {
+    pub(crate) node: Spanned<String>,
+    pub(crate) group: Spanned<IpAddr>,
+    /// The node that sends.
+    pub(crate) source: Spanned<String>,
+    /// The neighbour that it comes from.
+    pub(crate) from: Spanned<String>,
+    /// The neighbours that it goes to.
+    pub(crate) to: Vec<Spanned<String>>,
 }
 
 impl TryFrom<String> for Prefix {

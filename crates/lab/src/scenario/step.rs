@@ -12,6 +12,8 @@ pub(crate) enum Step {
     Udp(UdpStep),
     Ping(PingStep),
     Run(RunStep),
+    Hear(HearStep),
+    End(EndStep),
     Show(ShowStep),
     WaitFor(WaitStep),
     Watch(WatchStep),
@@ -80,6 +82,26 @@ pub(crate) struct RunStep {
     /// It has to end by then.
     #[serde(default = "ping_budget")]
     pub(crate) within: Span,
+}
+
+/// Wait until a program that runs says something more.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HearStep {
+    /// Label of its `run` step.
+    pub(crate) label: Spanned<String>,
+    /// Part of a line.
+    pub(crate) text: String,
+    #[serde(default = "wait_budget")]
+    pub(crate) within: Span,
+}
+
+/// Ask a program that runs to end, as Ctrl-C does, and wait until it has.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EndStep {
+    /// Label of its `run` step.
+    pub(crate) label: Spanned<String>,
 }
 
 /// Queries with invented sources, from a raw socket, to a flow's destination.

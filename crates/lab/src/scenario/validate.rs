@@ -45,6 +45,8 @@ struct Names<'s> {
     labels: BTreeSet<&'s str>,
     /// When something was done to a link or a daemon.
     moments: BTreeSet<&'s str>,
+    /// Programs.
+    programs: BTreeSet<&'s str>,
     /// What runs in the background.
     background: BTreeSet<&'s str>,
     /// Flows of datagrams.
@@ -127,6 +129,15 @@ fn daemon_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistak
     Err(Mistake::new(name.span(), what))
 }
 
+fn rsvp_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
+    daemon_node(scenario, name)?;
+    if scenario.nodes.iter().any(|node| node.name.as_ref() == name.as_ref() && node.rsvp) {
+        return Ok(());
+    }
+    let what = format!("node `{}` does not speak RSVP; give it `rsvp = true`", name.as_ref());
+    Err(Mistake::new(name.span(), what))
+}
+
 fn qos_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
     daemon_node(scenario, name)?;
     if scenario.nodes.iter().any(|node| node.name.as_ref() == name.as_ref() && node.qos) {
@@ -159,9 +170,12 @@ fn links(scenario: &Scenario) -> Result<(), Mistake> {
             return Err(Mistake::new(delay.span(), "a link's delay lies between 0ms and 10s"));
         }
         if link.rate.is_none()
-            && let Some(end) = link.ends.iter().find(|end| qos_node(scenario, end).is_ok())
+            && let Some(end) = link
+                .ends
+                .iter()
+                .find(|end| qos_node(scenario, end).is_ok() || rsvp_node(scenario, end).is_ok())
         {
-            let what = format!("{} runs QoS, which needs to know the `rate` of each link", end.as_ref());
+            let what = format!("{} reserves, and needs to know the `rate` of each link", end.as_ref());
             return Err(Mistake::new(end.span(), what));
         }
         addresses(link, &mut networks)?;
@@ -188,7 +202,17 @@ fn addresses(link: &Link, seen: &mut BTreeSet<String>) -> Result<(), Mistake> {
 }
 
 fn routes(scenario: &Scenario) -> Result<(), Mistake> {
-    scenario.routes.iter().try_for_each(|route| neighbours(scenario, &route.node, &route.via))
+    scenario.routes.iter().try_for_each(|route| neighbours(scenario, &route.node, &route.via))?;
+    scenario.multicast.iter().try_for_each(|tree| {
+        node(scenario, &tree.source)?;
+        let around = core::iter::once(&tree.from).chain(&tree.to);
+        around.into_iter().try_for_each(|other| neighbours(scenario, &tree.node, other))?;
+        if tree.group.as_ref().is_multicast() {
+            return Ok(());
+        }
+        let what = format!("{} is no multicast group; use one like 232.1.1.1", tree.group.as_ref());
+        Err(Mistake::new(tree.group.span(), what))
+    })
 }
 
 /// The second is at the other end of a link of the first.
@@ -241,11 +265,14 @@ fn one_step<'s>(scenario: &'s Scenario, step: &'s Step, names: &mut Names<'s>) -
             node(scenario, &step.node)?;
             names.labels.insert(step.label.as_ref());
             names.moments.insert(step.label.as_ref());
+            names.programs.insert(step.label.as_ref());
             if step.command.as_ref().is_empty() {
                 return Err(Mistake::new(step.command.span(), "`command` names a program and its arguments"));
             }
             Ok(())
         }
+        Step::Hear(step) => Names::known(&names.programs, &step.label, "program"),
+        Step::End(step) => Names::known(&names.programs, &step.label, "program"),
         Step::Show(step) => {
             names.labels.insert(&step.label);
             Ok(())
@@ -399,6 +426,11 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result
             moment(&check.after)?;
             label(&check.phase)
         }
+        CheckKind::Rsvp(check) => {
+            check.nodes.iter().try_for_each(|node| rsvp_node(scenario, node))?;
+            check.towards.iter().try_for_each(|other| node(scenario, other))?;
+            label(&check.label)
+        }
         CheckKind::Flood(check) => daemon_node(scenario, &check.node),
         CheckKind::PassesQuery(check) => {
             let ends = check.ends.iter().flatten();
@@ -411,6 +443,8 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result
             label(&check.label)
         }
         CheckKind::Silent(check) => label(&check.label),
-        CheckKind::Loss(_) | CheckKind::NoErrors(_) | CheckKind::CleanStop(_) => Ok(()),
+        CheckKind::Loss(_) | CheckKind::Dissected(_) | CheckKind::NoErrors(_) | CheckKind::CleanStop(_) => {
+            Ok(())
+        }
     }
 }

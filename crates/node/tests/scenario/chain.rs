@@ -184,7 +184,7 @@ fn a_path_longer_than_the_message_has_room_for_is_truncated_not_broken() {
 fn events(net: &Net) -> Vec<PingEvent> {
     let event = |h: &signalbox_sim::Happened<Event>| match &h.event {
         Event::Ping { event, .. } => Some(event.clone()),
-        Event::Application { .. } | Event::Qos { .. } => None,
+        Event::Application { .. } | Event::Qos { .. } | Event::Rsvp { .. } => None,
     };
     net.sim.events().iter().filter_map(event).collect()
 }

@@ -7,9 +7,27 @@ use super::tspec::{MAX_RATE, SpecError, TSpec, in_range};
 /// What a receiver asks of guaranteed service (RFC 2212): the rate R and the slack S by which the delay may exceed
 /// that of R.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "(f32, u32)", into = "(f32, u32)"))]
 pub struct RSpec {
     rate: f32,
     slack: u32,
+}
+
+#[cfg(feature = "serde")]
+impl From<RSpec> for (f32, u32) {
+    fn from(from: RSpec) -> Self {
+        (from.rate, from.slack)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<(f32, u32)> for RSpec {
+    type Error = SpecError;
+
+    fn try_from((rate, slack): (f32, u32)) -> Result<Self, SpecError> {
+        Self::new(rate, slack)
+    }
 }
 
 impl RSpec {

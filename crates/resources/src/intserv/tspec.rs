@@ -50,12 +50,45 @@ pub enum SpecError {
 
 /// The token bucket TSpec: over any time T the flow sends at most rT + b, and at most pT + M (RFC 2215 §3.6).
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "saved::TSpec", into = "saved::TSpec"))]
 pub struct TSpec {
     rate: f32,
     bucket: f32,
     peak: f32,
     min_policed: u32,
     max_packet: u32,
+}
+
+/// How specifications are written down: infinity is no number of JSON.
+#[cfg(feature = "serde")]
+mod saved {
+    use super::{SpecError, TSpec as Checked};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct TSpec {
+        rate: f32,
+        bucket: f32,
+        peak: Option<f32>,
+        min_policed: u32,
+        max_packet: u32,
+    }
+
+    impl From<Checked> for TSpec {
+        fn from(from: Checked) -> Self {
+            let Checked { rate, bucket, peak, min_policed, max_packet } = from;
+            Self { rate, bucket, peak: peak.is_finite().then_some(peak), min_policed, max_packet }
+        }
+    }
+
+    impl TryFrom<TSpec> for Checked {
+        type Error = SpecError;
+
+        fn try_from(from: TSpec) -> Result<Self, SpecError> {
+            let TSpec { rate, bucket, peak, min_policed, max_packet } = from;
+            Self::new(rate, bucket, peak.unwrap_or(f32::INFINITY), min_policed, max_packet)
+        }
+    }
 }
 
 /// Whether `value` is a number from 1 to `max`; NaN is not.

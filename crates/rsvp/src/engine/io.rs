@@ -97,6 +97,7 @@ pub enum Output<'a> {
 
 /// What an application asks for (RFC 2205 §3.11.1). A session is registered first, under a name that the others use.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Command {
     /// Registers a session.
     Session(Session),
@@ -114,6 +115,7 @@ pub enum Command {
 
 /// A sender of this node.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SenderRequest {
     /// Source of the data: an address of this node, and what tells its packets from others.
     pub template: Filter,
@@ -129,6 +131,7 @@ pub struct SenderRequest {
 
 /// A reservation of this node.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ReserveRequest {
     /// The style.
     pub style: Style,
@@ -142,6 +145,7 @@ pub struct ReserveRequest {
 
 /// What is asked for which senders.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FlowRequest {
     /// The flowspec.
     pub flowspec: FlowSpec,
@@ -152,6 +156,7 @@ pub struct FlowRequest {
 /// What an application hears. Path and reservation events come when something is new or has changed, errors and
 /// confirmations each time (RFC 2205 §3.11.1).
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum RsvpEvent {
     /// The command cannot be carried out; what stood stands.
     Refused(Refused),
@@ -222,7 +227,10 @@ pub enum RsvpEvent {
 
 /// Why a command cannot be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Refused {
+    /// This node does not speak RSVP.
+    NotRunning,
     /// No session is registered under that name.
     NoSession,
     /// Another session is registered under that name.
@@ -254,6 +262,7 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::NotRunning => "this node does not speak RSVP",
             Self::NoSession => "no such session",
             Self::NameTaken => "another session has this name",
             Self::BadSession => "no such session can be",

@@ -43,6 +43,7 @@ mod stamp;
 mod table;
 mod timers;
 mod traffic;
+mod view;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -56,6 +57,7 @@ use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
 pub use io::{Command, FlowRequest, Input, Output, Refused, ReserveRequest, RsvpEvent, SenderRequest};
+pub use view::{ReservationView, SenderView, SessionView};
 
 use crate::counters::Counters;
 use crate::wire::{FlowSpec, RsvpHop, Style};

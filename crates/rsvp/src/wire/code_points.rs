@@ -119,6 +119,7 @@ impl Class {
 
 code_points! {
     /// Error Code of an ERROR_SPEC (RFC 2205 Appendix B).
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct ErrorCode(u8) {
         /// No error: a confirmation.
         CONFIRMATION = 0, "Confirmation";
@@ -283,6 +284,7 @@ macro_rules! bits {
     ($(#[$meta:meta])* $name:ident { $($(#[$bmeta:meta])* $bit:ident = $value:expr;)* }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct $name(pub u8);
 
         impl $name {

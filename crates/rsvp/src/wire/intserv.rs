@@ -80,6 +80,7 @@ const fn why(error: SpecError) -> &'static str {
 
 /// What a receiver asks for. Its values are valid: what exists can be granted in principle.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FlowSpec {
     /// The traffic.
     pub tspec: TSpec,

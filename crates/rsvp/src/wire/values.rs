@@ -9,6 +9,7 @@ use super::object::{ObjectType, RawObject};
 
 /// How a session tells its flows from others to the same destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SessionKind {
     /// By UDP or TCP port.
     Ports,
@@ -19,6 +20,7 @@ pub enum SessionKind {
 /// A session. Its E_Police flag is no part of its identity (RFC 2205 Appendix A.1) and stands in the
 /// [`Message`](super::Message).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Session {
     /// Destination of the data, unicast or multicast; not zero.
     pub dest: IpAddr,
@@ -70,6 +72,7 @@ impl fmt::Display for Session {
 
 /// By what a sender's packets are told from others of the same address. Selectors of different kinds never match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Selector {
     /// SrcPort; 0: none, which matches 0 only.
     Port(u16),
@@ -81,6 +84,7 @@ pub enum Selector {
 
 /// A sender's packets: what FILTER_SPEC and SENDER_TEMPLATE hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Filter {
     /// Source of the data; not zero.
     pub src: IpAddr,
@@ -171,6 +175,7 @@ pub(crate) fn is_host(addr: IpAddr) -> bool {
 
 /// What went wrong and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ErrorSpec {
     /// The node that found it.
     pub node: IpAddr,
@@ -199,6 +204,7 @@ impl fmt::Display for ErrorSpec {
 
 /// Reservation styles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Style {
     /// Wildcard filter: one reservation for all senders.
     Wf,

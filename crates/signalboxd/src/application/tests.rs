@@ -13,6 +13,8 @@ use tokio::net::UnixStream;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint, Server};
 
+use signalbox_api::v1::rsvp_server::RsvpServer;
+
 use super::*;
 use crate::control::Service;
 use crate::server::Services;
@@ -32,7 +34,8 @@ async fn rig() -> Rig {
             asks.clone(),
             crate::control::Runs { ping: true, qos: true },
         )),
-        gist: GistServer::new(Applications::new(asks, "r7")),
+        gist: GistServer::new(Applications::new(asks.clone(), "r7")),
+        rsvp: RsvpServer::new(crate::rsvp::Sessions::new(asks, true)),
     };
     tokio::spawn(Server::builder().serve_with_incoming(services, connections));
     let mut ours = Some(TokioIo::new(ours));

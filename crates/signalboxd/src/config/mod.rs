@@ -7,6 +7,7 @@ mod associations;
 mod error;
 mod gist;
 mod qos;
+mod rsvp;
 mod units;
 
 use std::path::{Path, PathBuf};
@@ -21,12 +22,13 @@ pub(crate) use error::ConfigError;
 use error::Problem;
 pub(crate) use gist::GistConfig;
 pub(crate) use qos::{QosConfig, TrafficSection};
+pub(crate) use rsvp::RsvpConfig;
 
 /// NSLPIDs that are not free for Ping.
 const NAMED: [u16; 3] = [NslpId::NONE.0, NslpId::QOS.0, NslpId::NATFW.0];
 
 /// The whole file. Every section may be left out.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// The node itself.
@@ -39,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) io: IoSection,
     /// Signaling applications; one runs only if its section is there.
     pub(crate) apps: AppsConfig,
+    /// RSVP; `None`: it is not spoken here.
+    pub(crate) rsvp: Option<RsvpConfig>,
     /// What there is to reserve here, and who may.
     pub(crate) resources: signalbox_node::resources::Config,
     /// How the kernel keeps it.
@@ -258,6 +262,9 @@ impl Config {
         if let Some(problem) = self.qos().and_then(|qos| qos.problem(self.ping().map(|ping| ping.nslp_id))) {
             return Some(problem);
         }
+        if let Some(problem) = self.rsvp().and_then(RsvpConfig::problem) {
+            return Some(problem);
+        }
         if let Err(error) = self.resources.validated() {
             return problem(&format!("resources.{}", error.field), &error.problem);
         }
@@ -277,6 +284,7 @@ impl Config {
             own_mark: self.io.own_mark,
             table: self.io.table,
             sctp: self.gist.associations.sctp_port.is_some(),
+            rsvp: self.rsvp().is_some(),
             streams: self.gist.associations.streams(self.gist.dscp),
             ..IoConfig::default()
         }
@@ -290,6 +298,11 @@ impl Config {
     /// The QoS application's section, if it runs.
     pub(crate) fn qos(&self) -> Option<&QosConfig> {
         self.apps.qos.as_ref().filter(|qos| qos.enabled)
+    }
+
+    /// RSVP's section, if it is spoken.
+    pub(crate) fn rsvp(&self) -> Option<&RsvpConfig> {
+        self.rsvp.as_ref().filter(|rsvp| rsvp.enabled)
     }
 }
 

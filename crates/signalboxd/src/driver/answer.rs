@@ -2,12 +2,13 @@
 
 use signalbox_api::v1;
 use signalbox_core::NslpId;
-use signalbox_core::node::Input;
+use signalbox_core::node::{Input, RouteQuery};
 use signalbox_linux::clock::Clock;
 use signalbox_linux::traffic::Capabilities;
 use signalbox_node::gist::SessionView;
-use signalbox_node::qos;
+use signalbox_node::resources::GrantId;
 use signalbox_node::{ApplicationCommand, Command};
+use signalbox_node::{qos, rsvp};
 
 use super::Driver;
 use super::engine::Engine;
@@ -107,6 +108,31 @@ impl Driver {
                 });
                 let _ = answer.send(links.collect());
             }
+            Ask::RsvpOpen { session, events, answer } => {
+                let name = self.clients.add_session(events);
+                tracing::debug!(session = name, %session, "an application registers an RSVP session");
+                self.rsvp(name, rsvp::Command::Session(session));
+                if answer.send(name).is_err() {
+                    self.close_rsvp(name);
+                }
+            }
+            Ask::Rsvp(id, command) => {
+                tracing::debug!(session = id, ?command, "an application asks RSVP");
+                self.rsvp(id, command);
+            }
+            Ask::RsvpClose(id) => self.close_rsvp(id),
+            Ask::RsvpSessions(portion) => {
+                self.counters.questions += 1;
+                let (sessions, next) =
+                    rows(self.engine.node.rsvp_sessions(), portion.from, |_| true, Clone::clone);
+                let rows = sessions.iter().map(|session| self.rsvp_session(session)).collect();
+                let _ = portion.answer.send((rows, next));
+            }
+            Ask::SourceTowards(dst, answer) => {
+                self.counters.questions += 1;
+                let route = self.engine.io.route(&RouteQuery::to(dst)).ok();
+                let _ = answer.send(route.map(|route| if route.local { dst } else { route.src }));
+            }
             Ask::ApplicationJoin(Joining { nslp, registration, line, answer }) => {
                 let id = self.clients.applications.add(line, answer);
                 tracing::info!(
@@ -139,6 +165,29 @@ impl Driver {
 
     fn application(&mut self, id: u64, command: ApplicationCommand) {
         self.input(Input::Command(Command::Application { id, command }));
+    }
+
+    pub(super) fn rsvp(&mut self, id: u64, command: rsvp::Command) {
+        self.input(Input::Command(Command::Rsvp { id, command }));
+    }
+
+    fn close_rsvp(&mut self, id: u64) {
+        if self.clients.remove_session(id) {
+            tracing::debug!(session = id, "an application is gone");
+            self.rsvp(id, rsvp::Command::Close);
+        }
+    }
+
+    /// An RSVP session, and whether the kernel keeps what is reserved.
+    fn rsvp_session(&self, session: &rsvp::SessionView) -> v1::RsvpSession {
+        let Engine { node, enforcer, io, .. } = &self.engine;
+        let enforced = |grant: Option<GrantId>| {
+            let view = grant.and_then(|grant| node.resources().reservation(grant));
+            view.is_some_and(|view| {
+                enforcer.as_ref().is_some_and(|enforcer| enforcer.is_enforced(view.reservation))
+            })
+        };
+        convert::rsvp::listed(session, self.clock.now(), io.interfaces(), enforced)
     }
 
     pub(super) fn qos(&mut self, id: u64, command: qos::Command) {

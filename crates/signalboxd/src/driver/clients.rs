@@ -6,6 +6,7 @@ use signalbox_api::v1;
 use signalbox_core::Time;
 use signalbox_core::node::Input;
 use signalbox_node::qos::{self, QosEvent};
+use signalbox_node::rsvp::{self, RsvpEvent};
 use signalbox_node::{ApplicationCommand, Command, Event};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tonic::Status;
@@ -26,8 +27,12 @@ pub(super) struct Clients {
     pub(super) applications: Applications,
     pings: BTreeMap<u64, PingEvents>,
     reservations: BTreeMap<u64, QosEvents>,
+    /// Where the events of RSVP sessions go.
+    sessions: BTreeMap<u64, mpsc::Sender<RsvpEvent>>,
     /// Reservations to be released, because nobody reads their events.
     abandoned: Vec<u64>,
+    /// RSVP sessions to be closed for the same reason.
+    unread: Vec<u64>,
     last: u64,
     too_slow: u64,
 }
@@ -50,6 +55,23 @@ impl Clients {
     /// Forgets the client of a reservation. True if it was there.
     pub(super) fn remove_reservation(&mut self, id: u64) -> bool {
         self.reservations.remove(&id).is_some()
+    }
+
+    /// Takes the client of an RSVP session in; gives the id that it shall have.
+    pub(super) fn add_session(&mut self, events: mpsc::Sender<RsvpEvent>) -> u64 {
+        self.last += 1;
+        self.sessions.insert(self.last, events);
+        self.last
+    }
+
+    /// Forgets the client of an RSVP session. True if it was there.
+    pub(super) fn remove_session(&mut self, id: u64) -> bool {
+        self.sessions.remove(&id).is_some()
+    }
+
+    /// RSVP sessions that somebody listens to.
+    pub(super) fn session_ids(&self) -> Vec<u64> {
+        self.sessions.keys().copied().collect()
     }
 
     /// Whether somebody waits for the events of a reservation.
@@ -89,6 +111,10 @@ impl Clients {
             let input = Input::Command(Command::Qos { id, command: qos::Command::Release });
             engine.feed(now, input, &mut |event| self.deliver(event));
         }
+        while let Some(id) = self.unread.pop() {
+            let input = Input::Command(Command::Rsvp { id, command: rsvp::Command::Close });
+            engine.feed(now, input, &mut |event| self.deliver(event));
+        }
     }
 
     /// Passes an event on to the client that waits for it.
@@ -98,6 +124,7 @@ impl Clients {
         let (id, event) = match event {
             Event::Ping { id, event } => (id, event),
             Event::Qos { id, event } => return self.deliver_qos(id, *event),
+            Event::Rsvp { id, event } => return self.deliver_rsvp(id, *event),
             Event::Application { id, event } => return self.applications.deliver(id, event),
         };
         let Some(client) = self.pings.get(&id) else { return };
@@ -131,6 +158,17 @@ impl Clients {
         if !last && sent.is_err() {
             self.abandoned.push(id);
         }
+    }
+
+    /// The same for an RSVP session, which is closed then.
+    fn deliver_rsvp(&mut self, id: u64, event: RsvpEvent) {
+        let Some(client) = self.sessions.get(&id) else { return };
+        let Err(error) = client.try_send(event) else { return };
+        if matches!(error, TrySendError::Full(_)) {
+            self.too_slow += 1;
+        }
+        self.sessions.remove(&id);
+        self.unread.push(id);
     }
 }
 

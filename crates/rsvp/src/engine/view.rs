@@ -1,0 +1,112 @@
+//! What operators see.
+
+use core::net::IpAddr;
+
+use signalbox_core::{IfIndex, Time};
+use signalbox_resources::GrantId;
+use signalbox_resources::intserv::TSpec;
+
+use super::Rsvp;
+use super::branch::Branch;
+use super::interfaces::Place;
+use super::sender::{LOCAL, NON_RSVP, Sender};
+use super::session::NONE;
+use crate::wire::{Filter, FlowSpec, Session, Style};
+
+/// A session with its senders and what is reserved for them here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionView {
+    /// The session.
+    pub session: Session,
+    /// Path state.
+    pub senders: Vec<SenderView>,
+    /// Reservations, each at one interface.
+    pub reservations: Vec<ReservationView>,
+}
+
+/// A sender, as its Paths tell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SenderView {
+    /// Which one.
+    pub sender: Filter,
+    /// Its traffic.
+    pub tspec: TSpec,
+    /// The node that its Paths come from; `None`: an application of this one.
+    pub previous_hop: Option<IpAddr>,
+    /// Interface by which they come; [`IfIndex::NONE`]: none.
+    pub ifindex: IfIndex,
+    /// When it ends without a refresh; `None`: it does not.
+    pub expires: Option<Time>,
+    /// Hops without RSVP lie between the previous hop and this node.
+    pub non_rsvp_hop: bool,
+}
+
+/// A reservation at an interface.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReservationView {
+    /// Its style.
+    pub style: Style,
+    /// Where the data leave; [`IfIndex::NONE`]: an application of this node receives them.
+    pub ifindex: IfIndex,
+    /// For which senders; none of WF.
+    pub senders: Vec<Filter>,
+    /// What the next hops ask for together.
+    pub flowspec: FlowSpec,
+    /// Who asked; `None`: an application of this node.
+    pub next_hops: Vec<Option<IpAddr>>,
+    /// What admission control gave for it.
+    pub grant: Option<GrantId>,
+}
+
+impl Rsvp {
+    /// The sessions, in a fixed order.
+    pub fn view(&self) -> impl Iterator<Item = SessionView> + '_ {
+        self.sessions.iter().map(|(key, record)| {
+            let style = record.style.unwrap_or(Style::Ff);
+            let own = self.mates(key).flat_map(|(_, sender)| {
+                self.branches_of(sender).filter(|_| style == Style::Ff).map(|(_, branch)| branch)
+            });
+            let shared = self.shared_branches(key).map(|(_, branch)| branch);
+            SessionView {
+                session: self.session_of(record),
+                senders: self.mates(key).map(|(_, sender)| self.sender_view(sender)).collect(),
+                reservations: own.chain(shared).map(|branch| self.reservation_view(style, branch)).collect(),
+            }
+        })
+    }
+
+    fn sender_view(&self, sender: &Sender) -> SenderView {
+        SenderView {
+            sender: self.filter_of(sender),
+            tspec: sender.tspec,
+            previous_hop: self.hops.lookup(sender.hop).filter(|_| sender.hop != NONE).map(|hop| hop.addr),
+            ifindex: self.ifindex(sender.iif),
+            expires: (!sender.has(LOCAL)).then(|| sender.expires.time(self.now)),
+            non_rsvp_hop: sender.has(NON_RSVP),
+        }
+    }
+
+    fn reservation_view(&self, style: Style, branch: &Branch) -> ReservationView {
+        let named = branch.requests().flat_map(|request| request.senders()).map(|(key, _)| *key);
+        let mut keys: Vec<_> = self.senders.key_of(branch.sender).into_iter().chain(named).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let hop = |hop: u32| self.hops.lookup(hop).filter(|_| hop != NONE).map(|hop| hop.addr);
+        ReservationView {
+            style,
+            ifindex: self.ifindex(branch.oif),
+            senders: keys
+                .into_iter()
+                .filter_map(|key| self.senders.get(key))
+                .map(|sender| self.filter_of(sender))
+                .collect(),
+            flowspec: branch.flowspec(),
+            next_hops: branch.requests().map(|request| hop(request.hop)).collect(),
+            grant: branch.grant(),
+        }
+    }
+
+    fn ifindex(&self, place: Place) -> IfIndex {
+        self.interfaces.get(place).map_or(IfIndex::NONE, |known| known.ifindex)
+    }
+}

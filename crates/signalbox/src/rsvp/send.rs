@@ -1,0 +1,96 @@
+//! `signalbox rsvp send`.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use signalbox_api::v1;
+use signalbox_api::v1::rsvp_filter::Selector;
+use signalbox_api::v1::rsvp_request::Request;
+use signalbox_api::v1::rsvp_upcall::Upcall;
+use signalbox_resources::Rate;
+
+use super::args::{SessionArgs, TrafficArgs};
+use super::{Session, Turn, say, tell};
+use crate::reserve::rate;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SendArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) traffic: TrafficArgs,
+    /// Rate of IP packets, in bits a second: 64kbit, 20mbit, 1.5gbit.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) rate: Rate,
+    /// Source of the data; the node's own address towards the destination if not given.
+    #[arg(long = "src", value_name = "ADDRESS")]
+    pub(crate) source: Option<IpAddr>,
+    /// Source port.
+    #[arg(long = "sport", value_name = "PORT")]
+    pub(crate) source_port: Option<u16>,
+    /// SPI of the data, with --ipsec.
+    #[arg(long, value_name = "N", requires = "ipsec", conflicts_with = "source_port")]
+    pub(crate) spi: Option<u32>,
+    /// TTL of the data: Paths reach no farther.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) ttl: Option<u8>,
+    /// Do not let receivers know what the path can do.
+    #[arg(long)]
+    pub(crate) no_adspec: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  signalbox rsvp send 192.0.2.9 --proto udp --dport 5004 --rate 20mbit
+  signalbox rsvp send 232.1.1.1 --proto udp --dport 5004 --sport 9 --rate 64kbit --hold 60s --json
+
+With --json, \"type\" tells the lines apart: announced; reserved {style, flowspec, senders}; reserved-gone {sender};
+path-error {node, code, value, meaning, senders}; refused {reason}; released. A flowspec is {rate, burst, peak,
+min_policed, max_packet, service_rate, slack_us}, in octets and octets a second.
+
+Exit status: 0 something was reserved when it ended, 1 nothing was, 2 wrong arguments, no daemon, or the node cannot
+do it.";
+
+/// Announces, and prints what happens.
+pub(super) async fn run(socket: &Path, arguments: &SendArgs) -> Result<ExitCode> {
+    let SessionArgs { hold, json, .. } = arguments.session;
+    let mut session = Session::open(socket, arguments.session.register(), hold).await?;
+    let port = arguments.source_port.map(|port| Selector::Port(port.into()));
+    let filter = v1::RsvpFilter {
+        source: arguments.source.map(|source| source.to_string()).unwrap_or_default(),
+        selector: arguments.spi.map(Selector::Spi).or(port),
+    };
+    let sender = v1::RsvpSender {
+        filter: Some(filter),
+        traffic: Some(arguments.traffic.with_rate(arguments.rate)),
+        without_adspec: arguments.no_adspec,
+        ttl: arguments.ttl.unwrap_or(0).into(),
+    };
+    session.ask(Request::Sender(sender)).await?;
+    let mut reserved = false;
+    loop {
+        let upcall = match session.turn().await? {
+            Turn::Upcall(Upcall::Registered(_)) => {
+                tell(json, "announced", "announced; waiting for receivers to reserve")?;
+                continue;
+            }
+            Turn::Upcall(upcall) => upcall,
+            Turn::Stop => {
+                session.ask(Request::ReleaseSender(v1::RsvpReleaseSender {})).await?;
+                tell(json, "released", "released")?;
+                return Ok(ExitCode::from(u8::from(!reserved)));
+            }
+        };
+        say(json, &upcall)?;
+        match upcall {
+            Upcall::Reserved(_) => reserved = true,
+            Upcall::ReservedGone(_) => reserved = false,
+            Upcall::Refused(_) => return Ok(ExitCode::from(crate::FAILED)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `signalbox rsvp show`.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+use signalbox_api::v1;
+use signalbox_api::v1::rsvp_client::RsvpClient;
+
+use super::print::{
+    filter, filter_json, flowspec, flowspec_json, senders_json, style, traffic, traffic_json,
+};
+use crate::client;
+use crate::show::{JsonArray, none_if_empty};
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ShowArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  signalbox rsvp show
+  signalbox --socket /run/signalbox/r1.sock rsvp show --json
+
+With --json, one array, one session a line: destination, protocol, port, ipsec; senders: [{sender, traffic, previous_hop
+(null: this node), interface, expires_in_ms, non_rsvp_hop}]; reservations: [{style, interface (null: received here),
+senders, flowspec, next_hops (null: this node), enforced}]. Rates are in octets a second.";
+
+/// Asks the daemon and prints the answer.
+pub(super) async fn run(socket: &Path, arguments: &ShowArgs) -> Result<ExitCode> {
+    let mut client = RsvpClient::new(client::channel(socket).await?);
+    let rows = client.list_rsvp_sessions(v1::ListRsvpSessionsRequest {}).await;
+    let mut rows = rows.map_err(|status| client::said_no(&status))?.into_inner();
+    let mut out = std::io::stdout();
+    let mut array = arguments.json.then(|| JsonArray::new(&mut out));
+    let mut none = true;
+    while let Some(session) = rows.message().await.map_err(|status| client::said_no(&status))? {
+        none = false;
+        match &mut array {
+            Some(array) => array.push(&session_json(&session))?,
+            None => text(&mut std::io::stdout(), &session)?,
+        }
+    }
+    match array {
+        Some(array) => array.end()?,
+        None if none => writeln!(out, "none")?,
+        None => {}
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(out: &mut impl Write, session: &v1::RsvpSession) -> Result<()> {
+    let v1::RsvpSession { destination, protocol, port, ipsec, senders, reservations } = session;
+    let port_name = if *ipsec { "virtual port" } else { "port" };
+    writeln!(out, "session {destination} protocol {protocol} {port_name} {port}")?;
+    for sender in senders {
+        let who = sender.filter.as_ref().map(filter).unwrap_or_default();
+        write!(out, "  sender {who}: {}", sender.traffic.as_ref().map(traffic).unwrap_or_default())?;
+        match none_if_empty(&sender.previous_hop) {
+            Some(hop) => write!(out, ", from {hop} at {}", sender.interface)?,
+            None => write!(out, ", of this node")?,
+        }
+        if sender.non_rsvp_hop {
+            write!(out, ", behind hops without RSVP")?;
+        }
+        if let Some(ms) = sender.expires_in_ms {
+            write!(out, ", expires in {} s", ms / 1000)?;
+        }
+        writeln!(out)?;
+    }
+    for reservation in reservations {
+        let where_to = none_if_empty(&reservation.interface);
+        let what = reservation.flowspec.as_ref().map(flowspec).unwrap_or_default();
+        write!(out, "  {} {}: {what}", style(reservation.style()), where_to.unwrap_or("to this node"))?;
+        let senders: Vec<_> = reservation.senders.iter().map(filter).collect();
+        if !senders.is_empty() {
+            write!(out, ", for {}", senders.join(", "))?;
+        }
+        let hops = reservation.next_hops.iter().map(|hop| none_if_empty(hop).unwrap_or("this node"));
+        write!(out, ", asked for by {}", hops.collect::<Vec<_>>().join(", "))?;
+        writeln!(out, "{}", if reservation.enforced { ", enforced" } else { "" })?;
+    }
+    Ok(())
+}
+
+fn session_json(session: &v1::RsvpSession) -> Value {
+    let senders = session.senders.iter().map(|sender| {
+        json!({
+            "sender": sender.filter.as_ref().map(filter_json),
+            "traffic": sender.traffic.as_ref().map(traffic_json),
+            "previous_hop": none_if_empty(&sender.previous_hop),
+            "interface": none_if_empty(&sender.interface),
+            "expires_in_ms": sender.expires_in_ms,
+            "non_rsvp_hop": sender.non_rsvp_hop,
+        })
+    });
+    let reservations = session.reservations.iter().map(|reservation| {
+        json!({
+            "style": style(reservation.style()),
+            "interface": none_if_empty(&reservation.interface),
+            "senders": senders_json(&reservation.senders),
+            "flowspec": reservation.flowspec.as_ref().map(flowspec_json),
+            "next_hops": reservation.next_hops.iter().map(|hop| none_if_empty(hop)).collect::<Vec<_>>(),
+            "enforced": reservation.enforced,
+        })
+    });
+    json!({
+        "destination": session.destination,
+        "protocol": session.protocol,
+        "port": session.port,
+        "ipsec": session.ipsec,
+        "senders": senders.collect::<Vec<_>>(),
+        "reservations": reservations.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_shows_senders_and_reservations() {
+        let traffic =
+            v1::RsvpTraffic { rate: 8000.0, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
+        let session = v1::RsvpSession {
+            destination: "10.0.1.2".into(),
+            protocol: 17,
+            port: 5004,
+            senders: vec![v1::RsvpSenderState {
+                filter: Some(v1::RsvpFilter { source: "10.0.0.1".into(), selector: None }),
+                traffic: Some(traffic),
+                previous_hop: "10.0.0.1".into(),
+                interface: "r1-0".into(),
+                expires_in_ms: Some(157_000),
+                non_rsvp_hop: false,
+            }],
+            reservations: vec![v1::RsvpReservationState {
+                interface: "r1-1".into(),
+                flowspec: Some(v1::RsvpFlowspec { traffic: Some(traffic), ..Default::default() }),
+                next_hops: vec!["10.0.1.2".into()],
+                enforced: true,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let mut out = Vec::new();
+        text(&mut out, &session).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "session 10.0.1.2 protocol 17 port 5004\n  sender 10.0.0.1: 64 kbit/s, burst 3000 octets, from 10.0.0.1 \
+             at r1-0, expires in 157 s\n  FF r1-1: 64 kbit/s, burst 3000 octets, controlled load, asked for by \
+             10.0.1.2, enforced\n"
+        );
+        let value = session_json(&session);
+        assert_eq!(value["reservations"][0]["enforced"], true);
+    }
+}

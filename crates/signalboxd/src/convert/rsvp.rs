@@ -1,0 +1,313 @@
+//! RSVP at the edge of the API.
+
+use signalbox_api::v1;
+use signalbox_api::v1::rsvp_filter::Selector as Told;
+use signalbox_api::v1::rsvp_upcall::Upcall;
+use signalbox_core::node::Interface;
+use signalbox_core::{IfIndex, Time};
+use signalbox_node::resources::GrantId;
+use signalbox_node::resources::intserv::{RSpec, SpecError, TSpec};
+use signalbox_node::rsvp::{
+    ErrorSpec, Filter, FlowRequest, FlowSpec, Refused, ReserveRequest, RsvpEvent, Selector, SenderRequest,
+    Session, SessionKind, SessionView, Style,
+};
+use tonic::Status;
+
+use super::address;
+
+/// TTL of the data if the client does not say: that of Linux after the first router.
+const TTL: u8 = 63;
+/// ERROR_SPEC flags.
+const IN_PLACE: u8 = 1;
+const NOT_GUILTY: u8 = 2;
+
+/// The session that a client registers.
+pub(crate) fn session(register: &v1::RsvpRegister) -> Result<Session, Status> {
+    let wrong = |what: &str| Status::invalid_argument(what.to_owned());
+    let dest = address("register.destination", &register.destination)?;
+    let protocol = u8::try_from(register.protocol).ok().filter(|protocol| *protocol != 0);
+    Ok(Session {
+        dest,
+        protocol: protocol.ok_or_else(|| wrong("register.protocol: between 1 and 255"))?,
+        kind: if register.ipsec { SessionKind::Gpi } else { SessionKind::Ports },
+        port: u16::try_from(register.port).map_err(|_| wrong("register.port: between 0 and 65535"))?,
+    })
+}
+
+/// The sender that a client announces; without a source that of `own`.
+pub(crate) fn sender(
+    sender: &v1::RsvpSender,
+    own: impl FnOnce() -> Result<std::net::IpAddr, Status>,
+) -> Result<SenderRequest, Status> {
+    let none = v1::RsvpFilter::default();
+    let asked = sender.filter.as_ref().unwrap_or(&none);
+    let src = if asked.source.is_empty() { own()? } else { address("sender.filter.source", &asked.source)? };
+    let ttl = match sender.ttl {
+        0 => TTL,
+        ttl => u8::try_from(ttl).map_err(|_| Status::invalid_argument("sender.ttl: up to 255"))?,
+    };
+    Ok(SenderRequest {
+        template: Filter { src, selector: selector("sender.filter", asked)? },
+        tspec: traffic("sender.traffic", sender.traffic.as_ref())?,
+        adspec: !sender.without_adspec,
+        ttl,
+        policy: Box::default(),
+    })
+}
+
+/// The reservation that a client asks for.
+pub(crate) fn reserve(reserve: &v1::RsvpReserve) -> Result<ReserveRequest, Status> {
+    let style = match reserve.style() {
+        v1::RsvpStyle::FixedFilter => Style::Ff,
+        v1::RsvpStyle::WildcardFilter => Style::Wf,
+        v1::RsvpStyle::SharedExplicit => Style::Se,
+    };
+    let flows = reserve.flows.iter().map(|flow| {
+        let senders = flow.senders.iter().map(|sender| filter("reserve.flows.senders", sender));
+        Ok(FlowRequest {
+            flowspec: flowspec(flow.flowspec.as_ref())?,
+            senders: senders.collect::<Result<_, _>>()?,
+        })
+    });
+    let flows = flows.collect::<Result<Vec<_>, Status>>()?;
+    Ok(ReserveRequest { style, flows, confirm: reserve.confirm, policy: Box::default() })
+}
+
+fn filter(field: &str, asked: &v1::RsvpFilter) -> Result<Filter, Status> {
+    Ok(Filter { src: address(field, &asked.source)?, selector: selector(field, asked)? })
+}
+
+fn selector(field: &str, asked: &v1::RsvpFilter) -> Result<Selector, Status> {
+    Ok(match asked.selector {
+        None => Selector::Port(0),
+        Some(Told::Port(port)) => Selector::Port(
+            u16::try_from(port)
+                .map_err(|_| Status::invalid_argument(format!("{field}.port: between 0 and 65535")))?,
+        ),
+        Some(Told::FlowLabel(label)) if label >> 20 == 0 => Selector::FlowLabel(label),
+        Some(Told::FlowLabel(_)) => {
+            return Err(Status::invalid_argument(format!("{field}.flow_label: 20 bits")));
+        }
+        Some(Told::Spi(spi)) => Selector::Gpi(spi),
+    })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "RSVP's numbers are single floats; their range is checked"
+)]
+fn traffic(field: &str, asked: Option<&v1::RsvpTraffic>) -> Result<TSpec, Status> {
+    let asked = asked.ok_or_else(|| Status::invalid_argument(format!("{field}: missing")))?;
+    let peak = asked.peak.map_or(f32::INFINITY, |peak| peak as f32);
+    TSpec::new(asked.rate as f32, asked.burst as f32, peak, asked.min_policed, asked.max_packet)
+        .map_err(|error| out_of_range(field, error))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "RSVP's numbers are single floats; their range is checked"
+)]
+fn flowspec(asked: Option<&v1::RsvpFlowspec>) -> Result<FlowSpec, Status> {
+    const FIELD: &str = "reserve.flows.flowspec";
+    let asked = asked.ok_or_else(|| Status::invalid_argument(format!("{FIELD}: missing")))?;
+    let tspec = traffic(FIELD, asked.traffic.as_ref())?;
+    let rspec = asked
+        .service_rate
+        .map(|rate| RSpec::new(rate as f32, asked.slack_us).and_then(|rspec| rspec.checked(&tspec)));
+    Ok(FlowSpec { tspec, rspec: rspec.transpose().map_err(|error| out_of_range(FIELD, error))? })
+}
+
+fn out_of_range(field: &str, error: SpecError) -> Status {
+    Status::invalid_argument(format!("{field}: {error}"))
+}
+
+/// What ends the call of a client whose registration is refused.
+pub(crate) fn not_registered(refused: Refused) -> Status {
+    let text = refused.to_string();
+    match refused {
+        Refused::NotRunning => Status::failed_precondition(text),
+        Refused::Full => Status::resource_exhausted(text),
+        Refused::NameTaken => Status::internal(text),
+        _ => Status::invalid_argument(text),
+    }
+}
+
+/// What an application hears.
+pub(crate) fn upcall(event: RsvpEvent) -> v1::RsvpUpcall {
+    let upcall = match event {
+        RsvpEvent::Refused(refused) => Upcall::Refused(v1::RsvpRefused { reason: refused.to_string() }),
+        RsvpEvent::Path { sender, tspec, .. } => {
+            Upcall::Path(v1::RsvpPath { sender: Some(told(&sender)), traffic: Some(told_traffic(&tspec)) })
+        }
+        RsvpEvent::PathGone { sender } => Upcall::PathGone(told(&sender)),
+        RsvpEvent::Resv { style, flowspec, senders } => Upcall::Reserved(v1::RsvpReserved {
+            style: told_style(style).into(),
+            flowspec: Some(told_flowspec(&flowspec)),
+            senders: senders.iter().map(told).collect(),
+        }),
+        RsvpEvent::ResvGone { sender } => Upcall::ReservedGone(told(&sender)),
+        RsvpEvent::PathError { error, sender, .. } => {
+            Upcall::PathError(v1::RsvpError { senders: vec![told(&sender)], ..told_error(error) })
+        }
+        RsvpEvent::ResvError { error, flowspec, senders, .. } => Upcall::ReservationError(v1::RsvpError {
+            senders: senders.iter().map(told).collect(),
+            flowspec: flowspec.as_ref().map(told_flowspec),
+            ..told_error(error)
+        }),
+        RsvpEvent::Confirmed { node, style, flowspec, senders } => Upcall::Confirmed(v1::RsvpConfirmed {
+            node: node.to_string(),
+            style: told_style(style).into(),
+            flowspec: flowspec.as_ref().map(told_flowspec),
+            senders: senders.iter().map(told).collect(),
+        }),
+    };
+    v1::RsvpUpcall { upcall: Some(upcall) }
+}
+
+fn told_error(error: ErrorSpec) -> v1::RsvpError {
+    v1::RsvpError {
+        node: error.node.to_string(),
+        code: error.code.0.into(),
+        value: error.value.into(),
+        meaning: error.code.to_string(),
+        in_place: error.flags.0 & IN_PLACE != 0,
+        not_guilty: error.flags.0 & NOT_GUILTY != 0,
+        ..v1::RsvpError::default()
+    }
+}
+
+/// A sender's packets.
+pub(crate) fn told(filter: &Filter) -> v1::RsvpFilter {
+    let selector = match filter.selector {
+        Selector::Port(0) => None,
+        Selector::Port(port) => Some(Told::Port(port.into())),
+        Selector::FlowLabel(label) => Some(Told::FlowLabel(label)),
+        Selector::Gpi(spi) => Some(Told::Spi(spi)),
+    };
+    v1::RsvpFilter { source: filter.src.to_string(), selector }
+}
+
+/// A token bucket.
+pub(crate) fn told_traffic(tspec: &TSpec) -> v1::RsvpTraffic {
+    v1::RsvpTraffic {
+        rate: tspec.rate().into(),
+        burst: tspec.bucket().into(),
+        peak: tspec.peak().is_finite().then_some(tspec.peak().into()),
+        min_policed: tspec.min_policed(),
+        max_packet: tspec.max_packet(),
+    }
+}
+
+/// What is asked for, or in place.
+pub(crate) fn told_flowspec(flowspec: &FlowSpec) -> v1::RsvpFlowspec {
+    v1::RsvpFlowspec {
+        traffic: Some(told_traffic(&flowspec.tspec)),
+        service_rate: flowspec.rspec.map(|rspec| rspec.rate().into()),
+        slack_us: flowspec.rspec.map_or(0, |rspec| rspec.slack()),
+    }
+}
+
+/// A style.
+pub(crate) const fn told_style(style: Style) -> v1::RsvpStyle {
+    match style {
+        Style::Ff => v1::RsvpStyle::FixedFilter,
+        Style::Wf => v1::RsvpStyle::WildcardFilter,
+        Style::Se => v1::RsvpStyle::SharedExplicit,
+    }
+}
+
+/// A session as it stands at `now`, with the names of its interfaces; `enforced` tells whether the kernel keeps a grant.
+pub(crate) fn listed(
+    view: &SessionView,
+    now: Time,
+    interfaces: &[Interface],
+    enforced: impl Fn(Option<GrantId>) -> bool,
+) -> v1::RsvpSession {
+    let name = |ifindex: IfIndex| {
+        let known = interfaces.iter().find(|interface| interface.ifindex == ifindex);
+        known.map(|interface| interface.name.clone()).unwrap_or_default()
+    };
+    let address = |address: Option<std::net::IpAddr>| address.map(|a| a.to_string()).unwrap_or_default();
+    let senders = view.senders.iter().map(|sender| v1::RsvpSenderState {
+        filter: Some(told(&sender.sender)),
+        traffic: Some(told_traffic(&sender.tspec)),
+        previous_hop: address(sender.previous_hop),
+        interface: name(sender.ifindex),
+        expires_in_ms: sender.expires.map(|expires| super::millis(expires.since(now))),
+        non_rsvp_hop: sender.non_rsvp_hop,
+    });
+    let reservations = view.reservations.iter().map(|reservation| v1::RsvpReservationState {
+        style: told_style(reservation.style).into(),
+        interface: name(reservation.ifindex),
+        senders: reservation.senders.iter().map(told).collect(),
+        flowspec: Some(told_flowspec(&reservation.flowspec)),
+        next_hops: reservation.next_hops.iter().map(|hop| address(*hop)).collect(),
+        enforced: enforced(reservation.grant),
+    });
+    v1::RsvpSession {
+        destination: view.session.dest.to_string(),
+        protocol: view.session.protocol.into(),
+        port: view.session.port.into(),
+        ipsec: view.session.kind == SessionKind::Gpi,
+        senders: senders.collect(),
+        reservations: reservations.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traffic() -> v1::RsvpTraffic {
+        v1::RsvpTraffic { rate: 8000.0, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 }
+    }
+
+    #[test]
+    fn what_is_asked_is_taken_over_and_told_as_it_was() {
+        let flowspec = v1::RsvpFlowspec {
+            traffic: Some(v1::RsvpTraffic { peak: Some(16_000.0), ..traffic() }),
+            service_rate: Some(9000.0),
+            slack_us: 7,
+        };
+        let one = v1::RsvpFilter { source: "10.0.0.1".into(), selector: Some(Told::Port(5)) };
+        let asked = v1::RsvpReserve {
+            style: v1::RsvpStyle::SharedExplicit.into(),
+            flows: vec![v1::RsvpFlow { flowspec: Some(flowspec), senders: vec![one.clone()] }],
+            confirm: true,
+        };
+        let taken = reserve(&asked).unwrap();
+        assert_eq!((taken.style, taken.confirm), (Style::Se, true));
+        assert_eq!(told(&taken.flows[0].senders[0]), one);
+        assert_eq!(told_flowspec(&taken.flows[0].flowspec), flowspec);
+    }
+
+    #[test]
+    fn an_own_sender_needs_no_source() {
+        let asked = v1::RsvpSender { traffic: Some(traffic()), ..v1::RsvpSender::default() };
+        let own = "10.0.0.9".parse().unwrap();
+        let taken = sender(&asked, || Ok(own)).unwrap();
+        assert_eq!(taken.template, Filter { src: own, selector: Selector::Port(0) });
+        assert_eq!((taken.ttl, taken.adspec), (TTL, true));
+        assert!(sender(&asked, || Err(Status::failed_precondition("no route"))).is_err());
+    }
+
+    #[test]
+    fn wrong_values_name_their_field() {
+        let register = |protocol, port| {
+            let register =
+                v1::RsvpRegister { destination: "10.0.0.1".into(), protocol, port, ..Default::default() };
+            session(&register).unwrap_err().message().to_owned()
+        };
+        assert_eq!(register(0, 1), "register.protocol: between 1 and 255");
+        assert_eq!(register(17, 70_000), "register.port: between 0 and 65535");
+        let slow = v1::RsvpSender {
+            traffic: Some(v1::RsvpTraffic { rate: 0.0, ..traffic() }),
+            ..v1::RsvpSender::default()
+        };
+        let error = sender(&slow, || Ok("10.0.0.1".parse().unwrap())).unwrap_err();
+        assert!(error.message().starts_with("sender.traffic: token rate r"), "{error}");
+        assert!(
+            reserve(&v1::RsvpReserve { flows: vec![v1::RsvpFlow::default()], ..Default::default() }).is_err()
+        );
+    }
+}
