@@ -87,7 +87,7 @@ pub(crate) fn poll_fd(fd: RawFd, events: i16) -> libc::pollfd {
 
 /// Whether a send failed because there was no room for it.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
 /// Waits for room in the send buffer and takes the time off `patience`; false once that is used up.
