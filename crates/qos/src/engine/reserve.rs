@@ -41,6 +41,9 @@ impl Qos {
             Course::Answer(info) => self.answer(meta, message, info, None),
             Course::Tear(key) => self.on_tear(now, key, message, meta, resources),
             Course::Refresh(key) => self.on_refresh(now, key, message, meta),
+            Course::Admit(Some(key)) if self.is_given_up(key, message) => {
+                self.answer(meta, message, Info::NO_PATH_STATE, None);
+            }
             Course::Admit(key) => {
                 let Some(route) = route else { return Progress::NeedsRoute };
                 self.admit(now, key, message, meta, route, resources);
@@ -113,6 +116,18 @@ impl Qos {
             return Course::Answer(Info::NO_REDUCED_REFRESH);
         }
         Course::Refresh(key)
+    }
+
+    /// Whether a user at the flow's source has given up what the receiver reserved, or lost it here. The receiver was told,
+    /// but word of that may be lost, or meet a receiver that restarted: without this a RESERVE on another path, or with
+    /// another number, would take up again what nobody is left to release. It fares as one without QUERY before it does.
+    fn is_given_up(&self, key: Key, message: &Message<'_>) -> bool {
+        let Some(session) = self.sessions.get(key) else { return false };
+        session.stage == Stage::Torn
+            && session.marks.has(Marks::END)
+            && session.mri.direction() == Direction::Upstream
+            && session.local.is_none()
+            && !message.generic.contains(GenericFlags::PROXY)
     }
 
     fn course_of_unknown(&mut self, message: &Message<'_>, meta: &Meta) -> Course {

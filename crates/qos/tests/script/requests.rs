@@ -8,7 +8,7 @@ use signalbox_qos::engine::{
 };
 use signalbox_qos::wire::{Info, Message, MessageId, MessageType};
 
-use crate::rig::{BEHIND, Rig, SESSION, Sent, addr, flow, octets, qspec, reserve};
+use crate::rig::{BEHIND, OTHER, Rig, SESSION, Sent, addr, flow, octets, qspec, reserve};
 
 fn request() -> Command {
     let to = Flow { src: Some(addr("10.0.2.1")), ..Flow::to(addr("203.0.113.9")) };
@@ -145,6 +145,38 @@ fn a_tear_that_waits_is_not_disturbed() {
     assert_eq!(rig.qos.sessions(), 2);
     answer(&mut rig, &tear, Info::TORN_DOWN);
     assert_eq!((rig.qos.sessions(), rig.events.len()), (1, events + 2));
+}
+
+/// A receiver that does not hear that the flow's sender gave its reservation up, and reserves again, is told once more:
+/// nobody would be left to release it.
+#[test]
+fn what_a_sender_gave_up_is_not_reserved_again() {
+    let mut rig = Rig::new();
+    let to = Flow { src: Some(addr("10.0.2.1")), ..Flow::to(addr("203.0.113.9")) };
+    let request = ReserveRequest::new(to, QosRequest::rate(10_000));
+    let request = ReserveRequest { receiver_initiated: true, ..request };
+    let query = begin(&mut rig, Command::Reserve(Box::new(request)));
+    assert!(query.message().is_reserve_init());
+    // The flow begins here: what comes against it ends.
+    rig.end = true;
+    let qspec = qspec(10_000);
+    let answer = |rig: &mut Rig, from, number| {
+        let message = Message { rii: Some(500 + number), ..reserve(number, &qspec) };
+        let said = rig.receive_octets(from, query.mri.inverted(), query.session, &octets(&message));
+        let [answer] = <[Sent; 1]>::try_from(said).unwrap();
+        assert_eq!(answer.message().rii, message.rii);
+        answer.info()
+    };
+    assert_eq!(answer(&mut rig, BEHIND, 0), Info::RESERVED);
+    let said = rig.input(Input::Command { id: 1, command: Command::Release });
+    assert!(matches!(said.as_slice(), [notify] if notify.message().kind == MessageType::NOTIFY));
+    assert_eq!(rig.events.last(), Some(&QosEvent::Released));
+    for (from, number) in [(BEHIND, 1), (OTHER, 2)] {
+        assert_eq!(answer(&mut rig, from, number), Info::NO_PATH_STATE);
+        assert!(rig.qos.view(rig.now).all(|session| !session.reserved));
+    }
+    rig.until(rig.now + Duration::from_secs(200));
+    assert_eq!(rig.qos.sessions(), 0);
 }
 
 /// QOS-5.1.3.6-25, QOS-5.3.2-08
