@@ -256,6 +256,12 @@ impl Qos {
         let mut copy = self.outbox.buffer();
         copy.extend_from_slice(octets);
         let Some(session) = self.sessions.get(key) else { return };
+        if want == Want::Farewell {
+            let parcel = whatever(copy, Target::towards_initiator(session), self.attributes());
+            self.counters.retransmissions += 1;
+            self.post(parcel);
+            return;
+        }
         // A QUERY with RESERVE-INIT goes against the RESERVEs of its session.
         let session_mri = if want == Want::Init { session.mri.inverted() } else { session.mri };
         let query = matches!(want, Want::Query | Want::Init);
@@ -286,10 +292,15 @@ impl Qos {
 
     /// Sends a NOTIFY.
     pub(super) fn send_notify(&mut self, to: Target, message: &Message<'_>) {
+        self.post_notify(to, message, false);
+    }
+
+    /// Sends a NOTIFY; its octets if they are to be kept, else none.
+    pub(super) fn post_notify(&mut self, to: Target, message: &Message<'_>, keep: bool) -> Option<Vec<u8>> {
         let attributes = self.attributes();
-        if self.dispatch(message, false, |octets| whatever(octets, to, attributes)).is_some() {
-            self.counters.notifies_sent += 1;
-        }
+        let sent = self.dispatch(message, keep, |octets| whatever(octets, to, attributes))?;
+        self.counters.notifies_sent += 1;
+        Some(sent)
     }
 
     /// An INFO-SPEC of this node, which names itself by its address on the side that `meta` came from.

@@ -293,7 +293,7 @@ impl Qos {
             }
             Want::Tear => self.torn_down(key, resources),
             Want::Query => self.answered(key, message, resources),
-            Want::Init | Want::Acknowledge => {}
+            Want::Init | Want::Acknowledge | Want::Farewell => {}
         }
     }
 
@@ -309,7 +309,7 @@ impl Qos {
             }
             Want::Tear => self.torn_down(key, resources),
             Want::Query => self.answered_alone(key, resources),
-            Want::Init | Want::Acknowledge => {}
+            Want::Init | Want::Acknowledge | Want::Farewell => {}
         }
     }
 
@@ -389,7 +389,7 @@ impl Qos {
             Want::Repair if self.has(key, Marks::QNI) => self.fail(now, key, failure, resources),
             Want::Repair => self.not_repaired(key, resources),
             Want::Tear => self.torn_down(key, resources),
-            Want::Acknowledge => {}
+            Want::Acknowledge | Want::Farewell => {}
         }
     }
 
@@ -456,7 +456,7 @@ impl Qos {
         let (granted, id) = (local.granted, local.command);
         if !self.has(key, Marks::QNI) {
             // The receiver reserved: only it may tear down, and hears that there is nothing to hold any more.
-            self.notify_receiver(key);
+            let notify = self.notify_receiver(key);
             self.release(key, resources);
             if let Some(id) = id {
                 self.tell(id, QosEvent::Released);
@@ -471,6 +471,11 @@ impl Qos {
                 self.close(key, resources);
             } else {
                 self.set_stage(key, Stage::Torn);
+                if let Some(octets) = notify {
+                    // Where the route changes it may meet nobody.
+                    let rii = self.new_rii(key);
+                    self.expect(now, key, rii, Want::Farewell, octets);
+                }
             }
             return;
         }

@@ -182,6 +182,8 @@ pub struct Qos {
     wheel: Wheel,
     parked: Slab<Place>,
     parked_wheel: Wheel,
+    /// Routes that are being looked up.
+    lookups: u32,
     /// What waits by its MSG-ID: a bound message (0), a triggering one (1), or what became of one (2).
     by_message: BTreeMap<([u8; 16], u8), Key>,
     /// Messages whose wait is over.
@@ -217,6 +219,7 @@ impl Qos {
             wheel: Wheel::default(),
             parked: Slab::new(config.max_parked),
             parked_wheel: Wheel::default(),
+            lookups: 0,
             by_message: BTreeMap::new(),
             resume: VecDeque::new(),
             resuming: false,
@@ -334,6 +337,7 @@ impl Qos {
         match self.parked.insert(place) {
             Ok(key) => {
                 self.queue.push_back(Queued::Lookup(key.to_u64(), query));
+                self.lookups += 1;
                 true
             }
             Err(_) => {
@@ -352,6 +356,7 @@ impl Qos {
             return;
         }
         let Some(place) = self.parked.remove(key) else { return };
+        self.lookups = self.lookups.saturating_sub(1);
         match place.what {
             Parked::Message(octets, meta) => {
                 self.on_routed(now, &octets, &meta, result, resources);

@@ -77,16 +77,20 @@ impl Qos {
     }
 
     /// Tells the QNI of a reservation that ends here, and that a user here wanted, that it may go (§5.4.4).
-    pub(super) fn notify_receiver(&mut self, key: Key) {
-        self.notify_initiator(key, Info::RESERVATION_FAILURE, Some("released by the sender"));
+    /// Gives the octets, to be sent again.
+    pub(super) fn notify_receiver(&mut self, key: Key) -> Option<Vec<u8>> {
+        self.notify_back(key, Info::RESERVATION_FAILURE, Some("released by the sender"), true)
     }
 
     /// Tells the QNI of a session something.
     pub(super) fn notify_initiator(&mut self, key: Key, info: Info, note: Option<&str>) {
-        let Some(session) = self.sessions.get(key) else { return };
-        if session.back.is_none() {
-            return;
-        }
+        self.notify_back(key, info, note, false);
+    }
+
+    /// The same; gives the octets if they are to be kept, else none.
+    fn notify_back(&mut self, key: Key, info: Info, note: Option<&str>, keep: bool) -> Option<Vec<u8>> {
+        let session = self.sessions.get(key)?;
+        session.back?;
         let notify = Message {
             generic: generic(session),
             info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(info) }),
@@ -94,6 +98,6 @@ impl Qos {
             ..Message::new(MessageType::NOTIFY)
         };
         let to = Target::towards_initiator(session);
-        self.send_notify(to, &notify);
+        self.post_notify(to, &notify, keep)
     }
 }

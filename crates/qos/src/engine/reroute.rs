@@ -131,7 +131,12 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let ends = session.marks.has(Marks::END) || session.marks.has(Marks::SCOPED);
         if session.stage != Stage::Reserved || ends {
+            let left =
+                session.onward.filter(|old| session.stage == Stage::Torn && !ends && Some(*old) != new);
             session.onward = new;
+            if let Some(sii) = left {
+                self.tear_left(key, sii);
+            }
             return;
         }
         let rsn = session.rsn_out.unwrap_or(0);
@@ -255,7 +260,7 @@ impl Qos {
         if same {
             session.old_branches.clear();
         }
-        self.tear_old_branches(key);
+        self.tear_old_branches(key, None);
     }
 
     /// The new path did not take the reservation, or nobody answers there. What was held for the old one is of no use:
@@ -267,19 +272,30 @@ impl Qos {
         }
     }
 
-    /// Tears down, by explicit routing, what the branches hold that the session left.
-    pub(super) fn tear_old_branches(&mut self, key: Key) {
+    /// Tears down, by explicit routing, what the branches hold that the session left. With an `rii` the whole session
+    /// ends: where the new branch does not hold it yet, the confirmation comes along an old one.
+    pub(super) fn tear_old_branches(&mut self, key: Key, rii: Option<u32>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let branches = core::mem::take(&mut session.old_branches);
         if session.marks.has(Marks::KEEP) || !self.config.tear_old_branch {
             return;
         }
         for old in branches {
-            let extra = Extra { sii: Some(old.sii), rsn: Some(old.rsn), ..Extra::default() };
+            let extra = Extra { rii, sii: Some(old.sii), rsn: Some(old.rsn), ..Extra::default() };
             if self.send_reserve(key, Form::Tear, extra).is_some() {
                 self.counters.tears_sent += 1;
             }
         }
+    }
+
+    /// The session was torn down while its route changed: the tear went to the branch that the path left, but by the
+    /// way out of the new one, and the peer there may not have known whose it was. It goes there by explicit routing.
+    fn tear_left(&mut self, key: Key, sii: SiiHandle) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let own = session.pending.iter().find(|p| p.want == Want::Tear).map(|p| p.rii);
+        let rii = own.or_else(|| session.passed.last().map(|p| p.rii));
+        session.old_branches.push(OldBranch { sii, rsn: session.rsn_out.unwrap_or(0) });
+        self.tear_old_branches(key, rii);
     }
 
     /// GIST found the peer that RESERVEs come from where they go to. Against the flow it only followed a Query of that

@@ -36,6 +36,11 @@ impl Qos {
         route: Option<Result<Route, NoRoute>>,
         resources: &mut Resources,
     ) -> Progress {
+        // A tear must not overtake the RESERVE that it follows, which waits for its route.
+        let room = self.parked.len() < self.config.max_parked;
+        if message.is_tear() && self.lookups > 0 && route.is_none() && room {
+            return Progress::NeedsRoute;
+        }
         match self.course(now, message, meta) {
             Course::Drop => {}
             Course::Answer(info) => self.answer(meta, message, info, None),

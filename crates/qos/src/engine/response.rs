@@ -185,7 +185,8 @@ impl Qos {
             let next = now + pending.interval;
             pending.retry_at = Some(next).filter(|next| *next < pending.gives_up);
             let want = pending.want;
-            let rii = (!matches!(want, Want::Acknowledge | Want::Init)).then_some(pending.rii);
+            let rii =
+                (!matches!(want, Want::Acknowledge | Want::Init | Want::Farewell)).then_some(pending.rii);
             // While GIST still looks for the next node, the first one is on its way.
             if !session.marks.has(Marks::IN_GIST) {
                 let octets = core::mem::take(&mut pending.octets);

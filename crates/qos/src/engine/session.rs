@@ -92,6 +92,8 @@ pub(super) enum Want {
     Init,
     /// That the next peer is alive: no RII, but ACK-REQ.
     Acknowledge,
+    /// That the receiver tears down what this node, which sends, does not want any more: a NOTIFY, and a tear comes.
+    Farewell,
 }
 
 /// A request of this node that waits for its RESPONSE (§5.2.4).

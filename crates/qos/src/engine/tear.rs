@@ -89,7 +89,7 @@ impl Qos {
                 octets = self.send_reserve(key, Form::Tear, extra);
                 self.counters.tears_sent += u64::from(octets.is_some());
             }
-            self.tear_old_branches(key);
+            self.tear_old_branches(key, rii.filter(|_| !last));
         }
         match rii {
             Some(rii) => {

@@ -1,6 +1,8 @@
 //! Reservations that move with the route (RFC 5974 §3.2.12, §5.2.5): two ways from one router to another, over GIST as
 //! it is.
 
+use core::time::Duration;
+
 use signalbox_node::Command;
 use signalbox_node::qos::{self, Flow, QosEvent, QosRequest, ReserveRequest};
 use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
@@ -62,11 +64,19 @@ impl Diamond {
     }
 
     fn reserved(seed: u64, mode: Mode, receiver_initiated: bool) -> Self {
+        Self::asked(seed, mode, receiver_initiated, false)
+    }
+
+    /// `confirm_release`: the user wants to hear from the far end that it is torn down.
+    fn asked(seed: u64, mode: Mode, receiver_initiated: bool, confirm_release: bool) -> Self {
         let mut net = Self::new(seed, mode);
         let dst = net.sim.address(net.nodes[5], Family::V4);
         let flow = Flow { protocol: Some(17), dst_port: Some(5004), ..Flow::to(dst) };
-        let request =
-            ReserveRequest { receiver_initiated, ..ReserveRequest::new(flow, QosRequest::rate(RATE)) };
+        let request = ReserveRequest {
+            receiver_initiated,
+            confirm_release,
+            ..ReserveRequest::new(flow, QosRequest::rate(RATE))
+        };
         net.command(qos::Command::Reserve(Box::new(request)));
         let (by_r2, common) = (net.by_r2, net.common);
         net.sim.expect("a reservation by r2", SECOND * 10, |sim| {
@@ -272,6 +282,106 @@ fn a_route_that_flaps_leaves_one_reservation() {
                 assert!(settled, "{mode:?} {receiver_initiated} {pause}: {:?}", net.state());
                 net.stays(by_r3, by_r2);
                 net.ends();
+            }
+        }
+    }
+}
+
+/// The path goes to the same node as before, by another link: at once, or across routers that take no part.
+#[test]
+fn a_route_that_changes_links_takes_the_reservation_along() {
+    for mode in MODES {
+        for receiver_initiated in [false, true] {
+            for routers_between in [false, true] {
+                let mut sim = Sim::new(5);
+                let [h1, r1, r4, h2] = ["h1", "r1", "r4", "h2"]
+                    .map(|name| sim.add_engine(name, move |boot| Host::new(boot, config(mode))));
+                let cheap = LinkConfig::default();
+                let dear = LinkConfig { cost: 3, ..cheap };
+                let first = sim.link(h1, r1, &cheap);
+                let way = |sim: &mut Sim<Host>, name: &str, config: &LinkConfig| {
+                    if routers_between {
+                        let router = sim.add_router(name);
+                        sim.link(router, r4, &cheap);
+                        sim.link(r1, router, config)
+                    } else {
+                        sim.link(r1, r4, config)
+                    }
+                };
+                let (one, other) = (way(&mut sim, "p1", &cheap), way(&mut sim, "p2", &dear));
+                let last = sim.link(r4, h2, &cheap);
+                let flow = Flow {
+                    protocol: Some(17),
+                    dst_port: Some(5004),
+                    ..Flow::to(sim.address(h2, Family::V4))
+                };
+                let request = ReserveRequest {
+                    receiver_initiated,
+                    ..ReserveRequest::new(flow, QosRequest::rate(RATE))
+                };
+                let command = qos::Command::Reserve(Box::new(request));
+                sim.command(h1, Command::Qos { id: 1, command });
+                let what = format!("{mode:?} {receiver_initiated} {routers_between}");
+                let common = [(h1, first), (r4, last)];
+                let at = |sim: &Sim<Host>, link, rate| held(sim, (r1, link)) == rate;
+                sim.expect(&what, SECOND * 10, |sim| at(sim, one, RATE) && all(sim, common, RATE));
+                for (cost, to, from) in [(DEAR, other, one), (1, one, other)] {
+                    sim.run_for(SECOND * 7);
+                    sim.set_cost(one, cost);
+                    let mut broken = None;
+                    let moved = sim.wait(SECOND * 10, |sim| {
+                        if !all(sim, common, RATE) {
+                            broken.get_or_insert(sim.now());
+                        }
+                        at(sim, to, RATE) && at(sim, from, 0)
+                    });
+                    assert!(moved && broken.is_none(), "{what}: {moved} {broken:?}");
+                    let strays = sim.wait(SECOND * 200, |sim| {
+                        !(at(sim, to, RATE) && at(sim, from, 0) && all(sim, common, RATE))
+                    });
+                    assert!(!strays, "{what}: it does not stay, at {}", sim.now());
+                }
+            }
+        }
+    }
+}
+
+/// The user gives the reservation back around the time when its route changes, to the other branch or back to the first:
+/// no branch keeps anything for longer than it takes to say it twice, and the user hears so.
+#[test]
+fn a_release_while_the_route_changes_leaves_nothing() {
+    for mode in MODES {
+        for (receiver_initiated, confirm) in [(false, false), (false, true), (true, false)] {
+            for back in [false, true] {
+                // Quarters of the time that a packet takes along a link.
+                for step in -24..96_i64 {
+                    let what = format!("{mode:?} {receiver_initiated} {confirm} {back} {step}");
+                    let mut net = Diamond::asked(step.unsigned_abs(), mode, receiver_initiated, confirm);
+                    if back {
+                        let (by_r2, by_r3) = (net.by_r2, net.by_r3);
+                        net.sim.set_cost(net.decides, DEAR);
+                        net.moves(&what, by_r2, by_r3, 10);
+                        net.sim.run_for(SECOND * 7);
+                    }
+                    let cost = if back { 1 } else { DEAR };
+                    let apart = Duration::from_micros(250 * step.unsigned_abs());
+                    if step < 0 {
+                        net.command(qos::Command::Release);
+                        net.sim.run_for(apart);
+                        net.sim.set_cost(net.decides, cost);
+                    } else {
+                        net.sim.set_cost(net.decides, cost);
+                        net.sim.run_for(apart);
+                        net.command(qos::Command::Release);
+                    }
+                    let nodes = net.nodes;
+                    let over = net.sim.wait(SECOND * 5, |sim| {
+                        nodes.iter().all(|node| sim.reservations(*node).next().is_none())
+                            && matches!(heard(sim, nodes[0], 1).last(), Some(QosEvent::Released))
+                    });
+                    assert!(over, "{what}: {:?}, {:?}", net.state(), net.last_heard());
+                    assert_eq!(net.expired(), 0, "{what}");
+                }
             }
         }
     }
