@@ -1,5 +1,6 @@
 //! The node beside its sockets and routes.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use signalbox_core::Time;
@@ -19,8 +20,9 @@ pub(super) struct Engine {
     /// What makes the kernel keep reservations, on a node that has any.
     pub(super) enforcer: Option<Enforcer>,
     recorder: Option<Recorder>,
-    /// Route lookups that the node asked for and that are not answered yet; empty between inputs.
-    lookups: Vec<(u64, RouteQuery)>,
+    /// Route lookups that the node asked for and that are not answered yet; empty between inputs. Answered in order: of
+    /// the messages that wait for them none must overtake another.
+    lookups: VecDeque<(u64, RouteQuery)>,
     /// Multicast routes that the node asked for and that are not answered yet; empty between inputs.
     groups: Vec<(IpAddr, IpAddr)>,
     /// Ports that could not be listened at and of which the node has not heard yet; empty between inputs.
@@ -29,7 +31,15 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn new(node: Node, io: Io, enforcer: Option<Enforcer>, recorder: Option<Recorder>) -> Self {
-        Self { node, io, enforcer, recorder, lookups: Vec::new(), groups: Vec::new(), unheard: Vec::new() }
+        Self {
+            node,
+            io,
+            enforcer,
+            recorder,
+            lookups: VecDeque::new(),
+            groups: Vec::new(),
+            unheard: Vec::new(),
+        }
     }
 
     /// Gives the node one input and drains it: datagrams are queued, streams written to, routes looked up and
@@ -42,7 +52,7 @@ impl Engine {
             while let Some(output) = self.node.poll() {
                 match output {
                     Output::Transmit(transmit) => self.io.send(&transmit),
-                    Output::RouteLookup { id, query } => self.lookups.push((id, query)),
+                    Output::RouteLookup { id, query } => self.lookups.push_back((id, query)),
                     Output::StreamListen { kind, port } => {
                         if let Err(error) = self.io.streams().listen(kind, port) {
                             self.unheard.push((kind, port, error));
@@ -77,7 +87,7 @@ impl Engine {
                 self.handle(now, Input::ListenFailed { kind, port, error });
             } else if let Some(id) = unenforced.pop() {
                 self.handle(now, Input::Reserved { id, result: Err(ReserveError::Unsupported) });
-            } else if let Some((id, query)) = self.lookups.pop() {
+            } else if let Some((id, query)) = self.lookups.pop_front() {
                 let result = self.io.route(&query);
                 self.handle(now, Input::Route { id, result });
             } else if let Some((group, source)) = self.groups.pop() {
