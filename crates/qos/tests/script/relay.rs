@@ -326,6 +326,17 @@ fn a_tear_ends_the_reservation_and_refreshes_with_it() {
     assert_eq!(rig.qos.sessions(), 0, "operation state ends after one refresh interval");
 }
 
+#[test]
+fn a_tear_does_not_overtake_a_reserve_that_waits_for_its_route() {
+    let mut rig = Rig::new();
+    let qspec = qspec(10_000);
+    let tear = Message { flags: MessageFlags::REPLACE.with_if(MessageFlags::TEAR, true), ..reserve(1, &[]) };
+    let said = rig.receive_at_once(&[reserve(0, &qspec), tear]);
+    let tears: Vec<_> = said.iter().map(|sent| sent.message().is_tear()).collect();
+    assert_eq!(tears, [false, true], "both go on, in their order");
+    assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
+}
+
 /// QOS-5.3.2-05, QOS-5.3.2-06, QOS-5.4.3-04
 #[test]
 fn an_rii_of_somebody_else_goes_through_unchanged_and_so_does_its_answer() {

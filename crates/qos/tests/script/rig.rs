@@ -191,8 +191,12 @@ impl Rig {
         session: SessionId,
         data: &[u8],
     ) -> Vec<Sent> {
+        self.input(self.indication(from, mri, session, data))
+    }
+
+    fn indication<'a>(&self, from: SiiHandle, mri: Mri, session: SessionId, data: &'a [u8]) -> Input<'a> {
         let security = if self.authenticated { Security::Channel } else { Security::None };
-        self.input(Input::Indication(Indication::RecvMessage(RecvMessage {
+        Input::Indication(Indication::RecvMessage(RecvMessage {
             data,
             nslp: NslpId::QOS,
             session,
@@ -207,7 +211,17 @@ impl Rig {
             hops: 60,
             ifindex: IfIndex(1),
             at_flow_end: self.end,
-        })))
+        }))
+    }
+
+    /// Messages from the peer before that come so fast that no route is known between them.
+    pub(crate) fn receive_at_once(&mut self, messages: &[Message<'_>]) -> Vec<Sent> {
+        for message in messages {
+            let octets = octets(message);
+            let input = self.indication(BEFORE, flow(), SESSION, &octets);
+            self.qos.handle(self.now, input, &mut self.resources);
+        }
+        self.input(Input::Timer)
     }
 
     /// A message of the session from the peer before, downstream.
