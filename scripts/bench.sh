@@ -7,5 +7,7 @@ set -eu
 cargo build --release --locked -p signalboxd -p signalbox
 say "the engine in memory"
 "$bin/signalbox" bench gist-engine
+say "RSVP in memory"
+"$bin/signalbox" bench rsvp-engine
 say "a node on the wire, and a bare forwarder"
 "$bin/signalbox" bench gist-forward

@@ -53,6 +53,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-linux",
             "signalbox-node",
             "signalbox-record",
+            // For a benchmark of the engine by itself.
+            "signalbox-resources",
+            "signalbox-rsvp",
             "signalbox-sim",
         ],
     ),

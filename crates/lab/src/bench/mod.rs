@@ -5,6 +5,7 @@
 mod engine;
 mod forward;
 mod machine;
+mod rsvp;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 
 pub use engine::EngineArgs;
 pub use forward::ForwardArgs;
+pub use rsvp::RsvpArgs;
 
 /// What can be measured.
 #[derive(Debug, Clone, Subcommand)]
@@ -22,6 +24,8 @@ pub enum BenchCommand {
     GistEngine(EngineArgs),
     /// A node on real sockets between two namespaces, and a bare forwarder in its place: messages per second.
     GistForward(ForwardArgs),
+    /// An RSVP router in memory: time per new, refreshed and torn Path and Resv, memory per session.
+    RsvpEngine(RsvpArgs),
 }
 
 /// Runs one benchmark and prints its result.
@@ -32,6 +36,7 @@ pub fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
     match command {
         BenchCommand::GistEngine(args) => engine::run(&args)?,
         BenchCommand::GistForward(args) => forward::run(&args)?,
+        BenchCommand::RsvpEngine(args) => rsvp::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

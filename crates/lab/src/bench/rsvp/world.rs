@@ -1,0 +1,230 @@
+//! A router between two neighbours whose messages are made here, before the clock starts.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use signalbox_core::node::Prefix;
+use signalbox_core::node::{Interface, Route};
+use signalbox_core::packet::IpReceived;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{IfIndex, Time};
+use signalbox_resources::intserv::TSpec;
+use signalbox_resources::{self as resources, Ask, Asker, Owner, Resources};
+use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
+use signalbox_rsvp::wire::{
+    Filter, FlowSpec, HeaderFlags, Message, MessageType, RsvpHop, Selector, Session, SessionKind, Style,
+    Writer,
+};
+
+use super::super::machine;
+
+const UPSTREAM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
+const ROUTER_UP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
+const ROUTER_DOWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
+const DOWNSTREAM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
+const UP: IfIndex = IfIndex(1);
+const DOWN: IfIndex = IfIndex(2);
+const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+/// First destination; each session has one of its own.
+const FIRST_DEST: u32 = 0x0b00_0001;
+const UDP: u8 = 17;
+const MTU: u32 = 1500;
+const REFRESH_MS: u32 = 30_000;
+/// Messages between two looks at the clock.
+pub(super) const BATCH: u32 = 512;
+/// Virtual time that a batch takes: a million sessions stay well within the time after which they are refreshed.
+const BATCH_TIME: Duration = Duration::from_millis(5);
+
+/// What a kind of message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Path,
+    Resv,
+    ResvTear,
+    PathTear,
+}
+
+/// The router.
+pub(super) struct World {
+    rsvp: Rsvp,
+    resources: Resources,
+    now: Time,
+    /// Messages that left since the count began, of the kind that is measured.
+    sent: u64,
+}
+
+/// Messages of one batch, one after the other, all of one length.
+struct Made {
+    octets: Vec<u8>,
+    length: usize,
+}
+
+fn session(number: u32) -> Session {
+    let dest = IpAddr::V4(Ipv4Addr::from_bits(FIRST_DEST + number));
+    Session { dest, protocol: UDP, kind: SessionKind::Ports, port: 5004 }
+}
+
+fn interfaces() -> [Interface; 2] {
+    let interface = |ifindex: IfIndex, address| Interface {
+        ifindex,
+        name: format!("bench{}", ifindex.0),
+        up: true,
+        mtu: MTU,
+        addresses: vec![address],
+    };
+    [interface(UP, ROUTER_UP), interface(DOWN, ROUTER_DOWN)]
+}
+
+/// Admission control of links that take everything.
+fn resources(reservations: u32) -> Result<Resources> {
+    let mut links = resources::Config::of_link("*", "40000gbit".parse()?);
+    links.max_reservations = reservations.max(1);
+    let mut resources = Resources::new(links, 0, [1; 32])?;
+    resources.interfaces(&interfaces());
+    Ok(resources)
+}
+
+/// Admission control that holds as many reservations as the router will make: what it takes is not the router's.
+pub(super) fn admission(sessions: u32) -> Result<Resources> {
+    let mut resources = resources(sessions)?;
+    for number in 0..sessions {
+        let dest = session(number).dest;
+        let flow = FlowFilter {
+            protocol: Some(UDP),
+            src_port: Some(4000),
+            dst_port: Some(5004),
+            ..FlowFilter::between(Prefix::host(SENDER), Prefix::host(dest))
+        };
+        let owner = Owner { protocol: "bench", key: number.into() };
+        let traffic = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500)?.to_traffic()?;
+        resources.admit(Time::ZERO, &Ask::new(owner, Asker::at(dest), DOWN, flow, traffic))?;
+        install(&mut resources);
+    }
+    Ok(resources)
+}
+
+/// The kernel does what it is told.
+fn install(resources: &mut Resources) {
+    while let Some(output) = resources.poll() {
+        if let resources::ResourceOutput::Install { id, .. } = output {
+            resources.installed(id, Ok(()));
+        }
+    }
+}
+
+impl World {
+    pub(super) fn new(sessions: u32) -> Result<Self> {
+        let mut config = Config {
+            max_sessions: sessions,
+            max_senders: sessions,
+            max_reservations: sessions,
+            ..Config::default()
+        };
+        // The neighbours are plain ones of RFC 2205.
+        config.neighbours.interface.reduction.reliable = false;
+        let mut resources = resources(sessions)?;
+        let mut rsvp = Rsvp::new(config, [9; 32])?;
+        rsvp.handle(Time::ZERO, Input::Interfaces(&interfaces()), &mut resources);
+        Ok(Self { rsvp, resources, now: Time::ZERO, sent: 0 })
+    }
+
+    /// The router takes one message of this kind for each session from `first` on; processor time that it took.
+    pub(super) fn take(&mut self, kind: Kind, first: u32, count: u32, wanted: u64) -> Result<Duration> {
+        let made = Self::made(kind, first, count)?;
+        self.idle();
+        self.sent = 0;
+        let start = machine::processor_time()?;
+        for (number, payload) in (first..).zip(made.octets.chunks_exact(made.length)) {
+            self.packet(kind, number, payload);
+        }
+        let time = machine::processor_time()?.saturating_sub(start);
+        ensure!(
+            self.sent == wanted * u64::from(count),
+            "{} messages left instead of {}",
+            self.sent,
+            wanted * u64::from(count)
+        );
+        Ok(time)
+    }
+
+    /// What is due until the next batch; it does not count.
+    fn idle(&mut self) {
+        self.now = self.now + BATCH_TIME;
+        while self.rsvp.next_deadline().is_some_and(|at| at <= self.now) {
+            self.rsvp.handle(self.now, Input::Timer, &mut self.resources);
+            self.drain();
+        }
+    }
+
+    pub(super) fn state(&self) -> (u32, u32, u32) {
+        (self.rsvp.sessions(), self.rsvp.senders(), self.rsvp.reservations())
+    }
+
+    fn packet(&mut self, kind: Kind, number: u32, payload: &[u8]) {
+        let (ifindex, src, dst) = match kind {
+            Kind::Path | Kind::PathTear => (UP, SENDER, session(number).dest),
+            Kind::Resv | Kind::ResvTear => (DOWN, DOWNSTREAM, ROUTER_DOWN),
+        };
+        let packet = IpReceived { src, dst, ifindex, ttl: 60, tos: 0, router_alert: true, payload };
+        self.rsvp.handle(self.now, Input::Packet(packet), &mut self.resources);
+        self.drain();
+    }
+
+    /// What a driver does: routes are answered at once.
+    fn drain(&mut self) {
+        loop {
+            let lookup = match self.rsvp.poll() {
+                Some(Output::Send(_)) => {
+                    self.sent += 1;
+                    continue;
+                }
+                Some(Output::RouteLookup { id, .. }) => id,
+                Some(_) => continue,
+                None => break,
+            };
+            let route =
+                Route { ifindex: DOWN, src: ROUTER_DOWN, gateway: Some(DOWNSTREAM), mtu: MTU, local: false };
+            let input = Input::Route { id: lookup, result: Ok(route) };
+            self.rsvp.handle(self.now, input, &mut self.resources);
+        }
+        install(&mut self.resources);
+    }
+
+    fn made(kind: Kind, first: u32, count: u32) -> Result<Made> {
+        let mut octets = Vec::new();
+        let tspec = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500)?;
+        for number in first..first + count {
+            let of = match kind {
+                Kind::Path => MessageType::PATH,
+                Kind::Resv => MessageType::RESV,
+                Kind::ResvTear => MessageType::RESV_TEAR,
+                Kind::PathTear => MessageType::PATH_TEAR,
+            };
+            let filter = Filter { src: SENDER, selector: Selector::Port(4000) };
+            let mut w = Writer::new(&mut octets, of, HeaderFlags::default(), 60);
+            w.session(&session(number), false);
+            match kind {
+                Kind::Path | Kind::PathTear => {
+                    w.hop(&RsvpHop { addr: UPSTREAM, lih: 7 });
+                    if kind == Kind::Path {
+                        w.time_values(REFRESH_MS);
+                    }
+                    w.sender_template(&filter).sender_tspec(&tspec);
+                }
+                Kind::Resv | Kind::ResvTear => {
+                    w.hop(&RsvpHop { addr: DOWNSTREAM, lih: DOWN.0 });
+                    if kind == Kind::Resv {
+                        w.time_values(REFRESH_MS);
+                    }
+                    w.style(Style::Ff).flowspec(&FlowSpec { tspec, rspec: None }).filter_spec(&filter);
+                }
+            }
+            w.finish()?;
+        }
+        let length = octets.len() / usize::try_from(count)?.max(1);
+        let whole = octets.get(..length).context("no messages were made")?;
+        Message::parse(whole).context("the messages made are none")?;
+        Ok(Made { octets, length })
+    }
+}
