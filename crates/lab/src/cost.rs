@@ -22,8 +22,8 @@ use crate::{kernel, wait};
 /// Packets of a run: a fraction of what the scheduler gives at a time.
 const PACKETS: u32 = 250;
 /// Runs that count, and all runs at most.
-const RUNS: usize = 600;
-const RUNS_MAX: usize = 2400;
+const RUNS: usize = 2000;
+const RUNS_MAX: usize = 8000;
 /// Octets of a packet's payload; with its headers it has 150.
 const PAYLOAD: usize = 122;
 /// Prime, and more than there are ports: each run visits flows from everywhere.
