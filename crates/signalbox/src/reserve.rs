@@ -1,6 +1,6 @@
 //! `signalbox reserve` and `signalbox query`.
 
-mod many;
+pub(crate) mod many;
 mod print;
 
 use std::io::Write;
@@ -190,7 +190,6 @@ impl ReserveArgs {
         for (given, name) in [
             (self.receiver_initiated, "--receiver-initiated"),
             (self.bidirectional, "--bidirectional"),
-            (self.flows.is_some(), "--flows"),
             (self.priority.is_some(), "--priority"),
             (self.wanted.at_least.is_some(), "--at-least"),
             (self.wanted.delay.is_some(), "--delay"),
@@ -207,6 +206,7 @@ impl ReserveArgs {
                 destination,
                 protocol: protocol.context("--proto: RSVP needs the IP protocol of the flow")?,
                 destination_port,
+                flows: self.flows,
                 ipsec: false,
                 hold: self.hold,
                 json,

@@ -1,6 +1,7 @@
 //! `signalbox rsvp`: sessions of this host, and what the node knows of others'.
 
 mod args;
+mod many;
 mod print;
 mod receive;
 mod send;
@@ -21,6 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
+use tonic::transport::Channel;
 
 use crate::client;
 pub(crate) use args::{SessionArgs, TrafficArgs};
@@ -50,7 +52,8 @@ Examples:
   on any node:      signalbox rsvp show
 
 Senders announce, receivers reserve (RFC 2205): what is reserved is what the receiver asks for. Both commands hold what
-they did until Ctrl-C, SIGTERM or the end of --hold, and then tear it down.";
+they did until Ctrl-C, SIGTERM or the end of --hold, and then tear it down. With --flows they do the same for so many
+sessions, to destination ports from --dport on, and tell when all are there.";
 
 /// Does what is asked.
 pub(crate) async fn run(socket: &Path, arguments: &RsvpArgs) -> Result<ExitCode> {
@@ -66,36 +69,85 @@ pub(crate) async fn send(socket: &Path, arguments: &SendArgs) -> Result<ExitCode
     send::run(socket, arguments).await
 }
 
-/// A registered session.
-struct Session {
+/// What a command does in a session.
+trait Role {
+    /// What is told when sessions are registered: for programs and for people.
+    const BEGUN: (&'static str, &'static str);
+    /// What flows are that have what they want.
+    const STANDS: &'static str;
+
+    /// What is asked for when the session is registered.
+    fn begin(&self) -> Option<Request>;
+
+    /// Takes in what the session hears; gives what is asked for because of it.
+    fn hear(&mut self, upcall: &Upcall) -> Option<Request>;
+
+    /// It has what it wants.
+    fn stands(&self) -> bool;
+}
+
+/// Does a command's part in its sessions until it is to stop, and prints what happens.
+async fn play<R: Role + Clone + Send + 'static>(
+    socket: &Path,
+    arguments: &SessionArgs,
+    role: R,
+) -> Result<ExitCode> {
+    let stop = Stop::new(arguments.hold)?;
+    match arguments.flows {
+        Some(flows) => many::run(socket, arguments, flows, stop, role).await,
+        None => alone(socket, arguments, stop, role).await,
+    }
+}
+
+async fn alone<R: Role>(
+    socket: &Path,
+    arguments: &SessionArgs,
+    mut stop: Stop,
+    mut role: R,
+) -> Result<ExitCode> {
+    let json = arguments.json;
+    let mut client = RsvpClient::new(client::channel(socket).await?);
+    let mut call = Call::open(&mut client, arguments.register()).await?;
+    if let Some(request) = role.begin() {
+        call.ask(request).await?;
+    }
+    loop {
+        let upcall = tokio::select! {
+            upcall = call.next() => upcall?,
+            // The daemon tears down what was done in a call that ends.
+            () = stop.wait() => {
+                tell(json, "released", "released")?;
+                return Ok(ExitCode::from(u8::from(!role.stands())));
+            }
+        };
+        if matches!(upcall, Upcall::Registered(_)) {
+            tell(json, R::BEGUN.0, R::BEGUN.1)?;
+            continue;
+        }
+        say(json, &upcall)?;
+        let next = role.hear(&upcall);
+        if matches!(upcall, Upcall::Refused(_)) {
+            return Ok(ExitCode::from(crate::FAILED));
+        }
+        if let Some(request) = next {
+            call.ask(request).await?;
+        }
+    }
+}
+
+/// The call of a session that registers.
+struct Call {
     requests: mpsc::Sender<v1::RsvpRequest>,
     upcalls: Streaming<v1::RsvpUpcall>,
-    interrupt: Signal,
-    terminate: Signal,
-    end: Option<tokio::time::Instant>,
 }
 
-/// What a session waits for.
-enum Turn {
-    Upcall(Upcall),
-    /// Somebody wants it to end, or its time is over.
-    Stop,
-}
-
-impl Session {
-    /// Registers; `hold`: it ends after this time.
-    async fn open(socket: &Path, register: v1::RsvpRegister, hold: Option<Duration>) -> Result<Self> {
-        let cannot = "cannot wait for signals";
-        let interrupt = signal(SignalKind::interrupt()).context(cannot)?;
-        let terminate = signal(SignalKind::terminate()).context(cannot)?;
-        let mut client = RsvpClient::new(client::channel(socket).await?);
+impl Call {
+    async fn open(client: &mut RsvpClient<Channel>, register: v1::RsvpRegister) -> Result<Self> {
         let (requests, stream) = mpsc::channel(4);
         let first = v1::RsvpRequest { request: Some(Request::Register(register)) };
         requests.send(first).await.context("cannot register")?;
         let upcalls = client.session(ReceiverStream::new(stream)).await;
-        let upcalls = upcalls.map_err(|status| client::said_no(&status))?.into_inner();
-        let end = hold.map(|hold| tokio::time::Instant::now() + hold);
-        Ok(Self { requests, upcalls, interrupt, terminate, end })
+        Ok(Self { requests, upcalls: upcalls.map_err(|status| client::said_no(&status))?.into_inner() })
     }
 
     async fn ask(&self, request: Request) -> Result<()> {
@@ -103,30 +155,49 @@ impl Session {
         self.requests.send(request).await.context("the daemon ended the session")
     }
 
-    async fn turn(&mut self) -> Result<Turn> {
-        let end = self.end;
-        let late = async {
-            match end {
-                Some(end) => tokio::time::sleep_until(end).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::pin!(late);
+    /// What the session hears next.
+    async fn next(&mut self) -> Result<Upcall> {
         loop {
-            return tokio::select! {
-                upcall = self.upcalls.message() => {
-                    match upcall.map_err(|status| client::said_no(&status))? {
-                        Some(v1::RsvpUpcall { upcall: Some(upcall) }) => Ok(Turn::Upcall(upcall)),
-                        // Of a daemon that is newer than this command.
-                        Some(_) => continue,
-                        None => bail!("the daemon ended the session"),
-                    }
-                }
-                _ = self.interrupt.recv() => Ok(Turn::Stop),
-                _ = self.terminate.recv() => Ok(Turn::Stop),
-                () = &mut late => Ok(Turn::Stop),
-            };
+            match self.upcalls.message().await.map_err(|status| client::said_no(&status))? {
+                Some(v1::RsvpUpcall { upcall: Some(upcall) }) => return Ok(upcall),
+                // Of a daemon that is newer than this command.
+                Some(_) => {}
+                None => bail!("the daemon ended the session"),
+            }
         }
+    }
+}
+
+/// What ends a command: a signal, or the end of its time.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    end: Option<tokio::time::Instant>,
+}
+
+impl Stop {
+    /// `hold`: it ends after this time.
+    fn new(hold: Option<Duration>) -> Result<Self> {
+        let cannot = "cannot wait for signals";
+        let interrupt = signal(SignalKind::interrupt()).context(cannot)?;
+        let terminate = signal(SignalKind::terminate()).context(cannot)?;
+        Ok(Self { interrupt, terminate, end: hold.map(|hold| tokio::time::Instant::now() + hold) })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            () = at(self.end) => {}
+        }
+    }
+}
+
+/// Waits until then; `None`: for ever.
+async fn at(end: Option<tokio::time::Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
     }
 }
 

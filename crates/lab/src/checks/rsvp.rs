@@ -32,7 +32,8 @@ pub(super) fn held(evidence: &Evidence, check: &RsvpCheck) -> Verdict {
             .collect();
         let senders = all("senders").len();
         good &= senders == check.senders && reservations.len() == check.reservations;
-        let mut rates = Vec::new();
+        // What many have in common is said once.
+        let mut rates: Vec<(String, usize)> = Vec::new();
         for one in &reservations {
             let rate = one["flowspec"]["rate"].as_f64().unwrap_or(0.0) * 8.0;
             let is = |wanted: f64| (rate - wanted).abs() <= wanted * RATE_ERROR;
@@ -40,13 +41,20 @@ pub(super) fn held(evidence: &Evidence, check: &RsvpCheck) -> Verdict {
             let fits = check.rate.is_none_or(|wanted| is(wanted.0 as f64));
             let enforced = one["enforced"] == true;
             good &= fits && enforced;
-            rates.push(format!(
+            let text = format!(
                 "{:.0} kbit/s at {}{}",
                 rate / 1e3,
                 one["interface"].as_str().unwrap_or("?"),
                 if enforced { "" } else { ", not enforced" }
-            ));
+            );
+            match rates.iter_mut().find(|(said, _)| *said == text) {
+                Some((_, times)) => *times += 1,
+                None => rates.push((text, 1)),
+            }
         }
+        let times =
+            |(text, times): (String, usize)| if times > 1 { format!("{times} of {text}") } else { text };
+        let rates: Vec<_> = rates.into_iter().map(times).collect();
         let rates = if rates.is_empty() { String::new() } else { format!(" ({})", rates.join(", ")) };
         seen.push(format!("{name} {senders} senders, {} reservations{rates}", reservations.len()));
     }

@@ -101,7 +101,7 @@ pub(super) async fn run(socket: &Path, arguments: &ReserveArgs, flows: u16) -> R
 }
 
 /// The flows' ports.
-fn ports(first: Option<u32>, flows: u16) -> Result<std::ops::RangeInclusive<u16>> {
+pub(crate) fn ports(first: Option<u32>, flows: u16) -> Result<std::ops::RangeInclusive<u16>> {
     let first = first.and_then(|port| u16::try_from(port).ok()).context("--flows needs --dport")?;
     let Some(last) = flows.checked_sub(1).and_then(|more| first.checked_add(more)) else {
         bail!("there are no {flows} ports from {first}");

@@ -27,6 +27,9 @@ pub(crate) struct SessionArgs {
     /// Their destination port.
     #[arg(long = "dport", value_name = "PORT")]
     pub(crate) destination_port: Option<u16>,
+    /// The same for so many sessions, to ports from --dport on; told is when all of them are there.
+    #[arg(long, value_name = "N", requires = "destination_port", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) flows: Option<u16>,
     /// The port is a virtual one, and packets are told apart by their IPsec SPI (RFC 2207).
     #[arg(long)]
     pub(crate) ipsec: bool,

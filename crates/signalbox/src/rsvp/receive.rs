@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -11,11 +12,11 @@ use signalbox_api::v1::rsvp_request::Request;
 use signalbox_api::v1::rsvp_upcall::Upcall;
 use signalbox_resources::Rate;
 
+use super::Role;
 use super::args::{SessionArgs, TrafficArgs, sender};
-use super::{Session, Turn, say, tell};
 use crate::reserve::rate;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReceiveArgs {
     #[command(flatten)]
@@ -63,53 +64,22 @@ for as long as the command runs.
 
 With --json, \"type\" tells the lines apart: waiting; path {sender, traffic}; path-gone {sender}; confirmed {node, style,
 flowspec, senders}; reservation-error {node, code, value, meaning, in_place, not_guilty, senders, flowspec}; refused
-{reason}; released. Rates are in bits a second on the command line, in octets a second in JSON.
+{reason}; released. Rates are in bits a second on the command line, in octets a second in JSON. With --flows: waiting
+{flows}, and confirmed {flows, seconds} once all are; errors have their port.
 
-Exit status: 0 the reservation was confirmed and stood when it ended, 1 it was not or failed, 2 wrong arguments, no
+Exit status: 0 the reservation (with --flows: each) was confirmed and stood when it ended, 1 it was not or failed, 2 wrong arguments, no
 daemon, or the node cannot do it.";
 
 /// Reserves, and prints what happens.
 pub(super) async fn run(socket: &Path, arguments: &ReceiveArgs) -> Result<ExitCode> {
-    let SessionArgs { hold, json, destination, .. } = arguments.session;
+    let destination = arguments.session.destination;
     if arguments.style == Style::Wf && !arguments.senders.is_empty() {
         bail!("--sender: wildcard reservations name no senders; use --style se or ff");
     }
     // The group is left when it is dropped.
     let _member = if destination.is_multicast() { Some(join(destination, arguments.join_at)?) } else { None };
-    let mut session = Session::open(socket, arguments.session.register(), hold).await?;
-    let mut wish = Wish { arguments, announced: Vec::new() };
-    if let Some(reserve) = wish.reserve() {
-        session.ask(Request::Reserve(reserve)).await?;
-    }
-    let mut stands = false;
-    loop {
-        let upcall = match session.turn().await? {
-            Turn::Upcall(Upcall::Registered(_)) => {
-                tell(json, "waiting", "registered; waiting for senders")?;
-                continue;
-            }
-            Turn::Upcall(upcall) => upcall,
-            Turn::Stop => {
-                session.ask(Request::ReleaseReservation(v1::RsvpReleaseReservation {})).await?;
-                tell(json, "released", "released")?;
-                return Ok(ExitCode::from(u8::from(!stands)));
-            }
-        };
-        say(json, &upcall)?;
-        match &upcall {
-            Upcall::Path(path) => wish.announce(path),
-            Upcall::PathGone(sender) => wish.announced.retain(|(known, _)| known != sender),
-            Upcall::Confirmed(_) => stands = true,
-            Upcall::ReservationError(error) => stands &= error.in_place,
-            Upcall::Refused(_) => return Ok(ExitCode::from(crate::FAILED)),
-            _ => {}
-        }
-        if matches!(upcall, Upcall::Path(_) | Upcall::PathGone(_))
-            && let Some(reserve) = wish.reserve()
-        {
-            session.ask(Request::Reserve(reserve)).await?;
-        }
-    }
+    let wish = Wish { arguments: Arc::new(arguments.clone()), announced: Vec::new(), stands: false };
+    super::play(socket, &arguments.session, wish).await
 }
 
 /// Makes this host a member of the group.
@@ -135,13 +105,41 @@ fn join(group: IpAddr, at: Option<IpAddr>) -> Result<UdpSocket> {
 }
 
 /// What is to be reserved.
-struct Wish<'a> {
-    arguments: &'a ReceiveArgs,
+#[derive(Debug, Clone)]
+struct Wish {
+    arguments: Arc<ReceiveArgs>,
     /// Senders that announced themselves, and their traffic.
     announced: Vec<(v1::RsvpFilter, v1::RsvpTraffic)>,
+    /// It was confirmed, and has not failed since.
+    stands: bool,
 }
 
-impl Wish<'_> {
+impl Role for Wish {
+    const BEGUN: (&'static str, &'static str) = ("waiting", "registered; waiting for senders");
+    const STANDS: &'static str = "confirmed";
+
+    fn begin(&self) -> Option<Request> {
+        self.reserve().map(Request::Reserve)
+    }
+
+    fn hear(&mut self, upcall: &Upcall) -> Option<Request> {
+        match upcall {
+            Upcall::Path(path) => self.announce(path),
+            Upcall::PathGone(sender) => self.announced.retain(|(known, _)| known != sender),
+            Upcall::Confirmed(_) => self.stands = true,
+            Upcall::ReservationError(error) => self.stands &= error.in_place,
+            _ => {}
+        }
+        let senders_changed = matches!(upcall, Upcall::Path(_) | Upcall::PathGone(_));
+        senders_changed.then(|| self.begin()).flatten()
+    }
+
+    fn stands(&self) -> bool {
+        self.stands
+    }
+}
+
+impl Wish {
     fn announce(&mut self, path: &v1::RsvpPath) {
         let (Some(sender), Some(traffic)) = (path.sender.clone(), path.traffic) else { return };
         self.announced.retain(|(known, _)| *known != sender);
@@ -184,7 +182,7 @@ impl Wish<'_> {
     /// What is asked for, of senders that announce `traffic`.
     #[expect(clippy::cast_precision_loss, reason = "rates of links are far below 2^53")]
     fn flowspec(&self, traffic: Option<v1::RsvpTraffic>) -> Option<v1::RsvpFlowspec> {
-        let ReceiveArgs { rate, guaranteed, slack, .. } = *self.arguments;
+        let ReceiveArgs { rate, guaranteed, slack, .. } = *self.arguments.as_ref();
         let own = &self.arguments.traffic;
         let traffic = match rate {
             Some(rate) => own.with_rate(rate),
@@ -227,9 +225,10 @@ mod tests {
         receive: ReceiveArgs,
     }
 
-    fn parse(line: &str) -> ReceiveArgs {
+    fn wish(line: &str) -> Wish {
         let words = ["receive", "192.0.2.9", "--proto", "udp"].into_iter().chain(line.split_whitespace());
-        Line::try_parse_from(words).unwrap().receive
+        let arguments = Arc::new(Line::try_parse_from(words).unwrap().receive);
+        Wish { arguments, announced: Vec::new(), stands: false }
     }
 
     fn path(address: &str, rate: f64) -> v1::RsvpPath {
@@ -239,8 +238,7 @@ mod tests {
 
     #[test]
     fn it_reserves_for_who_announces_itself() {
-        let arguments = parse("--sender 192.0.2.1/9");
-        let mut wish = Wish { arguments: &arguments, announced: Vec::new() };
+        let mut wish = wish("--sender 192.0.2.1/9");
         assert_eq!(wish.reserve(), None);
         wish.announce(&path("192.0.2.2/9", 1000.0));
         assert_eq!(wish.reserve(), None, "somebody else");
@@ -253,8 +251,7 @@ mod tests {
     #[test]
     fn shared_reservations_suffice_for_any_sender() {
         for (style, senders) in [("se", 2), ("wf", 0)] {
-            let arguments = parse(&format!("--style {style}"));
-            let mut wish = Wish { arguments: &arguments, announced: Vec::new() };
+            let mut wish = wish(&format!("--style {style}"));
             wish.announce(&path("192.0.2.1", 1000.0));
             wish.announce(&path("192.0.2.2", 2000.0));
             let reserve = wish.reserve().unwrap();
@@ -265,8 +262,7 @@ mod tests {
 
     #[test]
     fn a_wildcard_with_a_rate_waits_for_nobody() {
-        let arguments = parse("--style wf --rate 64kbit --guaranteed 80kbit --slack 5");
-        let wish = Wish { arguments: &arguments, announced: Vec::new() };
+        let wish = wish("--style wf --rate 64kbit --guaranteed 80kbit --slack 5");
         let flowspec = wish.reserve().unwrap().flows[0].flowspec.unwrap();
         assert_eq!((flowspec.traffic.unwrap().rate, flowspec.service_rate), (8000.0, Some(10_000.0)));
         assert_eq!(flowspec.slack_us, 5);

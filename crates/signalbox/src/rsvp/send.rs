@@ -12,8 +12,8 @@ use signalbox_api::v1::rsvp_request::Request;
 use signalbox_api::v1::rsvp_upcall::Upcall;
 use signalbox_resources::Rate;
 
+use super::Role;
 use super::args::{SessionArgs, TrafficArgs};
-use super::{Session, Turn, say, tell};
 use crate::reserve::rate;
 
 #[derive(Debug, Clone, Args)]
@@ -47,18 +47,18 @@ const EXAMPLES: &str = "\
 Examples:
   signalbox rsvp send 192.0.2.9 --proto udp --dport 5004 --rate 20mbit
   signalbox rsvp send 232.1.1.1 --proto udp --dport 5004 --sport 9 --rate 64kbit --hold 60s --json
+  signalbox rsvp send 192.0.2.9 --proto udp --dport 10000 --flows 500 --rate 64kbit
 
 With --json, \"type\" tells the lines apart: announced; reserved {style, flowspec, senders}; reserved-gone {sender};
 path-error {node, code, value, meaning, senders}; refused {reason}; released. A flowspec is {rate, burst, peak,
-min_policed, max_packet, service_rate, slack_us}, in octets and octets a second.
+min_policed, max_packet, service_rate, slack_us}, in octets and octets a second. With --flows: announced {flows}, and
+reserved {flows, seconds} once all are; gone {flows} when none is any more; errors have their port.
 
-Exit status: 0 something was reserved when it ended, 1 nothing was, 2 wrong arguments, no daemon, or the node cannot
+Exit status: 0 something (with --flows: everything) was reserved when it ended, 1 nothing was, 2 wrong arguments, no daemon, or the node cannot
 do it.";
 
 /// Announces, and prints what happens.
 pub(super) async fn run(socket: &Path, arguments: &SendArgs) -> Result<ExitCode> {
-    let SessionArgs { hold, json, .. } = arguments.session;
-    let mut session = Session::open(socket, arguments.session.register(), hold).await?;
     let port = arguments.source_port.map(|port| Selector::Port(port.into()));
     let filter = v1::RsvpFilter {
         source: arguments.source.map(|source| source.to_string()).unwrap_or_default(),
@@ -70,27 +70,34 @@ pub(super) async fn run(socket: &Path, arguments: &SendArgs) -> Result<ExitCode>
         without_adspec: arguments.no_adspec,
         ttl: arguments.ttl.unwrap_or(0).into(),
     };
-    session.ask(Request::Sender(sender)).await?;
-    let mut reserved = false;
-    loop {
-        let upcall = match session.turn().await? {
-            Turn::Upcall(Upcall::Registered(_)) => {
-                tell(json, "announced", "announced; waiting for receivers to reserve")?;
-                continue;
-            }
-            Turn::Upcall(upcall) => upcall,
-            Turn::Stop => {
-                session.ask(Request::ReleaseSender(v1::RsvpReleaseSender {})).await?;
-                tell(json, "released", "released")?;
-                return Ok(ExitCode::from(u8::from(!reserved)));
-            }
-        };
-        say(json, &upcall)?;
+    super::play(socket, &arguments.session, Announcement { sender, reserved: false }).await
+}
+
+/// A sender's part.
+#[derive(Debug, Clone)]
+struct Announcement {
+    sender: v1::RsvpSender,
+    reserved: bool,
+}
+
+impl Role for Announcement {
+    const BEGUN: (&'static str, &'static str) = ("announced", "announced; waiting for receivers to reserve");
+    const STANDS: &'static str = "reserved";
+
+    fn begin(&self) -> Option<Request> {
+        Some(Request::Sender(self.sender.clone()))
+    }
+
+    fn hear(&mut self, upcall: &Upcall) -> Option<Request> {
         match upcall {
-            Upcall::Reserved(_) => reserved = true,
-            Upcall::ReservedGone(_) => reserved = false,
-            Upcall::Refused(_) => return Ok(ExitCode::from(crate::FAILED)),
+            Upcall::Reserved(_) => self.reserved = true,
+            Upcall::ReservedGone(_) => self.reserved = false,
             _ => {}
         }
+        None
+    }
+
+    fn stands(&self) -> bool {
+        self.reserved
     }
 }
