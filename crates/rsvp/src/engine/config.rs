@@ -13,8 +13,9 @@ pub struct Config {
     /// What holds for single interfaces, by name.
     pub interfaces: BTreeMap<String, InterfaceConfig>,
     /// Refresh reduction, integrity and Hello.
-    #[cfg_attr(feature = "serde", serde(skip))]
     pub neighbours: super::neighbour::Config,
+    /// Keys by which messages are signed and verified.
+    pub keys: Vec<super::IntegrityKey>,
     /// *Kb*: blockade state lives for so many refresh periods (RFC 2205 §3.5), at least 1. The RFC names no default.
     pub blockade_multiplier: u32,
     /// Messages that carry a change are said again soon after, then ever less often; `None`: at the next refresh.
@@ -45,6 +46,7 @@ impl Default for Config {
             interface: InterfaceConfig::default(),
             interfaces: BTreeMap::new(),
             neighbours: super::neighbour::Config::default(),
+            keys: Vec::new(),
             blockade_multiplier: 4,
             staged: None,
             source_trees: true,
@@ -81,6 +83,8 @@ pub struct InterfaceConfig {
     pub non_rsvp: Option<bool>,
     /// TOS octet or traffic class of what is sent.
     pub tos: u8,
+    /// Refresh reduction, integrity and Hello there; `None`: as everywhere.
+    pub neighbours: Option<super::neighbour::Interface>,
 }
 
 impl Default for InterfaceConfig {
@@ -93,6 +97,7 @@ impl Default for InterfaceConfig {
             repair_delay: Duration::from_secs(2),
             non_rsvp: None,
             tos: 0xc0, // class selector 6, network control
+            neighbours: None,
         }
     }
 }
@@ -142,6 +147,15 @@ impl Config {
             if one.repair_delay > longest {
                 return fault(format!("{field}.repair_delay"), "over 24 days");
             }
+            if let Some((own, problem)) = one.neighbours.and_then(|own| own.problem()) {
+                return fault(format!("{field}.{own}"), problem);
+            }
+        }
+        if let Some((own, problem)) = self.neighbours.interface.problem() {
+            return fault(format!("neighbours.{own}"), problem);
+        }
+        if let Some((at, problem)) = super::keyring::problem(&self.keys) {
+            return fault(format!("keys.{at}"), problem);
         }
         if self.blockade_multiplier == 0 {
             return fault("blockade_multiplier".to_owned(), "0: a blockade would not hold");
@@ -166,17 +180,17 @@ impl Config {
 
 /// Durations are written as seconds.
 #[cfg(feature = "serde")]
-mod seconds {
+pub(super) mod seconds {
     use core::time::Duration;
 
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::engine) fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_f64(value.as_secs_f64())
     }
 
-    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
+    pub(in crate::engine) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
         Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
     }
 }

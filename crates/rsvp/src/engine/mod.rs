@@ -24,6 +24,7 @@ mod destinations;
 mod forward;
 mod interfaces;
 mod io;
+mod keyring;
 mod local;
 mod merge;
 mod names;
@@ -57,6 +58,7 @@ use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
 pub use io::{Command, FlowRequest, Input, Output, Refused, ReserveRequest, RsvpEvent, SenderRequest};
+pub use keyring::{Key as IntegrityKey, Secret};
 pub use view::{ReservationView, SenderView, SessionView};
 
 use crate::counters::Counters;
@@ -228,7 +230,8 @@ impl Rsvp {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let walk = (!self.walks.is_idle()).then_some(self.now);
-        [self.sender_wheel.next_deadline(), self.branch_wheel.next_deadline(), walk]
+        let neighbours = self.neighbours.next_deadline();
+        [self.sender_wheel.next_deadline(), self.branch_wheel.next_deadline(), neighbours, walk]
             .into_iter()
             .flatten()
             .min()

@@ -209,6 +209,7 @@ impl Rsvp {
         for known in self.interfaces.all() {
             self.neighbours.set_addresses(known.ifindex, known.address(false), known.address(true));
         }
+        self.settle_neighbours();
         for place in changes.altered {
             let mut next = self.interfaces.get(place).map_or(NONE, |known| known.first_leaving);
             while let Some(key) = self.senders.key_of(next) {

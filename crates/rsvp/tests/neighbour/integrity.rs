@@ -6,7 +6,7 @@ use std::time::Duration;
 use ring::hmac;
 use signalbox_core::{IfIndex, Time};
 use signalbox_rsvp::engine::neighbour::{
-    Algorithm, Config, IntegrityConfig, KeyConfig, KeyUse, Upcall, Verdict,
+    Algorithm, AssociationView, Config, IntegrityConfig, KeyConfig, KeyUse, Mistrust, Upcall, Verdict,
 };
 use signalbox_rsvp::wire::{MessageType, checksum};
 
@@ -29,6 +29,14 @@ fn key(id: u64) -> KeyConfig {
     }
 }
 
+/// Seconds since 1970 at the start of the nodes' clocks.
+const START: u32 = 1_000_000;
+
+/// So many seconds later, by the calendar.
+fn calendar(seconds: u64) -> Time {
+    Time::from_secs(u64::from(START) + seconds)
+}
+
 fn secured(handshake: bool) -> Config {
     let mut config = config(prompt());
     config.interface.integrity = IntegrityConfig {
@@ -38,7 +46,7 @@ fn secured(handshake: bool) -> Config {
         without_handshake: !handshake,
         ..IntegrityConfig::default()
     };
-    config.real_time = 1_000_000;
+    config.real_time = START;
     config
 }
 
@@ -415,8 +423,8 @@ fn a_flood_of_challenges() {
 /// a handshake of its own.
 #[test]
 fn rollover() {
-    let old = KeyConfig { until: Some(Time::from_secs(100)), ..key(1) };
-    let new = KeyConfig { from: Time::from_secs(80), ..key(2) };
+    let old = KeyConfig { until: Some(calendar(100)), ..key(1) };
+    let new = KeyConfig { from: calendar(80), ..key(2) };
     for handshake in [false, true] {
         let keys = [old.clone(), new.clone()];
         let (mut a, mut b) = (node(1, secured(handshake), &keys), node(2, secured(handshake), &keys));
@@ -449,7 +457,7 @@ fn rollover() {
 /// Proves RSVPINT-2747-5.3-01 and RSVPINT-2747-5.3-02: the last key is used on, and management hears of it.
 #[test]
 fn the_last_key() {
-    let short = KeyConfig { until: Some(Time::from_secs(1)), ..key(7) };
+    let short = KeyConfig { until: Some(calendar(1)), ..key(7) };
     let (mut a, mut b) =
         (node(1, secured(false), std::slice::from_ref(&short)), node(2, secured(false), &[short]));
     let packet = path(&mut a, ms(5000), 5000);
@@ -502,4 +510,42 @@ fn associations_are_limited() {
     });
     assert_eq!(taken.count(), 3);
     assert_eq!(b.layer.counters().overload, 7);
+}
+
+/// Whoever is not believed is seen by operators, with the reason, beside those who are.
+#[test]
+fn reasons_are_seen() {
+    let mut b = node(2, secured(true), &[key(7), KeyConfig { neighbour: Some(addr(4)), ..key(9) }]);
+    let mut a = node(1, secured(true), &[key(7)]);
+    let first = path(&mut a, ms(0), 5000);
+    b.take(ms(0), &first);
+    let view = |b: &Node, last: u8| {
+        let all = b.layer.view(ms(500));
+        all.into_iter().find(|view| view.address == addr(last)).unwrap()
+    };
+    let before = view(&b, 1);
+    assert_eq!(before.associations, [AssociationView { key_id: 7, sequence: None, asked: 1 }]);
+    assert_eq!((before.heard, before.signs_with), (None, Some(7)));
+    talk(ms(1), &mut a, &mut b);
+    let second = path(&mut a, ms(2), 5001);
+    assert_eq!(b.take(ms(2), &second).len(), 1);
+    b.take(ms(3), &second);
+    b.take(ms(4), &without_checksum(&second.altered(71)));
+    let mut plain = Node::plain(3);
+    b.take(ms(5), &path(&mut plain, ms(5), 5000));
+    let mut stranger = node(4, secured(true), &[key(8)]);
+    b.take(ms(6), &path(&mut stranger, ms(6), 5000));
+
+    let after = view(&b, 1);
+    let sequence = second.message().integrity.unwrap().sequence;
+    assert_eq!(after.associations, [AssociationView { key_id: 7, sequence: Some(sequence), asked: 0 }]);
+    assert_eq!((after.heard, after.capable, after.far), (Some(ms(2)), true, false));
+    let mistrusted = after.mistrusted.unwrap();
+    let counts = Mistrust::ALL.map(|why| mistrusted.count(why));
+    assert_eq!(counts, [0, 0, 1, 1, 1, 0]);
+    assert_eq!((mistrusted.last, mistrusted.at), (Mistrust::WrongDigest, ms(4)));
+    assert_eq!(view(&b, 3).mistrusted.unwrap().last, Mistrust::Unsigned);
+    let stranger = view(&b, 4);
+    assert_eq!((stranger.heard, stranger.signs_with), (None, Some(9)));
+    assert_eq!(stranger.mistrusted.unwrap().count(Mistrust::UnknownKey), 1);
 }

@@ -3,6 +3,7 @@
 mod blockade;
 mod confirm;
 mod figures;
+mod keys;
 mod local;
 mod path;
 mod reduction;

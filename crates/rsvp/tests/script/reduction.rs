@@ -9,17 +9,22 @@ use signalbox_rsvp::wire::MessageType;
 use crate::rig::{B, Path, R, Resv, Rig, Sent, addr, all, at, kinds, load, session};
 
 /// Two nodes: what leaves the first by eth2 comes to the second by eth1, and the other way round.
-struct Pair {
-    up: Rig,
-    down: Rig,
+pub(crate) struct Pair {
+    pub(crate) up: Rig,
+    pub(crate) down: Rig,
     /// What went between them.
-    crossed: Vec<Sent>,
+    pub(crate) crossed: Vec<Sent>,
 }
 
 impl Pair {
     fn new() -> Self {
-        let up = Rig::with_neighbours(Config::default(), "10mbit");
-        let mut down = Rig::with_neighbours(Config::default(), "10mbit");
+        Self::with(Config::default(), Config::default())
+    }
+
+    /// With these settings of the first and the second.
+    pub(crate) fn with(up: Config, down: Config) -> Self {
+        let up = Rig::with_neighbours(up, "10mbit");
+        let mut down = Rig::with_neighbours(down, "10mbit");
         // The second node's eth1 has the address that the first one's neighbour at eth2 has.
         for (interface, address) in
             down.interfaces.iter_mut().zip([at(2, 9), at(12, 1), at(13, 1), at(14, 1)])
@@ -33,7 +38,7 @@ impl Pair {
     }
 
     /// Carries what one node sent to the other, and back, until nothing is left.
-    fn carry(&mut self, from_up: Vec<Sent>, from_down: Vec<Sent>) {
+    pub(crate) fn carry(&mut self, from_up: Vec<Sent>, from_down: Vec<Sent>) {
         let (mut from_up, mut from_down) = (from_up, from_down);
         while !(from_up.is_empty() && from_down.is_empty()) {
             let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -49,7 +54,7 @@ impl Pair {
         }
     }
 
-    fn wait(&mut self, time: Duration) {
+    pub(crate) fn wait(&mut self, time: Duration) {
         let end = self.up.now + time;
         while self.up.now < end {
             let step = Duration::from_millis(5);
@@ -58,12 +63,12 @@ impl Pair {
         }
     }
 
-    fn path(&mut self) {
+    pub(crate) fn path(&mut self) {
         let sent = self.up.path(&Path::new());
         self.carry(sent, Vec::new());
     }
 
-    fn resv(&mut self) {
+    pub(crate) fn resv(&mut self) {
         let resv = Resv::ff(&[(load(B), 1)]).from(2, 9, session());
         let resv = Resv { hop: signalbox_rsvp::wire::RsvpHop { addr: at(12, 9), lih: 2 }, ..resv };
         let sent = self.down.packet(2, at(12, 9), at(12, 1), 255, &resv.octets());

@@ -139,6 +139,7 @@ impl RsvpConfig {
                 repair_delay: own.repair_delay.unwrap_or(interface.repair_delay),
                 tos: own.dscp.map_or(interface.tos, |dscp| dscp << 2),
                 non_rsvp: own.non_rsvp,
+                neighbours: None,
             };
             (own.name.clone(), settings)
         });

@@ -11,6 +11,7 @@ use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{IfIndex, Time};
 
 use super::config::Integrity;
+use super::view::AssociationView;
 
 /// The sequence numbers seen within the reordering window, lowest first. Numbers grow modulo 2^64.
 #[derive(Debug, Default)]
@@ -223,6 +224,18 @@ impl Associations {
             return Some(ask);
         }
         None
+    }
+
+    /// All of them: sender, interface that it was heard by first, and how far it is believed.
+    pub(crate) fn view(&self) -> impl Iterator<Item = (IpAddr, IfIndex, AssociationView)> {
+        self.slab.iter().map(|(_, one)| {
+            let asked = match one.handshake {
+                Handshake::Done => 0,
+                Handshake::Pending { asked, .. } => asked,
+            };
+            let sequence = one.window.seen.last().copied();
+            (one.sender, one.ifindex, AssociationView { key_id: one.key_id, sequence, asked })
+        })
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

@@ -50,6 +50,11 @@ impl State {
         Self { ours: instance(rng, 0), theirs: 0, heard: now, asked: None, due: None, wrong: 0 }
     }
 
+    /// Whether the neighbour is there.
+    pub(crate) const fn is_up(&self) -> bool {
+        self.theirs != 0
+    }
+
     /// When there is something to do without a message.
     pub(crate) const fn due(&self) -> Option<Time> {
         self.due

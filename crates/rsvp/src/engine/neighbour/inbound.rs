@@ -2,11 +2,12 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Time;
 use signalbox_core::packet::IpReceived;
 use signalbox_core::slab::Key;
+use signalbox_core::{IfIndex, Time};
 
 use super::association::Admitted;
+use super::mistrust::Mistrust;
 use super::names::{Advertised, Heard};
 use super::peers::Age;
 use super::{Neighbours, Upcall, hello};
@@ -86,7 +87,7 @@ pub struct Unknown {
     /// The group.
     pub group: IpAddr,
     /// Where the Srefresh came in.
-    pub ifindex: signalbox_core::IfIndex,
+    pub ifindex: IfIndex,
     peer: Key,
     name: MessageId,
 }
@@ -265,12 +266,11 @@ impl Neighbours {
             return !response;
         }
         let Some(integrity) = message.integrity else {
-            self.counters.integrity_missing += 1;
-            return false;
+            return self.mistrust(now, sender, packet.ifindex, Mistrust::Unsigned);
         };
-        let Some(key) = self.keys.received(now, integrity.key_id, packet.ifindex, sender) else {
-            self.counters.key_unknown += 1;
-            return false;
+        let wall = self.config.wall(now);
+        let Some(key) = self.keys.received(wall, integrity.key_id, packet.ifindex, sender) else {
+            return self.mistrust(now, sender, packet.ifindex, Mistrust::UnknownKey);
         };
         // Checksum and digest count as zero.
         let octets = message.octets;
@@ -284,8 +284,7 @@ impl Neighbours {
             octets.get(end..).unwrap_or_default(),
         ];
         if !key.verifies(&parts, integrity.digest) {
-            self.counters.digest_wrong += 1;
-            return false;
+            return self.mistrust(now, sender, packet.ifindex, Mistrust::WrongDigest);
         }
         if response {
             let taken = message.challenge.is_some_and(|challenge| {
@@ -305,19 +304,36 @@ impl Neighbours {
         }
         let place = (sender, integrity.key_id, packet.ifindex);
         let number = (integrity.sequence, integrity.handshake);
-        let counters = &mut self.counters;
-        match self.associations.admit(now, place, number, &settings, &mut self.rng) {
+        let why = match self.associations.admit(now, place, number, &settings, &mut self.rng) {
             Admitted::Yes => return true,
-            Admitted::Replayed => counters.replayed += 1,
-            Admitted::Unwilling => counters.handshake_refused += 1,
-            Admitted::Full => counters.overload += 1,
+            Admitted::Replayed => Mistrust::Replayed,
+            Admitted::Unwilling => Mistrust::Unwilling,
+            Admitted::Full => {
+                self.counters.overload += 1;
+                return false;
+            }
             Admitted::Challenged(ask) => {
-                counters.challenge_pending += 1;
                 if let Some(ask) = ask {
                     self.challenge(&ask);
                 }
+                Mistrust::Unproven
             }
-        }
+        };
+        self.mistrust(now, sender, packet.ifindex, why)
+    }
+
+    /// Counts a message that is not believed, and remembers who is said to have sent it. Always false.
+    fn mistrust(&mut self, now: Time, sender: IpAddr, ifindex: IfIndex, why: Mistrust) -> bool {
+        let counter = match why {
+            Mistrust::Unsigned => &mut self.counters.integrity_missing,
+            Mistrust::UnknownKey => &mut self.counters.key_unknown,
+            Mistrust::WrongDigest => &mut self.counters.digest_wrong,
+            Mistrust::Replayed => &mut self.counters.replayed,
+            Mistrust::Unproven => &mut self.counters.challenge_pending,
+            Mistrust::Unwilling => &mut self.counters.handshake_refused,
+        };
+        *counter += 1;
+        self.mistrusted.note(now, (sender, ifindex), why);
         false
     }
 
@@ -352,7 +368,7 @@ impl Neighbours {
         }
     }
 
-    pub(super) fn lost(&mut self, neighbour: IpAddr, ifindex: signalbox_core::IfIndex) {
+    pub(super) fn lost(&mut self, neighbour: IpAddr, ifindex: IfIndex) {
         self.counters.neighbours_lost += 1;
         self.upcalls.push_back(Upcall::Lost { neighbour, ifindex });
     }

@@ -162,14 +162,8 @@ impl Keys {
     }
 
     /// The key to send with: of those that are valid the one that started last, but for the first half of its overlap
-    /// with the one before (§5.1). When all have run out, the one that did so last goes on (§5.3); the flag tells
-    /// that this happened for the first time.
-    pub(crate) fn sending(
-        &mut self,
-        now: Time,
-        interface: IfIndex,
-        neighbour: IpAddr,
-    ) -> Option<(usize, bool)> {
+    /// with the one before (§5.1). When all have run out, the one that did so last goes on (§5.3).
+    fn choose(&self, now: Time, interface: IfIndex, neighbour: IpAddr) -> Option<usize> {
         let fitting = |key: &Key| key.is_for(true, interface, neighbour);
         let valid = |key: &Key| fitting(key) && key.valid(now);
         let too_early = |key: &Key| {
@@ -179,15 +173,28 @@ impl Keys {
         let candidates = self.keys.iter().enumerate().filter(|(_, key)| valid(key) && !too_early(key));
         let chosen =
             candidates.max_by_key(|(_, key)| (key.neighbour.is_some(), key.interface.is_some(), key.from));
-        if let Some((at, _)) = chosen {
-            return Some((at, false));
-        }
         let expired = |key: &Key| fitting(key) && key.until.is_some_and(|until| until < now);
         let last =
-            self.keys.iter().enumerate().filter(|(_, key)| expired(key)).max_by_key(|(_, key)| key.until);
-        let at = last.map(|(at, _)| at)?;
-        let first = self.keys.get_mut(at).is_some_and(|key| !core::mem::replace(&mut key.noticed, true));
-        Some((at, first))
+            || self.keys.iter().enumerate().filter(|(_, key)| expired(key)).max_by_key(|(_, key)| key.until);
+        chosen.or_else(last).map(|(at, _)| at)
+    }
+
+    /// The key to send with; the flag tells that it has run out and that this was not told before.
+    pub(crate) fn sending(
+        &mut self,
+        now: Time,
+        interface: IfIndex,
+        neighbour: IpAddr,
+    ) -> Option<(usize, bool)> {
+        let at = self.choose(now, interface, neighbour)?;
+        let key = self.keys.get_mut(at)?;
+        let news = !key.valid(now) && !core::mem::replace(&mut key.noticed, true);
+        Some((at, news))
+    }
+
+    /// The identifier of the key that is sent with.
+    pub(crate) fn in_use(&self, now: Time, interface: IfIndex, neighbour: IpAddr) -> Option<u64> {
+        self.keys.get(self.choose(now, interface, neighbour)?).map(|key| key.id)
     }
 
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut Key> {

@@ -15,12 +15,14 @@ mod config;
 mod hello;
 mod inbound;
 mod keys;
+mod mistrust;
 mod names;
 mod outbound;
 mod outbox;
 mod peers;
 mod summary;
 mod timers;
+mod view;
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +35,7 @@ use signalbox_core::{IfIndex, Time};
 
 use association::Associations;
 use keys::Keys;
+use mistrust::Suspects;
 use names::{HeardNames, SentNames};
 use outbox::Outbox;
 use peers::Peers;
@@ -43,9 +46,11 @@ pub use config::{
 };
 pub use inbound::{Arrival, Arrivals, Incoming, Unknown, Verdict};
 pub use keys::KeyError;
+pub use mistrust::{Mistrust, Mistrusted};
 pub use names::{Advertised, Heard};
 pub use outbound::{Outgoing, SummaryTo, What};
 pub use outbox::Envelope;
+pub use view::{AssociationView, View};
 
 use crate::wire::MessageId;
 
@@ -166,6 +171,7 @@ pub struct Neighbours {
     summaries: Summaries,
     keys: Keys,
     associations: Associations,
+    mistrusted: Suspects,
     answers: TokenBucket,
     out: Outbox,
     upcalls: VecDeque<Upcall>,
@@ -195,6 +201,7 @@ impl Neighbours {
             summaries: Summaries::new(&mut rng),
             keys: Keys::default(),
             associations: Associations::new(config.max_associations, &mut rng),
+            mistrusted: Suspects::default(),
             answers: TokenBucket::new(answers, answers),
             out: Outbox::default(),
             upcalls: VecDeque::new(),

@@ -294,7 +294,7 @@ impl Neighbours {
         let key = match preface.signed {
             Signed::By(key) => Some(key),
             Signed::AsConfigured if settings.sending => {
-                let Some((key, expired)) = self.keys.sending(now, ifindex, to) else {
+                let Some((key, expired)) = self.keys.sending(self.config.wall(now), ifindex, to) else {
                     self.counters.no_key += 1;
                     return;
                 };

@@ -44,6 +44,8 @@ pub(crate) struct Peer {
     pub(crate) bundle_due: Option<Time>,
     pub(crate) hello: Option<hello::State>,
     heard: Time,
+    /// When it was last found silent but referred to.
+    kept: Time,
     link: Link,
 }
 
@@ -70,6 +72,21 @@ impl Peer {
         self.capable && !self.far
     }
 
+    /// Whether it says that it does refresh reduction.
+    pub(crate) const fn says_capable(&self) -> bool {
+        self.capable
+    }
+
+    /// Whether nodes that do not speak RSVP lie between.
+    pub(crate) const fn is_far(&self) -> bool {
+        self.far
+    }
+
+    /// When its last message came.
+    pub(crate) const fn heard(&self) -> Time {
+        self.heard
+    }
+
     /// Takes note of a name.
     pub(crate) fn named(&mut self, name: MessageId) -> Age {
         if self.epoch != Some(name.epoch) {
@@ -85,7 +102,7 @@ impl Peer {
 
     /// When there is something to do for it.
     fn deadline(&self) -> Time {
-        let idle = self.heard + IDLE;
+        let idle = self.heard.max(self.kept) + IDLE;
         let soon = [self.acks_due, self.bundle_due, self.hello.and_then(|hello| hello.due())];
         soon.into_iter().flatten().fold(idle, Time::min)
     }
@@ -97,7 +114,7 @@ impl Peer {
     /// It is still referred to: whether it may be forgotten is asked again later.
     pub(crate) fn touch_if_silent(&mut self, now: Time) {
         if now.since(self.heard) >= IDLE {
-            self.heard = now;
+            self.kept = now;
         }
     }
 }
@@ -169,6 +186,7 @@ impl Peers {
             bundle_due: None,
             hello: None,
             heard: now,
+            kept: now,
             link: Link::default(),
         };
         let key = self.slab.insert(peer).ok()?;

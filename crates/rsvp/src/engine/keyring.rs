@@ -1,0 +1,215 @@
+//! Keys as a configuration names them: interfaces by name, lifetimes by the calendar, secrets that stay out of what is
+//! written down.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use signalbox_core::Time;
+
+use super::Rsvp;
+use super::neighbour::{Algorithm, KeyConfig, KeyUse};
+
+/// A key for INTEGRITY (RFC 2747).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Key {
+    /// Key Identifier, below 2^48; unique for a sender.
+    pub id: u64,
+    /// How digests are computed.
+    pub algorithm: Algorithm,
+    /// What both ends know.
+    pub secret: Secret,
+    /// What it is for.
+    pub usage: KeyUse,
+    /// At which interface; `None`: at all.
+    pub interface: Option<String>,
+    /// For which neighbour: to be sent to, or the address in its RSVP_HOP; `None`: for all.
+    pub neighbour: Option<IpAddr>,
+    /// KeyStartValid: seconds since 1970.
+    pub from: u64,
+    /// KeyEndValid: seconds since 1970; `None`: for ever.
+    pub until: Option<u64>,
+}
+
+/// The secret of a key. Printed or serialized it is a mark by which the right one can be told from others: what was read
+/// back has to be given its octets again by [`Secret::reveal`] before a node can be made of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    octets: Option<Box<[u8]>>,
+    mark: u64,
+}
+
+/// Who has the mark could try words; so he could with any message that was signed.
+fn mark(octets: &[u8]) -> u64 {
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, octets);
+    let tag = ring::hmac::sign(&key, b"signalbox: which key is this?");
+    tag.as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
+}
+
+impl Secret {
+    /// A secret of these octets.
+    #[must_use]
+    pub fn new(octets: impl Into<Box<[u8]>>) -> Self {
+        let octets = octets.into();
+        Self { mark: mark(&octets), octets: Some(octets) }
+    }
+
+    /// The secret in a file: its content, but for one end of line.
+    #[must_use]
+    pub fn from_file(content: &[u8]) -> Self {
+        let line = content.strip_suffix(b"\n").unwrap_or(content);
+        Self::new(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+
+    /// Takes over the octets of `other` if they are the ones that were left out; whether they are.
+    pub fn reveal(&mut self, other: &Self) -> bool {
+        let fits = self.mark == other.mark && other.octets.is_some();
+        if fits {
+            self.octets.clone_from(&other.octets);
+        }
+        fits
+    }
+
+    /// Whether its octets are there.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.octets.is_some()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({:016x})", self.mark)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{:016x}", self.mark))
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Secret {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let mark = u64::from_str_radix(&text, 16)
+            .map_err(|_| serde::de::Error::custom("not the mark of a secret, 16 hexadecimal digits"))?;
+        Ok(Self { octets: None, mark })
+    }
+}
+
+/// Longest secret.
+const LONGEST: usize = 1024;
+
+/// The first key that cannot be, and why.
+pub(super) fn problem(keys: &[Key]) -> Option<(usize, &'static str)> {
+    let mut seen = BTreeSet::new();
+    keys.iter().enumerate().find_map(|(at, key)| {
+        let problem = match &key.secret.octets {
+            _ if key.id >= 1 << 48 => "id: an identifier has 48 bits",
+            None => "secret: not there, it is not written down with other settings",
+            Some(octets) if octets.is_empty() => "secret: empty",
+            Some(octets) if octets.len() > LONGEST => "secret: over 1024 octets",
+            _ if key.until.is_some_and(|until| until < key.from) => "until: before from",
+            _ => {
+                let place = |usage| (key.id, key.interface.clone(), key.neighbour, usage);
+                let sends = key.usage == KeyUse::Receive || seen.insert(place(true));
+                let receives = key.usage == KeyUse::Send || seen.insert(place(false));
+                if sends && receives {
+                    return None;
+                }
+                "id: there is another key with it for the same use, interface and neighbour"
+            }
+        };
+        Some((at, problem))
+    })
+}
+
+impl Rsvp {
+    /// Gives the neighbour layer its settings by the interfaces that are there now.
+    pub(super) fn settle_neighbours(&mut self) {
+        let named = self.interfaces.all().filter_map(|known| {
+            let own = known.config.neighbours?;
+            Some((known.ifindex, own))
+        });
+        for (ifindex, own) in named {
+            self.neighbours.set_interface(ifindex, own);
+        }
+        if self.config.keys.is_empty() {
+            return;
+        }
+        let seconds = |seconds: u64| Time::ZERO + Duration::from_secs(seconds.min(1 << 40));
+        let keys = self.config.keys.iter().filter_map(|key| {
+            let interface = match &key.interface {
+                // That of an interface that is not there is for nobody.
+                Some(name) => Some(self.interfaces.all().find(|known| known.name == *name)?.ifindex),
+                None => None,
+            };
+            Some(KeyConfig {
+                id: key.id,
+                algorithm: key.algorithm,
+                secret: key.secret.octets.as_deref()?.to_vec(),
+                usage: key.usage,
+                interface,
+                neighbour: key.neighbour,
+                from: seconds(key.from),
+                until: key.until.map(seconds),
+            })
+        });
+        let keys: Vec<_> = keys.collect();
+        // They were checked when the node was made.
+        let _ = self.neighbours.set_keys(&keys);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: u64, secret: &[u8]) -> Key {
+        Key {
+            id,
+            algorithm: Algorithm::default(),
+            secret: Secret::new(secret),
+            usage: KeyUse::Both,
+            interface: None,
+            neighbour: None,
+            from: 0,
+            until: None,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be() {
+        assert_eq!(key(1, b"x").algorithm, Algorithm::HmacSha256);
+        let problem = |keys: &[Key]| problem(keys).map(|(at, why)| (at, why.split(':').next().unwrap()));
+        assert_eq!(problem(&[key(1, b"x"), key(2, b"x")]), None);
+        assert_eq!(problem(&[key(1, b"x"), key(1, b"y")]), Some((1, "id")));
+        let send = Key { usage: KeyUse::Send, ..key(1, b"x") };
+        let receive = Key { usage: KeyUse::Receive, ..key(1, b"y") };
+        assert_eq!(problem(&[send.clone(), receive]), None);
+        assert_eq!(problem(&[send, key(1, b"z")]), Some((1, "id")));
+        let elsewhere = Key { interface: Some("eth1".into()), ..key(1, b"y") };
+        assert_eq!(problem(&[key(1, b"x"), elsewhere]), None);
+        assert_eq!(problem(&[key(1 << 48, b"x")]), Some((0, "id")));
+        assert_eq!(problem(&[key(1, b"")]), Some((0, "secret")));
+        assert_eq!(problem(&[key(1, &[1; 1025])]), Some((0, "secret")));
+        assert_eq!(problem(&[Key { from: 9, until: Some(8), ..key(1, b"x") }]), Some((0, "until")));
+    }
+
+    #[test]
+    fn a_secret_shows_its_mark_only() {
+        let secret = Secret::from_file(b"correct horse\r\n");
+        assert_eq!(secret, Secret::new(*b"correct horse"));
+        assert!(!format!("{secret:?}").contains("horse"));
+        let mut lost = Secret { octets: None, mark: secret.mark };
+        assert!(!lost.reveal(&Secret::new(*b"another")) && !lost.is_known());
+        assert!(problem(&[Key { secret: lost.clone(), ..key(1, b"x") }]).is_some());
+        assert!(lost.reveal(&secret) && lost == secret);
+    }
+}
