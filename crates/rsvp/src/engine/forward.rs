@@ -11,8 +11,9 @@ use super::Rsvp;
 use super::interfaces::Place;
 use super::io::RsvpEvent;
 use super::merge;
-use super::sender::{LOCAL, Sender};
+use super::sender::{LOCAL, RESV, Sender};
 use super::session::NONE;
+use super::stamp::Stamp;
 use crate::wire::{FlowSpec, Style};
 
 /// What a sender's previous hop hears of it, before and after a change.
@@ -135,14 +136,17 @@ impl Rsvp {
                     let gone = group.iter().filter(|line| line.after.is_none() && line.before.is_some());
                     self.send_resv_tear(session, first.hop, style, gone.map(|line| line.sender));
                 }
-                let up = confirmed.as_ref().is_some_and(|(up, _)| *up);
-                let members = group
-                    .iter()
-                    .filter(|line| line.after != line.before || line.forced || up && line.named)
-                    .filter_map(|line| Some((line.sender, line.after?)));
+                let up = confirmed.as_ref().map_or(&[][..], |(up, _)| up);
+                let changed = |line: &&Line| line.after != line.before || line.forced;
+                let said = |line: &Line| Some((line.sender, line.after?));
+                // What is confirmed here is not asked about farther up: two messages.
+                let plain = group.iter().filter(|line| changed(line) && !up.contains(&line.sender));
                 self.said.clear();
-                self.said.extend(members);
-                self.send_resv(session, first.hop, style, confirm.filter(|_| up).map(|c| c.receiver));
+                self.said.extend(plain.filter_map(said));
+                self.send_resv(session, first.hop, style, None);
+                self.said.clear();
+                self.said.extend(group.iter().filter(|line| up.contains(&line.sender)).filter_map(said));
+                self.send_resv(session, first.hop, style, confirm.map(|confirm| confirm.receiver));
             } else {
                 self.tell_shared(
                     session,
@@ -150,7 +154,7 @@ impl Rsvp {
                     group,
                     tears,
                     confirm,
-                    confirmed.as_ref().is_some_and(|(up, _)| *up),
+                    confirmed.as_ref().is_some_and(|(up, _)| !up.is_empty()),
                 );
             }
         }
@@ -200,10 +204,10 @@ impl Rsvp {
         self.said = said;
     }
 
-    /// Whether a confirmation is to be asked for farther up, and for which senders it is given here (RFC 2205 §3.1.4):
-    /// farther up where the request is larger than all others that are not blockaded.
-    fn split_confirm(&self, confirm: &Confirm, group: &[Line]) -> (bool, Vec<Key>) {
-        let (mut up, mut here) = (false, Vec::new());
+    /// For which senders a confirmation is to be asked for farther up, and for which it is given here (RFC 2205
+    /// §3.1.4): farther up where the request is larger than all others that are not blockaded.
+    fn split_confirm(&self, confirm: &Confirm, group: &[Line]) -> (Vec<Key>, Vec<Key>) {
+        let (mut up, mut here) = (Vec::new(), Vec::new());
         for line in group.iter().filter(|line| line.named) {
             let Some(sender) = self.senders.get(line.sender) else { continue };
             let Some(session) = self.sessions.get_index(sender.session) else { continue };
@@ -222,7 +226,7 @@ impl Rsvp {
                     && !blockaded(&other.flowspec())
             });
             let largest = others.all(|(_, other)| merge::exceeds(&flowspec, &other.forwarded()));
-            if largest && line.hop != NONE { up = true } else { here.push(line.sender) }
+            if largest && line.hop != NONE { up.push(line.sender) } else { here.push(line.sender) }
         }
         (up, here)
     }
@@ -244,12 +248,17 @@ impl Rsvp {
         }
     }
 
-    /// Takes up the refresh timer of a previous hop whose keeper is gone.
-    pub(super) fn hand_over_refresh(&mut self, session: Key, hop: u32) {
-        let found = self.mates(session).find(|(_, sender)| sender.hop == hop && !sender.has(LOCAL));
-        if let Some((key, _)) = found {
-            self.schedule_resv(key, self.now);
+    /// Takes up the refresh timer of a previous hop whose keeper is gone. It runs on as it did: that a sender is gone is
+    /// no reason for a Resv (RFC 2205 §3.1.5).
+    pub(super) fn hand_over_refresh(&mut self, session: Key, hop: u32, at: Stamp) {
+        let mut from_there =
+            self.mates(session).filter(|(_, sender)| sender.hop == hop && !sender.has(LOCAL));
+        let Some(key) = from_there.next().map(|(key, _)| key) else { return };
+        if let Some(sender) = self.senders.get_mut(key) {
+            sender.resv_at = at;
+            sender.set(RESV, true);
         }
+        self.arm_sender(key);
     }
 
     /// The sender whose record has the refresh timer of a previous hop.
@@ -258,7 +267,7 @@ impl Rsvp {
             return first;
         }
         self.mates(session)
-            .find(|(_, sender)| sender.hop == hop && sender.has(super::sender::RESV))
+            .find(|(_, sender)| sender.hop == hop && sender.has(RESV))
             .map_or(first, |(key, _)| key)
     }
 

@@ -199,6 +199,9 @@ impl Rsvp {
             if police != said.flags & E_POLICE {
                 self.reinstall_of(session, key, resources);
             }
+            if !same_adspec {
+                self.path_event(key); // to other nodes it goes with the next refresh
+            }
             return Ok(Some(key));
         }
         self.counters.paths_taken += 1;
@@ -229,10 +232,10 @@ impl Rsvp {
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
         sender.hop = hop;
         sender.iif = said.place;
-        let refreshed = sender.has(RESV);
+        let (refreshed, at) = (sender.has(RESV), sender.resv_at);
         sender.set(RESV, false);
         if refreshed {
-            self.hand_over_refresh(session, old);
+            self.hand_over_refresh(session, old, at);
         }
         self.hop_left(session, old);
         self.release_hop(old);
@@ -281,7 +284,7 @@ impl Rsvp {
             flags: sender.flags & (E_POLICE | NON_RSVP),
         };
         sender.extra().aside.push(old);
-        let refreshed = sender.has(RESV);
+        let (refreshed, at) = (sender.has(RESV), sender.resv_at);
         sender.set(RESV, false);
         (sender.iif, sender.hop, sender.tspec, sender.adspec) = (new.iif, new.hop, new.tspec, new.adspec);
         (sender.expires, sender.ttl) = (new.expires, new.ttl);
@@ -289,7 +292,7 @@ impl Rsvp {
         let session = self.sessions.key_of(sender.session);
         if let Some(session) = session {
             if refreshed {
-                self.hand_over_refresh(session, old.hop);
+                self.hand_over_refresh(session, old.hop, at);
             }
             self.hop_left(session, old.hop);
         }

@@ -301,7 +301,7 @@ impl Rsvp {
         let Some(sender) = self.senders.get(key) else { return };
         let ([before, after], session) = (sender.mates, sender.session);
         let (hop, adspec, src) = (sender.hop, sender.adspec, sender.src);
-        let refreshes = sender.has(RESV);
+        let refreshes = sender.has(RESV).then_some(sender.resv_at);
         if let Some(one) = self.senders.get_index_mut(after) {
             let [_, next] = one.mates;
             one.mates = [before, next];
@@ -335,8 +335,8 @@ impl Rsvp {
         self.release_adspec(adspec);
         self.addresses.release(src, v6);
         if let Some(session) = self.sessions.key_of(session) {
-            if refreshes {
-                self.hand_over_refresh(session, hop);
+            if let Some(at) = refreshes {
+                self.hand_over_refresh(session, hop, at);
             }
             self.hop_left(session, hop);
         }

@@ -16,7 +16,7 @@ fn tree() -> Rig {
     rig
 }
 
-/// RSVP-3.5-09, RSVP-3.5-08, RSVP-3.5-05, RSVP-3.5-11, RSVP-2.5-03, RSVP-2.5-04, RSVP-3.5-02
+/// RSVP-3.5-09, RSVP-3.5-08, RSVP-3.5-05, RSVP-3.5-11, RSVP-2.5-03, RSVP-2.5-04, RSVP-3.5-02, RSVP-3.5-06
 #[test]
 fn figure_12() {
     let mut rig = tree();

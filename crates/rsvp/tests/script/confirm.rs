@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use signalbox_rsvp::wire::{ErrorCode, MessageType};
+use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, MessageType, Style};
 
-use crate::rig::{B, Path, Resv, Rig, addr, all, at, group, kinds, load, sender};
+use crate::rig::{B, Path, Resv, Rig, addr, all, at, compose, group, kinds, load, sender, session};
 
 fn tree() -> Rig {
     let mut rig = Rig::new();
@@ -13,7 +13,7 @@ fn tree() -> Rig {
     rig
 }
 
-/// RSVP-2.6-03, RSVP-3.1.4-13: forwarded once, at once.
+/// RSVP-2.6-03, RSVP-3.1.4-13, RSVP-2209-RESV-06: forwarded once, at once.
 #[test]
 fn the_largest_goes_up_once() {
     let mut rig = tree();
@@ -60,4 +60,71 @@ fn a_blockaded_one_is_dropped() {
     rig.resv(&resv);
     rig.neighbourly(1, at(1, 9), &resv.error_octets(1, ErrorCode::ADMISSION, 2, true));
     assert_eq!(kinds(&rig.resv(&resv.confirmed(addr("10.5.5.5")))), []);
+}
+
+/// RSVP-3.1.9-03: of one Resv each flow descriptor is confirmed where it is merged, and asked about farther up where it
+/// is not.
+#[test]
+fn a_part_of_a_request_is_confirmed_here() {
+    let mut rig = Rig::new();
+    for n in [1, 2] {
+        rig.trees.insert((group().dest, sender(n).src), (1, vec![3, 4]));
+        rig.path(&Path::of(group(), n, 1));
+    }
+    rig.resv(&Resv::ff(&[(load(4.0 * B), 1)]).from(3, 9, group()));
+    let receiver = addr("10.5.5.5");
+    let asked = Resv::ff(&[(load(3.0 * B), 1), (load(3.0 * B), 2)]).from(4, 9, group()).confirmed(receiver);
+    for _ in 0..2 {
+        let sent = rig.resv(&asked);
+        let (resvs, confirmed) = (all(&sent, MessageType::RESV), all(&sent, MessageType::RESV_CONF));
+        assert_eq!((resvs.len(), confirmed.len()), (1, 1));
+        assert_eq!((resvs[0].dst, resvs[0].rates()), (at(1, 9), vec![(3.0 * B, 2)]));
+        assert_eq!(resvs[0].message().confirm, Some(receiver));
+        assert_eq!((confirmed[0].dst, confirmed[0].rates()), (receiver, vec![(3.0 * B, 1)]));
+    }
+}
+
+/// A descriptor that changes what goes up without being the largest goes up, but is not asked about there.
+#[test]
+fn what_is_merged_is_not_asked_about() {
+    let mut rig = Rig::new();
+    for n in [1, 2] {
+        rig.trees.insert((group().dest, sender(n).src), (1, vec![3, 4]));
+        rig.path(&Path::of(group(), n, 1));
+    }
+    rig.resv(&Resv::ff(&[(load(4.0 * B), 1)]).from(3, 9, group()));
+    let tspec = signalbox_resources::intserv::TSpec::new(B, 9000.0, f32::INFINITY, 64, 1500).unwrap();
+    let deep = signalbox_rsvp::wire::FlowSpec { tspec, rspec: None };
+    let receiver = addr("10.5.5.5");
+    let asked = Resv::ff(&[(deep, 1), (load(3.0 * B), 2)]).from(4, 9, group()).confirmed(receiver);
+    let sent = rig.resv(&asked);
+    let [merged, largest] = &all(&sent, MessageType::RESV)[..] else { panic!("{:?}", kinds(&sent)) };
+    assert_eq!((merged.rates(), merged.message().confirm), (vec![(4.0 * B, 1)], None));
+    assert_eq!((largest.rates(), largest.message().confirm), (vec![(3.0 * B, 2)], Some(receiver)));
+    assert_eq!(all(&sent, MessageType::RESV_CONF)[0].rates(), [(B, 1)], "what it asked for");
+}
+
+/// RSVP-3.1.9-04, RSVP-2209-RACK-01: a ResvConf goes on to the address in its RESV_CONFIRM; one that is addressed to
+/// another is dropped.
+#[test]
+fn a_confirmation_passes_if_it_says_where_it_goes() {
+    let receiver = addr("10.9.0.1");
+    let octets = compose(MessageType::RESV_CONF, 60, |w| {
+        let node = addr("10.7.7.7");
+        let (flags, code) = (ErrorFlags::default(), ErrorCode::CONFIRMATION);
+        w.session(&session(), false).error_spec(&ErrorSpec { node, flags, code, value: 0 });
+        w.resv_confirm(receiver).style(Style::Ff).flowspec(&load(B)).filter_spec(&sender(1));
+    });
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    let sent = rig.packet(1, at(1, 9), receiver, 60, &octets);
+    let passed = &sent[0];
+    assert_eq!((kinds(&sent), passed.oif), (vec![(MessageType::RESV_CONF, receiver)], 2));
+    assert_eq!((passed.src, passed.ttl, passed.message().send_ttl), (at(2, 1), 59, 59));
+    assert_eq!((passed.error().node, passed.router_alert), (addr("10.7.7.7"), true));
+    for elsewhere in [addr("10.9.0.2"), at(1, 1)] {
+        assert_eq!(kinds(&rig.packet(1, at(1, 9), elsewhere, 60, &octets)), []);
+    }
+    assert_eq!(rig.rsvp.counters().bad_confirmation, 2);
 }

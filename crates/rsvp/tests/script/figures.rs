@@ -51,7 +51,7 @@ fn figure_5_wildcard() {
     }
 }
 
-/// RSVP-1.4-02, RSVP-1.3-02, RSVP-2209-RREF-01
+/// RSVP-1.4-02, RSVP-1.3-02, RSVP-2209-RREF-01, RSVP-3.1.6-06, RSVP-3.1.6-07, RSVP-3.1.6-08, RSVP-3.1.6-09
 #[test]
 fn figure_6_fixed() {
     let mut rig = figure();

@@ -36,7 +36,8 @@ fn here() -> Session {
     Session { dest: at(3, 1), ..session() }
 }
 
-/// RSVP-3.11.1-01, RSVP-3.11.1-02, RSVP-3.11.1-03, RSVP-3.1.3-03
+/// RSVP-3.11.1-01, RSVP-3.11.1-02, RSVP-3.11.1-03, RSVP-3.1.3-03, RSVP-3.11.1-07, RSVP-2209-RREF-03,
+/// RSVP-2.1-03, RSVP-2.4-01, RSVP-3.11.1-05
 #[test]
 fn a_sender_of_this_node_is_announced() {
     let mut rig = Rig::new();
@@ -70,7 +71,8 @@ fn a_sender_of_this_node_is_announced() {
     assert_eq!(rig.rsvp.next_deadline(), None);
 }
 
-/// RSVP-3.11.1-04, RSVP-3.11.1-06, RSVP-3.11.1-12, RSVP-2.10-02, RSVP-2.6-01
+/// RSVP-3.11.1-04, RSVP-3.11.1-06, RSVP-3.11.1-12, RSVP-2.10-02, RSVP-2.6-01, RSVP-3.11.1-11,
+/// RSVP-3.11.1-09, RSVP-3.11.1-10, RSVP-2209-RERR-04, RSVP-2.6-04
 #[test]
 fn a_receiver_of_this_node_reserves() {
     let mut rig = Rig::new();

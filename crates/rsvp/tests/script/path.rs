@@ -34,7 +34,7 @@ fn a_refresh_goes_nowhere_and_a_change_does() {
     one(&rig.path(&moved), MessageType::PATH);
 }
 
-/// RSVP-2.3-01, RSVP-2.3-07, RSVP-3.7-03, RSVP-3.1.5-08, RSVP-2.4-02
+/// RSVP-2.3-01, RSVP-2.3-07, RSVP-3.7-03, RSVP-3.1.5-08, RSVP-2.4-02, RSVP-2.4-05
 #[test]
 fn a_sender_that_is_not_refreshed_is_torn_down() {
     let mut rig = Rig::new();

@@ -358,6 +358,17 @@ impl Rig {
 
     /// A node that does what its settings say with its neighbours.
     pub(crate) fn with_neighbours(config: Config, capacity: &str) -> Self {
+        Self::with_all(config, signalbox_resources::Config::of_link("*", capacity.parse().unwrap()))
+    }
+
+    /// A node among plain neighbours whose links and policy are these.
+    pub(crate) fn with_resources(links: signalbox_resources::Config) -> Self {
+        let mut config = Config::default();
+        config.neighbours.interface.reduction.reliable = false;
+        Self::with_all(config, links)
+    }
+
+    fn with_all(config: Config, links: signalbox_resources::Config) -> Self {
         let interfaces: Vec<Interface> = (1..=4)
             .map(|n| Interface {
                 ifindex: IfIndex(n),
@@ -367,7 +378,6 @@ impl Rig {
                 addresses: vec![at(n, 1), addr(&format!("fd00:{n}::1"))],
             })
             .collect();
-        let links = signalbox_resources::Config::of_link("*", capacity.parse().unwrap());
         let mut resources = Resources::new(links, 0, [1; 32]).unwrap();
         resources.interfaces(&interfaces);
         let routes = vec![

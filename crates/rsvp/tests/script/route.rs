@@ -68,7 +68,7 @@ fn a_reservation_moves_with_its_route() {
     assert_eq!((rig.reserved(2), rig.reserved(3)), (0, 10_000));
 }
 
-/// RSVP-3.1.3-13, RSVP-3.1.3-14, RSVP-2209-PATH-07, RSVP-2209-1-02
+/// RSVP-3.1.3-13, RSVP-3.1.3-14, RSVP-2209-PATH-07, RSVP-2209-1-02, RSVP-3.1.5-03, RSVP-3.1.5-06
 #[test]
 fn multicast_path_state_that_routing_does_not_expect_waits_aside() {
     let mut rig = Rig::new();

@@ -1,0 +1,304 @@
+//! Soft state: what is new is told at once and as far as it changes anything, what is gone ends (RFC 2205 §2.3, §2.4,
+//! §3.1.5, §3.1.6).
+
+use std::time::Duration;
+
+use signalbox_rsvp::wire::{ErrorCode, MessageType};
+
+use crate::rig::{B, Path, Resv, Rig, all, at, group, kinds, load, one, one_to, sender, session, tspec};
+
+/// Senders 1 and 2 come from one previous hop at eth1, sender 3 by eth2; all go out by eth3 and eth4.
+fn tree() -> Rig {
+    let mut rig = Rig::new();
+    for (n, iif) in [(1, 1), (2, 1), (3, 2)] {
+        rig.trees.insert((group().dest, sender(n).src), (iif, vec![3, 4]));
+        rig.path(&Path::of(group(), n, iif));
+    }
+    rig
+}
+
+/// RSVP-2.3-02: a node that forgot everything takes refreshes for what they are to it, new; and one that knows takes
+/// the same octets for refreshes.
+#[test]
+fn nothing_in_a_message_tells_a_refresh() {
+    let (path, resv) = (Path::new(), Resv::ff(&[(load(B), 1)]));
+    let mut old = Rig::new();
+    old.path(&path);
+    old.resv(&resv);
+    old.wait(Duration::from_secs(40));
+    let path_refresh = old.packet(1, sender(1).src, session().dest, 60, &path.octets());
+    let resv_refresh = old.neighbourly(2, at(2, 9), &resv.octets());
+    assert_eq!((path_refresh, resv_refresh), (vec![], vec![]));
+    let mut fresh = Rig::new();
+    let sent = fresh.packet(1, sender(1).src, session().dest, 60, &path.octets());
+    one(&sent, MessageType::PATH);
+    let sent = fresh.neighbourly(2, at(2, 9), &resv.octets());
+    assert_eq!(one(&sent, MessageType::RESV).rates(), [(B, 1)]);
+    let state = |rig: &Rig| {
+        rig.rsvp
+            .view()
+            .map(|one| (one.session, one.senders.len(), one.reservations[0].flowspec))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(state(&old), state(&fresh));
+    assert_eq!(old.reserved(2), fresh.reserved(2));
+}
+
+/// RSVP-3.1.3-07, RSVP-2.3-03: all that a Path says is kept and said again, and what it changes is said at once.
+#[test]
+fn path_state_is_what_the_last_path_said() {
+    let mut rig = Rig::new();
+    let policy = vec![0, 12, 14, 1, 0, 4, 0, 0, 1, 2, 3, 4];
+    let first = Path { extra: policy.clone(), ..Path::new() };
+    rig.path(&first);
+    let view: Vec<_> = rig.rsvp.view().collect();
+    let known = view[0].senders[0];
+    assert_eq!((view[0].session, known.sender), (session(), sender(1)));
+    assert_eq!((known.tspec, known.previous_hop, known.ifindex.0), (first.tspec, Some(at(1, 9)), 1));
+    let said = |octets: &[u8]| octets.windows(policy.len()).any(|part| part == policy);
+    assert!(all(&rig.wait(Duration::from_secs(45)), MessageType::PATH).iter().all(|one| said(&one.octets)));
+    let now = rig.now;
+    let sent = rig.path(&Path { tspec: tspec(3.0 * B), ..first.clone() });
+    let path = one(&sent, MessageType::PATH);
+    assert_eq!((path.at, path.message().sender_tspec.unwrap().read().unwrap()), (now, tspec(3.0 * B)));
+    let sent = rig.path(&Path { tspec: tspec(3.0 * B), ..Path::new() });
+    assert!(!said(&one(&sent, MessageType::PATH).octets), "policy data that are gone");
+    let view: Vec<_> = rig.rsvp.view().collect();
+    assert_eq!(view[0].senders[0].tspec, tspec(3.0 * B));
+}
+
+/// RSVP-2.3-03, RSVP-2.3-04: a change goes up at once, and only where it changes what goes up.
+#[test]
+fn a_change_goes_as_far_as_it_changes_anything() {
+    let mut rig = tree();
+    rig.resv(&Resv::ff(&[(load(4.0 * B), 1)]).from(3, 9, group()));
+    // Smaller ones, raised and lowered below the larger, change what is reserved here alone.
+    for (rate, reserved) in [(1.0, 10_000), (3.0, 30_000), (4.0, 40_000), (2.0, 20_000)] {
+        assert_eq!(kinds(&rig.resv(&Resv::ff(&[(load(rate * B), 1)]).from(4, 9, group()))), []);
+        assert_eq!(rig.reserved(4), reserved);
+    }
+    let now = rig.now;
+    for rate in [5.0, 6.0, 2.0] {
+        let sent = rig.resv(&Resv::ff(&[(load(rate * B), 1)]).from(4, 9, group()));
+        let resv = one_to(&sent, MessageType::RESV, at(1, 9));
+        assert_eq!((resv.rates(), resv.at, sent.len()), (vec![(rate.max(4.0) * B, 1)], now, 1));
+    }
+    // A sender more goes to its own previous hop alone.
+    let sent = rig.resv(&Resv::ff(&[(load(B), 3)]).from(4, 9, group()));
+    assert_eq!(kinds(&sent), [(MessageType::RESV, at(2, 9))]);
+}
+
+/// RSVP-2.4-04, RSVP-2209-PTEAR-01: a PathTear goes by all interfaces that Paths went by, and takes with it what was
+/// reserved for its sender there; a ResvTear ends where another reservation needs what it tears.
+#[test]
+fn tears_go_as_far_as_they_change_anything() {
+    let mut rig = tree();
+    let both = |n| Resv::ff(&[(load(B), 1), (load(B), 2)]).from(n, 9, group());
+    rig.resv(&both(3));
+    rig.resv(&both(4));
+    let sent = rig.path_tear(&Path::of(group(), 1, 1));
+    let tears: Vec<_> = sent.iter().map(|one| (one.kind(), one.oif, one.dst, one.src)).collect();
+    let tear = |oif| (MessageType::PATH_TEAR, oif, group().dest, sender(1).src);
+    assert_eq!(tears, [tear(3), tear(4)]);
+    assert_eq!((rig.reserved(3), rig.reserved(4), rig.rsvp.senders()), (10_000, 10_000, 2));
+    // Two next hops need sender 2: the first tear is not told, the second is.
+    assert_eq!(kinds(&rig.resv_tear(&both(3))), []);
+    assert_eq!((rig.reserved(3), rig.reserved(4)), (0, 10_000));
+    let sent = rig.resv_tear(&both(4));
+    assert_eq!(kinds(&sent), [(MessageType::RESV_TEAR, at(1, 9))]);
+    assert_eq!((sent[0].rates(), rig.reservations()), (vec![(0.0, 2)], 0));
+}
+
+/// RSVP-2209-RTEAR-02, RSVP-3.1.6-06: the previous hop gets a Resv while another interface has a reservation, and the
+/// ResvTear with the last one; each previous hop by itself.
+#[test]
+fn a_tear_becomes_a_resv_where_something_is_left() {
+    for (at_3, at_4, left) in [
+        (Resv::wf(load(4.0 * B)), Resv::wf(load(2.0 * B)), 0),
+        (Resv::se(load(4.0 * B), &[1, 3]), Resv::se(load(2.0 * B), &[1, 3]), 1),
+        (Resv::ff(&[(load(4.0 * B), 1), (load(B), 3)]), Resv::ff(&[(load(2.0 * B), 1)]), 1),
+    ] {
+        let mut rig = tree();
+        let distinct = at_3.style == signalbox_rsvp::wire::Style::Ff;
+        let (at_3, at_4) = (at_3.from(3, 9, group()), at_4.from(4, 9, group()));
+        rig.resv(&at_3);
+        rig.resv(&at_4);
+        let sent = rig.resv_tear(&at_3);
+        assert_eq!(one_to(&sent, MessageType::RESV, at(1, 9)).rates(), [(2.0 * B, left)]);
+        if distinct {
+            assert_eq!(one_to(&sent, MessageType::RESV_TEAR, at(2, 9)).rates(), [(0.0, 3)]);
+        } else {
+            assert_eq!(one_to(&sent, MessageType::RESV, at(2, 9)).rates()[0].0, 2.0 * B);
+        }
+        assert_eq!(sent.len(), 2);
+        let sent = rig.resv_tear(&at_4);
+        one_to(&sent, MessageType::RESV_TEAR, at(1, 9));
+        assert_eq!(sent.len(), if distinct { 1 } else { 2 });
+        assert_eq!(rig.reservations(), 0);
+    }
+}
+
+/// RSVP-2.4-05: whoever misses a ResvTear ends the reservation by time, and tells upstream then.
+#[test]
+fn a_lost_resv_tear_is_made_up_for_by_time() {
+    let mut rig = tree();
+    let resv = Resv::wf(load(B)).from(3, 9, group());
+    rig.resv(&resv);
+    let mut sent = Vec::new();
+    for _ in 0..12 {
+        for (n, iif) in [(1, 1), (2, 1), (3, 2)] {
+            rig.path(&Path::of(group(), n, iif));
+        }
+        sent.extend(rig.wait(Duration::from_secs(15)));
+    }
+    let mut tears: Vec<_> = all(&sent, MessageType::RESV_TEAR).iter().map(|one| one.dst).collect();
+    tears.sort();
+    assert_eq!(tears, [at(1, 9), at(2, 9)]);
+    assert_eq!((rig.reservations(), kinds(&rig.resv_tear(&resv))), (0, vec![]));
+}
+
+/// RSVP-2.4-06: a ResvTear names whichever senders it wants of those that were asked for; a PathTear names one.
+#[test]
+fn some_senders_can_be_torn_and_others_stay() {
+    let mut rig = tree();
+    rig.resv(&Resv::se(load(B), &[1, 2, 3]).from(3, 9, group()));
+    let sent = rig.resv_tear(&Resv::se(load(B), &[2, 3]).from(3, 9, group()));
+    assert_eq!(one_to(&sent, MessageType::RESV_TEAR, at(1, 9)).rates(), [(0.0, 2)]);
+    assert_eq!(one_to(&sent, MessageType::RESV_TEAR, at(2, 9)).rates(), [(0.0, 3)]);
+    let view: Vec<_> = rig.rsvp.view().collect();
+    assert_eq!(view[0].reservations[0].senders, [sender(1)]);
+    assert_eq!((rig.reserved(3), view[0].senders.len()), (10_000, 3));
+    rig.path_tear(&Path::of(group(), 3, 2));
+    let view: Vec<_> = rig.rsvp.view().collect();
+    assert_eq!((view[0].senders.len(), rig.reserved(3)), (2, 10_000));
+
+    let mut rig = tree();
+    rig.resv(&Resv::ff(&[(load(B), 1), (load(2.0 * B), 2), (load(3.0 * B), 3)]).from(3, 9, group()));
+    let sent = rig.resv_tear(&Resv::ff(&[(load(B), 1), (load(B), 3)]).from(3, 9, group()));
+    assert_eq!(one_to(&sent, MessageType::RESV_TEAR, at(1, 9)).rates(), [(0.0, 1)]);
+    assert_eq!(one_to(&sent, MessageType::RESV_TEAR, at(2, 9)).rates(), [(0.0, 3)]);
+    assert_eq!(rig.reserved(3), 20_000);
+}
+
+/// RSVP-2209-RESV-05: of SE each sender lives as long as it is named.
+#[test]
+fn a_sender_that_is_named_no_more_ends_alone() {
+    let mut rig = tree();
+    rig.resv(&Resv::se(load(B), &[1, 3]).from(3, 9, group()));
+    let (mut torn, start) = (Vec::new(), rig.now);
+    for _ in 0..14 {
+        for (n, iif) in [(1, 1), (2, 1), (3, 2)] {
+            rig.path(&Path::of(group(), n, iif));
+        }
+        rig.resv(&Resv::se(load(B), &[1]).from(3, 9, group()));
+        torn.extend(all(&rig.wait(Duration::from_secs(15)), MessageType::RESV_TEAR));
+    }
+    let [tear] = &torn[..] else { panic!("{torn:?}") };
+    assert_eq!((tear.dst, tear.rates()), (at(2, 9), vec![(0.0, 3)]));
+    assert!(tear.at >= start + Duration::from_millis(157_500));
+    let view: Vec<_> = rig.rsvp.view().collect();
+    assert_eq!((view[0].reservations[0].senders.clone(), rig.reserved(3)), (vec![sender(1)], 10_000));
+}
+
+/// RSVP-2209-RESV-03: a filter without a sender is left out, unless there is none with one.
+#[test]
+fn a_filter_without_sender_is_left_out() {
+    let mut rig = tree();
+    let sent = rig.resv(&Resv::se(load(B), &[1, 9]).from(3, 9, group()));
+    assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))]);
+    assert_eq!(sent[0].rates(), [(B, 1)]);
+    let filters: Vec<_> = rig.resources.reservations().map(|one| one.filters.len()).collect();
+    assert_eq!(filters, [1]);
+    let sent = rig.resv(&Resv::se(load(B), &[8, 9]).from(4, 9, group()));
+    assert_eq!(kinds(&sent), [(MessageType::RESV_ERR, at(4, 9))]);
+    assert_eq!((sent[0].error().code, sent[0].flows().len()), (ErrorCode::NO_SENDER, 2));
+    assert_eq!(rig.reserved(4), 0);
+}
+
+/// RSVP-3.1.5-09, RSVP-3.1.5-10: what is reserved for a sender ends with it, of WF with the last one, and nobody else is
+/// told: neither upstream nor downstream.
+#[test]
+fn what_ends_with_a_sender_is_told_to_nobody() {
+    for (resv, one_less) in [
+        (Resv::ff(&[(load(B), 1), (load(B), 2), (load(B), 3)]), 20_000),
+        (Resv::se(load(B), &[1, 2, 3]), 10_000),
+        (Resv::wf(load(B)), 10_000),
+    ] {
+        let mut rig = tree();
+        rig.resv(&resv.from(3, 9, group()));
+        // The refresh of the previous hop's other sender comes when it would have.
+        let due = rig.rsvp.next_deadline().unwrap();
+        let sent = rig.path_tear(&Path::of(group(), 1, 1));
+        assert!(sent.iter().all(|one| one.kind() == MessageType::PATH_TEAR));
+        assert!(rig.rsvp.next_deadline().unwrap() >= due);
+        assert_eq!(rig.reserved(3), one_less);
+        let filters: Vec<_> = rig.resources.reservations().flat_map(|one| one.filters.to_vec()).collect();
+        assert!(filters.iter().all(|filter| filter.src.addr != sender(1).src));
+        for (n, iif) in [(2, 1), (3, 2)] {
+            assert_eq!(rig.reservations(), if one_less == 20_000 { 4 - n as usize } else { 1 });
+            let sent = rig.path_tear(&Path::of(group(), n, iif));
+            assert!(sent.iter().all(|one| one.kind() == MessageType::PATH_TEAR));
+        }
+        assert_eq!((rig.reservations(), rig.rsvp.sessions()), (0, 0));
+        assert_eq!(kinds(&rig.wait(Duration::from_secs(300))), []);
+    }
+}
+
+/// RSVP-3.1.5-10: the same when a sender's time is over.
+#[test]
+fn a_sender_that_expires_is_told_downstream_alone() {
+    let mut rig = tree();
+    let resv = Resv::se(load(B), &[1, 2]).from(3, 9, group());
+    rig.resv(&resv);
+    let mut last = Vec::new();
+    for _ in 0..11 {
+        for (n, iif) in [(2, 1), (3, 2)] {
+            rig.path(&Path::of(group(), n, iif));
+        }
+        rig.resv(&Resv::se(load(B), &[2]).from(3, 9, group()));
+        last = rig.wait(Duration::from_secs(15));
+        if all(&last, MessageType::PATH_TEAR).len() == 2 {
+            break;
+        }
+    }
+    let tears = all(&last, MessageType::PATH_TEAR);
+    assert_eq!(tears.len(), 2);
+    let at_that_time = last.iter().filter(|one| one.at == tears[0].at);
+    assert!(at_that_time.clone().all(|one| one.kind() == MessageType::PATH_TEAR), "{at_that_time:?}");
+    assert!(all(&last, MessageType::RESV_ERR).is_empty() && all(&last, MessageType::RESV_TEAR).is_empty());
+}
+
+/// RSVP-3.1.4-11: WF is for the senders whose data leave by the interface where it was asked for.
+#[test]
+fn wildcards_take_the_senders_that_route_there() {
+    let mut rig = Rig::new();
+    rig.trees.insert((group().dest, sender(1).src), (1, vec![3, 4]));
+    rig.trees.insert((group().dest, sender(2).src), (2, vec![4]));
+    for (n, iif) in [(1, 1), (2, 2)] {
+        rig.path(&Path::of(group(), n, iif));
+    }
+    let sent = rig.resv(&Resv::wf(load(B)).from(3, 9, group()));
+    assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))]);
+    let sent = rig.wait(Duration::from_secs(45));
+    assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == at(1, 9)));
+}
+
+/// RSVP-3.3-07: a Resv of one of three neighbours on a LAN makes no messages but the one upstream, and none on the LAN.
+#[test]
+fn a_change_makes_no_burst() {
+    let mut rig = tree();
+    for k in [7, 8, 9] {
+        rig.resv(&Resv::wf(load(B)).from(3, k, group()));
+    }
+    for rate in [2.0, 5.0, 3.0] {
+        let sent = rig.resv(&Resv::wf(load(rate * B)).from(3, 8, group()));
+        let mut told = kinds(&sent);
+        told.sort_by_key(|(_, dst)| *dst);
+        assert_eq!(told, [(MessageType::RESV, at(1, 9)), (MessageType::RESV, at(2, 9))]);
+    }
+    // A Path that changes goes on by the other interfaces, not by its own.
+    let sent = rig.path(&Path { tspec: tspec(B), ..Path::of(group(), 1, 1) });
+    let paths: Vec<u32> = all(&sent, MessageType::PATH).iter().map(|one| one.oif).collect();
+    assert_eq!(paths, [3, 4]);
+    assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == at(1, 9)), "the answer to its own hop");
+}
