@@ -156,7 +156,8 @@ impl Qos {
         }
     }
 
-    /// Users have enough of several reservations at once.
+    /// Users have enough of several reservations at once. A tear of many has no confirmation that speaks for each of them:
+    /// where tears are to be confirmed, each goes by itself.
     pub(super) fn on_release_many(&mut self, now: Time, ids: &[u64], resources: &mut Resources) {
         let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = Vec::new();
         for id in ids {
@@ -166,7 +167,8 @@ impl Qos {
                 && session.stage == Stage::Reserved
                 && session.onward.is_some()
                 && !session.is_end()
-                && self.config.summary > 0;
+                && self.config.summary > 0
+                && !self.config.repeats_tears();
             if !summarised {
                 self.on_release(now, *id, resources);
                 continue;

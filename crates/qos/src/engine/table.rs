@@ -6,7 +6,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 use signalbox_resources::Resources;
 
-use super::session::{Session, Stage};
+use super::session::{Marks, Session, Stage};
 use super::{Qos, Queued};
 
 /// Refreshes of a session in the lists of others before it sends one of its own, so that GIST goes on asking for its peer.
@@ -105,7 +105,9 @@ impl Qos {
         }
     }
 
-    /// Nobody refreshed it.
+    /// Nobody refreshed it. What this node reserved further on is torn down, as RSVP does (RFC 2205 §2.3): RFC 5974 leaves
+    /// it open, but otherwise each node refreshes the next one until its own state ends, and what a dead node reserved
+    /// ends a lifetime later with every hop.
     pub(super) fn expire(&mut self, now: Time, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         // §5.2.5.4: the new peer was silent for a lifetime, the one before was not.
@@ -121,6 +123,12 @@ impl Qos {
             self.counters.expired += 1;
             self.release(key, resources);
             self.on_gone(now, key, resources);
+            // Whoever may be off the path keeps quiet: the next peer may still take this node for the one before it,
+            // and would end what others refresh.
+            if !(self.has(key, Marks::OFF_PATH) || self.has(key, Marks::DOUBTED)) {
+                self.tear_onward(now, key, None, None, 0, resources);
+                return;
+            }
         }
         self.forget_route(key);
         self.close(key, resources);

@@ -6,7 +6,11 @@ use signalbox_qos::wire::{Info, MessageType};
 use crate::net::{Net, addr, request};
 
 fn many(sessions: u16) -> Net {
-    let mut net = Net::with(vec![Config { summary: 16, ..Config::default() }; 3], "10mbit");
+    with(sessions, Config { summary: 16, ..Config::default() })
+}
+
+fn with(sessions: u16, config: Config) -> Net {
+    let mut net = Net::with(vec![config; 3], "10mbit");
     for n in 0..sessions {
         let mut one = request(2, 10_000);
         one.flow.dst_port = Some(7000 + n);
@@ -35,7 +39,7 @@ fn one_refresh_serves_many_sessions_of_a_peer() {
 /// QOS-5.3.6-03, QOS-3.2.6-02
 #[test]
 fn one_tear_ends_many_sessions() {
-    let mut net = many(10);
+    let mut net = with(10, Config { summary: 16, repeat_tear: false, ..Config::default() });
     net.log.clear();
     net.command(0, 99, Command::ReleaseMany((0..10).collect()));
     net.seconds(1);
@@ -43,6 +47,21 @@ fn one_tear_ends_many_sessions() {
     assert_eq!(net.heard(0), vec![QosEvent::Released; 10]);
     assert_eq!(net.log.len(), 2, "one message a hop");
     assert!(net.log.iter().all(|l| l.message().is_tear()));
+    assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
+}
+
+/// Where tears are repeated until they are confirmed there is one for each session.
+#[test]
+fn each_tear_that_is_to_be_confirmed_goes_by_itself() {
+    let mut net = many(10);
+    net.log.clear();
+    net.command(0, 99, Command::ReleaseMany((0..10).collect()));
+    net.seconds(60);
+    assert_eq!(net.all_held(), [0; 3]);
+    assert_eq!(net.heard(0), vec![QosEvent::Released; 10]);
+    let tears: Vec<_> = net.log.iter().filter(|l| l.from == 0 && l.message().is_tear()).collect();
+    assert_eq!(tears.len(), 10, "and none is repeated, for nothing got lost");
+    assert!(tears.iter().all(|l| l.message().rii.is_some() && l.message().session_ids.is_none()));
     assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
 }
 

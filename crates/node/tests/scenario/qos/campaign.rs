@@ -4,8 +4,11 @@
 //!
 //! At every moment what a node asks its kernel for stays within each link's share: [`Host`] looks at each word. After the
 //! storm and [`RECOVERY`], every reservation that its user believes in stands at every node of the path that its packets
-//! take now. State of what died ends hop by hop, a lifetime each: after that, what is installed on each link is exactly
-//! what such reservations hold there. Timers are shorter than the RFC's, all in proportion.
+//! take now. That holds for what a receiver reserved and its death ended, too: the node beside it expires a lifetime after
+//! the last refresh, which is less than [`RECOVERY`], and tears down what is further on, up to the sender's user. A tear that
+//! the storm swallowed came from a node that does not refresh any more: the next one expires as soon. Only nodes that may
+//! be off the path tear nothing down; state behind these ends hop by hop, a lifetime each. After that, what is installed
+//! on each link is exactly what believed-in reservations hold there. Timers are shorter than the RFC's, all in proportion.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -386,7 +389,7 @@ fn run(seed: u64, storm: Storm) {
     if let Some(fault) = world.missing() {
         panic!("{}", world.says(&fault));
     }
-    // What died is refreshed by the nodes behind it, each for a lifetime more than the one before.
+    // Nodes that may be off the path refresh those behind them, each for a lifetime more than the one before.
     let hops = u32::try_from(world.hosts.len()).unwrap();
     world.sim.run_for(LIFETIME * hops);
     if let Some(fault) = world.fault() {

@@ -152,12 +152,9 @@ impl Diamond {
 }
 
 /// Forth, back, and forth again; the old branch is torn down each time within seconds.
-///
-/// QOS-5.2.5.2-04, QOS-5.2.5.2-05, QOS-3.2.12-04
-#[test]
-fn a_reservation_moves_with_the_route_and_back() {
+fn moves_with_the_route_and_back(seed: u64, receiver_initiated: bool) {
     for mode in MODES {
-        let mut net = Diamond::reserved(1, mode, false);
+        let mut net = Diamond::reserved(seed, mode, receiver_initiated);
         let (by_r2, by_r3) = (net.by_r2, net.by_r3);
         for turn in 0..3 {
             net.sim.set_cost(net.decides, DEAR);
@@ -173,6 +170,18 @@ fn a_reservation_moves_with_the_route_and_back() {
         net.stays(by_r2, by_r3);
         net.ends();
     }
+}
+
+/// QOS-5.2.5.2-04, QOS-5.2.5.2-05, QOS-3.2.12-04
+#[test]
+fn a_reservation_moves_with_the_route_and_back() {
+    moves_with_the_route_and_back(1, false);
+}
+
+/// QOS-3.2.12-03
+#[test]
+fn a_receivers_reservation_moves_with_the_route_and_back() {
+    moves_with_the_route_and_back(2, true);
 }
 
 #[test]
@@ -192,28 +201,6 @@ fn a_moved_reservation_stays_where_it_is() {
                 net.ends();
             }
         }
-    }
-}
-
-/// QOS-3.2.12-03
-#[test]
-fn a_receivers_reservation_moves_with_the_route_and_back() {
-    for mode in MODES {
-        let mut net = Diamond::reserved(2, mode, true);
-        let (by_r2, by_r3) = (net.by_r2, net.by_r3);
-        for turn in 0..3 {
-            net.sim.set_cost(net.decides, DEAR);
-            net.moves(&format!("{mode:?} {turn}: to r3"), by_r2, by_r3, 10);
-            assert_eq!(net.count(2, "torn_down"), turn + 1);
-            net.sim.run_for(SECOND * 7);
-            net.sim.set_cost(net.decides, 1);
-            net.moves(&format!("{mode:?} {turn}: to r2"), by_r3, by_r2, 10);
-            assert_eq!(net.count(3, "torn_down"), turn + 1);
-            net.sim.run_for(SECOND * 7);
-        }
-        assert_eq!(net.expired(), 0);
-        net.stays(by_r2, by_r3);
-        net.ends();
     }
 }
 
