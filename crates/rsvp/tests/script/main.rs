@@ -1,11 +1,15 @@
 //! Packet scripts: a node among hand-made neighbours, one message at a time.
 
 mod admission;
+mod advert;
+mod arrival;
 mod blockade;
 mod confirm;
+mod errors;
 mod figures;
 mod keys;
 mod local;
+mod messages;
 mod path;
 mod ports;
 mod reduction;

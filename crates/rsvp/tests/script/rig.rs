@@ -259,6 +259,7 @@ pub(crate) struct Sent {
     /// 0: routing decides.
     pub(crate) oif: u32,
     pub(crate) ttl: u8,
+    pub(crate) tos: u8,
     pub(crate) router_alert: bool,
     pub(crate) octets: Vec<u8>,
 }
@@ -430,6 +431,7 @@ impl Rig {
                         dst: packet.dst,
                         oif: packet.ifindex.map_or(0, |ifindex| ifindex.0),
                         ttl: packet.ttl,
+                        tos: packet.tos,
                         router_alert: packet.router_alert,
                         octets: packet.payload.to_vec(),
                     }),
