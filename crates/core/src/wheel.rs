@@ -132,6 +132,15 @@ impl Wheel {
         self.append(links, index, tick);
     }
 
+    /// Makes sure that the timer of record `index` fires by `deadline`: one that fires earlier is left as it is. For
+    /// deadlines that move away often: whoever is called too early arms again, and moving costs nothing.
+    pub fn arm_by(&mut self, links: &mut impl Links, index: u32, deadline: Time) {
+        let link = links.link(index);
+        if !link.is_armed() || link.tick() > deadline.as_micros().div_ceil(self.tick_us) {
+            self.arm(links, index, deadline);
+        }
+    }
+
     /// Disarms the timer of record `index`; whether it was armed.
     pub fn cancel(&mut self, links: &mut impl Links, index: u32) -> bool {
         let link = links.link(index);
@@ -167,6 +176,9 @@ impl Wheel {
                 }
                 self.cancel(links, head);
                 return Some(head);
+            }
+            if self.now >= target {
+                return None; // most calls: time has not moved by a tick
             }
             match self.next_occupied() {
                 Some((level, place, start)) if start <= target => {
@@ -314,6 +326,23 @@ mod tests {
         assert_eq!(wheel.pop_due(&mut links, Time::from_millis(2)), Some(0));
         assert_eq!(wheel.pop_due(&mut links, Time::from_secs(9)), None);
         assert_eq!(wheel.next_deadline(), None);
+    }
+
+    #[test]
+    fn arming_by_a_deadline_moves_a_timer_only_forwards() {
+        let (mut wheel, mut links) = fixture(1);
+        wheel.arm_by(&mut links, 0, Time::from_secs(5));
+        wheel.arm_by(&mut links, 0, Time::from_secs(9));
+        assert_eq!(
+            wheel.pop_due(&mut links, Time::from_secs(5)),
+            Some(0),
+            "the later deadline changed nothing"
+        );
+        wheel.arm_by(&mut links, 0, Time::from_secs(9));
+        wheel.arm_by(&mut links, 0, Time::from_secs(7));
+        assert_eq!(wheel.pop_due(&mut links, Time::from_secs(6)), None);
+        assert_eq!(wheel.pop_due(&mut links, Time::from_secs(7)), Some(0));
+        assert!(wheel.is_empty());
     }
 
     #[test]

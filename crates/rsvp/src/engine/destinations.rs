@@ -1,28 +1,25 @@
 //! Which sessions go to which destination: the index that tells whom a change of routes concerns.
 //!
-//! Destinations are kept in order, so that a prefix is a range of them; the sessions of one are linked through their
-//! records. A change costs what it touches, whatever else the node holds.
+//! Sessions are kept in the order of their destinations, so that a prefix is a range of them, and a destination one too.
+//! A change costs what it touches, whatever else the node holds.
 
 use core::net::IpAddr;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use signalbox_core::node::Prefix;
-use signalbox_core::slab::Slab;
 
-use super::session::{NONE, Session};
-
-/// First session of each destination.
+/// Sessions by destination, and by their numbers in the table of sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Destinations {
-    v4: BTreeMap<u32, u32>,
-    v6: BTreeMap<u128, u32>,
+    v4: BTreeSet<(u32, u32)>,
+    v6: BTreeSet<(u128, u32)>,
 }
 
-/// A range of destinations, gone through from `next` to `last`.
+/// A range of destinations, gone through session by session: from `next`, a destination and a session's number, on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     v6: bool,
-    next: Option<u128>,
+    next: Option<(u128, u32)>,
     last: u128,
 }
 
@@ -35,67 +32,72 @@ impl Range {
         };
         let length = u32::from(prefix.len).min(width);
         let host = u128::MAX.checked_shr(128 - (width - length)).unwrap_or(0);
-        Self { v6, next: Some(bits & !host), last: bits | host }
+        Self { v6, next: Some((bits & !host, 0)), last: bits | host }
     }
 }
 
 impl Destinations {
-    /// The first session of a destination.
-    pub(crate) fn first(&self, dest: IpAddr) -> Option<u32> {
-        match dest {
-            IpAddr::V4(a) => self.v4.get(&a.to_bits()).copied(),
-            IpAddr::V6(a) => self.v6.get(&a.to_bits()).copied(),
-        }
-    }
-
     /// Enters a session.
-    pub(crate) fn link(&mut self, sessions: &mut Slab<Session>, index: u32, dest: IpAddr) {
-        let head = match dest {
-            IpAddr::V4(a) => self.v4.entry(a.to_bits()).or_insert(NONE),
-            IpAddr::V6(a) => self.v6.entry(a.to_bits()).or_insert(NONE),
+    pub(crate) fn insert(&mut self, index: u32, dest: IpAddr) {
+        match dest {
+            IpAddr::V4(a) => self.v4.insert((a.to_bits(), index)),
+            IpAddr::V6(a) => self.v6.insert((a.to_bits(), index)),
         };
-        let next = core::mem::replace(head, index);
-        if let Some(one) = sessions.get_index_mut(next) {
-            let [_, after] = one.near;
-            one.near = [index, after];
-        }
-        if let Some(own) = sessions.get_index_mut(index) {
-            own.near = [NONE, next];
-        }
     }
 
     /// Takes a session out.
-    pub(crate) fn unlink(&mut self, sessions: &mut Slab<Session>, index: u32, dest: IpAddr) {
-        let Some(own) = sessions.get_index_mut(index) else { return };
-        let [before, after] = core::mem::replace(&mut own.near, [NONE; 2]);
-        if let Some(one) = sessions.get_index_mut(after) {
-            let [_, next] = one.near;
-            one.near = [before, next];
-        }
-        if let Some(one) = sessions.get_index_mut(before) {
-            let [previous, _] = one.near;
-            one.near = [previous, after];
-            return;
-        }
-        match (dest, after) {
-            (IpAddr::V4(a), NONE) => self.v4.remove(&a.to_bits()),
-            (IpAddr::V4(a), after) => self.v4.insert(a.to_bits(), after),
-            (IpAddr::V6(a), NONE) => self.v6.remove(&a.to_bits()),
-            (IpAddr::V6(a), after) => self.v6.insert(a.to_bits(), after),
+    pub(crate) fn remove(&mut self, index: u32, dest: IpAddr) {
+        match dest {
+            IpAddr::V4(a) => self.v4.remove(&(a.to_bits(), index)),
+            IpAddr::V6(a) => self.v6.remove(&(a.to_bits(), index)),
         };
     }
 
-    /// The first session of the next destination of a range, which then goes on behind it.
+    /// The next session of a range, which then goes on behind it. Sessions may come and go in between.
     pub(crate) fn step(&self, range: &mut Range) -> Option<u32> {
         let from = range.next?;
         let found = if range.v6 {
-            self.v6.range(from..=range.last).next().map(|(at, first)| (*at, *first))
+            self.v6.range(from..=(range.last, u32::MAX)).next().copied()
         } else {
-            let (from, last) = (u32::try_from(from).ok()?, u32::try_from(range.last).ok()?);
-            self.v4.range(from..=last).next().map(|(at, first)| (u128::from(*at), *first))
+            let (dest, last) = (u32::try_from(from.0).ok()?, u32::try_from(range.last).ok()?);
+            let found = self.v4.range((dest, from.1)..=(last, u32::MAX)).next();
+            found.map(|(dest, index)| (u128::from(*dest), *index))
         };
-        let (at, first) = found?;
-        range.next = at.checked_add(1).filter(|next| *next <= range.last);
-        Some(first)
+        let (dest, index) = found?;
+        // No session has the number u32::MAX.
+        range.next = Some((dest, index.saturating_add(1)));
+        Some(index)
+    }
+
+    /// The sessions of a destination.
+    pub(crate) fn sessions(&self, dest: IpAddr) -> impl Iterator<Item = u32> + '_ {
+        let mut range = Range::of(Prefix::host(dest));
+        core::iter::from_fn(move || self.step(&mut range))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_gone_through_session_by_session_while_they_come_and_go() {
+        let mut all = Destinations::default();
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let (one, two, other) = (address("10.0.0.255"), address("10.0.0.7"), address("10.0.1.0"));
+        for (index, dest) in [(5, one), (3, one), (9, two), (1, other), (2, address("fd00::1"))] {
+            all.insert(index, dest);
+        }
+        assert!(all.sessions(one).eq([3, 5]) && all.sessions(address("fd00::1")).eq([2]));
+        assert_eq!(all.sessions(address("10.0.0.8")).next(), None);
+        let mut range = Range::of(Prefix { addr: two, len: 24 });
+        assert_eq!(all.step(&mut range), Some(9));
+        assert_eq!(all.step(&mut range), Some(3));
+        all.remove(3, one);
+        all.remove(5, one);
+        all.insert(4, one);
+        assert_eq!((all.step(&mut range), all.step(&mut range)), (Some(4), None));
+        let mut everything = Range::of(Prefix::all_like(one));
+        assert!(core::iter::from_fn(|| all.step(&mut everything)).eq([9, 4, 1]));
     }
 }

@@ -103,6 +103,8 @@ pub struct Rsvp {
     adspecs: Interner<Box<[u8]>>,
     sessions: Slab<Session>,
     by_session: Index,
+    /// Sessions without a port.
+    portless: u32,
     destinations: Destinations,
     senders: Slab<Sender>,
     /// All but the first sender of each session.
@@ -155,6 +157,7 @@ impl Rsvp {
             adspecs: Interner::new(shared, KeyedHasher::new(&mut rng)),
             sessions: Slab::new(config.max_sessions),
             by_session: Index::new(),
+            portless: 0,
             destinations: Destinations::default(),
             senders: Slab::new(config.max_senders),
             by_sender: Index::new(),

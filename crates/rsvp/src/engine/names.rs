@@ -12,7 +12,6 @@ use super::Rsvp;
 use super::interfaces::Place;
 use super::neighbour::{Advertised, Heard, Incoming, Outgoing, SummaryTo, Unknown, Upcall, What};
 use super::outbox::Envelope;
-use super::session::NONE;
 use super::stamp::Stamp;
 use crate::wire::{Class, ErrorCode, ErrorSpec};
 
@@ -105,9 +104,8 @@ impl Rsvp {
     /// Sends a composed message: whole and under a new name if it says something new; else by the name of what it
     /// repeats, if it may, or whole.
     pub(super) fn dispatch(&mut self, envelope: Envelope, octets: &[u8], about: About, by_name: bool) {
-        let Envelope { src, dst, ifindex, ttl, tos, router_alert } = envelope;
-        let ifindex = ifindex.unwrap_or_default();
-        let envelope = super::neighbour::Envelope { src, dst, ifindex, ttl, tos, router_alert };
+        let ifindex = envelope.ifindex.unwrap_or_default();
+        let envelope = envelope.at(ifindex);
         let named = about != About::Nothing && self.neighbours.config().of(ifindex).reduction.reliable;
         let Some(key) = named.then(|| self.told_key(about)).flatten() else {
             let what = What::Once;
@@ -191,6 +189,11 @@ impl Rsvp {
             }
         }
         refused
+    }
+
+    /// Whether anything was told by name.
+    pub(super) fn tells_by_name(&self) -> bool {
+        !self.names.by_about.is_empty()
     }
 
     /// What was told is told no more, or shall be told anew.
@@ -304,13 +307,15 @@ impl Rsvp {
     pub(super) fn unknown_name(&mut self, unknown: &Unknown) {
         let place = self.interfaces.place(unknown.ifindex);
         let src = self.addresses.find(unknown.source);
-        let mut next = self.destinations.first(unknown.group).unwrap_or(NONE);
-        while let Some(session) = self.sessions.key_of(next) {
-            next = self.sessions.get(session).map_or(NONE, |one| one.near[1]);
-            let here = self.mates(session).any(|(_, sender)| Some(sender.src) == src && sender.iif == place);
-            if here {
-                return self.neighbours.nack(self.now, unknown);
-            }
+        let mut sessions = self.destinations.sessions(unknown.group);
+        let here = sessions.any(|index| {
+            self.sessions.key_of(index).is_some_and(|session| {
+                self.mates(session).any(|(_, sender)| Some(sender.src) == src && sender.iif == place)
+            })
+        });
+        drop(sessions);
+        if here {
+            self.neighbours.nack(self.now, unknown);
         }
     }
 

@@ -8,6 +8,7 @@ use signalbox_core::node::RouteQuery;
 use signalbox_core::packet::IpTransmit;
 
 use super::io::{Output, RsvpEvent};
+use super::neighbour;
 
 /// How a packet is addressed.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +19,14 @@ pub(crate) struct Envelope {
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
     pub(crate) router_alert: bool,
+}
+
+impl Envelope {
+    /// The same for the neighbour layer, which knows the interface.
+    pub(crate) const fn at(self, ifindex: IfIndex) -> neighbour::Envelope {
+        let Self { src, dst, ttl, tos, router_alert, .. } = self;
+        neighbour::Envelope { src, dst, ifindex, ttl, tos, router_alert }
+    }
 }
 
 #[derive(Debug)]

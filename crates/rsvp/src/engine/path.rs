@@ -127,7 +127,7 @@ impl Rsvp {
             }
         }
         self.counters.paths_taken += 1;
-        self.arm_sender(key);
+        self.start_sender(key);
         self.find_way(key);
         Ok(Some(key))
     }

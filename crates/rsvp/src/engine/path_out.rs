@@ -51,15 +51,27 @@ impl Rsvp {
         by_name: bool,
         compose: impl FnOnce(&Self, &mut Writer<'_>),
     ) -> bool {
-        let mut octets = core::mem::take(&mut self.composed);
-        octets.clear();
-        let mut writer = Writer::new(&mut octets, kind, HeaderFlags::default(), envelope.ttl);
-        compose(self, &mut writer);
-        let sent = writer.finish_without_checksum().is_ok();
-        if sent {
-            self.dispatch(envelope, &octets, about, by_name);
-        }
-        self.composed = octets;
+        let ifindex = envelope.ifindex.unwrap_or_default();
+        let sent = if self.neighbours.is_plain(ifindex) {
+            let (mut octets, flags) = self.neighbours.lend(ifindex);
+            let start = octets.len();
+            let mut writer = Writer::new(&mut octets, kind, flags, envelope.ttl);
+            compose(self, &mut writer);
+            let sent = writer.finish().is_ok();
+            self.neighbours.send_plain(envelope.at(ifindex), octets, start);
+            sent
+        } else {
+            let mut octets = core::mem::take(&mut self.composed);
+            octets.clear();
+            let mut writer = Writer::new(&mut octets, kind, HeaderFlags::default(), envelope.ttl);
+            compose(self, &mut writer);
+            let sent = writer.finish_without_checksum().is_ok();
+            if sent {
+                self.dispatch(envelope, &octets, about, by_name);
+            }
+            self.composed = octets;
+            sent
+        };
         let counters = &mut self.counters;
         let counter = match (sent, kind) {
             (false, _) => &mut counters.too_large,

@@ -92,11 +92,10 @@ impl Rsvp {
         self.touched.clear();
         self.whole = true;
         self.on_resv(message, place, resources);
-        let next = message.hop.and_then(|hop| self.hops.find(&RsvpHop { lih: 0, ..hop }));
-        if let Some(hop) = next
-            && named
+        if named
             && self.whole
             && !self.touched.is_empty()
+            && let Some(hop) = message.hop.and_then(|hop| self.hops.find(&RsvpHop { lih: 0, ..hop }))
         {
             let branches = self.touched.clone();
             let senders = self.named.clone();

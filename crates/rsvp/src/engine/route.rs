@@ -24,13 +24,11 @@ const MAX_RANGES: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Walks {
     ranges: std::collections::VecDeque<Range>,
-    /// The session that is next, of the destination in hand.
-    next: Option<Key>,
 }
 
 impl Walks {
     pub(super) fn is_idle(&self) -> bool {
-        self.next.is_none() && self.ranges.is_empty()
+        self.ranges.is_empty()
     }
 
     fn push(&mut self, prefix: Prefix) {
@@ -108,9 +106,9 @@ impl Rsvp {
         let expected = if iif == IfIndex::NONE { Place::NONE } else { self.interfaces.place(iif) };
         let routed: Vec<Place> =
             oifs.iter().map(|oif| self.interfaces.place(*oif)).filter(|place| place.is_link()).collect();
-        let mut next = self.destinations.first(group).unwrap_or(NONE);
-        while let Some(session) = self.sessions.key_of(next) {
-            next = self.sessions.get(session).map_or(NONE, |one| one.near[1]);
+        let mut range = Range::of(Prefix::host(group));
+        while let Some(index) = self.destinations.step(&mut range) {
+            let Some(session) = self.sessions.key_of(index) else { continue };
             let senders: Vec<Key> =
                 self.mates(session).filter(|(_, one)| one.src == src).map(|(key, _)| key).collect();
             for key in senders {
@@ -235,20 +233,13 @@ impl Rsvp {
     pub(super) fn run_walks(&mut self) {
         let mut left = STEPS;
         while left > 0 && !self.walks.is_idle() {
-            let Some(session) = self.walks.next.take() else {
-                let Some(range) = self.walks.ranges.front_mut() else { return };
-                match self.destinations.step(range) {
-                    Some(first) => self.walks.next = self.sessions.key_of(first),
-                    None => {
-                        self.walks.ranges.pop_front();
-                    }
-                }
+            let Some(range) = self.walks.ranges.front_mut() else { return };
+            let Some(index) = self.destinations.step(range) else {
+                self.walks.ranges.pop_front();
                 continue;
             };
             left -= 1;
-            let Some(record) = self.sessions.get(session) else { continue };
-            let [_, after] = record.near;
-            self.walks.next = self.sessions.key_of(after);
+            let Some(session) = self.sessions.key_of(index) else { continue };
             let senders: Vec<Key> = self.mates(session).map(|(key, _)| key).collect();
             for key in senders {
                 self.look_again(key);

@@ -227,13 +227,13 @@ mod tests {
     use super::*;
 
     /// At most 300 octets for path and reservation state of a unicast IPv4 session, FF: its records with the slabs'
-    /// generations, the entry of the session's index (at most 12 octets) and of the map of destinations (at most 16).
+    /// generations, the entries in the session's index (at most 12 octets) and in the set of destinations (at most 20).
     #[test]
     fn a_session_fits_its_budget() {
         fn slot<T>() -> usize {
             (4 + size_of::<T>()).next_multiple_of(align_of::<T>())
         }
-        let total = slot::<Session>() + slot::<Sender>() + slot::<Branch>() + 12 + 16;
+        let total = slot::<Session>() + slot::<Sender>() + slot::<Branch>() + 12 + 20;
         let each = [size_of::<Session>(), size_of::<Sender>(), size_of::<Branch>()];
         assert!(total <= 300, "{total} {each:?}");
     }

@@ -29,8 +29,6 @@ pub(crate) struct Session {
     pub(crate) branches: u32,
     /// Reservations, of any style.
     pub(crate) reserved: u16,
-    /// Neighbours in the list of sessions with the same destination.
-    pub(crate) near: [u32; 2],
     pub(crate) extra: Option<Box<SessionExtra>>,
 }
 

@@ -119,17 +119,12 @@ impl Rsvp {
             return false;
         }
         if wanted.port != 0 {
-            return self.find_session(&wire::Session { port: 0, ..*wanted }).is_some();
+            return self.portless > 0 && self.find_session(&wire::Session { port: 0, ..*wanted }).is_some();
         }
-        let mut next = self.destinations.first(wanted.dest).unwrap_or(NONE);
-        while let Some(one) = self.sessions.get_index(next) {
-            if one.protocol == wanted.protocol && one.kind == wanted.kind && one.port != 0 {
-                return true;
-            }
-            let [_, after] = one.near;
-            next = after;
-        }
-        false
+        self.destinations
+            .sessions(wanted.dest)
+            .filter_map(|index| self.sessions.get_index(index))
+            .any(|one| one.protocol == wanted.protocol && one.kind == wanted.kind && one.port != 0)
     }
 
     /// A new session, without anything.
@@ -151,7 +146,6 @@ impl Rsvp {
             first: NONE,
             branches: NONE,
             reserved: 0,
-            near: [NONE; 2],
             extra: None,
         };
         let Ok(key) = self.sessions.insert(record) else {
@@ -164,7 +158,8 @@ impl Rsvp {
         by_session.insert(hasher.hash_octets(&octets), key.index(), |index| {
             sessions.get_index(index).map_or(0, |one| session_hash(hasher, one))
         });
-        self.destinations.link(&mut self.sessions, key.index(), wanted.dest);
+        self.destinations.insert(key.index(), wanted.dest);
+        self.portless += u32::from(wanted.port == 0);
         Ok(key)
     }
 
@@ -172,8 +167,9 @@ impl Rsvp {
     pub(super) fn close_if_idle(&mut self, session: Key) {
         let Some(record) = self.sessions.get(session).filter(|one| one.is_idle()) else { return };
         let (hash, dest, v6) = (session_hash(&self.hasher, record), record.dest, record.v6);
+        self.portless -= u32::from(record.port == 0);
         let address = self.addresses.unpack(dest, v6);
-        self.destinations.unlink(&mut self.sessions, session.index(), address);
+        self.destinations.remove(session.index(), address);
         self.by_session.remove(hash, |index| index == session.index());
         self.sessions.remove(session);
         self.addresses.release(dest, v6);
@@ -241,10 +237,10 @@ impl Rsvp {
         wanted: &Filter,
         tspec: TSpec,
     ) -> Result<Key, Refusal> {
-        if self.source_conflicts(session, wanted) {
+        let record = self.sessions.get(session).ok_or(Refusal::Full)?;
+        if record.count > 0 && self.source_conflicts(session, wanted) {
             return Err(Refusal::SenderPorts);
         }
-        let record = self.sessions.get(session).ok_or(Refusal::Full)?;
         if record.count >= self.config.max_senders_per_session {
             self.counters.senders_full += 1;
             return Err(Refusal::Full);
@@ -469,18 +465,28 @@ impl Rsvp {
     pub(super) fn arm_sender(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
         match sender.deadline() {
-            Some(at) => self.sender_wheel.arm(&mut self.senders, key.index(), at.time(self.now)),
+            Some(at) => self.sender_wheel.arm_by(&mut self.senders, key.index(), at.time(self.now)),
             None => {
                 self.sender_wheel.cancel(&mut self.senders, key.index());
             }
         }
     }
 
+    /// Starts the timer of a new sender: for the time at which its first refresh may be due, if it lives so long. So the
+    /// answer about its route and its first reservation leave the timer as it is; it is set right when it fires.
+    pub(super) fn start_sender(&mut self, key: Key) {
+        let Some(sender) = self.senders.get(key) else { return };
+        let (iif, expires) = (sender.iif, sender.expires.time(self.now));
+        let period = core::time::Duration::from_millis(u64::from(self.interfaces.period(iif, self.now)));
+        let deadline = expires.min(self.now + period / 2);
+        self.sender_wheel.arm_by(&mut self.senders, key.index(), deadline);
+    }
+
     /// (Re)starts the timer of a reservation for its first deadline. Called when one may come sooner than before.
     pub(super) fn arm_branch(&mut self, key: Key) {
         let Some(branch) = self.branches.get(key) else { return };
         match branch.deadline() {
-            Some(at) => self.branch_wheel.arm(&mut self.branches, key.index(), at.time(self.now)),
+            Some(at) => self.branch_wheel.arm_by(&mut self.branches, key.index(), at.time(self.now)),
             None => {
                 self.branch_wheel.cancel(&mut self.branches, key.index());
             }
@@ -496,7 +502,7 @@ impl Rsvp {
 
     /// Makes a sender's data leave by these interfaces.
     pub(super) fn set_ways(&mut self, key: Key, ways: &[Place]) {
-        if !ways.is_empty() || self.senders.get(key).is_some_and(|sender| sender.oif != Place::NONE) {
+        if self.tells_by_name() {
             let left: Vec<Place> = match self.senders.get(key) {
                 Some(sender) => sender.ways().filter(|way| !ways.contains(way)).collect(),
                 None => return,

@@ -2,17 +2,21 @@
 
 /// One's complement sum of the octets as 16-bit words, folded; an odd last octet counts as if a zero followed.
 fn sum(octets: &[u8]) -> u16 {
+    // The sum does not depend on the order of octets in a word but for that of the result (RFC 1071 §2).
     let (words, rest) = octets.as_chunks::<4>();
-    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
-    let mut last = [0; 4];
-    for (to, from) in last.iter_mut().zip(rest) {
-        *to = *from;
+    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    if !rest.is_empty() {
+        let mut last = [0; 4];
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        sum += u64::from(u32::from_ne_bytes(last));
     }
-    sum += u64::from(u32::from_be_bytes(last));
-    while let high @ 1.. = sum >> 16 {
-        sum = (sum & 0xffff) + high;
-    }
-    u16::try_from(sum).unwrap_or(u16::MAX)
+    sum = (sum & 0xffff_ffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    u16::from_be(u16::try_from(sum).unwrap_or(u16::MAX))
 }
 
 /// The checksum of a message whose checksum field is zero. Never 0, which would say that there is none: 0xFFFF verifies

@@ -2,8 +2,33 @@
 
 use super::code_points::{Class, MessageType};
 
+/// What [`allowed`] says, by class: bits of message types, asked for each object of each message.
+#[expect(clippy::indexing_slicing, reason = "at compile time")]
+static ALLOWED: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut class = 0_u8;
+    loop {
+        let mut message = 0_u8;
+        while message < 32 {
+            if may_stand(MessageType(message), Class(class)) {
+                table[class as usize] |= 1 << message;
+            }
+            message += 1;
+        }
+        match class.checked_add(1) {
+            Some(next) => class = next,
+            None => break table,
+        }
+    }
+};
+
 /// Whether an object of a known class may stand in the message at all.
 pub(crate) fn allowed(message: MessageType, class: Class) -> bool {
+    let messages = ALLOWED.get(usize::from(class.0)).copied().unwrap_or(0);
+    messages.checked_shr(u32::from(message.0)).is_some_and(|bits| bits & 1 != 0)
+}
+
+const fn may_stand(message: MessageType, class: Class) -> bool {
     use MessageType as M;
     match class {
         Class::NULL => true,
@@ -14,8 +39,8 @@ pub(crate) fn allowed(message: MessageType, class: Class) -> bool {
         Class::MESSAGE_ID => {
             !matches!(message, M::BUNDLE | M::ACK | M::INTEGRITY_CHALLENGE | M::INTEGRITY_RESPONSE)
         }
-        Class::MESSAGE_ID_LIST => message == M::SREFRESH,
-        Class::HELLO => message == M::HELLO,
+        Class::MESSAGE_ID_LIST => matches!(message, M::SREFRESH),
+        Class::HELLO => matches!(message, M::HELLO),
         Class::CHALLENGE => matches!(message, M::INTEGRITY_CHALLENGE | M::INTEGRITY_RESPONSE),
         Class::SESSION => has_session(message),
         Class::RSVP_HOP => matches!(
@@ -53,6 +78,31 @@ pub(crate) const fn demanded(message: MessageType) -> &'static [Class] {
         M::INTEGRITY_RESPONSE => &[C::INTEGRITY, C::CHALLENGE],
         _ => &[],
     }
+}
+
+/// The classes of [`demanded`] as bits, for the messages that there are many of: 1 to 7.
+#[expect(clippy::indexing_slicing, reason = "at compile time")]
+static DEMANDED: [u128; 8] = {
+    let mut table = [0; 8];
+    let mut message = 1;
+    while message < 8 {
+        let mut classes = demanded(MessageType(message));
+        while let [first, rest @ ..] = classes {
+            table[message as usize] |= 1 << first.0;
+            classes = rest;
+        }
+        message += 1;
+    }
+    table
+};
+
+/// The first class that the message must have and that is not among those `seen`, bits by class.
+pub(crate) fn missing(message: MessageType, seen: u128) -> Option<Class> {
+    if DEMANDED.get(usize::from(message.0)).is_some_and(|all| seen & all == *all && *all != 0) {
+        return None;
+    }
+    let lacks = |class: &&Class| seen & 1_u128.checked_shl(u32::from(class.0)).unwrap_or(0) == 0;
+    demanded(message).iter().find(lacks).copied()
 }
 
 const fn has_session(message: MessageType) -> bool {

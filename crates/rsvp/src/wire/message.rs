@@ -7,7 +7,7 @@ use super::bundle::SubMessages;
 use super::checksum::sums_up;
 use super::code_points::{Class, ErrorCode, HeaderFlags, MessageType, UnknownClass};
 use super::error::{DecodeError, Fault, Refusal};
-use super::grammar::{allowed, demanded, has_style};
+use super::grammar::{allowed, has_style, missing};
 use super::intserv::{RawFlowSpec, RawTspec};
 use super::object::{HEADER_OCTETS, Objects, RawObject};
 use super::policy::PolicyData;
@@ -239,9 +239,8 @@ impl<'a> Message<'a> {
     /// What no object tells alone.
     fn judge(&self, descriptors: &Descriptors) -> Result<(), DecodeError> {
         let end = self.octets.len();
-        let missing = |class: &&Class| self.seen & 1_u128.checked_shl(u32::from(class.0)).unwrap_or(0) == 0;
-        if let Some(class) = demanded(self.kind).iter().find(missing) {
-            return Err(DecodeError::missing(*class, end));
+        if let Some(class) = missing(self.kind, self.seen) {
+            return Err(DecodeError::missing(class, end));
         }
         if self.refusal.is_some() {
             // Somebody must be there to be told.

@@ -1,6 +1,7 @@
 //! The objects of RFC 2205 Appendix A and RFC 2207 §3 as values.
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::code_points::{Class, ErrorCode, ErrorFlags};
@@ -149,12 +150,25 @@ impl fmt::Display for Filter {
 }
 
 /// Who sent a message on this hop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RsvpHop {
     /// Address of the interface that it left by; a unicast address.
     pub addr: IpAddr,
     /// Logical Interface Handle: means something to the node only that put it into a Path, 0 if nothing.
     pub lih: u32,
+}
+
+/// By hand, since each Resv hashes two hops: one word for IPv4.
+impl Hash for RsvpHop {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.addr {
+            IpAddr::V4(v4) => state.write_u64(u64::from(v4.to_bits()) << 32 | u64::from(self.lih)),
+            IpAddr::V6(v6) => {
+                state.write_u128(v6.to_bits());
+                state.write_u32(self.lih);
+            }
+        }
+    }
 }
 
 impl RsvpHop {

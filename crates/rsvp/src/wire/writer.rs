@@ -54,9 +54,14 @@ impl<'b> Writer<'b> {
         self.buf.extend_from_slice(&[class.0, c_type]);
     }
 
-    fn put(&mut self, class: Class, c_type: u8, content: &[u8]) {
-        self.head(class, c_type, content.len());
-        self.buf.extend_from_slice(content);
+    /// An object of a fixed length, in one piece: `N` words, the first of which is its header's place.
+    fn fixed<const N: usize>(&mut self, class: Class, c_type: u8, words: [u32; N]) {
+        let length = u32::try_from(N * 4).unwrap_or(0);
+        let mut object = words.map(u32::to_be_bytes);
+        if let Some(header) = object.first_mut() {
+            *header = (length << 16 | u32::from(class.0) << 8 | u32::from(c_type)).to_be_bytes();
+        }
+        self.buf.extend_from_slice(object.as_flattened());
     }
 
     fn addr(&mut self, addr: IpAddr) {
@@ -68,9 +73,15 @@ impl<'b> Writer<'b> {
 
     /// An address and four octets.
     fn addr_and_word(&mut self, class: Class, c_type: u8, addr: IpAddr, word: [u8; 4]) {
-        self.head(class, c_type, if addr.is_ipv4() { 8 } else { 20 });
-        self.addr(addr);
-        self.buf.extend_from_slice(&word);
+        let word = u32::from_be_bytes(word);
+        match addr {
+            IpAddr::V4(v4) => self.fixed(class, c_type, [0, v4.to_bits(), word]),
+            IpAddr::V6(v6) => {
+                self.head(class, c_type, 20);
+                self.buf.extend_from_slice(&v6.octets());
+                self.buf.extend_from_slice(&word.to_be_bytes());
+            }
+        }
     }
 
     /// An object as it was received, with its header.
@@ -100,7 +111,7 @@ impl<'b> Writer<'b> {
 
     /// TIME_VALUES: refresh period R, milliseconds.
     pub fn time_values(&mut self, refresh_period: u32) -> &mut Self {
-        self.put(Class::TIME_VALUES, 1, &refresh_period.to_be_bytes());
+        self.fixed(Class::TIME_VALUES, 1, [0, refresh_period]);
         self
     }
 
@@ -134,7 +145,7 @@ impl<'b> Writer<'b> {
 
     /// STYLE.
     pub fn style(&mut self, style: Style) -> &mut Self {
-        self.put(Class::STYLE, 1, &style.option_vector().to_be_bytes());
+        self.fixed(Class::STYLE, 1, [0, style.option_vector()]);
         self
     }
 
@@ -159,39 +170,28 @@ impl<'b> Writer<'b> {
 
     /// SENDER_TSPEC.
     pub fn sender_tspec(&mut self, tspec: &TSpec) -> &mut Self {
-        self.head(Class::SENDER_TSPEC, 2, 32);
-        self.words(&[7, 0x0100_0006]);
-        self.tspec(tspec);
+        let [parameter, r, b, p, m, most] = tspec_words(tspec);
+        self.fixed(Class::SENDER_TSPEC, 2, [0, 7, 0x0100_0006, parameter, r, b, p, m, most]);
         self
     }
 
     /// FLOWSPEC.
     pub fn flowspec(&mut self, flowspec: &FlowSpec) -> &mut Self {
+        let [parameter, r, b, p, m, most] = tspec_words(&flowspec.tspec);
         match flowspec.rspec {
             None => {
-                self.head(Class::FLOWSPEC, 2, 32);
-                self.words(&[7, u32::from(Service::ControlledLoad.number()) << 24 | 6]);
-                self.tspec(&flowspec.tspec);
+                let service = u32::from(Service::ControlledLoad.number()) << 24 | 6;
+                self.fixed(Class::FLOWSPEC, 2, [0, 7, service, parameter, r, b, p, m, most]);
             }
             Some(rspec) => {
-                self.head(Class::FLOWSPEC, 2, 44);
-                self.words(&[10, u32::from(Service::Guaranteed.number()) << 24 | 9]);
-                self.tspec(&flowspec.tspec);
-                self.words(&[u32::from(PARAMETER_RSPEC) << 24 | 2, rspec.rate().to_bits(), rspec.slack()]);
+                let service = u32::from(Service::Guaranteed.number()) << 24 | 9;
+                let (rate, slack) = (rspec.rate().to_bits(), rspec.slack());
+                let own = u32::from(PARAMETER_RSPEC) << 24 | 2;
+                let words = [0, 10, service, parameter, r, b, p, m, most, own, rate, slack];
+                self.fixed(Class::FLOWSPEC, 2, words);
             }
         }
         self
-    }
-
-    fn tspec(&mut self, tspec: &TSpec) {
-        self.words(&[
-            u32::from(PARAMETER_TSPEC) << 24 | 5,
-            tspec.rate().to_bits(),
-            tspec.bucket().to_bits(),
-            tspec.peak().to_bits(),
-            tspec.min_policed(),
-            tspec.max_packet(),
-        ]);
     }
 
     fn words(&mut self, words: &[u32]) {
@@ -333,6 +333,18 @@ impl<'b> Writer<'b> {
         }
         Ok(())
     }
+}
+
+/// The parameter TOKEN_BUCKET_TSPEC with its header.
+const fn tspec_words(tspec: &TSpec) -> [u32; 6] {
+    [
+        (PARAMETER_TSPEC as u32) << 24 | 5,
+        tspec.rate().to_bits(),
+        tspec.bucket().to_bits(),
+        tspec.peak().to_bits(),
+        tspec.min_policed(),
+        tspec.max_packet(),
+    ]
 }
 
 const fn by_family(addr: IpAddr) -> u8 {

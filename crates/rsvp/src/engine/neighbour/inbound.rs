@@ -79,6 +79,13 @@ pub struct Incoming<'p> {
     age: Age,
 }
 
+impl<'p> Incoming<'p> {
+    fn new(message: Message<'p>, packet: IpReceived<'p>, non_rsvp: bool) -> Self {
+        let neighbour = message.hop.map_or(packet.src, |hop| hop.addr);
+        Self { message, packet, non_rsvp, neighbour, peer: None, age: Age::Newest }
+    }
+}
+
 /// A name that a multicast neighbour uses for something unknown here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unknown {
@@ -134,8 +141,9 @@ impl Neighbours {
                         }
                         Ok(message) => {
                             let non_rsvp = message.send_ttl != packet.ttl;
-                            match self.admit(now, packet, message, non_rsvp) {
-                                Admission::Message(incoming) => return Some(Arrival::Message(incoming)),
+                            let mut incoming = Incoming::new(message, packet, non_rsvp);
+                            match self.admit(now, &mut incoming) {
+                                Admission::Message => return Some(Arrival::Message(incoming)),
                                 Admission::Lists(lists) => arrivals.stage = Stage::Lists(lists),
                                 Admission::Over => {}
                             }
@@ -163,8 +171,9 @@ impl Neighbours {
                     };
                     // How far the data may go is the message's own; how far it came the Bundle tells (§3.4).
                     let packet = IpReceived { ttl: message.send_ttl, payload: octets, ..arrivals.packet };
-                    match self.admit(now, packet, message, *non_rsvp) {
-                        Admission::Message(incoming) => return Some(Arrival::Message(incoming)),
+                    let mut incoming = Incoming::new(message, packet, *non_rsvp);
+                    match self.admit(now, &mut incoming) {
+                        Admission::Message => return Some(Arrival::Message(incoming)),
                         Admission::Lists(new) => *lists = Some(new),
                         Admission::Over => {}
                     }
@@ -175,52 +184,48 @@ impl Neighbours {
     }
 
     /// One message: its INTEGRITY, its neighbour, and what of it is this layer's business.
-    fn admit<'p>(
-        &mut self,
-        now: Time,
-        packet: IpReceived<'p>,
-        mut message: Message<'p>,
-        non_rsvp: bool,
-    ) -> Admission<'p> {
-        let neighbour = message.hop.map_or(packet.src, |hop| hop.addr);
+    fn admit<'p>(&mut self, now: Time, incoming: &mut Incoming<'p>) -> Admission<'p> {
+        let Incoming { message, packet, non_rsvp, neighbour, .. } = incoming;
         if message.kind == MessageType::INTEGRITY_CHALLENGE {
-            self.challenged(now, &packet, &message);
+            self.challenged(now, packet, message);
             return Admission::Over;
         }
-        if !self.verify(now, &packet, &message, neighbour) {
+        if !self.verify(now, packet, message, *neighbour) {
             return Admission::Over;
         }
-        let settings = *self.config.of(packet.ifindex);
-        let peer = self.peers.heard(now, neighbour, packet.ifindex, (message.flags, non_rsvp));
+        let peer = self.peers.heard(now, *neighbour, packet.ifindex, (message.flags, *non_rsvp));
+        incoming.peer = peer;
         if peer.is_none() {
             self.counters.overload += 1;
         }
         if message.kind == MessageType::HELLO {
             if let (Some(peer), Some(hello)) = (peer, message.hello) {
-                self.helloed(now, peer, &packet, &hello);
+                self.helloed(now, peer, packet, &hello);
             }
             return Admission::Over;
         }
         if let Some(peer) = peer {
             self.start_hello(now, peer);
         }
-        if !settings.reduction.reliable {
-            return self.without_reduction(packet, message, non_rsvp, neighbour, peer);
+        let reduction = &self.config.of(packet.ifindex).reduction;
+        if !reduction.reliable {
+            return Self::without_reduction(message);
         }
+        let summary = reduction.summary;
         for (name, negative) in message.acks() {
             self.acknowledged(peer, name, negative);
         }
-        let age = match (message.message_id, peer.and_then(|peer| self.peers.get_mut(peer))) {
+        incoming.age = match (message.message_id, peer.and_then(|peer| self.peers.get_mut(peer))) {
             (Some(name), Some(peer)) => peer.named(name),
             _ => Age::Newest,
         };
         match message.kind {
             MessageType::ACK => Admission::Over,
             MessageType::SREFRESH => {
-                let Some(key) = peer.filter(|_| settings.reduction.summary) else { return Admission::Over };
+                let Some(key) = peer.filter(|_| summary) else { return Admission::Over };
                 self.counters.srefreshes_received += 1;
                 if let Some(name) = message.message_id {
-                    self.acknowledge(now, key, &packet, name, false);
+                    self.acknowledge(now, key, packet, name, false);
                 }
                 Admission::Lists(Lists { peer: key, objects: Objects::of(message.octets), list: None })
             }
@@ -229,24 +234,17 @@ impl Neighbours {
                     // Nobody to be acknowledged, nothing to be compared with.
                     message.message_id = None;
                 }
-                Admission::Message(Incoming { message, packet, non_rsvp, neighbour, peer, age })
+                Admission::Message
             }
         }
     }
 
     /// As a node that never heard of RFC 2961: its classes are unknown, and of the kind that rejects messages (§4.8).
-    fn without_reduction<'p>(
-        &mut self,
-        packet: IpReceived<'p>,
-        mut message: Message<'p>,
-        non_rsvp: bool,
-        neighbour: IpAddr,
-        peer: Option<Key>,
-    ) -> Admission<'p> {
+    fn without_reduction<'p>(message: &mut Message<'p>) -> Admission<'p> {
         if matches!(message.kind, MessageType::ACK | MessageType::SREFRESH) {
             return Admission::Over;
         }
-        let ack = message.object(Class::MESSAGE_ID_ACK).filter(|_| message.acks().next().is_some());
+        let ack = message.acks().next().and_then(|_| message.object(Class::MESSAGE_ID_ACK));
         let named = message.message_id.map(|_| ObjectType::new(Class::MESSAGE_ID, 1));
         if let Some(kind) = ack.map(|object| object.kind).or(named) {
             if !matches!(message.kind, MessageType::PATH | MessageType::RESV) {
@@ -255,16 +253,17 @@ impl Neighbours {
             message.refusal = Some(Refusal { code: ErrorCode::UNKNOWN_CLASS, value: kind.number() });
         }
         message.message_id = None;
-        Admission::Message(Incoming { message, packet, non_rsvp, neighbour, peer, age: Age::Newest })
+        Admission::Message
     }
 
     /// Whether INTEGRITY is as it must be at the interface.
     fn verify(&mut self, now: Time, packet: &IpReceived<'_>, message: &Message<'_>, sender: IpAddr) -> bool {
-        let settings = self.config.of(packet.ifindex).integrity;
+        let settings = &self.config.of(packet.ifindex).integrity;
         let response = message.kind == MessageType::INTEGRITY_RESPONSE;
         if !settings.receiving {
             return !response;
         }
+        let settings = *settings;
         let Some(integrity) = message.integrity else {
             return self.mistrust(now, sender, packet.ifindex, Mistrust::Unsigned);
         };
@@ -520,9 +519,9 @@ impl Neighbours {
     }
 }
 
-#[expect(clippy::large_enum_variant, reason = "taken apart at once")]
 enum Admission<'p> {
-    Message(Incoming<'p>),
+    /// It is the engine's.
+    Message,
     Lists(Lists<'p>),
     Over,
 }

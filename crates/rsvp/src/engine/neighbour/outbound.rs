@@ -151,6 +151,26 @@ impl Neighbours {
         }
     }
 
+    /// Whether messages leave an interface just as they were composed.
+    #[must_use]
+    pub fn is_plain(&self, ifindex: IfIndex) -> bool {
+        let settings = self.config.of(ifindex);
+        !settings.reduction.reliable && !settings.integrity.sending
+    }
+
+    /// The buffer to which messages are appended that leave as they were composed, and the flags that they have;
+    /// [`Self::send_plain`] takes it back.
+    pub fn lend(&mut self, ifindex: IfIndex) -> (Vec<u8>, HeaderFlags) {
+        self.out.recycle();
+        (core::mem::take(&mut self.out.octets), self.flags(ifindex))
+    }
+
+    /// Sends what was appended to the lent buffer since `start`, if anything.
+    pub fn send_plain(&mut self, envelope: Envelope, lent: Vec<u8>, start: usize) {
+        self.out.octets = lent;
+        self.out.push(envelope, start);
+    }
+
     /// The node that the message is for, as far as it is known.
     fn towards(envelope: &Envelope, next_hop: Option<IpAddr>, octets: &[u8]) -> Option<IpAddr> {
         match octets.get(1).map(|kind| MessageType(*kind)) {
@@ -164,7 +184,8 @@ impl Neighbours {
     /// Composes the message and sends it, in a Bundle if that is possible.
     fn dispatch(&mut self, now: Time, outgoing: &Outgoing<'_>, name: Option<MessageId>, patient: bool) {
         let Outgoing { envelope, octets, next_hop, .. } = *outgoing;
-        let settings = *self.config.of(envelope.ifindex);
+        let reduction = &self.config.of(envelope.ifindex).reduction;
+        let bundles = reduction.reliable && reduction.summary;
         let towards = Self::towards(&envelope, next_hop, octets);
         let key = towards.and_then(|addr| self.peers.find(addr, envelope.ifindex));
         let own = towards.and_then(|addr| self.own(envelope.ifindex, addr));
@@ -178,7 +199,7 @@ impl Neighbours {
         }
         let preface = Preface { signed: Signed::AsConfigured, acks: &acks, name };
         let to = towards.unwrap_or(envelope.dst);
-        let bundles = settings.reduction.reliable && settings.reduction.summary && own.is_some();
+        let bundles = bundles && own.is_some();
         match key.filter(|key| bundles && self.peers.get(*key).is_some_and(|peer| peer.is_capable())) {
             Some(key) => self.bundle(now, key, (envelope, to), octets, preface, patient),
             None => {
@@ -290,10 +311,11 @@ impl Neighbours {
         preface: Preface<'_>,
     ) {
         let Some(&[_, kind, _, _, ttl, _, _, _]) = octets.first_chunk() else { return };
-        let settings = self.config.of(ifindex).integrity;
+        let settings = &self.config.of(ifindex).integrity;
+        let (sending, handshake) = (settings.sending, settings.handshake);
         let key = match preface.signed {
             Signed::By(key) => Some(key),
-            Signed::AsConfigured if settings.sending => {
+            Signed::AsConfigured if sending => {
                 let Some((key, expired)) = self.keys.sending(self.config.wall(now), ifindex, to) else {
                     self.counters.no_key += 1;
                     return;
@@ -307,15 +329,15 @@ impl Neighbours {
             }
             _ => None,
         };
-        let clock = (u64::from(self.config.real_time) + now.as_micros() / 1_000_000) << 32;
         let flags = self.flags(ifindex);
         let start = out.len();
         let mut w = Writer::new(out, MessageType(kind), flags, ttl);
         let mut signature = None;
         if let Some(key) = key.and_then(|key| self.keys.get_mut(key)) {
+            let clock = (u64::from(self.config.real_time) + now.as_micros() / 1_000_000) << 32;
             // Seconds in the high half, a counter in the low one that begins anew with each (RFC 2747 §3).
             key.sent = clock.max(key.sent.wrapping_add(1));
-            let at = w.integrity(settings.handshake, key.id, key.sent, key.digest_octets());
+            let at = w.integrity(handshake, key.id, key.sent, key.digest_octets());
             signature = Some((&*key, at));
         }
         for (id, negative) in preface.acks {

@@ -127,6 +127,13 @@ fn scope(addr: IpAddr, ifindex: IfIndex) -> IfIndex {
     }
 }
 
+fn hash_of(hasher: &KeyedHasher, addr: IpAddr, ifindex: IfIndex) -> u64 {
+    match addr {
+        IpAddr::V4(v4) => hasher.hash_octets(&v4.octets()),
+        IpAddr::V6(v6) => hasher.hash_one(&(v6.octets(), scope(addr, ifindex).0)),
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) slab: Slab<Peer>,
@@ -146,7 +153,7 @@ impl Peers {
     }
 
     fn hash(&self, addr: IpAddr, ifindex: IfIndex) -> u64 {
-        self.hasher.hash_one(&(addr, scope(addr, ifindex).0))
+        hash_of(&self.hasher, addr, ifindex)
     }
 
     pub(crate) fn find(&self, addr: IpAddr, ifindex: IfIndex) -> Option<Key> {
@@ -193,7 +200,7 @@ impl Peers {
         let hash = self.hash(addr, ifindex);
         let (slab, hasher) = (&self.slab, &self.hasher);
         self.index.insert(hash, key.index(), |at| {
-            slab.get_index(at).map_or(0, |p| hasher.hash_one(&(p.addr, scope(p.addr, p.ifindex).0)))
+            slab.get_index(at).map_or(0, |p| hash_of(hasher, p.addr, p.ifindex))
         });
         self.rearm(key);
         Some(key)
