@@ -82,11 +82,15 @@ pub struct IpTransmit<'a> {
     pub ttl: u8,
     /// IPv4 TOS octet or IPv6 traffic class.
     pub tos: u8,
-    /// Send it with a Router Alert of value 0 (Path, PathTear, ResvConf: RFC 2205 §3.1.3, 3.1.5, 3.1.10).
+    /// Send it with a Router Alert, of value 0 with IPv4 (Path, PathTear, ResvConf: RFC 2205 §3.3) and
+    /// [`ROUTER_ALERT_RSVP_V6`] with IPv6 (all of RSVP's: RFC 2711 §2.1).
     pub router_alert: bool,
     /// What follows the IP header and its options.
     pub payload: &'a [u8],
 }
+
+/// Value of IPv6's Router Alert in front of RSVP (RFC 2711 §2.1).
+pub const ROUTER_ALERT_RSVP_V6: u16 = 1;
 
 /// IPv4 Router Alert option with value `value` (RFC 2113).
 #[must_use]
@@ -129,6 +133,13 @@ pub fn router_alert(options: &[u8], ipv6: bool) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// RSVP-RAO-01: type 148, length 4, value 0. RSVP-RAO-03: type 5, length 2, value 1, at an even offset, once.
+    #[test]
+    fn router_alerts_are_those_of_the_standards() {
+        assert_eq!(router_alert_v4(0), [148, 4, 0, 0]);
+        assert_eq!(router_alert_v6(ROUTER_ALERT_RSVP_V6)[1..], [0, 5, 2, 0, 1, 1, 0]);
+    }
 
     #[test]
     fn router_alert_is_found_among_other_options() {

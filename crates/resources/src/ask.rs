@@ -69,6 +69,18 @@ pub struct GuaranteedAsk {
     pub terms: ErrorTerms,
 }
 
+/// Where more may come than is reserved for it (RFC 2205 §3.8): what a service may have to police. Everything is policed
+/// here at each node; these say where it was bound to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Policing {
+    /// No node before this one polices: `E_Police_Flag`.
+    pub entry: bool,
+    /// Flows of several senders share it: `M_Police_Flag`.
+    pub merge: bool,
+    /// At another interface more is reserved, or something else, for the same flow: `B_Police_Flag`.
+    pub branch: bool,
+}
+
 /// A request for a share of an interface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {
@@ -98,6 +110,8 @@ pub struct Ask {
     pub mark_dscp: Option<u8>,
     /// What becomes of packets beyond `traffic`; `None`: as configured for the service.
     pub excess: Option<Excess>,
+    /// Where more may come.
+    pub policing: Policing,
 }
 
 impl Ask {
@@ -124,6 +138,7 @@ impl Ask {
             treatment: None,
             mark_dscp: None,
             excess: None,
+            policing: Policing::default(),
         }
     }
 }

@@ -50,7 +50,9 @@ pub mod units;
 pub mod view;
 
 pub use admission::Resources;
-pub use ask::{Admitted, Ask, Asker, Available, DryRun, GrantId, LostWhy, Owner, Priority, ResourceOutput};
+pub use ask::{
+    Admitted, Ask, Asker, Available, DryRun, GrantId, LostWhy, Owner, Policing, Priority, ResourceOutput,
+};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
 pub use refusal::{Cause, Refusal};

@@ -3,7 +3,7 @@
 use signalbox_core::traffic::{ReservationId, ServiceClass, TrafficSpec, Treatment};
 use signalbox_core::{IfIndex, Time};
 
-use crate::ask::{Asker, GrantId, Owner, Priority, Session};
+use crate::ask::{Asker, GrantId, Owner, Policing, Priority, Session};
 use crate::intserv::RSpec;
 use crate::refusal::RuleName;
 
@@ -42,6 +42,8 @@ pub struct ReservationView<'a> {
     pub charged: u64,
     /// Since when it stands.
     pub since: Time,
+    /// Where more may come than is reserved.
+    pub policing: Policing,
     /// The kernel has said that it has it.
     pub in_kernel: bool,
 }

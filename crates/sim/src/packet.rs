@@ -3,7 +3,8 @@
 use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::packet::{
-    IpReceived, IpTransmit, Received, Transmit, router_alert, router_alert_v4, router_alert_v6,
+    IpReceived, IpTransmit, ROUTER_ALERT_RSVP_V6, Received, Transmit, router_alert, router_alert_v4,
+    router_alert_v6,
 };
 use signalbox_core::{IfIndex, Time};
 
@@ -102,7 +103,7 @@ impl From<&IpTransmit<'_>> for Packet {
             (false, _) => Vec::new(),
             (true, IpAddr::V4(_)) => router_alert_v4(0).to_vec(),
             (true, IpAddr::V6(_)) => {
-                let mut header = router_alert_v6(0);
+                let mut header = router_alert_v6(ROUTER_ALERT_RSVP_V6);
                 header[0] = RSVP;
                 header.to_vec()
             }

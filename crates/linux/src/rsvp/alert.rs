@@ -1,12 +1,13 @@
 //! IPv6's passing RSVP packets, turned to this node.
 //!
-//! A rule of nftables marks what has hop-by-hop options and is RSVP, and the route for marked packets leads here. The
-//! table belongs to a netlink socket of this process, so that the kernel removes it when the daemon dies: a mark without
+//! A rule of nftables marks what has hop-by-hop options and is RSVP, and the route for marked packets leads here. A
+//! Router Alert of another value than RSVP's is none. The table belongs to a netlink socket of this process, so that the kernel removes it when the daemon dies: a mark without
 //! a socket that listens would be the end of the packet.
 
 use std::io;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
+use signalbox_core::packet::ROUTER_ALERT_RSVP_V6;
 
 use crate::error::OpenError;
 use crate::netlink::nftables::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, end, message, text};
@@ -38,6 +39,7 @@ const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
+const NFT_REG_VERDICT: u32 = 0;
 const NFT_REG_1: u32 = 1;
 const NFTA_META_DREG: u16 = 1;
 const NFTA_META_KEY: u16 = 2;
@@ -48,6 +50,7 @@ const NFTA_CMP_SREG: u16 = 1;
 const NFTA_CMP_OP: u16 = 2;
 const NFTA_CMP_DATA: u16 = 3;
 const NFT_CMP_EQ: u32 = 0;
+const NFT_CMP_NEQ: u32 = 1;
 const NFTA_EXTHDR_DREG: u16 = 1;
 const NFTA_EXTHDR_TYPE: u16 = 2;
 const NFTA_EXTHDR_OFFSET: u16 = 3;
@@ -56,6 +59,9 @@ const NFTA_EXTHDR_FLAGS: u16 = 5;
 const NFT_EXTHDR_F_PRESENT: u32 = 1;
 const NFTA_IMMEDIATE_DREG: u16 = 1;
 const NFTA_IMMEDIATE_DATA: u16 = 2;
+const NFTA_DATA_VERDICT: u16 = 2;
+const NFTA_VERDICT_CODE: u16 = 1;
+const NF_ACCEPT: u32 = 1;
 
 /// What was laid: the table for as long as this lives, rule and route until [`Alert::remove`] or the drop.
 pub(super) struct Alert {
@@ -126,7 +132,15 @@ fn number(value: u32) -> [u8; 4] {
     value.to_be_bytes()
 }
 
-/// `meta l4proto 46 exthdr hbh exists meta mark set MARK`, in a chain and a table of its own.
+/// In a chain and a table of its own:
+///
+/// ```text
+/// meta l4proto 46 @exthdr hbh,2,2 0x0502 @exthdr hbh,4,2 != 1 accept
+/// meta l4proto 46 exthdr hbh exists meta mark set MARK
+/// ```
+///
+/// The first is for Router Alerts of other values, which are as if they were not there (RFC 2711 §2.1). It looks where
+/// the option is bound to be unless others come before it.
 fn compose(requests: &mut Batch, mark: u32) {
     let about = about(NFPROTO_IPV6);
     requests
@@ -142,36 +156,44 @@ fn compose(requests: &mut Batch, mark: u32) {
             hook.attribute(NFTA_HOOK_HOOKNUM, &number(NF_INET_PRE_ROUTING))
                 .attribute(NFTA_HOOK_PRIORITY, &MANGLE.to_be_bytes())
         });
+    rule(requests, |rule| {
+        of_rsvp(rule);
+        options(rule, 2, 2, 0);
+        compare(rule, NFT_CMP_EQ, &[5, 2]);
+        options(rule, 4, 2, 0);
+        compare(rule, NFT_CMP_NEQ, &ROUTER_ALERT_RSVP_V6.to_be_bytes());
+        expression(rule, "immediate", |verdict| {
+            verdict.attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_VERDICT)).nest(
+                NFTA_IMMEDIATE_DATA,
+                |data| {
+                    data.nest(NFTA_DATA_VERDICT, |code| code.attribute(NFTA_VERDICT_CODE, &number(NF_ACCEPT)))
+                },
+            )
+        })
+    });
+    rule(requests, |rule| {
+        of_rsvp(rule);
+        // Type and offset 0: the hop-by-hop options header, whether it is there.
+        options(rule, 0, 1, NFT_EXTHDR_F_PRESENT);
+        compare(rule, NFT_CMP_EQ, &[1]);
+        expression(rule, "immediate", |value| {
+            value
+                .attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_1))
+                .nest(NFTA_IMMEDIATE_DATA, |data| data.attribute(NFTA_DATA_VALUE, &mark.to_ne_bytes()))
+        });
+        expression(rule, "meta", |meta| {
+            meta.attribute(NFTA_META_KEY, &number(NFT_META_MARK))
+                .attribute(NFTA_META_SREG, &number(NFT_REG_1))
+        })
+    });
+}
+
+fn rule(requests: &mut Batch, expressions: impl FnOnce(&mut Batch) -> &mut Batch) {
     requests
-        .begin(NFT_MSG_NEWRULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND, &about)
+        .begin(NFT_MSG_NEWRULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND, &about(NFPROTO_IPV6))
         .attribute(NFTA_RULE_TABLE, &text(TABLE))
         .attribute(NFTA_RULE_CHAIN, &text(CHAIN))
-        .nest(NFTA_RULE_EXPRESSIONS, |rule| {
-            expression(rule, "meta", |meta| {
-                meta.attribute(NFTA_META_DREG, &number(NFT_REG_1))
-                    .attribute(NFTA_META_KEY, &number(NFT_META_L4PROTO))
-            });
-            equals(rule, super::RSVP as u8);
-            // Type and offset 0: the hop-by-hop options header, whether it is there.
-            expression(rule, "exthdr", |header| {
-                header
-                    .attribute(NFTA_EXTHDR_DREG, &number(NFT_REG_1))
-                    .attribute(NFTA_EXTHDR_TYPE, &[0])
-                    .attribute(NFTA_EXTHDR_OFFSET, &number(0))
-                    .attribute(NFTA_EXTHDR_LEN, &number(1))
-                    .attribute(NFTA_EXTHDR_FLAGS, &number(NFT_EXTHDR_F_PRESENT))
-            });
-            equals(rule, 1);
-            expression(rule, "immediate", |value| {
-                value
-                    .attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_1))
-                    .nest(NFTA_IMMEDIATE_DATA, |data| data.attribute(NFTA_DATA_VALUE, &mark.to_ne_bytes()))
-            });
-            expression(rule, "meta", |meta| {
-                meta.attribute(NFTA_META_KEY, &number(NFT_META_MARK))
-                    .attribute(NFTA_META_SREG, &number(NFT_REG_1))
-            })
-        });
+        .nest(NFTA_RULE_EXPRESSIONS, expressions);
 }
 
 fn expression<'a>(
@@ -184,12 +206,32 @@ fn expression<'a>(
     })
 }
 
-/// The register holds this octet.
-fn equals(rule: &mut Batch, octet: u8) {
+/// The protocol behind all extension headers is RSVP.
+fn of_rsvp(rule: &mut Batch) {
+    expression(rule, "meta", |meta| {
+        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_L4PROTO))
+    });
+    compare(rule, NFT_CMP_EQ, &[super::RSVP as u8]);
+}
+
+/// Octets of the hop-by-hop options header into the register.
+fn options(rule: &mut Batch, offset: u32, octets: u32, flags: u32) {
+    expression(rule, "exthdr", |header| {
+        header
+            .attribute(NFTA_EXTHDR_DREG, &number(NFT_REG_1))
+            .attribute(NFTA_EXTHDR_TYPE, &[0])
+            .attribute(NFTA_EXTHDR_OFFSET, &number(offset))
+            .attribute(NFTA_EXTHDR_LEN, &number(octets))
+            .attribute(NFTA_EXTHDR_FLAGS, &number(flags))
+    });
+}
+
+/// The register holds these octets, or others.
+fn compare(rule: &mut Batch, how: u32, octets: &[u8]) {
     expression(rule, "cmp", |compare| {
         compare
             .attribute(NFTA_CMP_SREG, &number(NFT_REG_1))
-            .attribute(NFTA_CMP_OP, &number(NFT_CMP_EQ))
-            .nest(NFTA_CMP_DATA, |data| data.attribute(NFTA_DATA_VALUE, &[octet]))
+            .attribute(NFTA_CMP_OP, &number(how))
+            .nest(NFTA_CMP_DATA, |data| data.attribute(NFTA_DATA_VALUE, octets))
     });
 }

@@ -12,7 +12,9 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
 use signalbox_core::IfIndex;
-use signalbox_core::packet::{IpReceived, IpTransmit, router_alert, router_alert_v4, router_alert_v6};
+use signalbox_core::packet::{
+    IpReceived, IpTransmit, ROUTER_ALERT_RSVP_V6, router_alert, router_alert_v4, router_alert_v6,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::OpenError;
@@ -222,7 +224,12 @@ fn control(transmit: &IpTransmit<'_>, octets: &mut Vec<u8>) {
         cmsg::push(octets, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &tos);
         if transmit.router_alert {
             // The kernel writes the next header of its own.
-            cmsg::push(octets, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &router_alert_v6(0));
+            cmsg::push(
+                octets,
+                libc::IPPROTO_IPV6,
+                libc::IPV6_HOPOPTS,
+                &router_alert_v6(ROUTER_ALERT_RSVP_V6),
+            );
         }
     }
 }

@@ -1,14 +1,16 @@
 //! RSVP packets through raw sockets: taken where they pass by with a Router Alert, sent from a flow's own address.
 
-use std::net::IpAddr;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
 use signalbox_core::IfIndex;
-use signalbox_core::packet::{IpReceived, IpTransmit};
+use signalbox_core::packet::{IpReceived, IpTransmit, router_alert_v4, router_alert_v6};
 use signalbox_linux::multicast::MulticastRouter;
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::rsvp::RsvpBatch;
 use signalbox_linux::{Change, Io, IoConfig, MulticastRoute};
+use socket2::{Domain, MsgHdr, Protocol, Socket, Type};
 
 use crate::helper::helper;
 use crate::network::{Addresses, Network, PATIENCE, families, footprint, ip, open, tool, until};
@@ -70,6 +72,7 @@ fn index(namespace: &Namespace, interface: &str) -> IfIndex {
     IfIndex(line.split(':').next().unwrap().parse().unwrap())
 }
 
+/// RSVP-3.11.5-01, RSVP-3.11.5-02: taken, not forwarded, with its interface, source and TTL.
 #[test]
 fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
     let net = Network::new("rsvp");
@@ -86,9 +89,10 @@ fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
         assert_eq!(receive_one(&mut r).payload, large);
         // The node's own Path has the flow's source, and goes by the interface that it is given.
         let ifindex = Some(index(&net.r, "rb"));
-        send(&mut r, &IpTransmit { ifindex, ttl: 62, ..small });
+        send(&mut r, &IpTransmit { ifindex, ttl: 40, ..small });
+        // What the kernel had forwarded would be here first, with another TTL.
         let got = receive_one(&mut b);
-        assert_eq!((got.src, got.dst, got.ttl, got.alert), (from, to, 62, true));
+        assert_eq!((got.src, got.dst, got.ttl, got.alert), (from, to, 40, true));
         send(&mut r, &IpTransmit { ifindex, ..path(from, to, &large) });
         assert_eq!(receive_one(&mut b).payload, large);
         // Without an alert it passes: a Resv goes hop by hop to the address that it names.
@@ -107,6 +111,43 @@ fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
     a.send_rsvp(&path(families()[0].a, families()[1].b, b"two families"));
     a.flush();
     assert_eq!(a.rsvp_counters().unwrap().unsent, 1);
+}
+
+/// Sends a packet of protocol 46 whose Router Alert has another value.
+fn send_alert(namespace: &Namespace, to: IpAddr, value: u16, payload: &[u8]) {
+    let (domain, level, kind, option) = if to.is_ipv4() {
+        (Domain::IPV4, 0, 7, router_alert_v4(value).to_vec()) // IP_RETOPTS
+    } else {
+        (Domain::IPV6, 41, 54, router_alert_v6(value).to_vec()) // IPV6_HOPOPTS
+    };
+    let mut control = (size_of::<usize>() + 8 + option.len()).to_ne_bytes().to_vec();
+    control.extend([i32::to_ne_bytes(level), i32::to_ne_bytes(kind)].concat());
+    control.extend(option);
+    control.resize(control.len().next_multiple_of(size_of::<usize>()), 0);
+    let sent = namespace.run(|| {
+        let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(46)))?;
+        let (name, octets) = (SocketAddr::new(to, 0).into(), [IoSlice::new(payload)]);
+        socket.sendmsg(&MsgHdr::new().with_addr(&name).with_buffers(&octets).with_control(&control), 0)
+    });
+    assert_eq!(sent.unwrap().unwrap(), payload.len());
+}
+
+/// RSVP-RAO-02, RSVP-RAO-05: an alert of an unknown value is forwarded as if there were none, and whoever a packet is
+/// for does not care for its alert.
+#[test]
+fn an_alert_of_another_value_is_none() {
+    let net = Network::new("rsvpvalue");
+    let (mut a, mut r, mut b) = (end(&net.a, false), end(&net.r, true), end(&net.b, false));
+    for (Addresses { a: from, b: to }, router) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
+        send_alert(&net.a, to, 99, b"not RSVP's");
+        let got = receive_one(&mut b);
+        assert_eq!((got.src, got.alert, got.payload.as_slice()), (from, true, &b"not RSVP's"[..]));
+        send_alert(&net.a, ip(router), 99, b"to r");
+        // The first that r hears.
+        assert_eq!(receive_one(&mut r).payload, b"to r");
+        send(&mut a, &path(from, to, b"RSVP's"));
+        assert_eq!(receive_one(&mut r).payload, b"RSVP's");
+    }
 }
 
 #[test]
@@ -180,25 +221,26 @@ fn the_kernels_multicast_routes_are_read_and_watched() {
     }
 }
 
+/// RSVP-3.11.5-01: multicast too. RSVP-3.11.5-03: out by the interface that it is given, whatever routing says, from
+/// another's address, with a TTL and an alert.
 #[test]
 fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
     let net = Network::new("rsvpgroup");
     let (group, Addresses { a: source, b: member }) = (ip("232.1.1.1"), families()[0]);
     let _router = multicast(&net, group, source);
     let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
-    let (IpAddr::V4(group_v4), IpAddr::V4(member)) = (group, member) else { unreachable!() };
-    let joined = net
-        .b
-        .run(|| {
-            let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
-            socket.join_multicast_v4(&group_v4, &member).map(|()| socket)
-        })
-        .unwrap()
-        .unwrap();
+    let joined = [(&net.a, source), (&net.b, member)].map(|(namespace, at)| {
+        let (IpAddr::V4(group), IpAddr::V4(at)) = (group, at) else { unreachable!() };
+        let join = || {
+            let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+            socket.join_multicast_v4(&group, &at).map(|()| socket)
+        };
+        namespace.run(join).unwrap().unwrap()
+    });
     let out = IpTransmit { ifindex: Some(index(&net.a, "a0")), ..path(source, group, b"Path") };
     // Without a daemon the router forwards it.
     send(&mut a, &out);
-    assert_eq!((receive_one(&mut b).ttl, joined.local_addr().is_ok()), (62, true));
+    assert_eq!(receive_one(&mut b).ttl, 62);
     let mut r = end(&net.r, true);
     send(&mut a, &out);
     let got = receive_one(&mut r);
@@ -207,4 +249,16 @@ fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
     send(&mut r, &IpTransmit { ifindex: Some(index(&net.r, "rb")), ttl: 40, ..out });
     let got = receive_one(&mut b);
     assert_eq!((got.src, got.dst, got.ttl), (source, group, 40));
+    // Each branch its own, also where the kernel has no route, and from a source that is nowhere near.
+    let foreign = path(ip("10.9.9.9"), group, b"");
+    for (interface, ttl, payload) in [("ra", 41, b"by ra"), ("rb", 42, b"by rb")] {
+        let ifindex = Some(index(&net.r, interface));
+        send(&mut r, &IpTransmit { ifindex, ttl, payload, ..foreign });
+    }
+    for (io, ttl, payload) in [(&mut a, 41, b"by ra"), (&mut b, 42, b"by rb")] {
+        let got = receive_one(io);
+        assert_eq!((got.src, got.ttl, got.alert), (foreign.src, ttl, true));
+        assert_eq!(got.payload, payload);
+    }
+    drop(joined);
 }

@@ -42,6 +42,7 @@ impl Resources {
             lifetime: ask.lifetime,
             rule: plan.rule,
             since,
+            policing: ask.policing,
             filters: if shares { ask.filters.clone() } else { Vec::new() },
         };
         let reservation = Reservation {

@@ -7,7 +7,7 @@ use signalbox_core::traffic::{FlowFilter, Reservation, ServiceClass, TrafficSpec
 use signalbox_core::{Key, Time};
 
 use super::link::{Charge, Entry, Rank};
-use crate::ask::{Asker, GuaranteedAsk, Owner, Priority, Session};
+use crate::ask::{Asker, GuaranteedAsk, Owner, Policing, Priority, Session};
 use crate::intserv::RSpec;
 use crate::policy::AccountId;
 
@@ -24,6 +24,7 @@ pub(crate) struct Grant {
     pub(crate) lifetime: Option<Duration>,
     pub(crate) rule: Option<u32>,
     pub(crate) since: Time,
+    pub(crate) policing: Policing,
     /// Of a session with several grants; a single grant's filters are the reservation's.
     pub(crate) filters: Vec<FlowFilter>,
 }

@@ -16,7 +16,9 @@ use signalbox_core::node::Interface;
 use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, Slab, Time};
 
-use crate::ask::{Admitted, Ask, Available, DryRun, GrantId, LostWhy, ResourceOutput, Session, WouldAdmit};
+use crate::ask::{
+    Admitted, Ask, Available, DryRun, GrantId, LostWhy, Policing, ResourceOutput, Session, WouldAdmit,
+};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::policy::{Accounts, Policy};
@@ -154,6 +156,13 @@ impl Resources {
                 Ok(self.carry_out(now, ask, plan, Some(Key::from_u64(grant.0))))
             }
             Err(refusal) => Err(self.refused(refusal)),
+        }
+    }
+
+    /// Tells where more may come than a grant reserves, because something else changed that. It takes nothing more.
+    pub fn police(&mut self, grant: GrantId, policing: Policing) {
+        if let Some(grant) = self.grants.get_mut(Key::from_u64(grant.0)) {
+            grant.policing = policing;
         }
     }
 

@@ -81,6 +81,7 @@ impl Resources {
             session: group.session.map(|(_, session)| session),
             charged: group.charge.rate,
             since: grant.since,
+            policing: grant.policing,
             in_kernel: group.standing,
         })
     }

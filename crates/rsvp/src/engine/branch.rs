@@ -170,6 +170,11 @@ impl Branch {
         self.requests().any(|request| request.names(sender))
     }
 
+    /// Of WF: whether any next hop wants the data of this source, packed.
+    pub(crate) fn is_for(&self, src: u32) -> bool {
+        self.requests().any(|request| request.scope().is_none_or(|scope| scope.contains(&src)))
+    }
+
     /// What is installed: the merge of what the next hops ask for (TC_Flowspec).
     pub(crate) fn flowspec(&self) -> FlowSpec {
         let mut all = self.requests().map(|request| request.flowspec);

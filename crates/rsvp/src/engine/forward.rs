@@ -53,11 +53,14 @@ impl Rsvp {
     pub(super) fn forwarded(&self, key: Key, sender: &Sender, barred: bool) -> Option<FlowSpec> {
         let session = self.sessions.get_index(sender.session)?;
         let explicit = session.style == Some(Style::Se);
+        // Where no next hop's SCOPE has the sender, nobody wants its data (RFC 2205 §3.4).
+        let mut in_scope = session.style != Some(Style::Wf) || !self.config.source_trees;
         let (mut open, mut least): (Option<FlowSpec>, Option<FlowSpec>) = (None, None);
         for (_, branch) in self.branches_of(sender) {
             if !sender.goes_by(branch.oif) || explicit && !branch.names(key) {
                 continue;
             }
+            in_scope = in_scope || branch.is_for(sender.src);
             let flowspec = branch.forwarded();
             if session.extra.is_some() && session.is_blockaded(self.now, key, sender.hop, &branch.flowspec())
             {
@@ -66,7 +69,7 @@ impl Rsvp {
                 open = Some(open.map_or(flowspec, |open| merge::merged(&open, &flowspec)));
             }
         }
-        open.or(least.filter(|_| !barred))
+        open.or(least.filter(|_| !barred)).filter(|_| in_scope)
     }
 
     /// Takes down what goes upstream for one sender.
@@ -208,7 +211,7 @@ impl Rsvp {
     /// §3.1.4): farther up where the request is larger than all others that are not blockaded.
     fn split_confirm(&self, confirm: &Confirm, group: &[Line]) -> (Vec<Key>, Vec<Key>) {
         let (mut up, mut here) = (Vec::new(), Vec::new());
-        for line in group.iter().filter(|line| line.named) {
+        for line in group.iter().filter(|line| line.named && line.after.is_some()) {
             let Some(sender) = self.senders.get(line.sender) else { continue };
             let Some(session) = self.sessions.get_index(sender.session) else { continue };
             let mut met = self.branches_of(sender);

@@ -29,6 +29,11 @@ pub(crate) fn exceeds(a: &FlowSpec, b: &FlowSpec) -> bool {
     compare(a, b) == Ok(Some(Ordering::Greater))
 }
 
+/// Whether `a` is as great as `b` or greater.
+pub(crate) fn is_at_least(a: &FlowSpec, b: &FlowSpec) -> bool {
+    matches!(compare(a, b), Ok(Some(Ordering::Greater | Ordering::Equal)))
+}
+
 /// What goes upstream for both, and is installed for both: the least upper bound, but for the largest packet, of which
 /// the smaller one counts. Of different services the first one stays: they are never together in one place, see
 /// [`Incompatible`].

@@ -12,7 +12,7 @@
 //!   outgoing interface with what each next hop asks for (a TCSB and its RSBs). `table` finds and connects them,
 //!   `destinations` tells which sessions a change of routes concerns.
 //! * `merge` compares and merges flowspecs; `forward` works out what goes upstream, and what of it a change has told.
-//! * `traffic` is what admission control is asked for and takes back; `route` where Paths go; `timers` what is due;
+//! * `traffic` is what admission control is asked for and takes back, `police` where more may come; `route` where Paths go; `timers` what is due;
 //!   `local` the interface to applications.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
@@ -32,6 +32,7 @@ pub mod neighbour;
 mod outbox;
 mod path;
 mod path_out;
+mod police;
 mod receive;
 mod resv;
 mod resv_err;
@@ -73,6 +74,7 @@ use names::Names;
 use neighbour::Neighbours;
 use outbox::Outbox;
 use path_out::Advertised;
+use police::Uneven;
 use route::Walks;
 use sender::Sender;
 use session::Session;
@@ -131,6 +133,8 @@ pub struct Rsvp {
     touched: Vec<Key>,
     named: Vec<Key>,
     whole: bool,
+    /// Reservations to be compared with each other again, for policing.
+    uneven: Vec<Uneven>,
     neighbours: Neighbours,
     names: Names,
     out: Outbox,
@@ -176,6 +180,7 @@ impl Rsvp {
             touched: Vec::new(),
             named: Vec::new(),
             whole: true,
+            uneven: Vec::new(),
             neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),
             names: Names::new(config.max_senders.saturating_add(config.max_reservations), || {
                 KeyedHasher::new(&mut rng)
@@ -222,6 +227,7 @@ impl Rsvp {
         while let Some(id) = self.pending.pop() {
             self.apply_reserve(id, resources);
         }
+        self.police_again(resources);
     }
 
     /// The next output, if any; its octets live until the next call.

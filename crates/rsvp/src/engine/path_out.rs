@@ -96,7 +96,7 @@ impl Rsvp {
             ifindex: known.map(|known| known.ifindex),
             ttl: TTL,
             tos: known.map_or(self.config.interface.tos, |known| known.config.tos),
-            router_alert: dst.is_ipv6(), // RFC 2711: all of RSVP's
+            router_alert: false,
         }
     }
 
@@ -114,6 +114,11 @@ impl Rsvp {
     /// Repeats the Path of a sender, by its name where that does.
     pub(super) fn refresh_path(&mut self, key: Key) {
         self.say_path(key, None, true);
+    }
+
+    /// Repeats it by one of several interfaces.
+    pub(super) fn refresh_path_by(&mut self, key: Key, place: Place) {
+        self.say_path(key, Some(place), true);
     }
 
     /// Sends the Path of a sender once more by one interface.
@@ -262,6 +267,7 @@ impl Rsvp {
         else {
             return;
         };
+        let error = ErrorSpec { flags: ErrorFlags::default(), ..error };
         let key = self.find_session(&session).and_then(|session| self.find_sender(session, &filter));
         let Some(sender) = key.and_then(|key| self.senders.get(key)) else {
             self.counters.unmatched += 1;

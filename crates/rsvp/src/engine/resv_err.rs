@@ -149,6 +149,8 @@ impl Rsvp {
         else {
             return;
         };
+        // Who is guilty is for the receiver's own node to say (RFC 2205 §3.11.1).
+        let error = ErrorSpec { flags: error.flags.only(ErrorFlags::IN_PLACE), ..error };
         let known = self.find_session(&session);
         let Some(key) =
             known.filter(|key| self.sessions.get(*key).is_some_and(|one| one.style == Some(style)))

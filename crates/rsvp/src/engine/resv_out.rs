@@ -186,9 +186,8 @@ impl Rsvp {
 
     /// Whether any next hop that a sender's data go to wants them.
     fn is_in_scope(&self, session: Key, sender: &Sender) -> bool {
-        self.shared_branches(session).filter(|(_, branch)| sender.goes_by(branch.oif)).any(|(_, branch)| {
-            branch.requests().any(|request| request.scope().is_none_or(|scope| scope.contains(&sender.src)))
-        })
+        self.shared_branches(session)
+            .any(|(_, branch)| sender.goes_by(branch.oif) && branch.is_for(sender.src))
     }
 
     /// The interface by which all data of a session leave, if it is one.

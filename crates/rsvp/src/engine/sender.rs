@@ -73,6 +73,8 @@ pub(crate) const LOCAL: u16 = 512;
 pub(crate) struct SenderExtra {
     /// Interfaces by which Paths go on beside the first.
     pub(crate) oifs: Vec<Place>,
+    /// When the next Path leaves by each interface, if there are several: each has its own refresh period.
+    pub(crate) turns: Vec<(Place, Stamp)>,
     /// POLICY_DATA and unknown objects that go along, whole.
     pub(crate) carried: Vec<u8>,
     /// The application that announced it.
@@ -89,6 +91,7 @@ impl Default for SenderExtra {
     fn default() -> Self {
         Self {
             oifs: Vec::new(),
+            turns: Vec::new(),
             carried: Vec::new(),
             application: None,
             aside: Vec::new(),
@@ -192,6 +195,12 @@ impl Sender {
     pub(crate) fn ways(&self) -> impl Iterator<Item = Place> + '_ {
         let first = Some(self.oif).filter(|oif| *oif != Place::NONE);
         first.into_iter().chain(self.extra.iter().flat_map(|extra| extra.oifs.iter().copied()))
+    }
+
+    /// Whether its Paths leave by several interfaces.
+    pub(crate) fn branches_out(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.oifs.iter().any(|place| place.is_link()))
+            && self.oif.is_link()
     }
 
     /// Whether its data leave by `place`.

@@ -422,6 +422,7 @@ impl Rsvp {
 
     /// Removes a reservation with all its next hops, and gives back what traffic control holds for it.
     pub(super) fn remove_branch(&mut self, key: Key, resources: &mut Resources) {
+        self.is_uneven(key);
         let Some(branch) = self.branches.get(key) else { return };
         let (session, sender, next) = (branch.session, branch.sender, branch.next);
         if let Some(grant) = branch.grant() {

@@ -7,6 +7,7 @@ use signalbox_resources::Resources;
 use super::Rsvp;
 use super::branch::Branch;
 use super::forward::Tell;
+use super::interfaces::Place;
 use super::sender::{LOCAL, PATH, REPAIR, RESV, UNSENT};
 use super::session::NONE;
 use super::stamp::Stamp;
@@ -37,11 +38,13 @@ impl Rsvp {
             return self.end_sender(key, None, resources);
         }
         if sender.has(PATH) && sender.path_at.is_due(now) {
-            if sender.has(REPAIR) {
-                self.counters.repairs += 1;
+            if sender.branches_out() && !sender.has(REPAIR) {
+                self.take_turns(key);
+            } else {
+                self.counters.repairs += u64::from(sender.has(REPAIR));
+                self.refresh_path(key);
+                self.schedule_path(key, false);
             }
-            self.refresh_path(key);
-            self.schedule_path(key, false);
         }
         let Some(sender) = self.senders.get(key) else { return };
         if sender.has(RESV) && sender.resv_at.is_due(now) {
@@ -79,6 +82,11 @@ impl Rsvp {
     /// Sets when the next Path goes out: after a change soon, if so configured, else after a period.
     pub(super) fn schedule_path(&mut self, key: Key, changed: bool) {
         let Some(sender) = self.senders.get(key) else { return };
+        if sender.branches_out() {
+            let all: Vec<Place> = sender.ways().filter(|way| way.is_link()).collect();
+            self.schedule_turns(key, changed, &all);
+            return;
+        }
         let (oif, stages) = (sender.oif, sender.stages);
         let stage = if changed { 0 } else { (stages & 0x0f).saturating_add(1).min(MAX_STAGE) };
         let period = self.interfaces.period(oif, self.now);
@@ -88,6 +96,42 @@ impl Rsvp {
         sender.set(PATH, true);
         sender.set(REPAIR | UNSENT, false);
         sender.stages = sender.stages & 0xf0 | if staged { stage } else { MAX_STAGE };
+    }
+
+    /// Of a sender whose Paths leave by several interfaces: refreshes it where it is due.
+    fn take_turns(&mut self, key: Key) {
+        let now = self.now;
+        let Some(sender) = self.senders.get(key) else { return };
+        let turns = sender.extra.as_ref().map_or(&[][..], |extra| &extra.turns);
+        let waits = |way: &Place| turns.iter().any(|(place, at)| place == way && !at.is_due(now));
+        let due: Vec<Place> = sender.ways().filter(|way| way.is_link() && !waits(way)).collect();
+        for place in &due {
+            self.refresh_path_by(key, *place);
+        }
+        self.schedule_turns(key, false, &due);
+    }
+
+    /// Sets when the next Path leaves by these of several interfaces, each by its own refresh period.
+    fn schedule_turns(&mut self, key: Key, changed: bool, places: &[Place]) {
+        let Some(stages) = self.senders.get(key).map(|sender| sender.stages) else { return };
+        let stage = if changed { 0 } else { (stages & 0x0f).saturating_add(1).min(MAX_STAGE) };
+        let mut any_staged = false;
+        let mut turns = Vec::with_capacity(places.len());
+        for place in places {
+            let period = self.interfaces.period(*place, self.now);
+            let (at, staged) = self.after_stage(stage, period);
+            any_staged |= staged;
+            turns.push((*place, Stamp::after(at)));
+        }
+        let Some(sender) = self.senders.get_mut(key) else { return };
+        let kept = sender.extra.iter().flat_map(|extra| extra.turns.iter().copied());
+        turns.extend(kept.filter(|(place, _)| !places.contains(place) && sender.goes_by(*place)));
+        let first = turns.iter().map(|(_, at)| *at).reduce(Stamp::min);
+        sender.extra().turns = turns;
+        sender.path_at = first.unwrap_or(sender.path_at);
+        sender.set(PATH, true);
+        sender.set(REPAIR | UNSENT, false);
+        sender.stages = sender.stages & 0xf0 | if any_staged { stage } else { MAX_STAGE };
     }
 
     /// Starts the Resv refreshes of a sender's previous hop in this sender's record, from `at` on.

@@ -24,6 +24,7 @@ impl Rsvp {
     /// Has what the next hops ask for at an interface reserved, in place of what was. Policy and admission control both
     /// have to accept; if they do not, what was stands (RFC 2205 §1.2, §2.5).
     pub(super) fn install(&mut self, key: Key, resources: &mut Resources) -> Result<(), Failure> {
+        self.is_uneven(key);
         let Some(branch) = self.branches.get(key) else { return Ok(()) };
         if !branch.oif.is_link() {
             return Ok(()); // an application of this node: nothing leaves
@@ -95,6 +96,7 @@ impl Rsvp {
         let first = filters.first().copied().ok_or(GONE)?;
         let mut ask = Ask::new(owner, asker, ifindex, first, traffic);
         ask.filters = filters;
+        ask.policing = self.policing(key, branch);
         if let Some(rspec) = flowspec.rspec {
             ask.service = ServiceClass::Guaranteed;
             ask.guaranteed = Some(GuaranteedAsk { rspec, terms: terms.unwrap_or_default() });

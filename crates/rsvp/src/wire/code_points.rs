@@ -296,6 +296,12 @@ macro_rules! bits {
                 self.0 & other.0 == other.0
             }
 
+            /// Only those bits that `other` has too.
+            #[must_use]
+            pub const fn only(self, other: Self) -> Self {
+                Self(self.0 & other.0)
+            }
+
             /// With the bits of `other`.
             #[must_use]
             pub const fn with(self, other: Self) -> Self {

@@ -27,7 +27,7 @@ fn figure_12() {
     let sent = rig.neighbourly(1, at(1, 9), &error);
     let resv = one_to(&sent, MessageType::RESV, at(1, 9));
     assert_eq!(resv.rates(), [(2.0 * B, 0)]);
-    // RSVP-3.5-06: with InPlace the innocent hear nothing.
+    // With InPlace the innocent hear nothing.
     one_to(&sent, MessageType::RESV_ERR, at(3, 9));
     assert_eq!(sent.len(), 2);
     assert_eq!((rig.reserved(3), rig.reserved(4)), (40_000, 20_000));
@@ -95,4 +95,28 @@ fn other_errors_leave_no_blockade() {
     heard.sort_by_key(|(_, dst)| *dst);
     assert_eq!(heard, [(MessageType::RESV_ERR, at(3, 9)), (MessageType::RESV_ERR, at(4, 9))]);
     assert_eq!(rig.rsvp.counters().blockades, 0);
+}
+
+/// RSVP-3.5-06: without InPlace all that have a part in it hear, with it those that asked for as much, equal and
+/// incomparable ones too.
+#[test]
+fn who_hears_of_a_failure() {
+    let ff = |n, rate, of| Resv::ff(&[(load(rate), of)]).from(n, 9, group());
+    for (in_place, expected) in
+        [(false, vec![at(3, 9), at(4, 9), at(4, 8)]), (true, vec![at(3, 9), at(4, 8)])]
+    {
+        let mut rig = tree();
+        rig.resv(&ff(3, 4.0 * B, 1));
+        rig.resv(&ff(4, 2.0 * B, 1));
+        let deep = signalbox_resources::intserv::TSpec::new(B, 9000.0, f32::INFINITY, 64, 1500).unwrap();
+        let deep = signalbox_rsvp::wire::FlowSpec { tspec: deep, rspec: None };
+        rig.resv(&Resv::ff(&[(deep, 1)]).from(4, 8, group()));
+        // Whose sender is another one.
+        rig.resv(&Resv::ff(&[(load(5.0 * B), 2)]).from(4, 7, group()));
+        let error = ff(3, 4.0 * B, 1).error_octets(1, ErrorCode::ADMISSION, 2, in_place);
+        let mut heard: Vec<_> = all(&rig.neighbourly(1, at(1, 9), &error), MessageType::RESV_ERR);
+        heard.sort_by_key(|one| expected.iter().position(|dst| *dst == one.dst));
+        assert_eq!(heard.iter().map(|one| one.dst).collect::<Vec<_>>(), expected);
+        assert!(heard.iter().all(|one| one.rates() == [(4.0 * B, 1)]));
+    }
 }

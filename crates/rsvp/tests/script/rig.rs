@@ -18,7 +18,7 @@ use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::packet::IpReceived;
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::intserv::{RSpec, TSpec};
-use signalbox_resources::{ResourceOutput, Resources};
+use signalbox_resources::{LostWhy, ResourceOutput, Resources};
 use signalbox_rsvp::engine::{Command, Config, Input, Output, PROTOCOL, Rsvp, RsvpEvent};
 use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, HeaderFlags, Message, MessageType, RsvpHop, Selector,
@@ -513,6 +513,14 @@ impl Rig {
 
     pub(crate) fn resv_tear(&mut self, resv: &Resv) -> Vec<Sent> {
         self.neighbourly(resv.iif, resv.hop.addr, &resv.tear_octets())
+    }
+
+    /// Takes the reservation at interface `n` away.
+    pub(crate) fn lose(&mut self, n: u32, why: LostWhy) -> Vec<Sent> {
+        let one = self.resources.reservations().find(|one| one.ifindex == IfIndex(n)).unwrap();
+        let (key, grant) = (one.owner.key, one.grant);
+        self.resources.release(grant);
+        self.input(Input::Lost { key, grant, why })
     }
 
     /// A message addressed to this node, by interface `iif` from the neighbour `src`.

@@ -20,7 +20,7 @@ pub struct Envelope {
     pub ttl: u8,
     /// TOS octet or traffic class.
     pub tos: u8,
-    /// With Router Alert.
+    /// With Router Alert; all packets of IPv6 have one.
     pub router_alert: bool,
 }
 
@@ -56,6 +56,7 @@ impl Outbox {
         let (Envelope { src, dst, ifindex, ttl, tos, router_alert }, span) = self.queue.pop_front()?;
         let payload = self.octets.get(span).unwrap_or_default();
         let ifindex = (ifindex != IfIndex::NONE).then_some(ifindex);
+        let router_alert = router_alert || dst.is_ipv6(); // RFC 2711: all of RSVP's
         Some(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload })
     }
 }

@@ -1,0 +1,85 @@
+//! Where more may come than is reserved (RFC 2205 §3.8). Admission control is told with each request, and again when
+//! what is reserved at other interfaces changes it.
+
+use signalbox_core::Key;
+use signalbox_resources::{Policing, Resources};
+
+use super::Rsvp;
+use super::branch::Branch;
+use super::merge;
+use super::sender::E_POLICE;
+use super::session::NONE;
+use crate::wire::Style;
+
+/// Whose reservations are to be compared with each other again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Uneven {
+    /// Those of a sender (FF).
+    Sender(Key),
+    /// Those of a session (shared styles).
+    Session(Key),
+}
+
+impl Rsvp {
+    /// What is to be policed at a reservation.
+    pub(super) fn policing(&self, key: Key, branch: &Branch) -> Policing {
+        let own = branch.flowspec();
+        let exceeds = |other: &Branch| !merge::is_at_least(&own, &other.flowspec());
+        if let Some(sender) = self.senders.get_index(branch.sender) {
+            return Policing {
+                entry: sender.has(E_POLICE),
+                merge: false,
+                branch: self.branches_of(sender).any(|(other, one)| other != key && exceeds(one)),
+            };
+        }
+        let Some(session) = self.sessions.key_of(branch.session) else { return Policing::default() };
+        let all = self.sessions.get(session).is_some_and(|one| one.style == Some(Style::Wf));
+        let (mut senders, mut entry, mut uneven) = (0_u32, false, false);
+        for (sender, one) in self
+            .mates(session)
+            .filter(|(sender, one)| one.goes_by(branch.oif) && (all || branch.names(*sender)))
+        {
+            senders = senders.saturating_add(1);
+            entry |= one.has(E_POLICE);
+            uneven = uneven
+                || self.shared_branches(session).any(|(other, another)| {
+                    other != key
+                        && one.goes_by(another.oif)
+                        && (all || another.names(sender))
+                        && exceeds(another)
+                });
+        }
+        Policing { entry, merge: senders > 1, branch: uneven }
+    }
+
+    /// A reservation changes: it is to be compared with those of the same flow at other interfaces.
+    pub(super) fn is_uneven(&mut self, branch: Key) {
+        let Some(branch) = self.branches.get(branch) else { return };
+        if self.sessions.get_index(branch.session).is_none_or(|session| session.reserved <= 1) {
+            return;
+        }
+        let which = if branch.sender == NONE {
+            self.sessions.key_of(branch.session).map(Uneven::Session)
+        } else {
+            self.senders.key_of(branch.sender).map(Uneven::Sender)
+        };
+        if let Some(which) = which.filter(|which| self.uneven.last() != Some(which)) {
+            self.uneven.push(which);
+        }
+    }
+
+    /// Tells admission control what changed.
+    pub(super) fn police_again(&mut self, resources: &mut Resources) {
+        while let Some(which) = self.uneven.pop() {
+            let list = match which {
+                Uneven::Sender(sender) => self.senders.get(sender).map(|sender| self.branches_of(sender)),
+                Uneven::Session(session) => Some(self.shared_branches(session)),
+            };
+            for (key, branch) in list.into_iter().flatten() {
+                if let Some(grant) = branch.grant() {
+                    resources.police(grant, self.policing(key, branch));
+                }
+            }
+        }
+    }
+}
