@@ -263,6 +263,9 @@ pub struct Interface {
     pub up: bool,
     /// Largest IP packet it carries, in octets.
     pub mtu: u32,
+    /// What it carries goes on inside other packets: no neighbour at the other end of a link answers for it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub tunnel: bool,
     /// Its addresses, loopback and link-local ones included.
     pub addresses: Vec<IpAddr>,
 }

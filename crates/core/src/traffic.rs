@@ -178,12 +178,24 @@ pub struct Reservation {
     pub filters: Vec<FlowFilter>,
     /// How much.
     pub traffic: TrafficSpec,
+    /// The rate that its queue is served with, octets a second, where that is over the token rate: *R* of guaranteed
+    /// service (RFC 2212).
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub served: Option<u64>,
     /// Where conforming packets queue.
     pub treatment: Treatment,
     /// The code point that conforming packets get, 0–63; `None`: they keep theirs.
     pub mark_dscp: Option<u8>,
     /// What becomes of the others.
     pub excess: Excess,
+}
+
+impl Reservation {
+    /// The rate that its queue is sure of, octets a second.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.served.unwrap_or(0).max(self.traffic.rate)
+    }
 }
 
 /// The name of a reservation; whoever reserves chooses it.

@@ -141,8 +141,8 @@ INLINE __u32 ipv4(const struct __sk_buff *skb, __u32 at, struct key *key)
 	key->protocol = header[9];
 	__builtin_memcpy(key->src, header + 12, 4);
 	__builtin_memcpy(key->dst, header + 16, 4);
-	// Only the first fragment has ports.
-	if ((header[6] & 0x1f) == 0 && header[7] == 0)
+	// Of what was larger than some link no part has ports: all of it goes the same way, and none of it conforms.
+	if ((header[6] & 0x3f) == 0 && header[7] == 0)
 		transport(skb, at + length, key);
 	return length;
 }
@@ -167,7 +167,7 @@ INLINE __u32 ipv6(const struct __sk_buff *skb, __u32 at, struct key *key, int *n
 		if (load(skb, at, extension, sizeof(extension)))
 			return 0;
 		if (next == 44) {
-			whole = extension[2] == 0 && (extension[3] & 0xf8) == 0;
+			whole = extension[2] == 0 && (extension[3] & 0xf9) == 0;
 			at += 8;
 		} else {
 			at += (extension[1] + 1) * 8;

@@ -11,7 +11,7 @@ use signalbox_core::traffic::{
     Excess, FlowFilter, Reservation, ReservationId, ReserveError, ServiceClass, TrafficSpec, Treatment,
 };
 
-use crate::intserv::{ErrorTerms, LocalTerms, RSpec, whole};
+use crate::intserv::{ErrorTerms, Latency, LocalTerms, RSpec, whole};
 use crate::refusal::{Refusal, RuleName};
 use crate::token::Token;
 
@@ -203,10 +203,14 @@ pub struct Available {
     pub rate: u64,
     /// Octets of buffer, if it is limited.
     pub buffer: Option<u64>,
-    /// Largest IP packet, octets.
+    /// Largest IP packet of the service, octets; not over [`Self::link_mtu`].
     pub mtu: u32,
+    /// Largest IP packet of the interface, octets.
+    pub link_mtu: u32,
     /// The whole link, octets a second.
     pub capacity: u64,
+    /// Of the link without queueing, as configured.
+    pub latency: Latency,
     /// Error terms of guaranteed service here.
     pub terms: LocalTerms,
 }

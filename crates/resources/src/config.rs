@@ -11,7 +11,8 @@ use signalbox_core::traffic::{Excess, ServiceClass};
 use crate::token::KeyConfig;
 use crate::units::{Hours, Net, Ports, Rate, Services, Share, Span};
 
-/// Name of a link in the configuration that stands for all that have none of their own.
+/// Name of a link in the configuration that stands for all that have none of their own, but for tunnels: what becomes of
+/// their packets nobody here knows (RFC 2215 §3.1).
 pub const ANY_LINK: &str = "*";
 
 /// Settings of [`Resources`](crate::Resources).
@@ -86,6 +87,9 @@ pub struct LinkConfig {
     /// request allows (RFC 2212 "Guidelines for Implementors").
     #[cfg_attr(feature = "serde", serde(default))]
     pub overhead: u32,
+    /// What it delays packets by when nothing queues, 1 µs to 2^28 µs (RFC 2215 §3.4); none: not known.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub latency: Option<Span>,
     /// Octets of buffer for the bursts of all reservations; none: not limited.
     #[cfg_attr(feature = "serde", serde(default))]
     pub buffer: Option<u64>,
@@ -134,6 +138,7 @@ impl LinkConfig {
             capacity,
             reservable: default_reservable(),
             overhead: 0,
+            latency: None,
             buffer: None,
             own_queues: default_own_queues(),
             max_reservations: None,
@@ -168,6 +173,8 @@ pub struct ServiceConfig {
     pub max_share: Option<Share>,
     /// Most that one reservation may have.
     pub max_each: Option<Rate>,
+    /// Largest IP packet, octets; none: that of the interface, over which it is never.
+    pub max_packet: Option<u32>,
     /// Where its packets queue.
     pub queue: Queue,
     /// What becomes of packets beyond the traffic specification.
@@ -179,6 +186,7 @@ impl ServiceConfig {
         offered: true,
         max_share: None,
         max_each: None,
+        max_packet: None,
         queue: Queue::Auto,
         excess: ExcessAction::BestEffort,
     };
@@ -388,8 +396,12 @@ impl Config {
     /// The settings of an interface: its own, or those of all that have none.
     #[must_use]
     pub fn link(&self, interface: &str) -> Option<&LinkConfig> {
-        let named = |name: &str| self.links.iter().find(|link| link.interface == name);
-        named(interface).or_else(|| named(ANY_LINK))
+        self.named(interface).or_else(|| self.named(ANY_LINK))
+    }
+
+    /// The settings of this very name.
+    pub(crate) fn named(&self, name: &str) -> Option<&LinkConfig> {
+        self.links.iter().find(|link| link.interface == name)
     }
 
     /// Checks all that the types alone cannot.
@@ -443,6 +455,18 @@ impl LinkConfig {
         }
         if self.overhead > 256 {
             return fault("overhead", "out of range: 0 to 256 octets");
+        }
+        if self.latency.is_some_and(|Span(latency)| !(1..=1 << 28).contains(&latency.as_micros())) {
+            return fault("latency", "out of range: 1us to 268s");
+        }
+        for (field, service) in [
+            ("controlled_load.max_packet", &self.controlled_load),
+            ("guaranteed.max_packet", &self.guaranteed),
+            ("diffserv.max_packet", &self.diffserv),
+        ] {
+            if service.max_packet == Some(0) {
+                return fault(field, "out of range: from 1");
+            }
         }
         let mut codes = BTreeSet::new();
         for dscp in &self.dscp {

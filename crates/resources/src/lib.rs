@@ -17,7 +17,7 @@
 //! use signalbox_resources::{Ask, Asker, Config, Owner, ResourceOutput, Resources};
 //!
 //! let mut resources = Resources::new(Config::of_link("eth1", "10mbit".parse()?), 0, [1; 32])?;
-//! let eth1 = Interface { ifindex: IfIndex(2), name: "eth1".into(), up: true, mtu: 1500, addresses: vec![] };
+//! let eth1 = Interface { ifindex: IfIndex(2), name: "eth1".into(), up: true, mtu: 1500, tunnel: false, addresses: vec![] };
 //! resources.interfaces(&[eth1]);
 //!
 //! let (from, to) = ("10.0.0.1".parse()?, "10.0.9.1".parse()?);

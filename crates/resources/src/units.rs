@@ -221,18 +221,24 @@ impl fmt::Display for Ports {
     }
 }
 
-/// A duration in whole seconds or longer units: `"90s"`, `"5m"`, `"1h"`, `"1d"`.
+/// A duration as a whole number of a unit: `"250us"`, `"5ms"`, `"90s"`, `"5m"`, `"1h"`, `"1d"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
 const SPANS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+/// Microseconds of each.
+const SHORT_SPANS: [(u64, &str); 2] = [(1000, "ms"), (1, "us")];
 
 impl FromStr for Span {
     type Err = BadText;
 
     fn from_str(text: &str) -> Result<Self, BadText> {
-        let fail = || bad(text, "duration: a whole number and s, m, h or d, like \"90s\"");
+        let fail = || bad(text, "duration: a whole number and us, ms, s, m, h or d, like \"90s\"");
         let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).ok_or_else(fail)?);
+        if let Some((factor, _)) = SHORT_SPANS.iter().find(|(_, name)| *name == unit.trim()) {
+            let us = number.parse::<u64>().ok().and_then(|n| n.checked_mul(*factor)).ok_or_else(fail)?;
+            return Ok(Self(Duration::from_micros(us)));
+        }
         let (factor, _) = SPANS.iter().find(|(_, name)| *name == unit.trim()).ok_or_else(fail)?;
         let seconds = number.parse::<u64>().ok().and_then(|n| n.checked_mul(*factor)).ok_or_else(fail)?;
         Ok(Self(Duration::from_secs(seconds)))

@@ -202,6 +202,7 @@ impl Network {
             name: "lo".to_owned(),
             up: true,
             mtu: LOOPBACK_MTU,
+            tunnel: false,
             addresses: own,
         };
         let ports = host.ports.iter().enumerate().map(|(position, port)| {
@@ -211,6 +212,7 @@ impl Network {
                 name: format!("eth{position}"),
                 up: self.is_up(port.link),
                 mtu: self.mtu(port.link),
+                tunnel: false,
                 addresses: vec![
                     IpAddr::V4(port.v4),
                     IpAddr::V6(port.v6),

@@ -135,6 +135,7 @@ mod tests {
             name: format!("if{number}"),
             up,
             mtu: 1500,
+            tunnel: false,
             addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
         }
     }

@@ -76,6 +76,7 @@ impl Pair {
             name: "eth0".into(),
             up: true,
             mtu: 1500,
+            tunnel: false,
             addresses: vec![address.parse().unwrap()],
         }];
         self.handle(at, Input::Interfaces(&interfaces));

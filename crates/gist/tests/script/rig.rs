@@ -217,6 +217,7 @@ pub(crate) fn interface(number: u32, addresses: &[&str]) -> Interface {
         name: format!("eth{number}"),
         up: true,
         mtu: 1500,
+        tunnel: false,
         addresses: addresses.iter().map(|a| ip(a)).collect(),
     }
 }

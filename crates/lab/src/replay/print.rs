@@ -250,10 +250,11 @@ fn stream_text(output: &Output<'_, Event>) -> String {
 }
 
 fn reservation_text(reservation: &Reservation) -> String {
-    let Reservation { ifindex, filters, traffic, .. } = reservation;
+    let Reservation { ifindex, filters, traffic, served, .. } = reservation;
     let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
     let TrafficSpec { rate, burst, .. } = traffic;
-    format!("{rate} octets/s and {burst} at once on {ifindex} for {}", filters.join("; "))
+    let served = served.map(|served| format!(", served at {served}")).unwrap_or_default();
+    format!("{rate} octets/s and {burst} at once{served} on {ifindex} for {}", filters.join("; "))
 }
 
 fn query_text(query: &RouteQuery) -> String {

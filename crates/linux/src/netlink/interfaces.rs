@@ -5,12 +5,14 @@ use std::io;
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
 
-use super::codec::{Connection, u32_of};
+use super::codec::{Attributes, Connection, u32_of};
 use crate::sys::sockaddr;
 
 // A link and an address in linux/if_link.h and linux/if_addr.h; libc names only some of these.
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
@@ -19,6 +21,35 @@ const UNUSABLE: u32 = 0x40 | 0x08; // IFA_F_TENTATIVE, IFA_F_DADFAILED
 
 /// Ethernet, and the loopback interface that looks like it.
 const WITH_ETHERNET_HEADER: [u16; 2] = [1, 772];
+
+/// Kinds of interfaces whose packets go on inside others.
+const TUNNELS: [&str; 18] = [
+    "ipip",
+    "ip6tnl",
+    "sit",
+    "gre",
+    "gretap",
+    "ip6gre",
+    "ip6gretap",
+    "erspan",
+    "ip6erspan",
+    "vti",
+    "vti6",
+    "xfrm",
+    "vxlan",
+    "geneve",
+    "bareudp",
+    "gtp",
+    "wireguard",
+    "tun",
+];
+
+/// Whether what the kernel says of a link's kind (IFLA_LINKINFO) is that of a tunnel.
+fn is_tunnel(link_info: &[u8]) -> bool {
+    Attributes(link_info).filter(|(attribute, _)| *attribute == IFLA_INFO_KIND).any(|(_, kind)| {
+        TUNNELS.iter().any(|tunnel| kind.split(|octet| *octet == 0).next() == Some(tunnel.as_bytes()))
+    })
+}
 
 /// An interface, as far as its link layer goes.
 pub(crate) struct LinkLayer {
@@ -58,6 +89,7 @@ pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
             name: String::new(),
             up: flags & working == working,
             mtu: 0,
+            tunnel: false,
             addresses: Vec::new(),
         };
         for (kind, data) in attributes {
@@ -66,6 +98,7 @@ pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
                     interface.name = String::from_utf8_lossy(data).trim_end_matches('\0').to_owned();
                 }
                 IFLA_MTU => interface.mtu = u32_of(data).unwrap_or(0),
+                IFLA_LINKINFO => interface.tunnel = is_tunnel(data),
                 _ => {}
             }
         }
@@ -93,4 +126,28 @@ pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
         }
     })?;
     Ok(interfaces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RSVPIS-2215-3.1-01: by the kind that the kernel says.
+    #[test]
+    fn tunnels_are_known_by_their_kind() {
+        let info = |kind: &str| {
+            let length = u16::try_from(4 + kind.len() + 1).unwrap();
+            let mut octets = [length.to_ne_bytes(), IFLA_INFO_KIND.to_ne_bytes()].concat();
+            octets.extend_from_slice(kind.as_bytes());
+            octets.resize(octets.len() + 4 - kind.len() % 4, 0);
+            octets
+        };
+        for kind in ["gre", "wireguard", "tun", "ipip"] {
+            assert!(is_tunnel(&info(kind)), "{kind}");
+        }
+        for kind in ["veth", "bridge", "vlan", "tunnel", "gr"] {
+            assert!(!is_tunnel(&info(kind)), "{kind}");
+        }
+        assert!(!is_tunnel(&[]));
+    }
 }

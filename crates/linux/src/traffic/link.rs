@@ -158,7 +158,7 @@ impl Link {
         old: Option<&Place>,
         requests: &mut Batch,
     ) -> Result<Place, ReserveError> {
-        let Reservation { filters, traffic, treatment, mark_dscp, .. } = reservation;
+        let Reservation { filters, treatment, mark_dscp, .. } = reservation;
         let filters = match &self.classifier {
             Classifier::Bpf(program) => {
                 let old = match old.map(|old| &old.filters) {
@@ -206,8 +206,8 @@ impl Link {
             0
         } else {
             let share = self.shares.entry(queue).or_default();
-            *share = share.saturating_add(traffic.rate);
-            traffic.rate
+            *share = share.saturating_add(reservation.rate());
+            reservation.rate()
         };
         Ok(Place { slot, queue, share, filters })
     }
@@ -291,7 +291,7 @@ impl Link {
         self.queues.change(
             requests,
             queue,
-            traffic.rate,
+            reservation.rate(),
             ceiling,
             unpoliced && *excess == Excess::BestEffort,
         );

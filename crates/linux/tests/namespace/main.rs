@@ -17,4 +17,5 @@ mod topology;
 mod traffic;
 mod traffic_cost;
 mod traffic_flows;
+mod traffic_integrated;
 mod traffic_signaling;

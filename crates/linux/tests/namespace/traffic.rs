@@ -38,6 +38,7 @@ pub(crate) fn reservation(ifindex: IfIndex, port: u16) -> Reservation {
         ifindex,
         filters: vec![filter],
         traffic: TrafficSpec { rate: 10_000, burst: 5000, peak: None, min_policed: 64, max_packet: 1500 },
+        served: None,
         treatment: Treatment::OwnQueue,
         mark_dscp: None,
         excess: Excess::Drop,

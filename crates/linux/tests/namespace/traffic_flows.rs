@@ -17,7 +17,7 @@ use crate::traffic::{config, ifindex, kernel_state, reservation};
 
 const PORT: u16 = 5004;
 /// So few that a receiver that is not scheduled holds them all.
-const PACKETS: usize = 150;
+pub(crate) const PACKETS: usize = 150;
 /// Octets of an IP packet of the flow.
 const SIZE: usize = 528;
 
@@ -53,7 +53,7 @@ pub(crate) fn socket(namespace: &Namespace, port: u16) -> UdpSocket {
 }
 
 /// How many of a numbered flow's packets arrive that are sent every 5 ms while `flood` sends what it can.
-fn arrivals(net: &Network, flood: &AtomicBool) -> usize {
+pub(crate) fn arrivals(net: &Network, flood: &AtomicBool) -> usize {
     let (from, to) = (socket(&net.a, 4000), socket(&net.b, PORT));
     to.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let sent = AtomicBool::new(false);
@@ -129,7 +129,7 @@ pub(crate) fn with_flood<T>(net: &Network, work: impl FnOnce(&AtomicBool) -> T) 
     })
 }
 
-fn protected(treatment: Treatment) -> impl FnOnce(&mut Enforcer) + Send {
+pub(crate) fn protected(treatment: Treatment) -> impl FnOnce(&mut Enforcer) + Send {
     move |enforcer| {
         let mut reservation = Reservation { treatment, ..reservation(ifindex("rb"), PORT) };
         // Twice what the flow needs, so that a sender that was held up may catch up.
@@ -139,6 +139,7 @@ fn protected(treatment: Treatment) -> impl FnOnce(&mut Enforcer) + Send {
     }
 }
 
+/// RSVPIS-2211-4-02
 #[test]
 fn a_reserved_flow_loses_nothing_under_a_flood() {
     let net = Network::new("flood");
@@ -170,7 +171,7 @@ fn a_shared_class_protects_as_well() {
 
 /// What passes of a burst far beyond the bucket: never more than b + r·t, and never less than b; with a peak rate never
 /// more than MPS + p·t either (QSPEC-3.3.1-08). Packets smaller than m count as m (QSPEC-3.3.1-09). All that is beyond is
-/// dropped (QSPEC-5.2.11-02, QSPEC-5.2.11-03).
+/// dropped (QSPEC-5.2.11-02, QSPEC-5.2.11-03). RSVPIS-2211-7-01, RSVPIS-2212-Policing-02, RSVPIS-2215-3.6-04.
 #[test]
 fn excess_is_dropped_to_the_octet() {
     let net = Network::new("police");
@@ -231,7 +232,8 @@ fn excess_is_dropped_to_the_octet() {
     close(&net, enforcer);
 }
 
-/// Conforming packets are marked and keep their congestion bits; the others go unmarked.
+/// Conforming packets are marked and keep their congestion bits; the others go unmarked, where that is configured
+/// (RSVPIS-2212-Policing-02).
 #[test]
 fn what_conforms_is_marked_and_excess_is_best_effort() {
     let net = Network::new("mark");

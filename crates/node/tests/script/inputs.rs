@@ -222,7 +222,14 @@ fn give(node: &mut Node, now: Time, step: &Step) {
             let (name, addresses) = ("eth0".to_owned(), addresses.clone());
             node.handle(
                 now,
-                Input::Interfaces(&[Interface { ifindex, name, up: true, mtu: 1500, addresses }]),
+                Input::Interfaces(&[Interface {
+                    ifindex,
+                    name,
+                    up: true,
+                    mtu: 1500,
+                    tunnel: false,
+                    addresses,
+                }]),
             );
         }
         Step::Route { id, src, mtu, found } => {

@@ -12,6 +12,7 @@ fn node(config: Config) -> Node {
         name: "eth0".to_owned(),
         up: true,
         mtu: 1500,
+        tunnel: false,
         addresses: vec!["192.0.2.1".parse().unwrap()],
     };
     node.handle(Time::ZERO, Input::Interfaces(&[interface]));

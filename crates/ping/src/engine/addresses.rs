@@ -55,6 +55,7 @@ mod tests {
             name: format!("eth{n}"),
             up: true,
             mtu: 1500,
+            tunnel: false,
             addresses: list.iter().map(|a| a.parse().unwrap()).collect(),
         };
         addresses.set(&[interface(7, &["fe80::1", "2001:db8::1", "192.0.2.1"]), interface(3, &["fe80::2"])]);

@@ -63,6 +63,7 @@ impl Rig {
             name: format!("eth{n}"),
             up: true,
             mtu: 1500,
+            tunnel: false,
             addresses: vec![addr(text)],
         };
         let interfaces = [interface(1, "10.0.1.2"), interface(2, "10.0.2.1")];

@@ -113,6 +113,7 @@ pub(crate) fn interfaces(node: usize) -> Vec<Interface> {
         name,
         up: true,
         mtu: 1500,
+        tunnel: false,
         addresses: vec![address],
     };
     let own = u8::try_from(node).unwrap();

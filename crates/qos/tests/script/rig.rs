@@ -115,6 +115,7 @@ impl Rig {
             name: format!("eth{n}"),
             up: true,
             mtu: 1500,
+            tunnel: false,
             addresses: vec![addr(address)],
         };
         let interfaces = [interface(1, "10.0.1.1"), interface(2, "10.0.2.1")];

@@ -46,6 +46,7 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         name: "eth\"0".to_owned(),
         up: true,
         mtu: 1500,
+        tunnel: true,
         addresses: vec![addr("10.0.0.1"), addr("fe80::1")],
     };
     let route = Route {

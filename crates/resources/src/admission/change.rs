@@ -48,7 +48,8 @@ impl Resources {
         let reservation = Reservation {
             ifindex: ask.ifindex,
             filters: if shares { Vec::new() } else { ask.filters.clone() },
-            traffic: grant.served(),
+            traffic: grant.conforming(),
+            served: grant.served(),
             treatment: plan.treatment,
             mark_dscp: ask.mark_dscp,
             excess: plan.excess,
@@ -86,6 +87,7 @@ impl Resources {
                 ifindex: ask.ifindex,
                 filters: Vec::new(),
                 traffic: ask.traffic,
+                served: None,
                 treatment: Treatment::Aggregate(ask.service),
                 mark_dscp: None,
                 excess: Excess::BestEffort,
@@ -117,19 +119,20 @@ impl Resources {
         let Some(group) = self.groups.get(key) else { return };
         let shares = group.session.is_some();
         let (age, service) = (group.age, service.unwrap_or(group.service));
-        let (mut charge, mut defending, mut served) = (Charge::default(), 0, None);
+        let (mut charge, mut defending, mut conforming) = (Charge::default(), 0, None);
         for grant in group.members.iter().filter_map(|member| self.grants.get(*member)) {
             charge = charge.max(grant.charge);
             defending = defending.max(grant.priority.defending);
             if shares {
-                let traffic = grant.served();
-                served = Some(served.map_or(traffic, |served| least_common(&served, &traffic)));
+                let traffic = grant.conforming();
+                conforming = Some(conforming.map_or(traffic, |all| least_common(&all, &traffic)));
+                reservation.served = reservation.served.max(grant.served());
                 let new = grant.filters.iter().filter(|filter| !reservation.filters.contains(filter));
                 let new: Vec<_> = new.copied().collect();
                 reservation.filters.extend(new);
             }
         }
-        reservation.traffic = served.unwrap_or(reservation.traffic);
+        reservation.traffic = conforming.unwrap_or(reservation.traffic);
         let account = group.members.last().and_then(|newest| {
             let grant = self.grants.get(*newest)?;
             self.policy.account(grant.rule, &grant.asker, reservation.ifindex)
@@ -188,7 +191,7 @@ impl Resources {
         if group.members.is_empty() {
             self.close(in_group);
         } else {
-            let reservation = Reservation { filters: Vec::new(), ..group.reservation.clone() };
+            let reservation = Reservation { filters: Vec::new(), served: None, ..group.reservation.clone() };
             self.renew(in_group, None, reservation);
         }
         true

@@ -30,11 +30,24 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// What the kernel has to guarantee: of guaranteed service R in place of r.
-    pub(crate) fn served(&self) -> TrafficSpec {
-        let rate = self.guaranteed.map_or(0, |(_, given)| crate::intserv::whole(given.rate()));
-        let rate = self.traffic.rate.max(rate);
-        TrafficSpec { rate, peak: self.traffic.peak.map(|peak| peak.max(rate)), ..self.traffic }
+    /// What conforms here. Packets of guaranteed service are held to the token bucket itself where they enter only. Further
+    /// in, queues have pushed them together, and what was right there is right still: the bucket has room for Csum +
+    /// Dsum·r more, the buffer that would be needed to shape them anew, and the peak rate cannot be told (RFC 2212
+    /// "Policing"). Of controlled load each node looks after itself (RFC 2211 §7).
+    pub(crate) fn conforming(&self) -> TrafficSpec {
+        let Some((asked, _)) = self.guaranteed.filter(|_| !self.policing.entry || self.policing.merge) else {
+            return self.traffic;
+        };
+        let micro = u128::from(asked.terms.d_sum) * u128::from(self.traffic.rate);
+        let pushed = micro.div_ceil(1_000_000) + u128::from(asked.terms.c_sum);
+        let burst = u32::try_from(pushed.saturating_add(self.traffic.burst.into())).unwrap_or(u32::MAX);
+        TrafficSpec { burst, peak: self.traffic.peak.filter(|_| pushed == 0), ..self.traffic }
+    }
+
+    /// The rate that its queue is served with if that is not the token rate: R of guaranteed service, octets a second.
+    pub(crate) fn served(&self) -> Option<u64> {
+        let rate = self.guaranteed.map(|(_, given)| crate::intserv::whole(given.rate()));
+        rate.filter(|rate| *rate > self.traffic.rate)
     }
 }
 

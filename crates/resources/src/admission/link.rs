@@ -8,8 +8,9 @@ use signalbox_core::Key;
 use signalbox_core::traffic::{ServiceClass, TrafficSpec};
 
 use crate::config::LinkConfig;
-use crate::intserv::LocalTerms;
+use crate::intserv::{Latency, LocalTerms};
 use crate::refusal::LinkWhy;
+use crate::units::Span;
 
 /// What a reservation costs a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -117,6 +118,18 @@ impl Link {
         let config = self.config.as_ref().and_then(|config| config.service(service).max_share);
         let share = self.share();
         config.map_or(share, |part| part.of(self.capacity()).min(share))
+    }
+
+    /// Largest IP packet of a service, octets.
+    pub(crate) fn service_mtu(&self, service: ServiceClass) -> u32 {
+        let config = self.config.as_ref().and_then(|config| config.service(service).max_packet);
+        config.map_or(self.mtu, |most| most.min(self.mtu))
+    }
+
+    pub(crate) fn latency(&self) -> Latency {
+        let known = self.config.as_ref().and_then(|config| config.latency);
+        let us = known.and_then(|Span(latency)| u32::try_from(latency.as_micros()).ok());
+        us.map_or(Latency::INDETERMINATE, Latency)
     }
 
     pub(crate) fn terms(&self) -> LocalTerms {

@@ -105,7 +105,11 @@ impl Resources {
                 name: Arc::from(interface.name.as_str()),
                 up: interface.up,
                 mtu: interface.mtu,
-                config: self.config.link(&interface.name).cloned(),
+                config: if interface.tunnel {
+                    self.config.named(&interface.name).cloned()
+                } else {
+                    self.config.link(&interface.name).cloned()
+                },
                 measured: None,
                 used: Default::default(),
                 peak: 0,
@@ -213,8 +217,10 @@ impl Resources {
         Some(Available {
             rate: link.room(service, &Freed::default()).min(each),
             buffer: config.buffer.map(|limit| limit.saturating_sub(link.used.buffer)),
-            mtu: link.mtu,
+            mtu: link.service_mtu(service),
+            link_mtu: link.mtu,
             capacity,
+            latency: link.latency(),
             terms: link.terms(),
         })
     }

@@ -219,6 +219,7 @@ impl Resources {
             && group.reservation.ifindex == ask.ifindex
             && group.service == ask.service
             && is_within(&ask.traffic, &old.traffic)
+            && ask.policing == old.policing
             && ask.asker == old.asker
             && ask.priority.defending <= old.priority.defending
             && old.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
@@ -233,8 +234,9 @@ impl Resources {
         if !config.service(ask.service).offered {
             return Err(LinkWhy::NotOffered(ask.service));
         }
-        if ask.traffic.max_packet > link.mtu {
-            return Err(LinkWhy::Mtu { asked: ask.traffic.max_packet, mtu: link.mtu });
+        let mtu = link.service_mtu(ask.service);
+        if ask.traffic.max_packet > mtu {
+            return Err(LinkWhy::Mtu { asked: ask.traffic.max_packet, mtu });
         }
         Ok(())
     }

@@ -53,6 +53,17 @@ impl ErrorTerms {
         }
     }
 
+    /// The larger of each: of flows that come different ways to one reservation.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            c_tot: self.c_tot.max(other.c_tot),
+            d_tot: self.d_tot.max(other.d_tot),
+            c_sum: self.c_sum.max(other.c_sum),
+            d_sum: self.d_sum.max(other.d_sum),
+        }
+    }
+
     /// Behind a point that shapes the flow to its TSpec again: Csum and Dsum begin anew.
     #[must_use]
     pub const fn reshaped(self) -> Self {

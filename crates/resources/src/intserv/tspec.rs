@@ -166,6 +166,14 @@ impl TSpec {
         Ok(Self { max_packet, min_policed: self.min_policed.min(max_packet), ..self })
     }
 
+    /// The same with another minimum policed unit, at most *M*.
+    ///
+    /// # Errors
+    /// [`SpecError::MinPoliced`] for 0, [`SpecError::MaxPacket`] for more than *M*.
+    pub fn with_min_policed(self, min_policed: u32) -> Result<Self, SpecError> {
+        Self::new(self.rate, self.bucket, self.peak, min_policed, self.max_packet)
+    }
+
     /// Merges what several receivers ask for: largest r, b and p, smallest m **and smallest M** (RFC 2211 §8, RFC 2212
     /// "Ordering and Merging"). M goes against the order, so the result need not be ≥ both.
     #[must_use]

@@ -152,8 +152,7 @@ impl World {
         let standing: BTreeMap<_, _> =
             views.iter().map(|view| (view.reservation, (view.ifindex, view.charged))).collect();
         let installed = self.kernel.installed.iter();
-        let installed: BTreeMap<_, _> =
-            installed.map(|(id, it)| (*id, (it.ifindex, it.traffic.rate))).collect();
+        let installed: BTreeMap<_, _> = installed.map(|(id, it)| (*id, (it.ifindex, it.rate()))).collect();
         assert_eq!(standing, installed);
         for link in self.resources.links() {
             assert_eq!(link.reserved, self.kernel.sum(link.ifindex));

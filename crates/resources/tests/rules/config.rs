@@ -97,7 +97,7 @@ fn a_mistake_is_named() {
         (rule("hours = \"8-18\""), "\"8-18\" is no span of hours, like \"08:00-18:30\""),
         (
             rule("max_lifetime = \"1.5h\""),
-            "\"1.5h\" is no duration: a whole number and s, m, h or d, like \"90s\"",
+            "\"1.5h\" is no duration: a whole number and us, ms, s, m, h or d, like \"90s\"",
         ),
         (rule("service = [\"best\"]"), "\"best\" is no service:"),
         (rule("days = [\"monday\"]"), "unknown variant `monday`"),

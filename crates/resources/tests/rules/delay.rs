@@ -48,7 +48,7 @@ fn the_buffer_has_four_branches() {
     assert_eq!(need(f32::INFINITY, RSpec::new(2000.0, 250_000).unwrap()), 7500);
 }
 
-/// RSVPIS-2212-Exported-02: 1500 octets at 1.25 MB/s are 1200 µs. What is exported stays within 1 to 2^28, and sums
+/// RSVPIS-2212-Exported-01, RSVPIS-2212-Exported-02: 1500 octets at 1.25 MB/s are 1200 µs. What is exported stays within 1 to 2^28, and sums
 /// saturate.
 #[test]
 fn error_terms_are_those_of_a_fair_queue() {

@@ -5,6 +5,7 @@ mod campaign;
 #[cfg(feature = "serde")]
 mod config;
 mod delay;
+mod guaranteed;
 mod order;
 mod path;
 mod policy;

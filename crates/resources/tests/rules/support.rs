@@ -19,7 +19,7 @@ pub(crate) const ETH2: IfIndex = IfIndex(3);
 pub(crate) const NOW: Time = Time::from_secs(1);
 
 pub(crate) fn interface(ifindex: IfIndex, name: &str) -> Interface {
-    Interface { ifindex, name: name.to_owned(), up: true, mtu: 1500, addresses: Vec::new() }
+    Interface { ifindex, name: name.to_owned(), up: true, mtu: 1500, tunnel: false, addresses: Vec::new() }
 }
 
 /// A link of which all can be reserved.
@@ -130,6 +130,6 @@ impl Kernel {
     /// Octets a second at an interface.
     pub(crate) fn sum(&self, ifindex: IfIndex) -> u64 {
         let here = self.installed.values().filter(|reservation| reservation.ifindex == ifindex);
-        here.map(|reservation| reservation.traffic.rate).sum()
+        here.map(Reservation::rate).sum()
     }
 }

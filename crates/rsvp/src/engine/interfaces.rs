@@ -239,6 +239,7 @@ mod tests {
             name: format!("eth{number}"),
             up,
             mtu: 1500,
+            tunnel: false,
             addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
         }
     }

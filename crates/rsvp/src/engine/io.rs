@@ -249,6 +249,8 @@ pub enum Refused {
     ConflictingStyle,
     /// The flowspec or traffic specification is none, or is for another service than what it would be merged with.
     BadFlowspec,
+    /// The senders do not offer the service, or not all of them (RFC 2210 §2.2).
+    NotOffered,
     /// POLICY_DATA that is no list of whole objects, or too long.
     BadPolicy,
     /// Another application of this node reserves in the session.
@@ -272,6 +274,7 @@ impl fmt::Display for Refused {
             Self::BadFlows => "the list of flows does not suit the style",
             Self::ConflictingStyle => "another style is in place in the session",
             Self::BadFlowspec => "no such flowspec can be, or not together with those in place",
+            Self::NotOffered => "the senders do not offer this service",
             Self::BadPolicy => "policy data that are no whole objects, or too many",
             Self::Reserved => "another application of this node reserves in the session",
             Self::NothingToRelease => "nothing to release",

@@ -14,7 +14,9 @@ use super::sender::{E_POLICE, LOCAL};
 use super::session::NONE;
 use super::stamp::Stamp;
 use super::table::Refusal;
-use crate::wire::{self, Adspec, Class, Filter, HeaderFlags, MessageType, Objects, Style, Writer};
+use crate::wire::{
+    self, Adspec, Class, Filter, FlowSpec, HeaderFlags, MessageType, Objects, RawAdspec, Style, Writer,
+};
 
 /// An application's registration of a session.
 #[derive(Debug)]
@@ -296,7 +298,11 @@ impl Rsvp {
             let Some(first) = senders.first().copied() else { continue };
             let own = (request.style == Style::Ff).then_some(first);
             let shared = if own.is_some() { &[][..] } else { &senders };
-            match self.reserve(&wanted, own, shared, &flow.flowspec, resources) {
+            let Some(flowspec) = self.suited(&flow.flowspec, &senders) else {
+                self.out.event(id, RsvpEvent::Refused(Refused::NotOffered));
+                continue;
+            };
+            match self.reserve(&wanted, own, shared, &flowspec, resources) {
                 Outcome::Refreshed => {}
                 Outcome::Changed { .. } => {
                     done = true;
@@ -306,7 +312,7 @@ impl Rsvp {
                 }
                 Outcome::Failed(failure, in_place) => {
                     let filters = flow.senders.clone();
-                    self.blame_application(&wanted, failure, in_place, &flow.flowspec, filters);
+                    self.blame_application(&wanted, failure, in_place, &flowspec, filters);
                 }
             }
         }
@@ -315,6 +321,22 @@ impl Rsvp {
         if done && let Some(application) = self.applications.get_mut(&id) {
             application.confirm = false;
         }
+    }
+
+    /// What a receiver asks of these senders: its packets are as large as their paths let pass (RFC 2210 §2.3.2). `None`: not
+    /// all of them offer the service. What an ADSPEC says behind a break is not relied on (§2.3.1).
+    fn suited(&self, wanted: &FlowSpec, senders: &[Key]) -> Option<FlowSpec> {
+        let mut suited = *wanted;
+        for sender in senders.iter().filter_map(|key| self.senders.get(*key)) {
+            let object = self.adspecs.lookup(sender.adspec).and_then(|stored| Objects::at(stored, 0).next());
+            let Some(Ok(object)) = object else { continue };
+            let Ok(adspec) = RawAdspec::of(&object).read() else { continue };
+            let path = adspec.path(wanted.service())?;
+            if !path.broken && path.mtu < suited.tspec.max_packet() {
+                suited.tspec = suited.tspec.with_max_packet(path.mtu).unwrap_or(suited.tspec);
+            }
+        }
+        Some(suited)
     }
 
     /// The address that a confirmation for an application is to come to.

@@ -3,8 +3,8 @@
 use core::net::IpAddr;
 
 use signalbox_core::{IfIndex, Key};
-use signalbox_resources::Resources;
-use signalbox_resources::intserv::{Latency, Path};
+use signalbox_resources::intserv::Path;
+use signalbox_resources::{Available, Resources};
 
 use signalbox_core::traffic::ServiceClass;
 
@@ -327,13 +327,14 @@ fn advertised(resources: &Resources, ifindex: IfIndex, mtu: u32) -> Option<Adver
     let of = |service| resources.available(ifindex, service);
     let (guaranteed, load) = (of(ServiceClass::Guaranteed), of(ServiceClass::ControlledLoad));
     let any = guaranteed.or(load)?;
-    let latency = Latency(0); // of the link itself; what it is beyond that is not measured
-    let general = Path::hop(any.capacity, latency, any.mtu.min(mtu));
-    let service = |terms| LocalService { overrides: Overrides::default(), terms, reshapes: false };
-    let services = LocalServices {
-        general,
-        guaranteed: guaranteed.map(|one| service(one.terms)),
-        controlled_load: load.map(|one| service(one.terms)),
+    let general = Path::hop(any.capacity, any.latency, any.link_mtu.min(mtu));
+    let service = |one: Available| LocalService {
+        overrides: Overrides { mtu: Some(one.mtu).filter(|mtu| *mtu < general.mtu), ..Overrides::default() },
+        terms: one.terms,
+        // The kernel keeps no packet back until it conforms: where it came too soon it is allowed for.
+        reshapes: false,
     };
+    let services =
+        LocalServices { general, guaranteed: guaranteed.map(service), controlled_load: load.map(service) };
     Some(Advertised { services, polices: true })
 }

@@ -5,7 +5,7 @@ use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, Key};
 use signalbox_resources::ask::GuaranteedAsk;
-use signalbox_resources::intserv::TSpec;
+use signalbox_resources::intserv::{ErrorTerms, TSpec};
 use signalbox_resources::{Ask, Asker, Cause, GrantId, LostWhy, Owner, Refusal, Resources};
 
 use super::branch::Branch;
@@ -76,7 +76,10 @@ impl Rsvp {
                     filters.push(self.flow(session, Some(sender)));
                 }
                 parts.push(sender.tspec);
-                terms = terms.or_else(|| self.terms(sender));
+                if flowspec.rspec.is_some() {
+                    let of_sender = self.terms(sender).unwrap_or_default();
+                    terms = Some(terms.map_or(of_sender, |terms: ErrorTerms| terms.max(of_sender)));
+                }
             }
             // The sum of more than can be is as much as the receivers ask for.
             (TSpec::sum(parts).unwrap_or(flowspec.tspec), terms)
@@ -85,7 +88,10 @@ impl Rsvp {
             filters.push(self.flow(session, Some(sender)));
             (sender.tspec, if flowspec.rspec.is_some() { self.terms(sender) } else { None })
         };
-        let traffic = flowspec.tspec.minimum(path).to_traffic().map_err(bad)?;
+        let least = flowspec.tspec.minimum(path);
+        // Of ordered specifications the lesser one has the larger m; headers are allotted for the smaller (RFC 2210 §3.2.1).
+        let small = flowspec.tspec.min_policed().min(path.min_policed()).min(least.max_packet());
+        let traffic = least.with_min_policed(small).unwrap_or(least).to_traffic().map_err(bad)?;
         let address = if session.multicast {
             self.hops.lookup(branch.first.hop).map(|hop| hop.addr)
         } else {
@@ -105,7 +111,7 @@ impl Rsvp {
     }
 
     /// Error terms of the path up to this node, as a sender's ADSPEC says.
-    fn terms(&self, sender: &Sender) -> Option<signalbox_resources::intserv::ErrorTerms> {
+    fn terms(&self, sender: &Sender) -> Option<ErrorTerms> {
         let stored = self.adspecs.lookup(sender.adspec)?;
         let object = Objects::at(stored, 0).next()?.ok()?;
         RawAdspec::of(&object).read().ok()?.guaranteed?.terms

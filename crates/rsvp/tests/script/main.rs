@@ -7,6 +7,8 @@ mod blockade;
 mod confirm;
 mod errors;
 mod figures;
+mod intserv;
+mod intserv_host;
 mod keys;
 mod local;
 mod messages;

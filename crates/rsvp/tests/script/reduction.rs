@@ -122,3 +122,31 @@ fn a_node_that_forgot_is_told_again() {
     }
     assert_eq!(pair.down.rsvp.senders(), 1);
 }
+
+/// RSVPRR-2961-1.1-01: only policy data are new, and the message is whole and under a new name; then it is refreshed by
+/// that. So is an ADSPEC that changed, which goes on with the next refresh.
+#[test]
+fn whatever_is_new_is_said_whole() {
+    let mut pair = Pair::new();
+    pair.path();
+    pair.wait(Duration::from_secs(2));
+    let whole = |pair: &mut Pair| -> Vec<_> {
+        let paths = all(&core::mem::take(&mut pair.crossed), MessageType::PATH);
+        paths.iter().map(|path| path.message().message_id).collect()
+    };
+    let first = whole(&mut pair);
+    assert!(matches!(first[..], [Some(_)]), "{first:?}");
+    let policy = vec![0, 16, 14, 1, 0, 8, 0, 0, 0, 8, 0, 200, 1, 2, 3, 4];
+    let adspec = crate::intserv::adspec_object(&signalbox_rsvp::wire::Adspec::START);
+    let mut last = first;
+    for path in [Path { extra: policy.clone(), ..Path::new() }, Path { extra: policy, adspec, ..Path::new() }]
+    {
+        let sent = pair.up.path(&path);
+        pair.carry(sent, Vec::new());
+        pair.wait(Duration::from_secs(50));
+        let new = whole(&mut pair);
+        assert_eq!(new.len(), 1, "{new:?}");
+        assert_ne!(new, last);
+        last = new;
+    }
+}

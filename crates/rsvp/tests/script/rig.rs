@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::packet::IpReceived;
+use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::intserv::{RSpec, TSpec};
 use signalbox_resources::{LostWhy, ResourceOutput, Resources};
@@ -336,6 +337,8 @@ pub(crate) struct Rig {
     pub(crate) routes: Vec<(Prefix, u32)>,
     /// Interface in and interfaces out by group and source.
     pub(crate) trees: BTreeMap<(IpAddr, IpAddr), (u32, Vec<u32>)>,
+    /// What the kernel was told to keep.
+    pub(crate) installed: BTreeMap<ReservationId, Reservation>,
     /// Route lookups that were answered.
     pub(crate) lookups: u32,
 }
@@ -376,6 +379,7 @@ impl Rig {
                 name: format!("eth{n}"),
                 up: true,
                 mtu: 1500,
+                tunnel: false,
                 addresses: vec![at(n, 1), addr(&format!("fd00:{n}::1"))],
             })
             .collect();
@@ -394,6 +398,7 @@ impl Rig {
             events: Vec::new(),
             routes,
             trees: BTreeMap::new(),
+            installed: BTreeMap::new(),
             lookups: 0,
         };
         let list = rig.interfaces.clone();
@@ -443,7 +448,13 @@ impl Rig {
             let mut lost = Vec::new();
             while let Some(output) = self.resources.poll() {
                 match output {
-                    ResourceOutput::Install { id, .. } => self.resources.installed(id, Ok(())),
+                    ResourceOutput::Install { id, reservation } => {
+                        self.installed.insert(id, reservation.clone());
+                        self.resources.installed(id, Ok(()));
+                    }
+                    ResourceOutput::Remove { id } => {
+                        self.installed.remove(&id);
+                    }
                     ResourceOutput::Lost { owner, grant, why } if owner.protocol == PROTOCOL => {
                         lost.push((owner.key, grant, why));
                     }
@@ -552,6 +563,12 @@ impl Rig {
     /// Octets a second reserved at interface `n`.
     pub(crate) fn reserved(&self, n: u32) -> u64 {
         self.resources.links().filter(|link| link.ifindex == IfIndex(n)).map(|link| link.reserved).sum()
+    }
+
+    /// Octets that may come at once, of each reservation at interface `n`.
+    pub(crate) fn bursts(&self, n: u32) -> Vec<u32> {
+        let here = self.installed.values().filter(|one| one.ifindex == IfIndex(n));
+        here.map(|one| one.traffic.burst).collect()
     }
 
     /// Reservations in all, wherever.

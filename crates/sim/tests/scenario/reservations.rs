@@ -18,6 +18,7 @@ fn reservation(rate: u64) -> Reservation {
         ifindex: IfIndex(2),
         filters: vec![FlowFilter::between(all, all)],
         traffic: TrafficSpec { rate, burst: 3000, peak: None, min_policed: 0, max_packet: 1500 },
+        served: None,
         treatment: Treatment::OwnQueue,
         mark_dscp: None,
         excess: Excess::Drop,

@@ -45,6 +45,7 @@ impl Pair {
                 name: "eth0".to_owned(),
                 up: true,
                 mtu: 1500,
+                tunnel: false,
                 addresses: vec![ip(ADDRESSES[at])],
             };
             gist.handle(Time::ZERO, Input::Interfaces(&[interface]));

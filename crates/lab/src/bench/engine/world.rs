@@ -294,7 +294,7 @@ impl World {
 }
 
 fn interface(ifindex: IfIndex, addresses: Vec<IpAddr>) -> Interface {
-    Interface { ifindex, name: format!("bench{}", ifindex.0), up: true, mtu: MTU, addresses }
+    Interface { ifindex, name: format!("bench{}", ifindex.0), up: true, mtu: MTU, tunnel: false, addresses }
 }
 
 fn route(ifindex: IfIndex, src: IpAddr, gateway: Option<IpAddr>, local: bool) -> Route {

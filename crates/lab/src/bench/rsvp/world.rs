@@ -71,6 +71,7 @@ fn interfaces() -> [Interface; 2] {
         name: format!("bench{}", ifindex.0),
         up: true,
         mtu: MTU,
+        tunnel: false,
         addresses: vec![address],
     };
     [interface(UP, ROUTER_UP), interface(DOWN, ROUTER_DOWN)]

@@ -34,8 +34,14 @@ struct Node {
 impl Node {
     fn new(config: Config) -> Self {
         let mut resources = Resources::new(config, 0, [7; 32]).unwrap();
-        let eth1 =
-            Interface { ifindex: IfIndex(2), name: "eth1".into(), up: true, mtu: 1500, addresses: vec![] };
+        let eth1 = Interface {
+            ifindex: IfIndex(2),
+            name: "eth1".into(),
+            up: true,
+            mtu: 1500,
+            tunnel: false,
+            addresses: vec![],
+        };
         resources.interfaces(&[eth1]);
         Self { resources, offer: Offer::of(Tmod { max_packet: 1500, ..Offer::UNLIMITED }) }
     }
