@@ -9,6 +9,7 @@ use super::Rsvp;
 use super::forward::{Confirm, Tell};
 use super::interfaces::Place;
 use super::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
+use super::receive::Failure;
 use super::resv::{Outcome, Wanted};
 use super::sender::{E_POLICE, LOCAL};
 use super::session::NONE;
@@ -267,9 +268,7 @@ impl Rsvp {
         let (session, confirm) = (application.session, application.confirm);
         let Some(request) = application.reserve.clone() else { return };
         let in_place = self.sessions.get(session).and_then(|one| one.style);
-        if in_place.is_some_and(|style| style != request.style) {
-            return;
-        }
+        let conflict = in_place.filter(|style| *style != request.style);
         let receiver = if confirm { self.receiver_of(session) } else { None };
         let wanted = Wanted {
             session,
@@ -296,6 +295,12 @@ impl Rsvp {
             senders.sort_unstable();
             senders.dedup();
             let Some(first) = senders.first().copied() else { continue };
+            if let Some(other) = conflict {
+                // Somebody was first while this one waited for its senders.
+                let (failure, filters) = (Failure::style_in_place(other), flow.senders.clone());
+                self.blame_application(&wanted, failure, false, &flow.flowspec, filters);
+                continue;
+            }
             let own = (request.style == Style::Ff).then_some(first);
             let shared = if own.is_some() { &[][..] } else { &senders };
             let Some(flowspec) = self.suited(&flow.flowspec, &senders) else {

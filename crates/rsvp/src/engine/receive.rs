@@ -170,4 +170,10 @@ impl Failure {
     pub(super) const fn new(code: ErrorCode, value: u16) -> Self {
         Self { code, value }
     }
+
+    /// Another style is in place.
+    pub(super) fn style_in_place(style: Style) -> Self {
+        let vector = u16::try_from(style.option_vector() & 0xffff).unwrap_or(0);
+        Self::new(ErrorCode::CONFLICTING_STYLE, vector)
+    }
 }

@@ -72,9 +72,7 @@ impl Rsvp {
         };
         let in_place = self.sessions.get(key).and_then(|one| one.style);
         if let Some(other) = in_place.filter(|other| *other != style) {
-            let vector = u16::try_from(other.option_vector() & 0xffff).unwrap_or(0);
-            let failure = Failure::new(ErrorCode::CONFLICTING_STYLE, vector);
-            return self.reject_all(message, &session, hop, oif, failure);
+            return self.reject_all(message, &session, hop, oif, Failure::style_in_place(other));
         }
         let Some(next) = self.share_hop(RsvpHop { lih: 0, ..hop }) else { return };
         let carried = self.carried_of(message);

@@ -167,6 +167,9 @@ impl<'a> Message<'a> {
         if !values::knows(object.kind) {
             if is_opaque(class) && !matches!(self.kind, MessageType::PATH | MessageType::RESV) {
                 // Traffic control judges these C-Types (§3.10), and elsewhere nobody asks it.
+                if class == Class::FLOWSPEC {
+                    descriptors.flowspec();
+                }
                 return Ok(());
             }
             return self.refuse(object, ErrorCode::UNKNOWN_C_TYPE, Fault::UnknownCType);

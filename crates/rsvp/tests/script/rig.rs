@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
+use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::packet::IpReceived;
 use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{IfIndex, Time};
@@ -341,6 +341,8 @@ pub(crate) struct Rig {
     pub(crate) installed: BTreeMap<ReservationId, Reservation>,
     /// Route lookups that were answered.
     pub(crate) lookups: u32,
+    /// The last of them, of unicast and of multicast.
+    pub(crate) asked: (Option<RouteQuery>, Option<(IpAddr, IpAddr)>),
 }
 
 impl Rig {
@@ -400,6 +402,7 @@ impl Rig {
             trees: BTreeMap::new(),
             installed: BTreeMap::new(),
             lookups: 0,
+            asked: (None, None),
         };
         let list = rig.interfaces.clone();
         rig.input(Input::Interfaces(&list));
@@ -440,8 +443,14 @@ impl Rig {
                         router_alert: packet.router_alert,
                         octets: packet.payload.to_vec(),
                     }),
-                    Output::RouteLookup { id, query } => lookups.push((id, query.dst)),
-                    Output::MulticastLookup { group, source } => groups.push((group, source)),
+                    Output::RouteLookup { id, query } => {
+                        self.asked.0 = Some(query);
+                        lookups.push((id, query.dst));
+                    }
+                    Output::MulticastLookup { group, source } => {
+                        self.asked.1 = Some((group, source));
+                        groups.push((group, source));
+                    }
                     Output::Event { id, event } => self.events.push((id, event)),
                 }
             }
