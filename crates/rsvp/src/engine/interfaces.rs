@@ -193,6 +193,17 @@ impl Interfaces {
         self.by_index.get(&IfIndex(handle)).copied()
     }
 
+    /// The interface that has this address, to send and receive by.
+    pub(crate) fn owner(&self, address: IpAddr) -> Option<Place> {
+        if address.is_loopback() {
+            return None;
+        }
+        let has = |known: &Known| {
+            known.up && known.all.contains(&address) && !known.all.iter().any(IpAddr::is_loopback)
+        };
+        (0..).map(Place).zip(&self.known).find(|(_, known)| has(known)).map(|(place, _)| place)
+    }
+
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
         self.local.binary_search(&address).is_ok()
     }

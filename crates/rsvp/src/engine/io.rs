@@ -105,6 +105,9 @@ pub enum Command {
     Sender(SenderRequest),
     /// Reserves, or changes what was reserved. It waits for the senders that it names, if need be.
     Reserve(ReserveRequest),
+    /// Of a multicast session: data are received at the interface with this address, where the group was joined. Without
+    /// it that is where routing, or the first Path, says (RFC 2205 §3.9).
+    ReceiveAt(IpAddr),
     /// Withdraws the sender: PathTear.
     ReleaseSender,
     /// Withdraws the reservation: ResvTear.
@@ -241,6 +244,8 @@ pub enum Refused {
     ConflictingPorts,
     /// The source is no address of this node, or of another IP version than the destination.
     BadSource,
+    /// Not the address of an interface of this node, or of another IP version than the session.
+    BadReceiver,
     /// The source is that of another sender already, or a sender cannot change its source.
     SenderTaken,
     /// The list of flows does not suit the style.
@@ -270,6 +275,7 @@ impl fmt::Display for Refused {
             Self::BadSession => "no such session can be",
             Self::ConflictingPorts => "zero and other ports of one destination or sender",
             Self::BadSource => "the source is not an address of this node that can reach the destination",
+            Self::BadReceiver => "the receiver's address is not that of an interface here",
             Self::SenderTaken => "the sender is announced already, or was announced with another source",
             Self::BadFlows => "the list of flows does not suit the style",
             Self::ConflictingStyle => "another style is in place in the session",

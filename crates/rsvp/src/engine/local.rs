@@ -11,7 +11,7 @@ use super::interfaces::Place;
 use super::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use super::receive::Failure;
 use super::resv::{Outcome, Wanted};
-use super::sender::{E_POLICE, LOCAL};
+use super::sender::{E_POLICE, LOCAL, LOCAL_ONLY};
 use super::session::NONE;
 use super::stamp::Stamp;
 use super::table::Refusal;
@@ -27,6 +27,14 @@ pub(super) struct Application {
     reserve: Option<Box<ReserveRequest>>,
     /// A confirmation was asked for and not passed on yet.
     confirm: bool,
+    /// The interface that data come to it by, if it says so.
+    pub(super) receives: Option<Place>,
+}
+
+impl Application {
+    pub(super) const fn session(&self) -> Key {
+        self.session
+    }
 }
 
 const fn refused(refusal: Refusal) -> Refused {
@@ -42,6 +50,7 @@ impl Rsvp {
             Command::Session(session) => self.register(id, &session, resources),
             Command::Sender(request) => self.announce(id, &request, resources),
             Command::Reserve(request) => self.ask_for(id, request, resources),
+            Command::ReceiveAt(address) => self.receive_at(id, address, resources),
             Command::ReleaseSender => self.withdraw_sender(id, resources),
             Command::ReleaseReservation => self.withdraw_reservation(id, resources),
             Command::Close => self.close(id, resources),
@@ -51,7 +60,7 @@ impl Rsvp {
         }
     }
 
-    fn application(&self, id: u64) -> Result<&Application, Refused> {
+    pub(super) fn application(&self, id: u64) -> Result<&Application, Refused> {
         self.applications.get(&id).ok_or(Refused::NoSession)
     }
 
@@ -78,7 +87,8 @@ impl Rsvp {
         if let Some(record) = self.sessions.get_mut(key) {
             record.extra().applications.push(id);
         }
-        let application = Application { session: key, sender: None, reserve: None, confirm: false };
+        let application =
+            Application { session: key, sender: None, reserve: None, confirm: false, receives: None };
         self.applications.insert(id, application);
         self.members_changed(key, resources);
         // Whoever registers later hears what is there (RFC 2205 §2.10).
@@ -95,7 +105,8 @@ impl Rsvp {
         if !self.sessions.get(session).is_some_and(|one| one.multicast) {
             return;
         }
-        let senders: Vec<Key> = self.mates(session).map(|(key, _)| key).collect();
+        let senders: Vec<Key> =
+            self.mates(session).filter(|(_, one)| !one.has(LOCAL_ONLY)).map(|(key, _)| key).collect();
         for sender in senders {
             self.rejoin(sender, resources);
         }
@@ -284,7 +295,10 @@ impl Rsvp {
         self.lines.clear();
         let mut done = false;
         for flow in &request.flows {
-            let named = flow.senders.iter().filter_map(|filter| self.find_sender(session, filter));
+            let named = flow.senders.iter().filter_map(|filter| {
+                let sender = self.find_sender(session, filter)?;
+                Some(self.for_application(session, sender))
+            });
             let mut senders: Vec<Key> = if request.style.is_explicit() {
                 named.collect()
             } else {
@@ -351,6 +365,9 @@ impl Rsvp {
         if self.interfaces.is_local(dest) {
             return Some(dest);
         }
+        if let Some(address) = self.interfaces.get(self.received_by(session)) {
+            return address.address(record.v6);
+        }
         let iif = self.mates(session).find(|(_, sender)| !sender.has(LOCAL)).map(|(_, sender)| sender.iif);
         self.interfaces.address(iif.unwrap_or(Place::NONE), record.v6)
     }
@@ -394,6 +411,7 @@ impl Rsvp {
         let session = self.application(id)?.session;
         let _ = self.withdraw_reservation(id, resources);
         let _ = self.withdraw_sender(id, resources);
+        self.received_at(id, session, None, resources);
         self.applications.remove(&id);
         if let Some(record) = self.sessions.get_mut(session) {
             record.extra().applications.retain(|one| *one != id);

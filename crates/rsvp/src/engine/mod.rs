@@ -13,7 +13,7 @@
 //!   `destinations` tells which sessions a change of routes concerns.
 //! * `merge` compares and merges flowspecs; `forward` works out what goes upstream, and what of it a change has told.
 //! * `traffic` is what admission control is asked for and takes back, `police` where more may come; `route` where Paths go; `timers` what is due;
-//!   `local` the interface to applications.
+//!   `local` the interface to applications, `local_only` by which interface a group comes to them.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
@@ -26,6 +26,7 @@ mod interfaces;
 mod io;
 mod keyring;
 mod local;
+mod local_only;
 mod merge;
 mod names;
 pub mod neighbour;

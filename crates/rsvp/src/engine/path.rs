@@ -146,8 +146,11 @@ impl Rsvp {
             return Ok(None);
         }
         if said.session.dest.is_multicast() && sender.iif != said.place {
-            self.take_aside(key, said)?;
-            self.turn(session, key, resources);
+            if !self.refresh_local_only(session, key, said, resources) {
+                self.take_aside(key, said)?;
+                self.turn(session, key, resources);
+                self.settle(session, key, resources);
+            }
             return Ok(None);
         }
         let same_hop = self.hops.lookup(sender.hop) == Some(&said.hop) && sender.iif == said.place;
@@ -222,6 +225,36 @@ impl Rsvp {
         Ok(Some(key))
     }
 
+    /// A Path of the branch that is for applications only; `false`: there is none, or not from this previous hop.
+    fn refresh_local_only(
+        &mut self,
+        session: Key,
+        key: Key,
+        said: &Said<'_>,
+        resources: &mut Resources,
+    ) -> bool {
+        let own = self.for_application(session, key);
+        let Some(sender) = self.senders.get(own).filter(|one| own != key && one.iif == said.place) else {
+            return false;
+        };
+        if self.hops.lookup(sender.hop) != Some(&said.hop) {
+            self.end_sender(own, None, resources);
+            return false;
+        }
+        let adspec = self.share_adspec(said.adspec.filter(|adspec| readable(adspec).is_ok()));
+        let Some(sender) = self.senders.get_mut(own) else { return false };
+        let changed = sender.tspec != said.tspec || sender.adspec != adspec;
+        (sender.tspec, sender.expires, sender.ttl) = (said.tspec, said.expires, said.ttl);
+        let old = core::mem::replace(&mut sender.adspec, adspec);
+        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | said.flags;
+        self.release_adspec(old);
+        if changed {
+            self.path_event(own);
+        }
+        self.arm_sender(own);
+        true
+    }
+
     /// The previous hop is another one now: reservations go there from now on (RFC 2205 §3.6).
     fn change_hop(&mut self, session: Key, key: Key, old: u32, said: &Said<'_>) -> Result<(), Failure> {
         let Some(hop) = self.share_hop(said.hop) else {
@@ -246,11 +279,15 @@ impl Rsvp {
     /// reservations go there from now on.
     pub(super) fn turn(&mut self, session: Key, key: Key, resources: &mut Resources) {
         let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL)) else { return };
-        let Some(extra) = sender.extra.as_ref().filter(|extra| extra.expected != Place::NONE) else { return };
-        if extra.expected == sender.iif {
+        let Some(extra) = sender.extra.as_ref() else { return };
+        let expected = match extra.expected {
+            Place::NONE => self.received_by(session),
+            expected => expected,
+        };
+        if expected == Place::NONE || expected == sender.iif {
             return;
         }
-        let Some(at) = extra.aside.iter().position(|aside| aside.iif == extra.expected) else { return };
+        let Some(at) = extra.aside.iter().position(|aside| aside.iif == expected) else { return };
         if self.sessions.get(session).is_some_and(|one| one.reserved > 0) {
             self.note_all_or_one(session, key);
         }
@@ -350,6 +387,13 @@ impl Rsvp {
         let multicast = session.dest.is_multicast();
         // Of a multicast session it is about the interface that it came by, of any about the previous hop.
         if multicast && sender.iif != place {
+            let own = known.map_or(key, |session| self.for_application(session, key));
+            if let Some(sender) = self.senders.get(own).filter(|one| own != key && one.iif == place)
+                && self.hops.lookup(sender.hop).map(|known| known.addr) == Some(hop.addr)
+            {
+                self.counters.senders_torn += 1;
+                return self.end_sender(own, None, resources);
+            }
             let aside = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut());
             let found = aside.and_then(|extra| {
                 let at = extra.aside.iter().position(|one| one.iif == place)?;

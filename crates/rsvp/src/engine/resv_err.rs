@@ -162,7 +162,15 @@ impl Rsvp {
         let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
         // Senders that it is about and that come from the hop that says so.
         let named: Vec<Key> = if style.is_explicit() {
-            filters.iter().filter_map(|filter| self.find_sender(key, filter)).collect()
+            filters
+                .iter()
+                .filter_map(|filter| self.find_sender(key, filter))
+                .flat_map(|sender| {
+                    let own = self.for_application(key, sender);
+                    [Some(sender), Some(own).filter(|own| *own != sender)]
+                })
+                .flatten()
+                .collect()
         } else {
             self.mates(key).map(|(key, _)| key).collect()
         };

@@ -10,7 +10,7 @@ use super::Rsvp;
 use super::destinations::Range;
 use super::forward::Tell;
 use super::interfaces::Place;
-use super::sender::{LOCAL, PATH, REPAIR, RESOLVING, UNSENT};
+use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESOLVING, UNSENT};
 use super::session::NONE;
 use super::stamp::Stamp;
 use crate::wire::{Selector, Style};
@@ -109,8 +109,11 @@ impl Rsvp {
         let mut range = Range::of(Prefix::host(group));
         while let Some(index) = self.destinations.step(&mut range) {
             let Some(session) = self.sessions.key_of(index) else { continue };
-            let senders: Vec<Key> =
-                self.mates(session).filter(|(_, one)| one.src == src).map(|(key, _)| key).collect();
+            let senders: Vec<Key> = self
+                .mates(session)
+                .filter(|(_, one)| one.src == src && !one.has(LOCAL_ONLY))
+                .map(|(key, _)| key)
+                .collect();
             for key in senders {
                 if let Some(sender) = self.senders.get_mut(key) {
                     sender.set(RESOLVING, false);
@@ -120,6 +123,7 @@ impl Rsvp {
                 }
                 self.turn(session, key, resources);
                 self.rejoin(key, resources);
+                self.settle(session, key, resources);
             }
         }
     }
@@ -128,10 +132,18 @@ impl Rsvp {
     pub(super) fn rejoin(&mut self, key: Key, resources: &mut Resources) {
         let Some(sender) = self.senders.get(key) else { return };
         let Some(session) = self.sessions.get_index(sender.session) else { return };
-        let member =
-            !session.applications().is_empty() && !sender.has(LOCAL) || session.applications().len() > 1;
+        let apart = self
+            .sessions
+            .key_of(sender.session)
+            .is_some_and(|session| !sender.has(LOCAL_ONLY) && self.for_application(session, key) != key);
+        let member = !apart
+            && (!session.applications().is_empty() && !sender.has(LOCAL) || session.applications().len() > 1);
         let mut ways = Vec::new();
-        if let Some(extra) = &sender.extra
+        // What a sender of this node named is where its data leave (RFC 2205 §3.9).
+        let own = sender.has(LOCAL).then(|| self.addresses.unpack(sender.src, session.v6));
+        if let Some(place) = own.and_then(|address| self.interfaces.owner(address)) {
+            ways.push(place);
+        } else if let Some(extra) = &sender.extra
             && (extra.expected == Place::NONE || extra.expected == sender.iif || sender.has(LOCAL))
         {
             let iif = sender.iif;

@@ -68,6 +68,9 @@ pub(crate) const REPAIR: u16 = 256;
 /// Who is before it is an application of this node.
 pub(crate) const LOCAL: u16 = 512;
 
+/// Path state of the branch of a group that is for applications of this node only (RFC 2205 §3.9).
+pub(crate) const LOCAL_ONLY: u16 = 1024;
+
 /// What few senders have.
 #[derive(Debug)]
 pub(crate) struct SenderExtra {
@@ -176,10 +179,10 @@ impl Sender {
         }
     }
 
-    /// Whether it is the sender of this source, packed, and selector.
+    /// Whether messages that name this source, packed, and selector are about it.
     pub(crate) const fn is(&self, src: u32, selector: Selector) -> bool {
         let (word, flag) = packed(selector);
-        self.src == src && self.selector == word && self.flags & (LABEL | GPI) == flag
+        self.src == src && self.selector == word && self.flags & (LABEL | GPI | LOCAL_ONLY) == flag
     }
 
     pub(crate) fn extra(&mut self) -> &mut SenderExtra {

@@ -8,7 +8,7 @@ use super::Rsvp;
 use super::branch::Branch;
 use super::forward::Tell;
 use super::interfaces::Place;
-use super::sender::{LOCAL, PATH, REPAIR, RESV, UNSENT};
+use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESV, UNSENT};
 use super::session::NONE;
 use super::stamp::Stamp;
 
@@ -181,10 +181,17 @@ impl Rsvp {
     ) {
         let Some(sender) = self.senders.get(key) else { return };
         let Some(session) = self.sessions.key_of(sender.session) else { return };
+        let apart = sender.has(LOCAL_ONLY).then(|| self.filter_of(sender));
+        if apart.is_none() {
+            self.end_with(session, key, resources);
+        }
         self.send_path_tear(key, tear);
         self.path_gone(key);
         self.leave_reservations(session, key, resources);
         self.remove_sender(key);
+        if let Some(sender) = apart.and_then(|filter| self.find_sender(session, &filter)) {
+            self.rejoin(sender, resources);
+        }
         self.close_if_idle(session);
     }
 

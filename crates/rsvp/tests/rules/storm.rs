@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
             |(sender, iif, oifs)| Step::Tree { sender, iif, oifs: oifs.into_iter().filter(|n| *n != iif).collect() }
         ),
         1 => (0usize..4).prop_map(|n| Step::Down { n }),
-        2 => (1u64..4, 0u8..3, 0u8..6, 1u8..99, senders()).prop_map(
+        2 => (1u64..4, 0u8..3, 0u8..7, 1u8..99, senders()).prop_map(
             |(id, of, what, rate, senders)| Step::Application { id, of, what, rate, senders }
         ),
         3 => (1u64..40_000).prop_map(|ms| Step::Wait { ms }),
@@ -103,6 +103,7 @@ fn command(what: u8, of: Session, rate: u8, senders: &[u32]) -> Command {
         2 => reserve(Style::Ff),
         3 => reserve(Style::Wf),
         4 => Command::ReleaseReservation,
+        5 => Command::ReceiveAt(at(2, 1)),
         _ => Command::Close,
     }
 }

@@ -15,6 +15,7 @@ mod keys;
 mod local;
 mod logged;
 mod messages;
+mod multihomed;
 mod path;
 mod periods;
 mod police;
