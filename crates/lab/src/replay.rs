@@ -4,11 +4,12 @@ mod print;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use signalbox_node::rsvp::Secret;
 use signalbox_node::{Command, Config, Node};
 use signalbox_record::{ReadError, Reader};
 
@@ -27,6 +28,9 @@ pub struct ReplayArgs {
     /// Print one JSON object a line: one for each output, and a summary at the end.
     #[arg(long)]
     pub json: bool,
+    /// A key file of the recorded node ([[rsvp.key]] in its configuration); may be given several times.
+    #[arg(long = "key", value_name = "FILE")]
+    pub keys: Vec<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -37,6 +41,9 @@ Examples:
 The node is made from the configuration and the seed in the recording's first line and given every input at
 the time it had then. What it does is printed, nothing is sent: the same lines every time, unless the engine
 has been changed since. That makes a recording a test.
+
+Keys by which RSVP messages are signed are not in a recording. To replay that of a node that has some, give the files
+in which they are with --key.
 
 With --json, \"type\" tells the lines apart; t is in microseconds on the node's clock:
   transmit      t, src, dst, ifindex, ttl, tos, dont_fragment, options, payload (hexadecimal), message
@@ -64,7 +71,8 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
         Box::new(BufReader::new(file))
     };
     let mut out = BufWriter::new(io::stdout().lock());
-    let fault = replay(source, arguments.json, &mut out).with_context(|| name.to_string())?;
+    let keys = arguments.keys.iter().map(|file| secret(file)).collect::<Result<Vec<_>>>()?;
+    let fault = replay(source, &keys, arguments.json, &mut out).with_context(|| name.to_string())?;
     out.flush()?;
     let Some(fault) = fault else { return Ok(ExitCode::SUCCESS) };
     // If nobody reads it, the exit status still says it.
@@ -73,9 +81,14 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
 }
 
 /// Replays; what is wrong with the recording after the inputs that were replayed.
-fn replay(source: impl BufRead, json: bool, out: &mut impl Write) -> Result<Option<ReadError>> {
+fn replay(
+    source: impl BufRead,
+    keys: &[Secret],
+    json: bool,
+    out: &mut impl Write,
+) -> Result<Option<ReadError>> {
     let mut recording = Reader::<_, Command>::new(source)?;
-    let mut node = node(&recording)?;
+    let mut node = node(&recording, keys)?;
     let mut printer = Printer::new(out, json);
     let done = signalbox_record::replay(&mut recording, &mut node, |t, output| printer.output(t, &output))?;
     printer.summary(&node, &done, recording.reached_limit())?;
@@ -83,10 +96,25 @@ fn replay(source: impl BufRead, json: bool, out: &mut impl Write) -> Result<Opti
 }
 
 /// The node as it was when the recording began.
-fn node<R: BufRead>(recording: &Reader<R, Command>) -> Result<Node> {
-    let config: Config = serde_json::from_value(recording.config().clone())
+fn node<R: BufRead>(recording: &Reader<R, Command>, keys: &[Secret]) -> Result<Node> {
+    let mut config: Config = serde_json::from_value(recording.config().clone())
         .context("line 1: config: no node of this version can be made from it")?;
+    for key in config.rsvp.iter_mut().flat_map(|rsvp| &mut rsvp.keys) {
+        if !keys.iter().any(|secret| key.secret.reveal(secret)) {
+            bail!(
+                "line 1: config: the node had the RSVP key {}{}, which a recording does not hold; give its file with \
+                 --key FILE",
+                key.id,
+                key.interface.as_ref().map(|name| format!(" at {name}")).unwrap_or_default(),
+            );
+        }
+    }
     Node::new(config, recording.seed()).context("line 1: config")
+}
+
+fn secret(file: &Path) -> Result<Secret> {
+    let content = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(Secret::from_file(&content))
 }
 
 #[cfg(test)]

@@ -51,9 +51,16 @@ pub mod qos {
 /// What this crate's users need of RSVP.
 pub mod rsvp {
     pub use signalbox_rsvp::engine::{
-        Command, Config, ConfigError, FlowRequest, InterfaceConfig, Refused, ReservationView, ReserveRequest,
-        RsvpEvent, SenderRequest, SenderView, SessionView, Staged,
+        Command, Config, ConfigError, FlowRequest, IntegrityKey, InterfaceConfig, Refused, ReservationView,
+        ReserveRequest, RsvpEvent, Secret, SenderRequest, SenderView, SessionView, Staged,
     };
+    /// What neighbours do for each other on one hop.
+    pub mod neighbour {
+        pub use signalbox_rsvp::engine::neighbour::{
+            Algorithm, AssociationView, Config, HelloConfig, IntegrityConfig, Interface, KeyUse, Mistrust,
+            Mistrusted, Reduction, View,
+        };
+    }
     pub use signalbox_rsvp::wire::{ErrorSpec, Filter, FlowSpec, Selector, Session, SessionKind, Style};
 }
 

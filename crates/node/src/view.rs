@@ -1,5 +1,6 @@
 //! What operators see.
 
+use signalbox_core::Time;
 use signalbox_gist::engine::{AssociationView, PeerView, SessionView};
 
 use crate::applications::ApplicationView;
@@ -8,7 +9,7 @@ use crate::node::Node;
 /// One number that a room of the node counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
-    /// The room: `gist`, `channels`, `sctp`, `ping`, `qos`, `rsvp`, `resources` or `applications`.
+    /// The room: `gist`, `channels`, `sctp`, `ping`, `qos`, `rsvp`, `rsvp_neighbours`, `resources` or `applications`.
     pub room: &'static str,
     /// The counter's name in its room.
     pub name: &'static str,
@@ -62,6 +63,12 @@ impl Node {
         self.rsvp.iter().flat_map(signalbox_rsvp::engine::Rsvp::view)
     }
 
+    /// RSVP's neighbours, and who is not believed to be one.
+    #[must_use]
+    pub fn rsvp_neighbours(&self, now: Time) -> Vec<signalbox_rsvp::engine::neighbour::View> {
+        self.rsvp.as_ref().map_or_else(Vec::new, |rsvp| rsvp.neighbours().view(now))
+    }
+
     /// Admission control, to look at.
     #[must_use]
     pub const fn resources(&self) -> &signalbox_resources::Resources {
@@ -84,6 +91,7 @@ impl Node {
         let rooms = self.gist.counters().iter().map(counter("gist")).chain(channels);
         let qos = self.qos.iter().flat_map(|qos| qos.counters().iter()).map(counter("qos"));
         let rsvp = self.rsvp.iter().flat_map(|rsvp| rsvp.counters().iter()).map(counter("rsvp"));
+        let neighbours = self.rsvp.iter().flat_map(|rsvp| rsvp.neighbours().counters().iter());
         let resources = self.resources.counters().iter().map(counter("resources"));
         let applications = self.applications.counters.iter().map(counter("applications"));
         rooms
@@ -91,6 +99,7 @@ impl Node {
             .chain(ping.map(counter("ping")))
             .chain(qos)
             .chain(rsvp)
+            .chain(neighbours.map(counter("rsvp_neighbours")))
             .chain(resources)
             .chain(applications)
     }

@@ -83,6 +83,8 @@ pub(crate) enum Ask {
     RsvpClose(u64),
     /// At most [`PORTION`] RSVP sessions.
     RsvpSessions(Portion<(), v1::RsvpSession>),
+    /// At most [`PORTION`] RSVP neighbours.
+    RsvpNeighbours(Portion<(), v1::RsvpNeighbour>),
     /// This node's address towards a destination.
     SourceTowards(std::net::IpAddr, oneshot::Sender<Option<std::net::IpAddr>>),
     /// An application of another process wants a place in the node.

@@ -69,8 +69,11 @@ mod tests {
     use signalbox_core::node::Prefix;
     use signalbox_core::{IfIndex, NslpId};
     use signalbox_node::gist::apd::{Apd, Entry, Name, Scope, Verdict};
+    use signalbox_node::rsvp::neighbour::{
+        Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse, Reduction,
+    };
     use signalbox_node::transport::{SctpConfig, Versions};
-    use signalbox_node::{ChannelConfig, Credentials, Node, Tls, gist, ping};
+    use signalbox_node::{ChannelConfig, Credentials, Node, Tls, gist, ping, rsvp};
     use signalbox_record::Reader;
 
     use super::*;
@@ -94,7 +97,7 @@ mod tests {
         let us = Duration::from_micros;
         NodeConfig {
             qos: Some(Default::default()),
-            rsvp: Some(Default::default()),
+            rsvp: Some(unusual_rsvp()),
             resources: Default::default(),
             wall_clock_us: 1_790_000_000_000_001,
             gist: gist::Config {
@@ -177,6 +180,59 @@ mod tests {
         }
     }
 
+    fn unusual_rsvp() -> rsvp::Config {
+        let ms = Duration::from_millis;
+        let reduction = Reduction {
+            reliable: true,
+            summary: false,
+            everybody: true,
+            first: ms(401),
+            limit: 4,
+            delta: 1.25,
+            ack_delay: ms(12),
+            multicast_ack_delay: ms(203),
+            bundle_delay: ms(104),
+            summary_delay: ms(1005),
+            summaries: 6,
+            largest: 1307,
+        };
+        let hello = Some(HelloConfig { interval: ms(1008), misses: 4.5, wrong: 2 });
+        let integrity = IntegrityConfig {
+            sending: true,
+            receiving: true,
+            window: 33,
+            handshake: false,
+            without_handshake: true,
+            challenge: ms(909),
+            answers: 11,
+        };
+        let interface = Interface { reduction, hello, integrity };
+        let own = rsvp::InterfaceConfig { neighbours: Some(interface), ..rsvp::InterfaceConfig::default() };
+        let key = rsvp::IntegrityKey {
+            id: 7,
+            algorithm: Algorithm::HmacMd5,
+            secret: rsvp::Secret::new(*b"nobody shall know"),
+            usage: KeyUse::Send,
+            interface: Some("eth1".to_owned()),
+            neighbour: Some(IpAddr::V4(Ipv4Addr::new(10, 1, 0, 2))),
+            from: 1_000_000_000,
+            until: Some(2_000_000_000),
+        };
+        rsvp::Config {
+            interfaces: [("eth1".to_owned(), own)].into(),
+            neighbours: rsvp::neighbour::Config {
+                interface,
+                max_neighbours: 41,
+                max_names: 42,
+                max_unacknowledged: 43,
+                max_associations: 44,
+                ..Default::default()
+            },
+            keys: vec![key],
+            ..rsvp::Config::default()
+        }
+    }
+
     fn header_of(config: &NodeConfig, name: &str) -> (serde_json::Value, [u8; 32], u32) {
         let file = std::env::temp_dir().join(format!("signalboxd-{name}-{}.jsonl", std::process::id()));
         let record = RecordConfig { file: Some(file.clone()), limit_mib: 1 };
@@ -198,7 +254,12 @@ mod tests {
         ] {
             let (header, seed, mode) = header_of(&config, name);
             assert_eq!((seed, mode & 0o777), ([3; 32], 0o600));
-            let read: NodeConfig = serde_json::from_value(header).unwrap();
+            assert!(!header.to_string().contains("nobody"), "a secret in clear");
+            let mut read: NodeConfig = serde_json::from_value(header).unwrap();
+            let keys = |config: &NodeConfig| config.rsvp.clone().map_or_else(Vec::new, |rsvp| rsvp.keys);
+            if let Some(key) = read.rsvp.as_mut().and_then(|rsvp| rsvp.keys.first_mut()) {
+                assert!(key.secret.reveal(&keys(&config)[0].secret));
+            }
             assert_eq!(read, config);
             assert_eq!(Node::new(read, seed).err(), None);
         }
@@ -218,6 +279,8 @@ mod tests {
             "/channels",
             "/channels/tls",
             "/channels/sctp",
+            "/rsvp/neighbours/interface/integrity",
+            "/rsvp/keys/0",
         ] {
             let mut more = header.clone();
             more.pointer_mut(place).unwrap()["novelty"] = 1.into();

@@ -91,6 +91,16 @@ impl Rsvp for Sessions {
         self.must_run()?;
         Ok(Response::new(self.asks.table((), 0, Ask::RsvpSessions)))
     }
+
+    type ListRsvpNeighboursStream = Replies<v1::RsvpNeighbour>;
+
+    async fn list_rsvp_neighbours(
+        &self,
+        _: Request<v1::ListRsvpNeighboursRequest>,
+    ) -> Result<Response<Self::ListRsvpNeighboursStream>, Status> {
+        self.must_run()?;
+        Ok(Response::new(self.asks.table((), 0, Ask::RsvpNeighbours)))
+    }
 }
 
 /// The call of an application whose session is registered.

@@ -2903,6 +2903,67 @@ pub struct RsvpReservationState {
     #[prost(bool, tag = "6")]
     pub enforced: bool,
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListRsvpNeighboursRequest {}
+/// A neighbour, by the address in its RSVP_HOP and the interface that it is heard by. Of somebody who is not believed the
+/// address is what he says.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpNeighbour {
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub interface: ::prost::alloc::string::String,
+    /// Since its last message that was taken; absent: none was lately.
+    #[prost(uint64, optional, tag = "3")]
+    pub heard_ms_ago: ::core::option::Option<u64>,
+    #[prost(enumeration = "RsvpReduction", tag = "4")]
+    pub reduction: i32,
+    /// States that one of the two calls by a name.
+    #[prost(uint32, tag = "5")]
+    pub names: u32,
+    #[prost(enumeration = "RsvpHello", tag = "6")]
+    pub hello: i32,
+    /// What is sent to it is signed.
+    #[prost(bool, tag = "7")]
+    pub signs: bool,
+    /// Nothing is taken from it that is not signed.
+    #[prost(bool, tag = "8")]
+    pub requires_signature: bool,
+    /// Identifier of the key to sign with; absent: there is none.
+    #[prost(uint64, optional, tag = "9")]
+    pub key_id: ::core::option::Option<u64>,
+    /// Keys that it signs with.
+    #[prost(message, repeated, tag = "10")]
+    pub associations: ::prost::alloc::vec::Vec<RsvpAssociation>,
+    /// What of it was not taken; empty: everything was.
+    #[prost(message, repeated, tag = "11")]
+    pub distrusted: ::prost::alloc::vec::Vec<RsvpDistrusted>,
+    /// The reason for the last one, with `distrusted`.
+    #[prost(enumeration = "RsvpDistrust", tag = "12")]
+    pub last_distrust: i32,
+    /// Since then.
+    #[prost(uint64, tag = "13")]
+    pub distrusted_ms_ago: u64,
+}
+/// A key that a neighbour signs with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpAssociation {
+    #[prost(uint64, tag = "1")]
+    pub key_id: u64,
+    /// The largest sequence number that was taken; absent: nothing was yet.
+    #[prost(uint64, optional, tag = "2")]
+    pub sequence: ::core::option::Option<u64>,
+    /// Challenges sent that it has not answered; 0: it is heard.
+    #[prost(uint32, tag = "3")]
+    pub unanswered: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpDistrusted {
+    #[prost(enumeration = "RsvpDistrust", tag = "1")]
+    pub reason: i32,
+    #[prost(uint64, tag = "2")]
+    pub messages: u64,
+}
 /// Which senders share a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -2932,6 +2993,127 @@ impl RsvpStyle {
             "RSVP_STYLE_FIXED_FILTER" => Some(Self::FixedFilter),
             "RSVP_STYLE_WILDCARD_FILTER" => Some(Self::WildcardFilter),
             "RSVP_STYLE_SHARED_EXPLICIT" => Some(Self::SharedExplicit),
+            _ => None,
+        }
+    }
+}
+/// Refresh reduction with a neighbour (RFC 2961).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RsvpReduction {
+    /// Switched off here.
+    Off = 0,
+    /// The neighbour does not say that it does it.
+    NotOffered = 1,
+    /// Hops without RSVP lie between.
+    Far = 2,
+    /// Acknowledgments only: Bundles and summaries are switched off here.
+    Names = 3,
+    /// In use.
+    Whole = 4,
+}
+impl RsvpReduction {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Off => "RSVP_REDUCTION_OFF",
+            Self::NotOffered => "RSVP_REDUCTION_NOT_OFFERED",
+            Self::Far => "RSVP_REDUCTION_FAR",
+            Self::Names => "RSVP_REDUCTION_NAMES",
+            Self::Whole => "RSVP_REDUCTION_WHOLE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RSVP_REDUCTION_OFF" => Some(Self::Off),
+            "RSVP_REDUCTION_NOT_OFFERED" => Some(Self::NotOffered),
+            "RSVP_REDUCTION_FAR" => Some(Self::Far),
+            "RSVP_REDUCTION_NAMES" => Some(Self::Names),
+            "RSVP_REDUCTION_WHOLE" => Some(Self::Whole),
+            _ => None,
+        }
+    }
+}
+/// Hello with a neighbour (RFC 3209 section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RsvpHello {
+    /// None was exchanged.
+    None = 0,
+    Up = 1,
+    /// It was there, and is silent or began anew.
+    Lost = 2,
+}
+impl RsvpHello {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::None => "RSVP_HELLO_NONE",
+            Self::Up => "RSVP_HELLO_UP",
+            Self::Lost => "RSVP_HELLO_LOST",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RSVP_HELLO_NONE" => Some(Self::None),
+            "RSVP_HELLO_UP" => Some(Self::Up),
+            "RSVP_HELLO_LOST" => Some(Self::Lost),
+            _ => None,
+        }
+    }
+}
+/// Why a message was not taken (RFC 2747).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RsvpDistrust {
+    Unspecified = 0,
+    /// It is not signed.
+    Unsigned = 1,
+    /// It is signed with a key that this node has not for this sender, or not now.
+    UnknownKey = 2,
+    /// Its digest is wrong: another secret or algorithm, or altered octets.
+    WrongDigest = 3,
+    /// Its sequence number was seen, or is too old.
+    Replayed = 4,
+    /// Its sender has not answered a challenge yet.
+    Unproven = 5,
+    /// Its sender answers no challenges.
+    Unwilling = 6,
+}
+impl RsvpDistrust {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "RSVP_DISTRUST_UNSPECIFIED",
+            Self::Unsigned => "RSVP_DISTRUST_UNSIGNED",
+            Self::UnknownKey => "RSVP_DISTRUST_UNKNOWN_KEY",
+            Self::WrongDigest => "RSVP_DISTRUST_WRONG_DIGEST",
+            Self::Replayed => "RSVP_DISTRUST_REPLAYED",
+            Self::Unproven => "RSVP_DISTRUST_UNPROVEN",
+            Self::Unwilling => "RSVP_DISTRUST_UNWILLING",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RSVP_DISTRUST_UNSPECIFIED" => Some(Self::Unspecified),
+            "RSVP_DISTRUST_UNSIGNED" => Some(Self::Unsigned),
+            "RSVP_DISTRUST_UNKNOWN_KEY" => Some(Self::UnknownKey),
+            "RSVP_DISTRUST_WRONG_DIGEST" => Some(Self::WrongDigest),
+            "RSVP_DISTRUST_REPLAYED" => Some(Self::Replayed),
+            "RSVP_DISTRUST_UNPROVEN" => Some(Self::Unproven),
+            "RSVP_DISTRUST_UNWILLING" => Some(Self::Unwilling),
             _ => None,
         }
     }
@@ -3071,6 +3253,31 @@ pub mod rsvp_client {
                 .insert(GrpcMethod::new("signalbox.v1.Rsvp", "ListRsvpSessions"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// The neighbours that this node hears, and who wants to be heard and is not believed.
+        pub async fn list_rsvp_neighbours(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRsvpNeighboursRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::RsvpNeighbour>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Rsvp/ListRsvpNeighbours",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Rsvp", "ListRsvpNeighbours"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -3115,6 +3322,20 @@ pub mod rsvp_server {
             request: tonic::Request<super::ListRsvpSessionsRequest>,
         ) -> std::result::Result<
             tonic::Response<Self::ListRsvpSessionsStream>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ListRsvpNeighbours method.
+        type ListRsvpNeighboursStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::RsvpNeighbour, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The neighbours that this node hears, and who wants to be heard and is not believed.
+        async fn list_rsvp_neighbours(
+            &self,
+            request: tonic::Request<super::ListRsvpNeighboursRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListRsvpNeighboursStream>,
             tonic::Status,
         >;
     }
@@ -3270,6 +3491,53 @@ pub mod rsvp_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListRsvpSessionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Rsvp/ListRsvpNeighbours" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListRsvpNeighboursSvc<T: Rsvp>(pub Arc<T>);
+                    impl<
+                        T: Rsvp,
+                    > tonic::server::ServerStreamingService<
+                        super::ListRsvpNeighboursRequest,
+                    > for ListRsvpNeighboursSvc<T> {
+                        type Response = super::RsvpNeighbour;
+                        type ResponseStream = T::ListRsvpNeighboursStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListRsvpNeighboursRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Rsvp>::list_rsvp_neighbours(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListRsvpNeighboursSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -7,7 +7,9 @@ use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_dissect::hex;
 use signalbox_node::ping::PingRequest;
-use signalbox_node::{Event, gist};
+use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
+use signalbox_node::rsvp::{IntegrityKey, Session, SessionKind};
+use signalbox_node::{Event, gist, rsvp};
 use signalbox_record::Writer;
 use signalbox_sim::{Boot, Family, Impairment, LinkConfig, Sim, topology};
 
@@ -78,7 +80,7 @@ fn recordings(name: &str) -> Vec<(Vec<u8>, Vec<Value>)> {
 
 fn replayed(recording: &[u8], json: bool) -> (String, Option<ReadError>) {
     let mut out = Vec::new();
-    let fault = replay(recording, json, &mut out).unwrap();
+    let fault = replay(recording, &[], json, &mut out).unwrap();
     (String::from_utf8(out).unwrap(), fault)
 }
 
@@ -155,7 +157,8 @@ fn a_header_that_makes_no_node_is_refused() {
         ("recording\":1", "recording\":2", "version 2"),
     ] {
         assert!(recording.contains(from));
-        let error = replay(recording.replacen(from, to, 1).as_bytes(), false, &mut Vec::new()).unwrap_err();
+        let error =
+            replay(recording.replacen(from, to, 1).as_bytes(), &[], false, &mut Vec::new()).unwrap_err();
         assert!(format!("{error:#}").contains(said), "{error:#}");
     }
 }
@@ -172,7 +175,96 @@ fn a_reader_that_goes_away_ends_the_replay() {
         }
     }
     let (recording, _) = recordings("closed").swap_remove(0);
-    let error = replay(&recording[..], false, &mut Closed).unwrap_err();
+    let error = replay(&recording[..], &[], false, &mut Closed).unwrap_err();
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     assert_eq!(kind, Some(io::ErrorKind::BrokenPipe));
+}
+
+/// A host that signs its RSVP messages.
+fn signing(secret: &[u8]) -> Config {
+    let mut config = rsvp::Config::default();
+    config.neighbours.interface.integrity.sending = true;
+    config.neighbours.interface.integrity.receiving = true;
+    config.keys.push(IntegrityKey {
+        id: 1,
+        algorithm: Algorithm::HmacSha256,
+        secret: Secret::new(secret),
+        usage: KeyUse::Both,
+        interface: None,
+        neighbour: None,
+        from: 0,
+        until: None,
+    });
+    Config { rsvp: Some(config), ..Config::default() }
+}
+
+#[test]
+fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
+    const SECRET: &[u8] = b"nobody shall know";
+    let config = signing(SECRET);
+    let mut node = Node::new(config.clone(), [7; 32]).unwrap();
+    let mut tape = Writer::new(Vec::new(), &config, &[7; 32], 1 << 20).unwrap();
+    let mut said = Vec::new();
+    let host: std::net::IpAddr = [10, 0, 0, 1].into();
+    let interface = signalbox_core::node::Interface {
+        ifindex: signalbox_core::IfIndex(2),
+        name: "eth0".to_owned(),
+        up: true,
+        mtu: 1500,
+        addresses: vec![host],
+    };
+    let session = Session { dest: [10, 0, 1, 9].into(), protocol: 17, kind: SessionKind::Ports, port: 5004 };
+    let sender = rsvp::SenderRequest {
+        template: rsvp::Filter { src: host, selector: rsvp::Selector::Port(9) },
+        tspec: signalbox_node::resources::intserv::TSpec::new(8000.0, 3000.0, f32::INFINITY, 64, 1500)
+            .unwrap(),
+        adspec: true,
+        ttl: 63,
+        policy: Box::default(),
+    };
+    let route = signalbox_core::node::Route {
+        local: false,
+        src: host,
+        ifindex: signalbox_core::IfIndex(2),
+        gateway: Some([10, 0, 0, 2].into()),
+        mtu: 1500,
+    };
+    let mut asked = None;
+    for step in 0..4 {
+        let list = [interface.clone()];
+        let rsvp = |command| Input::Command(Command::Rsvp { id: 1, command });
+        let input = match step {
+            0 => Input::Interfaces(&list),
+            1 => rsvp(rsvp::Command::Session(session)),
+            2 => rsvp(rsvp::Command::Sender(sender.clone())),
+            _ => Input::Route { id: asked.take().unwrap(), result: Ok(route) },
+        };
+        let now = Time::from_millis(step);
+        assert!(tape.record(now, &input).unwrap());
+        node.handle(now, input);
+        while let Some(output) = node.poll() {
+            match output {
+                Output::RouteLookup { id, .. } => asked = Some(id),
+                Output::Rsvp(packet) => said.push(Value::from(hex(packet.payload))),
+                _ => {}
+            }
+        }
+    }
+    assert!(!said.is_empty());
+    let recording = tape.finish().unwrap();
+    let text = String::from_utf8(recording.clone()).unwrap();
+    assert!(!text.contains("nobody") && !text.contains(&hex(SECRET)));
+
+    let refused =
+        |keys: &[Secret]| format!("{:#}", replay(&recording[..], keys, true, &mut Vec::new()).unwrap_err());
+    for keys in [&[][..], &[Secret::new(*b"another")]] {
+        let error = refused(keys);
+        assert!(error.contains("the RSVP key 1") && error.contains("--key FILE"), "{error}");
+    }
+    let keys = [Secret::new(*b"another"), Secret::from_file(b"nobody shall know\n")];
+    let mut out = Vec::new();
+    assert!(replay(&recording[..], &keys, true, &mut out).unwrap().is_none());
+    let again = lines(&String::from_utf8(out).unwrap());
+    let again: Vec<_> = of_type(&again, "rsvp").into_iter().map(|line| line["payload"].clone()).collect();
+    assert_eq!(again, said);
 }

@@ -1,11 +1,13 @@
 //! `signalbox rsvp show`.
 
+mod neighbours;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use signalbox_api::v1;
 use signalbox_api::v1::rsvp_client::RsvpClient;
@@ -19,23 +21,43 @@ use crate::show::{JsonArray, none_if_empty};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ShowArgs {
+    /// What to show.
+    #[arg(value_enum, default_value_t = What::Sessions)]
+    what: What,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Sessions with their senders and reservations.
+    Sessions,
+    /// Neighbours, what is in use with them, and why messages of theirs are not taken.
+    Neighbours,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   signalbox rsvp show
+  signalbox rsvp show neighbours
   signalbox --socket /run/signalbox/r1.sock rsvp show --json
 
 With --json, one array, one session a line: destination, protocol, port, ipsec; senders: [{sender, traffic, previous_hop
 (null: this node), interface, expires_in_ms, non_rsvp_hop}]; reservations: [{style, interface (null: received here),
-senders, flowspec, next_hops (null: this node), enforced}]. Rates are in octets a second.";
+senders, flowspec, next_hops (null: this node), enforced}]. Rates are in octets a second.
+
+Of neighbours: address, interface, heard_ms_ago, refresh_reduction (off, not-offered, far, names, whole), names, hello
+(none, up, lost), signs, requires_signature, key_id, associations: [{key_id, sequence (null: nothing was taken),
+unanswered}]; refused: {unsigned, unknown-key, wrong-digest, replayed, unproven, unwilling: messages}, last_refusal and
+refused_ms_ago (null: none).";
 
 /// Asks the daemon and prints the answer.
 pub(super) async fn run(socket: &Path, arguments: &ShowArgs) -> Result<ExitCode> {
     let mut client = RsvpClient::new(client::channel(socket).await?);
+    if arguments.what == What::Neighbours {
+        return neighbours::run(&mut client, arguments.json).await;
+    }
     let rows = client.list_rsvp_sessions(v1::ListRsvpSessionsRequest {}).await;
     let mut rows = rows.map_err(|status| client::said_no(&status))?.into_inner();
     let mut out = std::io::stdout();

@@ -11,7 +11,10 @@ use signalbox_node::gist::{self, Transport};
 use signalbox_node::{ChannelConfig, Credentials, Tls, transport::Versions};
 
 use super::error::Problem;
-use super::units;
+use super::{secret, units};
+
+/// Longest file of a private key.
+const LONGEST_KEY: u64 = 1 << 20;
 
 /// `[gist.associations]`. Without a port there are none: datagrams carry everything.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -310,7 +313,9 @@ impl AssociationsConfig {
                 ),
             })
         };
-        let key = read("key", &Some(tls.key.clone()))?;
+        let problem = |message| Problem { key: "gist.associations.tls.key".to_owned(), message };
+        let key = secret::read(&directory.join(&tls.key), LONGEST_KEY).map_err(problem)?;
+        let key = String::from_utf8(key).map_err(|_| problem("not a PEM file".to_owned()))?;
         let credentials = if tls.peer_keys.is_some() {
             Credentials::RawKeys { key, peers: read("peer_keys", &tls.peer_keys)? }
         } else {
@@ -458,17 +463,22 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("signalboxd-tls-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let keys = rcgen::KeyPair::generate().unwrap();
-        std::fs::write(directory.join("key.pem"), keys.serialize_pem()).unwrap();
+        let key = directory.join("key.pem");
+        std::fs::write(&key, keys.serialize_pem()).unwrap();
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
         let file = directory.join("node.toml");
         let text = "[gist.associations]\ntls_port = 271\n\
                     [gist.associations.tls]\nkey = \"key.pem\"\npeer_keys = \"peers.pem\"\n";
         std::fs::write(&file, text).unwrap();
+        let open = Config::load(&file).unwrap_err().to_string();
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let missing = Config::load(&file).unwrap_err().to_string();
         std::fs::write(directory.join("peers.pem"), "nothing").unwrap();
         let empty = Config::load(&file).unwrap_err().to_string();
         std::fs::write(directory.join("peers.pem"), keys.public_key_pem()).unwrap();
         let config = Config::load(&file);
         std::fs::remove_dir_all(&directory).unwrap();
+        assert!(open.contains("node.toml:4:7: ") && open.contains("chmod 600"), "{open}");
         assert!(
             missing.contains("node.toml:5:13: gist.associations.tls.peer_keys: cannot read"),
             "{missing}"

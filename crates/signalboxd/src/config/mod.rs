@@ -8,6 +8,7 @@ mod error;
 mod gist;
 mod qos;
 mod rsvp;
+mod secret;
 mod units;
 
 use std::path::{Path, PathBuf};
@@ -211,11 +212,11 @@ impl Config {
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let mut config = Self::parse(path, &text)?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        config.tls = config
-            .gist
-            .associations
-            .read_tls(directory)
-            .map_err(|problem| ConfigError::value(path, &text, &problem))?;
+        let wrong = |problem| ConfigError::value(path, &text, &problem);
+        config.tls = config.gist.associations.read_tls(directory).map_err(wrong)?;
+        if let Some(rsvp) = config.rsvp.as_mut().filter(|rsvp| rsvp.enabled) {
+            rsvp.read_keys(directory).map_err(wrong)?;
+        }
         Ok(config)
     }
 

@@ -1,12 +1,19 @@
 //! `[rsvp]`: RSVP as a host and router.
 
+mod keys;
+mod neighbours;
+
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
 use signalbox_node::rsvp;
+use signalbox_node::rsvp::neighbour::Config as NeighboursConfig;
 
 use super::error::Problem;
 use super::units;
+use keys::KeySection;
+use neighbours::{HelloSection, IntegritySection, ReductionSection, Tables};
 
 /// `[rsvp]`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -33,6 +40,18 @@ pub(crate) struct RsvpConfig {
     blockade_multiple: u32,
     /// Staged refresh.
     staged: Option<StagedSection>,
+    /// Refresh reduction.
+    refresh_reduction: Option<ReductionSection>,
+    /// Hello.
+    hello: Option<HelloSection>,
+    /// Integrity.
+    integrity: Option<IntegritySection>,
+    /// Keys for it.
+    #[serde(rename = "key")]
+    keys: Vec<KeySection>,
+    /// The keys with their secrets, once they are read.
+    #[serde(skip)]
+    secrets: Vec<rsvp::IntegrityKey>,
     /// Multicast routing builds trees per source.
     source_trees: bool,
     /// Most sessions.
@@ -47,6 +66,14 @@ pub(crate) struct RsvpConfig {
     max_next_hops: u16,
     /// Most sessions of applications of this node.
     max_applications: u32,
+    /// Most neighbours.
+    max_neighbours: u32,
+    /// Most states that neighbours gave a name, and again most that were given one here.
+    max_names: u32,
+    /// Most messages that wait for an acknowledgment.
+    max_unacknowledged: u32,
+    /// Most senders whose sequence numbers are kept, by key.
+    max_associations: u32,
 }
 
 /// `[[rsvp.interface]]`: what is not said is as in `[rsvp]`.
@@ -65,6 +92,16 @@ struct InterfaceSection {
     dscp: Option<u8>,
     /// Whether there are hops without RSVP behind it.
     non_rsvp: Option<bool>,
+    refresh_reduction: Option<ReductionSection>,
+    hello: Option<HelloSection>,
+    integrity: Option<IntegritySection>,
+}
+
+impl InterfaceSection {
+    const fn tables(&self) -> Tables {
+        let Self { refresh_reduction, hello, integrity, .. } = *self;
+        Tables { refresh_reduction, hello, integrity }
+    }
 }
 
 /// `rsvp.staged`
@@ -96,6 +133,7 @@ impl Default for RsvpConfig {
             max_reservations,
             max_next_hops,
             max_applications,
+            neighbours,
             ..
         } = rsvp::Config::default();
         Self {
@@ -108,6 +146,11 @@ impl Default for RsvpConfig {
             interfaces: Vec::new(),
             blockade_multiple: blockade_multiplier,
             staged: None,
+            refresh_reduction: None,
+            hello: None,
+            integrity: None,
+            keys: Vec::new(),
+            secrets: Vec::new(),
             source_trees,
             max_sessions,
             max_senders,
@@ -115,6 +158,10 @@ impl Default for RsvpConfig {
             max_reservations,
             max_next_hops,
             max_applications,
+            max_neighbours: neighbours.max_neighbours,
+            max_names: neighbours.max_names,
+            max_unacknowledged: neighbours.max_unacknowledged,
+            max_associations: neighbours.max_associations,
         }
     }
 }
@@ -130,7 +177,10 @@ impl RsvpConfig {
             tos: self.dscp << 2,
             ..rsvp::InterfaceConfig::default()
         };
+        let Self { refresh_reduction, hello, integrity, .. } = *self;
+        let everywhere = Tables { refresh_reduction, hello, integrity }.over(Default::default());
         let interfaces = self.interfaces.iter().map(|own| {
+            let tables = own.tables();
             let settings = rsvp::InterfaceConfig {
                 enabled: own.enabled,
                 refresh: own.refresh.unwrap_or(interface.refresh),
@@ -139,7 +189,7 @@ impl RsvpConfig {
                 repair_delay: own.repair_delay.unwrap_or(interface.repair_delay),
                 tos: own.dscp.map_or(interface.tos, |dscp| dscp << 2),
                 non_rsvp: own.non_rsvp,
-                neighbours: None,
+                neighbours: (tables != Tables::default()).then(|| tables.over(everywhere)),
             };
             (own.name.clone(), settings)
         });
@@ -155,8 +205,23 @@ impl RsvpConfig {
             max_reservations: self.max_reservations,
             max_next_hops: self.max_next_hops,
             max_applications: self.max_applications,
+            neighbours: NeighboursConfig {
+                interface: everywhere,
+                max_neighbours: self.max_neighbours,
+                max_names: self.max_names,
+                max_unacknowledged: self.max_unacknowledged,
+                max_associations: self.max_associations,
+                ..NeighboursConfig::default()
+            },
+            keys: self.secrets.clone(),
             ..rsvp::Config::default()
         }
+    }
+
+    /// Reads the secrets of its keys from their files, whose paths are relative to `directory`.
+    pub(super) fn read_keys(&mut self, directory: &Path) -> Result<(), Problem> {
+        self.secrets = keys::read(&self.keys, directory)?;
+        self.problem().map_or(Ok(()), Err)
     }
 
     /// The first value that is out of its range.
@@ -167,33 +232,88 @@ impl RsvpConfig {
             ("dscp".to_owned(), "out of range: 0 to 63".to_owned())
         } else if let Some(twice) = self.interfaces.iter().find(|own| named(&own.name) > 1) {
             ("interface".to_owned(), format!("{:?} twice", twice.name))
+        } else if let Some((key, message)) = self.integrity_problem() {
+            (key, message.to_owned())
         } else {
             let rsvp::ConfigError { field, problem } = self.engine().validated().err()?;
-            (ours(&field), problem.to_owned())
+            match field.strip_prefix("keys.") {
+                Some(at) => keys::ours(at, problem),
+                None => (self.ours(&field), problem.to_owned()),
+            }
         };
         Some(Problem { key: format!("rsvp.{key}"), message })
     }
-}
 
-/// What the file calls a setting of the engine.
-fn ours(field: &str) -> String {
-    let (of_interface, last) = match field.rsplit_once('.') {
-        Some((table, last)) => (table.starts_with("interfaces"), last),
-        None => (false, field),
-    };
-    let name = match last {
-        "cleanup" => "refresh_multiple",
-        "blockade_multiplier" => "blockade_multiple",
-        "first" => "staged.first",
-        "factor" => "staged.factor",
-        same => same,
-    };
-    if of_interface { "interface".to_owned() } else { name.to_owned() }
+    /// Keys and what demands them do not go together.
+    fn integrity_problem(&self) -> Option<(String, &'static str)> {
+        let own = |own: &InterfaceSection| own.integrity.and_then(|own| own.challenge_answers).is_some();
+        if let Some(at) = self.interfaces.iter().position(own) {
+            let key = format!("interface[{}].integrity.challenge_answers", at + 1);
+            return Some((key, "is of the whole node; set it in [rsvp.integrity]"));
+        }
+        let engine = self.engine();
+        let demanded = |interface: Option<&str>| {
+            let settings = interface.and_then(|name| engine.of_interface(name).neighbours);
+            settings.unwrap_or(engine.neighbours.interface).integrity
+        };
+        let places = self.interfaces.iter().map(|own| Some(own.name.as_str())).chain([None]);
+        for place in places {
+            let integrity = demanded(place);
+            // Without a name: the interfaces that the file does not speak of. Their keys may be theirs alone.
+            let here: Vec<_> = self
+                .keys
+                .iter()
+                .filter(|key| place.is_none() || key.interface.is_none() || key.interface.as_deref() == place)
+                .collect();
+            if integrity.sending && !here.iter().any(|key| key.signs()) {
+                let message = "there is no [[rsvp.key]] to sign with, so nothing could be sent: give one, or \
+                               sign = false";
+                return Some(("integrity".to_owned(), message));
+            }
+            if integrity.receiving && !here.iter().any(|key| key.verifies()) {
+                let message = "there is no [[rsvp.key]] to verify with, so nothing would be taken: give one, or \
+                               require = false";
+                return Some(("integrity".to_owned(), message));
+            }
+        }
+        let used = |key: &KeySection| {
+            let integrity = demanded(key.interface.as_deref());
+            let anywhere =
+                key.interface.is_none() && self.interfaces.iter().any(|own| own.integrity.is_some());
+            anywhere || integrity.sending || integrity.receiving
+        };
+        let idle = self.keys.iter().position(|key| !used(key))?;
+        let message = "nothing is signed or verified where it is for: add [rsvp.integrity], or \
+                       integrity = {} to its [[rsvp.interface]]";
+        Some((format!("key[{}].interface", idle + 1), message))
+    }
+
+    /// What the file calls a setting of the engine.
+    fn ours(&self, field: &str) -> String {
+        let of_interface = field.strip_prefix("interfaces.").and_then(|rest| {
+            // Names may have dots.
+            let named = self.interfaces.iter().enumerate().filter_map(|(at, own)| {
+                let last = rest.strip_prefix(own.name.as_str())?.strip_prefix('.')?;
+                Some((at + 1, last))
+            });
+            named.min_by_key(|(_, last)| last.len())
+        });
+        let (place, last) = match of_interface {
+            Some((number, last)) => (format!("interface[{number}]."), last),
+            None => (String::new(), field.trim_start_matches("interface.").trim_start_matches("neighbours.")),
+        };
+        let name = match last {
+            "cleanup" => "refresh_multiple",
+            "blockade_multiplier" => "blockade_multiple",
+            other => neighbours::ours(other).unwrap_or(other),
+        };
+        format!("{place}{name}")
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 
     use super::super::Config;
     use super::*;
@@ -236,9 +356,93 @@ mod tests {
             ("[rsvp]\nstaged = { first = \"1ms\", factor = 2.0 }\n", "2:20", "rsvp.staged.first"),
             ("[rsvp]\n[[rsvp.interface]]\nname = \"a\"\n[[rsvp.interface]]\nname = \"a\"\n", "", "twice"),
             ("[rsvp]\nrefersh = \"1s\"\n", "2:1", "unknown field `refersh`"),
+            ("[rsvp.hello]\nmisses = 0.5\n", "2:10", "rsvp.hello.misses: not from 1"),
+            (
+                "[rsvp.refresh_reduction]\nack_delay = \"1s\"\n",
+                "2:13",
+                "rsvp.refresh_reduction.ack_delay: not below",
+            ),
+            ("[rsvp.refresh_reduction]\nenabeld = true\n", "2:1", "unknown field `enabeld`"),
+            (
+                "[[rsvp.interface]]\nname = \"a\"\n[[rsvp.interface]]\nname = \"a.b\"\nhello = { interval = \"0s\" }\n",
+                "5:22",
+                "rsvp.interface[2].hello.interval: not from 1 ms",
+            ),
+            ("[rsvp.integrity]\nwindow = 8\n", "1:1", "no [[rsvp.key]] to sign with"),
+            ("[rsvp.integrity]\nsign = false\n", "1:1", "no [[rsvp.key]] to verify with"),
+            ("[rsvp]\n[[rsvp.key]]\nid = 1\nfile = \"k\"\n", "2:1", "add [rsvp.integrity]"),
+            ("[[rsvp.key]]\nid = 1\nfile = \"k\"\nalgorithm = \"md5\"\n", "4:13", "unknown variant `md5`"),
+            (
+                "[[rsvp.interface]]\nname = \"a\"\nintegrity = { sign = false, require = false, challenge_answers = 3 }\n",
+                "3:",
+                "set it in [rsvp.integrity]",
+            ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part) && error.contains(place), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn tables_of_an_interface_change_what_holds_everywhere() {
+        let config = parse(
+            "[rsvp.refresh_reduction]\nenabled = false\nbundle_delay = \"7ms\"\n\
+             [rsvp.hello]\ninterval = \"1s\"\n\
+             [[rsvp.interface]]\nname = \"a\"\nrefresh_reduction = { transmissions = 9 }\nhello = { misses = 2.0 }\n\
+             [[rsvp.interface]]\nname = \"b\"\nhello = { enabled = false }\n\
+             [[rsvp.interface]]\nname = \"c\"\n",
+        );
+        let engine = config.unwrap().rsvp().unwrap().engine();
+        let everywhere = engine.neighbours.interface;
+        assert!(!everywhere.reduction.reliable && !everywhere.reduction.summary);
+        assert_eq!(everywhere.hello.unwrap().interval, Duration::from_secs(1));
+        let a = engine.of_interface("a").neighbours.unwrap();
+        assert!(a.reduction.reliable && a.reduction.summary);
+        assert_eq!((a.reduction.limit, a.reduction.bundle_delay), (9, Duration::from_millis(7)));
+        assert_eq!((a.hello.unwrap().misses, a.hello.unwrap().interval), (2.0, Duration::from_secs(1)));
+        let b = engine.of_interface("b").neighbours.unwrap();
+        assert!(b.hello.is_none() && !b.reduction.reliable);
+        assert_eq!(engine.of_interface("c").neighbours, None);
+    }
+
+    #[test]
+    fn secrets_come_from_files_that_others_cannot_read() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = std::env::temp_dir().join(format!("signalboxd-rsvp-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("node.toml");
+        let key = directory.join("shared.key");
+        let text = "[rsvp.integrity]\nchallenge = false\nwindow = 8\n[[rsvp.interface]]\nname = \"lan\"\n\
+                    integrity = { sign = false, require = false }\n[[rsvp.key]]\nid = 7\nfile = \"shared.key\"\n\
+                    [[rsvp.key]]\nid = 8\nfile = \"shared.key\"\nalgorithm = \"hmac-md5\"\nuse = \"receive\"\n\
+                    neighbour = \"10.0.0.2\"\nuntil = 2000000000\n";
+        std::fs::write(&file, text).unwrap();
+        let load = |mode: u32, secret: &str| {
+            std::fs::write(&key, secret).unwrap();
+            std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+            Config::load(&file).map_err(|error| error.to_string())
+        };
+        let missing = Config::load(&file).unwrap_err().to_string();
+        let (open, empty) = (load(0o644, "secret\n").unwrap_err(), load(0o600, "\n").unwrap_err());
+        let config = load(0o640, "secret\n");
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert!(
+            missing.contains(":9:8: rsvp.key[1].file: cannot read") && missing.ends_with("may read"),
+            "{missing}"
+        );
+        assert!(open.contains(":9:8: ") && open.contains("are 0644") && open.contains("chmod 600"), "{open}");
+        assert!(empty.contains("rsvp.key[1].file: empty"), "{empty}");
+        let config = config.unwrap();
+        let engine = config.rsvp().unwrap().engine();
+        let integrity = engine.neighbours.interface.integrity;
+        assert_eq!((integrity.sending, integrity.receiving, integrity.handshake), (true, true, false));
+        assert_eq!(integrity.window, 8);
+        assert!(!engine.of_interface("lan").neighbours.unwrap().integrity.sending);
+        let [sha, md5] = &engine.keys[..] else { panic!("two keys") };
+        assert_eq!((sha.id, sha.algorithm), (7, Algorithm::HmacSha256));
+        assert_eq!((md5.algorithm, md5.usage), (Algorithm::HmacMd5, KeyUse::Receive));
+        assert_eq!((md5.neighbour, md5.until), (Some("10.0.0.2".parse().unwrap()), Some(2_000_000_000)));
+        assert_eq!(sha.secret, rsvp::Secret::new(*b"secret"));
+        assert!(!format!("{config:?}").contains("secret\""));
     }
 }

@@ -7,6 +7,7 @@ use signalbox_core::node::Interface;
 use signalbox_core::{IfIndex, Time};
 use signalbox_node::resources::GrantId;
 use signalbox_node::resources::intserv::{RSpec, SpecError, TSpec};
+use signalbox_node::rsvp::neighbour::{self, Mistrust};
 use signalbox_node::rsvp::{
     ErrorSpec, Filter, FlowRequest, FlowSpec, Refused, ReserveRequest, RsvpEvent, Selector, SenderRequest,
     Session, SessionKind, SessionView, Style,
@@ -251,6 +252,57 @@ pub(crate) fn listed(
         ipsec: view.session.kind == SessionKind::Gpi,
         senders: senders.collect(),
         reservations: reservations.collect(),
+    }
+}
+
+/// A neighbour as it stands at `now`, at the interface of that name.
+pub(crate) fn neighbour(view: &neighbour::View, now: Time, interface: String) -> v1::RsvpNeighbour {
+    let reduction = match view.reduction {
+        (false, _) => v1::RsvpReduction::Off,
+        (true, false) => v1::RsvpReduction::Names,
+        (true, true) if !view.capable => v1::RsvpReduction::NotOffered,
+        (true, true) if view.far => v1::RsvpReduction::Far,
+        (true, true) => v1::RsvpReduction::Whole,
+    };
+    let hello = match view.hello {
+        None => v1::RsvpHello::None,
+        Some(true) => v1::RsvpHello::Up,
+        Some(false) => v1::RsvpHello::Lost,
+    };
+    let associations = view.associations.iter().map(|one| v1::RsvpAssociation {
+        key_id: one.key_id,
+        sequence: one.sequence,
+        unanswered: one.asked,
+    });
+    let distrusted = Mistrust::ALL.into_iter().filter_map(|why| {
+        let messages = view.mistrusted.map(|mistrusted| mistrusted.count(why)).filter(|count| *count > 0)?;
+        Some(v1::RsvpDistrusted { reason: distrust(why).into(), messages })
+    });
+    v1::RsvpNeighbour {
+        address: view.address.to_string(),
+        interface,
+        heard_ms_ago: view.heard.map(|heard| super::millis(now.since(heard))),
+        reduction: reduction.into(),
+        names: view.names,
+        hello: hello.into(),
+        signs: view.integrity.sending,
+        requires_signature: view.integrity.receiving,
+        key_id: view.signs_with,
+        associations: associations.collect(),
+        distrusted: distrusted.collect(),
+        last_distrust: view.mistrusted.map_or(0, |mistrusted| distrust(mistrusted.last).into()),
+        distrusted_ms_ago: view.mistrusted.map_or(0, |mistrusted| super::millis(now.since(mistrusted.at))),
+    }
+}
+
+const fn distrust(why: Mistrust) -> v1::RsvpDistrust {
+    match why {
+        Mistrust::Unsigned => v1::RsvpDistrust::Unsigned,
+        Mistrust::UnknownKey => v1::RsvpDistrust::UnknownKey,
+        Mistrust::WrongDigest => v1::RsvpDistrust::WrongDigest,
+        Mistrust::Replayed => v1::RsvpDistrust::Replayed,
+        Mistrust::Unproven => v1::RsvpDistrust::Unproven,
+        Mistrust::Unwilling => v1::RsvpDistrust::Unwilling,
     }
 }
 

@@ -128,6 +128,21 @@ impl Driver {
                 let rows = sessions.iter().map(|session| self.rsvp_session(session)).collect();
                 let _ = portion.answer.send((rows, next));
             }
+            Ask::RsvpNeighbours(portion) => {
+                self.counters.questions += 1;
+                let (now, interfaces) = (self.clock.now(), self.engine.io.interfaces());
+                let neighbours = self.engine.node.rsvp_neighbours(now);
+                let _ = portion.answer.send(rows(
+                    neighbours.iter(),
+                    portion.from,
+                    |_| true,
+                    |view| {
+                        let known = interfaces.iter().find(|interface| interface.ifindex == view.ifindex);
+                        let name = known.map(|interface| interface.name.clone());
+                        convert::rsvp::neighbour(view, now, name.unwrap_or_default())
+                    },
+                ));
+            }
             Ask::SourceTowards(dst, answer) => {
                 self.counters.questions += 1;
                 let route = self.engine.io.route(&RouteQuery::to(dst)).ok();

@@ -1,0 +1,35 @@
+//! Files that hold secrets.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Others may read, write or execute it, or the group may write it.
+const TOO_OPEN: u32 = 0o027;
+
+/// What a secret file of at most `limit` octets holds; or why it is not used, and what to do.
+pub(super) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
+    let name = path.display();
+    let cannot = |error: std::io::Error| {
+        format!("cannot read {name}: {error}; give the path of a file that signalboxd may read")
+    };
+    let file = File::open(path).map_err(cannot)?;
+    // Of the file that is open: the name may lead elsewhere a moment later.
+    let about = file.metadata().map_err(cannot)?;
+    if !about.is_file() {
+        return Err(format!("{name} is no regular file; give the path of one"));
+    }
+    if about.mode() & TOO_OPEN != 0 {
+        let mode = about.mode() & 0o777;
+        return Err(format!(
+            "{name} holds a secret, but its permissions are {mode:04o}: others may get at it; chmod 600 {name}"
+        ));
+    }
+    let mut content = Vec::new();
+    file.take(limit + 1).read_to_end(&mut content).map_err(cannot)?;
+    if content.len() as u64 > limit {
+        return Err(format!("{name} has more than {limit} octets; it should hold nothing but the secret"));
+    }
+    Ok(content)
+}
