@@ -8,7 +8,7 @@ use signalbox_resources::intserv::RSpec;
 
 use super::interfaces::Place;
 use super::merge;
-use super::session::NONE;
+use super::session::{NONE, is_application};
 use super::stamp::Stamp;
 use crate::wire::FlowSpec;
 
@@ -40,7 +40,7 @@ pub(crate) struct BranchExtra {
 /// What one next hop asks for.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The next hop, shared; [`NONE`]: an application of this node.
+    /// The next hop, shared, or an application of this node ([`is_application`]).
     pub(crate) hop: u32,
     /// When it ends without a refresh. Of SE the end of what is in the list of senders counts.
     pub(crate) expires: Stamp,
@@ -91,7 +91,7 @@ impl Request {
 
     /// The first end of it or a part of it.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
-        if self.hop == NONE {
+        if is_application(self.hop) {
             return None;
         }
         let senders = self.senders();
@@ -104,7 +104,7 @@ impl Request {
 
     /// Whether all of it is over; of SE each sender is over by itself.
     pub(crate) fn is_over(&self, now: Time) -> bool {
-        self.hop != NONE && self.senders().is_empty() && self.expires.is_due(now)
+        !is_application(self.hop) && self.senders().is_empty() && self.expires.is_due(now)
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Confirm {
     pub(super) receiver: IpAddr,
     /// Where its request has been reserved.
     pub(super) oif: Place,
+    /// The next hop, or application of this node, that asked.
+    pub(super) hop: u32,
 }
 
 /// What may be told.
@@ -61,12 +63,21 @@ impl Rsvp {
                 continue;
             }
             in_scope = in_scope || branch.is_for(sender.src);
-            let flowspec = branch.forwarded();
-            if session.extra.is_some() && session.is_blockaded(self.now, key, sender.hop, &branch.flowspec())
-            {
-                least = Some(least.map_or(flowspec, |least| merge::lower_bound(&least, &flowspec)));
+            let blocked = |flowspec: &FlowSpec| session.is_blockaded(self.now, key, sender.hop, flowspec);
+            let mut take = |flowspec: FlowSpec, blocked: bool| {
+                if blocked {
+                    least = Some(least.map_or(flowspec, |least| merge::lower_bound(&least, &flowspec)));
+                } else {
+                    open = Some(open.map_or(flowspec, |open| merge::merged(&open, &flowspec)));
+                }
+            };
+            if branch.oif.is_link() {
+                take(branch.forwarded(), session.extra.is_some() && blocked(&branch.flowspec()));
             } else {
-                open = Some(open.map_or(flowspec, |open| merge::merged(&open, &flowspec)));
+                // Nothing is installed for applications of this node together: each is blockaded by itself.
+                for request in branch.requests().filter(|one| !explicit || one.names(key)) {
+                    take(request.flowspec, blocked(&request.flowspec));
+                }
             }
         }
         open.or(least.filter(|_| !barred)).filter(|_| in_scope)
@@ -216,10 +227,13 @@ impl Rsvp {
             let Some(session) = self.sessions.get_index(sender.session) else { continue };
             let mut met = self.branches_of(sender);
             let Some((own, branch)) = met.find(|(_, branch)| branch.oif == confirm.oif) else { continue };
-            let flowspec = branch.forwarded();
+            let link = branch.oif.is_link();
+            let asked = branch.request(confirm.hop).map(|one| one.flowspec).filter(|_| !link);
+            let (installed, flowspec) =
+                asked.map_or_else(|| (branch.flowspec(), branch.forwarded()), |asked| (asked, asked));
             let blockaded =
                 |flowspec: &FlowSpec| session.is_blockaded(self.now, line.sender, sender.hop, flowspec);
-            if blockaded(&branch.flowspec()) {
+            if blockaded(&installed) {
                 continue; // neither forwarded nor answered
             }
             let mut others = self.branches_of(sender).filter(|(key, other)| {

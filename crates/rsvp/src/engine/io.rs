@@ -258,8 +258,6 @@ pub enum Refused {
     NotOffered,
     /// POLICY_DATA that is no list of whole objects, or too long.
     BadPolicy,
-    /// Another application of this node reserves in the session.
-    Reserved,
     /// There is nothing to withdraw.
     NothingToRelease,
     /// A table of this node is full.
@@ -282,7 +280,6 @@ impl fmt::Display for Refused {
             Self::BadFlowspec => "no such flowspec can be, or not together with those in place",
             Self::NotOffered => "the senders do not offer this service",
             Self::BadPolicy => "policy data that are no whole objects, or too many",
-            Self::Reserved => "another application of this node reserves in the session",
             Self::NothingToRelease => "nothing to release",
             Self::Full => "a table of this node is full",
         })

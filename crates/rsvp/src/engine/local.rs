@@ -6,13 +6,14 @@ use signalbox_core::Key;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
-use super::forward::{Confirm, Tell};
+use super::branch::Branch;
+use super::forward::Tell;
 use super::interfaces::Place;
 use super::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use super::receive::Failure;
 use super::resv::{Outcome, Wanted};
 use super::sender::{E_POLICE, LOCAL, LOCAL_ONLY};
-use super::session::NONE;
+use super::session::{APPLICATIONS, NONE};
 use super::stamp::Stamp;
 use super::table::Refusal;
 use crate::wire::{
@@ -23,10 +24,14 @@ use crate::wire::{
 #[derive(Debug)]
 pub(super) struct Application {
     session: Key,
+    /// Its number as a next hop of the session.
+    hop: u32,
     sender: Option<Key>,
     reserve: Option<Box<ReserveRequest>>,
     /// A confirmation was asked for and not passed on yet.
     confirm: bool,
+    /// A confirmation was asked for, now or for what it reserved before: one that comes is its own.
+    asked: bool,
     /// The interface that data come to it by, if it says so.
     pub(super) receives: Option<Place>,
 }
@@ -84,20 +89,86 @@ impl Rsvp {
             Some(key) => key,
             None => self.open_session(session).map_err(refused)?,
         };
+        let hop = self.free_number(key);
         if let Some(record) = self.sessions.get_mut(key) {
             record.extra().applications.push(id);
         }
-        let application =
-            Application { session: key, sender: None, reserve: None, confirm: false, receives: None };
+        let application = Application {
+            session: key,
+            hop,
+            sender: None,
+            reserve: None,
+            confirm: false,
+            asked: false,
+            receives: None,
+        };
         self.applications.insert(id, application);
-        self.members_changed(key, resources);
         // Whoever registers later hears what is there (RFC 2205 §2.10).
         let senders: Vec<Key> =
             self.mates(key).filter(|(_, one)| one.goes_by(Place::LOCAL)).map(|(key, _)| key).collect();
+        self.members_changed(key, resources);
         for sender in senders {
             self.path_event_to(sender, id);
         }
         Ok(())
+    }
+
+    /// The least number that no application of a session has.
+    fn free_number(&self, session: Key) -> u32 {
+        let mut taken: Vec<u32> = self.applications_of(session).map(|(_, one)| one.hop).collect();
+        taken.sort_unstable();
+        (APPLICATIONS..)
+            .zip(taken.into_iter().map(Some).chain([None]))
+            .find_map(|(number, taken)| (taken != Some(number)).then_some(number))
+            .unwrap_or(NONE)
+    }
+
+    fn applications_of(&self, session: Key) -> impl Iterator<Item = (u64, &Application)> {
+        let ids = self.sessions.get(session).map_or(&[][..], |one| one.applications());
+        ids.iter().filter_map(|id| Some((*id, self.applications.get(id)?)))
+    }
+
+    /// The application of a session that has this number as a next hop.
+    pub(super) fn application_of(&self, session: Key, hop: u32) -> Option<u64> {
+        self.applications_of(session).find(|(_, one)| one.hop == hop).map(|(id, _)| id)
+    }
+
+    /// What an application asks for in a session where others ask as well.
+    fn others_ask(&self, id: u64, session: Key) -> impl Iterator<Item = &ReserveRequest> {
+        self.applications_of(session)
+            .filter(move |(other, _)| *other != id)
+            .filter_map(|(_, one)| one.reserve.as_deref())
+    }
+
+    /// A confirmation reaches the application that asked; where that is not known, those whose request it suits.
+    pub(super) fn confirm_here(
+        &mut self,
+        session: Key,
+        asked: Option<u64>,
+        node: IpAddr,
+        style: Style,
+        flowspec: Option<FlowSpec>,
+        senders: Vec<Filter>,
+    ) {
+        let suits = |request: &ReserveRequest| {
+            let mut named = request.flows.iter().flat_map(|flow| &flow.senders);
+            request.style == style && (!style.is_explicit() || named.any(|sender| senders.contains(sender)))
+        };
+        let hearers: Vec<u64> = self
+            .applications_of(session)
+            .filter(|(id, one)| match asked {
+                Some(asked) => *id == asked,
+                None => one.asked && one.reserve.as_deref().is_some_and(suits),
+            })
+            .map(|(id, _)| id)
+            .collect();
+        if hearers.is_empty() {
+            self.counters.unmatched += 1;
+        }
+        for id in hearers {
+            let senders = senders.clone();
+            self.out.event(id, RsvpEvent::Confirmed { node, style, flowspec, senders });
+        }
     }
 
     /// Applications came or went: data of a group come to this node, or do not any more.
@@ -196,7 +267,10 @@ impl Rsvp {
     ) -> Result<(), Refused> {
         let session = self.application(id)?.session;
         let record = self.sessions.get(session).ok_or(Refused::NoSession)?;
-        if record.style.is_some_and(|style| style != request.style) && !self.is_only_reserver(id, session) {
+        // Applications that wait for their senders have a style in place as well.
+        let differs =
+            record.style.is_some_and(|style| style != request.style) && !self.is_only_reserver(id, session);
+        if differs || self.others_ask(id, session).any(|other| other.style != request.style) {
             return Err(Refused::ConflictingStyle);
         }
         let suits = |senders: usize| match request.style {
@@ -214,23 +288,17 @@ impl Rsvp {
         if !is_policy(&request.policy) || request.policy.len() > usize::from(self.config.max_carried) {
             return Err(Refused::BadPolicy);
         }
-        let others = self.sessions.get(session).map(|one| one.applications().to_vec()).unwrap_or_default();
-        let taken = others.iter().filter(|other| **other != id).any(|other| {
-            self.applications.get(other).is_some_and(|application| application.reserve.is_some())
-        });
-        if taken {
-            return Err(Refused::Reserved);
-        }
         let changes_style = self
             .applications
             .get(&id)
             .and_then(|one| one.reserve.as_ref())
             .is_some_and(|old| old.style != request.style);
         if changes_style {
-            self.end_local(session, resources);
+            self.end_local(id, session, resources);
         }
         if let Some(application) = self.applications.get_mut(&id) {
             application.confirm = request.confirm;
+            application.asked |= request.confirm;
             application.reserve = Some(Box::new(request));
         }
         self.drop_unwanted(id, session, resources);
@@ -240,14 +308,18 @@ impl Rsvp {
 
     /// Whether what is reserved in a session is this application's own alone.
     fn is_only_reserver(&self, id: u64, session: Key) -> bool {
-        let local = |key: Key| self.branches.get(key).is_some_and(|branch| branch.oif == Place::LOCAL);
+        let local = |branch: &Branch| branch.oif == Place::LOCAL;
         let own = self.applications.get(&id).is_some_and(|one| one.reserve.is_some());
-        own && self.mates(session).all(|(_, sender)| self.branches_of(sender).all(|(key, _)| local(key)))
+        own && self.others_ask(id, session).next().is_none()
+            && self
+                .mates(session)
+                .all(|(_, sender)| self.branches_of(sender).all(|(_, branch)| local(branch)))
     }
 
     /// FF: senders that are not named any more are given up.
     fn drop_unwanted(&mut self, id: u64, session: Key, resources: &mut Resources) {
-        let Some(request) = self.applications.get(&id).and_then(|one| one.reserve.as_ref()) else { return };
+        let Some(application) = self.applications.get(&id) else { return };
+        let (hop, Some(request)) = (application.hop, &application.reserve) else { return };
         if !request.style.is_explicit() {
             return;
         }
@@ -265,9 +337,9 @@ impl Rsvp {
         self.lines.clear();
         for sender in &gone {
             let own = Some(*sender).filter(|_| style == Style::Ff);
-            if let Some(branch) = self.local_branch(session, own) {
+            if let Some(branch) = self.local_branch(session, own, hop) {
                 let named = [*sender];
-                self.release(session, branch, NONE, if style == Style::Se { &named } else { &[] }, resources);
+                self.release(session, branch, hop, if style == Style::Se { &named } else { &[] }, resources);
             }
         }
         self.tell(session, Tell::All, None);
@@ -276,7 +348,7 @@ impl Rsvp {
     /// Reserves what an application wants for the senders that are there.
     pub(super) fn apply_reserve(&mut self, id: u64, resources: &mut Resources) {
         let Some(application) = self.applications.get(&id) else { return };
-        let (session, confirm) = (application.session, application.confirm);
+        let (session, hop, confirm) = (application.session, application.hop, application.confirm);
         let Some(request) = application.reserve.clone() else { return };
         let in_place = self.sessions.get(session).and_then(|one| one.style);
         let conflict = in_place.filter(|style| *style != request.style);
@@ -285,13 +357,14 @@ impl Rsvp {
             session,
             style: request.style,
             oif: Place::LOCAL,
-            hop: NONE,
+            hop,
             application: Some(id),
             expires: Stamp::after(self.now),
             scope: None,
             carried: &request.policy,
             confirm: receiver,
         };
+        let asked = wanted.confirmation();
         self.lines.clear();
         let mut done = false;
         for flow in &request.flows {
@@ -305,7 +378,12 @@ impl Rsvp {
                 self.mates(session).map(|(key, _)| key).collect()
             };
             // Its own data do not come to it through the network.
-            senders.retain(|key| self.senders.get(*key).is_some_and(|one| one.goes_by(Place::LOCAL)));
+            senders.retain(|key| {
+                self.senders.get(*key).is_some_and(|one| {
+                    let own = one.extra.as_ref().is_some_and(|extra| extra.application == Some(id));
+                    one.goes_by(Place::LOCAL) && !own
+                })
+            });
             senders.sort_unstable();
             senders.dedup();
             let Some(first) = senders.first().copied() else { continue };
@@ -323,10 +401,12 @@ impl Rsvp {
             };
             match self.reserve(&wanted, own, shared, &flowspec, resources) {
                 Outcome::Refreshed => {}
-                Outcome::Changed { .. } => {
+                Outcome::Changed { largest } => {
                     done = true;
-                    for sender in &senders {
-                        self.name(*sender);
+                    // Another application of this node asks for as much.
+                    match asked.filter(|_| !largest) {
+                        Some(asked) => self.send_confirmation(session, request.style, &asked, &senders),
+                        None => senders.iter().for_each(|sender| self.name(*sender)),
                     }
                 }
                 Outcome::Failed(failure, in_place) => {
@@ -335,7 +415,6 @@ impl Rsvp {
                 }
             }
         }
-        let asked = receiver.map(|receiver| Confirm { receiver, oif: Place::LOCAL });
         self.tell(session, Tell::All, asked.filter(|_| done));
         if done && let Some(application) = self.applications.get_mut(&id) {
             application.confirm = false;
@@ -382,27 +461,29 @@ impl Rsvp {
 
     fn withdraw_reservation(&mut self, id: u64, resources: &mut Resources) -> Result<(), Refused> {
         let session = self.application(id)?.session;
-        let reserve = self.applications.get_mut(&id).and_then(|application| application.reserve.take());
-        if reserve.is_none() {
+        let application = self.applications.get_mut(&id).ok_or(Refused::NoSession)?;
+        application.asked = false;
+        if application.reserve.take().is_none() {
             return Err(Refused::NothingToRelease);
         }
-        self.end_local(session, resources);
+        self.end_local(id, session, resources);
         Ok(())
     }
 
-    /// Ends what is reserved for this node's own application.
-    fn end_local(&mut self, session: Key, resources: &mut Resources) {
+    /// Ends what is reserved for an application of this node.
+    fn end_local(&mut self, id: u64, session: Key, resources: &mut Resources) {
+        let Some(hop) = self.applications.get(&id).map(|one| one.hop) else { return };
         let Some(style) = self.sessions.get(session).and_then(|one| one.style) else { return };
         let senders: Vec<Key> = self.mates(session).map(|(key, _)| key).collect();
         self.lines.clear();
         if style == Style::Ff {
             for sender in senders {
-                if let Some(branch) = self.local_branch(session, Some(sender)) {
-                    self.release(session, branch, NONE, &[], resources);
+                if let Some(branch) = self.local_branch(session, Some(sender), hop) {
+                    self.release(session, branch, hop, &[], resources);
                 }
             }
-        } else if let Some(branch) = self.local_branch(session, None) {
-            self.release(session, branch, NONE, &senders, resources);
+        } else if let Some(branch) = self.local_branch(session, None, hop) {
+            self.release(session, branch, hop, &senders, resources);
         }
         self.tell(session, Tell::All, None);
     }

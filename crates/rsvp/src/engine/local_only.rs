@@ -15,7 +15,6 @@ use super::forward::Tell;
 use super::interfaces::Place;
 use super::io::Refused;
 use super::sender::{Aside, LOCAL, LOCAL_ONLY, Sender};
-use super::session::NONE;
 use crate::wire::Style;
 
 impl Rsvp {
@@ -130,11 +129,14 @@ impl Rsvp {
         if self.sessions.get(session).is_none_or(|one| one.style != Some(Style::Ff)) {
             return;
         }
-        if let Some(branch) = self.local_branch(session, Some(key)) {
-            self.lines.clear();
-            self.release(session, branch, NONE, &[], resources);
-            self.tell(session, Tell::All, None);
+        let branch = self.find_branch(session, Some(key), Place::LOCAL);
+        let Some((branch, of)) = branch.and_then(|key| Some((key, self.branches.get(key)?))) else { return };
+        let applications: Vec<u32> = of.requests().map(|request| request.hop).collect();
+        self.lines.clear();
+        for hop in applications {
+            self.release(session, branch, hop, &[], resources);
         }
+        self.tell(session, Tell::All, None);
     }
 
     fn end_local_only(&mut self, session: Key, key: Key, resources: &mut Resources) {

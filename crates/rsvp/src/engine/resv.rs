@@ -12,7 +12,7 @@ use super::interfaces::{Place, lifetime};
 use super::merge;
 use super::receive::Failure;
 use super::resv_err::Blame;
-use super::session::NONE;
+use super::session::{NONE, is_application};
 use super::stamp::Stamp;
 use crate::wire::{
     self, ErrorCode, ErrorFlags, Filter, Flow, FlowSpec, Message, RsvpHop, Style, TrafficControlValue,
@@ -24,7 +24,7 @@ pub(super) struct Wanted<'a> {
     pub(super) session: Key,
     pub(super) style: Style,
     pub(super) oif: Place,
-    /// The next hop, shared; [`NONE`]: an application of this node.
+    /// The next hop, shared, or an application of this node ([`is_application`]).
     pub(super) hop: u32,
     pub(super) application: Option<u64>,
     pub(super) expires: Stamp,
@@ -32,6 +32,13 @@ pub(super) struct Wanted<'a> {
     pub(super) scope: Option<&'a [u32]>,
     pub(super) carried: &'a [u8],
     pub(super) confirm: Option<IpAddr>,
+}
+
+impl Wanted<'_> {
+    /// The confirmation that is asked for.
+    pub(super) fn confirmation(&self) -> Option<Confirm> {
+        self.confirm.map(|receiver| Confirm { receiver, oif: self.oif, hop: self.hop })
+    }
 }
 
 /// What became of it.
@@ -111,7 +118,7 @@ impl Rsvp {
         wanted: &Wanted<'_>,
         resources: &mut Resources,
     ) {
-        let confirm = wanted.confirm.map(|receiver| Confirm { receiver, oif: wanted.oif });
+        let confirm = wanted.confirmation();
         for flow in message.flows() {
             let Some(filter) = flow.filter else { continue };
             let flowspec = match self.read_flowspec(&flow) {
@@ -195,7 +202,7 @@ impl Rsvp {
             Outcome::Refreshed => self.counters.resvs_refreshed += 1,
             Outcome::Changed { largest } => {
                 self.counters.resvs_taken += 1;
-                let asked = wanted.confirm.map(|receiver| Confirm { receiver, oif: wanted.oif });
+                let asked = wanted.confirmation();
                 for sender in &senders {
                     self.name(*sender);
                 }
@@ -342,7 +349,7 @@ impl Rsvp {
         let Ok(key) = opened else {
             return Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), false);
         };
-        if wanted.hop != NONE {
+        if !is_application(wanted.hop) {
             self.hops.retain(wanted.hop);
         }
         if let Err(failure) = self.install(key, resources) {
@@ -369,7 +376,7 @@ impl Rsvp {
             return Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), true);
         }
         branch.add(Self::request_of(wanted, senders, flowspec));
-        if wanted.hop != NONE {
+        if !is_application(wanted.hop) {
             self.hops.retain(wanted.hop);
         }
         if let Err(failure) = self.install(key, resources) {
@@ -511,7 +518,7 @@ impl Rsvp {
         self.send_resv_err(Blame {
             session,
             oif: wanted.oif,
-            hop: NONE,
+            hop: wanted.hop,
             application: wanted.application,
             failure,
             flags,

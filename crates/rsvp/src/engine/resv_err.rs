@@ -14,7 +14,7 @@ use super::names::About;
 use super::receive::Failure;
 use super::resv_out::copy_flows;
 use super::sender::{LOCAL, Sender};
-use super::session::{Blockade, Blocked, NONE};
+use super::session::{Blockade, Blocked, is_application};
 use super::stamp::Stamp;
 use crate::wire::{
     self, Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, Flow, FlowSpec, Message, MessageType, RsvpHop,
@@ -26,7 +26,7 @@ use crate::wire::{
 pub(super) struct Blame {
     pub(super) session: wire::Session,
     pub(super) oif: Place,
-    /// The next hop, shared; [`NONE`]: an application of this node.
+    /// The next hop, shared, or an application of this node ([`is_application`]).
     pub(super) hop: u32,
     pub(super) application: Option<u64>,
     pub(super) failure: Failure,
@@ -43,7 +43,7 @@ impl Rsvp {
         let v6 = blame.session.dest.is_ipv6();
         let Failure { code, value } = blame.failure;
         let error = ErrorSpec { node: self.own_address(blame.oif, v6), flags: blame.flags, code, value };
-        if blame.hop == NONE {
+        if is_application(blame.hop) {
             if let Some(id) = blame.application {
                 self.out.event(
                     id,
@@ -312,7 +312,7 @@ impl Rsvp {
                 return;
             }
         }
-        if hop == NONE {
+        if is_application(hop) {
             let guilty = failed.is_none_or(|failed| !merge::exceeds(&failed, &request.flowspec));
             let flags = if guilty { error.flags } else { error.flags.with(ErrorFlags::NOT_GUILTY) };
             let application = request.extra.as_ref().and_then(|extra| extra.application);

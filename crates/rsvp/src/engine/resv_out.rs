@@ -8,7 +8,6 @@ use signalbox_core::packet::IpReceived;
 use super::Rsvp;
 use super::forward::Confirm;
 use super::interfaces::Place;
-use super::io::RsvpEvent;
 use super::merge;
 use super::names::About;
 use super::outbox::Envelope;
@@ -235,22 +234,20 @@ impl Rsvp {
         let Some(record) = self.sessions.get(session) else { return };
         let v6 = confirm.receiver.is_ipv6();
         let (of, node) = (self.session_of(record), self.own_address(confirm.oif, v6));
-        let hearers = record.applications().to_vec();
         let mut flows: Vec<(Option<Filter>, FlowSpec)> = Vec::new();
         for key in senders {
             let own = Some(*key).filter(|_| style == Style::Ff);
             let branch = self.find_branch(session, own, confirm.oif).and_then(|key| self.branches.get(key));
             let filter = self.senders.get(*key).map(|sender| self.filter_of(sender));
-            if let Some(branch) = branch {
-                flows.push((filter.filter(|_| style.is_explicit()), branch.forwarded()));
+            if let Some(request) = branch.and_then(|branch| branch.request(confirm.hop)) {
+                flows.push((filter.filter(|_| style.is_explicit()), request.flowspec));
             }
         }
         let Some((_, flowspec)) = flows.first().copied() else { return };
         if self.interfaces.is_local(confirm.receiver) {
-            for id in hearers {
-                let senders = flows.iter().filter_map(|(filter, _)| *filter).collect();
-                self.out.event(id, RsvpEvent::Confirmed { node, style, flowspec: Some(flowspec), senders });
-            }
+            let senders = flows.iter().filter_map(|(filter, _)| *filter).collect();
+            let asked = self.application_of(session, confirm.hop);
+            self.confirm_here(session, asked, node, style, Some(flowspec), senders);
             return;
         }
         let envelope = Envelope { router_alert: true, ..self.envelope_to(confirm.receiver, confirm.oif) };
@@ -285,18 +282,13 @@ impl Rsvp {
             return;
         }
         if self.interfaces.is_local(receiver) {
-            let known = self.find_session(&session).and_then(|key| self.sessions.get(key));
-            let hearers = known.map(|known| known.applications().to_vec()).unwrap_or_default();
-            if hearers.is_empty() {
+            let Some(session) = self.find_session(&session) else {
                 self.counters.unmatched += 1;
-            }
+                return;
+            };
             let flowspec = message.flows().next().and_then(|flow| flow.flowspec?.read().ok());
             let senders: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
-            for id in hearers {
-                let senders = senders.clone();
-                self.out.event(id, RsvpEvent::Confirmed { node: error.node, style, flowspec, senders });
-            }
-            return;
+            return self.confirm_here(session, None, error.node, style, flowspec, senders);
         }
         if packet.ttl <= 1 {
             return;

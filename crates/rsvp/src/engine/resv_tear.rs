@@ -6,7 +6,6 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::forward::Tell;
-use super::session::NONE;
 use crate::wire::{Message, RsvpHop, Style};
 
 impl Rsvp {
@@ -162,9 +161,9 @@ impl Rsvp {
         }
     }
 
-    /// Whether anything is reserved at an interface for a sender by an application of this node.
-    pub(super) fn local_branch(&self, session: Key, sender: Option<Key>) -> Option<Key> {
+    /// What is reserved for an application of this node, if anything is.
+    pub(super) fn local_branch(&self, session: Key, sender: Option<Key>, hop: u32) -> Option<Key> {
         let key = self.find_branch(session, sender, super::interfaces::Place::LOCAL)?;
-        self.branches.get(key)?.request(NONE).map(|_| key)
+        self.branches.get(key)?.request(hop).map(|_| key)
     }
 }

@@ -9,6 +9,14 @@ use crate::wire::{FlowSpec, SessionKind, Style};
 /// No record, end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
+/// Next hops from this number on are applications of this node, numbered within their session.
+pub(crate) const APPLICATIONS: u32 = 1 << 31;
+
+/// Whether a next hop is an application of this node.
+pub(crate) const fn is_application(hop: u32) -> bool {
+    hop >= APPLICATIONS
+}
+
 /// A session: its senders (path state) and, of shared styles, its reservations hang on it.
 #[derive(Debug)]
 pub(crate) struct Session {

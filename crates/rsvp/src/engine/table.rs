@@ -14,7 +14,7 @@ use super::branch::{Branch, Request};
 use super::interfaces::Place;
 use super::names::About;
 use super::sender::{LOCAL, RESV, Sender};
-use super::session::{Blocked, NONE, Session};
+use super::session::{Blocked, NONE, Session, is_application};
 use crate::wire::{self, Filter, Selector, SessionKind, Style};
 
 /// Why there is no new state.
@@ -346,7 +346,7 @@ impl Rsvp {
     }
 
     pub(super) fn release_hop(&mut self, hop: u32) {
-        if hop != NONE {
+        if !is_application(hop) {
             self.hops.release(hop);
         }
     }
@@ -428,8 +428,7 @@ impl Rsvp {
         if let Some(grant) = branch.grant() {
             resources.release(grant);
         }
-        let hops: Vec<u32> =
-            branch.requests().map(|request| request.hop).filter(|hop| *hop != NONE).collect();
+        let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
             self.release_hop(hop);
         }

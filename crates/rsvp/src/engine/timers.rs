@@ -9,7 +9,7 @@ use super::branch::Branch;
 use super::forward::Tell;
 use super::interfaces::Place;
 use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESV, UNSENT};
-use super::session::NONE;
+use super::session::is_application;
 use super::stamp::Stamp;
 
 /// Stages that the record can count; later intervals are the refresh period anyway.
@@ -200,7 +200,7 @@ impl Rsvp {
         let Some(branch) = self.branches.get(key) else { return };
         let Some(session) = self.sessions.key_of(branch.session) else { return };
         let over = branch.requests().any(|one| {
-            one.is_over(now) || one.hop != NONE && one.senders().iter().any(|(_, at)| at.is_due(now))
+            one.is_over(now) || !is_application(one.hop) && one.senders().iter().any(|(_, at)| at.is_due(now))
         });
         if over {
             self.counters.reservations_expired += 1;
@@ -225,7 +225,7 @@ impl Rsvp {
 
 /// Takes out of a reservation what is over of its requests; a next hop of which nothing is left.
 fn ended(branch: &mut Branch, now: Time) -> Option<u32> {
-    branch.requests_mut().filter(|one| one.hop != NONE).find_map(|request| {
+    branch.requests_mut().filter(|one| !is_application(one.hop)).find_map(|request| {
         let over = match request.extra.as_mut().filter(|extra| !extra.senders.is_empty()) {
             Some(extra) => {
                 extra.senders.retain(|(_, at)| !at.is_due(now));

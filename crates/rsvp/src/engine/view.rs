@@ -10,7 +10,7 @@ use super::Rsvp;
 use super::branch::Branch;
 use super::interfaces::Place;
 use super::sender::{LOCAL, NON_RSVP, Sender};
-use super::session::NONE;
+use super::session::{NONE, is_application};
 use crate::wire::{Filter, FlowSpec, Session, Style};
 
 /// A session with its senders and what is reserved for them here.
@@ -91,7 +91,7 @@ impl Rsvp {
         let mut keys: Vec<_> = self.senders.key_of(branch.sender).into_iter().chain(named).collect();
         keys.sort_unstable();
         keys.dedup();
-        let hop = |hop: u32| self.hops.lookup(hop).filter(|_| hop != NONE).map(|hop| hop.addr);
+        let hop = |hop: u32| self.hops.lookup(hop).filter(|_| !is_application(hop)).map(|hop| hop.addr);
         ReservationView {
             style,
             ifindex: self.ifindex(branch.oif),

@@ -130,7 +130,7 @@ fn reception() {
     assert_eq!(b.take(ms(1), &without_checksum(&next)), [took(PATH, 5001, Verdict::Process)]);
 }
 
-/// Proves RSVPINT-2747-4-02 and RSVPINT-2747-4-03: everything is signed; what is not is dropped.
+/// Proves RSVP-2.8-01, RSVPINT-2747-4-02 and RSVPINT-2747-4-03: everything is signed; what is not is dropped.
 #[test]
 fn everything_is_signed() {
     let (mut a, mut b) = two();

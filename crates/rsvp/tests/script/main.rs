@@ -2,6 +2,7 @@
 
 mod admission;
 mod advert;
+mod applications;
 mod arrival;
 mod blockade;
 mod codes;
