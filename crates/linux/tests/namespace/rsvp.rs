@@ -10,6 +10,7 @@ use signalbox_linux::multicast::MulticastRouter;
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::rsvp::RsvpBatch;
 use signalbox_linux::{Change, Io, IoConfig, MulticastRoute};
+use socket2::{Domain, Protocol, Socket, Type};
 use socket2::{Domain, MsgHdr, Protocol, Socket, Type};
 
 use crate::helper::helper;
@@ -73,6 +74,30 @@ fn index(namespace: &Namespace, interface: &str) -> IfIndex {
 }
 
 /// RSVP-3.11.5-01, RSVP-3.11.5-02: taken, not forwarded, with its interface, source and TTL.
+/// RSVP-3.3-01, RSVP-3.3-02: what is sent is of protocol 46, and its alert is the option of RFC 2113; where none is asked
+/// for there is none.
+#[test]
+fn packets_have_their_protocol_and_their_alert() {
+    let net = Network::new("rsvpwire");
+    let mut a = end(&net.a, false);
+    let Addresses { a: from, b: to } = families()[0];
+    // Such a socket has packets of its protocol, with their headers.
+    let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(46)));
+    let mut raw = net.b.run(open).unwrap().unwrap();
+    raw.set_read_timeout(Some(PATIENCE)).unwrap();
+    for (router_alert, options) in [(true, &[0x94, 4, 0, 0][..]), (false, &[])] {
+        let payload = b"on the wire";
+        send(&mut a, &IpTransmit { router_alert, ..path(from, to, payload) });
+        let mut octets = [0; 2048];
+        let length = raw.read(&mut octets).unwrap();
+        let header = 20 + options.len();
+        assert_eq!((usize::from(octets[0]), octets[9]), (0x40 | header / 4, 46));
+        assert_eq!(&octets[20..header], options);
+        assert_eq!(&octets[header..length], payload);
+    }
+}
+
+/// RSVP-3.3-08: what is larger than the MTU is one packet again at the next node.
 #[test]
 fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
     let net = Network::new("rsvp");

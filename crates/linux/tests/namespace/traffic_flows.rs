@@ -139,7 +139,8 @@ pub(crate) fn protected(treatment: Treatment) -> impl FnOnce(&mut Enforcer) + Se
     }
 }
 
-/// RSVPIS-2211-4-02
+/// RSVPIS-2211-4-02, RSVP-1.2-02: packets that match no filter are forwarded as best effort, and are counted to no
+/// reservation.
 #[test]
 fn a_reserved_flow_loses_nothing_under_a_flood() {
     let net = Network::new("flood");

@@ -99,8 +99,8 @@ fn the_port_is_no_way_around_best_effort() {
     }
 }
 
-/// Associations have the mark, the accepted ones, too; RSVP passes in the class of what passes; without a share there is
-/// no class.
+/// Associations have the mark, the accepted ones, too; RSVP passes in the class of what passes, which has a share of its
+/// own (RSVP-2.3-08); without a share there is no class.
 #[test]
 fn associations_and_rsvp_are_signaling() {
     let net = Network::new("kinds");
