@@ -1,6 +1,6 @@
 //! RSVP packets through raw sockets: taken where they pass by with a Router Alert, sent from a flow's own address.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, Read as _};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
@@ -10,7 +10,6 @@ use signalbox_linux::multicast::MulticastRouter;
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::rsvp::RsvpBatch;
 use signalbox_linux::{Change, Io, IoConfig, MulticastRoute};
-use socket2::{Domain, Protocol, Socket, Type};
 use socket2::{Domain, MsgHdr, Protocol, Socket, Type};
 
 use crate::helper::helper;
@@ -73,7 +72,6 @@ fn index(namespace: &Namespace, interface: &str) -> IfIndex {
     IfIndex(line.split(':').next().unwrap().parse().unwrap())
 }
 
-/// RSVP-3.11.5-01, RSVP-3.11.5-02: taken, not forwarded, with its interface, source and TTL.
 /// RSVP-3.3-01, RSVP-3.3-02: what is sent is of protocol 46, and its alert is the option of RFC 2113; where none is asked
 /// for there is none.
 #[test]
@@ -97,7 +95,8 @@ fn packets_have_their_protocol_and_their_alert() {
     }
 }
 
-/// RSVP-3.3-08: what is larger than the MTU is one packet again at the next node.
+/// RSVP-3.11.5-01, RSVP-3.11.5-02: taken, not forwarded, with its interface, source and TTL. RSVP-3.3-08: what is larger
+/// than the MTU is one packet again at the next node.
 #[test]
 fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
     let net = Network::new("rsvp");

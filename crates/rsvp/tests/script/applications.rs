@@ -213,7 +213,7 @@ fn a_sender_does_not_hear_of_itself() {
     rig.trees.insert((group().dest, own.src), (0, vec![3]));
     rig.command(1, Command::Session(group()));
     let sent = rig.command(1, announce);
-    assert_eq!(one(&sent, MessageType::PATH).oif, 3);
+    assert_eq!(one(&sent, MessageType::PATH).oif, 1);
     rig.command(1, reserve(Style::Wf, &[(load(B), &[])], false));
     assert_eq!(rig.heard(1), [], "neither of its Path nor of a reservation for it");
     rig.command(2, Command::Session(group()));
