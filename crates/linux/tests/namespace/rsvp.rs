@@ -89,7 +89,7 @@ fn packets_have_their_protocol_and_their_alert() {
         let mut octets = [0; 2048];
         let length = raw.read(&mut octets).unwrap();
         let header = 20 + options.len();
-        assert_eq!((usize::from(octets[0]), octets[9]), (0x40 | header / 4, 46));
+        assert_eq!((usize::from(octets[0]), octets[9]), (0x40 | (header / 4), 46));
         assert_eq!(&octets[20..header], options);
         assert_eq!(&octets[header..length], payload);
     }
