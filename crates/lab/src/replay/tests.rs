@@ -212,6 +212,7 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
         up: true,
         mtu: 1500,
         addresses: vec![host],
+        tunnel: false,
     };
     let session = Session { dest: [10, 0, 1, 9].into(), protocol: 17, kind: SessionKind::Ports, port: 5004 };
     let sender = rsvp::SenderRequest {
