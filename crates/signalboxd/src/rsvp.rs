@@ -150,6 +150,7 @@ impl Call {
                 Command::Sender(convert::sender(&sender, || own.ok_or_else(missing))?)
             }
             Asked::Reserve(reserve) => Command::Reserve(convert::reserve(&reserve)?),
+            Asked::ReceiveAt(at) => Command::ReceiveAt(convert::receive_at(&at)?),
             Asked::ReleaseSender(_) => Command::ReleaseSender,
             Asked::ReleaseReservation(_) => Command::ReleaseReservation,
         };

@@ -2613,7 +2613,7 @@ pub mod control_server {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpRequest {
-    #[prost(oneof = "rsvp_request::Request", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "rsvp_request::Request", tags = "1, 2, 3, 4, 5, 6")]
     pub request: ::core::option::Option<rsvp_request::Request>,
 }
 /// Nested message and enum types in `RsvpRequest`.
@@ -2632,6 +2632,9 @@ pub mod rsvp_request {
         ReleaseSender(super::RsvpReleaseSender),
         #[prost(message, tag = "5")]
         ReleaseReservation(super::RsvpReleaseReservation),
+        /// Says where data of a group are received, on a host with several interfaces.
+        #[prost(message, tag = "6")]
+        ReceiveAt(super::RsvpReceiveAt),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2740,6 +2743,12 @@ pub struct RsvpFlow {
 pub struct RsvpReleaseSender {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RsvpReleaseReservation {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpReceiveAt {
+    /// This host's address at the interface where the group was joined.
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+}
 /// What the application hears. `path` and `reserved` come when something is new or has changed.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpUpcall {

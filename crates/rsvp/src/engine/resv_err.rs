@@ -213,6 +213,9 @@ impl Rsvp {
         for sender in concerned {
             let Some(record) = self.senders.get(*sender) else { continue };
             let (hop, iif) = (record.hop, record.iif);
+            if !style.is_explicit() && hops.contains(&hop) {
+                continue; // one for the hop
+            }
             let of = if style.is_explicit() { Blocked::Sender(*sender) } else { Blocked::Hop(hop) };
             let period = self.interfaces.period(iif, self.now);
             let life = Duration::from_millis(u64::from(period)) * self.config.blockade_multiplier;

@@ -16,7 +16,7 @@ fn tree() -> Rig {
     rig
 }
 
-/// RSVP-3.5-09, RSVP-3.5-08, RSVP-3.5-05, RSVP-3.5-11, RSVP-2.5-03, RSVP-2.5-04, RSVP-3.5-02, RSVP-3.5-06
+/// RSVP-3.5-09, RSVP-3.5-08, RSVP-3.5-05, RSVP-3.5-11, RSVP-2.5-03, RSVP-2.5-04, RSVP-3.5-06
 #[test]
 fn figure_12() {
     let mut rig = tree();
@@ -119,4 +119,62 @@ fn who_hears_of_a_failure() {
         assert_eq!(heard.iter().map(|one| one.dst).collect::<Vec<_>>(), expected);
         assert!(heard.iter().all(|one| one.rates() == [(4.0 * B, 1)]));
     }
+}
+
+/// RSVP-3.5-02: of explicit styles each sender in the message has its own, of the wildcard style its previous hop has one.
+#[test]
+fn blockades_are_of_senders_or_hops() {
+    for (style, expected) in [("SE", 2), ("FF", 1), ("WF", 1)] {
+        let mut rig = Rig::new();
+        for n in [1, 2, 3] {
+            rig.trees.insert((group().dest, sender(n).src), (1, vec![3, 4]));
+            rig.path(&Path::of(group(), n, 1));
+        }
+        let (large, failed) = match style {
+            "SE" => (Resv::se(load(4.0 * B), &[1, 2, 3]), Resv::se(load(4.0 * B), &[1, 2])),
+            "FF" => {
+                let large = [1, 2, 3].map(|n| (load(4.0 * B), n));
+                (Resv::ff(&large), Resv::ff(&large[..1]))
+            }
+            _ => (Resv::wf(load(4.0 * B)), Resv::wf(load(4.0 * B))),
+        };
+        rig.resv(&large.from(3, 9, group()));
+        let failed = failed.from(3, 9, group());
+        rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, true));
+        assert_eq!(rig.rsvp.counters().blockades, expected, "{style}");
+        // Another sender of the same hop is not kept back, unless it is the hop that is blockaded.
+        let confirmed = Resv::ff(&[(load(5.0 * B), 3)]).from(3, 9, group()).confirmed(at(5, 5));
+        let went_up = style == "FF" && !all(&rig.resv(&confirmed), MessageType::RESV).is_empty();
+        assert_eq!(went_up, style == "FF");
+    }
+}
+
+/// RSVP-3.5-04: each error starts its time anew.
+#[test]
+fn a_repeated_error_prolongs_the_blockade() {
+    let mut rig = tree();
+    let (large, small) =
+        (Resv::wf(load(4.0 * B)).from(3, 9, group()), Resv::wf(load(2.0 * B)).from(4, 9, group()));
+    rig.resv(&large);
+    rig.resv(&small);
+    let error = large.error_octets(1, ErrorCode::ADMISSION, 2, true);
+    rig.neighbourly(1, at(1, 9), &error);
+    let mut last = None;
+    for second in (0..300).step_by(10) {
+        if second == 100 {
+            rig.neighbourly(1, at(1, 9), &error);
+        }
+        for one in all(&rig.wait(Duration::from_secs(10)), MessageType::RESV) {
+            if one.dst == at(1, 9) && one.rates() == [(2.0 * B, 0)] {
+                last = Some(second);
+            }
+        }
+        for n in [1, 2] {
+            rig.path(&Path::of(group(), n, n));
+        }
+        rig.resv(&large);
+        rig.resv(&small);
+    }
+    // Four periods after the second one, and no refresh later than that.
+    assert!(last.is_some_and(|second| (170..=220).contains(&second)), "{last:?}");
 }

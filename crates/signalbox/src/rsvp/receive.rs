@@ -119,7 +119,10 @@ impl Role for Wish {
     const STANDS: &'static str = "confirmed";
 
     fn begin(&self) -> Option<Request> {
-        self.reserve().map(Request::Reserve)
+        // Where the group is joined the data come; reservations follow as senders announce themselves.
+        let join_at = self.arguments.join_at.filter(|_| self.arguments.session.destination.is_multicast());
+        let at = join_at.map(|at| Request::ReceiveAt(v1::RsvpReceiveAt { address: at.to_string() }));
+        at.or_else(|| self.reserve().map(Request::Reserve))
     }
 
     fn hear(&mut self, upcall: &Upcall) -> Option<Request> {
@@ -131,7 +134,7 @@ impl Role for Wish {
             _ => {}
         }
         let senders_changed = matches!(upcall, Upcall::Path(_) | Upcall::PathGone(_));
-        senders_changed.then(|| self.begin()).flatten()
+        senders_changed.then(|| self.reserve().map(Request::Reserve)).flatten()
     }
 
     fn stands(&self) -> bool {

@@ -118,6 +118,11 @@ fn flowspec(asked: Option<&v1::RsvpFlowspec>) -> Result<FlowSpec, Status> {
     Ok(FlowSpec { tspec, rspec: rspec.transpose().map_err(|error| out_of_range(FIELD, error))? })
 }
 
+/// This host's address at the interface that a client receives a group by.
+pub(crate) fn receive_at(at: &v1::RsvpReceiveAt) -> Result<std::net::IpAddr, Status> {
+    address("receive_at.address", &at.address)
+}
+
 fn out_of_range(field: &str, error: SpecError) -> Status {
     Status::invalid_argument(format!("{field}: {error}"))
 }
