@@ -119,10 +119,7 @@ impl Role for Wish {
     const STANDS: &'static str = "confirmed";
 
     fn begin(&self) -> Option<Request> {
-        // Where the group is joined the data come; reservations follow as senders announce themselves.
-        let join_at = self.arguments.join_at.filter(|_| self.arguments.session.destination.is_multicast());
-        let at = join_at.map(|at| Request::ReceiveAt(v1::RsvpReceiveAt { address: at.to_string() }));
-        at.or_else(|| self.reserve().map(Request::Reserve))
+        self.reserve().map(Request::Reserve)
     }
 
     fn hear(&mut self, upcall: &Upcall) -> Option<Request> {
@@ -134,7 +131,7 @@ impl Role for Wish {
             _ => {}
         }
         let senders_changed = matches!(upcall, Upcall::Path(_) | Upcall::PathGone(_));
-        senders_changed.then(|| self.reserve().map(Request::Reserve)).flatten()
+        senders_changed.then(|| self.begin()).flatten()
     }
 
     fn stands(&self) -> bool {
