@@ -37,6 +37,8 @@ pub(crate) fn shown(lab: &str, node: &PlannedNode) -> Result<Shown> {
     let mut shown = Shown { sessions, associations, counters, ..Shown::default() };
     if node.qos {
         shown.reservations = show(lab, node, "reservations")?;
+    }
+    if node.reserves() {
         shown.kernel = net::rules(&kernel::namespace(&node.namespace)?)?;
     }
     if node.rsvp {
@@ -50,7 +52,7 @@ pub(crate) fn show(lab: &str, node: &PlannedNode, what: &str) -> Result<Vec<Valu
     table(lab, node, &["show", what])
 }
 
-fn table(lab: &str, node: &PlannedNode, words: &[&str]) -> Result<Vec<Value>> {
+pub(crate) fn table(lab: &str, node: &PlannedNode, words: &[&str]) -> Result<Vec<Value>> {
     let mut command = signalbox(lab, node)?;
     let what = words.join(" ");
     command.args(words).arg("--json");

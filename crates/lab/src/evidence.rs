@@ -116,7 +116,7 @@ pub(crate) struct Shown {
     pub(crate) counters: Vec<Value>,
     /// Of nodes with QoS.
     pub(crate) reservations: Vec<Value>,
-    /// Of nodes with QoS, what their kernels held then, one thing a line.
+    /// Of nodes that reserve, what their kernels held then, one thing a line.
     pub(crate) kernel: Vec<String>,
     /// RSVP sessions, of nodes that speak it.
     pub(crate) rsvp: Vec<Value>,

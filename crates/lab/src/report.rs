@@ -8,9 +8,10 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::checks::{Outcome, cost, flood, gap, qos, repair, signal};
+use crate::checks::{Outcome, cost, flood, gap, qos, repair, rsvp_wire, signal};
 use crate::evidence::{Evidence, PingRun, Reply, Snapshot};
 use crate::observe::packet::Kind;
+use crate::observe::rsvp::RsvpType;
 use crate::scenario::{CheckKind, Scenario};
 
 /// The result of a scenario.
@@ -40,7 +41,7 @@ impl Report {
             }
         };
         section("path of the signal, as the last reply tells it", path(evidence));
-        for (label, snapshot) in &evidence.snapshots {
+        for (label, snapshot) in evidence.snapshots.iter().filter(|_| signals(evidence)) {
             section(&format!("routing state: {label}"), state(evidence, snapshot));
         }
         for run in &evidence.programs {
@@ -48,6 +49,7 @@ impl Report {
             section(&format!("{}, in {}", run.label, evidence.plan.nodes[run.node].name), lines.join("\n"));
         }
         section("messages on the links", links(evidence));
+        section("RSVP messages on the links", rsvp_links(evidence));
         section("what the flows had", flows(evidence));
         let mut times = Vec::new();
         for (key, what) in
@@ -178,7 +180,42 @@ const KINDS: [(Kind, &str); 5] = [
     (Kind::Error, "Error"),
 ];
 
+/// Whether GIST was signaled with; in scenarios of RSVP it is not.
+fn signals(evidence: &Evidence) -> bool {
+    let mut links = evidence.trace.links.iter();
+    links.clone().all(|link| link.rsvp.is_empty()) || links.any(|link| !link.messages.is_empty())
+}
+
+const RSVP_TYPES: [(RsvpType, &str); 8] = [
+    (RsvpType::Path, "Path"),
+    (RsvpType::Resv, "Resv"),
+    (RsvpType::ResvConf, "ResvConf"),
+    (RsvpType::PathErr, "PathErr"),
+    (RsvpType::ResvErr, "ResvErr"),
+    (RsvpType::PathTear, "PathTear"),
+    (RsvpType::ResvTear, "ResvTear"),
+    (RsvpType::Other, "others"),
+];
+
+fn rsvp_links(evidence: &Evidence) -> String {
+    if evidence.trace.links.iter().all(|link| link.rsvp.is_empty()) {
+        return String::new();
+    }
+    let header: Vec<_> = ["link"].into_iter().chain(RSVP_TYPES.map(|(_, name)| name)).collect();
+    let mut rows = table(&header);
+    for (link, planned) in evidence.trace.links.iter().zip(&evidence.plan.links) {
+        let count = |kind: RsvpType| link.rsvp.iter().filter(|message| message.kind == kind).count();
+        let mut row = vec![planned.name.clone()];
+        row.extend(RSVP_TYPES.map(|(kind, _)| count(kind).to_string()));
+        rows.add_row(row);
+    }
+    rows.to_string()
+}
+
 fn links(evidence: &Evidence) -> String {
+    if !signals(evidence) {
+        return String::new();
+    }
     let header: Vec<_> =
         ["link"].into_iter().chain(KINDS.map(|(_, name)| name)).chain(["Queries again"]).collect();
     let mut rows = table(&header);
@@ -229,8 +266,12 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
         .checks
         .iter()
         .filter_map(|check| {
-            let CheckKind::Repaired(kind) = &check.kind else { return None };
-            Some((check.name.clone(), repair::repair(evidence, kind).ok()?.measured(kind)))
+            let measured = match &check.kind {
+                CheckKind::Repaired(kind) => repair::repair(evidence, kind).ok()?.measured(kind),
+                CheckKind::RsvpRepaired(kind) => rsvp_wire::repair(evidence, kind).ok()?.measured(kind),
+                _ => return None,
+            };
+            Some((check.name.clone(), measured))
         })
         .collect();
     let gaps: serde_json::Map<_, _> = scenario

@@ -22,7 +22,7 @@ use crate::program::Program;
 use crate::reserve::Reserve;
 use crate::scenario::{
     CheckKind, Condition, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, ReserveStep, Scenario, Step,
-    TrafficStep, UdpStep,
+    TrafficStep, UdpStep, WaitStep,
 };
 use crate::traffic::{self, Traffic};
 use crate::{cost, dissect, flood, kernel, net, queues, wait};
@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
                 self.evidence.snapshots.push((step.label.clone(), snapshot));
                 Ok(())
             }
-            Step::WaitFor(step) => self.wait_for(step.condition, step.within.0),
+            Step::WaitFor(step) => self.wait_for(step),
             Step::Watch(step) => {
                 (self.progress)(&format!("watching the links for {} ({})", step.span, step.label));
                 let from = now()?;
@@ -404,17 +404,26 @@ impl<'a> Run<'a> {
         self.lab.running().map(|node| Ok((node, command::shown(&plan.name, &plan.nodes[node])?))).collect()
     }
 
-    fn wait_for(&mut self, condition: Condition, budget: Duration) -> Result<()> {
-        let (what, empty) = match condition {
+    fn wait_for(&mut self, step: &WaitStep) -> Result<()> {
+        let budget = step.within.0;
+        let (what, empty) = match step.condition {
             Condition::NoSessions => ("no daemon holds routing state", true),
             Condition::Sessions => ("every daemon holds routing state", false),
+            Condition::NoRsvp => ("the nodes know no RSVP session", true),
         };
         (self.progress)(&format!("waiting until {what}"));
         let deadline = Instant::now() + budget;
         loop {
             let plan = &self.lab.plan;
             let mut hold = true;
-            for node in self.lab.running().filter(|node| plan.nodes[*node].ping) {
+            if step.condition == Condition::NoRsvp {
+                for node in &step.nodes {
+                    let planned = &plan.nodes[self.node(node.as_ref())?];
+                    hold &= command::table(&plan.name, planned, &["rsvp", "show"])?.is_empty();
+                }
+            }
+            let gist = step.condition != Condition::NoRsvp;
+            for node in self.lab.running().filter(|node| gist && plan.nodes[*node].ping) {
                 let sessions = command::show(&plan.name, &plan.nodes[node], "sessions")?;
                 hold &= signal::session_ids(&sessions).is_empty() == empty;
             }

@@ -73,6 +73,10 @@ impl Traffic {
         let place = |node: usize| kernel::namespace(&plan.nodes[node].namespace);
         let into = bind(&place(order.to)?, destination)?;
         let out = bind(&place(order.from)?, SocketAddr::new(any, order.source_port.unwrap_or(0)))?;
+        // Flows of several senders may go to one port: each has a sink that hears its own.
+        if let Some((source, port)) = plan.source(order.from, order.destination).zip(order.source_port) {
+            into.connect(SocketAddr::new(source, port)).context("cannot listen to one sender")?;
+        }
         into.set_read_timeout(Some(LOOK))?;
         setsockopt(&into, sockopt::ReceiveTimestampns, &true).context("no times of arrival")?;
         // More than the system's limit needs a privilege that user namespaces do not have.

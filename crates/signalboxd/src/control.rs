@@ -205,6 +205,8 @@ pub(crate) struct Runs {
     pub(crate) ping: bool,
     /// QoS.
     pub(crate) qos: bool,
+    /// RSVP.
+    pub(crate) rsvp: bool,
 }
 
 /// The service; cheap to clone.
@@ -347,7 +349,11 @@ impl Control for Service {
         &self,
         _: Request<v1::ListInterfacesRequest>,
     ) -> Result<Response<v1::ListInterfacesResponse>, Status> {
-        self.needs_qos()?;
+        if !self.runs.qos && !self.runs.rsvp {
+            return Err(Status::failed_precondition(
+                "this node reserves nothing: add [apps.qos] or [rsvp] to its configuration",
+            ));
+        }
         let interfaces = self.asks.ask(Ask::Interfaces).await?;
         Ok(Response::new(v1::ListInterfacesResponse { interfaces }))
     }

@@ -53,7 +53,11 @@ impl Server {
         let (farewell, stopping) = oneshot::channel();
         let last_call = waker.clone();
         let asks = Asks::new(sender, move || waker.wake());
-        let runs = Runs { ping: config.ping().is_some(), qos: config.qos().is_some() };
+        let runs = Runs {
+            ping: config.ping().is_some(),
+            qos: config.qos().is_some(),
+            rsvp: config.rsvp().is_some(),
+        };
         let services = Services {
             control: ControlServer::new(Service::new(asks.clone(), runs)),
             gist: GistServer::new(Applications::new(asks.clone(), &config.node.name)),

@@ -2804,6 +2804,9 @@ pub struct RsvpPath {
     pub sender: ::core::option::Option<RsvpFilter>,
     #[prost(message, optional, tag = "2")]
     pub traffic: ::core::option::Option<RsvpTraffic>,
+    /// Somewhere on the way is a hop that keeps no reservations: without RSVP, or without integrated services.
+    #[prost(bool, tag = "3")]
+    pub broken: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpReserved {
@@ -2887,9 +2890,12 @@ pub struct RsvpSenderState {
     /// Until it ends without a refresh; absent: it began here.
     #[prost(uint64, optional, tag = "5")]
     pub expires_in_ms: ::core::option::Option<u64>,
-    /// A hop on the way here does not speak RSVP.
+    /// Between the previous hop and this node is one that does not speak RSVP.
     #[prost(bool, tag = "6")]
     pub non_rsvp_hop: bool,
+    /// Somewhere on the way is a hop that keeps no reservations: without RSVP, or without integrated services.
+    #[prost(bool, tag = "7")]
+    pub broken: bool,
 }
 /// What is reserved where the data leave.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -10,6 +10,7 @@ mod program;
 pub(crate) mod qos;
 pub(crate) mod repair;
 mod rsvp;
+pub(crate) mod rsvp_wire;
 pub(crate) mod signal;
 #[cfg(test)]
 mod tests;
@@ -84,6 +85,8 @@ fn judge(kind: &CheckKind, evidence: &Evidence) -> Verdict {
         CheckKind::Kernel(check) => qos::kernel(evidence, check),
         CheckKind::Gap(check) => gap::gap(evidence, check),
         CheckKind::Rsvp(check) => rsvp::held(evidence, check),
+        CheckKind::RsvpMessages(check) => rsvp_wire::messages(evidence, check),
+        CheckKind::RsvpRepaired(check) => rsvp_wire::repaired(evidence, check),
         CheckKind::Dissected(_) => rsvp::dissected(evidence),
         CheckKind::Loss(check) => loss(evidence, check),
         CheckKind::State(check) => state(evidence, check),

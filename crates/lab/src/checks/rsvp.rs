@@ -7,7 +7,7 @@ use crate::evidence::Evidence;
 use crate::scenario::RsvpCheck;
 
 /// Rates pass RSVP as single floats.
-const RATE_ERROR: f64 = 1e-6;
+pub(super) const RATE_ERROR: f64 = 1e-6;
 
 /// Each of these nodes showed so many senders and reservations.
 pub(super) fn held(evidence: &Evidence, check: &RsvpCheck) -> Verdict {

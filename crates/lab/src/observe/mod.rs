@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod packet;
+pub(crate) mod rsvp;
 mod sctp;
 mod stream;
 pub(crate) mod trace;

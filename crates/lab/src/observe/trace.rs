@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::packet::{Datagram, Gist, Ip, Kind, Segment};
+use super::rsvp::{self, RsvpMessage};
 use super::sctp::Associations;
 #[cfg(test)]
 pub(crate) use super::stream::Flow;
@@ -84,6 +85,7 @@ pub(crate) struct LinkTrace {
     pub(crate) first: usize,
     pub(crate) messages: Vec<Message>,
     pub(crate) probes: Vec<Probe>,
+    pub(crate) rsvp: Vec<RsvpMessage>,
     /// In the order in which they were opened.
     pub(crate) connections: Vec<Connection>,
     /// Frames that the capture had no room for.
@@ -141,6 +143,7 @@ impl LinkTrace {
         let (mut streams, mut associations) = (Streams::default(), Associations::default());
         for frame in frames {
             let Some(ip) = Ip::read(&frame.octets) else { continue };
+            trace.rsvp.extend(rsvp::messages(frame.at, frame.outgoing, &ip));
             if let Some(Datagram { ip, dst_port, payload }) = Datagram::read(ip) {
                 if payload.starts_with(PROBE_PAYLOAD) {
                     let Ip { src, dst, ttl, .. } = ip;

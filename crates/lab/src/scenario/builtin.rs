@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 25] = [
+const BUILTINS: [(&str, &str); 30] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
@@ -26,6 +26,11 @@ const BUILTINS: [(&str, &str); 25] = [
     ("rsvp-v6", include_str!("../../../../scenarios/rsvp-v6.toml")),
     ("rsvp-crash", include_str!("../../../../scenarios/rsvp-crash.toml")),
     ("rsvp-multicast", include_str!("../../../../scenarios/rsvp-multicast.toml")),
+    ("rsvp-wf", include_str!("../../../../scenarios/rsvp-wf.toml")),
+    ("rsvp-se", include_str!("../../../../scenarios/rsvp-se.toml")),
+    ("rsvp-killer", include_str!("../../../../scenarios/rsvp-killer.toml")),
+    ("rsvp-nonrsvp-hop", include_str!("../../../../scenarios/rsvp-nonrsvp-hop.toml")),
+    ("rsvp-reroute", include_str!("../../../../scenarios/rsvp-reroute.toml")),
 ];
 
 /// Name and text of each.

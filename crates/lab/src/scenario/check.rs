@@ -4,6 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::observe::packet::GIST_PORT;
+use crate::observe::rsvp::{RsvpStyle, RsvpType};
 use crate::units::{Percent, Rate, Span};
 
 /// Something that has to hold for the run to be good.
@@ -36,6 +37,8 @@ pub(crate) enum CheckKind {
     Kernel(KernelCheck),
     Gap(GapCheck),
     Rsvp(RsvpCheck),
+    RsvpMessages(RsvpMessagesCheck),
+    RsvpRepaired(RsvpRepairedCheck),
     Dissected(NoParameters),
     Loss(LossCheck),
     State(StateCheck),
@@ -287,6 +290,61 @@ pub(crate) struct RsvpCheck {
     pub(crate) towards: Option<Spanned<String>>,
 }
 
+/// So many RSVP messages went from a node to its neighbour that are like this; what is not said may be anything.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RsvpMessagesCheck {
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    pub(crate) message: RsvpType,
+    /// Label of a `watch` step: only while the lab watched.
+    pub(crate) during: Option<Spanned<String>>,
+    /// Only after, and before, the moments with these labels.
+    pub(crate) after: Option<Spanned<String>>,
+    pub(crate) before: Option<Spanned<String>>,
+    /// Of the session.
+    pub(crate) port: Option<u16>,
+    pub(crate) style: Option<RsvpStyle>,
+    /// Token rate of a flowspec, or of the sender.
+    pub(crate) rate: Option<Rate>,
+    /// Exactly these senders are named.
+    pub(crate) senders: Option<Vec<Spanned<String>>>,
+    /// This sender is among them.
+    pub(crate) names: Option<Spanned<String>>,
+    /// SCOPE holds exactly these senders; none: there is no SCOPE.
+    pub(crate) scope: Option<Vec<Spanned<String>>>,
+    /// Error code.
+    pub(crate) error: Option<u8>,
+    /// Flag of an error: what was reserved before still is.
+    pub(crate) in_place: Option<bool>,
+    /// Global break bit of the ADSPEC.
+    pub(crate) broken: Option<bool>,
+    /// By how much the packet's TTL is below that which the message says it was sent with.
+    pub(crate) ttl_lost: Option<u8>,
+    /// Every message of this type, of the port if one is given, is like this.
+    #[serde(default)]
+    pub(crate) every: bool,
+    #[serde(default = "once")]
+    pub(crate) least: usize,
+    pub(crate) most: Option<usize>,
+}
+
+/// After something happened, every RSVP session is reserved along these nodes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RsvpRepairedCheck {
+    /// What happened.
+    pub(crate) label: Spanned<String>,
+    pub(crate) hops: Vec<Spanned<String>>,
+    pub(crate) sessions: usize,
+    /// The last reservation is there by then.
+    pub(crate) within: Span,
+    /// Reported, not judged: the time that was wished for.
+    pub(crate) goal: Option<Span>,
+    /// Reported, not judged: what others have published for such a case.
+    pub(crate) published: Option<Span>,
+}
+
 /// The share of packets that every link lost.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -324,6 +382,10 @@ pub(crate) struct NodeCheck {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoParameters {}
+
+const fn once() -> usize {
+    1
+}
 
 const fn gist_port() -> u16 {
     GIST_PORT

@@ -226,6 +226,8 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
         "kernel" => CheckKind::Kernel(rest(element)?),
         "gap" => CheckKind::Gap(rest(element)?),
         "rsvp" => CheckKind::Rsvp(rest(element)?),
+        "rsvp_messages" => CheckKind::RsvpMessages(rest(element)?),
+        "rsvp_repaired" => CheckKind::RsvpRepaired(rest(element)?),
         "dissected" => CheckKind::Dissected(rest(element)?),
         "loss" => CheckKind::Loss(rest(element)?),
         "state" => CheckKind::State(rest(element)?),
@@ -239,7 +241,7 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
                 format!(
                     "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
                      set_up, program, associations, refused, whole, repaired, flood, traffic, granted, not_granted, \
-                     reservations, rsvp, dissected, queues, cost, kernel, gap, loss, state, silent, no_routing_state, no_errors, \
+                     reservations, rsvp, rsvp_messages, rsvp_repaired, dissected, queues, cost, kernel, gap, loss, state, silent, no_routing_state, no_errors, \
                      clean_stop"
                 ),
             ));

@@ -18,13 +18,13 @@ pub(crate) use builtin::{builtin, builtins};
 pub(crate) use check::{
     AssociationsCheck, Check, CheckKind, CostCheck, FloodCheck, GapCheck, GrantedCheck, HopsCheck,
     KernelCheck, LossCheck, NodeCheck, NotGrantedCheck, PassesCheck, PathCheck, ProgramCheck, QueuesCheck,
-    RefusedCheck, RepairedCheck, ReservationsCheck, RsvpCheck, SetUpCheck, SilentCheck, StateCheck,
-    TrafficCheck, WholeCheck,
+    RefusedCheck, RepairedCheck, ReservationsCheck, RsvpCheck, RsvpMessagesCheck, RsvpRepairedCheck,
+    SetUpCheck, SilentCheck, StateCheck, TrafficCheck, WholeCheck,
 };
 pub(crate) use load::{find, read};
 pub(crate) use step::{
     Condition, CostStep, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, Queues, QueuesStep, ReserveStep,
-    RunStep, Step, TrafficStep, UdpStep,
+    RunStep, Step, TrafficStep, UdpStep, WaitStep,
 };
 
 /// One experiment.

@@ -231,6 +231,9 @@ pub(crate) struct ShowStep {
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitStep {
     pub(crate) condition: Condition,
+    /// Of `no_rsvp`: who is asked.
+    #[serde(default)]
+    pub(crate) nodes: Vec<Spanned<String>>,
     #[serde(default = "wait_budget")]
     pub(crate) within: Span,
 }
@@ -243,6 +246,8 @@ pub(crate) enum Condition {
     NoSessions,
     /// Every daemon that runs Ping holds routing state.
     Sessions,
+    /// None of the nodes knows an RSVP session.
+    NoRsvp,
 }
 
 /// Keep still and remember what passes.

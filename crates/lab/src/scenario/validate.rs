@@ -147,6 +147,11 @@ fn qos_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> 
     Err(Mistake::new(name.span(), what))
 }
 
+/// Its kernel keeps reservations, of whichever protocol.
+fn reserving_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
+    qos_node(scenario, name).or_else(|_| rsvp_node(scenario, name))
+}
+
 fn links(scenario: &Scenario) -> Result<(), Mistake> {
     let mut networks: BTreeSet<String> = BTreeSet::new();
     let mut pairs = BTreeSet::new();
@@ -170,10 +175,7 @@ fn links(scenario: &Scenario) -> Result<(), Mistake> {
             return Err(Mistake::new(delay.span(), "a link's delay lies between 0ms and 10s"));
         }
         if link.rate.is_none()
-            && let Some(end) = link
-                .ends
-                .iter()
-                .find(|end| qos_node(scenario, end).is_ok() || rsvp_node(scenario, end).is_ok())
+            && let Some(end) = link.ends.iter().find(|end| reserving_node(scenario, end).is_ok())
         {
             let what = format!("{} reserves, and needs to know the `rate` of each link", end.as_ref());
             return Err(Mistake::new(end.span(), what));
@@ -282,7 +284,7 @@ fn one_step<'s>(scenario: &'s Scenario, step: &'s Step, names: &mut Names<'s>) -
             names.moments.insert(&step.label);
             Ok(())
         }
-        Step::WaitFor(_) => Ok(()),
+        Step::WaitFor(step) => step.nodes.iter().try_for_each(|node| rsvp_node(scenario, node)),
         Step::ProbeExpired(step) => {
             node(scenario, &step.from)?;
             daemon_node(scenario, &step.to)
@@ -332,7 +334,7 @@ fn one_step<'s>(scenario: &'s Scenario, step: &'s Step, names: &mut Names<'s>) -
         Step::Queues(step) => {
             names.queues.insert(step.label.as_ref());
             step.queues.iter().try_for_each(|queues| {
-                qos_node(scenario, &queues.node)?;
+                reserving_node(scenario, &queues.node)?;
                 neighbours(scenario, &queues.node, &queues.towards)
             })
         }
@@ -417,7 +419,7 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result
             Names::known(&names.costs, &check.base, "cost")
         }
         CheckKind::Kernel(check) => {
-            qos_node(scenario, &check.node)?;
+            reserving_node(scenario, &check.node)?;
             label(&check.label)?;
             label(&check.like)
         }
@@ -430,6 +432,18 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result
             check.nodes.iter().try_for_each(|node| rsvp_node(scenario, node))?;
             check.towards.iter().try_for_each(|other| node(scenario, other))?;
             label(&check.label)
+        }
+        CheckKind::RsvpMessages(check) => {
+            neighbours(scenario, &check.from, &check.to)?;
+            let senders = check.senders.iter().flatten().chain(check.scope.iter().flatten());
+            senders.chain(&check.names).try_for_each(|name| node(scenario, name))?;
+            check.after.iter().chain(&check.before).try_for_each(moment)?;
+            check.during.iter().try_for_each(label)
+        }
+        CheckKind::RsvpRepaired(check) => {
+            moment(&check.label)?;
+            let pairs = check.hops.iter().zip(check.hops.iter().skip(1));
+            pairs.into_iter().try_for_each(|(from, to)| neighbours(scenario, from, to))
         }
         CheckKind::Flood(check) => daemon_node(scenario, &check.node),
         CheckKind::PassesQuery(check) => {

@@ -173,6 +173,8 @@ pub enum RsvpEvent {
         adspec: Box<[u8]>,
         /// POLICY_DATA objects; empty for none.
         policy: Box<[u8]>,
+        /// Somewhere on the way is a hop without RSVP or integrated services: the ADSPEC's break bit, or a TTL.
+        broken: bool,
     },
     /// A sender is gone.
     PathGone {

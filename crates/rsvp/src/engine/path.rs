@@ -438,8 +438,9 @@ impl Rsvp {
         let Some(sender) = self.senders.get(key) else { return };
         let policy = policy_in(sender.carried());
         let adspec = self.adspecs.lookup(sender.adspec).cloned().unwrap_or_default();
+        let broken = self.is_broken(sender);
         let (sender, tspec) = (self.filter_of(sender), sender.tspec);
-        self.out.event(id, RsvpEvent::Path { sender, tspec, adspec, policy });
+        self.out.event(id, RsvpEvent::Path { sender, tspec, adspec, policy, broken });
     }
 
     /// Applications of this node hear that a sender is gone.

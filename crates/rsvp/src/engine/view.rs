@@ -11,7 +11,7 @@ use super::branch::Branch;
 use super::interfaces::Place;
 use super::sender::{LOCAL, NON_RSVP, Sender};
 use super::session::{NONE, is_application};
-use crate::wire::{Filter, FlowSpec, Session, Style};
+use crate::wire::{Filter, FlowSpec, Objects, RawAdspec, Session, Style};
 
 /// A session with its senders and what is reserved for them here.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +39,8 @@ pub struct SenderView {
     pub expires: Option<Time>,
     /// Hops without RSVP lie between the previous hop and this node.
     pub non_rsvp_hop: bool,
+    /// Somewhere on the way is a hop without RSVP or integrated services.
+    pub broken: bool,
 }
 
 /// A reservation at an interface.
@@ -83,7 +85,15 @@ impl Rsvp {
             ifindex: self.ifindex(sender.iif),
             expires: (!sender.has(LOCAL)).then(|| sender.expires.time(self.now)),
             non_rsvp_hop: sender.has(NON_RSVP),
+            broken: self.is_broken(sender),
         }
+    }
+
+    /// Whether some hop on a sender's way here keeps no reservations: its ADSPEC says so, or a TTL did.
+    pub(super) fn is_broken(&self, sender: &Sender) -> bool {
+        let object = self.adspecs.lookup(sender.adspec).and_then(|kept| Objects::at(kept, 0).next()?.ok());
+        let adspec = object.and_then(|object| RawAdspec::of(&object).read().ok());
+        sender.has(NON_RSVP) || adspec.is_some_and(|adspec| adspec.general.broken)
     }
 
     fn reservation_view(&self, style: Style, branch: &Branch) -> ReservationView {

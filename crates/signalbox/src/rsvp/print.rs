@@ -13,7 +13,8 @@ pub(super) fn text(upcall: &Upcall) -> String {
         Upcall::Refused(refused) => format!("refused: {}", refused.reason),
         Upcall::Path(path) => {
             let traffic = path.traffic.as_ref().map(traffic).unwrap_or_default();
-            format!("sender {}: {traffic}", path.sender.as_ref().map(filter).unwrap_or_default())
+            let broken = if path.broken { "; not every hop on the way keeps reservations" } else { "" };
+            format!("sender {}: {traffic}{broken}", path.sender.as_ref().map(filter).unwrap_or_default())
         }
         Upcall::PathGone(sender) => format!("sender {} is gone", filter(sender)),
         Upcall::Reserved(reserved) => {
@@ -85,6 +86,7 @@ pub(super) fn json(upcall: &Upcall) -> Value {
             "type": "path",
             "sender": path.sender.as_ref().map(filter_json),
             "traffic": path.traffic.as_ref().map(traffic_json),
+            "broken": path.broken,
         }),
         Upcall::PathGone(sender) => json!({ "type": "path-gone", "sender": filter_json(sender) }),
         Upcall::Reserved(reserved) => json!({

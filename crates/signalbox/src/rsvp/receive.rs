@@ -62,7 +62,8 @@ Examples:
 Without --sender it reserves for every sender that announces itself, as they come and go. A multicast group is joined
 for as long as the command runs.
 
-With --json, \"type\" tells the lines apart: waiting; path {sender, traffic}; path-gone {sender}; confirmed {node, style,
+With --json, \"type\" tells the lines apart: waiting; path {sender, traffic, broken: a
+hop on the way keeps no reservations}; path-gone {sender}; confirmed {node, style,
 flowspec, senders}; reservation-error {node, code, value, meaning, in_place, not_guilty, senders, flowspec}; refused
 {reason}; released. Rates are in bits a second on the command line, in octets a second in JSON. With --flows: waiting
 {flows}, and confirmed {flows, seconds} once all are; errors have their port.
@@ -233,7 +234,7 @@ mod tests {
 
     fn path(address: &str, rate: f64) -> v1::RsvpPath {
         let traffic = v1::RsvpTraffic { rate, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
-        v1::RsvpPath { sender: sender(address).ok(), traffic: Some(traffic) }
+        v1::RsvpPath { sender: sender(address).ok(), traffic: Some(traffic), broken: false }
     }
 
     #[test]

@@ -44,7 +44,7 @@ Examples:
   signalbox --socket /run/signalbox/r1.sock rsvp show --json
 
 With --json, one array, one session a line: destination, protocol, port, ipsec; senders: [{sender, traffic, previous_hop
-(null: this node), interface, expires_in_ms, non_rsvp_hop}]; reservations: [{style, interface (null: received here),
+(null: this node), interface, expires_in_ms, non_rsvp_hop, broken}]; reservations: [{style, interface (null: received here),
 senders, flowspec, next_hops (null: this node), enforced}]. Rates are in octets a second.
 
 Of neighbours: address, interface, heard_ms_ago, refresh_reduction (off, not-offered, far, names, whole), names, hello
@@ -92,6 +92,8 @@ fn text(out: &mut impl Write, session: &v1::RsvpSession) -> Result<()> {
         }
         if sender.non_rsvp_hop {
             write!(out, ", behind hops without RSVP")?;
+        } else if sender.broken {
+            write!(out, ", over hops that keep no reservations")?;
         }
         if let Some(ms) = sender.expires_in_ms {
             write!(out, ", expires in {} s", ms / 1000)?;
@@ -122,6 +124,7 @@ fn session_json(session: &v1::RsvpSession) -> Value {
             "interface": none_if_empty(&sender.interface),
             "expires_in_ms": sender.expires_in_ms,
             "non_rsvp_hop": sender.non_rsvp_hop,
+            "broken": sender.broken,
         })
     });
     let reservations = session.reservations.iter().map(|reservation| {
@@ -163,6 +166,7 @@ mod tests {
                 interface: "r1-0".into(),
                 expires_in_ms: Some(157_000),
                 non_rsvp_hop: false,
+                broken: true,
             }],
             reservations: vec![v1::RsvpReservationState {
                 interface: "r1-1".into(),
@@ -178,7 +182,7 @@ mod tests {
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "session 10.0.1.2 protocol 17 port 5004\n  sender 10.0.0.1: 64 kbit/s, burst 3000 octets, from 10.0.0.1 \
-             at r1-0, expires in 157 s\n  FF r1-1: 64 kbit/s, burst 3000 octets, controlled load, asked for by \
+             at r1-0, over hops that keep no reservations, expires in 157 s\n  FF r1-1: 64 kbit/s, burst 3000 octets, controlled load, asked for by \
              10.0.1.2, enforced\n"
         );
         let value = session_json(&session);

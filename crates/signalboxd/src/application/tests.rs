@@ -32,7 +32,7 @@ async fn rig() -> Rig {
     let services = Services {
         control: ControlServer::new(Service::new(
             asks.clone(),
-            crate::control::Runs { ping: true, qos: true },
+            crate::control::Runs { ping: true, qos: true, rsvp: true },
         )),
         gist: GistServer::new(Applications::new(asks.clone(), "r7")),
         rsvp: RsvpServer::new(crate::rsvp::Sessions::new(asks, true)),

@@ -28,7 +28,10 @@ async fn rig(applications: bool) -> Rig {
         counter.fetch_add(1, Ordering::SeqCst);
     });
     let connections = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
-    let service = ControlServer::new(Service::new(asks, Runs { ping: applications, qos: applications }));
+    let service = ControlServer::new(Service::new(
+        asks,
+        Runs { ping: applications, qos: applications, rsvp: applications },
+    ));
     tokio::spawn(Server::builder().serve_with_incoming(service, connections));
     let mut ours = Some(TokioIo::new(ours));
     let connector = tower::service_fn(move |_| {

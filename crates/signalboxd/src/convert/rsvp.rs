@@ -142,9 +142,11 @@ pub(crate) fn not_registered(refused: Refused) -> Status {
 pub(crate) fn upcall(event: RsvpEvent) -> v1::RsvpUpcall {
     let upcall = match event {
         RsvpEvent::Refused(refused) => Upcall::Refused(v1::RsvpRefused { reason: refused.to_string() }),
-        RsvpEvent::Path { sender, tspec, .. } => {
-            Upcall::Path(v1::RsvpPath { sender: Some(told(&sender)), traffic: Some(told_traffic(&tspec)) })
-        }
+        RsvpEvent::Path { sender, tspec, broken, .. } => Upcall::Path(v1::RsvpPath {
+            sender: Some(told(&sender)),
+            traffic: Some(told_traffic(&tspec)),
+            broken,
+        }),
         RsvpEvent::PathGone { sender } => Upcall::PathGone(told(&sender)),
         RsvpEvent::Resv { style, flowspec, senders } => Upcall::Reserved(v1::RsvpReserved {
             style: told_style(style).into(),
@@ -241,6 +243,7 @@ pub(crate) fn listed(
         interface: name(sender.ifindex),
         expires_in_ms: sender.expires.map(|expires| super::millis(expires.since(now))),
         non_rsvp_hop: sender.non_rsvp_hop,
+        broken: sender.broken,
     });
     let reservations = view.reservations.iter().map(|reservation| v1::RsvpReservationState {
         style: told_style(reservation.style).into(),
