@@ -32,7 +32,7 @@ fn wf(n: u32, rate: f32, senders: &[u32]) -> Resv {
     Resv { scope: sources(senders), ..Resv::wf(load(rate)).from(n, 9, group()) }
 }
 
-/// RSVP-3.4-02: each previous hop hears of its own senders, and one of which none are left hears nothing.
+/// RSVP-3.4-02, RSVP-2209-RREF-04: each previous hop hears of its own senders, and one of which none are left hears nothing.
 #[test]
 fn a_resv_for_nobody_is_not_sent() {
     let mut rig = tree();
@@ -73,7 +73,7 @@ fn senders_of_this_node_are_in_no_scope() {
     }
 }
 
-/// RSVP-3.4-07: none of explicit styles, on shared trees, or while there is one previous hop.
+/// RSVP-3.4-07, RSVP-2209-RREF-04: none of explicit styles, on shared trees, or while there is one previous hop.
 #[test]
 fn a_scope_is_attached_where_it_is_needed() {
     let scopes = |rig: &mut Rig, resv: &Resv| -> Vec<_> {
