@@ -71,7 +71,8 @@ fn authority(name: &str) -> Result<(Issuer<'static, KeyPair>, String)> {
     Ok((Issuer::new(params, key), pem))
 }
 
-fn write(directory: &Path, file: &str, text: &str) -> Result<()> {
+/// Writes a file that its owner only can read.
+pub(crate) fn write(directory: &Path, file: &str, text: &str) -> Result<()> {
     let path = directory.join(file);
     let written =
         fs::write(&path, text).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o600)));

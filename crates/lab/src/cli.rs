@@ -268,7 +268,7 @@ fn run_scenario(
     if json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
     } else {
-        write!(out, "{}", report.text(&evidence))?;
+        write!(out, "{}", report.text(scenario, &evidence))?;
     }
     Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
 }

@@ -43,6 +43,7 @@ pub(crate) fn shown(lab: &str, node: &PlannedNode) -> Result<Shown> {
     }
     if node.rsvp {
         shown.rsvp = table(lab, node, &["rsvp", "show"])?;
+        shown.rsvp_neighbours = table(lab, node, &["rsvp", "show", "neighbours"])?;
     }
     Ok(shown)
 }

@@ -1,6 +1,7 @@
 //! RSVP as another dissector reads it: tshark, over the captures.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -14,17 +15,22 @@ pub(crate) fn links(captures: &Captures, plan: &Plan) -> Result<Vec<Dissected>> 
     captures.write(plan, &directory)?;
     let read = plan.links.iter().map(|link| {
         let file = directory.join(format!("{}.pcap", link.name));
-        let output = Command::new("tshark")
+        let mut tshark = Command::new("tshark")
             .arg("-r")
             .arg(&file)
-            .args(["-n", "-Y", "rsvp", "-O", "rsvp"])
-            .output()
+            .args(["-n", "-Q", "-Y", "rsvp", "-O", "rsvp"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .context("cannot run tshark; apt-get install tshark")?;
-        if !output.status.success() {
-            bail!("tshark: {}", String::from_utf8_lossy(&output.stderr).trim());
+        // Of many messages it has more to say than should be in memory at once.
+        let said = tshark.stdout.take().context("tshark has no output")?;
+        let dissected = read(&link.name, BufReader::new(said))?;
+        let ended = tshark.wait_with_output()?;
+        if !ended.status.success() {
+            bail!("tshark: {}", String::from_utf8_lossy(&ended.stderr).trim());
         }
-        let text = String::from_utf8_lossy(&output.stdout);
-        Ok(read(&link.name, &text))
+        Ok(dissected)
     });
     let read = read.collect();
     std::fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
@@ -32,11 +38,17 @@ pub(crate) fn links(captures: &Captures, plan: &Plan) -> Result<Vec<Dissected>> 
 }
 
 /// Each message has a line with its checksum; what is wrong is said in words.
-fn read(link: &str, text: &str) -> Dissected {
-    let messages = text.lines().filter(|line| line.contains("Message Checksum:")).count();
-    let wrong = |line: &&str| line.contains("[incorrect") || line.contains("[Malformed");
-    let faults = text.lines().filter(wrong).map(|line| line.trim().to_owned()).collect();
-    Dissected { link: link.to_owned(), messages, faults }
+fn read(link: &str, text: impl BufRead) -> Result<Dissected> {
+    let (mut messages, mut faults) = (0, Vec::new());
+    for line in text.split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        messages += usize::from(line.contains("Message Checksum:"));
+        if line.contains("[incorrect") || line.contains("[Malformed") {
+            faults.push(line.trim().to_owned());
+        }
+    }
+    Ok(Dissected { link: link.to_owned(), messages, faults })
 }
 
 #[cfg(test)]
@@ -48,7 +60,7 @@ mod tests {
         let text = "Resource ReserVation Protocol (RSVP): HELLO Message.\n        Message Checksum: 0xd8c9 [correct]\n\
                     Resource ReserVation Protocol (RSVP): HELLO Message.\n        Message Checksum: 0x1234 [incorrect, \
                     should be 0xd8c9]\n        Message Checksum: 0x0000\n[Malformed Packet: RSVP]\n";
-        let read = read("a-b", text);
+        let read = read("a-b", text.as_bytes()).unwrap();
         assert_eq!((read.messages, read.faults.len()), (3, 2));
         assert_eq!(read.faults[1], "[Malformed Packet: RSVP]");
     }

@@ -120,6 +120,8 @@ pub(crate) struct Shown {
     pub(crate) kernel: Vec<String>,
     /// RSVP sessions, of nodes that speak it.
     pub(crate) rsvp: Vec<Value>,
+    /// RSVP neighbours, of the same.
+    pub(crate) rsvp_neighbours: Vec<Value>,
 }
 
 impl Shown {

@@ -33,6 +33,9 @@ impl Lab {
         let made = fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))
             .and_then(|()| certificates::make(&lab.plan.nodes, &directory))
+            .and_then(|()| {
+                lab.plan.files.iter().try_for_each(|(name, text)| certificates::write(&directory, name, text))
+            })
             .and_then(|()| net::make(&lab.plan))
             .and_then(|()| wait::check());
         match made {

@@ -24,6 +24,7 @@ mod program;
 mod queues;
 pub mod replay;
 mod report;
+mod resend;
 mod reserve;
 mod run;
 mod scenario;

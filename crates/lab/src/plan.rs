@@ -17,6 +17,8 @@ pub(crate) struct Plan {
     pub(crate) name: String,
     pub(crate) nodes: Vec<PlannedNode>,
     pub(crate) links: Vec<PlannedLink>,
+    /// Files beside the daemons' configurations, by name.
+    pub(crate) files: Vec<(String, String)>,
 }
 
 /// A namespace and what is in it.
@@ -145,7 +147,8 @@ impl Plan {
                 loss: link.loss,
             });
         }
-        let mut plan = Self { name: scenario.name.clone(), nodes, links };
+        let files = scenario.files.clone().into_iter().collect();
+        let mut plan = Self { name: scenario.name.clone(), nodes, links, files };
         for node in 0..plan.nodes.len() {
             plan.nodes[node].routes = plan.routes(scenario, &index, node);
         }

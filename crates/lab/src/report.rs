@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::checks::{Outcome, cost, flood, gap, qos, repair, rsvp_wire, signal};
+use crate::checks::{Outcome, cost, flood, gap, qos, repair, rsvp_hop, rsvp_wire, signal};
 use crate::evidence::{Evidence, PingRun, Reply, Snapshot};
 use crate::observe::packet::Kind;
 use crate::observe::rsvp::RsvpType;
@@ -32,7 +32,7 @@ impl Report {
     }
 
     /// For people: the path, the routing state, the numbers, the checks.
-    pub(crate) fn text(&self, evidence: &Evidence) -> String {
+    pub(crate) fn text(&self, scenario: &Scenario, evidence: &Evidence) -> String {
         let mut text = String::new();
         let mut section = |title: &str, body: String| {
             if !body.is_empty() {
@@ -50,6 +50,7 @@ impl Report {
         }
         section("messages on the links", links(evidence));
         section("RSVP messages on the links", rsvp_links(evidence));
+        section("RSVP on the links, a second", rsvp_load(scenario, evidence));
         section("what the flows had", flows(evidence));
         let mut times = Vec::new();
         for (key, what) in
@@ -83,6 +84,28 @@ impl Report {
         };
         text
     }
+}
+
+/// What each load check compares.
+fn rsvp_loads<'a>(
+    scenario: &'a Scenario,
+    evidence: &'a Evidence,
+) -> impl Iterator<Item = (&'a str, (Vec<[String; 5]>, Value))> {
+    scenario.checks.iter().filter_map(|check| {
+        let CheckKind::RsvpLoad(kind) = &check.kind else { return None };
+        Some((check.name.as_str(), rsvp_hop::compared(evidence, kind)?))
+    })
+}
+
+fn rsvp_load(scenario: &Scenario, evidence: &Evidence) -> String {
+    let mut rows = table(&["link", "while", "packets", "messages", "octets"]);
+    let mut all: Vec<_> = rsvp_loads(scenario, evidence).flat_map(|(_, (rows, _))| rows).collect();
+    all.dedup();
+    if all.is_empty() {
+        return String::new();
+    }
+    rows.add_rows(all);
+    rows.to_string()
 }
 
 /// A row for each flow and phase.
@@ -282,6 +305,11 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
             Some((check.name.clone(), gap::found(evidence, kind).ok()?.measured()))
         })
         .collect();
+    let loads: serde_json::Map<_, _> =
+        rsvp_loads(scenario, evidence).map(|(name, (_, value))| (name.to_owned(), value)).collect();
+    if !loads.is_empty() {
+        all.insert("rsvp_load".into(), loads.into());
+    }
     if !gaps.is_empty() {
         all.insert("gaps".into(), gaps.into());
     }

@@ -25,7 +25,7 @@ use crate::scenario::{
     TrafficStep, UdpStep, WaitStep,
 };
 use crate::traffic::{self, Traffic};
-use crate::{cost, dissect, flood, kernel, net, queues, wait};
+use crate::{cost, dissect, flood, kernel, net, queues, resend, wait};
 
 /// Where the lab's own datagrams go; port 9 is "discard".
 const PROBE_PORT: u16 = 9;
@@ -50,6 +50,8 @@ pub(crate) struct Run<'a> {
     /// Those that may still run.
     programs: Vec<Program>,
     background: BTreeMap<String, Background>,
+    /// Frames that the lab altered and sent.
+    forged: Vec<Vec<u8>>,
     progress: &'a Progress<'a>,
 }
 
@@ -92,7 +94,8 @@ impl<'a> Run<'a> {
         };
         let routers = multicast(scenario, &lab.plan)?;
         let (programs, background) = (Vec::new(), BTreeMap::new());
-        Ok(Self { scenario, lab, captures, evidence, routers, programs, background, progress })
+        let forged = Vec::new();
+        Ok(Self { scenario, lab, captures, evidence, routers, programs, background, forged, progress })
     }
 
     /// Does the workload, and waits for the programs that it started.
@@ -177,6 +180,20 @@ impl<'a> Run<'a> {
                 Ok(())
             }
             Step::ProbeExpired(step) => self.probe_expired(step),
+            Step::Resend(step) => {
+                let (from, to) = (self.node(step.from.as_ref())?, self.node(step.to.as_ref())?);
+                (self.progress)(&format!(
+                    "the last {:?} from {} to {} again, {} times{}",
+                    step.message,
+                    step.from.as_ref(),
+                    step.to.as_ref(),
+                    step.count,
+                    if step.alter { ", altered" } else { "" }
+                ));
+                self.remember(step.label.as_ref(), step.from.as_ref())?;
+                let leg = self.lab.plan.leg(from, to).ok_or_else(|| anyhow!("no link between the two"))?;
+                resend::resend(&self.lab.plan, &self.captures, step, leg, &mut self.forged)
+            }
             Step::SetLoss(step) => {
                 let link = self.link(step.link.as_ref())?;
                 net::set_loss(&self.lab.plan, link, step.loss)

@@ -10,6 +10,7 @@ mod program;
 pub(crate) mod qos;
 pub(crate) mod repair;
 mod rsvp;
+pub(crate) mod rsvp_hop;
 pub(crate) mod rsvp_wire;
 pub(crate) mod signal;
 #[cfg(test)]
@@ -59,6 +60,7 @@ const fn looks_at_packets(kind: &CheckKind) -> bool {
             | CheckKind::Queues(_)
             | CheckKind::Cost(_)
             | CheckKind::Kernel(_)
+            | CheckKind::RsvpNeighbour(_)
             | CheckKind::CleanStop(_)
     )
 }
@@ -86,6 +88,8 @@ fn judge(kind: &CheckKind, evidence: &Evidence) -> Verdict {
         CheckKind::Gap(check) => gap::gap(evidence, check),
         CheckKind::Rsvp(check) => rsvp::held(evidence, check),
         CheckKind::RsvpMessages(check) => rsvp_wire::messages(evidence, check),
+        CheckKind::RsvpNeighbour(check) => rsvp_hop::neighbour(evidence, check),
+        CheckKind::RsvpLoad(check) => rsvp_hop::lighter(evidence, check),
         CheckKind::RsvpRepaired(check) => rsvp_wire::repaired(evidence, check),
         CheckKind::Dissected(_) => rsvp::dissected(evidence),
         CheckKind::Loss(check) => loss(evidence, check),

@@ -63,7 +63,7 @@ fn handshake(flow: [&str; 2], ends: [&str; 2]) -> Vec<Message> {
     ]
 }
 
-fn evidence(checks: &str) -> (Check, Evidence) {
+pub(super) fn evidence(checks: &str) -> (Check, Evidence) {
     let scenario = scenario(checks);
     let flow = ["10.0.1.1", "10.0.2.2"];
     let link = |first, ends| LinkTrace { first, messages: handshake(flow, ends), ..LinkTrace::default() };

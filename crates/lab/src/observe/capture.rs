@@ -71,6 +71,18 @@ impl Captures {
         Trace { links: self.links.iter().map(read).collect() }
     }
 
+    /// The last frame that passed a link in this direction and is like that.
+    pub(crate) fn last(
+        &self,
+        link: usize,
+        outgoing: bool,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
+        let kept = self.links.get(link)?.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut frames = kept.frames.iter().rev().filter(|frame| frame.outgoing == outgoing);
+        frames.find(|frame| wanted(&frame.octets)).map(|frame| frame.octets.clone())
+    }
+
     /// Takes in what the kernel still holds, and ends.
     pub(crate) fn stop(&mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);

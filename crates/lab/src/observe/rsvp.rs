@@ -12,6 +12,44 @@ const PROTOCOL: u8 = 46;
 const HEADER: usize = 8;
 const BUNDLE: u8 = 12;
 
+/// RSVP in an IP packet, as what it costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RsvpPacket {
+    /// Since 1970.
+    pub(crate) at: Duration,
+    /// Of the IP packet.
+    pub(crate) octets: u32,
+    /// Those of a bundle each by itself.
+    pub(crate) messages: u32,
+}
+
+/// What an IP packet costs if it is RSVP with so many messages.
+pub(crate) fn packet(at: Duration, ip: &Ip<'_>, messages: usize) -> Option<RsvpPacket> {
+    let octets = u32::try_from(ip.packet.len()).ok()?;
+    ip.carries(PROTOCOL).map(|_| RsvpPacket { at, octets, messages: u32::try_from(messages).unwrap_or(0) })
+}
+
+/// Alters one bit of the refresh period of the message in a frame, and puts its checksum right; `None` if it has none.
+pub(crate) fn alter(frame: &mut [u8]) -> Option<()> {
+    let payload = Ip::read(frame)?.carries(PROTOCOL)?;
+    let start = payload.as_ptr() as usize - frame.as_ptr() as usize;
+    let end = start + payload.len();
+    let message = frame.get_mut(start..end)?;
+    let mut at = HEADER;
+    // TIME_VALUES
+    while *message.get(at + 2)? != 5 {
+        at += usize::from(u16_at(message, at)?).max(4);
+    }
+    *message.get_mut(at + 7)? ^= 1;
+    message.get_mut(2..4)?.fill(0);
+    let sum: u32 =
+        message.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let folded = (sum >> 16) + (sum & 0xffff);
+    let sum = !u16::try_from((folded >> 16) + (folded & 0xffff)).unwrap_or(0);
+    message.get_mut(2..4)?.copy_from_slice(&sum.to_be_bytes());
+    Some(())
+}
+
 /// Message types that checks tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -237,6 +275,27 @@ mod tests {
     }
 
     #[test]
+    fn an_altered_message_is_another_with_a_right_checksum() {
+        let mut message = vec![0x10, 1, 0xd9, 0x6b, 63, 0, 0, 8 + 12 + 8];
+        message.extend([0, 12, 1, 1, 10, 0, 3, 2, 17, 0, 0x13, 0x89]);
+        message.extend([0, 8, 5, 1, 0, 0, 0x75, 0x30]);
+        let frame = frame(46, &message);
+        let mut altered = frame.clone();
+        alter(&mut altered).unwrap();
+        let changed: Vec<_> = (0..frame.len()).filter(|at| frame[*at] != altered[*at]).collect();
+        assert_eq!(changed.last(), Some(&(frame.len() - 1)));
+        assert!(changed[..changed.len() - 1].iter().all(|at| [36, 37].contains(at)), "{changed:?}");
+        let words = altered[34..].chunks_exact(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+        let sum: u32 = words.sum();
+        assert_eq!((sum >> 16) + (sum & 0xffff), 0xffff);
+        assert_eq!(alter(&mut frame_of_resv()), None, "it has no refresh period");
+    }
+
+    fn frame_of_resv() -> Vec<u8> {
+        frame(46, &resv())
+    }
+
+    #[test]
     fn no_cut_or_changed_octet_makes_it_panic() {
         let message = resv();
         for at in 0..message.len() {
@@ -244,7 +303,9 @@ mod tests {
             for value in [0, 1, 3, 0x7f, 0xff] {
                 let mut changed = message.clone();
                 changed[at] = value;
-                read(&frame(46, &changed));
+                let mut frame = frame(46, &changed);
+                read(&frame);
+                let _ = alter(&mut frame);
             }
         }
     }

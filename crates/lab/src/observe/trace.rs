@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::packet::{Datagram, Gist, Ip, Kind, Segment};
-use super::rsvp::{self, RsvpMessage};
+use super::rsvp::{self, RsvpMessage, RsvpPacket};
 use super::sctp::Associations;
 #[cfg(test)]
 pub(crate) use super::stream::Flow;
@@ -86,6 +86,8 @@ pub(crate) struct LinkTrace {
     pub(crate) messages: Vec<Message>,
     pub(crate) probes: Vec<Probe>,
     pub(crate) rsvp: Vec<RsvpMessage>,
+    /// The packets in which they were.
+    pub(crate) rsvp_packets: Vec<RsvpPacket>,
     /// In the order in which they were opened.
     pub(crate) connections: Vec<Connection>,
     /// Frames that the capture had no room for.
@@ -143,7 +145,9 @@ impl LinkTrace {
         let (mut streams, mut associations) = (Streams::default(), Associations::default());
         for frame in frames {
             let Some(ip) = Ip::read(&frame.octets) else { continue };
+            let before = trace.rsvp.len();
             trace.rsvp.extend(rsvp::messages(frame.at, frame.outgoing, &ip));
+            trace.rsvp_packets.extend(rsvp::packet(frame.at, &ip, trace.rsvp.len() - before));
             if let Some(Datagram { ip, dst_port, payload }) = Datagram::read(ip) {
                 if payload.starts_with(PROBE_PAYLOAD) {
                     let Ip { src, dst, ttl, .. } = ip;

@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 30] = [
+const BUILTINS: [(&str, &str); 32] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
@@ -31,6 +31,8 @@ const BUILTINS: [(&str, &str); 30] = [
     ("rsvp-killer", include_str!("../../../../scenarios/rsvp-killer.toml")),
     ("rsvp-nonrsvp-hop", include_str!("../../../../scenarios/rsvp-nonrsvp-hop.toml")),
     ("rsvp-reroute", include_str!("../../../../scenarios/rsvp-reroute.toml")),
+    ("rsvp-integrity", include_str!("../../../../scenarios/rsvp-integrity.toml")),
+    ("rsvp-refresh-reduction", include_str!("../../../../scenarios/rsvp-refresh-reduction.toml")),
 ];
 
 /// Name and text of each.

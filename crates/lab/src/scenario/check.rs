@@ -39,6 +39,8 @@ pub(crate) enum CheckKind {
     Rsvp(RsvpCheck),
     RsvpMessages(RsvpMessagesCheck),
     RsvpRepaired(RsvpRepairedCheck),
+    RsvpNeighbour(RsvpNeighbourCheck),
+    RsvpLoad(RsvpLoadCheck),
     Dissected(NoParameters),
     Loss(LossCheck),
     State(StateCheck),
@@ -343,6 +345,36 @@ pub(crate) struct RsvpRepairedCheck {
     pub(crate) goal: Option<Span>,
     /// Reported, not judged: what others have published for such a case.
     pub(crate) published: Option<Span>,
+}
+
+/// What a node showed of its RSVP neighbour.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RsvpNeighbourCheck {
+    pub(crate) label: Spanned<String>,
+    pub(crate) node: Spanned<String>,
+    pub(crate) neighbour: Spanned<String>,
+    /// Something of it was believed.
+    pub(crate) heard: Option<bool>,
+    /// As the command names it.
+    pub(crate) refresh_reduction: Option<String>,
+    /// Least number of messages that were refused for a reason, by its name.
+    #[serde(default)]
+    pub(crate) refused: std::collections::BTreeMap<String, u64>,
+}
+
+/// RSVP on a link takes so many times fewer packets and octets than on another one, or at another time.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RsvpLoadCheck {
+    pub(crate) link: Spanned<String>,
+    /// Label of a `watch` step.
+    pub(crate) during: Spanned<String>,
+    pub(crate) base_link: Spanned<String>,
+    /// Label of a `watch` step.
+    pub(crate) base: Spanned<String>,
+    pub(crate) packets: f64,
+    pub(crate) octets: f64,
 }
 
 /// The share of packets that every link lost.

@@ -1,5 +1,6 @@
 //! From the text of a file to a [`Scenario`], or to the line that is wrong.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -97,6 +98,8 @@ struct Head {
     seed: u64,
     #[serde(default)]
     config: toml::Table,
+    #[serde(default)]
+    files: BTreeMap<String, String>,
     nodes: Vec<Node>,
     links: Vec<Link>,
     #[serde(default)]
@@ -117,6 +120,7 @@ fn parse(text: &str) -> Result<Scenario, Mistake> {
         family: head.family,
         seed: head.seed,
         config: head.config,
+        files: head.files,
         nodes: head.nodes,
         links: head.links,
         routes: head.routes,
@@ -184,6 +188,7 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
         "cost" => Step::Cost(rest(element)?),
         "join" => Step::Join(rest(element)?),
         "probe_expired" => Step::ProbeExpired(rest(element)?),
+        "resend" => Step::Resend(rest(element)?),
         "set_loss" => Step::SetLoss(rest(element)?),
         "link_down" => Step::LinkDown(rest(element)?),
         "link_up" => Step::LinkUp(rest(element)?),
@@ -195,7 +200,7 @@ fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
                 kind.span(),
                 format!(
                     "unknown step `{other}`, expected one of udp, ping, run, hear, end, show, wait_for, watch, flood, \
-                     traffic, reserve, queues, cost, join, probe_expired, set_loss, link_down, link_up, stop, kill, start"
+                     traffic, reserve, queues, cost, join, probe_expired, resend, set_loss, link_down, link_up, stop, kill, start"
                 ),
             ));
         }
@@ -228,6 +233,8 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
         "rsvp" => CheckKind::Rsvp(rest(element)?),
         "rsvp_messages" => CheckKind::RsvpMessages(rest(element)?),
         "rsvp_repaired" => CheckKind::RsvpRepaired(rest(element)?),
+        "rsvp_neighbour" => CheckKind::RsvpNeighbour(rest(element)?),
+        "rsvp_load" => CheckKind::RsvpLoad(rest(element)?),
         "dissected" => CheckKind::Dissected(rest(element)?),
         "loss" => CheckKind::Loss(rest(element)?),
         "state" => CheckKind::State(rest(element)?),
@@ -241,7 +248,7 @@ fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
                 format!(
                     "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
                      set_up, program, associations, refused, whole, repaired, flood, traffic, granted, not_granted, \
-                     reservations, rsvp, rsvp_messages, rsvp_repaired, dissected, queues, cost, kernel, gap, loss, state, silent, no_routing_state, no_errors, \
+                     reservations, rsvp, rsvp_messages, rsvp_repaired, rsvp_neighbour, rsvp_load, dissected, queues, cost, kernel, gap, loss, state, silent, no_routing_state, no_errors, \
                      clean_stop"
                 ),
             ));

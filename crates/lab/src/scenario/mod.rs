@@ -6,6 +6,7 @@ mod load;
 mod step;
 mod validate;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -18,13 +19,13 @@ pub(crate) use builtin::{builtin, builtins};
 pub(crate) use check::{
     AssociationsCheck, Check, CheckKind, CostCheck, FloodCheck, GapCheck, GrantedCheck, HopsCheck,
     KernelCheck, LossCheck, NodeCheck, NotGrantedCheck, PassesCheck, PathCheck, ProgramCheck, QueuesCheck,
-    RefusedCheck, RepairedCheck, ReservationsCheck, RsvpCheck, RsvpMessagesCheck, RsvpRepairedCheck,
-    SetUpCheck, SilentCheck, StateCheck, TrafficCheck, WholeCheck,
+    RefusedCheck, RepairedCheck, ReservationsCheck, RsvpCheck, RsvpLoadCheck, RsvpMessagesCheck,
+    RsvpNeighbourCheck, RsvpRepairedCheck, SetUpCheck, SilentCheck, StateCheck, TrafficCheck, WholeCheck,
 };
 pub(crate) use load::{find, read};
 pub(crate) use step::{
-    Condition, CostStep, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, Queues, QueuesStep, ReserveStep,
-    RunStep, Step, TrafficStep, UdpStep, WaitStep,
+    Condition, CostStep, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, Queues, QueuesStep, ResendStep,
+    ReserveStep, RunStep, Step, TrafficStep, UdpStep, WaitStep,
 };
 
 /// One experiment.
@@ -37,6 +38,8 @@ pub(crate) struct Scenario {
     pub(crate) seed: u64,
     /// Merged into the configuration of every daemon, before the node's own.
     pub(crate) config: toml::Table,
+    /// Files beside the daemons' configurations, by their names: keys that they name.
+    pub(crate) files: BTreeMap<String, String>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<Link>,
     pub(crate) routes: Vec<Route>,

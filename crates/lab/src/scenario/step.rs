@@ -4,6 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::Prefix;
+use crate::observe::rsvp::RsvpType;
 use crate::units::{Percent, Rate, Span};
 
 /// One thing that happens, after the one before it.
@@ -24,6 +25,7 @@ pub(crate) enum Step {
     Cost(CostStep),
     Join(JoinStep),
     ProbeExpired(ProbeStep),
+    Resend(ResendStep),
     SetLoss(SetLossStep),
     LinkDown(LinkStep),
     LinkUp(LinkStep),
@@ -269,6 +271,26 @@ pub(crate) struct ProbeStep {
     pub(crate) to: Spanned<String>,
 }
 
+/// Send the last RSVP message that went from a node to its neighbour once more, from outside of the daemon.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResendStep {
+    pub(crate) from: Spanned<String>,
+    pub(crate) to: Spanned<String>,
+    /// Of this type.
+    pub(crate) message: RsvpType,
+    /// Of a session with this port.
+    pub(crate) port: Option<u16>,
+    /// So often.
+    #[serde(default = "once")]
+    pub(crate) count: u32,
+    /// With one bit of its refresh period changed, and a right checksum.
+    #[serde(default)]
+    pub(crate) alter: bool,
+    /// Under which the moment before is remembered.
+    pub(crate) label: Option<String>,
+}
+
 /// From now on lose this share of a link's packets.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -301,6 +323,10 @@ fn packet_size() -> Spanned<u16> {
 
 fn cost_rate() -> Spanned<u32> {
     Spanned::new(0..0, 50_000)
+}
+
+const fn once() -> u32 {
+    1
 }
 
 const fn three() -> u32 {

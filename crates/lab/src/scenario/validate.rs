@@ -30,6 +30,7 @@ const DELAY_MAX_MS: u128 = 10_000;
 pub(super) fn validate(scenario: &Scenario) -> Result<(), Mistake> {
     nodes(scenario)?;
     links(scenario)?;
+    files(scenario)?;
     routes(scenario)?;
     let mut names = Names::default();
     for step in &scenario.workload {
@@ -150,6 +151,16 @@ fn qos_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> 
 /// Its kernel keeps reservations, of whichever protocol.
 fn reserving_node(scenario: &Scenario, name: &Spanned<String>) -> Result<(), Mistake> {
     qos_node(scenario, name).or_else(|_| rsvp_node(scenario, name))
+}
+
+/// Names of files beside those of the daemons.
+fn files(scenario: &Scenario) -> Result<(), Mistake> {
+    let good = |name: &str| {
+        !name.starts_with('.')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+    };
+    let Some(bad) = scenario.files.keys().find(|name| name.is_empty() || !good(name)) else { return Ok(()) };
+    Err(Mistake::new(0..0, format!("a file named {bad:?}; use letters, digits, `.`, `-` and `_`")))
 }
 
 fn links(scenario: &Scenario) -> Result<(), Mistake> {
@@ -285,6 +296,10 @@ fn one_step<'s>(scenario: &'s Scenario, step: &'s Step, names: &mut Names<'s>) -
             Ok(())
         }
         Step::WaitFor(step) => step.nodes.iter().try_for_each(|node| rsvp_node(scenario, node)),
+        Step::Resend(step) => {
+            names.moments.extend(step.label.as_deref());
+            neighbours(scenario, &step.from, &step.to)
+        }
         Step::ProbeExpired(step) => {
             node(scenario, &step.from)?;
             daemon_node(scenario, &step.to)
@@ -439,6 +454,17 @@ fn one_check(scenario: &Scenario, kind: &CheckKind, names: &Names<'_>) -> Result
             senders.chain(&check.names).try_for_each(|name| node(scenario, name))?;
             check.after.iter().chain(&check.before).try_for_each(moment)?;
             check.during.iter().try_for_each(label)
+        }
+        CheckKind::RsvpNeighbour(check) => {
+            rsvp_node(scenario, &check.node)?;
+            neighbours(scenario, &check.node, &check.neighbour)?;
+            label(&check.label)
+        }
+        CheckKind::RsvpLoad(check) => {
+            link(scenario, &check.link)?;
+            link(scenario, &check.base_link)?;
+            label(&check.during)?;
+            label(&check.base)
         }
         CheckKind::RsvpRepaired(check) => {
             moment(&check.label)?;
