@@ -189,6 +189,12 @@ impl Node {
                     return Some(Kernel::Reserve(id));
                 }
                 ResourceOutput::Remove { id } => return Some(Kernel::Release(id)),
+                ResourceOutput::Reduced { owner, grant, rate } => {
+                    // Only RSVP says that a part may be taken.
+                    if owner.protocol == rsvp::PROTOCOL {
+                        self.rsvp(rsvp::Input::Reduced { key: owner.key, grant, rate });
+                    }
+                }
                 ResourceOutput::Lost { owner, grant, why } => {
                     if let Some(qos) = self.qos.as_mut().filter(|_| owner.protocol == qos::PROTOCOL) {
                         let lost = qos::Input::Lost { key: owner.key, grant, why };

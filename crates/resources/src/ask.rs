@@ -100,6 +100,9 @@ pub struct Ask {
     pub guaranteed: Option<GuaranteedAsk>,
     /// Against others, where the configuration allows preemption.
     pub priority: Priority,
+    /// Whether a part may be taken where that is enough for a stronger request (RFC 4495): then
+    /// [`ResourceOutput::Reduced`] tells what is left.
+    pub reducible: bool,
     /// With which reservations it shares.
     pub session: Option<Session>,
     /// How long it will stand without a refresh, if known: a rule may limit it. The engine ends it, not this room.
@@ -133,6 +136,7 @@ impl Ask {
             service: ServiceClass::ControlledLoad,
             guaranteed: None,
             priority: Priority::default(),
+            reducible: false,
             session: None,
             lifetime: None,
             treatment: None,
@@ -174,7 +178,7 @@ pub struct Admitted {
     pub rspec: Option<RSpec>,
     /// The rule that allowed it; `None`: the default.
     pub rule: Option<RuleName>,
-    /// How many others were taken from; each gets a [`ResourceOutput::Lost`].
+    /// How many others were taken from; each gets a [`ResourceOutput::Lost`] or [`ResourceOutput::Reduced`].
     pub preempted: u32,
 }
 
@@ -255,6 +259,15 @@ pub enum ResourceOutput<'a> {
     Remove {
         /// Its name.
         id: ReservationId,
+    },
+    /// To the engine that owns it: a part of the grant was taken for a stronger request, and the rest stands.
+    Reduced {
+        /// Whose it is.
+        owner: Owner,
+        /// Which one.
+        grant: GrantId,
+        /// What is left, octets a second: token rate, and of guaranteed service rate.
+        rate: u64,
     },
     /// To the engine that owns it: the grant is no more, and need not be released.
     Lost {

@@ -21,6 +21,8 @@ signalbox_core::counters! {
         slack_used: u64,
         /// Reservations taken from their owners for stronger requests.
         preempted: u64,
+        /// Reservations of which a part was taken for stronger requests.
+        reduced: u64,
         /// Reservations lost because the kernel refused them.
         kernel_refused: u64,
         /// Reservations lost because their interface is gone or has less to give.

@@ -29,6 +29,8 @@ signalbox_core::counters! {
         granted: u64,
         /// Reservations refused by admission control or policy.
         refused: u64,
+        /// Reservations of which a part was taken for stronger ones.
+        reduced: u64,
         /// Reservations lost: preempted, or their interface or the kernel failed.
         lost: u64,
         /// Senders torn down by a message.

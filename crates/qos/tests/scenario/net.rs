@@ -243,7 +243,7 @@ impl Net {
         loop {
             match self.nodes[node].resources.poll() {
                 Some(ResourceOutput::Install { id, .. }) => self.nodes[node].resources.installed(id, Ok(())),
-                Some(ResourceOutput::Remove { .. }) => {}
+                Some(ResourceOutput::Remove { .. } | ResourceOutput::Reduced { .. }) => {}
                 Some(ResourceOutput::Lost { owner, grant, why }) => lost.push((owner.key, grant, why)),
                 None => break,
             }

@@ -18,7 +18,10 @@ impl Resources {
     pub(super) fn carry_out(&mut self, now: Time, ask: &Ask, plan: Plan, replaced: Option<Key>) -> Admitted {
         let mut preempted = 0;
         for victim in &plan.victims {
-            preempted += self.lose(*victim, LostWhy::Preempted);
+            preempted += match plan.reduced.filter(|(reduced, _)| reduced == victim) {
+                Some((_, rate)) => self.reduce(*victim, rate),
+                None => self.lose(*victim, LostWhy::Preempted),
+            };
         }
         let rspec = plan.rspec();
         if plan.guaranteed.is_some_and(|(asked, given)| given.rate() < asked.rspec.rate()) {
@@ -39,6 +42,7 @@ impl Resources {
             charge: plan.charge,
             guaranteed: plan.guaranteed,
             priority: ask.priority,
+            reducible: ask.reducible,
             lifetime: ask.lifetime,
             rule: plan.rule,
             since,
@@ -228,6 +232,28 @@ impl Resources {
         };
         *counter += u64::from(lost);
         lost
+    }
+
+    /// Leaves a reservation of one grant so much of its rate, and tells its owner.
+    fn reduce(&mut self, key: Key, rate: u64) -> u32 {
+        let Some(group) = self.groups.get(key) else { return 0 };
+        let Some(member) = group.members.first().copied() else { return 0 };
+        let (ifindex, reservation) = (group.reservation.ifindex, group.reservation.clone());
+        let Some(grant) = self.grants.get_mut(member) else { return 0 };
+        grant.traffic.rate = grant.traffic.rate.min(rate);
+        if let Some((asked, given)) = &mut grant.guaranteed {
+            asked.rspec = asked.rspec.limited(rate);
+            *given = given.limited(rate);
+        }
+        if let Some(link) = self.links.get(&ifindex) {
+            grant.charge.rate = link.with_headers(rate, &grant.traffic).min(grant.charge.rate);
+        }
+        let reservation = Reservation { traffic: grant.conforming(), served: grant.served(), ..reservation };
+        let owner = grant.owner;
+        self.renew(key, None, reservation);
+        self.outputs.reduced(owner, GrantId(member.to_u64()), rate);
+        self.counters.reduced += 1;
+        1
     }
 
     /// Takes back what a link can no longer give, the weakest first. Not on the way of a request.

@@ -21,6 +21,7 @@ pub(crate) struct Grant {
     /// As asked, and what was given.
     pub(crate) guaranteed: Option<(GuaranteedAsk, RSpec)>,
     pub(crate) priority: Priority,
+    pub(crate) reducible: bool,
     pub(crate) lifetime: Option<Duration>,
     pub(crate) rule: Option<u32>,
     pub(crate) since: Time,

@@ -20,6 +20,11 @@ enum Queued {
         grant: GrantId,
         why: LostWhy,
     },
+    Reduced {
+        owner: Owner,
+        grant: GrantId,
+        rate: u64,
+    },
     /// Not to be done any more.
     Nothing,
 }
@@ -69,6 +74,10 @@ impl Outputs {
         self.push(Queued::Lost { owner, grant, why });
     }
 
+    pub(super) fn reduced(&mut self, owner: Owner, grant: GrantId, rate: u64) {
+        self.push(Queued::Reduced { owner, grant, rate });
+    }
+
     pub(super) fn poll<'a>(&'a mut self, groups: &'a mut Slab<Group>) -> Option<ResourceOutput<'a>> {
         loop {
             let queued = self.queue.pop_front()?;
@@ -78,6 +87,9 @@ impl Outputs {
                 Queued::Remove(id) => return Some(ResourceOutput::Remove { id }),
                 Queued::Lost { owner, grant, why } => {
                     return Some(ResourceOutput::Lost { owner, grant, why });
+                }
+                Queued::Reduced { owner, grant, rate } => {
+                    return Some(ResourceOutput::Reduced { owner, grant, rate });
                 }
                 Queued::InstallOld(id, reservation) => {
                     if let Some(group) = groups.get_mut(Key::from_u64(id.0)) {

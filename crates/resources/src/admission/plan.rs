@@ -26,6 +26,8 @@ pub(super) struct Plan {
     pub(super) treatment: Treatment,
     pub(super) excess: Excess,
     pub(super) victims: Vec<Key>,
+    /// Which of them keeps a part, and of what rate.
+    pub(super) reduced: Option<(Key, u64)>,
 }
 
 impl Plan {
@@ -97,7 +99,7 @@ impl Resources {
         let asked = Self::guaranteed(ask, &tspec, given)?;
         let mut charge = Self::charge(link, ask, &tspec, asked);
         let mut guaranteed = asked;
-        let mut victims = Vec::new();
+        let (mut victims, mut reduced) = (Vec::new(), None);
         if !lessens || charge.rate > old.map_or(0, |old| old.charge.rate) {
             let config = link.config.as_ref().map(|config| config.service(ask.service));
             if let Some(limit) = config.and_then(|config| config.max_each).map(|rate| rate.0)
@@ -115,6 +117,7 @@ impl Resources {
                     guaranteed = Some(slower);
                 } else {
                     victims = self.victims(link, ask, &whole(charge), freed, target).ok_or(on_link(why))?;
+                    reduced = self.reduced(link, &whole(charge), freed, &victims);
                 }
             }
         }
@@ -123,7 +126,7 @@ impl Resources {
         }
         let excess = link.config.as_ref().map(|config| config.service(ask.service).excess.into());
         let excess = ask.excess.or(excess).unwrap_or(Excess::BestEffort);
-        Ok(Plan { rule, guaranteed, charge, group: target, treatment, excess, victims })
+        Ok(Plan { rule, guaranteed, charge, group: target, treatment, excess, victims, reduced })
     }
 
     /// What no link and no rule makes right.
@@ -324,6 +327,36 @@ impl Resources {
         }
         let most = usize::try_from(self.config.max_victims).unwrap_or(usize::MAX);
         victims::choose(link, &self.groups, entry, freed, ask.priority.setup, spare, most)
+    }
+
+    /// The strongest of those to be taken from that may keep a part, and the rate that it may keep. No more than one: what a
+    /// part less means to several flows nobody here knows (RFC 4495 §5.6).
+    fn reduced(&self, link: &Link, entry: &Entry, freed: Freed, victims: &[Key]) -> Option<(Key, u64)> {
+        let (key, group, grant) = victims.iter().rev().find_map(|key| {
+            let group = self.groups.get(*key)?;
+            let [member] = group.members[..] else { return None };
+            let grant = self.grants.get(member).filter(|grant| grant.reducible)?;
+            group.session.is_none().then_some((*key, group, grant))
+        })?;
+        let mut all = freed;
+        for victim in victims.iter().filter_map(|victim| self.groups.get(*victim)) {
+            all.add(&victim.entry(), entry.service);
+        }
+        // As if the part that is kept were asked for besides.
+        let mut without = link.share().saturating_sub(link.used.rate.saturating_sub(all.charge.rate));
+        if group.service == entry.service {
+            without = without.min(link.room(entry.service, &all));
+        }
+        let kept = without.saturating_sub(entry.charge.rate).min(group.charge.rate);
+        let float = intserv::float_down(link.without_headers(kept, &grant.traffic));
+        let rate = intserv::whole(float.max(0.0));
+        let kept = link.with_headers(rate, &grant.traffic);
+        if rate == 0 || rate >= grant.traffic.rate.max(grant.served().unwrap_or(0)) {
+            return None;
+        }
+        let part = Entry { charge: Charge { rate: kept, ..group.charge }, ..group.entry() };
+        all.subtract(&part, entry.service);
+        link.check(entry, &all).is_ok().then_some((key, rate))
     }
 
     /// Whether the account that the reservation goes to may grow so far.

@@ -14,5 +14,5 @@ mod tspec;
 pub use delay::{ErrorTerms, LocalTerms, buffer, delay_bound, rate_for_delay};
 pub use path::{Bandwidth, Latency, Path, compose_override};
 pub use rspec::RSpec;
-pub(crate) use tspec::whole;
 pub use tspec::{MAX_BUCKET, MAX_RATE, SpecError, TSpec};
+pub(crate) use tspec::{float_down, whole};

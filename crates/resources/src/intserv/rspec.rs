@@ -45,6 +45,12 @@ impl RSpec {
         Self { rate: tspec.rate(), slack: 0 }
     }
 
+    /// With no more than this rate, octets a second; rounded down to what a single float holds.
+    #[must_use]
+    pub fn limited(self, rate: u64) -> Self {
+        Self { rate: super::tspec::float_down(rate).max(1.0).min(self.rate), ..self }
+    }
+
     /// R, octets a second.
     #[must_use]
     pub const fn rate(&self) -> f32 {

@@ -174,6 +174,18 @@ impl TSpec {
         Self::new(self.rate, self.bucket, self.peak, min_policed, self.max_packet)
     }
 
+    /// The same with no more than this token rate, octets a second.
+    #[must_use]
+    pub fn limited(self, rate: u64) -> Self {
+        Self { rate: float_down(rate).max(1.0).min(self.rate), ..self }
+    }
+
+    /// The same with no more than the token and peak rates of another.
+    #[must_use]
+    pub fn within(self, other: &Self) -> Self {
+        Self { rate: self.rate.min(other.rate), peak: self.peak.min(other.peak), ..self }
+    }
+
     /// Merges what several receivers ask for: largest r, b and p, smallest m **and smallest M** (RFC 2211 §8, RFC 2212
     /// "Ordering and Merging"). M goes against the order, so the result need not be ≥ both.
     #[must_use]
@@ -316,6 +328,18 @@ fn fixed(value: f32) -> u128 {
 fn float_up(value: u128) -> f32 {
     let float = value as f32 / (1_u32 << FRACTION) as f32;
     if float.is_finite() && fixed(float) < value { float.next_up() } else { float }
+}
+
+/// The largest float that is not above.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "made up for"
+)]
+pub(crate) fn float_down(value: u64) -> f32 {
+    let float = value as f32;
+    if float as u128 > u128::from(value) { float.next_down() } else { float }
 }
 
 /// A rate in whole octets, rounded up.

@@ -67,6 +67,55 @@ fn the_weakest_lose_and_as_few_as_possible() {
     }
 }
 
+/// RFC 4495: what is needed is taken, from one, and of the others all.
+#[test]
+fn a_part_may_be_enough() {
+    let reducible = |ask: Ask| Ask { reducible: true, ..ask };
+    type Case = (&'static [(u16, u64)], u64, &'static [u64], &'static [(u64, u64)]);
+    let cases: [Case; 4] = [
+        (&[(1, 8)], 5, &[], &[(1, 5)]),
+        // Room that is free is used first.
+        (&[(1, 6)], 5, &[], &[(1, 5)]),
+        (&[(1, 4), (2, 4)], 7, &[2], &[(1, 3)]),
+        (&[(1, 8)], 10, &[1], &[]),
+    ];
+    for (standing, mbit, expected_lost, expected) in cases {
+        let mut resources = start(preemptive());
+        let mut kernel = Kernel::default();
+        for (port, mbit) in standing {
+            admit(&mut resources, &reducible(at_priority(0, 1, ask(*port, *mbit))));
+        }
+        kernel.drain(&mut resources);
+        let admitted = admit(&mut resources, &at_priority(9, 9, ask(99, mbit)));
+        let lost: Vec<u64> = kernel.drain(&mut resources).into_iter().map(|(key, ..)| key).collect();
+        assert_eq!(lost, expected_lost, "{standing:?}");
+        let left: Vec<_> = expected.iter().map(|(key, mbit)| (*key, mbit * MBIT)).collect();
+        assert_eq!(kernel.reduced, left, "{standing:?}");
+        assert_eq!(usize::try_from(admitted.preempted), Ok(lost.len() + left.len()));
+        assert_eq!((kernel.sum(ETH1), reserved(&resources)), (10 * MBIT, 10 * MBIT));
+        assert_eq!(resources.counters().reduced, u64::try_from(left.len()).unwrap());
+    }
+}
+
+/// Of guaranteed service R goes first, then r with it; and whoever was left a part may ask for that.
+#[test]
+fn a_part_of_guaranteed_service_may_be_taken() {
+    for (strong, rate, token) in [(5, 5, 2), (9, 1, 1)] {
+        let mut resources = start(preemptive());
+        let mut kernel = Kernel::default();
+        let weak =
+            |rate, mbit| Ask { reducible: true, ..at_priority(0, 1, guaranteed(ask(1, rate), mbit, 0)) };
+        let grant = admit(&mut resources, &weak(2, 8)).grant;
+        admit(&mut resources, &at_priority(9, 9, ask(99, strong)));
+        assert!(kernel.drain(&mut resources).is_empty());
+        assert_eq!(kernel.reduced, [(1, rate * MBIT)]);
+        let view = resources.reservation(grant).unwrap();
+        assert_eq!((view.traffic.rate, view.charged), (token * MBIT, rate * MBIT));
+        resources.modify(NOW, grant, &weak(token, rate)).unwrap();
+        assert!(resources.modify(NOW, grant, &weak(2, 8)).is_err());
+    }
+}
+
 #[test]
 fn preemption_is_a_setting() {
     assert_eq!(victims(config(), &[(1, 10, 0)], 9, 1), None);

@@ -92,6 +92,8 @@ pub(crate) struct Kernel {
     pub(crate) installed: BTreeMap<ReservationId, Reservation>,
     /// Answers that were not given yet.
     pub(crate) owed: Vec<ReservationId>,
+    /// Of what a part was taken, as `(key, rate that is left)`.
+    pub(crate) reduced: Vec<(u64, u64)>,
 }
 
 impl Kernel {
@@ -106,6 +108,10 @@ impl Kernel {
             }
             ResourceOutput::Remove { id } => {
                 assert!(self.installed.remove(&id).is_some(), "{id} was never installed");
+                Some(None)
+            }
+            ResourceOutput::Reduced { owner, rate, .. } => {
+                self.reduced.push((owner.key, rate));
                 Some(None)
             }
             ResourceOutput::Lost { owner, grant, why } => Some(Some((owner.key, grant, why))),

@@ -35,6 +35,8 @@ pub(crate) struct BranchExtra {
     pub(crate) more: Vec<Request>,
     /// What traffic control wants passed on in place of the rate and slack that were asked for (Fwd_Flowspec).
     pub(crate) forward: Option<RSpec>,
+    /// What is left of the rate since a part was taken, octets a second.
+    pub(crate) reduced: Option<u64>,
 }
 
 /// What one next hop asks for.
@@ -133,6 +135,16 @@ impl Branch {
         core::iter::once(&mut self.first).chain(self.extra.iter_mut().flat_map(|extra| &mut extra.more))
     }
 
+    /// Whether POLICY_DATA or anything else goes along with any request.
+    pub(crate) fn carries(&self) -> bool {
+        self.requests().any(|request| !request.carried().is_empty())
+    }
+
+    /// What is left of the rate, if a part was taken, octets a second.
+    pub(crate) fn reduced(&self) -> Option<u64> {
+        self.extra.as_ref().and_then(|extra| extra.reduced)
+    }
+
     /// Of how many next hops it is.
     pub(crate) fn len(&self) -> usize {
         1 + self.extra.as_ref().map_or(0, |extra| extra.more.len())
@@ -192,9 +204,14 @@ impl Branch {
     /// What traffic control left of rate and slack.
     pub(crate) fn set_forward(&mut self, forward: Option<RSpec>) {
         if forward.is_some() || self.extra.is_some() {
-            self.extra.get_or_insert_default().forward = forward;
+            let extra = self.extra.get_or_insert_default();
+            extra.forward = forward;
+            // What traffic control has just given is all that was asked for.
+            extra.reduced = None;
         }
-        if self.extra.as_ref().is_some_and(|extra| extra.more.is_empty() && extra.forward.is_none()) {
+        let idle =
+            |extra: &BranchExtra| extra.more.is_empty() && extra.forward.is_none() && extra.reduced.is_none();
+        if self.extra.as_deref().is_some_and(idle) {
             self.extra = None;
         }
     }

@@ -20,6 +20,9 @@ pub struct Config {
     pub blockade_multiplier: u32,
     /// Messages that carry a change are said again soon after, then ever less often; `None`: at the next refresh.
     pub staged: Option<Staged>,
+    /// Where a part of a reservation is enough for a stronger one only that is taken, and receivers of this node ask for no
+    /// more than what they are told is left (RFC 4495); else all of it is.
+    pub reduction: bool,
     /// Multicast routing builds trees per source. With shared trees no SCOPE is sent (RFC 2205 §3.4).
     pub source_trees: bool,
     /// Sessions at most.
@@ -49,6 +52,7 @@ impl Default for Config {
             keys: Vec::new(),
             blockade_multiplier: 4,
             staged: None,
+            reduction: true,
             source_trees: true,
             max_sessions: 100_000,
             max_senders: 200_000,

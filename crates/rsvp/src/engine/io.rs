@@ -58,6 +58,15 @@ pub enum Input<'a> {
         /// Why.
         why: LostWhy,
     },
+    /// A part of a grant of ours was taken for a stronger request (RFC 4495).
+    Reduced {
+        /// Our name of its owner.
+        key: u64,
+        /// Which one.
+        grant: GrantId,
+        /// What is left, octets a second.
+        rate: u64,
+    },
     /// An interface is to have another refresh period R. It shrinks at once and grows by its `slew_max` at a time.
     Refresh {
         /// Which one.
@@ -242,6 +251,12 @@ pub enum Refused {
     NameTaken,
     /// The session cannot be: its destination or protocol is zero, or the port is no port of that protocol.
     BadSession,
+    /// Virtual ports are for ESP (50) and AH (51) only (RFC 2207 §4).
+    NoGpi,
+    /// A virtual port of 0 (RFC 2207 §4).
+    BadPort,
+    /// Ports in a session of SPIs, or the other way round (RFC 2207 §4).
+    ConflictingTypes,
     /// Zero and other ports for the same destination and protocol, or the same sender (RFC 2205 §3.2).
     ConflictingPorts,
     /// The source is no address of this node, or of another IP version than the destination.
@@ -273,6 +288,9 @@ impl fmt::Display for Refused {
             Self::NoSession => "no such session",
             Self::NameTaken => "another session has this name",
             Self::BadSession => "no such session can be",
+            Self::NoGpi => "virtual ports are for ESP and AH only",
+            Self::BadPort => "a virtual destination port of 0",
+            Self::ConflictingTypes => "senders by port in a session of SPIs, or the other way round",
             Self::ConflictingPorts => "zero and other ports of one destination or sender",
             Self::BadSource => "the source is not an address of this node that can reach the destination",
             Self::BadReceiver => "the receiver's address is not that of an interface here",

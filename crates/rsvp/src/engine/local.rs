@@ -20,6 +20,14 @@ use crate::wire::{
     self, Adspec, Class, Filter, FlowSpec, HeaderFlags, MessageType, Objects, RawAdspec, Style, Writer,
 };
 
+/// The protocols whose packets are told apart by SPI (RFC 2207).
+const ESP: u8 = 50;
+const AH: u8 = 51;
+
+const fn is_gpi(filter: &Filter) -> bool {
+    matches!(filter.selector, wire::Selector::Gpi(_))
+}
+
 /// An application's registration of a session.
 #[derive(Debug)]
 pub(super) struct Application {
@@ -39,6 +47,12 @@ pub(super) struct Application {
 impl Application {
     pub(super) const fn session(&self) -> Key {
         self.session
+    }
+}
+
+impl Application {
+    pub(super) fn reserve_mut(&mut self) -> Option<&mut ReserveRequest> {
+        self.reserve.as_deref_mut()
     }
 }
 
@@ -77,6 +91,14 @@ impl Rsvp {
     ) -> Result<(), Refused> {
         if session.dest.is_unspecified() || session.protocol == 0 {
             return Err(Refused::BadSession);
+        }
+        if session.kind == wire::SessionKind::Gpi {
+            if !matches!(session.protocol, ESP | AH) {
+                return Err(Refused::NoGpi);
+            }
+            if session.port == 0 {
+                return Err(Refused::BadPort);
+            }
         }
         if let Some(known) = self.applications.get(&id) {
             let same = self.find_session(session) == Some(known.session);
@@ -198,8 +220,11 @@ impl Rsvp {
         if template.src.is_ipv6() != record.v6 || !self.interfaces.is_local(template.src) {
             return Err(Refused::BadSource);
         }
-        let gpi = matches!(template.selector, wire::Selector::Gpi(_));
-        if gpi != (record.kind == wire::SessionKind::Gpi) || record.port == 0 && template.port() != 0 {
+        let gpi = record.kind == wire::SessionKind::Gpi;
+        if gpi != is_gpi(&template) {
+            return Err(Refused::ConflictingTypes);
+        }
+        if !gpi && record.port == 0 && template.port() != 0 {
             return Err(Refused::ConflictingPorts);
         }
         if !is_policy(&request.policy) || request.policy.len() > usize::from(self.config.max_carried) {
@@ -284,6 +309,10 @@ impl Rsvp {
             || !request.flows.iter().all(|flow| suits(flow.senders.len()))
         {
             return Err(Refused::BadFlows);
+        }
+        let gpi = record.kind == wire::SessionKind::Gpi;
+        if request.flows.iter().flat_map(|flow| &flow.senders).any(|sender| is_gpi(sender) != gpi) {
+            return Err(Refused::ConflictingTypes);
         }
         if !is_policy(&request.policy) || request.policy.len() > usize::from(self.config.max_carried) {
             return Err(Refused::BadPolicy);

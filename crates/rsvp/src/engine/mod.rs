@@ -12,6 +12,7 @@
 //!   outgoing interface with what each next hop asks for (a TCSB and its RSBs). `table` finds and connects them,
 //!   `destinations` tells which sessions a change of routes concerns.
 //! * `merge` compares and merges flowspecs; `forward` works out what goes upstream, and what of it a change has told.
+//! * `policy` is what POLICY_DATA say to this node, `reduce` what becomes of a reservation of which a part is taken.
 //! * `traffic` is what admission control is asked for and takes back, `police` where more may come; `route` where Paths go; `timers` what is due;
 //!   `local` the interface to applications, `local_only` by which interface a group comes to them.
 
@@ -34,7 +35,9 @@ mod outbox;
 mod path;
 mod path_out;
 mod police;
+mod policy;
 mod receive;
+mod reduce;
 mod resv;
 mod resv_err;
 mod resv_out;
@@ -214,6 +217,7 @@ impl Rsvp {
             }
             Input::Command { id, command } => self.on_command(id, command, resources),
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
+            Input::Reduced { key, grant, rate } => self.on_reduced(Key::from_u64(key), grant, rate),
             Input::Refresh { ifindex, period } => {
                 self.interfaces.set_period(ifindex, period);
             }

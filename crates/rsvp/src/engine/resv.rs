@@ -10,6 +10,7 @@ use super::branch::{Request, RequestExtra};
 use super::forward::{Confirm, Tell};
 use super::interfaces::{Place, lifetime};
 use super::merge;
+use super::path::policy_in;
 use super::receive::Failure;
 use super::resv_err::Blame;
 use super::session::{NONE, is_application};
@@ -294,6 +295,7 @@ impl Rsvp {
         } else {
             self.keep_branch(key);
         }
+        self.remind_of_reduction(key, wanted.hop);
         true
     }
 
@@ -526,6 +528,11 @@ impl Rsvp {
             flowspec: Some(*flowspec),
             filters,
             scope: Vec::new(),
+            policy: if failure.code == ErrorCode::POLICY {
+                policy_in(wanted.carried)
+            } else {
+                Box::default()
+            },
         });
     }
 }

@@ -11,7 +11,9 @@ use super::interfaces::Place;
 use super::io::RsvpEvent;
 use super::merge;
 use super::names::About;
+use super::policy;
 use super::receive::Failure;
+use super::reduce::is_reduction;
 use super::resv_out::copy_flows;
 use super::sender::{LOCAL, Sender};
 use super::session::{Blockade, Blocked, is_application};
@@ -35,6 +37,8 @@ pub(super) struct Blame {
     pub(super) flowspec: Option<FlowSpec>,
     pub(super) filters: Vec<Filter>,
     pub(super) scope: Vec<IpAddr>,
+    /// POLICY_DATA objects.
+    pub(super) policy: Box<[u8]>,
 }
 
 impl Rsvp {
@@ -52,7 +56,7 @@ impl Rsvp {
                         style: blame.style,
                         flowspec: blame.flowspec,
                         senders: blame.filters,
-                        policy: Box::default(),
+                        policy: blame.policy,
                     },
                 );
             }
@@ -63,7 +67,13 @@ impl Rsvp {
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
             w.session(&blame.session, false).hop(&node.hop_at(blame.oif, v6)).error_spec(&error);
             let mut scope = blame.scope;
-            w.scope(&mut scope).style(blame.style);
+            w.scope(&mut scope);
+            if !blame.policy.is_empty() {
+                w.body(&blame.policy);
+            } else if code == ErrorCode::POLICY {
+                w.body(&policy::of(&node.hop_at(blame.oif, v6)));
+            }
+            w.style(blame.style);
             if let Some(flowspec) = &blame.flowspec {
                 w.flowspec(flowspec);
             }
@@ -97,6 +107,10 @@ impl Rsvp {
             }
             for object in message.policy() {
                 w.raw(object.octets());
+            }
+            // The refusal of a policy comes with POLICY_DATA: at least with whose policy it was (RFC 2750 §4.3).
+            if failure.code == ErrorCode::POLICY && message.policy().next().is_none() {
+                w.body(&policy::of(&node.hop_at(oif, hop.addr.is_ipv6())));
             }
             for object in message.kept() {
                 w.raw(object.octets);
@@ -324,6 +338,9 @@ impl Rsvp {
                 policy.extend_from_slice(object.octets());
             }
             if let Some(id) = application {
+                if let Some(left) = failed.filter(|_| self.config.reduction && is_reduction(&error)) {
+                    self.ask_for_less(id, &left, &filters);
+                }
                 self.out.event(
                     id,
                     RsvpEvent::ResvError {

@@ -8,16 +8,18 @@ use signalbox_resources::ask::GuaranteedAsk;
 use signalbox_resources::intserv::{ErrorTerms, TSpec};
 use signalbox_resources::{Ask, Asker, Cause, GrantId, LostWhy, Owner, Refusal, Resources};
 
-use super::branch::Branch;
+use super::branch::{Branch, Request};
 use super::forward::Tell;
+use super::path::policy_in;
+use super::policy;
 use super::receive::Failure;
 use super::resv_err::Blame;
 use super::sender::Sender;
 use super::session::{NONE, Session};
 use super::{PROTOCOL, Rsvp};
 use crate::wire::{
-    AdmissionValue, ErrorCode, ErrorFlags, Objects, PolicyValue, RawAdspec, Selector, SessionKind, Style,
-    TrafficControlValue,
+    AdmissionValue, ErrorCode, ErrorFlags, FlowSpec, Objects, PolicyValue, RawAdspec, RsvpHop, Selector,
+    SessionKind, Style, TrafficControlValue,
 };
 
 impl Rsvp {
@@ -103,6 +105,11 @@ impl Rsvp {
         let mut ask = Ask::new(owner, asker, ifindex, first, traffic);
         ask.filters = filters;
         ask.policing = self.policing(key, branch);
+        ask.reducible = self.config.reduction;
+        if branch.carries() {
+            let own = |hop: &RsvpHop| self.interfaces.is_local(hop.addr);
+            ask.priority = policy::priority(branch.requests().map(Request::carried), own);
+        }
         if let Some(rspec) = flowspec.rspec {
             ask.service = ServiceClass::Guaranteed;
             ask.guaranteed = Some(GuaranteedAsk { rspec, terms: terms.unwrap_or_default() });
@@ -229,6 +236,22 @@ impl Rsvp {
     pub(super) fn blame_request(&mut self, key: Key, hop: u32, failure: Failure, flags: ErrorFlags) {
         let Some(branch) = self.branches.get(key) else { return };
         let Some(request) = branch.request(hop) else { return };
+        let policy =
+            if failure.code == ErrorCode::POLICY { policy_in(request.carried()) } else { Box::default() };
+        self.blame_for(key, hop, (failure, flags), request.flowspec, policy);
+    }
+
+    /// Tells one next hop of a reservation what became of its request, with this flowspec and these POLICY_DATA objects.
+    pub(super) fn blame_for(
+        &mut self,
+        key: Key,
+        hop: u32,
+        (failure, flags): (Failure, ErrorFlags),
+        flowspec: FlowSpec,
+        policy: Box<[u8]>,
+    ) {
+        let Some(branch) = self.branches.get(key) else { return };
+        let Some(request) = branch.request(hop) else { return };
         let Some(session) = self.sessions.get_index(branch.session) else { return };
         let Some(style) = session.style else { return };
         let filters = if branch.sender == NONE {
@@ -248,9 +271,10 @@ impl Rsvp {
             failure,
             flags,
             style,
-            flowspec: Some(request.flowspec),
+            flowspec: Some(flowspec),
             filters,
             scope: scope.unwrap_or_default(),
+            policy,
         };
         self.send_resv_err(blame);
     }

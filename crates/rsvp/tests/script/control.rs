@@ -138,7 +138,8 @@ fn what_is_preempted_is_reported_and_removed() {
     rig.path(&Path { tspec: tspec(60.0 * B), ..Path::new() });
     rig.resv(&Resv::ff(&[(load(60.0 * B), 1)]));
     let host = |text| Prefix::host(addr(text));
-    let traffic = TrafficSpec { rate: 800_000, burst: 3000, peak: None, min_policed: 64, max_packet: 1500 };
+    // All that the link has: no part is left.
+    let traffic = TrafficSpec { rate: 937_500, burst: 3000, peak: None, min_policed: 64, max_packet: 1500 };
     let strong = Ask {
         priority: Priority { setup: 1, defending: 1 },
         ..Ask::new(

@@ -374,7 +374,7 @@ impl Rig {
         Self::with_all(config, links)
     }
 
-    fn with_all(config: Config, links: signalbox_resources::Config) -> Self {
+    pub(crate) fn with_all(config: Config, links: signalbox_resources::Config) -> Self {
         let interfaces: Vec<Interface> = (1..=4)
             .map(|n| Interface {
                 ifindex: IfIndex(n),
@@ -454,7 +454,7 @@ impl Rig {
                     Output::Event { id, event } => self.events.push((id, event)),
                 }
             }
-            let mut lost = Vec::new();
+            let (mut lost, mut reduced) = (Vec::new(), Vec::new());
             while let Some(output) = self.resources.poll() {
                 match output {
                     ResourceOutput::Install { id, reservation } => {
@@ -464,13 +464,14 @@ impl Rig {
                     ResourceOutput::Remove { id } => {
                         self.installed.remove(&id);
                     }
+                    ResourceOutput::Reduced { owner, grant, rate } => reduced.push((owner.key, grant, rate)),
                     ResourceOutput::Lost { owner, grant, why } if owner.protocol == PROTOCOL => {
                         lost.push((owner.key, grant, why));
                     }
                     _ => {}
                 }
             }
-            if lookups.is_empty() && groups.is_empty() && lost.is_empty() {
+            if lookups.is_empty() && groups.is_empty() && lost.is_empty() && reduced.is_empty() {
                 return sent;
             }
             for (id, dst) in lookups {
@@ -483,6 +484,9 @@ impl Rig {
                 let oifs: Vec<IfIndex> = oifs.into_iter().map(IfIndex).collect();
                 let input = Input::Multicast { group, source, iif: IfIndex(iif), oifs: &oifs };
                 self.rsvp.handle(self.now, input, &mut self.resources);
+            }
+            for (key, grant, rate) in reduced {
+                self.rsvp.handle(self.now, Input::Reduced { key, grant, rate }, &mut self.resources);
             }
             for (key, grant, why) in lost {
                 self.rsvp.handle(self.now, Input::Lost { key, grant, why }, &mut self.resources);
@@ -576,8 +580,7 @@ impl Rig {
 
     /// Octets that may come at once, of each reservation at interface `n`.
     pub(crate) fn bursts(&self, n: u32) -> Vec<u32> {
-        let here = self.installed.values().filter(|one| one.ifindex == IfIndex(n));
-        here.map(|one| one.traffic.burst).collect()
+        self.installed.values().filter(|one| one.ifindex.0 == n).map(|one| one.traffic.burst).collect()
     }
 
     /// Reservations in all, wherever.

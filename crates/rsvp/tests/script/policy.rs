@@ -1,0 +1,117 @@
+//! POLICY_DATA (RFC 2750).
+
+use signalbox_resources::Config as Links;
+use signalbox_resources::config::{Action, RuleConfig};
+use signalbox_rsvp::wire::{ErrorCode, MessageType, Object, Objects};
+
+use crate::rig::{B, Path, Resv, Rig, Sent, all, at, group, kinds, load, one, one_to, sender, session};
+
+/// A POLICY_DATA object with one element of an unknown P-Type that says this.
+fn opaque(what: u8) -> Vec<u8> {
+    vec![0, 16, 14, 1, 0, 8, 0, 0, 0, 8, 0xd0, 1, what, what, what, what]
+}
+
+/// A POLICY_DATA object with preemption and defending priority (RFC 3181).
+pub(crate) fn priority(setup: u16, defending: u16) -> Vec<u8> {
+    let [s1, s0] = setup.to_be_bytes();
+    let [d1, d0] = defending.to_be_bytes();
+    vec![0, 20, 14, 1, 0, 8, 0, 0, 0, 12, 0, 3, 0, 1, 0, 0, s1, s0, d1, d0]
+}
+
+fn told(sent: &Sent) -> Vec<Vec<u8>> {
+    sent.message().policy().map(|object| object.octets().to_vec()).collect()
+}
+
+/// RSVPX-2750-4-02: those of a Path go out by all branches, those of Resvs that merge go upstream together.
+#[test]
+fn it_is_carried_unread() {
+    let mut rig = Rig::new();
+    rig.trees.insert((group().dest, sender(1).src), (1, vec![3, 4]));
+    let sent = rig.path(&Path { extra: opaque(7), ..Path::of(group(), 1, 1) });
+    let paths = all(&sent, MessageType::PATH);
+    assert_eq!(paths.iter().map(|one| one.oif).collect::<Vec<_>>(), [3, 4]);
+    assert!(paths.iter().all(|path| told(path) == [opaque(7)]));
+    let wf = |n, what| Resv { extra: opaque(what), ..Resv::wf(load(B)).from(n, 9, group()) };
+    assert_eq!(told(&one(&rig.resv(&wf(3, 1)), MessageType::RESV)), [opaque(1)]);
+    rig.resv(&wf(4, 2));
+    let sent = rig.wait(std::time::Duration::from_secs(60));
+    let mut both = told(all(&sent, MessageType::RESV).last().unwrap());
+    both.sort();
+    assert_eq!(both, [opaque(1), opaque(2)]);
+}
+
+/// RSVPX-2750-4-01: no policy is asked when something ends.
+#[test]
+fn tears_need_none() {
+    let mut rig = Rig::new();
+    rig.path(&Path { extra: opaque(1), ..Path::new() });
+    rig.resv(&Resv { extra: opaque(2), ..Resv::ff(&[(load(B), 1)]) });
+    let sent = rig.resv_tear(&Resv::ff(&[(load(B), 1)]));
+    assert_eq!(kinds(&sent), [(MessageType::RESV_TEAR, at(1, 9))]);
+    assert_eq!(told(&sent[0]), Vec::<Vec<u8>>::new());
+    assert_eq!(rig.reservations(), 0);
+    let sent = rig.path_tear(&Path::new());
+    assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, session().dest)]);
+    assert_eq!(rig.rsvp.sessions(), 0);
+}
+
+/// RSVPX-2750-4-03: the refusal of a policy has POLICY_DATA: those that came, or at least whose policy it was.
+#[test]
+fn a_refusal_comes_with_policy_data() {
+    let mut links = Links::of_link("*", "10mbit".parse().unwrap());
+    links.rules.push(RuleConfig::new("nobody", Action::Deny));
+    let mut rig = Rig::with_resources(links);
+    rig.path(&Path::new());
+    let refusal =
+        one(&rig.resv(&Resv { extra: opaque(3), ..Resv::ff(&[(load(B), 1)]) }), MessageType::RESV_ERR);
+    assert_eq!((refusal.error().code, refusal.error().value), (ErrorCode::POLICY, 3));
+    assert_eq!(told(&refusal), [opaque(3)]);
+    let refusal = one(&rig.resv(&Resv::ff(&[(load(B), 1)])), MessageType::RESV_ERR);
+    assert_eq!(refusal.error().code, ErrorCode::POLICY);
+    let [own] = &told(&refusal)[..] else { panic!("{refusal:?}") };
+    let object = Objects::at(own, 0).next().unwrap().unwrap();
+    let Ok(Object::Policy(own)) = object.read() else { panic!("{object:?}") };
+    assert_eq!(own.options().unwrap().origin.unwrap().addr, at(2, 1));
+    assert_eq!(own.elements().unwrap().count(), 0);
+}
+
+/// RSVPX-2750-4-03: one from farther up goes to all next hops, whatever they asked for, and nothing is blockaded.
+#[test]
+fn a_refusal_goes_to_all_next_hops() {
+    let mut rig = Rig::new();
+    rig.trees.insert((group().dest, sender(1).src), (1, vec![3, 4]));
+    rig.path(&Path::of(group(), 1, 1));
+    let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
+    rig.resv(&large);
+    rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
+    let error = Resv { extra: opaque(9), ..large }.error_octets(1, ErrorCode::POLICY, 4, false);
+    let sent = rig.neighbourly(1, at(1, 9), &error);
+    for n in [3, 4] {
+        assert_eq!(told(&one_to(&sent, MessageType::RESV_ERR, at(n, 9))), [opaque(9)]);
+    }
+    assert_eq!(rig.rsvp.counters().blockades, 0);
+}
+
+/// RSVPX-2750-3.2-02: priorities count where they are for this node, or for all.
+#[test]
+fn priorities_are_read() {
+    let asked = |policy: Vec<u8>| {
+        let mut rig = Rig::new();
+        rig.path(&Path::new());
+        rig.resv(&Resv { extra: policy, ..Resv::ff(&[(load(B), 1)]) });
+        let priority = rig.resources.reservations().next().unwrap().priority;
+        (priority.setup, priority.defending)
+    };
+    assert_eq!(asked(opaque(1)), (0, 0));
+    assert_eq!(asked(priority(5, 7)), (5, 7));
+    assert_eq!(asked(priority(7, 5)), (7, 7));
+    assert_eq!(asked([priority(5, 7), priority(6, 6)].concat()), (6, 7));
+    // Two RSVP_HOPs in front: of whom, and for whom.
+    let for_node = |last: u8| {
+        let hop = |last: u8| [0, 12, 3, 1, 10, 0, 2, last, 0, 0, 0, 0];
+        let element = priority(5, 7).split_off(8);
+        [&[0, 44, 14, 1, 0, 32, 0, 0][..], &hop(9), &hop(last), &element].concat()
+    };
+    assert_eq!(asked(for_node(1)), (5, 7));
+    assert_eq!(asked(for_node(2)), (0, 0));
+}
