@@ -1,10 +1,18 @@
-//! IPv6's passing RSVP packets, turned to this node.
+//! Passing RSVP packets, turned to this node where the kernel does not do it by itself.
 //!
-//! A rule of nftables marks what has hop-by-hop options and is RSVP, and the route for marked packets leads here. A
-//! Router Alert of another value than RSVP's is none. The table belongs to a netlink socket of this process, so that the kernel removes it when the daemon dies: a mark without
-//! a socket that listens would be the end of the packet.
+//! IPv6: a rule of nftables marks what has hop-by-hop options and is RSVP, and the route for marked packets leads here. A
+//! Router Alert of another value than RSVP's is none. A group's packets would be found in the table of local routes, which every host has and which is asked first, and be
+//! forwarded all the same. So another rule writes [`ALIAS`] over the first octet of a group's address, which is the same for
+//! all groups, and [`group`] puts it right again. No checksum covers it: RSVP's does not, and IPv6 has none.
+//!
+//! IPv4: the kernel gives this node what passes, but forwards what is sent to a group all the same where a process here is a
+//! member: a rule drops that on its way out.
+//!
+//! The tables belong to netlink sockets of this process, so that the kernel removes them when the daemon dies: rules
+//! without a socket that listens would be the end of the packets.
 
 use std::io;
+use std::net::IpAddr;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use signalbox_core::packet::ROUTER_ALERT_RSVP_V6;
@@ -13,10 +21,13 @@ use crate::error::OpenError;
 use crate::netlink::nftables::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, end, message, text};
 use crate::netlink::{Batch, rules};
 
-/// Name of our table, in family `ip6`.
+/// Name of our tables, in families `ip` and `ip6`.
 const TABLE: &str = "signalbox_rsvp";
-const CHAIN: &str = "prerouting";
+const CHAIN: &str = "passing";
+/// The id of the error if the kernel cannot do it.
+pub(super) const UNSUPPORTED: &str = "owned-tables-unsupported";
 
+const NFPROTO_IPV4: u8 = 2;
 const NFPROTO_IPV6: u8 = 10;
 const NFT_MSG_NEWTABLE: u16 = message(0);
 const NFT_MSG_DELTABLE: u16 = message(2);
@@ -32,6 +43,7 @@ const NFTA_CHAIN_TYPE: u16 = 7;
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
 const NF_INET_PRE_ROUTING: u32 = 0;
+const NF_INET_FORWARD: u32 = 2;
 /// The priority that nft calls mangle.
 const MANGLE: i32 = -150;
 const NFTA_RULE_TABLE: u16 = 1;
@@ -51,50 +63,99 @@ const NFTA_CMP_OP: u16 = 2;
 const NFTA_CMP_DATA: u16 = 3;
 const NFT_CMP_EQ: u32 = 0;
 const NFT_CMP_NEQ: u32 = 1;
+const NFT_CMP_LTE: u32 = 3;
+const NFT_CMP_GTE: u32 = 5;
 const NFTA_EXTHDR_DREG: u16 = 1;
 const NFTA_EXTHDR_TYPE: u16 = 2;
 const NFTA_EXTHDR_OFFSET: u16 = 3;
 const NFTA_EXTHDR_LEN: u16 = 4;
 const NFTA_EXTHDR_FLAGS: u16 = 5;
+const NFTA_EXTHDR_OP: u16 = 6;
 const NFT_EXTHDR_F_PRESENT: u32 = 1;
+const NFT_EXTHDR_OP_IPV6: u32 = 0;
+const NFT_EXTHDR_OP_IPV4: u32 = 2;
+/// The type of IPv6's hop-by-hop options header.
+const HOP_BY_HOP: u8 = 0;
+/// The type of IPv4's option.
+const ROUTER_ALERT: u8 = 148;
+const NFTA_PAYLOAD_DREG: u16 = 1;
+const NFTA_PAYLOAD_BASE: u16 = 2;
+const NFTA_PAYLOAD_OFFSET: u16 = 3;
+const NFTA_PAYLOAD_LEN: u16 = 4;
+const NFTA_PAYLOAD_SREG: u16 = 5;
+const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
+/// Where the destination stands in the headers.
+const DESTINATION_V4: u32 = 16;
+const DESTINATION_V6: u32 = 24;
 const NFTA_IMMEDIATE_DREG: u16 = 1;
 const NFTA_IMMEDIATE_DATA: u16 = 2;
 const NFTA_DATA_VERDICT: u16 = 2;
 const NFTA_VERDICT_CODE: u16 = 1;
+const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 
-/// What was laid: the table for as long as this lives, rule and route until [`Alert::remove`] or the drop.
+/// The first octet of every group's address in IPv6.
+const GROUP: u8 = 0xff;
+/// The first and last that it may be in IPv4.
+const GROUPS_V4: [u8; 2] = [224, 239];
+/// What stands there on the way through this node: nobody's address begins so (5b00::/8 is not assigned).
+const ALIAS: u8 = 0x5b;
+
+/// The group that a packet for this address was sent to, if it came by way of the rule.
+pub(super) fn group(dst: IpAddr) -> IpAddr {
+    match dst {
+        IpAddr::V6(v6) if v6.octets()[0] == ALIAS => {
+            let mut octets = v6.octets();
+            octets[0] = GROUP;
+            octets.into()
+        }
+        _ => dst,
+    }
+}
+
+/// What was laid for one family: the table for as long as this lives, IPv6's rule and route until [`Alert::remove`] or the
+/// drop.
 pub(super) struct Alert {
     requests: Batch,
+    ipv6: bool,
     mark: u32,
     table: u32,
     laid: bool,
 }
 
 impl Alert {
-    /// Lays rule, route and table. The interception of GIST may have laid the same rule and route: they are taken over.
-    pub(super) fn lay(mark: u32, table: u32) -> Result<Self, OpenError> {
+    /// Lays table, rule and route. The interception of GIST may have laid the same rule and route: they are taken over.
+    pub(super) fn lay(ipv6: bool, mark: u32, table: u32) -> Result<Self, OpenError> {
+        let family = if ipv6 { "IPv6" } else { "IPv4" };
         let system = |error: io::Error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin("taking RSVP packets that pass by", &error),
             Some(libc::EOPNOTSUPP | libc::EINVAL) => OpenError::new(
-                "owned-tables-unsupported",
+                UNSUPPORTED,
                 format!("the kernel does not take an nftables table with an owner ({error})"),
-                "RSVP over IPv6 needs Linux 5.12 or newer with nf_tables; or switch IPv6 off in the configuration",
+                format!(
+                    "RSVP over {family} needs Linux 5.12 or newer with nf_tables; or switch {family} off in the configuration"
+                ),
             ),
             Some(libc::EBUSY | libc::EEXIST) => OpenError::new(
                 "rsvp-in-use",
-                format!("the nftables table ip6 {TABLE} belongs to somebody else ({error})"),
+                format!("the nftables table {TABLE} for {family} belongs to somebody else ({error})"),
                 "stop the other RSVP daemon in this network namespace",
             ),
             _ => OpenError::system("taking RSVP packets that pass by", &error),
         };
         let mut requests = Batch::open(NETLINK_NETFILTER).map_err(system)?;
-        rules::add(true, mark, table).map_err(system)?;
+        if ipv6 {
+            rules::add(true, mark, table).map_err(system)?;
+        }
         // From here on a failure removes what is there.
         begin(&mut requests);
-        compose(&mut requests, mark);
+        if ipv6 {
+            compose_v6(&mut requests, mark)
+        } else {
+            compose_v4(&mut requests)
+        }
         end(&mut requests);
-        let mut alert = Self { requests, mark, table, laid: true };
+        let mut alert = Self { requests, ipv6, mark, table, laid: true };
         match alert.requests.send_transaction().map_err(system)?.into_iter().next() {
             Some((_, error)) => Err(system(error)),
             None => Ok(alert),
@@ -110,11 +171,13 @@ impl Alert {
             return Ok(());
         }
         begin(&mut self.requests);
-        let about = about(NFPROTO_IPV6);
+        let about = about(if self.ipv6 { NFPROTO_IPV6 } else { NFPROTO_IPV4 });
         self.requests.begin(NFT_MSG_DELTABLE, 0, &about).attribute(NFTA_TABLE_NAME, &text(TABLE));
         end(&mut self.requests);
         let refused = self.requests.send_transaction()?.into_iter().next().map(|(_, error)| error);
-        rules::remove(true, self.mark, self.table)?;
+        if self.ipv6 {
+            rules::remove(true, self.mark, self.table)?;
+        }
         refused.filter(|error| error.raw_os_error() != Some(libc::ENOENT)).map_or(Ok(()), Err)
     }
 }
@@ -136,97 +199,141 @@ fn number(value: u32) -> [u8; 4] {
 ///
 /// ```text
 /// meta l4proto 46 @exthdr hbh,2,2 0x0502 @exthdr hbh,4,2 != 1 accept
+/// meta l4proto 46 exthdr hbh exists ip6 daddr ff00::/8 @nh,192,8 set 0x5b
 /// meta l4proto 46 exthdr hbh exists meta mark set MARK
 /// ```
 ///
 /// The first is for Router Alerts of other values, which are as if they were not there (RFC 2711 §2.1). It looks where
 /// the option is bound to be unless others come before it.
-fn compose(requests: &mut Batch, mark: u32) {
-    let about = about(NFPROTO_IPV6);
-    requests
-        .begin(NFT_MSG_NEWTABLE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &about)
-        .attribute(NFTA_TABLE_NAME, &text(TABLE))
-        .attribute(NFTA_TABLE_FLAGS, &number(NFT_TABLE_F_OWNER));
-    requests
-        .begin(NFT_MSG_NEWCHAIN, libc::NLM_F_CREATE, &about)
-        .attribute(NFTA_CHAIN_TABLE, &text(TABLE))
-        .attribute(NFTA_CHAIN_NAME, &text(CHAIN))
-        .attribute(NFTA_CHAIN_TYPE, &text("filter"))
-        .nest(NFTA_CHAIN_HOOK, |hook| {
-            hook.attribute(NFTA_HOOK_HOOKNUM, &number(NF_INET_PRE_ROUTING))
-                .attribute(NFTA_HOOK_PRIORITY, &MANGLE.to_be_bytes())
-        });
-    rule(requests, |rule| {
-        of_rsvp(rule);
-        options(rule, 2, 2, 0);
+fn compose_v6(requests: &mut Batch, mark: u32) {
+    chain(requests, NFPROTO_IPV6, NF_INET_PRE_ROUTING);
+    rule(requests, NFPROTO_IPV6, |rule| {
+        options(rule, HOP_BY_HOP, (2, 2), 0);
         compare(rule, NFT_CMP_EQ, &[5, 2]);
-        options(rule, 4, 2, 0);
+        options(rule, HOP_BY_HOP, (4, 2), 0);
         compare(rule, NFT_CMP_NEQ, &ROUTER_ALERT_RSVP_V6.to_be_bytes());
-        expression(rule, "immediate", |verdict| {
-            verdict.attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_VERDICT)).nest(
-                NFTA_IMMEDIATE_DATA,
-                |data| {
-                    data.nest(NFTA_DATA_VERDICT, |code| code.attribute(NFTA_VERDICT_CODE, &number(NF_ACCEPT)))
-                },
-            )
-        })
+        verdict(rule, NF_ACCEPT);
     });
-    rule(requests, |rule| {
-        of_rsvp(rule);
+    let with_options = |rule: &mut Batch| {
         // Type and offset 0: the hop-by-hop options header, whether it is there.
-        options(rule, 0, 1, NFT_EXTHDR_F_PRESENT);
+        options(rule, HOP_BY_HOP, (0, 1), NFT_EXTHDR_F_PRESENT);
         compare(rule, NFT_CMP_EQ, &[1]);
-        expression(rule, "immediate", |value| {
-            value
-                .attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_1))
-                .nest(NFTA_IMMEDIATE_DATA, |data| data.attribute(NFTA_DATA_VALUE, &mark.to_ne_bytes()))
-        });
+    };
+    rule(requests, NFPROTO_IPV6, |rule| {
+        with_options(rule);
+        destination(rule, DESTINATION_V6, NFTA_PAYLOAD_DREG);
+        compare(rule, NFT_CMP_EQ, &[GROUP]);
+        immediate(rule, &[ALIAS]);
+        destination(rule, DESTINATION_V6, NFTA_PAYLOAD_SREG);
+    });
+    rule(requests, NFPROTO_IPV6, |rule| {
+        with_options(rule);
+        immediate(rule, &mark.to_ne_bytes());
         expression(rule, "meta", |meta| {
             meta.attribute(NFTA_META_KEY, &number(NFT_META_MARK))
                 .attribute(NFTA_META_SREG, &number(NFT_REG_1))
+        });
+    });
+}
+
+/// `meta l4proto 46 ip option ra value 0 ip daddr 224.0.0.0/4 drop`, in a chain and a table of its own. Alerts of other
+/// values are none for the kernel, too.
+fn compose_v4(requests: &mut Batch) {
+    chain(requests, NFPROTO_IPV4, NF_INET_FORWARD);
+    rule(requests, NFPROTO_IPV4, |rule| {
+        options(rule, ROUTER_ALERT, (2, 2), 0);
+        compare(rule, NFT_CMP_EQ, &[0, 0]);
+        destination(rule, DESTINATION_V4, NFTA_PAYLOAD_DREG);
+        compare(rule, NFT_CMP_GTE, &[GROUPS_V4[0]]);
+        compare(rule, NFT_CMP_LTE, &[GROUPS_V4[1]]);
+        verdict(rule, NF_DROP);
+    });
+}
+
+/// Appends a table of ours with one chain at this hook.
+fn chain(requests: &mut Batch, family: u8, hook: u32) {
+    requests
+        .begin(NFT_MSG_NEWTABLE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &about(family))
+        .attribute(NFTA_TABLE_NAME, &text(TABLE))
+        .attribute(NFTA_TABLE_FLAGS, &number(NFT_TABLE_F_OWNER));
+    requests
+        .begin(NFT_MSG_NEWCHAIN, libc::NLM_F_CREATE, &about(family))
+        .attribute(NFTA_CHAIN_TABLE, &text(TABLE))
+        .attribute(NFTA_CHAIN_NAME, &text(CHAIN))
+        .attribute(NFTA_CHAIN_TYPE, &text("filter"))
+        .nest(NFTA_CHAIN_HOOK, |at| {
+            at.attribute(NFTA_HOOK_HOOKNUM, &number(hook))
+                .attribute(NFTA_HOOK_PRIORITY, &MANGLE.to_be_bytes())
+        });
+}
+
+/// Appends a rule for RSVP, behind whatever extension headers, that goes on with `rest`.
+fn rule(requests: &mut Batch, family: u8, rest: impl FnOnce(&mut Batch)) {
+    requests
+        .begin(NFT_MSG_NEWRULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND, &about(family))
+        .attribute(NFTA_RULE_TABLE, &text(TABLE))
+        .attribute(NFTA_RULE_CHAIN, &text(CHAIN))
+        .nest(NFTA_RULE_EXPRESSIONS, |rule| {
+            expression(rule, "meta", |meta| {
+                meta.attribute(NFTA_META_DREG, &number(NFT_REG_1))
+                    .attribute(NFTA_META_KEY, &number(NFT_META_L4PROTO))
+            });
+            compare(rule, NFT_CMP_EQ, &[super::RSVP as u8]);
+            rest(rule);
+            rule
+        });
+}
+
+fn expression(rule: &mut Batch, name: &str, data: impl FnOnce(&mut Batch) -> &mut Batch) {
+    rule.nest(NFTA_LIST_ELEM, |element| {
+        element.attribute(NFTA_EXPR_NAME, &text(name)).nest(NFTA_EXPR_DATA, data)
+    });
+}
+
+/// Octets, from an offset on, of an extension header (IPv6) or an option (IPv4) into the register.
+fn options(rule: &mut Batch, kind: u8, (offset, octets): (u32, u32), flags: u32) {
+    let operation = if kind == ROUTER_ALERT { NFT_EXTHDR_OP_IPV4 } else { NFT_EXTHDR_OP_IPV6 };
+    expression(rule, "exthdr", |header| {
+        header
+            .attribute(NFTA_EXTHDR_DREG, &number(NFT_REG_1))
+            .attribute(NFTA_EXTHDR_TYPE, &[kind])
+            .attribute(NFTA_EXTHDR_OFFSET, &number(offset))
+            .attribute(NFTA_EXTHDR_LEN, &number(octets))
+            .attribute(NFTA_EXTHDR_FLAGS, &number(flags))
+            .attribute(NFTA_EXTHDR_OP, &number(operation))
+    });
+}
+
+/// The first octet of the destination goes into the register, or comes from there.
+fn destination(rule: &mut Batch, offset: u32, register: u16) {
+    expression(rule, "payload", |payload| {
+        payload
+            .attribute(register, &number(NFT_REG_1))
+            .attribute(NFTA_PAYLOAD_BASE, &number(NFT_PAYLOAD_NETWORK_HEADER))
+            .attribute(NFTA_PAYLOAD_OFFSET, &number(offset))
+            .attribute(NFTA_PAYLOAD_LEN, &number(1))
+    });
+}
+
+/// The register is to hold these octets.
+fn immediate(rule: &mut Batch, value: &[u8]) {
+    expression(rule, "immediate", |immediate| {
+        immediate
+            .attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_1))
+            .nest(NFTA_IMMEDIATE_DATA, |data| data.attribute(NFTA_DATA_VALUE, value))
+    });
+}
+
+/// What becomes of the packet.
+fn verdict(rule: &mut Batch, code: u32) {
+    expression(rule, "immediate", |immediate| {
+        immediate.attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_VERDICT)).nest(NFTA_IMMEDIATE_DATA, |data| {
+            data.nest(NFTA_DATA_VERDICT, |verdict| verdict.attribute(NFTA_VERDICT_CODE, &number(code)))
         })
     });
 }
 
-fn rule(requests: &mut Batch, expressions: impl FnOnce(&mut Batch) -> &mut Batch) {
-    requests
-        .begin(NFT_MSG_NEWRULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND, &about(NFPROTO_IPV6))
-        .attribute(NFTA_RULE_TABLE, &text(TABLE))
-        .attribute(NFTA_RULE_CHAIN, &text(CHAIN))
-        .nest(NFTA_RULE_EXPRESSIONS, expressions);
-}
-
-fn expression<'a>(
-    rule: &'a mut Batch,
-    name: &str,
-    data: impl FnOnce(&mut Batch) -> &mut Batch,
-) -> &'a mut Batch {
-    rule.nest(NFTA_LIST_ELEM, |element| {
-        element.attribute(NFTA_EXPR_NAME, &text(name)).nest(NFTA_EXPR_DATA, data)
-    })
-}
-
-/// The protocol behind all extension headers is RSVP.
-fn of_rsvp(rule: &mut Batch) {
-    expression(rule, "meta", |meta| {
-        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_L4PROTO))
-    });
-    compare(rule, NFT_CMP_EQ, &[super::RSVP as u8]);
-}
-
-/// Octets of the hop-by-hop options header into the register.
-fn options(rule: &mut Batch, offset: u32, octets: u32, flags: u32) {
-    expression(rule, "exthdr", |header| {
-        header
-            .attribute(NFTA_EXTHDR_DREG, &number(NFT_REG_1))
-            .attribute(NFTA_EXTHDR_TYPE, &[0])
-            .attribute(NFTA_EXTHDR_OFFSET, &number(offset))
-            .attribute(NFTA_EXTHDR_LEN, &number(octets))
-            .attribute(NFTA_EXTHDR_FLAGS, &number(flags))
-    });
-}
-
-/// The register holds these octets, or others.
+/// The rule goes on if the register compares so with these octets.
 fn compare(rule: &mut Batch, how: u32, octets: &[u8]) {
     expression(rule, "cmp", |compare| {
         compare
@@ -234,4 +341,18 @@ fn compare(rule: &mut Batch, how: u32, octets: &[u8]) {
             .attribute(NFTA_CMP_OP, &number(how))
             .nest(NFTA_CMP_DATA, |data| data.attribute(NFTA_DATA_VALUE, octets))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_group_comes_by_its_alias() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(group(ip("5b3e::1:1")), ip("ff3e::1:1"));
+        for other in ["ff3e::1", "2001:db8::5b", "10.1.2.3", "91.1.2.3"] {
+            assert_eq!(group(ip(other)), ip(other));
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! RSVP packets: raw IP of protocol 46, for this node and passing by with a Router Alert.
 //!
 //! IPv4's passing packets come through the socket option for Router Alerts, which the kernel honours for packets that it
-//! would forward, multicast included; without a daemon they are forwarded. IPv6's are turned to this node by a rule of
-//! nftables (`alert.rs`), for unicast only: multicast is never looked up in a routing table of ours.
+//! would forward, multicast included; without a daemon they are forwarded. IPv6's are turned to this node by rules of
+//! nftables (`alert.rs`).
 
 mod alert;
 
@@ -123,7 +123,7 @@ fn received_v6<'a>(datagram: &Datagram<'a>, src: IpAddr) -> Option<IpReceived<'a
     }
     Some(IpReceived {
         src,
-        dst: dst?,
+        dst: alert::group(dst?),
         ifindex: IfIndex(ifindex?.unsigned_abs()),
         ttl: u8::try_from(ttl?).ok()?,
         tos: (tos & 0xff) as u8,
@@ -137,8 +137,8 @@ pub(crate) struct Rsvp {
     sockets: [Option<Socket>; 2],
     queues: [Queue; 2],
     counters: RsvpCounters,
-    /// What turns IPv6's passing packets to this node.
-    alert: Option<Alert>,
+    /// What turns passing packets to this node and nowhere else.
+    alerts: [Option<Alert>; 2],
 }
 
 impl Rsvp {
@@ -149,9 +149,7 @@ impl Rsvp {
             sockets: [open(config.ipv4, Domain::IPV4)?, open(config.ipv6, Domain::IPV6)?],
             queues: Default::default(),
             counters: RsvpCounters::default(),
-            alert: (config.ipv6 && config.intercept)
-                .then(|| Alert::lay(config.mark, config.table))
-                .transpose()?,
+            alerts: [alert(config.ipv4, false, config)?, alert(config.ipv6, true, config)?],
         })
     }
 
@@ -204,7 +202,21 @@ impl Rsvp {
 
     /// Takes back what was laid.
     pub(crate) fn close(self) -> Result<(), OpenError> {
-        self.alert.map_or(Ok(()), Alert::remove)
+        self.alerts.into_iter().flatten().map(Alert::remove).fold(Ok(()), Result::and)
+    }
+}
+
+fn alert(wanted: bool, ipv6: bool, config: &IoConfig) -> Result<Option<Alert>, OpenError> {
+    if !wanted || !config.intercept {
+        return Ok(None);
+    }
+    match Alert::lay(ipv6, config.mark, config.table) {
+        // Only a router where somebody is a member of a group needs it.
+        Err(error) if !ipv6 && error.id == alert::UNSUPPORTED => {
+            tracing::warn!(%error, "RSVP packets to groups that this node is a member of are forwarded, too");
+            Ok(None)
+        }
+        result => result.map(Some),
     }
 }
 

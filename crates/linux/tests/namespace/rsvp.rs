@@ -180,11 +180,14 @@ fn a_dead_daemon_lets_paths_pass_and_an_ended_one_leaves_nothing() {
     let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
     let before = footprint(&net.r);
     let mut victim = net.r.spawn(&mut helper("rsvp-daemon")).unwrap();
-    let laid = || footprint(&net.r).contains("table ip6 signalbox_rsvp");
-    until("the rules are laid", laid);
+    let laid = || {
+        let footprint = footprint(&net.r);
+        ["ip", "ip6"].map(|family| footprint.contains(&format!("table {family} signalbox_rsvp")))
+    };
+    until("the rules are laid", || laid() == [true; 2]);
     victim.kill().unwrap();
     victim.wait().unwrap();
-    until("the kernel has removed the table of the dead", || !laid());
+    until("the kernel has removed the tables of the dead", || laid() == [false; 2]);
     for Addresses { a: from, b: to } in families() {
         send(&mut a, &path(from, to, b"Path"));
         let got = receive_one(&mut b);
@@ -245,44 +248,73 @@ fn the_kernels_multicast_routes_are_read_and_watched() {
     }
 }
 
+/// A socket that is a member of the group at an interface for as long as it lives.
+fn join(namespace: &Namespace, group: IpAddr, interface: &str) -> UdpSocket {
+    let index = index(namespace, interface);
+    let joined = namespace.run(|| match group {
+        IpAddr::V4(group) => {
+            let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+            let at = socket2::InterfaceIndexOrAddress::Index(index.0);
+            socket2::SockRef::from(&socket).join_multicast_v4_n(&group, &at).map(|()| socket)
+        }
+        IpAddr::V6(group) => {
+            let socket = UdpSocket::bind(("::", 0))?;
+            socket.join_multicast_v6(&group, index.0).map(|()| socket)
+        }
+    });
+    joined.unwrap().unwrap()
+}
+
 /// RSVP-3.11.5-01: multicast too. RSVP-3.11.5-03: out by the interface that it is given, whatever routing says, from
 /// another's address, with a TTL and an alert.
 #[test]
 fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
     let net = Network::new("rsvpgroup");
-    let (group, Addresses { a: source, b: member }) = (ip("232.1.1.1"), families()[0]);
-    let _router = multicast(&net, group, source);
+    let (ra, rb) = (index(&net.r, "ra"), index(&net.r, "rb"));
     let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
-    let joined = [(&net.a, source), (&net.b, member)].map(|(namespace, at)| {
-        let (IpAddr::V4(group), IpAddr::V4(at)) = (group, at) else { unreachable!() };
-        let join = || {
-            let socket = UdpSocket::bind(("0.0.0.0", 0))?;
-            socket.join_multicast_v4(&group, &at).map(|()| socket)
+    for (Addresses { a: source, .. }, group) in families().into_iter().zip(["232.1.1.1", "ff3e::1:1"]) {
+        let group = ip(group);
+        let _router = multicast(&net, group, source);
+        let _member = join(&net.b, group, "b0");
+        let out = IpTransmit { ifindex: Some(index(&net.a, "a0")), ..path(source, group, b"Path") };
+        let passes = |a: &mut Io, b: &mut Io| {
+            send(a, &out);
+            let got = receive_one(b);
+            assert_eq!((got.src, got.dst, got.ttl), (source, group, 62));
         };
-        namespace.run(join).unwrap().unwrap()
-    });
-    let out = IpTransmit { ifindex: Some(index(&net.a, "a0")), ..path(source, group, b"Path") };
-    // Without a daemon the router forwards it.
-    send(&mut a, &out);
-    assert_eq!(receive_one(&mut b).ttl, 62);
-    let mut r = end(&net.r, true);
-    send(&mut a, &out);
-    let got = receive_one(&mut r);
-    assert_eq!((got.src, got.dst, got.ifindex, got.alert), (source, group, index(&net.r, "ra"), true));
-    // One for each branch, from the flow's source; what b hears first is this one.
-    send(&mut r, &IpTransmit { ifindex: Some(index(&net.r, "rb")), ttl: 40, ..out });
-    let got = receive_one(&mut b);
-    assert_eq!((got.src, got.dst, got.ttl), (source, group, 40));
-    // Each branch its own, also where the kernel has no route, and from a source that is nowhere near.
-    let foreign = path(ip("10.9.9.9"), group, b"");
-    for (interface, ttl, payload) in [("ra", 41, b"by ra"), ("rb", 42, b"by rb")] {
-        let ifindex = Some(index(&net.r, interface));
-        send(&mut r, &IpTransmit { ifindex, ttl, payload, ..foreign });
+        // Without a daemon the router forwards it.
+        passes(&mut a, &mut b);
+        let mut r = end(&net.r, true);
+        let taken = |r: &mut Io, a: &mut Io, payload: &[u8]| {
+            send(a, &IpTransmit { payload, ..out });
+            let got = receive_one(r);
+            let Got { src, dst, ifindex, ttl, tos, alert, .. } = got;
+            assert_eq!((src, dst, ifindex, ttl, tos, alert), (source, group, ra, 63, 0xc0, true));
+            assert_eq!(got.payload, payload);
+        };
+        taken(&mut r, &mut a, b"Path");
+        taken(&mut r, &mut a, &[7; 9000]);
+        // Once also where somebody here is a member, and nobody else hears what is taken.
+        let here = join(&net.r, group, "ra");
+        taken(&mut r, &mut a, b"to a member");
+        taken(&mut r, &mut a, b"and the next");
+        drop(here);
+        // One for each branch, from the flow's source; what b hears first is this one.
+        send(&mut r, &IpTransmit { ifindex: Some(rb), ttl: 40, ..out });
+        let got = receive_one(&mut b);
+        assert_eq!((got.src, got.dst, got.ttl), (source, group, 40));
+        // Each branch its own, also where the kernel has no route, and from a source that is nowhere near.
+        let foreign = path(ip(if group.is_ipv4() { "10.9.9.9" } else { "fd09::9" }), group, b"");
+        let _at_a = join(&net.a, group, "a0");
+        for (interface, ttl, payload) in [(ra, 41, b"by ra"), (rb, 42, b"by rb")] {
+            send(&mut r, &IpTransmit { ifindex: Some(interface), ttl, payload, ..foreign });
+        }
+        for (io, ttl, payload) in [(&mut a, 41, b"by ra"), (&mut b, 42, b"by rb")] {
+            let got = receive_one(io);
+            assert_eq!((got.src, got.ttl, got.alert), (foreign.src, ttl, true));
+            assert_eq!(got.payload, payload);
+        }
+        net.r.run(|| r.close()).unwrap().unwrap();
+        passes(&mut a, &mut b);
     }
-    for (io, ttl, payload) in [(&mut a, 41, b"by ra"), (&mut b, 42, b"by rb")] {
-        let got = receive_one(io);
-        assert_eq!((got.src, got.ttl, got.alert), (foreign.src, ttl, true));
-        assert_eq!(got.payload, payload);
-    }
-    drop(joined);
 }
