@@ -95,7 +95,7 @@ step "tests" run_tests
 for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-cmode-sctp gist-mux gist-cmode-tls gist-large \
     gist-restart gist-reroute gist-flood gist-app-python qos-admission qos-police qos-crash \
     qos-receiver qos-bidirectional qos-aggregate qos-many qos-reroute \
-    rsvp-ff rsvp-v6 rsvp-crash rsvp-multicast rsvp-wf rsvp-se rsvp-killer rsvp-nonrsvp-hop rsvp-reroute \
+    rsvp-ff rsvp-v6 rsvp-crash rsvp-multicast rsvp-multicast-v6 rsvp-wf rsvp-se rsvp-killer rsvp-nonrsvp-hop rsvp-reroute \
     rsvp-integrity rsvp-refresh-reduction; do
     step "scenario $name" scenario "$name"
 done

@@ -33,6 +33,7 @@ const BUILTINS: [(&str, &str); 32] = [
     ("rsvp-reroute", include_str!("../../../../scenarios/rsvp-reroute.toml")),
     ("rsvp-integrity", include_str!("../../../../scenarios/rsvp-integrity.toml")),
     ("rsvp-refresh-reduction", include_str!("../../../../scenarios/rsvp-refresh-reduction.toml")),
+    ("rsvp-multicast-v6", include_str!("../../../../scenarios/rsvp-multicast-v6.toml")),
 ];
 
 /// Name and text of each.
