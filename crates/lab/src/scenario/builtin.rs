@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 32] = [
+const BUILTINS: [(&str, &str); 33] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
