@@ -1,0 +1,86 @@
+//! What happens at which time.
+
+use core::cmp::Ordering;
+use core::net::IpAddr;
+
+use signalbox_core::Time;
+use signalbox_core::node::{RouteQuery, TransmitError};
+use signalbox_core::traffic::{ReservationId, ReserveError};
+
+use crate::config::{LinkId, NodeId};
+use crate::packet::Packet;
+use crate::stream::StreamEvent;
+
+/// What happens at some time. Ties go in the order of queueing.
+pub(super) struct Queued {
+    pub(super) at: Time,
+    pub(super) order: u64,
+    pub(super) what: What,
+}
+
+pub(super) enum What {
+    Arrival {
+        link: LinkId,
+        end: usize,
+        packet: Packet,
+    },
+    /// A packet of a node to itself.
+    Loop {
+        node: NodeId,
+        packet: Packet,
+    },
+    Timer {
+        node: NodeId,
+    },
+    Lookup {
+        node: NodeId,
+        incarnation: u32,
+        id: u64,
+        query: RouteQuery,
+    },
+    Multicast {
+        node: NodeId,
+        incarnation: u32,
+        group: IpAddr,
+        source: IpAddr,
+    },
+    Stream {
+        connection: u64,
+        event: StreamEvent,
+    },
+    ListenFailed {
+        node: NodeId,
+        incarnation: u32,
+        port: u16,
+    },
+    Reserved {
+        node: NodeId,
+        incarnation: u32,
+        id: ReservationId,
+        result: Result<(), ReserveError>,
+    },
+    Failure {
+        node: NodeId,
+        incarnation: u32,
+        dst: IpAddr,
+        error: TransmitError,
+    },
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Queued {}
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Queued {
+    /// The earliest is the greatest, as the heap wants it.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
