@@ -1,23 +1,111 @@
-//! Packets on their way out through a raw socket to which the kernel adds the IP header.
+//! Packets in and out through raw sockets of one IP protocol, one for each IP version; the kernel adds the IP header.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use socket2::Socket;
+use socket2::{Domain, Socket};
 
-use crate::sys::mmsg::{self, BATCH, Outgoing};
+use crate::error::OpenError;
+use crate::io::IoConfig;
+use crate::sys::mmsg::{self, BATCH, Buffers, Datagram, Outgoing};
 use crate::sys::{self, sockaddr};
+
+/// The largest IP packet, and some cache lines more so that packets do not compete for the same few.
+const PACKET: usize = (1 << 16) + 13 * 64;
 
 /// A queue with this many octets is sent.
 const FULL: usize = 512 * 1024;
 /// How long a full send buffer may hold up one flush.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// Room for 64 packets, made once and used again for each receive.
+pub(crate) struct Batch {
+    buffers: Buffers,
+    count: usize,
+    /// Which family is asked first next time, so that neither starves the other.
+    turn: bool,
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    /// With `control` octets of control messages for each packet.
+    pub(crate) fn new(control: usize) -> Self {
+        Self { buffers: Buffers::new(PACKET, control), count: 0, turn: false }
+    }
+
+    /// What the last receive got, in order of arrival for each family.
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
+        (0..self.count).filter_map(|slot| self.buffers.get(slot))
+    }
+}
+
+/// The raw sockets of the families that are spoken, and what waits to be sent.
+pub(crate) struct Sockets {
+    sockets: [Option<Socket>; 2],
+    queues: [Queue; 2],
+    /// Names the packets in the log.
+    what: &'static str,
+}
+
+impl Sockets {
+    pub(crate) fn open(
+        config: &IoConfig,
+        what: &'static str,
+        open: impl Fn(Domain) -> Result<Socket, OpenError>,
+    ) -> Result<Self, OpenError> {
+        let open = |wanted: bool, domain| wanted.then(|| open(domain)).transpose();
+        let sockets = [open(config.ipv4, Domain::IPV4)?, open(config.ipv6, Domain::IPV6)?];
+        Ok(Self { sockets, queues: Default::default(), what })
+    }
+
+    pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> {
+        self.sockets.iter().flatten().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Receives what waits, without waiting for more; the number of packets.
+    pub(crate) fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
+        batch.count = 0;
+        batch.turn = !batch.turn;
+        let [v4, v6] = &self.sockets;
+        let order = if batch.turn { [v4, v6] } else { [v6, v4] };
+        for socket in order.into_iter().flatten() {
+            batch.count += batch.buffers.receive(socket, batch.count)?;
+        }
+        Ok(batch.count)
+    }
+
+    /// Takes a packet into the queue, with the control messages that `control` appends. Whether the queue is full and
+    /// wants to be sent.
+    pub(crate) fn push(&mut self, dst: IpAddr, packet: &[u8], control: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let [v4, v6] = &mut self.queues;
+        let queue = if dst.is_ipv4() { v4 } else { v6 };
+        queue.push(dst, packet, control);
+        queue.is_full()
+    }
+
+    /// Sends everything and leaves the queues empty.
+    pub(crate) fn flush(&mut self) -> Sent {
+        let mut all = Sent::default();
+        for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
+            let done = queue.send(socket.as_ref(), self.what);
+            all.sent += done.sent;
+            all.unsent += done.unsent;
+        }
+        all
+    }
+}
+
 /// Packets with their control messages, in order.
 #[derive(Default)]
-pub(crate) struct Queue {
+struct Queue {
     entries: Vec<Entry>,
     octets: Vec<u8>,
 }
@@ -39,7 +127,7 @@ pub(crate) struct Sent {
 
 impl Queue {
     /// Appends a packet, with the control messages that `control` appends.
-    pub(crate) fn push(&mut self, dst: IpAddr, packet: &[u8], control: impl FnOnce(&mut Vec<u8>)) {
+    fn push(&mut self, dst: IpAddr, packet: &[u8], control: impl FnOnce(&mut Vec<u8>)) {
         let start = self.octets.len();
         control(&mut self.octets);
         let control_end = self.octets.len();
@@ -52,12 +140,12 @@ impl Queue {
         self.entries.push(Entry { name, start, control_end, end });
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.entries.len() >= BATCH || self.octets.len() >= FULL
     }
 
     /// Sends everything and leaves the queue empty; `what` names the packets in the log.
-    pub(crate) fn send(&mut self, socket: Option<&Socket>, what: &'static str) -> Sent {
+    fn send(&mut self, socket: Option<&Socket>, what: &'static str) -> Sent {
         let mut done = Sent::default();
         let mut patience = PATIENCE;
         let mut rest = self.entries.as_slice();

@@ -4,23 +4,20 @@
 //! that does answers every packet of an association that it does not know with an ABORT (RFC 9260 §8.4), and so
 //! ends ours. With such a kernel these sockets are not opened: its own associations are [`crate::stream`]'s.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::OpenError;
 use crate::io::IoConfig;
-use crate::raw::Queue;
+use crate::raw::{Batch, Sockets};
 use crate::sys::cmsg::{self, Messages};
-use crate::sys::mmsg::{self, Buffers};
+use crate::sys::mmsg::Datagram;
 use crate::sys::{set_mark, set_option, sockaddr};
 
 const SCTP: i32 = 132;
-/// The largest IP packet, and some cache lines more so that packets do not compete for the same few.
-const PACKET: usize = (1 << 16) + 13 * 64;
 /// One packet information.
 const CONTROL: usize = 64;
 
@@ -48,12 +45,8 @@ pub struct SctpPacket<'a> {
 }
 
 /// Room for 64 packets, made once and used again for each [`crate::Io::receive_sctp`].
-pub struct SctpBatch {
-    buffers: Buffers,
-    count: usize,
-    /// Which family is asked first next time, so that neither starves the other.
-    turn: bool,
-}
+#[derive(Debug)]
+pub struct SctpBatch(Batch);
 
 impl Default for SctpBatch {
     fn default() -> Self {
@@ -61,27 +54,21 @@ impl Default for SctpBatch {
     }
 }
 
-impl fmt::Debug for SctpBatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SctpBatch").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
 impl SctpBatch {
     /// Makes the room: 4 MB of addresses, of which only what packets touch becomes memory.
     #[must_use]
     pub fn new() -> Self {
-        Self { buffers: Buffers::new(PACKET, CONTROL), count: 0, turn: false }
+        Self(Batch::new(CONTROL))
     }
 
     /// The packets of the last receive, in order of arrival for each family.
     pub fn iter(&self) -> impl Iterator<Item = SctpPacket<'_>> {
-        (0..self.count).filter_map(|slot| received(&self.buffers.get(slot)?))
+        self.0.datagrams().filter_map(|datagram| received(&datagram))
     }
 }
 
 /// Takes the IPv4 header off; IPv6 packets come without theirs.
-fn received<'a>(datagram: &mmsg::Datagram<'a>) -> Option<SctpPacket<'a>> {
+fn received<'a>(datagram: &Datagram<'a>) -> Option<SctpPacket<'a>> {
     if datagram.truncated() {
         return None;
     }
@@ -101,24 +88,19 @@ fn received<'a>(datagram: &mmsg::Datagram<'a>) -> Option<SctpPacket<'a>> {
 
 /// The raw sockets of the families that are spoken.
 pub(crate) struct Sctp {
-    sockets: [Option<Socket>; 2],
-    queues: [Queue; 2],
+    sockets: Sockets,
     counters: SctpCounters,
 }
 
 impl Sctp {
     pub(crate) fn open(config: &IoConfig) -> Result<Self, OpenError> {
         let (tos, mark) = (config.streams.tos, config.own_mark);
-        let open = |wanted: bool, domain| wanted.then(|| open(domain, tos, mark)).transpose();
-        Ok(Self {
-            sockets: [open(config.ipv4, Domain::IPV4)?, open(config.ipv6, Domain::IPV6)?],
-            queues: Default::default(),
-            counters: SctpCounters::default(),
-        })
+        let sockets = Sockets::open(config, "SCTP", |domain| open(domain, tos, mark))?;
+        Ok(Self { sockets, counters: SctpCounters::default() })
     }
 
     pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> {
-        self.sockets.iter().flatten().map(AsRawFd::as_raw_fd)
+        self.sockets.fds()
     }
 
     pub(crate) const fn counters(&self) -> &SctpCounters {
@@ -126,28 +108,20 @@ impl Sctp {
     }
 
     pub(crate) fn receive(&mut self, batch: &mut SctpBatch) -> io::Result<usize> {
-        batch.count = 0;
-        batch.turn = !batch.turn;
-        let [v4, v6] = &self.sockets;
-        let order = if batch.turn { [v4, v6] } else { [v6, v4] };
-        for socket in order.into_iter().flatten() {
-            batch.count += batch.buffers.receive(socket, batch.count)?;
-        }
-        self.counters.received += batch.count as u64;
-        Ok(batch.count)
+        let count = self.sockets.receive(&mut batch.0)?;
+        self.counters.received += count as u64;
+        Ok(count)
     }
 
     /// Takes a packet into the queue; a full queue is sent at once.
     pub(crate) fn send(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
-        let [v4, v6] = &mut self.queues;
-        let queue = if dst.is_ipv4() { v4 } else { v6 };
-        match (src, dst) {
-            (IpAddr::V4(src), IpAddr::V4(_)) => queue.push(dst, packet, |control| {
+        let full = match (src, dst) {
+            (IpAddr::V4(src), IpAddr::V4(_)) => self.sockets.push(dst, packet, |control| {
                 let mut info = [0; 12];
                 info[4..8].copy_from_slice(&src.octets());
                 cmsg::push(control, libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
             }),
-            (IpAddr::V6(src), IpAddr::V6(_)) => queue.push(dst, packet, |control| {
+            (IpAddr::V6(src), IpAddr::V6(_)) => self.sockets.push(dst, packet, |control| {
                 let mut info = [0; 20];
                 info[..16].copy_from_slice(&src.octets());
                 cmsg::push(control, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
@@ -156,18 +130,16 @@ impl Sctp {
                 self.counters.unsent += 1;
                 return;
             }
-        }
-        if queue.is_full() {
+        };
+        if full {
             self.flush();
         }
     }
 
     pub(crate) fn flush(&mut self) {
-        for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
-            let done = queue.send(socket.as_ref(), "SCTP");
-            self.counters.sent += done.sent;
-            self.counters.unsent += done.unsent;
-        }
+        let done = self.sockets.flush();
+        self.counters.sent += done.sent;
+        self.counters.unsent += done.unsent;
     }
 }
 

@@ -6,10 +6,9 @@
 
 mod alert;
 
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 
 use signalbox_core::IfIndex;
 use signalbox_core::packet::{
@@ -19,15 +18,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::OpenError;
 use crate::io::{self as door, IoConfig};
-use crate::raw::Queue;
+use crate::raw::{Batch, Sockets};
 use crate::sys::cmsg::{self, Messages, int};
-use crate::sys::mmsg::{Buffers, Datagram};
+use crate::sys::mmsg::Datagram;
 use crate::sys::{set_mark, set_option, sockaddr};
 use alert::Alert;
 
 const RSVP: i32 = 46;
-/// The largest IP packet, and some cache lines more so that packets do not compete for the same few.
-const PACKET: usize = (1 << 16) + 13 * 64;
 /// Packet information, hop limit, traffic class and hop-by-hop options of some 250 octets.
 const CONTROL: usize = 448;
 
@@ -46,12 +43,8 @@ signalbox_core::counters! {
 }
 
 /// Room for 64 packets, made once and used again for each [`crate::Io::receive_rsvp`].
-pub struct RsvpBatch {
-    buffers: Buffers,
-    count: usize,
-    /// Which family is asked first next time, so that neither starves the other.
-    turn: bool,
-}
+#[derive(Debug)]
+pub struct RsvpBatch(Batch);
 
 impl Default for RsvpBatch {
     fn default() -> Self {
@@ -59,22 +52,16 @@ impl Default for RsvpBatch {
     }
 }
 
-impl fmt::Debug for RsvpBatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RsvpBatch").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
 impl RsvpBatch {
     /// Makes the room: 4 MB of addresses, of which only what packets touch becomes memory.
     #[must_use]
     pub fn new() -> Self {
-        Self { buffers: Buffers::new(PACKET, CONTROL), count: 0, turn: false }
+        Self(Batch::new(CONTROL))
     }
 
     /// The packets of the last receive, in order of arrival for each family; what could not be read is left out.
     pub fn iter(&self) -> impl Iterator<Item = IpReceived<'_>> {
-        (0..self.count).filter_map(|slot| received(&self.buffers.get(slot)?))
+        self.0.datagrams().filter_map(|datagram| received(&datagram))
     }
 }
 
@@ -134,8 +121,7 @@ fn received_v6<'a>(datagram: &Datagram<'a>, src: IpAddr) -> Option<IpReceived<'a
 
 /// The raw sockets of the families that are spoken.
 pub(crate) struct Rsvp {
-    sockets: [Option<Socket>; 2],
-    queues: [Queue; 2],
+    sockets: Sockets,
     counters: RsvpCounters,
     /// What turns passing packets to this node and nowhere else.
     alerts: [Option<Alert>; 2],
@@ -144,17 +130,15 @@ pub(crate) struct Rsvp {
 impl Rsvp {
     /// Opens the sockets, and takes passing packets if the configuration says so.
     pub(crate) fn open(config: &IoConfig) -> Result<Self, OpenError> {
-        let open = |wanted: bool, domain| wanted.then(|| open(domain, config)).transpose();
         Ok(Self {
-            sockets: [open(config.ipv4, Domain::IPV4)?, open(config.ipv6, Domain::IPV6)?],
-            queues: Default::default(),
+            sockets: Sockets::open(config, "RSVP", |domain| open(domain, config))?,
             counters: RsvpCounters::default(),
             alerts: [alert(config.ipv4, false, config)?, alert(config.ipv6, true, config)?],
         })
     }
 
     pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> {
-        self.sockets.iter().flatten().map(AsRawFd::as_raw_fd)
+        self.sockets.fds()
     }
 
     pub(crate) const fn counters(&self) -> &RsvpCounters {
@@ -162,19 +146,13 @@ impl Rsvp {
     }
 
     pub(crate) fn receive(&mut self, batch: &mut RsvpBatch) -> io::Result<usize> {
-        batch.count = 0;
-        batch.turn = !batch.turn;
-        let [v4, v6] = &self.sockets;
-        let order = if batch.turn { [v4, v6] } else { [v6, v4] };
-        for socket in order.into_iter().flatten() {
-            batch.count += batch.buffers.receive(socket, batch.count)?;
-        }
-        if batch.count > 0 {
+        let count = self.sockets.receive(&mut batch.0)?;
+        if count > 0 {
             let readable = batch.iter().count();
             self.counters.received += readable as u64;
-            self.counters.unreadable += (batch.count - readable) as u64;
+            self.counters.unreadable += (count - readable) as u64;
         }
-        Ok(batch.count)
+        Ok(count)
     }
 
     /// Takes a packet into the queue; a full queue is sent at once.
@@ -184,20 +162,15 @@ impl Rsvp {
             self.counters.unsent += 1;
             return;
         }
-        let [v4, v6] = &mut self.queues;
-        let queue = if dst.is_ipv4() { v4 } else { v6 };
-        queue.push(dst, payload, |octets| control(transmit, octets));
-        if queue.is_full() {
+        if self.sockets.push(dst, payload, |octets| control(transmit, octets)) {
             self.flush();
         }
     }
 
     pub(crate) fn flush(&mut self) {
-        for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
-            let done = queue.send(socket.as_ref(), "RSVP");
-            self.counters.sent += done.sent;
-            self.counters.unsent += done.unsent;
-        }
+        let done = self.sockets.flush();
+        self.counters.sent += done.sent;
+        self.counters.unsent += done.unsent;
     }
 
     /// Takes back what was laid.
