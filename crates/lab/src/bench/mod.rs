@@ -6,6 +6,7 @@ mod engine;
 mod forward;
 mod machine;
 mod rsvp;
+mod runs;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

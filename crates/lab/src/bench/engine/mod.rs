@@ -3,25 +3,18 @@
 mod post;
 mod world;
 
-use std::fmt::Write as _;
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::Args;
-use serde_json::{Value, json};
 use signalbox_core::rng::Random;
 use signalbox_linux::memory;
 
-use super::{Goal, machine, print, rounded};
+use super::runs::{Bench, Column, Limit};
 use world::{Flow, Meter, SetUp, World};
 
 /// Sessions that are set up at once.
 const BATCH: usize = 512;
 /// Data messages between two looks at the clock.
 const DATA_BATCH: usize = 256;
-const BYTES_GOAL: f64 = 300.0;
-const DATA_GOAL_NS: f64 = 1000.0;
-const GROWTH_GOAL: f64 = 2.5;
 const MAX_SESSIONS: u32 = 100_000_000;
 
 /// Options of `bench gist-engine`.
@@ -39,15 +32,38 @@ pub struct EngineArgs {
     pub json: bool,
 }
 
-/// What was measured with one number of sessions.
-struct Outcome {
-    sessions: u32,
-    bytes_per_session: f64,
-    data_ns: f64,
-    data_ns_best: f64,
-    responding_ns: f64,
-    querying_ns: f64,
-}
+const COLUMNS: &[Column] = &[
+    Column { key: "bytes_per_session", head: "bytes/session", digits: 1 },
+    Column { key: "ns_per_data", head: "ns/Data", digits: 0 },
+    Column { key: "ns_per_data_best", head: "best ns", digits: 0 },
+    Column { key: "ns_per_handshake_responding", head: "ns/handshake resp.", digits: 0 },
+    Column { key: "ns_per_handshake_querying", head: "ns/handshake qry", digits: 0 },
+    Column { key: "ns_per_handshake", head: "", digits: 0 },
+];
+
+const LIMITS: &[Limit] = &[
+    Limit {
+        name: "bytes per session",
+        key: "bytes_per_session",
+        wanted: "at most 300",
+        limit: 300.0,
+        growth: false,
+    },
+    Limit {
+        name: "ns per Data message",
+        key: "ns_per_data",
+        wanted: "under 1000",
+        limit: 1000.0,
+        growth: false,
+    },
+    Limit {
+        name: "Data, most sessions against fewest",
+        key: "ns_per_data",
+        wanted: "at most 2.5 times",
+        limit: 2.5,
+        growth: true,
+    },
+];
 
 /// Whether a UDP payload is a GIST Data message.
 pub(super) fn is_data(payload: &[u8]) -> bool {
@@ -55,111 +71,13 @@ pub(super) fn is_data(payload: &[u8]) -> bool {
 }
 
 pub(super) fn run(args: &EngineArgs) -> Result<()> {
-    let outcomes = match args.sessions.as_slice() {
-        [sessions] => vec![measure(*sessions, args.messages)?],
-        // A process of its own for each number: memory given back by one run would hide what the next takes.
-        many => many.iter().map(|sessions| in_child(*sessions, args.messages)).collect::<Result<_>>()?,
-    };
-    let goals = goals(&outcomes);
-    if args.json {
-        let report = json!({
-            "bench": "gist-engine",
-            "machine": machine::describe(),
-            "messages": args.messages,
-            "runs": outcomes.iter().map(Outcome::json).collect::<Vec<_>>(),
-            "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
-        });
-        print(&report.to_string());
-    } else {
-        print(&table(&outcomes, &goals)?);
-    }
-    Ok(())
+    let (json, messages) = (args.json, args.messages);
+    let options = &[("messages", messages)];
+    let bench = Bench { name: "gist-engine", columns: COLUMNS, limits: LIMITS, options, json };
+    bench.run(&args.sessions, |sessions| measure(sessions, messages))
 }
 
-fn goals(outcomes: &[Outcome]) -> Vec<Goal> {
-    let mut goals = Vec::new();
-    let Some(most) = outcomes.iter().max_by_key(|outcome| outcome.sessions) else { return goals };
-    goals.push(Goal::at_most("bytes per session", "at most 300", BYTES_GOAL, most.bytes_per_session));
-    goals.push(Goal::at_most("ns per Data message", "under 1000", DATA_GOAL_NS, most.data_ns));
-    if let Some(least) =
-        outcomes.iter().min_by_key(|outcome| outcome.sessions).filter(|least| least.sessions < most.sessions)
-    {
-        let growth = most.data_ns / least.data_ns;
-        goals.push(Goal::at_most(
-            "Data, most sessions against fewest",
-            "at most 2.5 times",
-            GROWTH_GOAL,
-            growth,
-        ));
-    }
-    goals
-}
-
-fn table(outcomes: &[Outcome], goals: &[Goal]) -> Result<String> {
-    let mut text = format!(
-        "{:>9}  {:>13}  {:>11}  {:>11}  {:>18}  {:>16}\n",
-        "sessions", "bytes/session", "ns/Data", "best ns", "ns/handshake resp.", "ns/handshake qry"
-    );
-    for outcome in outcomes {
-        writeln!(
-            text,
-            "{:>9}  {:>13.1}  {:>11.0}  {:>11.0}  {:>18.0}  {:>16.0}",
-            outcome.sessions,
-            outcome.bytes_per_session,
-            outcome.data_ns,
-            outcome.data_ns_best,
-            outcome.responding_ns,
-            outcome.querying_ns
-        )?;
-    }
-    for goal in goals {
-        write!(text, "\n{goal}")?;
-    }
-    Ok(text)
-}
-
-impl Outcome {
-    fn json(&self) -> Value {
-        json!({
-            "sessions": self.sessions,
-            "bytes_per_session": rounded(self.bytes_per_session),
-            "ns_per_data": rounded(self.data_ns),
-            "ns_per_data_best": rounded(self.data_ns_best),
-            "ns_per_handshake_responding": rounded(self.responding_ns),
-            "ns_per_handshake_querying": rounded(self.querying_ns),
-            "ns_per_handshake": rounded(f64::midpoint(self.responding_ns, self.querying_ns)),
-        })
-    }
-
-    fn from_json(value: &Value) -> Option<Self> {
-        Some(Self {
-            sessions: value["sessions"].as_u64()?.try_into().ok()?,
-            bytes_per_session: value["bytes_per_session"].as_f64()?,
-            data_ns: value["ns_per_data"].as_f64()?,
-            data_ns_best: value["ns_per_data_best"].as_f64()?,
-            responding_ns: value["ns_per_handshake_responding"].as_f64()?,
-            querying_ns: value["ns_per_handshake_querying"].as_f64()?,
-        })
-    }
-}
-
-fn in_child(sessions: u32, messages: u32) -> Result<Outcome> {
-    let program = std::env::current_exe().context("cannot find the own program")?;
-    let output = Command::new(program)
-        .args(["bench", "gist-engine", "--json"])
-        .args(["--sessions", &sessions.to_string(), "--messages", &messages.to_string()])
-        .output()
-        .context("cannot start the own program again")?;
-    ensure!(
-        output.status.success(),
-        "{sessions} sessions: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    let report: Value = serde_json::from_slice(&output.stdout).context("the run printed no JSON")?;
-    report["runs"].get(0).and_then(Outcome::from_json).context("the run printed no result")
-}
-
-fn measure(sessions: u32, messages: u32) -> Result<Outcome> {
+fn measure(sessions: u32, messages: u32) -> Result<Vec<f64>> {
     // All that the benchmark itself needs is made, and touched, before memory is looked at.
     let capacity = sessions.saturating_add(u32::try_from(BATCH)?);
     let mut flows: Vec<Flow> = (0..capacity).map(Flow::numbered).collect();
@@ -198,14 +116,15 @@ fn measure(sessions: u32, messages: u32) -> Result<Outcome> {
         let time = meters.iter().map(|meter| meter.time.as_secs_f64()).sum::<f64>();
         time * 1e9 / f64::from(sessions)
     };
-    Ok(Outcome {
-        sessions,
-        bytes_per_session: grown(before, after) / f64::from(sessions),
-        data_ns: all.ns_each(),
-        data_ns_best: best,
-        responding_ns: each(&[query, confirm]),
-        querying_ns: each(&[first_data, response]),
-    })
+    let (responding, querying) = (each(&[query, confirm]), each(&[first_data, response]));
+    Ok(vec![
+        grown(before, after) / f64::from(sessions),
+        all.ns_each(),
+        best,
+        responding,
+        querying,
+        f64::midpoint(responding, querying),
+    ])
 }
 
 fn grown(before: u64, after: u64) -> f64 {

@@ -1,0 +1,139 @@
+//! What benchmarks of an engine in memory have in common: runs with several numbers of sessions, the table or JSON of
+//! what they measured, and the goals.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value, json};
+
+use super::{Goal, machine, print, rounded};
+
+/// A figure that each run gives.
+pub(super) struct Column {
+    /// Its name in JSON.
+    pub(super) key: &'static str,
+    /// Its head in the table; empty: it is not there.
+    pub(super) head: &'static str,
+    /// Digits after the point in the table.
+    pub(super) digits: usize,
+}
+
+/// What a figure is to come to with the most sessions.
+pub(super) struct Limit {
+    pub(super) name: &'static str,
+    pub(super) key: &'static str,
+    /// In words, with its unit.
+    pub(super) wanted: &'static str,
+    pub(super) limit: f64,
+    /// It is about the quotient of the figures with the most sessions and with the fewest.
+    pub(super) growth: bool,
+}
+
+/// A benchmark.
+pub(super) struct Bench<'a> {
+    /// Its name as a command.
+    pub(super) name: &'static str,
+    pub(super) columns: &'static [Column],
+    pub(super) limits: &'static [Limit],
+    /// Further options, which runs in other processes get as well.
+    pub(super) options: &'a [(&'static str, u32)],
+    pub(super) json: bool,
+}
+
+/// One number of sessions, and the figures in the order of the columns.
+struct Run {
+    sessions: u32,
+    figures: Vec<f64>,
+}
+
+impl Bench<'_> {
+    /// Measures with each number of sessions and prints what came of it.
+    pub(super) fn run(&self, sessions: &[u32], measure: impl Fn(u32) -> Result<Vec<f64>>) -> Result<()> {
+        let runs = match sessions {
+            [sessions] => vec![Run { sessions: *sessions, figures: measure(*sessions)? }],
+            // A process of its own for each number: memory given back by one run would hide what the next takes.
+            many => many.iter().map(|sessions| self.in_child(*sessions)).collect::<Result<_>>()?,
+        };
+        let goals = self.goals(&runs);
+        if self.json {
+            let mut report = json!({
+                "bench": self.name,
+                "machine": machine::describe(),
+                "runs": runs.iter().map(|run| self.to_json(run)).collect::<Vec<_>>(),
+                "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
+            });
+            for (name, value) in self.options {
+                report[*name] = json!(value);
+            }
+            print(&report.to_string());
+        } else {
+            print(&self.table(&runs, &goals)?);
+        }
+        Ok(())
+    }
+
+    fn in_child(&self, sessions: u32) -> Result<Run> {
+        let program = std::env::current_exe().context("cannot find the own program")?;
+        let mut command = Command::new(program);
+        command.args(["bench", self.name, "--json", "--sessions", &sessions.to_string()]);
+        for (name, value) in self.options {
+            command.args([format!("--{name}"), value.to_string()]);
+        }
+        let output = command.output().context("cannot start the own program again")?;
+        ensure!(
+            output.status.success(),
+            "{sessions} sessions: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        let report: Value = serde_json::from_slice(&output.stdout).context("the run printed no JSON")?;
+        let run = &report["runs"][0];
+        let figures = self.columns.iter().map(|column| run[column.key].as_f64());
+        let figures = figures.collect::<Option<_>>().context("the run printed no result")?;
+        Ok(Run { sessions, figures })
+    }
+
+    fn to_json(&self, run: &Run) -> Value {
+        let figures = self.columns.iter().zip(&run.figures);
+        let mut object: Map<String, Value> =
+            figures.map(|(column, figure)| (column.key.to_owned(), json!(rounded(*figure)))).collect();
+        object.insert("sessions".to_owned(), json!(run.sessions));
+        Value::Object(object)
+    }
+
+    fn goals(&self, runs: &[Run]) -> Vec<Goal> {
+        let most = runs.iter().max_by_key(|run| run.sessions);
+        let least = runs.iter().min_by_key(|run| run.sessions);
+        let (Some(most), Some(least)) = (most, least) else { return Vec::new() };
+        let limits = self.limits.iter().filter(|limit| !limit.growth || least.sessions < most.sessions);
+        limits
+            .filter_map(|limit| {
+                let at = self.columns.iter().position(|column| column.key == limit.key)?;
+                let (most, least) = (most.figures.get(at)?, least.figures.get(at)?);
+                let measured = if limit.growth { most / least } else { *most };
+                Some(Goal::at_most(limit.name, limit.wanted, limit.limit, measured))
+            })
+            .collect()
+    }
+
+    fn table(&self, runs: &[Run], goals: &[Goal]) -> Result<String> {
+        let shown = |column: &&Column| !column.head.is_empty();
+        let width = |column: &Column| column.head.len().max(8);
+        let mut text = format!("{:>9}", "sessions");
+        for column in self.columns.iter().filter(shown) {
+            write!(text, "  {:>width$}", column.head, width = width(column))?;
+        }
+        for run in runs {
+            write!(text, "\n{:>9}", run.sessions)?;
+            for (column, figure) in self.columns.iter().zip(&run.figures).filter(|(column, _)| shown(column))
+            {
+                write!(text, "  {figure:>width$.digits$}", width = width(column), digits = column.digits)?;
+            }
+        }
+        text.push('\n');
+        for goal in goals {
+            write!(text, "\n{goal}")?;
+        }
+        Ok(text)
+    }
+}
