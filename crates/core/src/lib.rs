@@ -29,6 +29,7 @@ pub mod secret;
 pub mod security;
 pub mod service;
 pub mod slab;
+pub mod stamp;
 pub mod time;
 pub mod traffic;
 pub mod wheel;

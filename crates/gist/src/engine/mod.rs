@@ -50,7 +50,6 @@ mod route;
 mod send;
 mod sender;
 mod sources;
-mod stamp;
 mod sweep;
 mod table;
 mod view;

@@ -7,11 +7,11 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::intern::Interner;
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Full;
+use signalbox_core::stamp::Stamp;
 use signalbox_core::{IfIndex, Time};
 
 use super::record::NONE;
 use super::sources::source;
-use super::stamp::Stamp;
 use crate::wire::Nli;
 
 /// A peer and the interface towards it: what source identification information names (RFC 5971 B.2).

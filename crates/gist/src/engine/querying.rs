@@ -5,6 +5,7 @@ use core::time::Duration;
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::{Span, Stamp};
 
 use super::Gist;
 use super::association::configuration;
@@ -12,7 +13,6 @@ use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
 use super::receive::{Arrival, Subject};
 use super::record::{Asking, EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
 use super::send::{q_mode, unsent};
-use super::stamp::{Span, Stamp};
 use super::ways::place;
 use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_value_info};
 

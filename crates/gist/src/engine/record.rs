@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 
 use signalbox_core::service::MessageHandle;
 use signalbox_core::slab::{Full, Key};
+use signalbox_core::stamp::{Span, Stamp};
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, NslpId, SessionId, Time};
 
 use super::association::Need;
 use super::flow::Flow;
-use super::stamp::{Span, Stamp};
 use super::ways::Hook;
 
 /// No peer, no egress.

@@ -5,10 +5,10 @@ use core::time::Duration;
 use signalbox_core::Direction;
 use signalbox_core::service::{InvalidStatus, MessageStatus, Request, SendError};
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Span;
 
 use super::Gist;
 use super::record::{BY_APPLICATION, State, TENTATIVE};
-use super::stamp::Span;
 
 impl Gist {
     pub(super) fn request(&mut self, request: Request<'_>) {

@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Stamp;
 
 use super::Gist;
 use super::association::{Answer, Stacks, Tag, configuration};
@@ -13,7 +14,6 @@ use super::peers::Egress;
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
 use super::sources::source;
-use super::stamp::Stamp;
 use crate::wire::{MAGIC, Message, MessageType};
 
 impl Gist {

@@ -7,6 +7,7 @@ use signalbox_core::service::{
     MessageHandle, MessageStatus, Security, SendError, SendMessage, StateHandle, TransferAttributes,
 };
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Stamp;
 use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 
 use super::Gist;
@@ -17,7 +18,6 @@ use super::outbox::{Envelope, Unsent};
 use super::peers::Egress;
 use super::record::{Queued, State};
 use super::route::{Waiting, route_query};
-use super::stamp::Stamp;
 use crate::wire::{Message, MessageType, PORT};
 
 /// Octets of a Query's Stack-Proposal and Stack-Configuration-Data at most.

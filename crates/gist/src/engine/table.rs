@@ -2,13 +2,13 @@
 
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::Link;
 use signalbox_core::{Direction, Mri, NslpId, SessionId};
 
 use super::Gist;
 use super::flow::{Flow, Triple};
 use super::record::{BY_APPLICATION, Half, Inserted, NO_REFRESH, Pending, Record, State, side};
-use super::stamp::Stamp;
 use super::ways::place;
 
 impl Gist {

@@ -260,7 +260,7 @@ impl Ways {
 mod tests {
     use super::*;
     use crate::engine::flow::Flow;
-    use crate::engine::stamp::Stamp;
+    use signalbox_core::stamp::Stamp;
     use signalbox_core::wheel::Link;
     use signalbox_core::{Mri, NslpId, PathCoupled, SessionId};
 

@@ -1,6 +1,7 @@
 //! The record of a reservation at one outgoing interface: reservation state of its next hops (the RSBs of RFC 2209) and
 //! what traffic control holds for them (the TCSB).
 
+use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Key, Time};
 use signalbox_resources::GrantId;
@@ -9,7 +10,6 @@ use signalbox_resources::intserv::RSpec;
 use super::interfaces::Place;
 use super::merge;
 use super::session::{NONE, is_application};
-use super::stamp::Stamp;
 use crate::wire::FlowSpec;
 
 /// A reservation of a session (of one sender, with FF) at an interface. There is always a next hop.

@@ -5,6 +5,7 @@
 
 use core::net::IpAddr;
 
+use signalbox_core::stamp::Stamp;
 use signalbox_core::{Key, Time};
 
 use super::Rsvp;
@@ -13,7 +14,6 @@ use super::io::RsvpEvent;
 use super::merge;
 use super::sender::{LOCAL, RESV, Sender};
 use super::session::NONE;
-use super::stamp::Stamp;
 use crate::wire::{FlowSpec, Style};
 
 /// What a sender's previous hop hears of it, before and after a change.

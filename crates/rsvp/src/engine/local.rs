@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use signalbox_core::Key;
+use signalbox_core::stamp::Stamp;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
@@ -14,7 +15,6 @@ use super::receive::Failure;
 use super::resv::{Outcome, Wanted};
 use super::sender::{E_POLICE, LOCAL, LOCAL_ONLY};
 use super::session::{APPLICATIONS, NONE};
-use super::stamp::Stamp;
 use super::table::Refusal;
 use crate::wire::{
     self, Adspec, Class, Filter, FlowSpec, HeaderFlags, MessageType, Objects, RawAdspec, Style, Writer,

@@ -45,7 +45,6 @@ mod resv_tear;
 mod route;
 mod sender;
 mod session;
-mod stamp;
 mod table;
 mod timers;
 mod traffic;

@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use signalbox_core::Key;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::slab::Slab;
+use signalbox_core::stamp::Stamp;
 
 use super::Rsvp;
 use super::interfaces::Place;
 use super::neighbour::{Advertised, Heard, Incoming, Outgoing, SummaryTo, Unknown, Upcall, What};
 use super::outbox::Envelope;
-use super::stamp::Stamp;
 use crate::wire::{Class, ErrorCode, ErrorSpec};
 
 /// What a message that leaves is about.

@@ -1,6 +1,7 @@
 //! Path and PathTear messages that arrive (RFC 2205 §3.1.3, §3.1.5; PATH and PTEAR MESSAGE ARRIVES of RFC 2209).
 
 use signalbox_core::Key;
+use signalbox_core::stamp::Stamp;
 use signalbox_resources::Resources;
 use signalbox_resources::intserv::TSpec;
 
@@ -12,7 +13,6 @@ use super::neighbour::Incoming;
 use super::receive::Failure;
 use super::sender::{Aside, E_POLICE, LOCAL, NON_RSVP, RESV};
 use super::session::NONE;
-use super::stamp::Stamp;
 use super::table::Refusal;
 use crate::wire::{Class, ErrorCode, Filter, Message, RawAdspec, RsvpHop, Session};
 

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use signalbox_core::Key;
+use signalbox_core::stamp::Stamp;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
@@ -14,7 +15,6 @@ use super::path::policy_in;
 use super::receive::Failure;
 use super::resv_err::Blame;
 use super::session::{NONE, is_application};
-use super::stamp::Stamp;
 use crate::wire::{
     self, ErrorCode, ErrorFlags, Filter, Flow, FlowSpec, Message, RsvpHop, Style, TrafficControlValue,
 };

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::Key;
+use signalbox_core::stamp::Stamp;
 
 use super::Rsvp;
 use super::interfaces::Place;
@@ -17,7 +18,6 @@ use super::reduce::is_reduction;
 use super::resv_out::copy_flows;
 use super::sender::{LOCAL, Sender};
 use super::session::{Blockade, Blocked, is_application};
-use super::stamp::Stamp;
 use crate::wire::{
     self, Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, Flow, FlowSpec, Message, MessageType, RsvpHop,
     Style,

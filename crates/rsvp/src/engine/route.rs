@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
+use signalbox_core::stamp::Stamp;
 use signalbox_core::{IfIndex, Key};
 use signalbox_resources::Resources;
 
@@ -12,7 +13,6 @@ use super::forward::Tell;
 use super::interfaces::Place;
 use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESOLVING, UNSENT};
 use super::session::NONE;
-use super::stamp::Stamp;
 use crate::wire::{Selector, Style};
 
 /// Sessions that one call looks at when routes change; the driver has its turn in between.

@@ -1,12 +1,12 @@
 //! The record of a sender: path state (the PSB of RFC 2209).
 
 use signalbox_core::Time;
+use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_resources::intserv::TSpec;
 
 use super::interfaces::Place;
 use super::session::NONE;
-use super::stamp::Stamp;
 use crate::wire::Selector;
 
 /// Path state of a sender in a session.

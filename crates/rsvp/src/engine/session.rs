@@ -1,9 +1,9 @@
 //! The record of a session.
 
 use signalbox_core::Key;
+use signalbox_core::stamp::Stamp;
 
 use super::merge;
-use super::stamp::Stamp;
 use crate::wire::{FlowSpec, SessionKind, Style};
 
 /// No record, end of a list.

@@ -1,5 +1,6 @@
 //! What is due: refreshes of Paths and Resvs (RFC 2205 §3.7), the ends of state that nobody refreshes.
 
+use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::Timed as _;
 use signalbox_core::{Key, Time};
 use signalbox_resources::Resources;
@@ -10,7 +11,6 @@ use super::forward::Tell;
 use super::interfaces::Place;
 use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESV, UNSENT};
 use super::session::is_application;
-use super::stamp::Stamp;
 
 /// Stages that the record can count; later intervals are the refresh period anyway.
 const MAX_STAGE: u8 = 15;

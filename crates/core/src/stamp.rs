@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use signalbox_core::Time;
+use crate::time::Time;
 
 /// Microseconds a tick of a [`Stamp`].
 const TICK_US: u64 = 10_000;
@@ -10,45 +10,45 @@ const TICK_US: u64 = 10_000;
 /// A point in time in ticks of 10 ms, modulo 2³² (497 days). Compared by distance, so the wrap does no harm
 /// as long as two stamps lie less than 248 days apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Stamp(u32);
+pub struct Stamp(u32);
 
 impl Stamp {
     /// The tick that `now` lies in.
     #[expect(clippy::cast_possible_truncation, reason = "ticks count modulo 2^32")]
-    pub(crate) const fn of(now: Time) -> Self {
+    pub const fn of(now: Time) -> Self {
         Self((now.as_micros() / TICK_US) as u32)
     }
 
     /// The first tick at or after `time`: deadlines are never early.
     #[expect(clippy::cast_possible_truncation, reason = "ticks count modulo 2^32")]
-    pub(crate) const fn after(time: Time) -> Self {
+    pub const fn after(time: Time) -> Self {
         Self(time.as_micros().div_ceil(TICK_US) as u32)
     }
 
     /// Whether it is reached.
-    pub(crate) const fn is_due(self, now: Time) -> bool {
+    pub const fn is_due(self, now: Time) -> bool {
         self.ticks_from(now) <= 0
     }
 
     /// The time that it stands for, as seen from `now`.
-    pub(crate) const fn time(self, now: Time) -> Time {
+    pub const fn time(self, now: Time) -> Time {
         let base = (now.as_micros() / TICK_US).cast_signed();
         let ticks = base + self.ticks_from(now);
         Time::from_micros(if ticks < 0 { 0 } else { ticks.cast_unsigned() * TICK_US })
     }
 
     /// The earlier of two.
-    pub(crate) const fn min(self, other: Self) -> Self {
+    pub const fn min(self, other: Self) -> Self {
         if self.0.wrapping_sub(other.0).cast_signed() <= 0 { self } else { other }
     }
 
     /// Time passed since, at `now`; zero if it lies ahead.
-    pub(crate) fn age(self, now: Time) -> Duration {
+    pub fn age(self, now: Time) -> Duration {
         now.since(self.time(now))
     }
 
     /// Time left until it is reached, at `now`; zero if it is.
-    pub(crate) fn left(self, now: Time) -> Duration {
+    pub fn left(self, now: Time) -> Duration {
         self.time(now).since(now)
     }
 
@@ -59,17 +59,17 @@ impl Stamp {
 
 /// A length of time in ticks, for records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Span(u32);
+pub struct Span(u32);
 
 impl Span {
     /// `duration`, at most 248 days.
-    pub(crate) fn of(duration: Duration) -> Self {
+    pub fn of(duration: Duration) -> Self {
         let ticks = duration.as_micros().div_ceil(u128::from(TICK_US));
         Self(u32::try_from(ticks).unwrap_or(u32::MAX).min(i32::MAX.cast_unsigned()))
     }
 
     /// As a duration.
-    pub(crate) const fn duration(self) -> Duration {
+    pub const fn duration(self) -> Duration {
         Duration::from_micros(self.0 as u64 * TICK_US)
     }
 }
