@@ -127,11 +127,23 @@ impl Ask {
         filter: FlowFilter,
         traffic: TrafficSpec,
     ) -> Self {
+        Self::of_all(owner, asker, ifindex, vec![filter], traffic)
+    }
+
+    /// The same for the packets of several filters, at least one.
+    #[must_use]
+    pub fn of_all(
+        owner: Owner,
+        asker: Asker,
+        ifindex: IfIndex,
+        filters: Vec<FlowFilter>,
+        traffic: TrafficSpec,
+    ) -> Self {
         Self {
             owner,
             asker,
             ifindex,
-            filters: vec![filter],
+            filters,
             traffic,
             service: ServiceClass::ControlledLoad,
             guaranteed: None,

@@ -6,8 +6,7 @@ use signalbox_core::traffic::{Excess, Reservation, ServiceClass, Treatment};
 use signalbox_core::{IfIndex, Key, Time};
 
 use super::Resources;
-use super::flow::Flow;
-use super::group::{Grant, Group, least_common, rank};
+use super::group::{Grant, Group, Members, least_common, rank};
 use super::link::Charge;
 use super::outputs::id_of;
 use super::plan::Plan;
@@ -98,7 +97,7 @@ impl Resources {
             },
             service: ask.service,
             session: ask.session.map(|session| (ask.owner.protocol, session)),
-            members: Vec::with_capacity(1),
+            members: Members::new(),
             age: self.made,
             booked: false,
             charge: Default::default(),
@@ -160,9 +159,7 @@ impl Resources {
             link.book(&group.entry());
         }
         if flows_change {
-            for filter in &group.reservation.filters {
-                self.flows.insert(Flow(ifindex, *filter), key);
-            }
+            self.flows.insert(key, group);
         }
         if changed {
             self.outputs.install(key, group);
@@ -181,9 +178,7 @@ impl Resources {
             self.accounts.close(account, group.charge.rate);
         }
         if flows {
-            for filter in &group.reservation.filters {
-                self.flows.remove(&Flow(ifindex, *filter));
-            }
+            self.flows.remove(key, group);
         }
     }
 
@@ -202,11 +197,11 @@ impl Resources {
     }
 
     /// Ends a reservation.
-    fn close(&mut self, key: Key) -> Vec<Key> {
+    fn close(&mut self, key: Key) -> Members {
         self.unbook(key, true);
-        let Some(group) = self.groups.get_mut(key) else { return Vec::new() };
+        let Some(group) = self.groups.get_mut(key) else { return Members::new() };
         self.outputs.preserve(key, group);
-        let Some(group) = self.groups.remove(key) else { return Vec::new() };
+        let Some(group) = self.groups.remove(key) else { return Members::new() };
         if let Some((protocol, session)) = group.session {
             self.sessions.remove(&(group.reservation.ifindex, protocol, session));
         }

@@ -1,36 +1,86 @@
-//! Flows as the table of them has them.
+//! Which reservation has a flow at an interface.
 
-use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
 
-use signalbox_core::IfIndex;
+use hashbrown::HashTable;
 use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{IfIndex, Key, KeyedHasher, Slab};
 
-/// A flow at an interface. Its parts are packed before they are hashed: a third of the work of hashing each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Flow(pub(super) IfIndex, pub(super) FlowFilter);
+use super::group::Group;
 
-impl Hash for Flow {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self(ifindex, filter) = self;
-        let address = |address: IpAddr| match address {
-            IpAddr::V4(v4) => u128::from(v4.to_bits()),
-            IpAddr::V6(v6) => v6.to_bits(),
-        };
-        let mut packed = [0; 56];
-        let (src, rest) = packed.split_at_mut(16);
-        src.copy_from_slice(&address(filter.src.addr).to_ne_bytes());
-        let (dst, rest) = rest.split_at_mut(16);
-        dst.copy_from_slice(&address(filter.dst.addr).to_ne_bytes());
+/// A table of reservations by their flows. The flows themselves stand in the reservations, so an entry takes 8 octets;
+/// its hash is kept for the table to grow without them.
+#[derive(Debug)]
+pub(super) struct Flows {
+    hasher: KeyedHasher,
+    table: HashTable<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    hash: u32,
+    group: u32,
+}
+
+/// The table's hash: it looks at the high bits and at the low ones.
+const fn spread(hash: u32) -> u64 {
+    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Flows {
+    pub(super) fn new(hasher: KeyedHasher) -> Self {
+        Self { hasher, table: HashTable::new() }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "half of the hash")]
+    fn hash(&self, ifindex: IfIndex, filter: &FlowFilter) -> u32 {
         // What is not given and what is 0 may hash alike; they do not compare alike.
-        let ports = u64::from(filter.src_port.unwrap_or(0)) << 16 | u64::from(filter.dst_port.unwrap_or(0));
-        let kind = u64::from(filter.protocol.unwrap_or(0)) << 8 | u64::from(filter.dscp.unwrap_or(0));
-        let masks = u64::from(filter.src.len) << 8 | u64::from(filter.dst.len);
-        let others = u64::from(filter.flow_label.unwrap_or(0)) << 32 | u64::from(filter.spi.unwrap_or(0));
-        let words = [u64::from(ifindex.0) << 32 | ports, kind << 16 | masks, others];
-        for (place, word) in rest.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
+        let ports = u32::from(filter.src_port.unwrap_or(0)) << 16 | u32::from(filter.dst_port.unwrap_or(0));
+        let lengths = [filter.src.len, filter.dst.len];
+        let kind = [filter.protocol.unwrap_or(0), filter.dscp.unwrap_or(0)];
+        let other = filter.flow_label.unwrap_or(0) ^ filter.spi.unwrap_or(0);
+        let ([l1, l0], [k1, k0]) = (lengths, kind);
+        let rest = [ports, u32::from_ne_bytes([l1, l0, k1, k0]), other, ifindex.0].map(u32::to_ne_bytes);
+        let hash = match (filter.src.addr, filter.dst.addr) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let [ports, kinds, other, ifindex] = rest;
+                let words = [src.octets(), dst.octets(), ports, kinds, other, ifindex];
+                self.hasher.hash_octets(words.as_flattened())
+            }
+            (src, dst) => self.hasher.hash_one(&(src, dst, rest)),
+        };
+        hash as u32
+    }
+
+    /// The reservation that has a flow.
+    pub(super) fn find(&self, groups: &Slab<Group>, ifindex: IfIndex, filter: &FlowFilter) -> Option<Key> {
+        let hash = self.hash(ifindex, filter);
+        let entry = self.table.find(spread(hash), |entry| {
+            entry.hash == hash
+                && groups.get_index(entry.group).is_some_and(|group| {
+                    group.reservation.ifindex == ifindex && group.reservation.filters.contains(filter)
+                })
+        })?;
+        groups.key_of(entry.group)
+    }
+
+    /// Enters the flows of a reservation.
+    pub(super) fn insert(&mut self, key: Key, group: &Group) {
+        for filter in &group.reservation.filters {
+            let hash = self.hash(group.reservation.ifindex, filter);
+            let entry = Entry { hash, group: key.index() };
+            self.table.insert_unique(spread(hash), entry, |entry| spread(entry.hash));
         }
-        state.write(&packed);
+    }
+
+    /// Takes the flows of a reservation out, which still has them.
+    pub(super) fn remove(&mut self, key: Key, group: &Group) {
+        for filter in &group.reservation.filters {
+            let hash = self.hash(group.reservation.ifindex, filter);
+            let own = |entry: &Entry| entry.hash == hash && entry.group == key.index();
+            if let Ok(entry) = self.table.find_entry(spread(hash), own) {
+                entry.remove();
+            }
+        }
     }
 }

@@ -6,10 +6,15 @@ use core::time::Duration;
 use signalbox_core::traffic::{FlowFilter, Reservation, ServiceClass, TrafficSpec, Treatment};
 use signalbox_core::{Key, Time};
 
+use smallvec::SmallVec;
+
 use super::link::{Charge, Entry, Rank};
 use crate::ask::{Asker, GuaranteedAsk, Owner, Policing, Priority, Session};
 use crate::intserv::RSpec;
 use crate::policy::AccountId;
+
+/// The grants of a reservation: hardly ever more than one or two.
+pub(crate) type Members = SmallVec<[Key; 2]>;
 
 #[derive(Debug)]
 pub(crate) struct Grant {
@@ -59,7 +64,7 @@ pub(crate) struct Group {
     /// Under which it is found by others of its session.
     pub(crate) session: Option<(&'static str, Session)>,
     /// The newest last; never empty.
-    pub(crate) members: Vec<Key>,
+    pub(crate) members: Members,
     /// Which of all reservations ever made.
     pub(crate) age: u64,
     /// Its charge is on its link and its account.

@@ -24,7 +24,7 @@ use crate::counters::Counters;
 use crate::policy::{Accounts, Policy};
 use crate::refusal::{Cause, Refusal};
 use crate::token::{Keys, TokenError, wall_seconds};
-use flow::Flow;
+use flow::Flows;
 use group::{Grant, Group};
 use link::{Freed, Link};
 use outputs::Outputs;
@@ -44,8 +44,7 @@ pub struct Resources {
     grants: Slab<Grant>,
     groups: Slab<Group>,
     accounts: Accounts,
-    /// Which reservation has a flow at an interface.
-    flows: HashMap<Flow, Key, KeyedHasher>,
+    flows: Flows,
     sessions: HashMap<SessionKey, Key, KeyedHasher>,
     outputs: Outputs,
     /// Reservations ever made: tells which is older.
@@ -73,7 +72,7 @@ impl Resources {
             grants: Slab::new(most),
             groups: Slab::new(most),
             accounts: Accounts::new(most, hasher()),
-            flows: HashMap::with_hasher(hasher()),
+            flows: Flows::new(hasher()),
             sessions: HashMap::with_hasher(hasher()),
             outputs: Outputs::default(),
             made: 0,

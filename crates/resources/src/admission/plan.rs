@@ -5,7 +5,6 @@ use std::sync::Arc;
 use signalbox_core::traffic::{Excess, ServiceClass, Treatment};
 use signalbox_core::{Key, Time};
 
-use super::flow::Flow;
 use super::group::{Grant, Group, is_within};
 use super::link::{Charge, Entry, Freed, Link};
 use super::{Resources, victims};
@@ -201,8 +200,8 @@ impl Resources {
     /// No packet has two reservations.
     fn flows_are_free(&self, ask: &Ask, target: Option<Key>) -> Result<(), LinkWhy> {
         let taken = ask.filters.iter().find(|filter| {
-            let holder = self.flows.get(&Flow(ask.ifindex, **filter));
-            holder.is_some_and(|holder| Some(*holder) != target)
+            let holder = self.flows.find(&self.groups, ask.ifindex, filter);
+            holder.is_some_and(|holder| Some(holder) != target)
         });
         taken.map_or(Ok(()), |filter| Err(LinkWhy::FlowTaken(*filter)))
     }

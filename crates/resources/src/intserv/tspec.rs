@@ -286,7 +286,11 @@ impl TSpec {
     /// # Errors
     /// The first parameter that is out of its range.
     pub fn from_traffic(traffic: &TrafficSpec) -> Result<Self, SpecError> {
-        let float = |value: u64| float_up(u128::from(value) << FRACTION);
+        let float = |value: u64| match u16::try_from(value >> 8) {
+            // Up to 2^24 a float holds all of them.
+            Ok(high) => f32::from(high) * 256.0 + f32::from(value.to_le_bytes()[0]),
+            Err(_) => float_up(u128::from(value) << FRACTION),
+        };
         let peak = traffic.peak.map_or(f32::INFINITY, float);
         Self::new(
             float(traffic.rate),

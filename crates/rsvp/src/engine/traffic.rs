@@ -101,9 +101,10 @@ impl Rsvp {
         };
         let asker = Asker::at(address.unwrap_or_else(|| self.addresses.unpack(session.dest, session.v6)));
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
-        let first = filters.first().copied().ok_or(GONE)?;
-        let mut ask = Ask::new(owner, asker, ifindex, first, traffic);
-        ask.filters = filters;
+        if filters.is_empty() {
+            return Err(GONE);
+        }
+        let mut ask = Ask::of_all(owner, asker, ifindex, filters, traffic);
         ask.policing = self.policing(key, branch);
         ask.reducible = self.config.reduction;
         if branch.carries() {
