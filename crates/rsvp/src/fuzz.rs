@@ -7,6 +7,12 @@ use signalbox_resources::intserv::{Latency, LocalTerms, Path};
 
 use crate::wire::{Class, LocalService, LocalServices, Message, MessageType, Overrides, RawAdspec, sums_up};
 
+#[cfg(feature = "engine")]
+mod engine;
+
+#[cfg(feature = "engine")]
+pub use engine::rsvp_engine;
+
 /// Whatever parses is composed again from its values, and that parses to the same values and is stable; all that a
 /// message holds can be looked at. What does not parse names a place inside. Input: a whole message; it is tried as it
 /// is and with length and checksum made right.

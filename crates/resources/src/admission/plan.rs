@@ -94,7 +94,9 @@ impl Resources {
             rank: None,
         };
 
-        let given = old.and_then(|old| old.guaranteed).filter(|_| lessens).map(|(_, given)| given);
+        // Where no slack was used, what is given is what is asked for now, with all its slack.
+        let used = |(asked, given): &(GuaranteedAsk, RSpec)| lessens && *given != asked.rspec;
+        let given = old.and_then(|old| old.guaranteed).filter(used).map(|(_, given)| given);
         let asked = Self::guaranteed(ask, &tspec, given)?;
         let mut charge = Self::charge(link, ask, &tspec, asked);
         let mut guaranteed = asked;

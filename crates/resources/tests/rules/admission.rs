@@ -237,6 +237,16 @@ fn slack_makes_room_and_is_kept() {
     assert_eq!((again.rspec, reserved(&resources)), (Some(given), 6 * MBIT));
 }
 
+/// Slack that nobody here needed goes on whole, and so does more of it when the request changes.
+#[test]
+fn slack_that_was_not_used_is_passed_on() {
+    let mut resources = start(config());
+    let first = admit(&mut resources, &guaranteed(ask(1, 2), 4, 1_000));
+    assert_eq!(first.rspec, Some(RSpec::new(500_000.0, 1_000).unwrap()));
+    let changed = resources.modify(NOW, first.grant, &guaranteed(ask(1, 2), 4, 2_000)).unwrap();
+    assert_eq!(changed.rspec, Some(RSpec::new(500_000.0, 2_000).unwrap()));
+}
+
 /// RSVPIS-2211-5-03, RSVPIS-2212-Invocation-04: less is never refused, even where nothing would be granted now.
 #[test]
 fn less_is_never_refused() {

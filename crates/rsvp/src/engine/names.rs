@@ -53,7 +53,7 @@ pub(super) enum SaidWhat {
     Resv {
         /// The next hop.
         hop: u32,
-        /// The reservations; the first one names it.
+        /// The reservations.
         branches: Vec<Key>,
         /// Of SE.
         senders: Vec<Key>,
@@ -218,22 +218,35 @@ impl Rsvp {
                     self.counters.overload += 1;
                     return;
                 };
-                match &what {
-                    SaidWhat::Path(sender) => {
-                        self.names.of_sender.insert(*sender, key);
-                    }
-                    SaidWhat::Resv { hop, branches, .. } => {
-                        if let Some(first) = branches.first() {
-                            self.names.of_request.insert((*first, *hop), key);
-                        }
-                    }
-                }
                 key
             }
         };
+        self.enter_said(key, &what);
         let Some(said) = self.names.said.get_mut(key) else { return };
         said.heard = self.neighbours.hear(incoming, said.heard, key.to_u64());
         (said.what, said.life) = (what, life);
+    }
+
+    /// Enters what a message said under all that it is about; what was said of that before, by whatever message, is not
+    /// what holds any more.
+    fn enter_said(&mut self, key: Key, what: &SaidWhat) {
+        let (hop, branches) = match what {
+            SaidWhat::Path(sender) => {
+                self.names.of_sender.insert(*sender, key);
+                return;
+            }
+            SaidWhat::Resv { hop, branches, .. } => (*hop, branches),
+        };
+        let Names { said, of_request, .. } = &mut self.names;
+        if let Some(SaidWhat::Resv { hop, branches: before, .. }) = said.get(key).map(|said| &said.what) {
+            for gone in before.iter().filter(|one| !branches.contains(one)) {
+                of_request.remove(&(*gone, *hop));
+            }
+        }
+        for branch in branches {
+            let other = self.names.of_request.insert((*branch, hop), key);
+            self.forget_said(other.filter(|other| *other != key));
+        }
     }
 
     /// Path state is gone.
@@ -244,16 +257,24 @@ impl Rsvp {
         }
     }
 
-    /// What a next hop asked for is gone, or is not all that its message said any more.
+    /// What a next hop asked for is gone: its message does not hold any more, whatever else it said.
     pub(super) fn forget_request(&mut self, branch: Key, hop: u32) {
         if !self.names.of_request.is_empty() {
-            let key = self.names.of_request.remove(&(branch, hop));
+            let key = self.names.of_request.get(&(branch, hop)).copied();
             self.forget_said(key);
         }
     }
 
     fn forget_said(&mut self, key: Option<Key>) {
-        if let Some(heard) = key.and_then(|key| self.names.said.remove(key)).and_then(|said| said.heard) {
+        let Some((key, said)) = key.and_then(|key| Some((key, self.names.said.remove(key)?))) else { return };
+        if let SaidWhat::Resv { hop, branches, .. } = &said.what {
+            for branch in branches {
+                if self.names.of_request.get(&(*branch, *hop)) == Some(&key) {
+                    self.names.of_request.remove(&(*branch, *hop));
+                }
+            }
+        }
+        if let Some(heard) = said.heard {
             self.neighbours.forget_heard(heard);
         }
     }

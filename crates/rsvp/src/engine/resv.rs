@@ -185,13 +185,16 @@ impl Rsvp {
         // Senders that are not known or whose data go another way are left out in silence.
         let mut senders = core::mem::take(&mut self.named);
         senders.clear();
+        let mut asked = 0;
         if wanted.style == Style::Se {
-            let filters = message.flows().filter_map(|flow| flow.filter);
+            let filters = message.flows().filter_map(|flow| flow.filter).inspect(|_| asked += 1);
             senders.extend(filters.filter_map(|filter| self.find_sender(wanted.session, &filter)));
         } else {
             senders.extend(self.mates(wanted.session).map(|(key, _)| key));
         }
         senders.retain(|key| self.senders.get(*key).is_some_and(|sender| sender.goes_by(wanted.oif)));
+        // What was left out may be there when the message comes again: a name does not stand for all of it.
+        self.whole &= senders.len() >= asked;
         senders.sort_unstable();
         senders.dedup();
         if senders.is_empty() {

@@ -152,6 +152,15 @@ impl Rsvp {
         if !named {
             return;
         }
+        // Their messages named a sender more than what stands.
+        let hops: Vec<u32> = self
+            .branches
+            .get(key)
+            .map(|one| one.requests().map(|request| request.hop).collect())
+            .unwrap_or_default();
+        for hop in hops {
+            self.forget_request(key, hop);
+        }
         for hop in ended {
             self.remove_request(key, hop, resources);
         }

@@ -430,6 +430,7 @@ impl Rsvp {
         }
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
+            self.forget_request(key, hop);
             self.release_hop(hop);
         }
         let head = if sender == NONE {

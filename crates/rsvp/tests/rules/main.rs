@@ -1,5 +1,6 @@
 //! What holds whatever happens.
 
+mod engine;
 #[path = "../script/rig.rs"]
 #[expect(dead_code, reason = "the scripts use the rest")]
 mod rig;

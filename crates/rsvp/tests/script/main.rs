@@ -18,6 +18,7 @@ mod local;
 mod logged;
 mod messages;
 mod multihomed;
+mod named;
 mod path;
 mod periods;
 mod police;

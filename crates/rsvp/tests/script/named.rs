@@ -1,0 +1,90 @@
+//! What a name of refresh reduction stands for: all that its message said, and it has to be true still (RFC 2961 §4.5, §5).
+
+use std::time::Duration;
+
+use signalbox_rsvp::engine::Config;
+use signalbox_rsvp::wire::{ListedId, MessageType};
+
+use crate::rig::{B, Path, Resv, Rig, all, at, compose, load, session};
+
+/// Epoch of the neighbour at eth2.
+const EPOCH: u32 = 77;
+
+/// A message with MESSAGE_ID behind its common header.
+fn named(mut octets: Vec<u8>, id: u32) -> Vec<u8> {
+    let [e3, e2, e1, e0] = EPOCH.to_be_bytes();
+    assert_eq!(e3, 0);
+    let [i3, i2, i1, i0] = id.to_be_bytes();
+    octets.splice(8..8, [0, 12, 23, 1, 1, e2, e1, e0, i3, i2, i1, i0]);
+    let length = u16::try_from(octets.len()).unwrap().to_be_bytes();
+    octets[2..4].fill(0);
+    octets[6..8].copy_from_slice(&length);
+    octets
+}
+
+/// Senders 1 and 2, and a request of the neighbour at eth2 for both under the name 5.
+fn reserved(resv: &Resv) -> Rig {
+    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    rig.path(&Path::new());
+    rig.path(&Path::of(session(), 2, 1));
+    rig.neighbourly(2, at(2, 9), &named(resv.octets(), 5));
+    assert_eq!(rig.rsvp.reservations(), if resv.flows.len() == 1 { 1 } else { 2 });
+    rig
+}
+
+/// Whether a refresh of name 5 is answered by the wish to hear its message whole.
+fn is_asked_for(rig: &mut Rig) -> bool {
+    let ids = [ListedId { id: 5, source: None, group: None }];
+    let refresh = compose(MessageType::SREFRESH, 255, |w| {
+        w.id_list(EPOCH, &ids);
+    });
+    let mut sent = rig.neighbourly(2, at(2, 9), &refresh);
+    sent.extend(rig.wait(Duration::from_millis(100)));
+    let acks = all(&sent, MessageType::ACK);
+    acks.iter().any(|ack| ack.message().acks().any(|(name, negative)| name.id == 5 && negative))
+}
+
+#[test]
+fn a_name_stands_for_what_was_said() {
+    for resv in [Resv::se(load(B), &[1, 2]), Resv::ff(&[(load(B), 1), (load(B), 2)])] {
+        assert!(!is_asked_for(&mut reserved(&resv)));
+    }
+}
+
+/// SE: a sender that is not known is left out in silence; when it is known its request has to be heard again.
+#[test]
+fn what_was_left_out_is_not_refreshed_by_name() {
+    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    rig.path(&Path::new());
+    rig.neighbourly(2, at(2, 9), &named(Resv::se(load(B), &[1, 2]).octets(), 5));
+    assert_eq!(rig.rsvp.reservations(), 1);
+    rig.path(&Path::of(session(), 2, 1));
+    assert!(is_asked_for(&mut rig));
+}
+
+/// A sender goes and comes back: of a request that named it only a part stands.
+#[test]
+fn what_ended_in_part_is_not_refreshed_by_name() {
+    for resv in [Resv::se(load(B), &[1, 2]), Resv::ff(&[(load(B), 1), (load(B), 2)])] {
+        for gone in [1, 2] {
+            let mut rig = reserved(&resv);
+            rig.path_tear(&Path::of(session(), gone, 1));
+            rig.path(&Path::of(session(), gone, 1));
+            assert_eq!(rig.rsvp.reservations(), 1);
+            assert!(is_asked_for(&mut rig), "{gone}: {resv:?}");
+        }
+    }
+}
+
+/// Names go with what they are about, however it ends.
+#[test]
+fn no_name_is_left_of_what_is_gone() {
+    for resv in [Resv::se(load(B), &[1, 2]), Resv::ff(&[(load(B), 1), (load(B), 2)]), Resv::wf(load(B))] {
+        let mut rig = reserved(&resv);
+        for n in [1, 2] {
+            rig.path_tear(&Path::of(session(), n, 1));
+        }
+        assert_eq!((rig.rsvp.sessions(), rig.rsvp.reservations()), (0, 0));
+        assert!(rig.rsvp.is_forgotten(), "{resv:?}");
+    }
+}
