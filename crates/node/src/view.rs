@@ -69,6 +69,12 @@ impl Node {
         self.rsvp.as_ref().map_or_else(Vec::new, |rsvp| rsvp.neighbours().view(now))
     }
 
+    /// RSVP, to look at, if the node speaks it.
+    #[must_use]
+    pub const fn rsvp(&self) -> Option<&signalbox_rsvp::engine::Rsvp> {
+        self.rsvp.as_ref()
+    }
+
     /// Admission control, to look at.
     #[must_use]
     pub const fn resources(&self) -> &signalbox_resources::Resources {

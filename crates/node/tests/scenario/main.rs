@@ -13,6 +13,7 @@ mod large;
 mod limits;
 mod net;
 mod qos;
+mod rsvp;
 mod seeds;
 mod spoofed;
 mod transit;

@@ -1,0 +1,324 @@
+//! Many small networks, each from its own seed, in which applications announce senders, reserve and change their minds
+//! while everything goes wrong: loss, reordering, duplication, kernels that refuse, nodes that start anew or die, paths
+//! that change. Sessions are to one node or to a group, of all three styles, IPv4 and IPv6; the nodes speak with refresh
+//! reduction, staged timers or Hello, or without. `SIGNALBOX_SEEDS` in the environment is how many networks;
+//! `SIGNALBOX_SEED` runs one of them alone.
+//!
+//! At every moment what a node asks its kernel for stays within each link's share: [`Host`] looks at each word. After the
+//! storm and [`recovery`], each kernel holds what the [`Oracle`] works out from the users' wishes, and nothing else; path
+//! state stands where data pass, and nowhere else; applications know what is so. Where links cannot carry everything,
+//! each receiver that could be served whatever else were granted is served, at every link of its way, and goes on being
+//! served while larger requests are refused again and again (RFC 2205 §2.5). When all have left nothing is left.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use signalbox_core::traffic::{FlowFilter, Reservation};
+use signalbox_sim::{Sim, seed_from_environment};
+
+use super::net::Host;
+use super::oracle::{Oracle, Place};
+use super::world::{BLOCKADE, REFRESH, Storm, World};
+
+/// How many seeds, unless the environment says otherwise.
+const SEEDS: u64 = 300;
+/// (K + 0.5) · 1.5 · R.
+const LIFETIME: Duration = Duration::from_millis(5250);
+
+/// From the end of the storm until everything is as it must be. Path state that nobody feeds ends within a lifetime,
+/// wherever it is: what feeds it ends so itself, and then tears. A next hop refreshes what it wants as long as it has path
+/// state, and what it left behind ends a lifetime later. What was refused for want of what these held is asked for again
+/// when the blockade ends, with the refresh of each node on the way that waits for its own.
+fn recovery(world: &World) -> Duration {
+    let hops = u32::try_from(world.hosts.len()).unwrap();
+    LIFETIME * 2 + REFRESH * BLOCKADE + REFRESH * 3 / 2 * hops
+}
+
+impl World {
+    /// What the kernels hold.
+    fn held(&self) -> BTreeMap<Place, Reservation> {
+        let mut held = BTreeMap::new();
+        for node in &self.hosts {
+            for (id, reservation) in self.sim.reservations(*node) {
+                let mut filters: Vec<String> = reservation.filters.iter().map(ToString::to_string).collect();
+                filters.sort();
+                let twice = held.insert((*node, reservation.ifindex, filters), reservation.clone());
+                assert_eq!(twice, None, "{id} stands twice");
+            }
+        }
+        held
+    }
+
+    /// Whether all wishes fit all links.
+    fn suffices(&self, oracle: &Oracle) -> bool {
+        self.shares.iter().all(|((node, ifindex), share)| {
+            let here = oracle.installed.iter().filter(|((at, by, _), _)| at == node && by == ifindex);
+            here.map(|(_, one)| one.rate).sum::<u64>() <= *share
+        })
+    }
+
+    /// Whatever differs from what must be.
+    fn fault(&mut self) -> Option<String> {
+        let oracle = Oracle::of(self);
+        self.path_fault(&oracle).or_else(|| {
+            if self.suffices(&oracle) { self.exact_fault(&oracle) } else { self.tight_fault(&oracle) }
+        })
+    }
+
+    fn path_fault(&self, oracle: &Oracle) -> Option<String> {
+        let mut paths = BTreeSet::new();
+        for node in &self.hosts {
+            for view in self.sim.engine(*node)?.node.rsvp_sessions() {
+                let Some(play) = self.plays.iter().find(|play| play.session == view.session) else {
+                    return Some(format!("{node} knows {:?}", view.session));
+                };
+                paths.extend(view.senders.iter().map(|one| (*node, play.number, one.sender)));
+            }
+        }
+        if paths != oracle.paths {
+            let stale: Vec<_> = paths.difference(&oracle.paths).collect();
+            let missing: Vec<_> = oracle.paths.difference(&paths).collect();
+            return Some(format!("stale paths {stale:?}, missing {missing:?}"));
+        }
+        for play in &self.plays {
+            for node in play.sinks.keys() {
+                let host = self.sim.engine(*node)?;
+                let heard = host.known(play.sink_id());
+                let here = play.senders.iter().map(|(actor, spec)| (self.filter(play, *actor), spec.tspec()));
+                let here = here.filter(|(filter, _)| paths.contains(&(*node, play.number, *filter)));
+                let here: BTreeMap<_, _> = here.collect();
+                if heard.senders != here {
+                    return Some(format!("{node} heard of {:?}, not {here:?}", heard.senders));
+                }
+                if !heard.refused.is_empty() {
+                    return Some(format!("{node} was refused: {:?}", heard.refused));
+                }
+            }
+        }
+        None
+    }
+
+    /// There is place for all.
+    fn exact_fault(&self, oracle: &Oracle) -> Option<String> {
+        let held = self.held();
+        let stale =
+            held.iter().find(|(at, one)| !oracle.installed.get(at).is_some_and(|wanted| wanted.is(one)));
+        let missing =
+            oracle.installed.iter().find(|(at, wanted)| !held.get(at).is_some_and(|one| wanted.is(one)));
+        if stale.is_some() || missing.is_some() {
+            return Some(format!("stale {stale:?}, missing {missing:?}"));
+        }
+        for play in &self.plays {
+            for actor in play.senders.keys() {
+                let known = self.sim.engine(actor.node)?.known(play.sender_id(*actor));
+                let wanted = oracle.reserved[&(play.number, *actor)].map(|spec| spec.flowspec());
+                if known.reserved != wanted || !known.refused.is_empty() {
+                    return Some(format!("{actor:?} knows {known:?}, not {wanted:?}"));
+                }
+            }
+        }
+        self.charges(&held)
+    }
+
+    /// Admission control charges for what stands.
+    fn charges(&self, held: &BTreeMap<Place, Reservation>) -> Option<String> {
+        for node in &self.hosts {
+            for link in self.sim.engine(*node)?.node.resources().links() {
+                let at = held.iter().filter(|((n, at, _), _)| n == node && *at == link.ifindex);
+                let sum: u64 = at.map(|(_, one)| one.rate()).sum();
+                if link.reserved != sum {
+                    return Some(format!("{node} charges {}, holds {sum} at {}", link.reserved, link.name));
+                }
+            }
+        }
+        None
+    }
+
+    /// There is not place for all: who could be served whatever else is granted is served, and nobody has what was not
+    /// asked for.
+    fn tight_fault(&self, oracle: &Oracle) -> Option<String> {
+        let held = self.held();
+        for ((node, ifindex, filters), one) in &held {
+            let asked = oracle.installed.iter().any(|((at, by, named), most)| {
+                at == node
+                    && by == ifindex
+                    && filters.iter().all(|filter| named.contains(filter))
+                    && one.rate() <= most.rate
+            });
+            if !asked {
+                return Some(format!("stale at {node} {ifindex:?}: {filters:?} {one:?}"));
+            }
+        }
+        for claims in &oracle.claims {
+            let sure = claims.iter().all(|claim| {
+                let others = oracle.installed.iter().filter(|(place, _)| {
+                    (place.0, place.1) == (claim.node, claim.ifindex) && **place != claim.place
+                });
+                let others: u64 = others.map(|(_, one)| one.rate).sum();
+                others + claim.rate <= self.shares[&(claim.node, claim.ifindex)]
+            });
+            let unserved = claims.iter().find(|claim| {
+                let mut here = self.sim.reservations(claim.node).map(|(_, one)| one);
+                !here.any(|one| {
+                    let any = |filter: &FlowFilter| {
+                        filter.dst == claim.sender.dst
+                            && filter.dst_port == claim.sender.dst_port
+                            && filter.src_port.is_none_or(|port| Some(port) == claim.sender.src_port)
+                            && filter.src.contains(claim.sender.src.addr)
+                    };
+                    one.ifindex == claim.ifindex && one.rate() >= claim.rate && one.filters.iter().any(any)
+                })
+            });
+            if let Some(claim) = unserved.filter(|_| sure) {
+                return Some(format!("not served: {claim:?} in {held:#?}"));
+            }
+        }
+        self.charges(&held)
+    }
+
+    fn says(&self, fault: &str) -> String {
+        let (variant, storm) = (self.variant, self.storm);
+        let wishes = &self.plays;
+        let seed = self.sim.seed();
+        format!("{fault}\n{variant:?} {storm:?}, at {}, seed {seed}; {wishes:?}", self.sim.now())
+    }
+
+    /// Whatever is left at any node.
+    fn left(sim: &Sim<Host>) -> Option<String> {
+        sim.nodes().find_map(|node| {
+            let host = &sim.engine(node)?.node;
+            let rsvp = host.rsvp()?;
+            if sim.reservations(node).next().is_some() || host.resources().reservations().next().is_some() {
+                return Some(format!("{node} holds reservations"));
+            }
+            let counts = (rsvp.sessions(), rsvp.senders(), rsvp.reservations());
+            (counts != (0, 0, 0) || !rsvp.is_forgotten()).then(|| format!("{node} holds {counts:?}"))
+        })
+    }
+}
+
+/// What a campaign met, so that it cannot pass by meeting nothing.
+#[derive(Debug, Default)]
+struct Met {
+    /// Reservations that stood in kernels after storms.
+    reservations: usize,
+    /// Requests that admission control refused, in the lives of nodes that outlived their storm.
+    refused: u64,
+    blockades: u64,
+    /// States that were refreshed by name.
+    by_name: u64,
+    repairs: u64,
+}
+
+impl Met {
+    fn add(&mut self, world: &World) {
+        self.reservations += world.held().len();
+        for node in &world.hosts {
+            let Some(rsvp) = world.sim.engine(*node).and_then(|host| host.node.rsvp()) else { continue };
+            let counters = rsvp.counters();
+            self.refused += counters.refused;
+            self.blockades += counters.blockades;
+            self.repairs += counters.repairs;
+            self.by_name += rsvp.neighbours().counters().states_refreshed;
+        }
+    }
+}
+
+fn run(seed: u64, storm: Storm, met: &mut Met) {
+    let mut world = World::new(seed, storm);
+    storm_over(&mut world);
+    let recovery = recovery(&world);
+    world.sim.run_for(recovery);
+    // Larger requests are refused, forgotten and refused again; nobody else feels it.
+    for _ in 0..BLOCKADE * 4 {
+        if let Some(fault) = world.fault() {
+            panic!("{}", world.says(&fault));
+        }
+        if !world.variant.tight {
+            break;
+        }
+        world.sim.run_for(REFRESH / 2);
+    }
+    met.add(&world);
+    world.close();
+    // Tears reach everyone; what has no one to tear it lives for its time.
+    world.sim.wait(LIFETIME * 2, |sim| World::left(sim).is_none());
+    if let Some(left) = World::left(&world.sim) {
+        panic!("{}", world.says(&left));
+    }
+}
+
+/// Sessions open, users come and go, and what may go wrong goes wrong.
+fn storm_over(world: &mut World) {
+    for _ in 0..2 {
+        world.open();
+    }
+    for _ in 0..8 {
+        world.whim();
+    }
+    for step in 0..8 {
+        world.pause();
+        world.trouble();
+        if step % 3 == 0 {
+            world.open();
+        }
+        for _ in 0..2 {
+            world.whim();
+        }
+    }
+    world.pause();
+    world.heal();
+}
+
+/// Every third seed, so that tests share the work.
+fn campaign(part: u64, storm: Storm) {
+    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map(|text| text.parse().unwrap());
+    let alone = std::env::var_os("SIGNALBOX_SEED").map(|_| seed_from_environment(0));
+    let mut met = Met::default();
+    if let Some(seed) = alone {
+        if seed % 3 == part {
+            run(seed, storm, &mut met);
+        }
+        return;
+    }
+    let seeds = seeds.unwrap_or(SEEDS);
+    (0..seeds).filter(|seed| seed % 3 == part).for_each(|seed| run(seed, storm, &mut met));
+    eprintln!("{storm:?}: {met:?}");
+    if seeds >= SEEDS {
+        let Met { reservations, refused, blockades, by_name, repairs } = met;
+        assert!(reservations > 100 && refused > 10 && blockades > 10 && by_name > 100, "{seeds} idle seeds");
+        assert!(storm != Storm::Routes || repairs > 10, "no path was repaired");
+    }
+}
+
+#[test]
+fn nodes_that_start_anew_leave_what_receivers_hold() {
+    campaign(0, Storm::Restarts);
+}
+
+#[test]
+fn nodes_that_die_leave_what_receivers_hold() {
+    campaign(1, Storm::Crashes);
+}
+
+#[test]
+fn paths_that_change_leave_what_receivers_hold() {
+    campaign(2, Storm::Routes);
+}
+
+/// The same seed gives the same run: every packet, every event.
+#[test]
+fn a_seed_is_a_run() {
+    for (seed, storm) in [(22, Storm::Crashes), (23, Storm::Routes)] {
+        let run = || {
+            let mut world = World::new(seed, storm);
+            world.sim.capture_all();
+            storm_over(&mut world);
+            let packets: Vec<_> = world.sim.captured().cloned().collect();
+            (packets, world.sim.take_events())
+        };
+        let (first, second) = (run(), run());
+        assert!(!first.0.is_empty());
+        assert!(first == second, "seed {seed}");
+    }
+}

@@ -1,0 +1,216 @@
+//! What must stand, by the rules of RFC 2205 §2.2 and §3.1.4 and nothing else: users' wishes, followed from the receivers
+//! up the ways of the data.
+//!
+//! At a link the requests of all next hops behind it are merged (§1.2). A next hop asks for what its own links and its
+//! receiver need together: of FF for each sender by itself, else for all senders at once that come to it from the same
+//! previous hop, and of SE only for those that somebody behind it named.
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::Prefix;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_node::rsvp::{Filter, Style};
+use signalbox_sim::{LinkId, NodeId};
+
+use super::spec::{Spec, Standing, merged};
+use super::world::{Actor, Play, Tree, Wish, World};
+
+/// Where data leave a node.
+type Exit = (NodeId, LinkId);
+/// An interface and the packets reserved for, in text.
+pub(crate) type Place = (NodeId, IfIndex, Vec<String>);
+
+/// A receiver's request at one link of the way from one of its senders.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) node: NodeId,
+    pub(crate) ifindex: IfIndex,
+    pub(crate) sender: FlowFilter,
+    /// Octets a second that it needs there.
+    pub(crate) rate: u64,
+    /// Where it is reserved.
+    pub(crate) place: Place,
+}
+
+/// What must be.
+#[derive(Debug, Default)]
+pub(crate) struct Oracle {
+    /// What each kernel holds if there is place for all.
+    pub(crate) installed: BTreeMap<Place, Standing>,
+    /// By node, session and sender: path state.
+    pub(crate) paths: BTreeSet<(NodeId, u64, Filter)>,
+    /// By session and sender: what the sender hears to be reserved for it.
+    pub(crate) reserved: BTreeMap<(u64, Actor), Option<Spec>>,
+    /// All links that a receiver's request needs. Of shared styles it is one request for all senders: where it fails for
+    /// one of them it is held back for all.
+    pub(crate) claims: Vec<Vec<Claim>>,
+}
+
+/// One session as it stands.
+struct Scene<'a> {
+    play: &'a Play,
+    hosts: &'a [NodeId],
+    /// Both ends of each link.
+    ends: &'a BTreeMap<LinkId, [NodeId; 2]>,
+    trees: Vec<(Actor, Spec, Tree)>,
+}
+
+impl Scene<'_> {
+    /// The nodes with RSVP that data meet next behind a link.
+    fn next(&self, tree: &Tree, (node, link): Exit) -> Vec<NodeId> {
+        let [a, b] = self.ends[&link];
+        let next = if a == node { b } else { a };
+        if self.hosts.contains(&next) {
+            return vec![next];
+        }
+        let onward = tree.out.get(&next).into_iter().flatten();
+        onward.flat_map(|link| self.next(tree, (next, *link))).collect()
+    }
+
+    fn exits(tree: &Tree, node: NodeId) -> impl Iterator<Item = Exit> {
+        tree.out.get(&node).into_iter().flatten().map(move |link| (node, *link))
+    }
+
+    fn uses(tree: &Tree, (node, link): Exit) -> bool {
+        tree.out.get(&node).is_some_and(|links| links.contains(&link))
+    }
+
+    /// What the receiver at a node asks for a sender, if its data come there.
+    fn own(&self, node: NodeId, actor: Actor) -> Option<Spec> {
+        let wish: &Wish = self.play.sinks.get(&node)?.as_ref()?;
+        let any = self.play.style == Style::Wf;
+        wish.flows.iter().find(|(actors, _)| any || actors.contains(&actor)).map(|(_, spec)| *spec)
+    }
+
+    /// Whether anything is asked for a sender at or behind a node.
+    fn wanted(&self, tree: &Tree, node: NodeId, actor: Actor) -> bool {
+        self.own(node, actor).is_some()
+            || Self::exits(tree, node).any(|exit| self.wanted_by(tree, exit, actor))
+    }
+
+    fn wanted_by(&self, tree: &Tree, exit: Exit, actor: Actor) -> bool {
+        self.next(tree, exit).into_iter().any(|next| self.wanted(tree, next, actor))
+    }
+
+    /// What a node asks its previous hop for a sender. Of shared styles it is part of what it asks for all of them.
+    fn asked(&self, at: usize, node: NodeId) -> Option<Spec> {
+        let (actor, _, tree) = &self.trees[at];
+        let exits = Self::exits(tree, node).filter(|exit| self.wanted_by(tree, *exit, *actor));
+        merged(self.own(node, *actor).into_iter().chain(exits.filter_map(|exit| self.at(at, exit))))
+    }
+
+    /// What is reserved at a link: of FF for one sender, else for all.
+    fn at(&self, at: usize, exit: Exit) -> Option<Spec> {
+        let shared = self.play.style != Style::Ff;
+        let senders = (0..self.trees.len()).filter(|one| *one == at || shared);
+        merged(senders.flat_map(|one| {
+            let tree = &self.trees[one].2;
+            let next = if Self::uses(tree, exit) { self.next(tree, exit) } else { Vec::new() };
+            next.into_iter().filter_map(move |next| self.asked(one, next))
+        }))
+    }
+}
+
+impl Oracle {
+    pub(crate) fn of(world: &mut World) -> Self {
+        let mut oracle = Self::default();
+        let (hosts, ends) = (world.hosts.clone(), world.ends.clone());
+        for play in world.plays.clone() {
+            let senders: Vec<_> = play.senders.iter().map(|(actor, spec)| (*actor, *spec)).collect();
+            let trees: Vec<_> =
+                senders.into_iter().map(|(actor, spec)| (actor, spec, world.tree(&play, actor))).collect();
+            let scene = Scene { play: &play, hosts: &hosts, ends: &ends, trees };
+            oracle.take(world, &scene);
+        }
+        oracle
+    }
+
+    fn take(&mut self, world: &World, scene: &Scene<'_>) {
+        let play = scene.play;
+        for (at, (actor, _, tree)) in scene.trees.iter().enumerate() {
+            let filter = world.filter(play, *actor);
+            let reached = tree.from.keys().chain([&actor.node]).filter(|node| scene.hosts.contains(node));
+            self.paths.extend(reached.map(|node| (*node, play.number, filter)));
+            self.reserved.insert((play.number, *actor), scene.asked(at, actor.node));
+            for exit in tree.out.iter().flat_map(|(node, links)| links.iter().map(move |link| (*node, *link)))
+            {
+                if scene.hosts.contains(&exit.0) {
+                    self.install(world, scene, at, exit);
+                }
+            }
+        }
+        for receiver in play.sinks.keys() {
+            let each = (0..scene.trees.len()).filter_map(|at| Self::claim(world, scene, at, *receiver));
+            if play.style == Style::Ff {
+                self.claims.extend(each);
+            } else {
+                self.claims.push(each.flatten().collect());
+            }
+        }
+    }
+
+    /// What stands at a link for a sender, alone or with others.
+    fn install(&mut self, world: &World, scene: &Scene<'_>, at: usize, exit: Exit) {
+        let Some(spec) = scene.at(at, exit) else { return };
+        let Some((place, senders)) = place(world, scene, at, exit) else { return };
+        let path = senders.iter().map(|one| scene.trees[*one].1);
+        self.installed.insert(place, spec.installed(path));
+    }
+
+    /// Where a receiver's request for a sender is to stand, if the sender reaches it.
+    fn claim(world: &World, scene: &Scene<'_>, at: usize, receiver: NodeId) -> Option<Vec<Claim>> {
+        let (actor, traffic, tree) = &scene.trees[at];
+        let spec = scene.own(receiver, *actor)?;
+        let rate = spec.installed([*traffic]).rate;
+        let sender = flow(world, scene.play, Some(*actor));
+        let mut claims = Vec::new();
+        let mut at_node = receiver;
+        while let Some((node, link)) = tree.from.get(&at_node).copied() {
+            at_node = node;
+            if let Some((place, _)) =
+                place(world, scene, at, (node, link)).filter(|_| scene.hosts.contains(&node))
+            {
+                claims.push(Claim { node, ifindex: world.sim.ifindex(node, link), sender, rate, place });
+            }
+        }
+        (at_node == actor.node).then_some(claims)
+    }
+}
+
+/// The packets of a sender, or of all.
+fn flow(world: &World, play: &Play, actor: Option<Actor>) -> FlowFilter {
+    let dst: IpAddr = play.session.dest;
+    let src = actor.map(|actor| world.sim.address(actor.node, play.family));
+    FlowFilter {
+        protocol: Some(play.session.protocol),
+        src_port: actor.map(|actor| actor.port),
+        dst_port: Some(play.session.port),
+        ..FlowFilter::between(src.map_or(Prefix::all_like(dst), Prefix::host), Prefix::host(dst))
+    }
+}
+
+/// How a reservation at a link is known, and the senders whose traffic it is for.
+fn place(world: &World, scene: &Scene<'_>, at: usize, exit: Exit) -> Option<(Place, Vec<usize>)> {
+    let play = scene.play;
+    let senders = (0..scene.trees.len()).filter(|one| Scene::uses(&scene.trees[*one].2, exit));
+    let senders: Vec<usize> = match play.style {
+        Style::Ff => vec![at],
+        Style::Wf => senders.collect(),
+        Style::Se => {
+            senders.filter(|one| scene.wanted_by(&scene.trees[*one].2, exit, scene.trees[*one].0)).collect()
+        }
+    };
+    // Of SE a sender that nobody behind named has no part in it.
+    if !senders.contains(&at) {
+        return None;
+    }
+    let named = senders.iter().map(|one| flow(world, play, Some(scene.trees[*one].0)).to_string());
+    let mut filters: Vec<String> = match play.style {
+        Style::Wf => vec![flow(world, play, None).to_string()],
+        _ => named.collect(),
+    };
+    filters.sort();
+    Some(((exit.0, world.sim.ifindex(exit.0, exit.1), filters), senders))
+}

@@ -1,0 +1,528 @@
+//! A random network with random sessions, what its users do, and what goes wrong in it.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use signalbox_core::IfIndex;
+use signalbox_core::rng::Random;
+use signalbox_core::traffic::ReserveError;
+use signalbox_node::resources::{Config as Resources, Rate, config::LinkConfig as Capacity};
+use signalbox_node::rsvp::{
+    self, Filter, FlowRequest, ReserveRequest, Selector, SenderRequest, Session, SessionKind, Staged, Style,
+};
+use signalbox_node::{Command, Config};
+use signalbox_rsvp::engine::neighbour::{Algorithm, HelloConfig, KeyUse};
+use signalbox_rsvp::engine::{IntegrityKey, Secret};
+use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim};
+
+use super::net::Host;
+use super::spec::Spec;
+use crate::net::WALL_US;
+
+/// R, the refresh period; all other timers are in proportion to what the RFCs give them.
+pub(crate) const REFRESH: Duration = Duration::from_secs(1);
+/// Kb.
+pub(crate) const BLOCKADE: u32 = 4;
+
+const BAD: Impairment = Impairment {
+    delay: Duration::from_millis(5),
+    jitter: Duration::from_millis(20),
+    loss: 0.15,
+    duplication: 0.1,
+};
+
+/// What may go wrong beside packets and kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Storm {
+    /// Nodes start anew.
+    Restarts,
+    /// Nodes die and come back later, or are bypassed meanwhile.
+    Crashes,
+    /// Paths change.
+    Routes,
+}
+
+/// How a network's nodes speak, and whether its links suffice for all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Variant {
+    pub(crate) reduction: bool,
+    pub(crate) hello: bool,
+    pub(crate) integrity: bool,
+    pub(crate) staged: bool,
+    /// Links that cannot carry everything, and flowspecs that can all be compared.
+    pub(crate) tight: bool,
+}
+
+/// Who may send in a session: the port tells several of a node from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Actor {
+    pub(crate) node: NodeId,
+    pub(crate) port: u16,
+}
+
+/// What a receiver asks for: of FF for each sender, else once for all of these (of WF: for any).
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Wish {
+    pub(crate) flows: Vec<(Vec<Actor>, Spec)>,
+}
+
+/// A session, and what its users want of it now.
+#[derive(Debug, Clone)]
+pub(crate) struct Play {
+    pub(crate) number: u64,
+    pub(crate) family: Family,
+    pub(crate) style: Style,
+    pub(crate) guaranteed: bool,
+    /// The receiver's node; `None`: multicast.
+    pub(crate) dest: Option<NodeId>,
+    pub(crate) session: Session,
+    /// Who may ever send.
+    pub(crate) cast: Vec<Actor>,
+    /// Who sends now, and what.
+    pub(crate) senders: BTreeMap<Actor, Spec>,
+    /// Who listens now, and what was asked for.
+    pub(crate) sinks: BTreeMap<NodeId, Option<Wish>>,
+}
+
+impl Play {
+    pub(crate) fn sender_id(&self, actor: Actor) -> u64 {
+        self.number * 1000 + 100 + u64::from(actor.port % 100)
+    }
+
+    pub(crate) fn sink_id(&self) -> u64 {
+        self.number * 1000
+    }
+}
+
+/// The way of a sender's data.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Tree {
+    /// By node that the data leave: the links.
+    pub(crate) out: BTreeMap<NodeId, BTreeSet<LinkId>>,
+    /// By node that they come to: from where.
+    pub(crate) from: BTreeMap<NodeId, (NodeId, LinkId)>,
+}
+
+type MulticastRoute = (Option<LinkId>, Vec<LinkId>);
+
+pub(crate) struct World {
+    pub(crate) sim: Sim<Host>,
+    pub(crate) storm: Storm,
+    pub(crate) variant: Variant,
+    /// Nodes with RSVP.
+    pub(crate) hosts: Vec<NodeId>,
+    pub(crate) links: Vec<LinkId>,
+    /// Both ends of each link.
+    pub(crate) ends: BTreeMap<LinkId, [NodeId; 2]>,
+    /// By node and interface: octets a second that may be reserved.
+    pub(crate) shares: BTreeMap<(NodeId, IfIndex), u64>,
+    pub(crate) plays: Vec<Play>,
+    laid: BTreeMap<(NodeId, IpAddr, IpAddr), MulticastRoute>,
+    random: Random,
+}
+
+fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
+    from[usize::try_from(random.range(0..from.len() as u64)).unwrap()]
+}
+
+/// Pairs that join all nodes: a tree, and so many more at most, no two alike.
+fn pairs(random: &mut Random, count: usize, extra: usize) -> Vec<(usize, usize)> {
+    let all: Vec<usize> = (0..count).collect();
+    let mut pairs: Vec<(usize, usize)> = (1..count).map(|at| (pick(random, &all[..at]), at)).collect();
+    for _ in 0..extra {
+        let (a, b) = (pick(random, &all), pick(random, &all));
+        if a != b && !pairs.contains(&(a, b)) && !pairs.contains(&(b, a)) {
+            pairs.push((a, b));
+        }
+    }
+    pairs
+}
+
+fn rsvp_config(variant: Variant) -> rsvp::Config {
+    let mut config = rsvp::Config { blockade_multiplier: BLOCKADE, ..rsvp::Config::default() };
+    config.interface.refresh = REFRESH;
+    config.interface.repair_delay = REFRESH / 15;
+    config.staged = variant.staged.then_some(Staged { first: REFRESH / 10, factor: 2.0 });
+    let neighbours = &mut config.neighbours.interface;
+    neighbours.reduction.reliable = variant.reduction;
+    neighbours.reduction.first = REFRESH / 10;
+    neighbours.reduction.multicast_ack_delay = REFRESH / 50;
+    neighbours.reduction.summary_delay = REFRESH / 30;
+    let hello = HelloConfig { interval: REFRESH / 4, ..HelloConfig::default() };
+    neighbours.hello = variant.hello.then_some(hello);
+    if variant.integrity {
+        neighbours.integrity.sending = true;
+        neighbours.integrity.receiving = true;
+        neighbours.integrity.challenge = REFRESH / 5;
+        config.keys = vec![IntegrityKey {
+            id: 1,
+            algorithm: Algorithm::HmacSha256,
+            secret: Secret::new(*b"known to all"),
+            usage: KeyUse::Both,
+            interface: None,
+            neighbour: None,
+            from: 0,
+            until: None,
+        }];
+    }
+    config
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, storm: Storm) -> Self {
+        let mut sim = Sim::new(seed);
+        let mut random = sim.random(1);
+        let variant = Variant {
+            reduction: random.chance(0.5),
+            hello: random.chance(0.2),
+            integrity: random.chance(0.25),
+            staged: random.chance(0.5),
+            tight: random.chance(0.4),
+        };
+        let count = 3 + usize::try_from(random.range(0..6)).unwrap();
+        let extra = if storm == Storm::Routes { 3 } else { 0 };
+        let pairs = pairs(&mut random, count, extra);
+        // At a hop without RSVP several next hops share an interface: none of them can be served by itself.
+        let plain: Vec<bool> = (0..count).map(|n| n >= 3 && !variant.tight && random.chance(0.15)).collect();
+        let mut ports: Vec<Vec<u64>> = vec![Vec::new(); count];
+        for (a, b) in &pairs {
+            for end in [*a, *b] {
+                // Three quarters of what the link carries.
+                let share = if variant.tight { 3 * (100_000 + random.range(0..400_000)) } else { 75_000_000 };
+                ports[end].push(share);
+            }
+        }
+        let (mut nodes, mut hosts) = (Vec::new(), Vec::new());
+        for (n, ports) in ports.iter().enumerate() {
+            let name = format!("n{n}");
+            if plain[n] {
+                nodes.push(sim.add_router(name));
+                continue;
+            }
+            let named = ports.iter().zip(0..);
+            let links =
+                named.map(|(share, port)| Capacity::new(&format!("eth{port}"), Some(Rate(share / 3 * 4))));
+            let config = Config {
+                wall_clock_us: WALL_US,
+                ping: None,
+                rsvp: Some(rsvp_config(variant)),
+                resources: Resources { links: links.collect(), ..Resources::default() },
+                ..Config::default()
+            };
+            let by_index: BTreeMap<IfIndex, u64> = (2..).map(IfIndex).zip(ports.iter().copied()).collect();
+            let node = sim.add_engine(name, move |boot| Host::new(boot, config.clone(), by_index.clone()));
+            hosts.push(node);
+            nodes.push(node);
+        }
+        let mut ends = BTreeMap::new();
+        for (a, b) in pairs {
+            let pair = [nodes[a], nodes[b]];
+            ends.insert(sim.link(pair[0], pair[1], &LinkConfig::impaired(BAD)), pair);
+        }
+        let links = ends.keys().copied().collect();
+        let shares = nodes.iter().zip(&ports).flat_map(|(node, ports)| {
+            (2..).map(IfIndex).zip(ports).map(|(ifindex, share)| ((*node, ifindex), *share))
+        });
+        let shares = shares.collect();
+        // Addresses of links that are down are nobody's, and senders with such an address use that link; these stay.
+        for node in &hosts {
+            sim.add_address(*node, IpAddr::V4((0xc000_0201 + node.0).into()));
+            sim.add_address(*node, IpAddr::V6((0xfd01 << 112 | (u128::from(node.0) + 1)).into()));
+        }
+        // Engines live from now on.
+        sim.run_for(Duration::ZERO);
+        Self {
+            sim,
+            storm,
+            variant,
+            hosts,
+            links,
+            ends,
+            shares,
+            plays: Vec::new(),
+            laid: BTreeMap::new(),
+            random,
+        }
+    }
+
+    /// So many octets a second as a request has.
+    fn spec(&mut self, guaranteed: bool) -> Spec {
+        let random = &mut self.random;
+        if self.variant.tight {
+            // Each is more than all smaller ones in all respects.
+            let r = 10_000 * (1 + random.range(0..60));
+            let service = guaranteed.then_some((r, 0));
+            return Spec { r, b: r / 10 + 1500, p: None, m: 64, max: 1500, service };
+        }
+        let r = 1000 * (1 + random.range(0..100));
+        let b = 1500 + 500 * random.range(0..10);
+        let p = random.chance(0.5).then(|| r + 1000 * random.range(0..50));
+        let max = 500 + 100 * u32::try_from(random.range(0..10)).unwrap();
+        let m = 64 + 20 * u32::try_from(random.range(0..10)).unwrap();
+        let rate = r + 1000 * random.range(0..50);
+        let slack = 1000 * u32::try_from(random.range(0..3)).unwrap();
+        Spec { r, b, p, m, max, service: guaranteed.then_some((rate, slack)) }
+    }
+
+    /// What a sender sends.
+    fn traffic(&mut self) -> Spec {
+        if self.variant.tight {
+            return Spec { r: 1_000_000, b: 200_000, p: None, m: 64, max: 1500, service: None };
+        }
+        self.spec(false)
+    }
+
+    /// A new session whose users have not come yet.
+    pub(crate) fn open(&mut self) {
+        let number = self.plays.len() as u64 + 1;
+        let random = &mut self.random;
+        let multicast = random.chance(0.6);
+        let family = if random.chance(if multicast { 0.1 } else { 0.3 }) { Family::V6 } else { Family::V4 };
+        let style = pick(random, &[Style::Ff, Style::Wf, Style::Se]);
+        let guaranteed = random.chance(0.3);
+        let dest = (!multicast).then(|| pick(random, &self.hosts));
+        let others: Vec<NodeId> = self.hosts.iter().copied().filter(|node| Some(*node) != dest).collect();
+        let mut cast = BTreeSet::new();
+        let first = pick(random, &others);
+        for _ in 0..1 + random.range(0..3) {
+            // Where paths cross in circles, so would what is reserved for several senders together: values would keep
+            // each other up. There is one source of them, therefore.
+            let circles = self.storm == Storm::Routes && multicast && style != Style::Ff;
+            let node = if circles { first } else { pick(random, &others) };
+            cast.insert(Actor { node, port: 4000 + u16::try_from(random.range(0..2)).unwrap() });
+        }
+        let address: IpAddr = match (dest, family) {
+            (Some(node), family) => self.sim.address(node, family),
+            (None, Family::V4) => IpAddr::V4((0xe800_0000 + u32::try_from(number).unwrap()).into()),
+            (None, Family::V6) => IpAddr::V6((0xff3e << 112 | u128::from(number)).into()),
+        };
+        let port = 5000 + u16::try_from(number).unwrap();
+        let session = Session { dest: address, protocol: 17, kind: SessionKind::Ports, port };
+        let cast = cast.into_iter().collect();
+        let (senders, sinks) = (BTreeMap::new(), BTreeMap::new());
+        self.plays.push(Play { number, family, style, guaranteed, dest, session, cast, senders, sinks });
+    }
+
+    pub(crate) fn filter(&self, play: &Play, actor: Actor) -> Filter {
+        Filter { src: self.sim.address(actor.node, play.family), selector: Selector::Port(actor.port) }
+    }
+
+    fn command(&mut self, node: NodeId, id: u64, command: rsvp::Command) {
+        if self.sim.engine(node).is_some() {
+            self.sim.command(node, Command::Rsvp { id, command });
+        }
+    }
+
+    fn announce(&mut self, at: usize, actor: Actor) {
+        let play = self.plays[at].clone();
+        let request = SenderRequest {
+            template: self.filter(&play, actor),
+            tspec: play.senders[&actor].tspec(),
+            adspec: actor.port == 4000,
+            ttl: 63,
+            policy: Box::default(),
+        };
+        let id = play.sender_id(actor);
+        self.command(actor.node, id, rsvp::Command::Session(play.session));
+        self.command(actor.node, id, rsvp::Command::Sender(request));
+    }
+
+    /// Registers a receiver and asks for what it wants.
+    fn ask(&mut self, at: usize, node: NodeId) {
+        let play = self.plays[at].clone();
+        let id = play.sink_id();
+        self.command(node, id, rsvp::Command::Session(play.session));
+        let Some(wish) = &play.sinks[&node] else { return };
+        let flows = wish.flows.iter().map(|(actors, spec)| FlowRequest {
+            flowspec: spec.flowspec(),
+            senders: actors.iter().map(|actor| self.filter(&play, *actor)).collect(),
+        });
+        let request = ReserveRequest {
+            style: play.style,
+            flows: flows.collect(),
+            confirm: self.random.chance(0.3),
+            policy: Box::default(),
+        };
+        self.command(node, id, rsvp::Command::Reserve(request));
+    }
+
+    fn wish(&mut self, at: usize) -> Wish {
+        let Play { style, guaranteed, cast, .. } = self.plays[at].clone();
+        let mut some: Vec<Actor> = cast.iter().copied().filter(|_| self.random.chance(0.7)).collect();
+        if some.is_empty() {
+            some.push(pick(&mut self.random, &cast));
+        }
+        let flows = match style {
+            Style::Ff => some.into_iter().map(|actor| (vec![actor], self.spec(guaranteed))).collect(),
+            Style::Se => vec![(some, self.spec(guaranteed))],
+            Style::Wf => vec![(Vec::new(), self.spec(guaranteed))],
+        };
+        Wish { flows }
+    }
+
+    /// What a user of a session does.
+    pub(crate) fn whim(&mut self) {
+        let at = usize::try_from(self.random.range(0..self.plays.len() as u64)).unwrap();
+        let Play { dest, cast, senders, sinks, .. } = self.plays[at].clone();
+        match self.random.range(0..10) {
+            0..3 => {
+                let actor = pick(&mut self.random, &cast);
+                let traffic = self.traffic();
+                self.plays[at].senders.insert(actor, traffic);
+                self.announce(at, actor);
+            }
+            3 if !senders.is_empty() => {
+                let actor = pick(&mut self.random, &senders.keys().copied().collect::<Vec<_>>());
+                self.plays[at].senders.remove(&actor);
+                let id = self.plays[at].sender_id(actor);
+                self.command(actor.node, id, rsvp::Command::Close);
+            }
+            4 if !sinks.is_empty() => {
+                let node = pick(&mut self.random, &sinks.keys().copied().collect::<Vec<_>>());
+                self.plays[at].sinks.remove(&node);
+                let id = self.plays[at].sink_id();
+                self.command(node, id, rsvp::Command::Close);
+                self.plant();
+            }
+            5 if !sinks.is_empty() => {
+                let node = pick(&mut self.random, &sinks.keys().copied().collect::<Vec<_>>());
+                let id = self.plays[at].sink_id();
+                if self.plays[at].sinks.insert(node, None).flatten().is_some() {
+                    self.command(node, id, rsvp::Command::ReleaseReservation);
+                }
+            }
+            _ => {
+                let node = dest.unwrap_or_else(|| pick(&mut self.random, &self.hosts));
+                let wish = self.wish(at);
+                self.plays[at].sinks.insert(node, Some(wish));
+                self.plant();
+                self.ask(at, node);
+            }
+        }
+    }
+
+    /// All leave.
+    pub(crate) fn close(&mut self) {
+        for at in 0..self.plays.len() {
+            let play = self.plays[at].clone();
+            for actor in play.senders.keys() {
+                self.command(actor.node, play.sender_id(*actor), rsvp::Command::Close);
+            }
+            for node in play.sinks.keys() {
+                self.command(*node, play.sink_id(), rsvp::Command::Close);
+            }
+            self.plays[at].senders.clear();
+            self.plays[at].sinks.clear();
+        }
+    }
+
+    /// Starts a node anew; its users come back.
+    fn restart(&mut self, node: NodeId) {
+        self.sim.restart(node);
+        for at in 0..self.plays.len() {
+            let play = self.plays[at].clone();
+            for actor in play.senders.keys().filter(|actor| actor.node == node) {
+                self.announce(at, *actor);
+            }
+            if play.sinks.contains_key(&node) {
+                self.ask(at, node);
+            }
+        }
+    }
+
+    /// One thing that goes wrong.
+    pub(crate) fn trouble(&mut self) {
+        let node = pick(&mut self.random, &self.hosts);
+        let link = pick(&mut self.random, &self.links);
+        match self.random.range(0..7) {
+            0 => self.restart(node),
+            1 => self.sim.set_reserve_result(node, Err(ReserveError::Failed)),
+            2 => self.sim.set_reserve_result(node, Ok(())),
+            3 if self.storm >= Storm::Crashes => self.sim.crash(node),
+            4 if self.storm >= Storm::Crashes => self.sim.power_off(node),
+            5 if self.storm >= Storm::Routes => {
+                let cost = u32::try_from(1 + self.random.range(0..5)).unwrap();
+                self.sim.set_cost(link, cost);
+                self.plant();
+            }
+            6 if self.storm >= Storm::Routes => {
+                let up = self.random.chance(0.5);
+                self.sim.set_link_up(link, up);
+                self.plant();
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything works again.
+    pub(crate) fn heal(&mut self) {
+        for link in self.links.clone() {
+            self.sim.set_link_up(link, true);
+            self.sim.set_impairment(link, Impairment::default());
+        }
+        for node in self.hosts.clone() {
+            self.sim.set_reserve_result(node, Ok(()));
+            if self.sim.engine(node).is_none() {
+                self.restart(node);
+            }
+        }
+        self.plant();
+    }
+
+    /// The way that an actor's data take now; to a group that of reverse paths.
+    pub(crate) fn tree(&mut self, play: &Play, actor: Actor) -> Tree {
+        let mut tree = Tree::default();
+        if let Some(dest) = play.dest {
+            let path = self.sim.path(actor.node, play.session.dest).unwrap_or_default();
+            let ends: Vec<NodeId> = path.iter().skip(1).map(|(node, _)| *node).chain([dest]).collect();
+            for ((node, link), next) in path.into_iter().zip(ends) {
+                tree.out.entry(node).or_default().insert(link);
+                tree.from.insert(next, (node, link));
+            }
+            return tree;
+        }
+        let src = self.sim.address(actor.node, play.family);
+        for member in play.sinks.keys() {
+            let path = self.sim.path(*member, src).unwrap_or_default();
+            let ends: Vec<NodeId> = path.iter().skip(1).map(|(node, _)| *node).chain([actor.node]).collect();
+            for ((node, link), before) in path.into_iter().zip(ends) {
+                tree.out.entry(before).or_default().insert(link);
+                tree.from.insert(node, (before, link));
+            }
+        }
+        tree
+    }
+
+    /// Lays multicast routes as paths and members are now.
+    fn plant(&mut self) {
+        let mut wanted = BTreeMap::new();
+        for play in self.plays.clone().iter().filter(|play| play.dest.is_none()) {
+            for actor in &play.cast {
+                let tree = self.tree(play, *actor);
+                let src = self.sim.address(actor.node, play.family);
+                for (node, links) in &tree.out {
+                    let iif = tree.from.get(node).map(|(_, link)| *link);
+                    let route: MulticastRoute = (iif, links.iter().copied().collect());
+                    wanted.insert((*node, play.session.dest, src), route);
+                }
+            }
+        }
+        let gone: Vec<_> = self.laid.keys().filter(|key| !wanted.contains_key(key)).copied().collect();
+        for (node, group, src) in gone {
+            self.sim.set_multicast_route(node, group, src, None, &[]);
+        }
+        for (key, route) in &wanted {
+            if self.laid.get(key) != Some(route) {
+                self.sim.set_multicast_route(key.0, key.1, key.2, route.0, &route.1);
+            }
+        }
+        self.laid = wanted;
+    }
+
+    /// A pause between two things that happen.
+    pub(crate) fn pause(&mut self) {
+        let pause = Duration::from_millis(200 + self.random.range(0..1500));
+        self.sim.run_for(pause);
+    }
+}
