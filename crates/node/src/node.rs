@@ -192,7 +192,7 @@ impl Node {
                 ResourceOutput::Reduced { owner, grant, rate } => {
                     // Only RSVP says that a part may be taken.
                     if owner.protocol == rsvp::PROTOCOL {
-                        self.rsvp(rsvp::Input::Reduced { key: owner.key, grant, rate });
+                        self.to_rsvp(rsvp::Input::Reduced { key: owner.key, grant, rate });
                     }
                 }
                 ResourceOutput::Lost { owner, grant, why } => {
