@@ -192,7 +192,7 @@ impl Node {
                 ResourceOutput::Reduced { owner, grant, rate } => {
                     // Only RSVP says that a part may be taken.
                     if owner.protocol == rsvp::PROTOCOL {
-                        self.to_rsvp(rsvp::Input::Reduced { key: owner.key, grant, rate });
+                        self.tell_rsvp(rsvp::Input::Reduced { key: owner.key, grant, rate });
                     }
                 }
                 ResourceOutput::Lost { owner, grant, why } => {
@@ -200,7 +200,7 @@ impl Node {
                         let lost = qos::Input::Lost { key: owner.key, grant, why };
                         qos.handle(self.now, lost, &mut self.resources);
                     } else if owner.protocol == rsvp::PROTOCOL {
-                        self.to_rsvp(rsvp::Input::Lost { key: owner.key, grant, why });
+                        self.tell_rsvp(rsvp::Input::Lost { key: owner.key, grant, why });
                     }
                 }
             }
@@ -230,12 +230,12 @@ impl Node {
                     qos.handle(self.now, qos::Input::Route { id, result }, &mut self.resources);
                 }
             }
-            Some(Waiting::Rsvp(id)) => self.to_rsvp(rsvp::Input::Route { id, result }),
+            Some(Waiting::Rsvp(id)) => self.tell_rsvp(rsvp::Input::Route { id, result }),
             None => {}
         }
     }
 
-    fn to_rsvp(&mut self, input: rsvp::Input<'_>) {
+    fn tell_rsvp(&mut self, input: rsvp::Input<'_>) {
         if let Some(rsvp) = &mut self.rsvp {
             rsvp.handle(self.now, input, &mut self.resources);
         }
@@ -283,7 +283,7 @@ impl NodeEngine for Node {
                 if let Some(qos) = &mut self.qos {
                     qos.handle(now, qos::Input::Timer, &mut self.resources);
                 }
-                self.to_rsvp(rsvp::Input::Timer);
+                self.tell_rsvp(rsvp::Input::Timer);
                 self.channels.timer(now, &mut self.gist);
                 gist::Input::Timer
             }
@@ -295,13 +295,13 @@ impl NodeEngine for Node {
                 if let Some(qos) = &mut self.qos {
                     qos.handle(now, qos::Input::Interfaces(interfaces), &mut self.resources);
                 }
-                self.to_rsvp(rsvp::Input::Interfaces(interfaces));
+                self.tell_rsvp(rsvp::Input::Interfaces(interfaces));
                 self.channels.listen();
                 gist::Input::Interfaces(interfaces)
             }
             Input::Datagram(datagram) => gist::Input::Datagram(datagram),
             Input::RouteChanged(prefix) => {
-                self.to_rsvp(rsvp::Input::RouteChanged(prefix));
+                self.tell_rsvp(rsvp::Input::RouteChanged(prefix));
                 gist::Input::RouteChanged(prefix)
             }
             Input::TransmitFailed { dst, error } => gist::Input::TransmitFailed { dst, error },
@@ -327,9 +327,9 @@ impl NodeEngine for Node {
             Input::Sctp { src, dst, packet } => {
                 return self.channels.sctp_packet(now, [src, dst], packet, &mut self.gist);
             }
-            Input::Rsvp(packet) => return self.to_rsvp(rsvp::Input::Packet(packet)),
+            Input::Rsvp(packet) => return self.tell_rsvp(rsvp::Input::Packet(packet)),
             Input::Multicast { group, source, iif, oifs } => {
-                return self.to_rsvp(rsvp::Input::Multicast { group, source, iif, oifs });
+                return self.tell_rsvp(rsvp::Input::Multicast { group, source, iif, oifs });
             }
             Input::Reserved { id, result } => return self.resources.installed(id, result),
             Input::Command(command) => return self.command(command),
