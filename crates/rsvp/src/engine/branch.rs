@@ -23,6 +23,8 @@ pub(crate) struct Branch {
     pub(crate) next: u32,
     /// Where the data leave; [`Place::LOCAL`]: to an application of this node.
     pub(crate) oif: Place,
+    /// What stands is not what is asked for and sent now: that was refused, and is asked for again with the next request.
+    pub(crate) owed: bool,
     grant: [u32; 2],
     pub(crate) first: Request,
     pub(crate) extra: Option<Box<BranchExtra>>,
@@ -112,12 +114,27 @@ impl Request {
 
 impl Branch {
     pub(crate) fn new(session: u32, sender: u32, oif: Place, first: Request) -> Self {
-        Self { link: Link::default(), session, sender, next: NONE, oif, grant: [0; 2], first, extra: None }
+        Self {
+            link: Link::default(),
+            session,
+            sender,
+            next: NONE,
+            oif,
+            owed: false,
+            grant: [0; 2],
+            first,
+            extra: None,
+        }
     }
 
     pub(crate) fn grant(&self) -> Option<GrantId> {
         let grant = u64::from(self.grant[0]) << 32 | u64::from(self.grant[1]);
         (grant != 0).then_some(GrantId(grant))
+    }
+
+    /// Whether what is asked for stands.
+    pub(crate) fn is_installed(&self) -> bool {
+        self.grant().is_some() && !self.owed || !self.oif.is_link()
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "two halves")]

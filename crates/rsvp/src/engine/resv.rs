@@ -273,7 +273,7 @@ impl Rsvp {
         flowspec: &FlowSpec,
     ) -> bool {
         let Some(branch) = self.branches.get_mut(key) else { return false };
-        let installed = branch.grant().is_some() || !branch.oif.is_link();
+        let installed = branch.is_installed();
         let Some(request) = branch.request_mut(wanted.hop) else { return false };
         let same = installed
             && request.flowspec == *flowspec
@@ -418,7 +418,7 @@ impl Rsvp {
             && request.senders().iter().map(|(sender, _)| sender).eq(new.senders().iter().map(|(s, _)| s));
         let old = core::mem::replace(request, new);
         // Asked for again with the wish of a confirmation only: nothing for traffic control to do.
-        let installed = branch.grant().is_some() || !branch.oif.is_link();
+        let installed = branch.is_installed();
         if !(unchanged && installed)
             && let Err(failure) = self.install(key, resources)
         {

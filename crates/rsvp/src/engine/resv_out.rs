@@ -294,9 +294,10 @@ impl Rsvp {
             return;
         }
         let ttl = packet.ttl - 1;
-        // Where the reservation is, if it is at one interface; else routing knows the way.
+        // Where the reservation is, if it is at one interface, but not back to where it came from; else routing knows the
+        // way.
         let known = self.find_session(&session);
-        let oif = known.and_then(|key| self.only_way(key));
+        let oif = known.and_then(|key| self.only_way(key)).filter(|way| *way != place);
         let own = self.envelope_to(receiver, oif.unwrap_or(place));
         let ifindex = own.ifindex.filter(|_| oif.is_some());
         let envelope = Envelope { router_alert: true, ttl, ifindex, ..own };

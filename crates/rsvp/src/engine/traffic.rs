@@ -43,6 +43,7 @@ impl Rsvp {
                 let forward =
                     admitted.rspec.filter(|rspec| ask.guaranteed.is_some_and(|asked| asked.rspec != *rspec));
                 if let Some(branch) = self.branches.get_mut(key) {
+                    branch.owed = false;
                     branch.set_grant(Some(admitted.grant));
                     branch.set_forward(forward);
                 }
@@ -145,17 +146,19 @@ impl Rsvp {
         flow
     }
 
-    /// Asks again for a reservation whose next hops or senders are others now. What is refused then stays as it was, and
-    /// the next hops hear of it.
+    /// Asks again for a reservation whose next hops or senders are others now. What is refused then stays as it was, the
+    /// next hops hear of it, and their next request asks once more.
     pub(super) fn reinstall(&mut self, key: Key, resources: &mut Resources) {
         if self.branches.get(key).is_none() {
             return;
         }
         let Err(failure) = self.install(key, resources) else { return };
-        let Some(branch) = self.branches.get(key) else { return };
+        let Some(branch) = self.branches.get_mut(key) else { return };
+        branch.owed = true;
         let flags = if branch.grant().is_some() { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
+            self.forget_request(key, hop); // by its name it would not be asked for again
             self.blame_request(key, hop, failure, flags);
         }
     }

@@ -297,3 +297,26 @@ fn a_preempted_reservation_is_told_downstream() {
     );
     assert!(rig.rsvp.view().all(|one| one.reservations.is_empty()));
 }
+
+/// A sender sends more, and there is no room for it: what stood stands. When there is, the next request of the same kind has
+/// all of it reserved, although it says nothing new.
+#[test]
+fn what_a_change_was_refused_is_asked_for_again() {
+    let mut rig = Rig::new();
+    let other = crate::rig::to("10.9.0.2");
+    for (session, rate) in [(session(), 10.0), (other, 60.0)] {
+        rig.path(&Path { tspec: tspec(rate * B), ..Path::of(session, 1, 1) });
+        rig.resv(&Resv::ff(&[(load(60.0 * B), 1)]).from(2, 9, session));
+    }
+    assert_eq!(rig.reserved(2), 700_000);
+    let sent = rig.path(&Path { tspec: tspec(50.0 * B), ..Path::of(session(), 1, 1) });
+    let error = one(&sent, MessageType::RESV_ERR).error();
+    assert_eq!((error.code, error.flags), (ErrorCode::ADMISSION, ErrorFlags::IN_PLACE));
+    let same = Resv::ff(&[(load(60.0 * B), 1)]);
+    assert_eq!(all(&rig.resv(&same), MessageType::RESV_ERR).len(), 1);
+    assert_eq!(rig.reserved(2), 700_000);
+    rig.path_tear(&Path::of(other, 1, 1));
+    assert_eq!(rig.reserved(2), 100_000);
+    assert_eq!(all(&rig.resv(&same), MessageType::RESV_ERR), []);
+    assert_eq!(rig.reserved(2), 500_000);
+}

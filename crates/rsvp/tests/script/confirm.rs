@@ -128,3 +128,28 @@ fn a_confirmation_passes_if_it_says_where_it_goes() {
     }
     assert_eq!(rig.rsvp.counters().bad_confirmation, 2);
 }
+
+/// A confirmation goes where the reservation is, but never back: two nodes that know no better would send it to and fro.
+#[test]
+fn a_confirmation_does_not_turn_round() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    let receiver = addr("10.9.0.1");
+    let octets = compose(MessageType::RESV_CONF, 60, |w| {
+        let error = ErrorSpec {
+            node: at(1, 9),
+            flags: ErrorFlags::default(),
+            code: ErrorCode::CONFIRMATION,
+            value: 0,
+        };
+        w.session(&session(), false).error_spec(&error).resv_confirm(receiver).style(Style::Ff);
+        w.flowspec(&load(B)).filter_spec(&sender(1));
+    });
+    let ways = [(1, 2), (2, 0)];
+    for (iif, oif) in ways {
+        let sent = rig.packet(iif, at(iif, 9), receiver, 60, &octets);
+        assert_eq!(kinds(&sent), [(MessageType::RESV_CONF, receiver)]);
+        assert_eq!((sent[0].oif, sent[0].ttl), (oif, 59), "0: routing knows the way");
+    }
+}

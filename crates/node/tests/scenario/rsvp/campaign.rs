@@ -7,8 +7,10 @@
 //! At every moment what a node asks its kernel for stays within each link's share: [`Host`] looks at each word. After the
 //! storm and [`recovery`], each kernel holds what the [`Oracle`] works out from the users' wishes, and nothing else; path
 //! state stands where data pass, and nowhere else; applications know what is so. Where links cannot carry everything,
-//! each receiver that could be served whatever else were granted is served, at every link of its way, and goes on being
-//! served while larger requests are refused again and again (RFC 2205 §2.5). When all have left nothing is left.
+//! each receiver that could be served whatever else were granted is served at every link of its way, though larger requests
+//! are made and refused again and again (RFC 2205 §2.5). Not at every moment: a previous hop remembers one blockade, and as
+//! long as it holds back what is too large in a request, it holds back what is not so with it. When all have left nothing
+//! is left.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +19,7 @@ use signalbox_core::traffic::{FlowFilter, Reservation};
 use signalbox_sim::{Sim, seed_from_environment};
 
 use super::net::Host;
-use super::oracle::{Oracle, Place};
+use super::oracle::{Claim, Oracle, Place};
 use super::world::{BLOCKADE, REFRESH, Storm, World};
 
 /// How many seeds, unless the environment says otherwise.
@@ -58,10 +60,9 @@ impl World {
     }
 
     /// Whatever differs from what must be.
-    fn fault(&mut self) -> Option<String> {
-        let oracle = Oracle::of(self);
-        self.path_fault(&oracle).or_else(|| {
-            if self.suffices(&oracle) { self.exact_fault(&oracle) } else { self.tight_fault(&oracle) }
+    fn fault(&self, oracle: &Oracle) -> Option<String> {
+        self.path_fault(oracle).or_else(|| {
+            if self.suffices(oracle) { self.exact_fault(oracle) } else { self.tight_fault(oracle) }
         })
     }
 
@@ -134,8 +135,7 @@ impl World {
         None
     }
 
-    /// There is not place for all: who could be served whatever else is granted is served, and nobody has what was not
-    /// asked for.
+    /// There is not place for all: nobody has what was not asked for.
     fn tight_fault(&self, oracle: &Oracle) -> Option<String> {
         let held = self.held();
         for ((node, ifindex, filters), one) in &held {
@@ -149,31 +149,32 @@ impl World {
                 return Some(format!("stale at {node} {ifindex:?}: {filters:?} {one:?}"));
             }
         }
-        for claims in &oracle.claims {
-            let sure = claims.iter().all(|claim| {
+        self.charges(&held)
+    }
+
+    /// Which of the receivers that could be served whatever else is granted are not served now.
+    fn unserved(&self, oracle: &Oracle) -> BTreeSet<usize> {
+        let sure = |claims: &Vec<Claim>| {
+            claims.iter().all(|claim| {
                 let others = oracle.installed.iter().filter(|(place, _)| {
                     (place.0, place.1) == (claim.node, claim.ifindex) && **place != claim.place
                 });
                 let others: u64 = others.map(|(_, one)| one.rate).sum();
                 others + claim.rate <= self.shares[&(claim.node, claim.ifindex)]
-            });
-            let unserved = claims.iter().find(|claim| {
-                let mut here = self.sim.reservations(claim.node).map(|(_, one)| one);
-                !here.any(|one| {
-                    let any = |filter: &FlowFilter| {
-                        filter.dst == claim.sender.dst
-                            && filter.dst_port == claim.sender.dst_port
-                            && filter.src_port.is_none_or(|port| Some(port) == claim.sender.src_port)
-                            && filter.src.contains(claim.sender.src.addr)
-                    };
-                    one.ifindex == claim.ifindex && one.rate() >= claim.rate && one.filters.iter().any(any)
-                })
-            });
-            if let Some(claim) = unserved.filter(|_| sure) {
-                return Some(format!("not served: {claim:?} in {held:#?}"));
-            }
-        }
-        self.charges(&held)
+            })
+        };
+        let serves = |claim: &Claim, one: &Reservation| {
+            let covers = |filter: &FlowFilter| {
+                filter.dst == claim.sender.dst
+                    && filter.dst_port == claim.sender.dst_port
+                    && filter.src_port.is_none_or(|port| Some(port) == claim.sender.src_port)
+                    && filter.src.contains(claim.sender.src.addr)
+            };
+            one.ifindex == claim.ifindex && one.rate() >= claim.rate && one.filters.iter().any(covers)
+        };
+        let served = |claim: &Claim| self.sim.reservations(claim.node).any(|(_, one)| serves(claim, one));
+        let all = oracle.claims.iter().enumerate();
+        all.filter(|(_, claims)| sure(claims) && !claims.iter().all(served)).map(|(at, _)| at).collect()
     }
 
     fn says(&self, fault: &str) -> String {
@@ -229,15 +230,23 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     storm_over(&mut world);
     let recovery = recovery(&world);
     world.sim.run_for(recovery);
-    // Larger requests are refused, forgotten and refused again; nobody else feels it.
+    // Larger requests are refused, forgotten and refused again, in their own time.
+    let mut hungry: Option<BTreeSet<usize>> = None;
     for _ in 0..BLOCKADE * 4 {
-        if let Some(fault) = world.fault() {
+        let oracle = Oracle::of(&mut world);
+        if let Some(fault) = world.fault(&oracle) {
             panic!("{}", world.says(&fault));
         }
         if !world.variant.tight {
             break;
         }
+        let now = world.unserved(&oracle);
+        hungry = Some(hungry.map_or(now.clone(), |before| &before & &now));
         world.sim.run_for(REFRESH / 2);
+    }
+    if let Some(at) = hungry.and_then(|hungry| hungry.first().copied()) {
+        let claims = &Oracle::of(&mut world).claims[at];
+        panic!("{}", world.says(&format!("never served: {claims:?}")));
     }
     met.add(&world);
     world.close();
