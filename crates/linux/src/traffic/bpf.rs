@@ -147,10 +147,11 @@ impl Program {
         new: &[Encoded],
         old: &[Encoded],
     ) -> io::Result<()> {
+        let policy = policy(flow);
         if old.is_empty() {
-            self.states.update(&slot.to_ne_bytes(), &[0; STATE])?;
+            self.states.update(&slot.to_ne_bytes(), &full(&policy))?;
         }
-        self.policies.update(&slot.to_ne_bytes(), &policy(flow))?;
+        self.policies.update(&slot.to_ne_bytes(), &policy)?;
         for (at, one) in new.iter().enumerate() {
             if !old.contains(one)
                 && let Err(error) = self.add(slot, one)
@@ -281,6 +282,14 @@ fn policy(flow: &Flow<'_>) -> [u8; POLICY] {
     put(58, &excess.to_ne_bytes());
     put(60, &[flow.mark_dscp.map_or(NO_MARK, |dscp| dscp & 0x3f)]);
     policy
+}
+
+/// `struct state` whose buckets are full. Empty ones would hold no more than what has come in since the machine started.
+fn full(policy: &[u8; POLICY]) -> [u8; STATE] {
+    let mut state = [0; STATE];
+    state[..8].copy_from_slice(&policy[8..16]);
+    state[16..24].copy_from_slice(&policy[32..40]);
+    state
 }
 
 #[cfg(test)]
