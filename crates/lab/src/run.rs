@@ -209,7 +209,10 @@ impl<'a> Run<'a> {
             Step::Cost(step) => {
                 let (from, to, destination) = self.ends(step.from.as_ref(), step.to.as_ref())?;
                 (self.progress)(&format!("what a packet costs: {}", step.label.as_ref()));
-                self.evidence.costs.push(cost::measure(&self.lab.plan, step, from, to, destination)?);
+                let plan = &self.lab.plan;
+                let cost =
+                    self.captures.resting(plan, || cost::measure(plan, step, from, to, destination))?;
+                self.evidence.costs.push(cost);
                 Ok(())
             }
             Step::Join(step) => self.join(step.name.as_ref()),

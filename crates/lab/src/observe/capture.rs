@@ -29,7 +29,7 @@ pub(crate) struct Captures {
     stop: Arc<AtomicBool>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reader {
     first: usize,
     kept: Arc<Mutex<Kept>>,
@@ -46,19 +46,31 @@ struct Kept {
 impl Captures {
     /// Starts to capture; what passes from now on is kept.
     pub(crate) fn start(plan: &Plan) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut captures = Self { links: Vec::new(), stop };
-        for link in &plan.links {
+        let links = plan.links.iter().map(|link| Reader { first: link.ends[0].0, ..Reader::default() });
+        let mut captures = Self { links: links.collect(), stop: Arc::default() };
+        captures.resume(plan)?;
+        Ok(captures)
+    }
+
+    /// Does something that nobody watches: a capture on a link costs each of its packets time, and a processor.
+    pub(crate) fn resting<T>(&mut self, plan: &Plan, what: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.stop()?;
+        let result = what();
+        self.resume(plan)?;
+        result
+    }
+
+    fn resume(&mut self, plan: &Plan) -> Result<()> {
+        self.stop = Arc::default();
+        for (reader, link) in self.links.iter_mut().zip(&plan.links) {
             let (first, interface) = &link.ends[0];
             let namespace = kernel::namespace(&plan.nodes[*first].namespace)?;
             let capture = Capture::open(&namespace, interface, CaptureConfig::default())
                 .with_context(|| format!("cannot capture on {}", link.name))?;
-            let kept = Arc::new(Mutex::new(Kept::default()));
-            let (ours, stop) = (Arc::clone(&kept), Arc::clone(&captures.stop));
-            let thread = thread::spawn(move || read(capture, &ours, &stop));
-            captures.links.push(Reader { first: *first, kept, thread: Some(thread) });
+            let (kept, stop) = (Arc::clone(&reader.kept), Arc::clone(&self.stop));
+            reader.thread = Some(thread::spawn(move || read(capture, &kept, &stop)));
         }
-        Ok(captures)
+        Ok(())
     }
 
     /// What passed so far.
