@@ -13,6 +13,7 @@ pub(super) const RTA_DST: u16 = 1;
 pub(super) const RTA_SRC: u16 = 2;
 pub(super) const RTA_IIF: u16 = 3;
 pub(super) const RTA_OIF: u16 = 4;
+pub(super) const RTA_PRIORITY: u16 = 6;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;

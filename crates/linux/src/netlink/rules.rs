@@ -3,7 +3,7 @@
 use std::io;
 
 use super::codec::Connection;
-use super::lookup::{RTA_OIF, RTA_TABLE};
+use super::lookup::{RTA_OIF, RTA_PRIORITY, RTA_TABLE};
 
 const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
@@ -16,7 +16,9 @@ const PROTOCOL: u8 = 91;
 const HOST: u8 = 254;
 /// Rules are looked up by this order: after local (0), before anybody's usual ones.
 const PRIORITY: u32 = 270;
-/// More rules of ours than this cannot be: each start takes over what it finds.
+/// Metric of a route that stands behind the usual one, whose metric is 0 with IPv4 and 1024 with IPv6.
+const BEHIND: u32 = 4096;
+/// More rules or routes of ours than this cannot be: each start takes over what it finds.
 const MOST: usize = 64;
 
 /// Adds `ip rule fwmark MARK lookup TABLE` and `ip route local default dev lo table TABLE`. What a predecessor left
@@ -24,13 +26,9 @@ const MOST: usize = 64;
 pub(crate) fn add(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
     let mut connection = Connection::open()?;
     let create = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    match route(&mut connection, libc::RTM_NEWROUTE, create, ipv6, table) {
+    match route(&mut connection, libc::RTM_NEWROUTE, create, ipv6, table, None) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
-            // Deleting finds a route of ours only; where another is in the way, it still is.
-            match route(&mut connection, libc::RTM_DELROUTE, libc::NLM_F_ACK, ipv6, table) {
-                Err(error) if !absent(&error) => return Err(error),
-                _ => route(&mut connection, libc::RTM_NEWROUTE, create, ipv6, table)?,
-            }
+            replace(&mut connection, ipv6, table)?;
         }
         result => result?,
     }
@@ -38,6 +36,25 @@ pub(crate) fn add(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
         // The same in all parts, so ours.
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         result => result,
+    }
+}
+
+/// Puts our route where there is one, which may be our predecessor's or somebody else's. Another of ours stands behind
+/// it meanwhile, so that no packet finds none.
+fn replace(connection: &mut Connection, ipv6: bool, table: u32) -> io::Result<()> {
+    let create = libc::NLM_F_ACK | libc::NLM_F_CREATE;
+    match route(connection, libc::RTM_NEWROUTE, create, ipv6, table, Some(BEHIND)) {
+        Err(error) if error.raw_os_error() != Some(libc::EEXIST) => return Err(error),
+        _ => {}
+    }
+    // Deleting finds routes of ours only, the foremost first; where another is in the way, it still is.
+    let result = match route(connection, libc::RTM_DELROUTE, libc::NLM_F_ACK, ipv6, table, None) {
+        Err(error) if !absent(&error) => Err(error),
+        _ => route(connection, libc::RTM_NEWROUTE, create | libc::NLM_F_EXCL, ipv6, table, None),
+    };
+    match route(connection, libc::RTM_DELROUTE, libc::NLM_F_ACK, ipv6, table, Some(BEHIND)) {
+        Err(error) if !absent(&error) => result.and(Err(error)),
+        _ => result,
     }
 }
 
@@ -52,10 +69,14 @@ pub(crate) fn remove(ipv6: bool, mark: u32, table: u32) -> io::Result<bool> {
             Err(error) => return Err(error),
         }
     }
-    match route(&mut connection, libc::RTM_DELROUTE, libc::NLM_F_ACK, ipv6, table) {
-        Err(error) if !absent(&error) => Err(error),
-        result => Ok(found | result.is_ok()),
+    for _ in 0..MOST {
+        match route(&mut connection, libc::RTM_DELROUTE, libc::NLM_F_ACK, ipv6, table, None) {
+            Ok(()) => found = true,
+            Err(error) if absent(&error) => break,
+            Err(error) => return Err(error),
+        }
     }
+    Ok(found)
 }
 
 fn absent(error: &io::Error) -> bool {
@@ -84,7 +105,14 @@ fn rule(
         .transact(|_| {})
 }
 
-fn route(connection: &mut Connection, kind: u16, flags: i32, ipv6: bool, table: u32) -> io::Result<()> {
+fn route(
+    connection: &mut Connection,
+    kind: u16,
+    flags: i32,
+    ipv6: bool,
+    table: u32,
+    metric: Option<u32>,
+) -> io::Result<()> {
     let loopback = crate::sys::interface_index("lo")?;
     let fixed = [
         family(ipv6),
@@ -103,6 +131,9 @@ fn route(connection: &mut Connection, kind: u16, flags: i32, ipv6: bool, table: 
     connection
         .begin(kind, flags, &fixed)
         .attribute(RTA_OIF, &loopback.to_ne_bytes())
-        .attribute(RTA_TABLE, &table.to_ne_bytes())
-        .transact(|_| {})
+        .attribute(RTA_TABLE, &table.to_ne_bytes());
+    if let Some(metric) = metric {
+        connection.attribute(RTA_PRIORITY, &metric.to_ne_bytes());
+    }
+    connection.transact(|_| {})
 }
