@@ -256,7 +256,8 @@ impl Qos {
 
     /// Sends a granted RESERVE on, or answers it where the path ends.
     fn proceed(&mut self, now: Time, key: Key, message: &Message<'_>, meta: &Meta, outcome: Outcome) {
-        let hops = self.hops_with_own(key, message.hops, meta);
+        let Some(session) = self.sessions.get(key) else { return };
+        let hops = self.hops_with_own(message.hops, meta, session.rate);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let info = if outcome.changed { Info::RESERVED } else { Info::REFRESHED };
         let bound = self.unsettled(message, meta);
@@ -303,13 +304,11 @@ impl Qos {
         }
     }
 
-    /// The list of hops with this node's own entry; the list as it was if it is full.
-    pub(super) fn hops_with_own(&self, key: Key, hops: Option<Hops<'_>>, meta: &Meta) -> Option<Vec<u8>> {
-        let hops = hops?;
-        let mut octets = hops.octets().to_vec();
-        let session = self.sessions.get(key)?;
+    /// The list of hops with this node's own entry, what it gives or could give; the list as it was if it is full.
+    pub(super) fn hops_with_own(&self, hops: Option<Hops<'_>>, meta: &Meta, rate: u64) -> Option<Vec<u8>> {
+        let mut octets = hops?.octets().to_vec();
         if let Some(address) = self.addresses.on(meta.ifindex, meta.mri.dst()) {
-            let hop = Hop { address, rate: session.rate, after_gap: self.after_gap(meta) };
+            let hop = Hop { address, rate, after_gap: self.after_gap(meta) };
             if octets.len() + hop.octets() <= MAX_HOPS_OCTETS {
                 hop.write(&mut Writer::new(&mut octets));
             }
@@ -321,17 +320,23 @@ impl Qos {
     pub(super) fn respond(&mut self, key: Key, rii: u32, info: Info, hops: Option<Hops<'_>>) {
         let Some(session) = self.sessions.get(key) else { return };
         let qspec = rmf::answer(&session.qspec, false);
+        let response = self.success(session, rii, info, qspec.as_deref(), hops);
+        self.send_response(Target::towards_initiator(session), &response);
+    }
+
+    /// The RESPONSE to a request that ends here.
+    pub(super) fn success<'a>(
+        &self,
+        session: &Session,
+        rii: u32,
+        info: Info,
+        qspec: Option<&'a [u8]>,
+        hops: Option<Hops<'a>>,
+    ) -> Message<'a> {
         let source = self.own_source(session);
-        let response = Message {
-            generic: generic(session),
-            rii: Some(rii),
-            info: Some(InfoSpec { source, ..InfoSpec::from(info) }),
-            qspec: qspec.as_deref(),
-            hops,
-            ..Message::new(MessageType::RESPONSE)
-        };
-        let to = Target::towards_initiator(session);
-        self.send_response(to, &response);
+        let info = Some(InfoSpec { source, ..InfoSpec::from(info) });
+        let generic = generic(session);
+        Message { generic, rii: Some(rii), info, qspec, hops, ..Message::new(MessageType::RESPONSE) }
     }
 
     /// This node's address as it looks towards the QNI of a session.

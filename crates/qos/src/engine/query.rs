@@ -7,13 +7,13 @@ use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
 use super::Qos;
-use super::compose::{Extra, Target, generic};
+use super::compose::{Extra, Target};
 use super::grant::copy_objects;
 use super::parked::Meta;
 use super::receive::Progress;
 use super::rmf::{self, Flow};
 use super::session::{Local, Marks, Stage, Want, Wish};
-use crate::wire::{Carried, GenericFlags, Hop, Hops, Info, InfoSpec, MAX_HOPS_OCTETS, Message, MessageType};
+use crate::wire::{Carried, GenericFlags, Hop, Hops, Info, Message, MessageType};
 
 impl Qos {
     pub(super) fn on_query(
@@ -137,7 +137,7 @@ impl Qos {
                 return self.answer_with(meta, message, denial.info, qspec, note);
             }
         };
-        let hops = self.query_hops(message.hops, meta, available);
+        let hops = self.hops_with_own(message.hops, meta, available);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let nslp = if Some(meta.nslp) == self.config.bypass_nslp { self.config.nslp } else { meta.nslp };
         let until = now + self.config.retry_max;
@@ -193,30 +193,11 @@ impl Qos {
         self.send_query(key, meta.mri, init, extra);
     }
 
-    fn query_hops(&self, hops: Option<Hops<'_>>, meta: &Meta, available: u64) -> Option<Vec<u8>> {
-        let mut octets = hops?.octets().to_vec();
-        if let Some(address) = self.addresses.on(meta.ifindex, meta.mri.dst()) {
-            let hop = Hop { address, rate: available, after_gap: self.after_gap(meta) };
-            if octets.len() + hop.octets() <= MAX_HOPS_OCTETS {
-                hop.write(&mut Writer::new(&mut octets));
-            }
-        }
-        Some(octets)
-    }
-
     /// Answers a QUERY that ends here; `mri` is the one it came with.
     pub(super) fn respond_query(&mut self, key: Key, rii: u32, mri: Mri, hops: Option<Hops<'_>>) {
         let Some(session) = self.sessions.get(key) else { return };
         let qspec = rmf::answer(&session.init_qspec, true);
-        let source = self.own_source(session);
-        let response = Message {
-            generic: generic(session),
-            rii: Some(rii),
-            info: Some(InfoSpec { source, ..InfoSpec::from(Info::RESERVED) }),
-            qspec: qspec.as_deref(),
-            hops,
-            ..Message::new(MessageType::RESPONSE)
-        };
+        let response = self.success(session, rii, Info::RESERVED, qspec.as_deref(), hops);
         let same = mri.direction() == session.mri.direction();
         let nslp = if same { session.nslp_back } else { session.nslp_onward };
         let to = Target { session: session.id, mri: mri.inverted(), nslp, state: session.state, sii: None };

@@ -46,7 +46,8 @@ impl Qos {
         self.acknowledge(meta, message, message.rsn);
         self.on_listed_refreshes(now, message, meta);
         let Some(rii) = message.rii else { return };
-        let hops = self.hops_with_own(key, message.hops, meta);
+        let Some(session) = self.sessions.get(key) else { return };
+        let hops = self.hops_with_own(message.hops, meta, session.rate);
         let bound = self.unsettled(message, meta);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let Some(session) = self.sessions.get_mut(key) else { return };
