@@ -1,12 +1,14 @@
 //! RSVP messages. Each object is a list of fields, printed as text or as JSON.
 
 use core::fmt::Write as _;
+use core::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 pub(crate) use signalbox_rsvp::wire::Message;
 use signalbox_rsvp::wire::{
-    AdmissionValue, Adspec, Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, Object, ObjectType, Overrides,
-    PolicyData, PolicyValue, RawObject, Selector, Session, SessionKind, SpecFault, TrafficControlValue,
+    AdmissionValue, Adspec, Class, DiagErrors, DiagResponse, Diagnostic, ErrorCode, ErrorFlags, ErrorSpec,
+    Filter, Object, ObjectType, Overrides, PolicyData, PolicyValue, RawObject, Selector, Session,
+    SessionKind, SpecFault, TrafficControlValue,
 };
 use signalbox_wire::hex;
 
@@ -221,8 +223,76 @@ fn fields(object: &RawObject<'_>) -> Fields {
         Object::Challenge(challenge) => {
             vec![("key", challenge.key_id.into()), ("cookie", format!("{:016x}", challenge.cookie).into())]
         }
+        Object::Diagnostic(asked) => of_diagnostic(&asked),
+        Object::DiagSelect(select) => {
+            let kinds = select.kinds().map(|kind| match (kind.class.name(), kind.c_type) {
+                (Some(name), 0) => name.to_owned(),
+                _ => kind.to_string(),
+            });
+            vec![("objects", kinds.collect::<Vec<_>>().into())]
+        }
+        Object::Route(route) => {
+            let nodes: Vec<String> = route.nodes().map(|node| node.to_string()).collect();
+            vec![("pointer", route.pointer.into()), ("nodes", nodes.into())]
+        }
+        Object::DiagResponse(found) => of_response(&found),
         Object::Other => vec![("octets", hex(object.content()).into())],
     }
+}
+
+fn of_diagnostic(asked: &Diagnostic) -> Fields {
+    vec![
+        ("max_hops", asked.max_hops.into()),
+        ("hops", asked.hops.into()),
+        ("more_fragments", asked.more.into()),
+        ("request", format!("{:08x}", asked.request_id).into()),
+        ("path_mtu", asked.path_mtu.into()),
+        ("offset", asked.offset.into()),
+        ("last_hop", asked.last_hop.to_string().into()),
+        ("sender", group(of_filter(&asked.sender))),
+        ("requester", asked.requester.to_string().into()),
+    ]
+}
+
+fn of_response(found: &DiagResponse<'_>) -> Fields {
+    let known = |address: IpAddr| match address {
+        address if address.is_unspecified() => Value::Null,
+        address => address.to_string().into(),
+    };
+    let errors: Vec<&str> = [
+        (DiagErrors::NO_PATH, "no path state"),
+        (DiagErrors::TOO_BIG, "packet too big"),
+        (DiagErrors::ROUTE_TOO_BIG, "ROUTE too big"),
+    ]
+    .into_iter()
+    .filter(|(error, _)| found.errors.contains(*error))
+    .map(|(_, name)| name)
+    .collect();
+    let mut all = vec![
+        ("arrival_ntp", format!("{:04x}.{:04x}", found.arrival >> 16, found.arrival & 0xffff).into()),
+        ("incoming", known(found.incoming)),
+        ("outgoing", known(found.outgoing)),
+        ("previous_hop", known(found.previous)),
+        ("ip_hops", found.d_ttl.into()),
+        ("merged", found.merged.into()),
+        ("errors", errors.into()),
+        ("k", found.cleanup.into()),
+        ("refresh_s", found.refresh.into()),
+    ];
+    let inside: Vec<Value> = found
+        .objects()
+        .map(|object| {
+            let mut inside = vec![("object", Value::from(name(&object)))];
+            inside.extend(fields(&object));
+            group(inside)
+        })
+        .collect();
+    all.push(("objects", inside.into()));
+    all
+}
+
+fn group(fields: Fields) -> Value {
+    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 fn bad(fault: &SpecFault, object: &RawObject<'_>) -> Fields {

@@ -111,6 +111,7 @@ impl Node {
         let rsvp = config.rsvp.map(|mut rsvp| {
             // Sequence numbers of INTEGRITY grow across restarts.
             rsvp.neighbours.real_time = u32::try_from(config.wall_clock_us / 1_000_000).unwrap_or(u32::MAX);
+            rsvp.wall_clock_us = config.wall_clock_us;
             Rsvp::new(rsvp, rng.array())
         });
         let rsvp = rsvp.transpose()?;
@@ -432,6 +433,21 @@ impl NodeEngine for Node {
                                 self.given.clear();
                                 self.given.extend_from_slice(packet.payload);
                                 return Some(Output::Rsvp(IpTransmit { payload: &self.given, ..packet }));
+                            }
+                            Some(rsvp::Output::Reply { src, dst, tos, payload }) => {
+                                self.given.clear();
+                                self.given.extend_from_slice(payload);
+                                return Some(Output::Transmit(Transmit {
+                                    src,
+                                    dst,
+                                    ifindex: None,
+                                    ttl: 64,
+                                    tos,
+                                    dont_fragment: false,
+                                    flow_label: 0,
+                                    options: &[],
+                                    payload: &self.given,
+                                }));
                             }
                             Some(rsvp::Output::RouteLookup { id, query }) => {
                                 let id = self.lookup(Waiting::Rsvp(id));

@@ -47,6 +47,16 @@ signalbox_core::counters! {
         hop_changes: u64,
         /// Senders whose route changed; their Paths went out after the repair delay.
         repairs: u64,
+        /// DREQs that were worked on: this node added what it knows.
+        dreqs_taken: u64,
+        /// DREQs sent on towards the sender that they ask about.
+        dreqs_sent: u64,
+        /// DREPs sent towards their requester, parts and those that are passed on among them.
+        dreps_sent: u64,
+        /// DREQs and DREPs over the limit of a second; dropped.
+        diagnostics_limited: u64,
+        /// DREQs and DREPs that could go nowhere, or should not; dropped.
+        diagnostics_dropped: u64,
         /// Packets passed on unread because they are for another node.
         passed_on: u64,
         /// Packets that came in by an interface where RSVP is switched off; dropped.

@@ -53,6 +53,8 @@ fn one(octets: &[u8]) {
             assert_eq!((again.confirm, again.sender), (message.confirm, message.sender));
             assert_eq!((again.message_id, again.hello), (message.message_id, message.hello));
             assert_eq!(again.challenge, message.challenge);
+            assert_eq!((again.diagnostic(), again.route()), (message.diagnostic(), message.route()));
+            assert!(again.responses().eq(message.responses()), "diagnostics");
             assert!(again.flows().eq(message.flows()), "flow descriptors");
             assert!(again.acks().eq(message.acks()), "acknowledgments");
             assert_eq!(recompose(&again), once, "composing is stable");
@@ -87,6 +89,12 @@ fn look(message: &Message<'_>) {
     }
     if let Some(scope) = message.scope {
         scope.senders().for_each(drop);
+    }
+    if let Some(select) = message.select() {
+        assert!(select.kinds().all(|kind| select.wants(kind)));
+    }
+    for response in message.responses() {
+        response.objects().for_each(|object| _ = object.read());
     }
     message.kept().for_each(drop);
     for object in message.objects() {

@@ -53,6 +53,38 @@ fn a_path_as_text_and_json() {
     assert_eq!(message["objects"][4]["r"], 125_000.0);
 }
 
+/// A DREP of two nodes: what the requester asked, the way, what each node found.
+#[test]
+fn a_diagnosis_as_text_and_json() {
+    const DREP: &str = "1009 0000 ff00 00b0 000c0101 0a00000a 11001388 000c0301 0a000101 00000002 \
+        002c1e01 0a020001 deadbeef 05dc0010 0a000102 000c0b01 0a000001 00000fa0 000c0a01 0a000109 0000c350 \
+        000c2101 09000c02 08010000 00101f01 00000001 0a000301 0a000201 \
+        00302001 00018000 0a000101 0a000202 0a000001 03a3001e 00080801 0000000a 00080700 00000000 00080901 00000001 \
+        00182001 00018000 00000000 00000000 00000000 00100000";
+    let (text, failed) = rsvp(DREP.as_bytes(), false, false);
+    assert_eq!(failed, 0, "{text}");
+    for line in [
+        "DIAGNOSTIC: max hops 10, hops 2, more fragments true, request deadbeef, path mtu 1500, offset 16, last hop \
+         10.0.1.2, sender (port 4000, source 10.0.0.1), requester 10.0.1.9:50000",
+        "DIAG_SELECT: objects FLOWSPEC SENDER_TSPEC/2 STYLE/1",
+        "ROUTE: pointer 1, nodes 10.0.3.1 10.0.2.1",
+        "DIAG_RESPONSE: arrival ntp 0001.8000, incoming 10.0.1.1, outgoing 10.0.2.2, previous hop 10.0.0.1, ip hops 3, \
+         merged true, errors packet too big, k 3, refresh s 30, objects (object STYLE, style FF)",
+        "DIAG_RESPONSE: arrival ntp 0001.8000, incoming unknown, outgoing unknown, previous hop unknown, ip hops 0, \
+         merged false, errors no path state, k 0, refresh s 0, objects",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let (json, _) = rsvp(DREP.as_bytes(), true, false);
+    let value: Value = serde_json::from_str(&json).unwrap();
+    let objects = &value["rsvp"]["objects"];
+    assert_eq!(value["rsvp"]["type_name"], "DREP");
+    assert_eq!(objects[2]["sender"]["source"], "10.0.0.1");
+    assert_eq!(objects[5]["objects"][0]["style"], "FF");
+    assert_eq!(objects[6]["previous_hop"], Value::Null);
+    assert_eq!(objects[6]["errors"][0], "no path state");
+}
+
 #[test]
 fn again_by_our_encoder() {
     let (again, failed) = rsvp(PATH.as_bytes(), false, true);

@@ -25,6 +25,10 @@ pub struct Config {
     pub reduction: bool,
     /// Multicast routing builds trees per source. With shared trees no SCOPE is sent (RFC 2205 §3.4).
     pub source_trees: bool,
+    /// DREQs and DREPs (RFC 2745) at most that are worked on in a second, and at once; 0: none is, as if they were not known.
+    pub diagnostics: u32,
+    /// Microseconds since 1970 at the start of the engine's clock, for the arrival times that diagnostics tell.
+    pub wall_clock_us: u64,
     /// Sessions at most.
     pub max_sessions: u32,
     /// Senders at most, of all sessions.
@@ -54,6 +58,8 @@ impl Default for Config {
             staged: None,
             reduction: true,
             source_trees: true,
+            diagnostics: 50,
+            wall_clock_us: 0,
             max_sessions: 100_000,
             max_senders: 200_000,
             max_senders_per_session: 1024,

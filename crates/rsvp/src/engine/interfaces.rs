@@ -219,6 +219,11 @@ impl Interfaces {
         self.get_mut(place).map_or(30_000, |known| known.period.at(now, known.config.slew_max))
     }
 
+    /// R at an interface as it was last used, milliseconds.
+    pub(crate) fn period_now(&self, place: Place) -> u32 {
+        self.get(place).map_or(30_000, |known| known.period.now_ms)
+    }
+
     /// Gives an interface another refresh period; whether there is such an interface.
     pub(crate) fn set_period(&mut self, ifindex: IfIndex, refresh: Duration) -> bool {
         let place = self.place(ifindex);

@@ -1,7 +1,7 @@
 //! What goes in and out.
 
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use signalbox_core::IfIndex;
@@ -81,6 +81,17 @@ pub enum Input<'a> {
 pub enum Output<'a> {
     /// Send this packet of IP protocol 46.
     Send(IpTransmit<'a>),
+    /// Send this reply to a diagnosis to whoever asked, by UDP (RFC 2745 §6).
+    Reply {
+        /// An address of this node, and the port to leave by.
+        src: SocketAddr,
+        /// The requester.
+        dst: SocketAddr,
+        /// TOS octet or traffic class.
+        tos: u8,
+        /// A DREP, whole.
+        payload: &'a [u8],
+    },
     /// Find the route that a packet of this flow would take.
     RouteLookup {
         /// To be given back with the answer.

@@ -12,6 +12,7 @@
 //!   outgoing interface with what each next hop asks for (a TCSB and its RSBs). `table` finds and connects them,
 //!   `destinations` tells which sessions a change of routes concerns.
 //! * `merge` compares and merges flowspecs; `forward` works out what goes upstream, and what of it a change has told.
+//! * `diagnostic` passes on questions about all of this and their answers, `finding` is what this node answers (RFC 2745).
 //! * `policy` is what POLICY_DATA say to this node, `reduce` what becomes of a reservation of which a part is taken.
 //! * `traffic` is what admission control is asked for and takes back, `police` where more may come; `route` where Paths go; `timers` what is due;
 //!   `local` the interface to applications, `local_only` by which interface a group comes to them.
@@ -22,6 +23,8 @@ mod addresses;
 mod branch;
 mod config;
 mod destinations;
+mod diagnostic;
+mod finding;
 mod forward;
 mod interfaces;
 mod io;
@@ -53,6 +56,7 @@ mod view;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::intern::Interner;
 use signalbox_core::slab::Slab;
@@ -139,6 +143,8 @@ pub struct Rsvp {
     /// Reservations to be compared with each other again, for policing.
     uneven: Vec<Uneven>,
     neighbours: Neighbours,
+    /// Diagnostic messages that may be worked on now.
+    diagnoses: TokenBucket,
     names: Names,
     out: Outbox,
 }
@@ -184,6 +190,7 @@ impl Rsvp {
             named: Vec::new(),
             whole: true,
             uneven: Vec::new(),
+            diagnoses: TokenBucket::new(config.diagnostics, config.diagnostics),
             neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),
             names: Names::new(config.max_senders.saturating_add(config.max_reservations), || {
                 KeyedHasher::new(&mut rng)

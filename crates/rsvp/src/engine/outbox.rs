@@ -1,6 +1,6 @@
 //! Outputs wait here: small values in a queue, their octets in one buffer that is emptied when the queue is.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
 use signalbox_core::IfIndex;
@@ -32,6 +32,7 @@ impl Envelope {
 #[derive(Debug)]
 enum Entry {
     Send { envelope: Envelope, start: u32, end: u32 },
+    Reply { src: SocketAddr, dst: SocketAddr, tos: u8, start: u32, end: u32 },
     Lookup { id: u64, query: RouteQuery },
     Multicast { group: IpAddr, source: IpAddr },
     Event { id: u64, event: Box<RsvpEvent> },
@@ -54,19 +55,41 @@ impl Outbox {
 
     /// A packet whose payload `compose` appends; none if it appends nothing. Whether there is one.
     pub(crate) fn send(&mut self, envelope: Envelope, compose: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let span = self.append(compose);
+        self.queue.extend(span.map(|(start, end)| Entry::Send { envelope, start, end }));
+        span.is_some()
+    }
+
+    /// A UDP datagram whose payload `compose` appends; none if it appends nothing. Whether there is one.
+    pub(crate) fn reply(
+        &mut self,
+        src: SocketAddr,
+        dst: SocketAddr,
+        tos: u8,
+        compose: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let span = self.append(compose);
+        self.queue.extend(span.map(|(start, end)| Entry::Reply { src, dst, tos, start, end }));
+        span.is_some()
+    }
+
+    /// Where the octets are that `compose` appends, if any.
+    fn append(&mut self, compose: impl FnOnce(&mut Vec<u8>)) -> Option<(u32, u32)> {
         let whole = self.octets.len();
         compose(&mut self.octets);
         // One batch of outputs holds far less than 4 GiB; beyond that packets would not be sent, never mixed up.
         match (u32::try_from(whole), u32::try_from(self.octets.len())) {
-            (Ok(start), Ok(end)) if end > start => {
-                self.queue.push_back(Entry::Send { envelope, start, end });
-                true
-            }
+            (Ok(start), Ok(end)) if end > start => Some((start, end)),
             _ => {
                 self.octets.truncate(whole);
-                false
+                None
             }
         }
+    }
+
+    fn octets(&self, start: u32, end: u32) -> &[u8] {
+        let span = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(0);
+        self.octets.get(span).unwrap_or_default()
     }
 
     pub(crate) fn lookup(&mut self, id: u64, query: RouteQuery) {
@@ -91,9 +114,11 @@ impl Outbox {
         Some(match self.queue.pop_front()? {
             Entry::Send { envelope, start, end } => {
                 let Envelope { src, dst, ifindex, ttl, tos, router_alert } = envelope;
-                let span = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(0);
-                let payload = self.octets.get(span).unwrap_or_default();
+                let payload = self.octets(start, end);
                 Output::Send(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload })
+            }
+            Entry::Reply { src, dst, tos, start, end } => {
+                Output::Reply { src, dst, tos, payload: self.octets(start, end) }
             }
             Entry::Lookup { id, query } => Output::RouteLookup { id, query },
             Entry::Multicast { group, source } => Output::MulticastLookup { group, source },

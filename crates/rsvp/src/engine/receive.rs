@@ -44,6 +44,9 @@ impl Rsvp {
 
     fn on_message(&mut self, incoming: &Incoming<'_>, place: Place, resources: &mut Resources) {
         let message = &incoming.message;
+        if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
+            return self.on_diagnostic(incoming, place);
+        }
         // A group's packets come back to who sent them, as do those of a routing loop.
         if message.hop.is_some_and(|hop| self.interfaces.is_local(hop.addr)) {
             self.counters.own += 1;

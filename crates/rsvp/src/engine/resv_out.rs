@@ -190,7 +190,7 @@ impl Rsvp {
     }
 
     /// The interface by which all data of a session leave, if it is one.
-    fn only_way(&self, session: Key) -> Option<Place> {
+    pub(super) fn only_way(&self, session: Key) -> Option<Place> {
         let mut ways = self.mates(session).flat_map(|(_, sender)| sender.ways());
         let first = ways.next()?;
         (first.is_link() && ways.all(|way| way == first)).then_some(first)

@@ -11,8 +11,8 @@ use signalbox_resources::{ResourceOutput, Resources, units::Rate};
 
 use crate::engine::{Config, Input, Output, PROTOCOL, Rsvp};
 use crate::wire::{
-    ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, HeaderFlags, Hello, ListedId, MessageId, MessageType,
-    RsvpHop, Selector, Session, SessionKind, Style, Writer,
+    Diagnostic, ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, HeaderFlags, Hello, ListedId, MessageId,
+    MessageType, RsvpHop, Selector, Session, SessionKind, Style, Writer, sums_up,
 };
 
 /// What each link carries, octets a second.
@@ -38,9 +38,37 @@ fn session(multicast: bool) -> Session {
     Session { dest: IpAddr::V4(dest), protocol: 17, kind: SessionKind::Ports, port: 5004 }
 }
 
+/// A DREQ for this node as LAST-HOP; of even numbers with a ROUTE.
+fn diagnosis(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
+    let mut octets = Vec::new();
+    let mut w = Writer::new(&mut octets, MessageType::DREQ, HeaderFlags::default(), 60);
+    let asked = Diagnostic {
+        max_hops: number & 2,
+        hops: 0,
+        more: false,
+        request_id: u32::from(number),
+        path_mtu: 1500,
+        offset: 0,
+        last_hop: address(interface, 1),
+        sender: sender(number & 3),
+        requester: (address(interface, 7), 4000).into(),
+    };
+    let hop = RsvpHop { addr: address(interface, 9), lih: u32::from(interface) };
+    w.session(&session(number & 1 != 0), false).hop(&hop).diagnostic(&asked);
+    if number & 1 == 0 {
+        w.route(false, 0, core::iter::empty());
+    }
+    let finished = w.finish().is_ok();
+    debug_assert!(finished, "a message of a few objects");
+    (octets, asked.last_hop)
+}
+
 /// A message that a neighbour at an interface could send, and its destination.
 fn template(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
     let session = session(number & 1 != 0);
+    if number & 0x18 == 0x18 {
+        return diagnosis(number, interface);
+    }
     let (kind, to_all) = match number >> 1 & 7 {
         0 => (MessageType::PATH, true),
         1 => (MessageType::PATH_TEAR, true),
@@ -132,6 +160,7 @@ impl Node {
             while let Some(output) = self.rsvp.poll() {
                 match output {
                     Output::Send(packet) => assert!(packet.payload.len() >= 8, "a whole message"),
+                    Output::Reply { payload, .. } => assert!(sums_up(payload), "a whole message"),
                     Output::RouteLookup { id, query } => routes.push((id, query.dst)),
                     Output::MulticastLookup { group, source } => groups.push((group, source)),
                     Output::Event { .. } => {}
@@ -208,7 +237,7 @@ impl Node {
 
 /// A node with path and reservation state takes whatever its neighbours send, and holds no more than it may. Input: the
 /// first octet says how the node is set up; then packets: an octet with the interface (the low two bits), whether time
-/// passes (the next bit; the next octet says how much) and a message to begin with (the rest; 31: none, but as many
+/// passes (the next bit; the next octet says how much) and a message to begin with (the rest; from 24 on DREQs; 31: none, but as many
 /// octets as the next one says), and an octet with the number of changes to it (the low three bits), each a place and a
 /// value. Lengths and checksums are made right.
 pub fn rsvp_engine(octets: &[u8]) {

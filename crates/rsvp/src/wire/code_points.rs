@@ -81,13 +81,13 @@ code_points! {
         MESSAGE_ID_ACK = 24, "MESSAGE_ID_ACK";
         /// Names of states that are refreshed (RFC 2961 §5.1).
         MESSAGE_ID_LIST = 25, "MESSAGE_ID_LIST";
-        /// What a diagnosis asks (RFC 2745 §3.2).
+        /// What a diagnosis asks (RFC 2745 §3.3).
         DIAGNOSTIC = 30, "DIAGNOSTIC";
-        /// Nodes on the way (RFC 2745 §3.4).
+        /// Nodes on the way (RFC 2745 §3.5).
         ROUTE = 31, "ROUTE";
-        /// What a node found (RFC 2745 §3.5).
+        /// What a node found (RFC 2745 §3.6).
         DIAG_RESPONSE = 32, "DIAG_RESPONSE";
-        /// Objects to be reported (RFC 2745 §3.3).
+        /// Objects to be reported (RFC 2745 §3.4).
         DIAG_SELECT = 33, "DIAG_SELECT";
         /// A challenge (RFC 2747 §4.3).
         CHALLENGE = 64, "CHALLENGE";
@@ -326,5 +326,17 @@ bits! {
         IN_PLACE = 0x01;
         /// The FLOWSPEC that failed was larger than this receiver's; between RSVP and the receiver's application only.
         NOT_GUILTY = 0x02;
+    }
+}
+
+bits! {
+    /// R-error of a DIAG_RESPONSE, three bits (RFC 2745 §3.6).
+    DiagErrors {
+        /// There is no path state.
+        NO_PATH = 0x01;
+        /// What nodes before this one found was returned from here: with more the message would be too big.
+        TOO_BIG = 0x02;
+        /// The ROUTE was too big and starts anew here.
+        ROUTE_TOO_BIG = 0x04;
     }
 }

@@ -60,11 +60,22 @@ impl Message<'_> {
             w.sender_template(&sender);
         }
         // What belongs to traffic control goes along as it came.
-        for class in [Class::SENDER_TSPEC, Class::ADSPEC, Class::DIAGNOSTIC, Class::ROUTE, Class::DIAG_SELECT]
-        {
+        for class in [Class::SENDER_TSPEC, Class::ADSPEC] {
             if let Some(object) = self.object(class) {
                 w.raw(object.octets);
             }
+        }
+        if let Some(asked) = self.diagnostic() {
+            w.diagnostic(&asked);
+        }
+        if let Some(select) = self.select() {
+            w.diag_select(select.kinds());
+        }
+        if let (Some(route), Some(session)) = (self.route(), self.session) {
+            w.route(session.dest.is_ipv6(), route.pointer, route.nodes());
+        }
+        for response in self.responses() {
+            w.diag_response(&response);
         }
         for list in self.lists() {
             w.id_list(list.epoch, &list.ids().collect::<Vec<_>>());

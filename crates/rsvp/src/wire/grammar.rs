@@ -1,4 +1,4 @@
-//! Which object may stand in which message (RFC 2205 §3.1, 2747, 2961, 3209; the diagnostics of RFC 2745 apart).
+//! Which object may stand in which message (RFC 2205 §3.1, 2745, 2747, 2961, 3209).
 
 use super::code_points::{Class, MessageType};
 
@@ -120,6 +120,6 @@ const fn has_sender(message: MessageType) -> bool {
     matches!(message, MessageType::PATH | MessageType::PATH_ERR | MessageType::PATH_TEAR)
 }
 
-const fn is_diagnostic(message: MessageType) -> bool {
+pub(crate) const fn is_diagnostic(message: MessageType) -> bool {
     matches!(message, MessageType::DREQ | MessageType::DREP)
 }

@@ -6,8 +6,9 @@ use super::RawAdspec;
 use super::bundle::SubMessages;
 use super::checksum::sums_up;
 use super::code_points::{Class, ErrorCode, HeaderFlags, MessageType, UnknownClass};
+use super::diagnostic::{DiagResponse, Diagnostic, Route};
 use super::error::{DecodeError, Fault, Refusal};
-use super::grammar::{allowed, has_style, missing};
+use super::grammar::{allowed, has_style, is_diagnostic, missing};
 use super::intserv::{RawFlowSpec, RawTspec};
 use super::object::{HEADER_OCTETS, Objects, RawObject};
 use super::policy::PolicyData;
@@ -215,7 +216,16 @@ impl<'a> Message<'a> {
             }
             Class::HELLO => self.hello = Some(Hello::parse(object)?),
             Class::CHALLENGE => self.challenge = Some(Challenge::parse(object)?),
-            _ => {} // POLICY_DATA: policy control reads it; diagnostics: not interpreted
+            Class::DIAGNOSTIC => {
+                Diagnostic::parse(object)?;
+            }
+            Class::ROUTE => {
+                Route::parse(object)?;
+            }
+            Class::DIAG_RESPONSE => {
+                DiagResponse::parse(object)?;
+            }
+            _ => {} // POLICY_DATA: policy control reads it; DIAG_SELECT: any pairs
         }
         Ok(())
     }
@@ -259,6 +269,13 @@ impl<'a> Message<'a> {
         }
         if self.kind == MessageType::SREFRESH {
             self.judge_lists()?;
+        }
+        if is_diagnostic(self.kind) {
+            self.judge_diagnostic()?;
+            if let (Some(session), Some(asked)) = (self.session, self.diagnostic()) {
+                goes_with(&session, &asked.sender)
+                    .map_err(|fault| DecodeError::header(fault, HEADER_OCTETS))?;
+            }
         }
         match self.style {
             Some(style) if has_style(self.kind) && !descriptors.fit(style, self.kind) => {
@@ -313,7 +330,7 @@ impl<'a> Message<'a> {
         self.of_class(Class::MESSAGE_ID_LIST).filter_map(|object| IdList::parse(&object).ok())
     }
 
-    fn of_class(&self, class: Class) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
+    pub(super) fn of_class(&self, class: Class) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
         let there = self.seen & 1_u128.checked_shl(u32::from(class.0)).unwrap_or(0) != 0;
         let octets = if there { self.octets } else { &[] };
         Objects::of(octets).map_while(Result::ok).filter(move |object| object.kind.class == class)

@@ -11,6 +11,7 @@ mod bundle;
 mod checksum;
 mod code_points;
 mod compose;
+mod diagnostic;
 mod error;
 mod grammar;
 mod intserv;
@@ -27,9 +28,10 @@ pub use adspec::{Adspec, ControlledLoad, Guaranteed, LocalService, LocalServices
 pub use bundle::SubMessages;
 pub use checksum::{checksum, sums_up};
 pub use code_points::{
-    AdmissionValue, Class, ErrorCode, ErrorFlags, ErrorValue, HeaderFlags, MessageType, PolicyValue,
-    TrafficControlValue, UnknownClass, ValueScope,
+    AdmissionValue, Class, DiagErrors, ErrorCode, ErrorFlags, ErrorValue, HeaderFlags, MessageType,
+    PolicyValue, TrafficControlValue, UnknownClass, ValueScope,
 };
+pub use diagnostic::{DiagResponse, DiagSelect, Diagnostic, Route, ntp_middle};
 pub use error::{DecodeError, EncodeError, Fault, Refusal};
 pub use intserv::{FlowSpec, RawFlowSpec, RawTspec, Service, SpecFault};
 pub use message::{Flow, Flows, Message};
@@ -38,5 +40,7 @@ pub use policy::{PolicyData, PolicyElement, PolicyElements, PolicyOptions};
 pub use reduction::{IdList, ListedId, MessageId};
 pub use security::{Challenge, Hello, Integrity};
 pub use typed::Object;
+#[cfg(feature = "engine")]
+pub(crate) use values::is_host;
 pub use values::{ErrorSpec, Filter, RsvpHop, Scope, Selector, Session, SessionKind, Style};
 pub use writer::Writer;

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 
 use super::adspec::RawAdspec;
 use super::code_points::Class;
+use super::diagnostic::{DiagResponse, DiagSelect, Diagnostic, Route};
 use super::error::DecodeError;
 use super::intserv::{RawFlowSpec, RawTspec};
 use super::object::RawObject;
@@ -50,6 +51,14 @@ pub enum Object<'a> {
     IdList(IdList<'a>),
     /// CHALLENGE.
     Challenge(Challenge),
+    /// DIAGNOSTIC.
+    Diagnostic(Diagnostic),
+    /// DIAG_SELECT.
+    DiagSelect(DiagSelect<'a>),
+    /// ROUTE.
+    Route(Route<'a>),
+    /// DIAG_RESPONSE.
+    DiagResponse(DiagResponse<'a>),
     /// NULL, of a class or C-Type that is not known, or not interpreted here.
     Other,
 }
@@ -87,6 +96,10 @@ impl<'a> RawObject<'a> {
             Class::MESSAGE_ID | Class::MESSAGE_ID_ACK => Object::MessageId(MessageId::parse(self)?),
             Class::MESSAGE_ID_LIST => Object::IdList(IdList::parse(self)?),
             Class::CHALLENGE => Object::Challenge(Challenge::parse(self)?),
+            Class::DIAGNOSTIC => Object::Diagnostic(Diagnostic::parse(self)?),
+            Class::DIAG_SELECT => Object::DiagSelect(DiagSelect::of(self)),
+            Class::ROUTE => Object::Route(Route::parse(self)?),
+            Class::DIAG_RESPONSE => Object::DiagResponse(DiagResponse::parse(self)?),
             _ => Object::Other,
         })
     }

@@ -7,12 +7,13 @@ use signalbox_resources::intserv::TSpec;
 use super::adspec::Adspec;
 use super::checksum::checksum;
 use super::code_points::{Class, HeaderFlags, MessageType};
+use super::diagnostic::{DiagResponse, Diagnostic};
 use super::error::EncodeError;
 use super::intserv::{FlowSpec, PARAMETER_RSPEC, PARAMETER_TSPEC, Service};
-use super::object::{HEADER_OCTETS, OBJECT_HEADER_OCTETS, Objects};
+use super::object::{HEADER_OCTETS, OBJECT_HEADER_OCTETS, ObjectType, Objects};
 use super::reduction::{IdList, ListedId, MessageId};
 use super::security::{Challenge, Hello, Integrity};
-use super::values::{ErrorSpec, Filter, RsvpHop, Session, Style};
+use super::values::{ErrorSpec, Filter, RsvpHop, Selector, Session, Style};
 
 /// Composes one message: objects in the order of the calls, which should be that of the grammar; then
 /// [`Writer::finish`]. A writer that is dropped before leaves an unfinished message in the buffer.
@@ -276,6 +277,65 @@ impl<'b> Writer<'b> {
         let at = self.buf.len();
         self.buf.resize(at + digest, 0);
         at
+    }
+
+    /// DIAGNOSTIC, of the IP version of its LAST-HOP.
+    pub fn diagnostic(&mut self, asked: &Diagnostic) -> &mut Self {
+        let start = self.buf.len();
+        self.head(Class::DIAGNOSTIC, by_family(asked.last_hop), 0);
+        self.buf.extend_from_slice(&[asked.max_hops, asked.hops, 0, u8::from(asked.more)]);
+        self.words(&[asked.request_id, u32::from(asked.path_mtu) << 16 | u32::from(asked.offset)]);
+        self.addr(asked.last_hop);
+        let port = Selector::Port(asked.requester.port());
+        self.sender_template(&asked.sender)
+            .filter_spec(&Filter { src: asked.requester.ip(), selector: port })
+            .close(Class::DIAGNOSTIC, start);
+        self
+    }
+
+    /// DIAG_SELECT.
+    pub fn diag_select(&mut self, kinds: impl Iterator<Item = ObjectType>) -> &mut Self {
+        let start = self.buf.len();
+        self.head(Class::DIAG_SELECT, 1, 0);
+        kinds.for_each(|kind| self.buf.extend_from_slice(&kind.number().to_be_bytes()));
+        if !(self.buf.len() - start).is_multiple_of(4) {
+            self.buf.extend_from_slice(&[0, 0]);
+        }
+        self.close(Class::DIAG_SELECT, start);
+        self
+    }
+
+    /// ROUTE of nodes of this IP version.
+    pub fn route(&mut self, ipv6: bool, pointer: u8, nodes: impl Iterator<Item = IpAddr>) -> &mut Self {
+        let start = self.buf.len();
+        self.head(Class::ROUTE, if ipv6 { 2 } else { 1 }, 0);
+        self.words(&[u32::from(pointer)]);
+        for node in nodes {
+            if node.is_ipv6() != ipv6 {
+                self.error.get_or_insert(EncodeError::Mixed { class: Class::ROUTE });
+            }
+            self.addr(node);
+        }
+        self.close(Class::ROUTE, start);
+        self
+    }
+
+    /// DIAG_RESPONSE, of the IP version of its addresses.
+    pub fn diag_response(&mut self, found: &DiagResponse<'_>) -> &mut Self {
+        let start = self.buf.len();
+        let addresses = [found.incoming, found.outgoing, found.previous];
+        if addresses.iter().any(|one| one.is_ipv4() != found.incoming.is_ipv4()) {
+            self.error.get_or_insert(EncodeError::Mixed { class: Class::DIAG_RESPONSE });
+        }
+        self.head(Class::DIAG_RESPONSE, by_family(found.incoming), 0);
+        self.words(&[found.arrival]);
+        addresses.into_iter().for_each(|one| self.addr(one));
+        let flags = u8::from(found.merged) << 7 | (found.errors.0 & 0x07) << 4 | (found.cleanup & 0x0f);
+        self.buf.extend_from_slice(&[found.d_ttl, flags]);
+        self.buf.extend_from_slice(&found.refresh.to_be_bytes());
+        self.buf.extend_from_slice(found.objects);
+        self.close(Class::DIAG_RESPONSE, start);
+        self
     }
 
     /// Objects as they stand in another message, or its sub-messages: everything after its common header.

@@ -8,6 +8,8 @@ mod blockade;
 mod codes;
 mod confirm;
 mod control;
+mod diagnostic_chain;
+mod diagnostics;
 mod errors;
 mod figures;
 mod gpi;

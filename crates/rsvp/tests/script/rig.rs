@@ -11,7 +11,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
@@ -326,11 +326,21 @@ pub(crate) fn kinds(sent: &[Sent]) -> Vec<(MessageType, IpAddr)> {
     sent.iter().map(|one| (one.kind(), one.dst)).collect()
 }
 
+/// A reply to a diagnosis.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reply {
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    pub(crate) octets: Vec<u8>,
+}
+
 pub(crate) struct Rig {
     pub(crate) rsvp: Rsvp,
     pub(crate) resources: Resources,
     pub(crate) now: Time,
     pub(crate) interfaces: Vec<Interface>,
+    /// Replies by UDP that nobody has taken yet.
+    pub(crate) replies: Vec<Reply>,
     /// What applications heard.
     pub(crate) events: Vec<(u64, RsvpEvent)>,
     /// Interface of each unicast destination; 0: this node.
@@ -397,6 +407,7 @@ impl Rig {
             resources,
             now: Time::from_secs(10),
             interfaces,
+            replies: Vec::new(),
             events: Vec::new(),
             routes,
             trees: BTreeMap::new(),
@@ -443,6 +454,9 @@ impl Rig {
                         router_alert: packet.router_alert,
                         octets: packet.payload.to_vec(),
                     }),
+                    Output::Reply { src, dst, payload, .. } => {
+                        self.replies.push(Reply { src, dst, octets: payload.to_vec() });
+                    }
                     Output::RouteLookup { id, query } => {
                         self.asked.0 = Some(query);
                         lookups.push((id, query.dst));

@@ -3,6 +3,7 @@
 
 mod adspec;
 mod corpus;
+mod diagnostics;
 mod family;
 mod grammar;
 mod messages;

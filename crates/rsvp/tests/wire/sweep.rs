@@ -12,6 +12,11 @@ const ADSPEC: &str = "00540d02 00000013 01000008 04000001 00000001 06000001 47f4
                       000005dc 02000008 85000001 000005dc 86000001 00000050 87000001 000005dc 88000001 00000050 \
                       05000000";
 
+const DIAGNOSTIC: &str = "002c1e01 0a020001 deadbeef 05dc0010 0a000102 000c0b01 0a000001 00000fa0 000c0a01 0a000109 \
+                          0000c350";
+const DIAG_RESPONSE: &str = "00442001 00018000 0a000101 0a000202 0a000001 03a3001e 00080801 0000000a 00240902 00000007 \
+                             05000006 7f000005 47f42400 461c4000 47f42400 00000040 000005dc";
+
 /// One message of each kind, with all that it may hold.
 fn samples() -> Vec<Vec<u8>> {
     let kept = "0008fa01 12345678";
@@ -24,6 +29,11 @@ fn samples() -> Vec<Vec<u8>> {
         message(5, &[SESSION, HOP, TEMPLATE, TSPEC]),
         message(6, &[SESSION, HOP, SCOPE, FF, FILTER, FILTER_2]),
         message(7, &[SESSION, ERROR, CONFIRM, FF, CONTROLLED, FILTER]),
+        message(8, &[SESSION, HOP, DIAGNOSTIC, "000c2101 09000c02 08010000", "00081f01 00000000"]),
+        message(
+            9,
+            &[SESSION, HOP, DIAGNOSTIC, "00101f01 00000001 0a000301 0a000201", DIAG_RESPONSE, DIAG_RESPONSE],
+        ),
         message(13, &[INTEGRITY, ACK, "000c1802 00abcdef 00000007"]),
         message(15, &[ACK, MESSAGE_ID, "00101901 00abcdef 00000005 00000006"]),
         message(15, &["00181902 00abcdef 00000005 0a000001 00000006 0a000002"]),
@@ -98,7 +108,7 @@ proptest! {
 
     /// Objects of one message put into another, in any order.
     #[test]
-    fn any_objects(kind in 0..27_u8, picked in proptest::collection::vec((0..15_usize, 0..12_usize), 0..12)) {
+    fn any_objects(kind in 0..27_u8, picked in proptest::collection::vec((0..17_usize, 0..12_usize), 0..12)) {
         let samples = samples();
         let mut objects = Vec::new();
         for (sample, nth) in picked {

@@ -54,6 +54,8 @@ pub(crate) struct RsvpConfig {
     secrets: Vec<rsvp::IntegrityKey>,
     /// Multicast routing builds trees per source.
     source_trees: bool,
+    /// Most diagnostic messages a second.
+    diagnostics: u32,
     /// Most sessions.
     max_sessions: u32,
     /// Most senders.
@@ -127,6 +129,7 @@ impl Default for RsvpConfig {
             interface,
             blockade_multiplier,
             source_trees,
+            diagnostics,
             max_sessions,
             max_senders,
             max_senders_per_session,
@@ -152,6 +155,7 @@ impl Default for RsvpConfig {
             keys: Vec::new(),
             secrets: Vec::new(),
             source_trees,
+            diagnostics,
             max_sessions,
             max_senders,
             max_senders_per_session,
@@ -199,6 +203,7 @@ impl RsvpConfig {
             blockade_multiplier: self.blockade_multiple,
             staged: self.staged.map(|staged| rsvp::Staged { first: staged.first, factor: staged.factor }),
             source_trees: self.source_trees,
+            diagnostics: self.diagnostics,
             max_sessions: self.max_sessions,
             max_senders: self.max_senders,
             max_senders_per_session: self.max_senders_per_session,

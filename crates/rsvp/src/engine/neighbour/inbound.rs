@@ -81,7 +81,9 @@ pub struct Incoming<'p> {
 
 impl<'p> Incoming<'p> {
     fn new(message: Message<'p>, packet: IpReceived<'p>, non_rsvp: bool) -> Self {
-        let neighbour = message.hop.map_or(packet.src, |hop| hop.addr);
+        // The RSVP_HOP of a DREP is that of the DREQ: it goes the other way.
+        let hop = message.hop.filter(|_| message.kind != MessageType::DREP);
+        let neighbour = hop.map_or(packet.src, |hop| hop.addr);
         Self { message, packet, non_rsvp, neighbour, peer: None, age: Age::Newest }
     }
 }
@@ -192,6 +194,11 @@ impl Neighbours {
         }
         if !self.verify(now, packet, message, *neighbour) {
             return Admission::Over;
+        }
+        if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
+            // Whoever asks is no neighbour for that: diagnostics leave no trace (RFC 2745 §1).
+            message.message_id = None;
+            return Admission::Message;
         }
         let peer = self.peers.heard(now, *neighbour, packet.ifindex, (message.flags, *non_rsvp));
         incoming.peer = peer;

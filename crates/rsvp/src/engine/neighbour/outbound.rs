@@ -171,6 +171,16 @@ impl Neighbours {
         self.out.push(envelope, start);
     }
 
+    /// Sends a message by itself: with a digest where that is demanded, without a name, in no Bundle.
+    pub fn send_alone(&mut self, now: Time, envelope: Envelope, octets: &[u8]) {
+        self.out.recycle();
+        let mut out = core::mem::take(&mut self.out.octets);
+        let start = out.len();
+        self.compose(now, &mut out, (envelope.ifindex, envelope.dst), octets, Self::PLAIN);
+        self.out.octets = out;
+        self.out.push(envelope, start);
+    }
+
     /// The node that the message is for, as far as it is known.
     fn towards(envelope: &Envelope, next_hop: Option<IpAddr>, octets: &[u8]) -> Option<IpAddr> {
         match octets.get(1).map(|kind| MessageType(*kind)) {

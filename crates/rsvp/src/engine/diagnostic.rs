@@ -1,0 +1,314 @@
+//! Diagnostics (RFC 2745 §4): a DREQ collects what nodes know of a session on its way to the sender, a DREP takes it
+//! back. None of it changes state. A DREQ is nobody's word: how many are worked on in a second is limited.
+//!
+//! A DREQ comes from the node downstream, or from a requester to the LAST-HOP, where the collection begins. `finding` is
+//! what this node has to say. Replies to requesters are UDP datagrams ([`Output::Reply`](super::Output::Reply)); between
+//! nodes DREPs go along the ROUTE, if there is one, as RSVP messages.
+
+use core::net::{IpAddr, SocketAddr};
+
+use signalbox_core::packet::IpReceived;
+
+use super::Rsvp;
+use super::interfaces::Place;
+use super::neighbour::Incoming;
+use super::outbox::Envelope;
+use crate::wire::{
+    self, Class, DiagErrors, DiagResponse, Diagnostic, HeaderFlags, Message, MessageType, RsvpHop, Writer,
+};
+
+/// UDP port that replies leave by: IANA's for RSVP (`prsvp`). The RFC names none.
+const REPLY_PORT: u16 = 3455;
+/// INTEGRITY with the longest digest.
+const SIGNATURE: usize = 52;
+
+/// TTL of replies.
+const REPLY_TTL: u8 = 64;
+
+/// A DREQ or DREP on its way out: what came in, with what this node changes.
+#[derive(Clone)]
+struct Draft<'a> {
+    message: &'a Message<'a>,
+    hop: RsvpHop,
+    asked: Diagnostic,
+    /// Nodes of the ROUTE and the R-pointer; `None`: there is no ROUTE.
+    route: Option<(Vec<IpAddr>, u8)>,
+    /// Whether what nodes before this one found goes along.
+    others: bool,
+    own: Option<DiagResponse<'a>>,
+}
+
+impl Draft<'_> {
+    fn write(&self, w: &mut Writer<'_>) {
+        if let Some(session) = self.message.session {
+            w.session(&session, self.message.e_police);
+        }
+        w.hop(&self.hop).diagnostic(&self.asked);
+        let of_class = |class: Class| self.message.objects().filter(move |one| one.kind.class == class);
+        of_class(Class::DIAG_SELECT).for_each(|one| _ = w.raw(one.octets));
+        if let Some((nodes, pointer)) = &self.route {
+            w.route(self.asked.last_hop.is_ipv6(), *pointer, nodes.iter().copied());
+        }
+        self.message.kept().for_each(|one| _ = w.raw(one.octets));
+        if self.others {
+            of_class(Class::DIAG_RESPONSE).for_each(|one| _ = w.raw(one.octets));
+        }
+        if let Some(own) = &self.own {
+            w.diag_response(own);
+        }
+    }
+
+    /// Octets of the message, without what neighbours add on one hop.
+    fn octets(&self) -> usize {
+        let mut octets = Vec::new();
+        let mut w = Writer::new(&mut octets, MessageType::DREQ, HeaderFlags::default(), 0);
+        self.write(&mut w);
+        w.len()
+    }
+}
+
+/// Octets of an IP header in front of RSVP: that of IPv6 has a Router Alert.
+const fn ip_header(ipv6: bool) -> usize {
+    if ipv6 { 48 } else { 20 }
+}
+
+const fn address_octets(ipv6: bool) -> usize {
+    if ipv6 { 16 } else { 4 }
+}
+
+/// The smallest Path MTU (RFC 2745 §3.3): a DREQ with an empty ROUTE and one default DIAG_RESPONSE of guaranteed
+/// service, with its IP header.
+const fn least_mtu(ipv6: bool) -> usize {
+    let address = address_octets(ipv6);
+    let (session_and_hop, diagnostic) = (2 * (8 + address), 32 + 3 * address);
+    let response = DiagResponse::octets(ipv6) + 36 + 8 + 48 + 8 + address;
+    ip_header(ipv6) + 8 + session_and_hop + diagnostic + 8 + response
+}
+
+impl Rsvp {
+    /// A DREQ or DREP that was addressed to this node.
+    pub(super) fn on_diagnostic(&mut self, incoming: &Incoming<'_>, place: Place) {
+        let (message, packet) = (&incoming.message, &incoming.packet);
+        if self.config.diagnostics == 0 {
+            self.counters.unsupported += 1;
+            return;
+        }
+        if !self.diagnoses.allow(self.now) {
+            self.counters.diagnostics_limited += 1;
+            return;
+        }
+        // They are unicast (§2): what comes to a group came to others, too.
+        let (Some(asked), Some(hop), false) = (message.diagnostic(), message.hop, packet.dst.is_multicast())
+        else {
+            self.counters.diagnostics_dropped += 1;
+            return;
+        };
+        let route = message.route().map(|route| (route.nodes().collect(), route.pointer));
+        let draft = Draft { message, hop, asked, route, others: true, own: None };
+        if message.kind == MessageType::DREQ {
+            self.on_dreq(packet, draft, place);
+        } else {
+            self.on_drep(draft, place);
+        }
+    }
+
+    /// DREQ forwarding, by the steps of §4.1.
+    fn on_dreq(&mut self, packet: &IpReceived<'_>, mut draft: Draft<'_>, place: Place) {
+        let (message, asked) = (draft.message, draft.asked);
+        let begins = asked.offset == 0 && message.responses().next().is_none();
+        if begins && !self.interfaces.is_local(asked.last_hop) {
+            return self.towards_last_hop(packet, asked.last_hop);
+        }
+        // Steps 1 to 6.
+        let found = self.find(message, &asked, begins, place);
+        let ipv6 = asked.last_hop.is_ipv6();
+        (draft.asked.more, draft.asked.hops) = (false, asked.hops.saturating_add(1));
+        let limit = if asked.max_hops == 0 { u8::MAX } else { asked.max_hops };
+        let onward = found.previous.filter(|_| draft.asked.hops < limit);
+        if let Some(known) = onward.and_then(|_| self.interfaces.get(found.iif)) {
+            draft.asked.path_mtu = asked.path_mtu.min(u16::try_from(known.mtu).unwrap_or(u16::MAX));
+        }
+        let room = self.room(&draft, onward.is_some(), [found.iif, place]);
+        let mut least = draft.clone();
+        least.others = false;
+        least.route = draft.route.as_ref().map(|_| (Vec::new(), 0));
+        let Some(spare) = room.checked_sub(least.octets() + DiagResponse::octets(ipv6)) else {
+            // More is asked for than a packet could say, whatever is found.
+            self.counters.diagnostics_dropped += 1;
+            return;
+        };
+        self.counters.dreqs_taken += 1;
+        let (objects, whole) = self.response_objects(&found, message.select().as_ref(), spare);
+        let hops = message.send_ttl.saturating_sub(packet.ttl);
+        let mut own = self.response(&found, hops, ipv6, &objects);
+        if !whole {
+            own.errors = own.errors.with(DiagErrors::TOO_BIG);
+        }
+        let mut draft = Draft { own: Some(own), ..draft };
+        // Step 7, and Send_DREP.
+        let full = draft.route.as_ref().is_some_and(|(nodes, _)| nodes.len() >= usize::from(u8::MAX));
+        if draft.octets() > room || full {
+            own.errors = own.errors.with(DiagErrors::TOO_BIG);
+            let of_others = message.objects().filter(|one| one.kind.class == Class::DIAG_RESPONSE);
+            let returned: usize = of_others.map(|one| one.octets.len()).sum();
+            if returned > 0 {
+                let asked = Diagnostic { more: true, ..draft.asked };
+                self.send_back(Draft { asked, own: None, ..draft.clone() }, place);
+            }
+            draft.others = false;
+            let offset = u16::try_from(returned).ok().and_then(|more| asked.offset.checked_add(more));
+            let Some(offset) = offset else {
+                // Nobody could tell where the rest belongs.
+                self.counters.diagnostics_dropped += 1;
+                return;
+            };
+            draft.asked.offset = offset;
+            let too_big = full || draft.octets() > room;
+            if let Some(route) = draft.route.as_mut().filter(|_| too_big) {
+                *route = (Vec::new(), 0);
+                own.errors = own.errors.with(DiagErrors::ROUTE_TOO_BIG);
+            }
+            draft.own = Some(own);
+        }
+        // Steps 8 to 10.
+        match onward {
+            Some(previous) => self.pass_upstream(draft, previous, found.iif),
+            None => self.send_back(draft, place),
+        }
+    }
+
+    /// Octets that a message may have: as many as the Path MTU leaves beside the IP header and what may be added.
+    fn room(&self, draft: &Draft<'_>, onward: bool, places: [Place; 2]) -> usize {
+        let ipv6 = draft.asked.last_hop.is_ipv6();
+        let signs = |place| {
+            let ifindex = self.interfaces.get(place).map(|known| known.ifindex);
+            ifindex.is_some_and(|ifindex| self.neighbours.config().of(ifindex).integrity.sending)
+        };
+        let signature = if places.into_iter().any(signs) { SIGNATURE } else { 0 };
+        let listed = if onward && draft.route.is_some() { address_octets(ipv6) } else { 0 };
+        let packet = usize::from(draft.asked.path_mtu).max(least_mtu(ipv6));
+        packet.saturating_sub(ip_header(ipv6) + signature + listed)
+    }
+
+    /// A DREQ on its way from a requester to the LAST-HOP, of which this node is below: nothing is collected here.
+    fn towards_last_hop(&mut self, packet: &IpReceived<'_>, last_hop: IpAddr) {
+        if packet.ttl <= 1 {
+            self.counters.diagnostics_dropped += 1;
+            return;
+        }
+        self.counters.passed_on += 1;
+        let envelope = Envelope {
+            src: packet.src,
+            dst: last_hop,
+            ifindex: None,
+            ttl: packet.ttl - 1,
+            tos: packet.tos,
+            router_alert: packet.router_alert,
+        };
+        self.out.send(envelope, |octets| octets.extend_from_slice(packet.payload));
+    }
+
+    /// Step 9: on towards the sender.
+    fn pass_upstream(&mut self, mut draft: Draft<'_>, previous: RsvpHop, iif: Place) {
+        let envelope = self.envelope_to(previous.addr, iif);
+        draft.hop = RsvpHop { addr: envelope.src, lih: previous.lih };
+        if let Some((nodes, pointer)) = &mut draft.route {
+            nodes.push(envelope.src);
+            *pointer = u8::try_from(nodes.len()).unwrap_or(u8::MAX);
+        }
+        self.send_diagnostic(envelope, MessageType::DREQ, &draft);
+    }
+
+    /// Step 10 and SD2: a DREP from here, back along the ROUTE or to the requester.
+    fn send_back(&mut self, mut draft: Draft<'_>, place: Place) {
+        let last = draft.route.as_mut().and_then(|(nodes, pointer)| {
+            let last = *nodes.last()?;
+            *pointer = u8::try_from(nodes.len() - 1).unwrap_or(u8::MAX);
+            Some(last)
+        });
+        match last {
+            Some(node) => self.send_diagnostic(self.envelope_to(node, place), MessageType::DREP, &draft),
+            None => self.reply(&draft, place),
+        }
+    }
+
+    /// DREP forwarding (§4.2): along the ROUTE, in which this node is where the R-pointer says.
+    fn on_drep(&mut self, mut draft: Draft<'_>, place: Place) {
+        let last_hop = self.interfaces.is_local(draft.asked.last_hop);
+        let Some((nodes, pointer)) = &mut draft.route else {
+            self.counters.diagnostics_dropped += 1;
+            return;
+        };
+        let at = usize::from(*pointer);
+        // Nobody else is to have this node send for him.
+        if !nodes.get(at).is_some_and(|own| self.interfaces.is_local(*own)) {
+            self.counters.diagnostics_dropped += 1;
+            return;
+        }
+        let before = at.checked_sub(1).filter(|_| !last_hop);
+        let Some(node) = before.and_then(|before| nodes.get(before).copied()) else {
+            return self.reply(&draft, place);
+        };
+        *pointer -= 1;
+        // Where the data leave, if it is by one interface; else routing knows the way.
+        let session = draft.message.session.and_then(|session| self.find_session(&session));
+        let way = session.and_then(|session| self.only_way(session)).unwrap_or(Place::NONE);
+        self.send_diagnostic(self.envelope_to(node, way), MessageType::DREP, &draft);
+    }
+
+    /// To the next node, with a digest where that is demanded.
+    fn send_diagnostic(&mut self, envelope: Envelope, kind: MessageType, draft: &Draft<'_>) {
+        let mut octets = core::mem::take(&mut self.composed);
+        octets.clear();
+        let mut w = Writer::new(&mut octets, kind, HeaderFlags::default(), envelope.ttl);
+        draft.write(&mut w);
+        if !wire::is_host(envelope.dst) || envelope.dst.is_ipv6() != draft.asked.last_hop.is_ipv6() {
+            self.counters.diagnostics_dropped += 1;
+        } else if w.finish_without_checksum().is_ok() {
+            let ifindex = envelope.ifindex.unwrap_or_default();
+            self.neighbours.send_alone(self.now, envelope.at(ifindex), &octets);
+            let counters = &mut self.counters;
+            let counter =
+                if kind == MessageType::DREQ { &mut counters.dreqs_sent } else { &mut counters.dreps_sent };
+            *counter += 1;
+        } else {
+            self.counters.too_large += 1;
+        }
+        self.composed = octets;
+    }
+
+    /// To the requester, by UDP (§6). What cannot be sent is dropped (§4.4).
+    fn reply(&mut self, draft: &Draft<'_>, place: Place) {
+        let Diagnostic { requester, last_hop, .. } = draft.asked;
+        if requester.port() == 0 {
+            self.counters.diagnostics_dropped += 1;
+            return;
+        }
+        let own = self.interfaces.is_local(last_hop).then_some(last_hop);
+        let src = own.unwrap_or_else(|| self.own_address(place, requester.is_ipv6()));
+        let src = SocketAddr::new(src, REPLY_PORT);
+        let sent = self.out.reply(src, requester, self.config.interface.tos, |octets| {
+            let start = octets.len();
+            let mut w = Writer::new(octets, MessageType::DREP, HeaderFlags::default(), REPLY_TTL);
+            draft.write(&mut w);
+            if w.finish().is_err() {
+                octets.truncate(start);
+            }
+        });
+        let counters = &mut self.counters;
+        *(if sent { &mut counters.dreps_sent } else { &mut counters.too_large }) += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counted by hand: common header, SESSION, RSVP_HOP, DIAGNOSTIC, empty ROUTE, DIAG_RESPONSE with SENDER_TSPEC, STYLE,
+    /// guaranteed FLOWSPEC and FILTER_SPEC.
+    #[test]
+    fn the_smallest_path_mtu() {
+        assert_eq!(least_mtu(false), 20 + 8 + 12 + 12 + 44 + 8 + (24 + 36 + 8 + 48 + 12));
+        assert_eq!(least_mtu(true), 48 + 8 + 24 + 24 + 80 + 8 + (60 + 36 + 8 + 48 + 24));
+    }
+}
