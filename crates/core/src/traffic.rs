@@ -163,7 +163,7 @@ impl fmt::Display for ServiceClass {
 pub enum Excess {
     /// They are dropped.
     Drop,
-    /// They go with the traffic that nobody reserved for, unmarked.
+    /// They go unmarked as best effort, behind the traffic that nobody reserved for (RFC 2211 §9).
     BestEffort,
 }
 

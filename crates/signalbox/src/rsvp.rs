@@ -76,8 +76,8 @@ trait Role {
     /// What flows are that have what they want.
     const STANDS: &'static str;
 
-    /// What is asked for when the session is registered.
-    fn begin(&self) -> Option<Request>;
+    /// What is asked for when the session is registered, one after the other.
+    fn begin(&self) -> Vec<Request>;
 
     /// Takes in what the session hears; gives what is asked for because of it.
     fn hear(&mut self, upcall: &Upcall) -> Option<Request>;
@@ -108,7 +108,7 @@ async fn alone<R: Role>(
     let json = arguments.json;
     let mut client = RsvpClient::new(client::channel(socket).await?);
     let mut call = Call::open(&mut client, arguments.register()).await?;
-    if let Some(request) = role.begin() {
+    for request in role.begin() {
         call.ask(request).await?;
     }
     loop {

@@ -58,8 +58,10 @@ pub struct IoConfig {
     pub streams: StreamConfig,
     /// Speak SCTP, marked like TCP's: by streams where the kernel does ([`Io::kernel_sctp`]), or else by packets.
     pub sctp: bool,
-    /// Receive and send RSVP packets; with `intercept` also those that pass by with a Router Alert.
+    /// Receive and send RSVP packets; with `intercept` and `rsvp_alert` also those that pass by with a Router Alert.
     pub rsvp: bool,
+    /// Heed the Router Alerts of RSVP; without it the kernel forwards Paths as any packet (RFC 6398).
+    pub rsvp_alert: bool,
 }
 
 impl Default for IoConfig {
@@ -78,6 +80,7 @@ impl Default for IoConfig {
             streams: StreamConfig::default(),
             sctp: false,
             rsvp: false,
+            rsvp_alert: true,
         }
     }
 }

@@ -179,8 +179,12 @@ impl Rsvp {
     }
 }
 
+const fn heeds_alerts(config: &IoConfig) -> bool {
+    config.intercept && config.rsvp_alert
+}
+
 fn alert(wanted: bool, ipv6: bool, config: &IoConfig) -> Result<Option<Alert>, OpenError> {
-    if !wanted || !config.intercept {
+    if !wanted || !heeds_alerts(config) {
         return Ok(None);
     }
     match Alert::lay(ipv6, config.mark, config.table) {
@@ -247,7 +251,7 @@ fn open(domain: Domain, config: &IoConfig) -> Result<Socket, OpenError> {
     for (name, value) in options {
         set_option(&socket, level, *name, *value).map_err(system)?;
     }
-    if config.intercept && !ipv6 {
+    if heeds_alerts(config) && !ipv6 {
         set_option(&socket, level, libc::IP_ROUTER_ALERT, 1).map_err(|error| match error.raw_os_error() {
             Some(libc::EADDRINUSE) => OpenError::new(
                 "rsvp-in-use",

@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use signalbox_core::traffic::{Excess, FlowFilter, ReserveError, TrafficSpec};
+use signalbox_core::traffic::{FlowFilter, ReserveError, TrafficSpec};
 
 use super::config::LinkConfig;
 use super::filter::{KEY, Key, SHAPES, Shape, encode};
 use super::htb::BEST_EFFORT;
 use super::object::{OBJECT, Object};
-use super::signaling::{EXCESS, Kind, Signaling};
+use super::signaling::{Kind, Signaling};
 use super::{Flow, Statistics};
 use crate::sys::bpf::{Map, MapKind, load_classifier};
 
@@ -85,7 +85,7 @@ impl Program {
         let most_flows = usize::try_from(most_flows).unwrap_or(usize::MAX);
         for kind in Kind::ALL {
             let traffic = kind.bucket(config.signaling);
-            let flow = Flow { traffic: &traffic, queue: kind.class(), excess: EXCESS, mark_dscp: None };
+            let flow = Flow { traffic: &traffic, queue: kind.class(), excess: BEST_EFFORT, mark_dscp: None };
             policies.update(&(most + kind as u32).to_ne_bytes(), &policy(&flow))?;
         }
         let signaling = if config.signaling == 0 { [0; 12] } else { signaling_of(signaling, most) };
@@ -267,10 +267,6 @@ fn policy(flow: &Flow<'_>) -> [u8; POLICY] {
     };
     let max_packet = if max_packet == 0 { u32::MAX } else { max_packet };
     let peak = peak.map_or([0; 3], |peak| bucket(peak, max_packet));
-    let excess = match flow.excess {
-        Excess::Drop => 0,
-        Excess::BestEffort => BEST_EFFORT,
-    };
     let mut policy = [0; POLICY];
     let mut put = |at: usize, octets: &[u8]| policy[at..at + octets.len()].copy_from_slice(octets);
     for (at, value) in (0..).step_by(8).zip(bucket(rate, burst).into_iter().chain(peak)) {
@@ -279,7 +275,7 @@ fn policy(flow: &Flow<'_>) -> [u8; POLICY] {
     put(48, &min_policed.to_ne_bytes());
     put(52, &max_packet.to_ne_bytes());
     put(56, &flow.queue.to_ne_bytes());
-    put(58, &excess.to_ne_bytes());
+    put(58, &flow.excess.to_ne_bytes());
     put(60, &[flow.mark_dscp.map_or(NO_MARK, |dscp| dscp & 0x3f)]);
     policy
 }
@@ -318,7 +314,7 @@ mod tests {
     fn a_policy_is_laid_out_as_the_program_reads_it() {
         let traffic =
             TrafficSpec { rate: 1000, burst: 5, peak: Some(u64::MAX), min_policed: 64, max_packet: 1500 };
-        let flow = Flow { traffic: &traffic, queue: 0x102, excess: Excess::BestEffort, mark_dscp: Some(46) };
+        let flow = Flow { traffic: &traffic, queue: 0x102, excess: 5, mark_dscp: Some(46) };
         let policy = policy(&flow);
         let number = |at: usize| u64::from_ne_bytes(policy[at..at + 8].try_into().unwrap());
         assert_eq!([number(0), number(8)], [1000, 5_000_000_000]);
@@ -327,7 +323,7 @@ mod tests {
         assert_eq!(policy[48..56], [64_u32, 1500].map(u32::to_ne_bytes).concat());
         assert_eq!(
             policy[56..61],
-            [[0x02, 0x01], [2, 0]].concat().into_iter().chain([46]).collect::<Vec<_>>()
+            [[0x02, 0x01], [5, 0]].concat().into_iter().chain([46]).collect::<Vec<_>>()
         );
     }
 
@@ -343,7 +339,7 @@ mod tests {
     fn no_bucket_overflows() {
         for rate in [1, 999, u64::from(u32::MAX), u64::MAX] {
             let traffic = TrafficSpec { rate, burst: u32::MAX, peak: None, min_policed: 0, max_packet: 0 };
-            let flow = Flow { traffic: &traffic, queue: 1, excess: Excess::Drop, mark_dscp: None };
+            let flow = Flow { traffic: &traffic, queue: 1, excess: 0, mark_dscp: None };
             let policy = policy(&flow);
             let number = |at: usize| u128::from(u64::from_ne_bytes(policy[at..at + 8].try_into().unwrap()));
             let most = number(8) + (number(16) - 1) * number(0);

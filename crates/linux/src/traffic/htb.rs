@@ -1,4 +1,4 @@
-//! The queues of a link: HTB with a class for best effort, two for signaling, one for each service that shares, and a
+//! The queues of a link: HTB with a class for best effort, one for the excess of reservations, two for signaling, one for each service that shares, and a
 //! pool of classes for reservations.
 //!
 //! Making and removing a class takes the kernel longer the more there are (3 ms at 60,000), changing one does not.
@@ -18,6 +18,8 @@ use crate::netlink::codec::{Attributes, Connection, u32_of};
 pub(super) const MAJOR: u32 = 0x5342 << 16;
 /// Major number of the queue of best effort.
 const LEAF: u32 = 0x5343 << 16;
+/// Major number of the queue of excess.
+const EXCESS_LEAF: u32 = 0x5344 << 16;
 const ROOT_CLASS: u16 = 1;
 /// Minor number of the class of everything that nobody reserved for.
 pub(super) const BEST_EFFORT: u16 = 2;
@@ -25,6 +27,9 @@ pub(super) const BEST_EFFORT: u16 = 2;
 pub(super) const OWN_SIGNALING: u16 = 3;
 /// Minor number of the class of other signaling.
 pub(super) const PASSING_SIGNALING: u16 = 4;
+/// Minor number of the class of what exceeds reservations: best effort of a lower kind, or it would push aside those who
+/// send less when something is lost (RFC 2211 §9).
+pub(super) const EXCESS: u16 = 5;
 const GUARANTEED: u16 = 0x10;
 /// Minor number of the class in which reservations go that found no class of their own.
 pub(super) const CONTROLLED_LOAD: u16 = 0x11;
@@ -37,6 +42,7 @@ pub(super) const MOST_CLASSES: u16 = 2000;
 const FIRST: u32 = 0;
 const OWN: u32 = 1;
 const SHARED: u32 = 2;
+const BEHIND: u32 = 6;
 const LAST: u32 = 7;
 
 /// What a class has while nobody uses it, octets a second.
@@ -186,7 +192,11 @@ impl Queues {
         self.class(&mut batch, create, ROOT_CLASS, MAJOR, [self.rate; 2], FIRST);
         let taken = config.reservable.saturating_add(config.signaling);
         let rest = self.rate.saturating_sub(taken).max(self.rate / 100).max(IDLE);
-        self.class(&mut batch, create, BEST_EFFORT, root, [rest, self.rate], LAST);
+        // So much that who is patient is served at all.
+        let scraps = (rest / 16).max(IDLE);
+        let sure = rest.saturating_sub(scraps).max(IDLE);
+        self.class(&mut batch, create, BEST_EFFORT, root, [sure, self.rate], BEHIND);
+        self.class(&mut batch, create, EXCESS, root, [scraps, self.rate], LAST);
         for minor in [OWN_SIGNALING, PASSING_SIGNALING] {
             let sure = signaling::class_rate(minor, config.signaling).max(IDLE);
             self.class(&mut batch, create, minor, root, [sure, self.rate], FIRST);
@@ -197,10 +207,12 @@ impl Queues {
         for number in 0..config.classes {
             self.class(&mut batch, create, own(number), root, [IDLE, self.rate], OWN);
         }
-        batch
-            .begin(libc::RTM_NEWQDISC, create, &message(self.ifindex, LEAF, class_id(BEST_EFFORT)))
-            .attribute(TCA_KIND, b"bfifo\0")
-            .attribute(TCA_OPTIONS, &u32::try_from(queue).unwrap_or(u32::MAX).to_ne_bytes());
+        for (leaf, minor) in [(LEAF, BEST_EFFORT), (EXCESS_LEAF, EXCESS)] {
+            batch
+                .begin(libc::RTM_NEWQDISC, create, &message(self.ifindex, leaf, class_id(minor)))
+                .attribute(TCA_KIND, b"bfifo\0")
+                .attribute(TCA_OPTIONS, &u32::try_from(queue).unwrap_or(u32::MAX).to_ne_bytes());
+        }
         match batch.send()?.into_iter().next() {
             Some((_, error)) => Err(error),
             None => Ok(()),
@@ -208,7 +220,7 @@ impl Queues {
     }
 
     /// Asks that a class be served at `rate` at least and at `ceiling` at most, octets a second; `last`: what it gets
-    /// beyond `rate` it gets after all others, like best effort.
+    /// beyond `rate` it gets after all others, best effort included.
     pub(super) fn change(&self, batch: &mut Batch, minor: u16, rate: u64, ceiling: Option<u64>, last: bool) {
         let rate = rate.max(IDLE);
         let rates = [rate, ceiling.unwrap_or(self.rate).max(rate)];
@@ -338,7 +350,7 @@ mod tests {
     #[test]
     fn classes_have_numbers_of_their_own() {
         let services = [ServiceClass::Guaranteed, ServiceClass::ControlledLoad].into_iter();
-        let minors: Vec<u16> = [ROOT_CLASS, BEST_EFFORT, OWN_SIGNALING, PASSING_SIGNALING]
+        let minors: Vec<u16> = [ROOT_CLASS, BEST_EFFORT, OWN_SIGNALING, PASSING_SIGNALING, EXCESS]
             .into_iter()
             .chain(services.chain((0..64).map(ServiceClass::Dscp)).map(shared))
             .chain((0..MOST_CLASSES).map(own))

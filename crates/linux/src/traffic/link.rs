@@ -226,7 +226,11 @@ impl Link {
         old: Option<&Place>,
     ) -> std::io::Result<()> {
         let Reservation { traffic, excess, mark_dscp, .. } = reservation;
-        let flow = Flow { traffic, queue: new.queue, excess: *excess, mark_dscp: *mark_dscp };
+        let excess = match excess {
+            Excess::Drop => 0,
+            Excess::BestEffort => htb::EXCESS,
+        };
+        let flow = Flow { traffic, queue: new.queue, excess, mark_dscp: *mark_dscp };
         match (&mut self.classifier, &new.filters, old.map(|old| (&old.filters, old.queue))) {
             (Classifier::Bpf(program), Filters::Bpf(new_filters), None) => {
                 program.install(new.slot, &flow, new_filters, &[])

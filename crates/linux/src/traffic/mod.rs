@@ -23,7 +23,7 @@ use std::io;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 use signalbox_core::IfIndex;
-use signalbox_core::traffic::{Excess, Reservation, ReservationId, ReserveError, TrafficSpec};
+use signalbox_core::traffic::{Reservation, ReservationId, ReserveError, TrafficSpec};
 
 pub use config::{Capabilities, Enforcement, LinkConfig, Policing, TrafficConfig};
 use link::{Link, Place};
@@ -51,7 +51,8 @@ pub struct Statistics {
 struct Flow<'a> {
     traffic: &'a TrafficSpec,
     queue: u16,
-    excess: Excess,
+    /// The class of what does not conform; 0: it is dropped.
+    excess: u16,
     mark_dscp: Option<u8>,
 }
 

@@ -5,7 +5,7 @@
 //! use up what this node's own messages are sure of, and gives a flood no more than its bucket. The packets by which the
 //! kernel finds the next hop are the third.
 
-use signalbox_core::traffic::{Excess, TrafficSpec};
+use signalbox_core::traffic::TrafficSpec;
 
 use super::htb::{OWN_SIGNALING, PASSING_SIGNALING};
 use crate::io::IoConfig;
@@ -59,9 +59,6 @@ impl Kind {
         TrafficSpec { rate: rate.max(1), burst, peak: None, min_policed: 0, max_packet: 0 }
     }
 }
-
-/// What becomes of signaling beyond its bucket.
-pub(super) const EXCESS: Excess = Excess::BestEffort;
 
 /// What a class of signaling is sure of.
 pub(super) fn class_rate(class: u16, signaling: u64) -> u64 {

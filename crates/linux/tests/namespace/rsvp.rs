@@ -137,8 +137,8 @@ fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
     assert_eq!(a.rsvp_counters().unwrap().unsent, 1);
 }
 
-/// Sends a packet of protocol 46 whose Router Alert has another value.
-fn send_alert(namespace: &Namespace, to: IpAddr, value: u16, payload: &[u8]) {
+/// Sends a packet whose Router Alert has another value.
+fn send_alert(namespace: &Namespace, to: IpAddr, protocol: i32, value: u16, payload: &[u8]) {
     let (domain, level, kind, option) = if to.is_ipv4() {
         (Domain::IPV4, 0, 7, router_alert_v4(value).to_vec()) // IP_RETOPTS
     } else {
@@ -149,7 +149,7 @@ fn send_alert(namespace: &Namespace, to: IpAddr, value: u16, payload: &[u8]) {
     control.extend(option);
     control.resize(control.len().next_multiple_of(size_of::<usize>()), 0);
     let sent = namespace.run(|| {
-        let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(46)))?;
+        let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(protocol)))?;
         let (name, octets) = (SocketAddr::new(to, 0).into(), [IoSlice::new(payload)]);
         socket.sendmsg(&MsgHdr::new().with_addr(&name).with_buffers(&octets).with_control(&control), 0)
     });
@@ -163,14 +163,53 @@ fn an_alert_of_another_value_is_none() {
     let net = Network::new("rsvpvalue");
     let (mut a, mut r, mut b) = (end(&net.a, false), end(&net.r, true), end(&net.b, false));
     for (Addresses { a: from, b: to }, router) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
-        send_alert(&net.a, to, 99, b"not RSVP's");
+        send_alert(&net.a, to, 46, 99, b"not RSVP's");
         let got = receive_one(&mut b);
         assert_eq!((got.src, got.alert, got.payload.as_slice()), (from, true, &b"not RSVP's"[..]));
-        send_alert(&net.a, ip(router), 99, b"to r");
+        send_alert(&net.a, ip(router), 46, 99, b"to r");
         // The first that r hears.
         assert_eq!(receive_one(&mut r).payload, b"to r");
         send(&mut a, &path(from, to, b"RSVP's"));
         assert_eq!(receive_one(&mut r).payload, b"RSVP's");
+    }
+}
+
+/// RSVP-RAO-06: alerts are ignored where the switch says so: a Path passes as any packet, and what is for the node itself
+/// is heard. Where they are heeded, those of other protocols stay with the kernel all the same.
+#[test]
+fn alerts_can_be_ignored_and_those_of_others_always_are() {
+    /// For experiments (RFC 3692).
+    const OTHER: i32 = 253;
+    let net = Network::new("rsvpignore");
+    let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
+    let before = footprint(&net.r);
+    let ignoring = IoConfig { rsvp: true, rsvp_alert: false, ..IoConfig::default() };
+    let mut r = open(&net.r, &ignoring);
+    assert!(!footprint(&net.r).contains("signalbox_rsvp"));
+    for (Addresses { a: from, b: to }, router) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
+        send(&mut a, &path(from, to, b"a Path from a to b"));
+        let got = receive_one(&mut b);
+        assert_eq!((got.src, got.ttl, got.alert), (from, 62, true));
+        send(&mut a, &path(from, ip(router), b"to r"));
+        // The first that r hears.
+        assert_eq!(receive_one(&mut r).payload, b"to r");
+    }
+    net.r.run(|| r.close()).unwrap().unwrap();
+    assert_eq!(footprint(&net.r), before);
+    let mut r = end(&net.r, true);
+    for Addresses { a: from, b: to } in families() {
+        let domain = Domain::for_address(SocketAddr::new(to, 0));
+        let open = || Socket::new(domain, Type::RAW, Some(Protocol::from(OTHER)));
+        let mut other = net.b.run(open).unwrap().unwrap();
+        other.set_read_timeout(Some(PATIENCE)).unwrap();
+        let value = u16::from(to.is_ipv6()); // that of RSVP
+        send_alert(&net.a, to, OTHER, value, b"not RSVP");
+        let mut octets = [0; 2048];
+        let length = other.read(&mut octets).unwrap();
+        assert!(octets[..length].ends_with(b"not RSVP"));
+        send(&mut a, &path(from, to, b"RSVP"));
+        // The first that r hears.
+        assert_eq!(receive_one(&mut r).payload, b"RSVP");
     }
 }
 

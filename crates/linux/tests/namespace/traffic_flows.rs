@@ -84,11 +84,14 @@ pub(crate) fn arrivals(net: &Network, flood: &AtomicBool) -> usize {
     })
 }
 
-/// Packets dropped so far in the queue of best effort.
+/// Packets dropped so far in the queues of best effort and of excess.
 fn flood_dropped(net: &Network) -> u64 {
     let queues = tool(&net.r, "tc -s qdisc show dev rb");
-    let (_, leaf) = queues.split_once("bfifo 5343:").unwrap();
-    leaf.split_once("dropped ").unwrap().1.split(',').next().unwrap().parse().unwrap()
+    let dropped = |queue: &str| -> u64 {
+        let (_, leaf) = queues.split_once(queue).unwrap();
+        leaf.split_once("dropped ").unwrap().1.split(',').next().unwrap().parse().unwrap()
+    };
+    dropped("bfifo 5343:") + dropped("bfifo 5344:")
 }
 
 /// Ends the flood, also when a test fails meanwhile.

@@ -99,6 +99,23 @@ fn the_excess_of_one_flow_does_not_harm_another() {
     close(&net, enforcer);
 }
 
+/// RSVPIS-2211-7-03: a flow that sends far more than it reserved, and more than the link carries, takes nothing from best
+/// effort, and has what that leaves.
+#[test]
+fn excess_stands_behind_best_effort() {
+    let net = Network::new("behind");
+    let enforcer = enforcer(&net, &config(), |enforcer| {
+        // What `with_flood` sends.
+        let greedy = Reservation { excess: Excess::BestEffort, ..reservation(ifindex("rb"), 9) };
+        enforcer.reserve(ReservationId(2), &greedy);
+    });
+    assert_eq!(with_flood(&net, |on| arrivals(&net, on)), PACKETS);
+    let excess = tool(&net.r, "tc -s class show dev rb classid 5342:5");
+    let sent = excess.split_once("Sent ").unwrap().1.split_whitespace().nth(2).unwrap();
+    assert!(sent.parse::<u64>().unwrap() > PACKETS as u64, "{excess}");
+    close(&net, enforcer);
+}
+
 /// RSVPIS-2210-2.3.2-06, RSVPIS-2211-4-04, RSVPIS-2212-DataHandling-02: what is larger than the reservation's packets, or
 /// than the link's, is no part of the reservation: it is best effort, whole or in fragments.
 #[test]

@@ -103,7 +103,7 @@ impl<R: Role> Part<R> {
         let port = register.port;
         let mut place = self.gate.acquire().await.ok();
         let mut call = Call::open(&mut client, register).await?;
-        if let Some(request) = self.role.begin() {
+        for request in self.role.begin() {
             call.ask(request).await?;
         }
         let mut patience = None;

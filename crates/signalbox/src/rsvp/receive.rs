@@ -38,7 +38,8 @@ pub(crate) struct ReceiveArgs {
     /// Delay in microseconds that may be added to that of the guaranteed rate.
     #[arg(long, value_name = "US", requires = "guaranteed")]
     slack: Option<u32>,
-    /// Join a multicast group at the interface with this address [default: where the route to the group leads].
+    /// Join a multicast group at the interface with this IPv4 address, and reserve for what comes in there [default: where the
+    /// route to the group leads].
     #[arg(long, value_name = "ADDRESS")]
     join_at: Option<IpAddr>,
 }
@@ -76,6 +77,9 @@ pub(super) async fn run(socket: &Path, arguments: &ReceiveArgs) -> Result<ExitCo
     let destination = arguments.session.destination;
     if arguments.style == Style::Wf && !arguments.senders.is_empty() {
         bail!("--sender: wildcard reservations name no senders; use --style se or ff");
+    }
+    if arguments.join_at.is_some() && !destination.is_multicast() {
+        bail!("--join-at: groups are joined, and {destination} is none");
     }
     // The group is left when it is dropped.
     let _member = if destination.is_multicast() { Some(join(destination, arguments.join_at)?) } else { None };
@@ -119,8 +123,9 @@ impl Role for Wish {
     const BEGUN: (&'static str, &'static str) = ("waiting", "registered; waiting for senders");
     const STANDS: &'static str = "confirmed";
 
-    fn begin(&self) -> Option<Request> {
-        self.reserve().map(Request::Reserve)
+    fn begin(&self) -> Vec<Request> {
+        let at = self.arguments.join_at.map(|at| v1::RsvpReceiveAt { address: at.to_string() });
+        at.map(Request::ReceiveAt).into_iter().chain(self.reserve().map(Request::Reserve)).collect()
     }
 
     fn hear(&mut self, upcall: &Upcall) -> Option<Request> {
@@ -132,7 +137,7 @@ impl Role for Wish {
             _ => {}
         }
         let senders_changed = matches!(upcall, Upcall::Path(_) | Upcall::PathGone(_));
-        senders_changed.then(|| self.begin()).flatten()
+        senders_changed.then(|| self.reserve().map(Request::Reserve)).flatten()
     }
 
     fn stands(&self) -> bool {
@@ -259,6 +264,16 @@ mod tests {
             assert_eq!((reserve.flows.len(), reserve.flows[0].senders.len()), (1, senders));
             assert_eq!(reserve.flows[0].flowspec.unwrap().traffic.unwrap().rate, 2000.0);
         }
+    }
+
+    #[test]
+    fn rsvp_is_told_where_the_group_is_joined_before_anything_is_reserved() {
+        let wish = wish("--join-at 192.0.2.7 --style wf --rate 64kbit");
+        let [Request::ReceiveAt(at), Request::Reserve(_)] = &wish.begin()[..] else {
+            panic!("{:?}", wish.begin())
+        };
+        assert_eq!(at.address, "192.0.2.7");
+        assert!(self::wish("--join-at 192.0.2.7").begin().len() == 1, "nobody to reserve for yet");
     }
 
     #[test]

@@ -84,8 +84,8 @@ impl Role for Announcement {
     const BEGUN: (&'static str, &'static str) = ("announced", "announced; waiting for receivers to reserve");
     const STANDS: &'static str = "reserved";
 
-    fn begin(&self) -> Option<Request> {
-        Some(Request::Sender(self.sender.clone()))
+    fn begin(&self) -> Vec<Request> {
+        vec![Request::Sender(self.sender.clone())]
     }
 
     fn hear(&mut self, upcall: &Upcall) -> Option<Request> {

@@ -286,6 +286,7 @@ impl Config {
             table: self.io.table,
             sctp: self.gist.associations.sctp_port.is_some(),
             rsvp: self.rsvp().is_some(),
+            rsvp_alert: self.rsvp().is_some_and(|rsvp| rsvp.router_alert),
             streams: self.gist.associations.streams(self.gist.dscp),
             ..IoConfig::default()
         }

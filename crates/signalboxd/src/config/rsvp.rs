@@ -40,6 +40,10 @@ pub(crate) struct RsvpConfig {
     blockade_multiple: u32,
     /// Staged refresh.
     staged: Option<StagedSection>,
+    /// Reductions of what is reserved.
+    bandwidth_reduction: bool,
+    /// Paths that pass by are taken.
+    pub(crate) router_alert: bool,
     /// Refresh reduction.
     refresh_reduction: Option<ReductionSection>,
     /// Hello.
@@ -128,6 +132,7 @@ impl Default for RsvpConfig {
         let rsvp::Config {
             interface,
             blockade_multiplier,
+            reduction,
             source_trees,
             diagnostics,
             max_sessions,
@@ -149,6 +154,8 @@ impl Default for RsvpConfig {
             interfaces: Vec::new(),
             blockade_multiple: blockade_multiplier,
             staged: None,
+            bandwidth_reduction: reduction,
+            router_alert: true,
             refresh_reduction: None,
             hello: None,
             integrity: None,
@@ -202,6 +209,7 @@ impl RsvpConfig {
             interface,
             blockade_multiplier: self.blockade_multiple,
             staged: self.staged.map(|staged| rsvp::Staged { first: staged.first, factor: staged.factor }),
+            reduction: self.bandwidth_reduction,
             source_trees: self.source_trees,
             diagnostics: self.diagnostics,
             max_sessions: self.max_sessions,
@@ -345,6 +353,17 @@ mod tests {
     }
 
     #[test]
+    fn what_can_be_switched_off_is_on() {
+        let of = |text: &str| {
+            let config = parse(text).unwrap();
+            (config.rsvp().unwrap().engine().reduction, config.io().rsvp_alert, config.io().intercept)
+        };
+        assert_eq!(of("[rsvp]"), (true, true, true));
+        assert_eq!(of("[rsvp]\nbandwidth_reduction = false"), (false, true, true));
+        assert_eq!(of("[rsvp]\nrouter_alert = false"), (true, false, true));
+    }
+
+    #[test]
     fn without_its_section_or_switched_off_it_is_not_spoken() {
         assert!(parse("").unwrap().rsvp().is_none());
         assert!(parse("[rsvp]\nenabled = false").unwrap().rsvp().is_none());
@@ -361,6 +380,8 @@ mod tests {
             ("[rsvp]\nstaged = { first = \"1ms\", factor = 2.0 }\n", "2:20", "rsvp.staged.first"),
             ("[rsvp]\n[[rsvp.interface]]\nname = \"a\"\n[[rsvp.interface]]\nname = \"a\"\n", "", "twice"),
             ("[rsvp]\nrefersh = \"1s\"\n", "2:1", "unknown field `refersh`"),
+            ("[rsvp]\nbandwidth_reduction = \"off\"\n", "2:23", "expected a boolean"),
+            ("[rsvp]\nrouter_alert = 0\n", "2:16", "expected a boolean"),
             ("[rsvp.hello]\nmisses = 0.5\n", "2:10", "rsvp.hello.misses: not from 1"),
             (
                 "[rsvp.refresh_reduction]\nack_delay = \"1s\"\n",
