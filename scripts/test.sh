@@ -93,7 +93,7 @@ step "build the programs" cargo build --quiet --release --locked -p signalboxd -
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
 for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-cmode-sctp gist-mux gist-cmode-tls gist-large \
-    gist-restart gist-reroute gist-flood gist-app-python qos-admission qos-police qos-crash \
+    gist-restart gist-reroute gist-flood gist-app-python qos-admission qos-peer qos-police qos-crash \
     qos-receiver qos-bidirectional qos-aggregate qos-many qos-reroute \
     rsvp-ff rsvp-v6 rsvp-crash rsvp-multicast rsvp-multicast-v6 rsvp-wf rsvp-se rsvp-killer rsvp-nonrsvp-hop rsvp-reroute \
     rsvp-integrity rsvp-refresh-reduction; do

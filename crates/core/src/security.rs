@@ -54,6 +54,7 @@ impl core::error::Error for BadFingerprint {}
 /// An authenticated peer, as the handshake proved it. Names come from the certificate; a raw public key
 /// (RFC 7250) has none and is known by its fingerprint alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Identity {
     /// subjectAltName entries of type dNSName, in the certificate's order.
     pub dns: Vec<String>,

@@ -5,10 +5,12 @@
 //! theirs: for applications that are not called but written to, and for recordings.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use crate::id::{IfIndex, NslpId, SessionId};
 use crate::mri::Mri;
 use crate::octets::Octets;
+use crate::security::Identity;
 
 /// A [`RequestOf`] with a borrowed payload.
 pub type Request<'a> = RequestOf<&'a [u8]>;
@@ -66,7 +68,7 @@ pub enum RequestOf<D> {
 }
 
 /// What GIST tells an application; `D` holds payloads.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum IndicationOf<D> {
@@ -125,7 +127,7 @@ pub struct SendMessageOf<D> {
 }
 
 /// `RecvMessage` (B.2).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RecvMessageOf<D> {
     /// The application's octets; empty for a Query without payload.
@@ -143,6 +145,10 @@ pub struct RecvMessageOf<D> {
     /// The peer that sent it, also if that is no longer the session's peer; `None`: GIST knows nobody who proved to be
     /// it. What was routed explicitly ([`AddressValidation::unchecked_route`]) names its sender as well.
     pub sii: Option<SiiHandle>,
+    /// Who the node before proved to be, where its messages come over an authenticated channel
+    /// ([`Security::Channel`]).
+    #[cfg_attr(feature = "serde", serde(default, with = "shared", skip_serializing_if = "Option::is_none"))]
+    pub peer: Option<Arc<Identity>>,
     /// How it came.
     pub attributes: TransferAttributes,
     /// How far its addresses can be trusted.
@@ -367,6 +373,7 @@ impl<D> IndicationOf<D> {
                 check,
                 state,
                 sii,
+                ref peer,
                 attributes,
                 validation,
                 ip_ttl,
@@ -382,6 +389,7 @@ impl<D> IndicationOf<D> {
                 check,
                 state,
                 sii,
+                peer: peer.clone(),
                 attributes,
                 validation,
                 ip_ttl,
@@ -397,5 +405,23 @@ impl<D> IndicationOf<D> {
                 IndicationOf::NetworkNotification { nslp, mri, session, event }
             }
         }
+    }
+}
+
+/// An identity is written as it is, whoever shares it.
+#[cfg(feature = "serde")]
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::security::Identity;
+
+    pub(super) fn serialize<S: Serializer>(peer: &Option<Arc<Identity>>, to: S) -> Result<S::Ok, S::Error> {
+        peer.as_deref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<Identity>>, D::Error> {
+        Option::<Identity>::deserialize(from).map(|peer| peer.map(Arc::new))
     }
 }

@@ -260,6 +260,7 @@ impl Gist {
             check: None,
             state: state.map(|(key, _)| StateHandle(key.to_u64())),
             sii: from.sii(),
+            peer: self.identity_of(a.association),
             attributes: TransferAttributes {
                 reliable: a.association != NONE,
                 stateless: a.encapsulation == Encapsulation::QMode,

@@ -4,10 +4,12 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6};
+use signalbox_core::security::Identity;
 use signalbox_core::service::{
     AddressValidation, CheckId, Indication, MessageHandle, MessageStatus, NetworkEvent, Request, SendError,
     SendMessage, SiiHandle, StateHandle, TransferAttributes,
@@ -115,6 +117,7 @@ pub(crate) struct Delivery {
     pub(crate) check: Option<CheckId>,
     pub(crate) state: Option<StateHandle>,
     pub(crate) sii: Option<SiiHandle>,
+    pub(crate) peer: Option<Arc<Identity>>,
     pub(crate) attributes: TransferAttributes,
     pub(crate) validation: AddressValidation,
     pub(crate) ip_ttl: u8,
@@ -287,6 +290,7 @@ impl Rig {
                             check: m.check,
                             state: m.state,
                             sii: m.sii,
+                            peer: m.peer,
                             attributes: m.attributes,
                             validation: m.validation,
                             ip_ttl: m.ip_ttl,

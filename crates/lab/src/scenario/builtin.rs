@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 33] = [
+const BUILTINS: [(&str, &str); 34] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
@@ -15,6 +15,7 @@ const BUILTINS: [(&str, &str); 33] = [
     ("gist-reroute", include_str!("../../../../scenarios/gist-reroute.toml")),
     ("gist-flood", include_str!("../../../../scenarios/gist-flood.toml")),
     ("qos-admission", include_str!("../../../../scenarios/qos-admission.toml")),
+    ("qos-peer", include_str!("../../../../scenarios/qos-peer.toml")),
     ("qos-police", include_str!("../../../../scenarios/qos-police.toml")),
     ("qos-crash", include_str!("../../../../scenarios/qos-crash.toml")),
     ("qos-receiver", include_str!("../../../../scenarios/qos-receiver.toml")),

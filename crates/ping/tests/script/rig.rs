@@ -164,6 +164,7 @@ pub(crate) fn received(data: &[u8], mri: Mri, session: SessionId) -> RecvMessage
         check: None,
         state: Some(StateHandle(99)),
         sii: None,
+        peer: None,
         attributes: TransferAttributes::default(),
         validation: AddressValidation::default(),
         ip_ttl: 62,

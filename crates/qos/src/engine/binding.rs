@@ -271,7 +271,7 @@ impl Qos {
     fn wait(&mut self, now: Time, id: [u8; 16], trigger: bool, octets: &[u8], meta: &Meta) {
         // A repetition takes the place of the one that waits, and waits anew.
         self.take_waiting(id, trigger);
-        let what = Parked::Bound { octets: octets.to_vec(), meta: *meta, id, trigger };
+        let what = Parked::Bound { octets: octets.to_vec(), meta: meta.clone(), id, trigger };
         let place = Place { what, link: Link::default() };
         self.park(now + self.config.request_retry, place, (id, u8::from(trigger)));
     }

@@ -81,6 +81,7 @@ impl Qos {
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
             initiator: meta.initiator(),
+            peer: meta.peer.clone(),
             auth: message.auth,
             lifetime: self.config.lifetime(period),
             mark_dscp: trunk.and_then(|trunk| self.config.aggregates.get(trunk)).map(|a| a.dscp),
@@ -187,6 +188,7 @@ impl Qos {
         session.classifier = message.classifier;
         session.qspec = given.qspec;
         copy_objects(&mut session.auth, &message.auth);
+        session.peer.clone_from(&meta.peer);
         copy_objects(&mut session.refreshed, &message.refreshed);
         session.period_in = period;
         session.expires = Some(expires);

@@ -202,6 +202,7 @@ impl Qos {
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
             initiator: super::reroute::initiator(session),
+            peer: session.peer.clone(),
             auth: Carried::auth(&session.auth),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,

@@ -1,8 +1,10 @@
 //! What waits for a route, or for another message.
 
 use core::net::IpAddr;
+use std::sync::Arc;
 
 use signalbox_core::node::RouteQuery;
+use signalbox_core::security::Identity;
 use signalbox_core::service::{RecvMessage, Security, SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
@@ -11,13 +13,14 @@ use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 use super::command::Command;
 
 /// How a message came: all of [`RecvMessage`] that matters, without the octets.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Meta {
     pub(super) nslp: NslpId,
     pub(super) session: SessionId,
     pub(super) mri: Mri,
     pub(super) state: Option<StateHandle>,
     pub(super) sii: Option<SiiHandle>,
+    pub(super) peer: Option<Arc<Identity>>,
     pub(super) authenticated: bool,
     pub(super) stateless: bool,
     pub(super) ip_distance: u8,
@@ -34,6 +37,7 @@ impl Meta {
             mri: message.mri,
             state: message.state,
             sii: message.sii,
+            peer: message.peer.clone(),
             authenticated: message.attributes.security == Security::Channel,
             stateless: message.attributes.stateless,
             ip_distance: message.ip_distance,

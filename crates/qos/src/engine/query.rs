@@ -123,6 +123,7 @@ impl Qos {
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
             initiator: meta.initiator(),
+            peer: meta.peer.clone(),
             auth: message.auth,
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
@@ -163,6 +164,7 @@ impl Qos {
             }
             copy_objects(&mut session.bound, &message.bound_sessions);
             copy_objects(&mut session.auth, &message.auth);
+            session.peer.clone_from(&meta.peer);
             copy_objects(&mut session.refreshed, &message.refreshed);
         }
         self.acknowledge(meta, message, None);
@@ -348,6 +350,7 @@ impl Qos {
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
             initiator: mri.src(),
+            peer: session.peer.clone(),
             auth: Carried::auth(&session.auth),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,

@@ -87,7 +87,7 @@ impl Qos {
         if progress == Progress::NeedsRoute {
             let mut copy = self.outbox.buffer();
             copy.extend_from_slice(octets);
-            self.look_up(Parked::Message(copy, *meta), route_query(&meta.mri));
+            self.look_up(Parked::Message(copy, meta.clone()), route_query(&meta.mri));
         }
         if let Some(key) = self.find(meta.session) {
             self.rearm(key);
@@ -109,7 +109,7 @@ impl Qos {
         if progress == Progress::NeedsRoute {
             let mut copy = self.outbox.buffer();
             if message.encode(&mut signalbox_wire::Writer::new(&mut copy)).is_ok() {
-                self.look_up(Parked::Message(copy, *meta), route_query(&meta.mri));
+                self.look_up(Parked::Message(copy, meta.clone()), route_query(&meta.mri));
             }
         }
         if let Some(key) = self.find(meta.session) {

@@ -338,6 +338,7 @@ pub(super) fn flow_of<'a>(config: &Config, key: Key, session: &'a Session) -> Fl
         ifindex: session.ifindex,
         mtu: 0,
         initiator: initiator(session),
+        peer: session.peer.clone(),
         auth: Carried::auth(&session.auth),
         lifetime: config.lifetime(session.period_in),
         mark_dscp: session.trunk.and_then(|(trunk, _)| config.aggregates.get(trunk)).map(|a| a.dscp),

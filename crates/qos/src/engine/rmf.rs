@@ -4,8 +4,10 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use signalbox_core::node::Prefix;
+use signalbox_core::security::Identity;
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::{IfIndex, Mri, SessionId, Time};
@@ -31,6 +33,7 @@ pub(super) struct Flow<'a> {
     pub(super) ifindex: Option<IfIndex>,
     pub(super) mtu: u32,
     pub(super) initiator: IpAddr,
+    pub(super) peer: Option<Arc<Identity>>,
     pub(super) auth: Carried<'a>,
     pub(super) lifetime: Duration,
     /// The code point that its packets get here: they enter an aggregate.
@@ -175,7 +178,7 @@ fn ask(
         excess: demand.excess(),
         ..Ask::new(
             owner,
-            Asker { token, ..Asker::at(flow.initiator) },
+            Asker { address: flow.initiator, peer: flow.peer.clone(), token },
             ifindex,
             filter(&flow.mri, flow.classifier),
             traffic,
@@ -431,10 +434,11 @@ pub(super) fn hold(
         ..FlowFilter::between(Prefix::all_like(like), Prefix::all_like(like))
     };
     let owner = Owner { protocol: super::PROTOCOL, key: 0 };
+    let asker = Asker { address: flow.initiator, peer: flow.peer.clone(), token: None };
     let ask = Ask {
         service: ServiceClass::Dscp(dscp),
         lifetime: Some(flow.lifetime),
-        ..Ask::new(owner, Asker::at(flow.initiator), ifindex, filter, sum_of(rate))
+        ..Ask::new(owner, asker, ifindex, filter, sum_of(rate))
     };
     let result = match grant {
         Some(grant) => resources.modify(now, grant, &ask),

@@ -3,7 +3,9 @@
 //! "Onward" is the way RESERVEs go, towards the QNR; "back" is towards the QNI.
 
 use core::time::Duration;
+use std::sync::Arc;
 
+use signalbox_core::security::Identity;
 use signalbox_core::service::{SiiHandle, StateHandle};
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
@@ -255,6 +257,8 @@ pub(super) struct Session {
     pub(super) bound: Vec<u8>,
     /// SESSION-AUTH objects: a repair on a new path needs them again.
     pub(super) auth: Vec<u8>,
+    /// Who proved to have sent the last RESERVE.
+    pub(super) peer: Option<Arc<Identity>>,
     /// Unknown objects with AB=11.
     pub(super) refreshed: Vec<u8>,
     pub(super) pending: Vec<Pending>,
@@ -312,6 +316,7 @@ impl Session {
             init_qspec: Vec::new(),
             bound: Vec::new(),
             auth: Vec::new(),
+            peer: None,
             refreshed: Vec::new(),
             pending: Vec::new(),
             passed: Vec::new(),

@@ -53,7 +53,7 @@ impl Qos {
         let Some(route) = route else {
             let mut copy = self.outbox.buffer();
             copy.extend_from_slice(octets);
-            self.look_up(Parked::Message(copy, *meta), route_query(&meta.mri));
+            self.look_up(Parked::Message(copy, meta.clone()), route_query(&meta.mri));
             return;
         };
         let Ok(route) = route else { return self.forward_octets(octets, meta) };
@@ -65,6 +65,7 @@ impl Qos {
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
             initiator: meta.initiator(),
+            peer: meta.peer.clone(),
             auth: Carried::auth(&[]),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,

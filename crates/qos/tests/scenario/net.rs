@@ -334,6 +334,7 @@ impl Net {
                     check: None,
                     state: Some(StateHandle(5)),
                     sii: Some(sii(from)),
+                    peer: None,
                     attributes: TransferAttributes::default(),
                     validation: AddressValidation::default(),
                     ip_ttl: 64 - gap,

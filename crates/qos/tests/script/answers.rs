@@ -1,13 +1,16 @@
 //! What is said, and done, when something cannot be had.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use signalbox_core::SessionId;
+use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_qos::engine::{
     Command, Config, Flow, Input, QosEvent, QosRequest, ReserveRequest, StateKeeping,
 };
 use signalbox_qos::wire::qspec::{ParameterId, Qspec};
 use signalbox_qos::wire::{BindingCode, BoundSession, Carried, Info, Message, MessageFlags, MessageType};
+use signalbox_resources::config::{Action, RuleConfig};
 use signalbox_wire::Writer;
 
 use crate::rig::{BEFORE, BEHIND, Rig, SESSION, Sent, addr, flow, octets, qspec, reserve};
@@ -52,6 +55,30 @@ fn a_refusal_shows_which_parameter_was_too_much() {
     assert_eq!((answer.message().kind, answer.info()), (MessageType::RESPONSE, Info::RESERVATION_FAILURE));
     assert!(blames_traffic(answer.message().qspec.unwrap()));
     assert!(!blames_traffic(&much), "which came without");
+}
+
+/// The rules of the policy know the peer before by what it proved to be.
+#[test]
+fn a_rule_may_ask_who_the_peer_is() {
+    let mut rig = Rig::with_rules(Config::default(), |config| {
+        let mut rule = RuleConfig::new("friends", Action::Allow);
+        rule.peer = vec!["r1.example".to_owned()];
+        config.rules = vec![rule];
+        config.default = Action::Deny;
+    });
+    let named = |name: &str| {
+        let identity = Identity { dns: vec![name.to_owned()], ..Identity::of_key(Fingerprint([1; 32])) };
+        Some(Arc::new(identity))
+    };
+    let wanted = qspec(1000);
+    for stranger in [None, named("r2.example")] {
+        rig.peer = stranger;
+        let refused = one(rig.receive(&reserve(1, &wanted)));
+        assert_eq!((refused.info(), rig.held()), (Info::AUTHORISATION, 0));
+    }
+    rig.peer = named("r1.example");
+    let passed = one(rig.receive(&reserve(2, &wanted)));
+    assert_eq!((passed.message().kind, rig.held()), (MessageType::RESERVE, 1000));
 }
 
 /// QSPEC-4.2.3-04

@@ -1,9 +1,11 @@
 //! A node between two peers, with a scripted GIST.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{Interface, Route};
+use signalbox_core::security::Identity;
 use signalbox_core::service::{
     AddressValidation, Indication, MessageHandle, MessageStatus, NetworkEvent, RecvMessage, Request,
     Security, SendError, SiiHandle, StateHandle, TransferAttributes,
@@ -53,6 +55,8 @@ pub(crate) struct Rig {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) end: bool,
     pub(crate) authenticated: bool,
+    /// Who the peer before proved to be.
+    pub(crate) peer: Option<Arc<Identity>>,
     /// Directions of the flow that GIST was asked to check, to forget, or to keep, since the last look.
     pub(crate) checked: Vec<Direction>,
     pub(crate) forgotten: Vec<Direction>,
@@ -110,6 +114,11 @@ impl Rig {
     }
 
     pub(crate) fn with(config: Config) -> Self {
+        Self::with_rules(config, |_| {})
+    }
+
+    /// With other settings of the resources than one link of 1 Mbit/s.
+    pub(crate) fn with_rules(config: Config, change: impl FnOnce(&mut signalbox_resources::Config)) -> Self {
         let interface = |n: u32, address: &str| Interface {
             ifindex: IfIndex(n),
             name: format!("eth{n}"),
@@ -120,8 +129,9 @@ impl Rig {
         };
         let interfaces = [interface(1, "10.0.1.1"), interface(2, "10.0.2.1")];
         let capacity = "1mbit".parse().unwrap();
-        let mut resources =
-            Resources::new(signalbox_resources::Config::of_link("eth2", capacity), 0, [1; 32]).unwrap();
+        let mut rules = signalbox_resources::Config::of_link("eth2", capacity);
+        change(&mut rules);
+        let mut resources = Resources::new(rules, 0, [1; 32]).unwrap();
         resources.interfaces(&interfaces);
         let mut qos = Qos::new(config, [9; 32]);
         qos.handle(Time::ZERO, Input::Interfaces(&interfaces), &mut resources);
@@ -135,6 +145,7 @@ impl Rig {
             interfaces,
             end: false,
             authenticated: false,
+            peer: None,
             checked: Vec::new(),
             forgotten: Vec::new(),
             kept: Vec::new(),
@@ -205,6 +216,7 @@ impl Rig {
             check: None,
             state: Some(StateHandle(1)),
             sii: Some(from),
+            peer: self.peer.clone(),
             attributes: TransferAttributes { security, ..TransferAttributes::default() },
             validation: AddressValidation::default(),
             ip_ttl: 64,

@@ -1,7 +1,9 @@
 //! Who may be a peer over an association (RFC 5971 §4.4.2).
 
 use core::net::IpAddr;
+use std::sync::Arc;
 
+use signalbox_core::security::Identity;
 use signalbox_core::service::Security;
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri};
@@ -31,6 +33,11 @@ impl Gist {
     /// What a message over an association was protected by.
     pub(in crate::engine) fn security_of(&self, association: u32) -> Security {
         if self.associations.is_secure(association) { Security::Channel } else { Security::None }
+    }
+
+    /// Who the other end of an association proved to be.
+    pub(in crate::engine) fn identity_of(&self, association: u32) -> Option<Arc<Identity>> {
+        self.associations.slab.get_index(association)?.identity.clone()
     }
 
     /// Whether a proposal that came back is the one that we make.

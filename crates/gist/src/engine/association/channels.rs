@@ -1,6 +1,7 @@
 //! What channels say, turned into events of the state machine (RFC 5971 §6.4).
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 
 use signalbox_core::security::Identity;
 
@@ -26,7 +27,7 @@ impl Gist {
             table.insert(Association {
                 since: now,
                 state: State::Connected,
-                identity: identity.cloned().map(Box::new),
+                identity: identity.cloned().map(Arc::new),
                 setup: Some(now + table.config.setup_timeout),
                 hold_time: table.config.hold_time,
                 ifindex: self.interfaces.index_of(local.ip()),
@@ -53,7 +54,7 @@ impl Gist {
         if association.is_up() {
             return;
         }
-        association.identity = identity.cloned().map(Box::new);
+        association.identity = identity.cloned().map(Arc::new);
         if self.authorise(key) {
             self.tg_connected(key.index());
         }

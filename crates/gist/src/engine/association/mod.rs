@@ -25,6 +25,7 @@ mod waits;
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
@@ -91,7 +92,7 @@ pub(super) struct Association {
     local: IpAddr,
     ifindex: IfIndex,
     remote: IpAddr,
-    identity: Option<Box<Identity>>,
+    identity: Option<Arc<Identity>>,
     /// The peer may be authorised for one flow and not for another.
     per_flow: bool,
     /// MA-Hold-Time of the peer: how often it must hear from us.

@@ -2,7 +2,7 @@
 
 use signalbox_core::Direction;
 use signalbox_core::node::Prefix;
-use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::service::{NetworkEvent, Security, SendError};
 use signalbox_gist::apd::{Apd, Entry, Name, Scope, Verdict};
 use signalbox_gist::engine::{ChannelId, Config, Input, Transport};
 use signalbox_gist::wire::MessageType;
@@ -104,6 +104,20 @@ fn who_is_not_in_the_database_is_left() {
 }
 
 /// GIST-5.7.3.1-01: a channel with TLS whose peer showed nothing.
+/// What comes over an association says who its other end proved to be; what comes without, nobody.
+#[test]
+fn an_application_is_told_who_the_peer_proved_to_be() {
+    let mut rig = Rig::with(with(&[friends()]));
+    let channel = asked_by(&mut rig, "a.friends.example");
+    assert!(matches!(rig.notified().1, NetworkEvent::Good(_)));
+    rig.octets(channel, &bare_data(through(), SESSION, b"data"));
+    let delivered = rig.delivered();
+    assert_eq!(delivered.attributes.security, Security::Channel);
+    assert_eq!(delivered.peer.as_deref(), Some(&named("a.friends.example")));
+    rig.inject(&Via::direct(UP, LEFT), &data(through(), nli(b"up", UP), b"data"));
+    assert_eq!(rig.delivered().peer, None);
+}
+
 #[test]
 fn a_secure_channel_without_identity_is_refused() {
     let mut rig = Rig::with(with(&[friends()]));
