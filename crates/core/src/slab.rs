@@ -8,7 +8,7 @@
 use core::fmt;
 
 /// Slots in a chunk.
-const CHUNK: usize = 512;
+const CHUNK: u32 = 512;
 /// End of the free list.
 const NONE: u32 = u32::MAX;
 
@@ -62,13 +62,14 @@ impl core::error::Error for Full {}
 /// Records with stable indexes; see the module.
 #[derive(Debug, Clone)]
 pub struct Slab<T> {
-    chunks: Vec<Vec<Slot<T>>>,
-    /// Slots in use or on the free list.
-    touched: u32,
+    /// Arrays, so that a slot is found with one comparison.
+    chunks: Vec<Box<Chunk<T>>>,
     len: u32,
     limit: u32,
     free: u32,
 }
+
+type Chunk<T> = [Slot<T>; CHUNK as usize];
 
 #[derive(Debug, Clone)]
 struct Slot<T> {
@@ -88,7 +89,7 @@ impl<T> Slab<T> {
     #[must_use]
     pub const fn new(limit: u32) -> Self {
         // u32::MAX is the list's end and cannot be an index: a limit of u32::MAX gives indexes up to MAX - 1.
-        Self { chunks: Vec::new(), touched: 0, len: 0, limit, free: NONE }
+        Self { chunks: Vec::new(), len: 0, limit, free: NONE }
     }
 
     /// Puts a record in.
@@ -99,32 +100,33 @@ impl<T> Slab<T> {
         if self.len >= self.limit {
             return Err(Full);
         }
-        if self.free != NONE {
-            let index = self.free;
-            if let Some(slot) = self.slot_mut(index)
-                && let State::Free(next) = slot.state
-            {
-                slot.state = State::Used(value);
-                let generation = slot.generation;
-                self.free = next;
-                self.len += 1;
-                return Ok(Key { index, generation });
-            }
-            return Err(Full); // the free list holds free slots only
+        if self.free == NONE {
+            self.grow()?;
         }
-        let index = self.touched;
-        let slot = Slot { generation: 1, state: State::Used(value) };
-        match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() < CHUNK => chunk.push(slot),
-            _ => {
-                let mut chunk = Vec::with_capacity(CHUNK);
-                chunk.push(slot);
-                self.chunks.push(chunk);
-            }
+        let index = self.free;
+        if let Some(slot) = self.slot_mut(index)
+            && let State::Free(next) = slot.state
+        {
+            slot.state = State::Used(value);
+            let generation = slot.generation;
+            self.free = next;
+            self.len += 1;
+            return Ok(Key { index, generation });
         }
-        self.touched += 1;
-        self.len += 1;
-        Ok(Key { index, generation: 1 })
+        Err(Full) // the free list holds free slots only
+    }
+
+    /// Another chunk, all of it free; the free list is empty.
+    fn grow(&mut self) -> Result<(), Full> {
+        let chunks = u32::try_from(self.chunks.len()).map_err(|_| Full)?;
+        let first = chunks.checked_mul(CHUNK).ok_or(Full)?;
+        let behind = first.checked_add(CHUNK).ok_or(Full)?;
+        let link = |index: u32| if index + 1 < behind { index + 1 } else { NONE };
+        let slots = (first..behind).map(|index| Slot { generation: 1, state: State::Free(link(index)) });
+        let chunk: Vec<Slot<T>> = slots.collect();
+        self.chunks.push(chunk.into_boxed_slice().try_into().map_err(|_| Full)?);
+        self.free = first;
+        Ok(())
     }
 
     /// The record of `key`, if it is still there.
@@ -213,30 +215,34 @@ impl<T> Slab<T> {
 
     /// All records, by rising index.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        (0u32..).zip(self.chunks.iter().flatten()).filter_map(|(index, slot)| match &slot.state {
-            State::Used(value) => Some((Key { index, generation: slot.generation }, value)),
-            State::Free(_) => None,
-        })
+        (0u32..).zip(self.chunks.iter().flat_map(|chunk| chunk.iter())).filter_map(
+            |(index, slot)| match &slot.state {
+                State::Used(value) => Some((Key { index, generation: slot.generation }, value)),
+                State::Free(_) => None,
+            },
+        )
     }
 
     /// All records, by rising index.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
-        (0u32..).zip(self.chunks.iter_mut().flatten()).filter_map(|(index, slot)| match &mut slot.state {
-            State::Used(value) => Some((Key { index, generation: slot.generation }, value)),
-            State::Free(_) => None,
+        (0u32..).zip(self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())).filter_map(|(index, slot)| {
+            match &mut slot.state {
+                State::Used(value) => Some((Key { index, generation: slot.generation }, value)),
+                State::Free(_) => None,
+            }
         })
     }
 
     #[inline]
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
-        let index = usize::try_from(index).ok()?;
-        self.chunks.get(index / CHUNK)?.get(index % CHUNK)
+        let (chunk, at) = (index / CHUNK, index % CHUNK);
+        Some(&self.chunks.get(chunk as usize)?[at as usize])
     }
 
     #[inline]
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
-        let index = usize::try_from(index).ok()?;
-        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+        let (chunk, at) = (index / CHUNK, index % CHUNK);
+        Some(&mut self.chunks.get_mut(chunk as usize)?[at as usize])
     }
 }
 

@@ -79,6 +79,9 @@ pub struct Wheel {
     tick_us: u64,
     /// Every armed timer's tick is this one or later.
     now: u64,
+    /// No slot ahead begins before this, in microseconds: most calls of [`Wheel::pop_due`] need not look further, nor
+    /// divide.
+    quiet_until: u64,
     slots: Box<[Slot]>,
     /// Which slots of each level have timers.
     occupied: [[u64; SLOTS / 64]; LEVELS],
@@ -106,6 +109,7 @@ impl Wheel {
         Self {
             tick_us: u64::try_from(tick.as_micros()).unwrap_or(u64::MAX).max(1),
             now: 0,
+            quiet_until: 0,
             slots: vec![EMPTY; LEVELS * SLOTS].into_boxed_slice(),
             occupied: [[0; SLOTS / 64]; LEVELS],
             len: 0,
@@ -126,8 +130,17 @@ impl Wheel {
 
     /// Arms the timer of record `index`, again if it was armed. A deadline in the past is due at once.
     pub fn arm(&mut self, links: &mut impl Links, index: u32, deadline: Time) {
+        self.arm_at(links, index, self.tick_of(deadline));
+    }
+
+    /// The first tick at or after a deadline.
+    fn tick_of(&self, deadline: Time) -> u64 {
+        deadline.as_micros().div_ceil(self.tick_us)
+    }
+
+    fn arm_at(&mut self, links: &mut impl Links, index: u32, tick: u64) {
         self.cancel(links, index);
-        let tick = deadline.as_micros().div_ceil(self.tick_us).clamp(self.now, LAST_TICK.max(self.now));
+        let tick = tick.clamp(self.now, LAST_TICK.max(self.now));
         self.len += 1;
         self.append(links, index, tick);
     }
@@ -135,9 +148,10 @@ impl Wheel {
     /// Makes sure that the timer of record `index` fires by `deadline`: one that fires earlier is left as it is. For
     /// deadlines that move away often: whoever is called too early arms again, and moving costs nothing.
     pub fn arm_by(&mut self, links: &mut impl Links, index: u32, deadline: Time) {
+        let tick = self.tick_of(deadline);
         let link = links.link(index);
-        if !link.is_armed() || link.tick() > deadline.as_micros().div_ceil(self.tick_us) {
-            self.arm(links, index, deadline);
+        if !link.is_armed() || link.tick() > tick {
+            self.arm_at(links, index, tick);
         }
     }
 
@@ -165,7 +179,12 @@ impl Wheel {
     }
 
     /// Takes out the next timer that is due at `now` and disarms it; `None` if none is.
+    #[inline]
     pub fn pop_due(&mut self, links: &mut impl Links, now: Time) -> Option<u32> {
+        if now.as_micros() < self.quiet_until { None } else { self.pop(links, now) }
+    }
+
+    fn pop(&mut self, links: &mut impl Links, now: Time) -> Option<u32> {
         let target = (now.as_micros() / self.tick_us).min(LAST_TICK);
         loop {
             let head = self.slots[digit(self.now, 0)].head;
@@ -177,9 +196,6 @@ impl Wheel {
                 self.cancel(links, head);
                 return Some(head);
             }
-            if self.now >= target {
-                return None; // most calls: time has not moved by a tick
-            }
             match self.next_occupied() {
                 Some((level, place, start)) if start <= target => {
                     self.now = start;
@@ -187,8 +203,10 @@ impl Wheel {
                         self.descend(links, place);
                     }
                 }
-                _ => {
+                next => {
                     self.now = self.now.max(target);
+                    self.quiet_until =
+                        next.map_or(u64::MAX, |(_, _, start)| start.saturating_mul(self.tick_us));
                     return None;
                 }
             }
@@ -248,6 +266,8 @@ impl Wheel {
         let differing = (tick ^ self.now) | 1;
         let level = (63 - differing.leading_zeros() as usize) / 8;
         let place = level * SLOTS + digit(tick, level);
+        let start = tick >> (8 * level) << (8 * level);
+        self.quiet_until = self.quiet_until.min(start.saturating_mul(self.tick_us));
         let tail = core::mem::replace(&mut self.slots[place].tail, index);
         #[expect(clippy::cast_possible_truncation, reason = "48 bits in two parts; 1536 places")]
         let link = Link {
