@@ -2,15 +2,16 @@
 
 use core::cmp::Reverse;
 
-use signalbox_core::traffic::{Excess, Reservation, ServiceClass, Treatment};
+use signalbox_core::traffic::{Reservation, ServiceClass};
 use signalbox_core::{IfIndex, Key, Time};
 
 use super::Resources;
-use super::group::{Grant, Group, Members, least_common, rank};
+use super::group::{Grant, Group, Members, least_common};
 use super::link::Charge;
 use super::outputs::id_of;
 use super::plan::Plan;
 use crate::ask::{Admitted, Ask, GrantId, LostWhy};
+use crate::policy::AccountKey;
 
 impl Resources {
     /// Books what was planned, in place of the grant `replaced` if there is one.
@@ -31,12 +32,11 @@ impl Resources {
         if let Some(key) = replaced.filter(|_| was_in != plan.group) {
             self.detach(key);
         }
-        let group = plan.group.unwrap_or_else(|| self.open(ask));
         let shares = ask.session.is_some();
         let grant = Grant {
             owner: ask.owner,
             asker: ask.asker.clone(),
-            group,
+            group: plan.group.unwrap_or_default(),
             traffic: ask.traffic,
             charge: plan.charge,
             guaranteed: plan.guaranteed,
@@ -50,7 +50,7 @@ impl Resources {
         };
         let reservation = Reservation {
             ifindex: ask.ifindex,
-            filters: if shares { Vec::new() } else { ask.filters.clone() },
+            filters: if shares && plan.group.is_some() { Vec::new() } else { ask.filters.clone() },
             traffic: grant.conforming(),
             served: grant.served(),
             treatment: plan.treatment,
@@ -67,11 +67,17 @@ impl Resources {
             // The plan saw that there is room.
             None => self.grants.insert(grant).unwrap_or_default(),
         };
-        if let Some(record) = self.groups.get_mut(group) {
-            record.members.retain(|member| *member != key);
-            record.members.push(key);
-        }
-        self.renew(group, Some(ask.service), reservation);
+        let group = match plan.group {
+            Some(group) => {
+                if let Some(record) = self.groups.get_mut(group) {
+                    record.members.retain(|member| *member != key);
+                    record.members.push(key);
+                }
+                self.renew(group, Some(ask.service), reservation);
+                group
+            }
+            None => self.open(ask, key, &plan, reservation),
+        };
         Admitted {
             grant: GrantId(key.to_u64()),
             reservation: id_of(group),
@@ -82,27 +88,21 @@ impl Resources {
         }
     }
 
-    /// A reservation without grants, to which nothing is booked.
-    fn open(&mut self, ask: &Ask) -> Key {
+    /// A reservation of one grant.
+    fn open(&mut self, ask: &Ask, grant: Key, plan: &Plan, reservation: Reservation) -> Key {
         self.made += 1;
+        let mut members = Members::new();
+        members.push(grant);
         let group = Group {
-            reservation: Reservation {
-                ifindex: ask.ifindex,
-                filters: Vec::new(),
-                traffic: ask.traffic,
-                served: None,
-                treatment: Treatment::Aggregate(ask.service),
-                mark_dscp: None,
-                excess: Excess::BestEffort,
-            },
+            reservation,
             service: ask.service,
-            session: ask.session.map(|session| (ask.owner.protocol, session)),
-            members: Members::new(),
+            session: ask.session.map(|session| Box::new((ask.owner.protocol, session))),
+            members,
             age: self.made,
             booked: false,
-            charge: Default::default(),
+            charge: plan.charge,
             account: None,
-            rank: None,
+            defending: ask.priority.defending,
             announced: false,
             standing: false,
             pending: 0,
@@ -110,9 +110,14 @@ impl Resources {
         };
         // There are never more reservations than grants.
         let key = self.groups.insert(group).unwrap_or_default();
+        if let Some(grant) = self.grants.get_mut(grant) {
+            grant.group = key;
+        }
         if let Some(session) = ask.session {
             self.sessions.insert((ask.ifindex, ask.owner.protocol, session), key);
         }
+        let account = self.policy.account(plan.rule, &ask.asker, ask.ifindex);
+        self.book(key, account, Some(plan.hash), true);
         key
     }
 
@@ -121,7 +126,7 @@ impl Resources {
     fn renew(&mut self, key: Key, service: Option<ServiceClass>, mut reservation: Reservation) {
         let Some(group) = self.groups.get(key) else { return };
         let shares = group.session.is_some();
-        let (age, service) = (group.age, service.unwrap_or(group.service));
+        let service = service.unwrap_or(group.service);
         let (mut charge, mut defending, mut conforming) = (Charge::default(), 0, None);
         for grant in group.members.iter().filter_map(|member| self.grants.get(*member)) {
             charge = charge.max(grant.charge);
@@ -148,20 +153,27 @@ impl Resources {
         if changed {
             self.outputs.preserve(key, group);
         }
-        group.booked = true;
         group.service = service;
         group.charge = charge;
+        group.defending = defending;
         group.reservation = reservation;
-        group.rank = self.config.preemption.then(|| rank(defending, charge, age, key));
-        group.account = account.and_then(|account| self.accounts.open(account, charge.rate));
-        let ifindex = group.reservation.ifindex;
-        if let Some(link) = self.links.get_mut(&ifindex) {
-            link.book(&group.entry());
+        self.book(key, account, flows_change.then_some(None), changed);
+    }
+
+    /// Books a reservation on its link and an account; enters its flows, if `flows`, of which the hash of an only one may
+    /// be known; has the kernel told, if `tell`.
+    fn book(&mut self, key: Key, account: Option<AccountKey>, flows: Option<Option<u32>>, tell: bool) {
+        let Some(group) = self.groups.get_mut(key) else { return };
+        group.booked = true;
+        group.account = account.and_then(|account| self.accounts.open(account, group.charge.rate));
+        let rank = self.config.preemption.then(|| group.rank(key));
+        if let Some(link) = self.links.get_mut(&group.reservation.ifindex) {
+            link.book(&group.entry(), rank);
         }
-        if flows_change {
-            self.flows.insert(key, group);
+        if let Some(only) = flows {
+            self.flows.insert(key, group, only);
         }
-        if changed {
+        if tell {
             self.outputs.install(key, group);
         }
     }
@@ -170,9 +182,9 @@ impl Resources {
     fn unbook(&mut self, key: Key, flows: bool) {
         let Some(group) = self.groups.get_mut(key).filter(|group| group.booked) else { return };
         group.booked = false;
-        let ifindex = group.reservation.ifindex;
-        if let Some(link) = self.links.get_mut(&ifindex) {
-            link.unbook(&group.entry());
+        let rank = self.config.preemption.then(|| group.rank(key));
+        if let Some(link) = self.links.get_mut(&group.reservation.ifindex) {
+            link.unbook(&group.entry(), rank);
         }
         if let Some(account) = group.account.take() {
             self.accounts.close(account, group.charge.rate);
@@ -202,7 +214,7 @@ impl Resources {
         let Some(group) = self.groups.get_mut(key) else { return Members::new() };
         self.outputs.preserve(key, group);
         let Some(group) = self.groups.remove(key) else { return Members::new() };
-        if let Some((protocol, session)) = group.session {
+        if let Some((protocol, session)) = group.session.as_deref().copied() {
             self.sessions.remove(&(group.reservation.ifindex, protocol, session));
         }
         if group.announced {

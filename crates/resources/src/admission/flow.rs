@@ -33,7 +33,7 @@ impl Flows {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "half of the hash")]
-    fn hash(&self, ifindex: IfIndex, filter: &FlowFilter) -> u32 {
+    pub(super) fn hash(&self, ifindex: IfIndex, filter: &FlowFilter) -> u32 {
         // What is not given and what is 0 may hash alike; they do not compare alike.
         let ports = u32::from(filter.src_port.unwrap_or(0)) << 16 | u32::from(filter.dst_port.unwrap_or(0));
         let lengths = [filter.src.len, filter.dst.len];
@@ -52,9 +52,13 @@ impl Flows {
         hash as u32
     }
 
-    /// The reservation that has a flow.
-    pub(super) fn find(&self, groups: &Slab<Group>, ifindex: IfIndex, filter: &FlowFilter) -> Option<Key> {
-        let hash = self.hash(ifindex, filter);
+    /// The reservation that has a flow of this hash.
+    pub(super) fn find(
+        &self,
+        groups: &Slab<Group>,
+        (ifindex, filter): (IfIndex, &FlowFilter),
+        hash: u32,
+    ) -> Option<Key> {
         let entry = self.table.find(spread(hash), |entry| {
             entry.hash == hash
                 && groups.get_index(entry.group).is_some_and(|group| {
@@ -64,10 +68,10 @@ impl Flows {
         groups.key_of(entry.group)
     }
 
-    /// Enters the flows of a reservation.
-    pub(super) fn insert(&mut self, key: Key, group: &Group) {
+    /// Enters the flows of a reservation; the hash of its only one, if that is known.
+    pub(super) fn insert(&mut self, key: Key, group: &Group, only: Option<u32>) {
         for filter in &group.reservation.filters {
-            let hash = self.hash(group.reservation.ifindex, filter);
+            let hash = only.unwrap_or_else(|| self.hash(group.reservation.ifindex, filter));
             let entry = Entry { hash, group: key.index() };
             self.table.insert_unique(spread(hash), entry, |entry| spread(entry.hash));
         }

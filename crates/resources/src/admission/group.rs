@@ -61,8 +61,8 @@ impl Grant {
 pub(crate) struct Group {
     pub(crate) reservation: Reservation,
     pub(crate) service: ServiceClass,
-    /// Under which it is found by others of its session.
-    pub(crate) session: Option<(&'static str, Session)>,
+    /// Under which it is found by others of its session: few have one.
+    pub(crate) session: Option<Box<(&'static str, Session)>>,
     /// The newest last; never empty.
     pub(crate) members: Members,
     /// Which of all reservations ever made.
@@ -71,8 +71,8 @@ pub(crate) struct Group {
     pub(crate) booked: bool,
     pub(crate) charge: Charge,
     pub(crate) account: Option<AccountId>,
-    /// Where reservations may be taken from.
-    pub(crate) rank: Option<Rank>,
+    /// Defending priority of its strongest grant.
+    pub(crate) defending: u16,
     /// The kernel was told of it.
     pub(crate) announced: bool,
     /// The kernel's last answer was that it has it.
@@ -89,8 +89,12 @@ impl Group {
             service: self.service,
             charge: self.charge,
             own_queue: self.reservation.treatment == Treatment::OwnQueue,
-            rank: self.rank,
         }
+    }
+
+    /// Its place among those that may be taken from.
+    pub(crate) fn rank(&self, key: Key) -> Rank {
+        Rank { defending: self.defending, rate: self.charge.rate, age: Reverse(self.age), group: key }
     }
 }
 
@@ -116,9 +120,4 @@ pub(crate) fn is_within(a: &TrafficSpec, b: &TrafficSpec) -> bool {
         && a.burst <= b.burst
         && a.min_policed >= b.min_policed
         && a.max_packet <= b.max_packet
-}
-
-/// A rank, where reservations may be taken from.
-pub(crate) const fn rank(defending: u16, charge: Charge, age: u64, group: Key) -> Rank {
-    Rank { defending, rate: charge.rate, age: Reverse(age), group }
 }

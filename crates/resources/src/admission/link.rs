@@ -43,8 +43,6 @@ pub(crate) struct Entry {
     pub(crate) service: ServiceClass,
     pub(crate) charge: Charge,
     pub(crate) own_queue: bool,
-    /// Where reservations may be taken from, its rank.
-    pub(crate) rank: Option<Rank>,
 }
 
 #[derive(Debug, Default)]
@@ -197,7 +195,8 @@ impl Link {
         Ok(())
     }
 
-    pub(crate) fn book(&mut self, entry: &Entry) {
+    /// Books a reservation, and its rank where reservations may be taken from.
+    pub(crate) fn book(&mut self, entry: &Entry, rank: Option<Rank>) {
         self.used.rate = self.used.rate.saturating_add(entry.charge.rate);
         self.used.buffer = self.used.buffer.saturating_add(entry.charge.buffer);
         self.peak = self.peak.max(self.used.rate);
@@ -206,13 +205,14 @@ impl Link {
         let service = self.services.entry(entry.service).or_default();
         service.rate = service.rate.saturating_add(entry.charge.rate);
         service.reservations = service.reservations.saturating_add(1);
-        if let Some(rank) = entry.rank {
+        if let Some(rank) = rank {
             service.ranks.insert(rank);
         }
         debug_assert!(self.used.rate <= self.share(), "{}: more reserved than the share", self.name);
     }
 
-    pub(crate) fn unbook(&mut self, entry: &Entry) {
+    /// The contrary of [`Self::book`].
+    pub(crate) fn unbook(&mut self, entry: &Entry, rank: Option<Rank>) {
         self.used.rate = self.used.rate.saturating_sub(entry.charge.rate);
         self.used.buffer = self.used.buffer.saturating_sub(entry.charge.buffer);
         self.reservations = self.reservations.saturating_sub(1);
@@ -220,7 +220,7 @@ impl Link {
         if let Some(service) = self.services.get_mut(&entry.service) {
             service.rate = service.rate.saturating_sub(entry.charge.rate);
             service.reservations = service.reservations.saturating_sub(1);
-            if let Some(rank) = entry.rank {
+            if let Some(rank) = rank {
                 service.ranks.remove(&rank);
             }
         }

@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) group: Option<Key>,
     pub(super) treatment: Treatment,
     pub(super) excess: Excess,
+    /// Of its only flow.
+    pub(super) hash: Option<u32>,
     pub(super) victims: Vec<Key>,
     /// Which of them keeps a part, and of what rate.
     pub(super) reduced: Option<(Key, u64)>,
@@ -60,7 +62,7 @@ impl Resources {
             Ok(why) => on_link(why),
             Err(what) => Rule::Request(what),
         })?;
-        self.flows_are_free(ask, target).map_err(on_link)?;
+        let hash = self.flows_are_free(ask, target).map_err(on_link)?;
 
         let group = target.and_then(|key| self.groups.get(key));
         let lessens = old.is_some_and(|old| self.lessens(ask, old));
@@ -91,7 +93,6 @@ impl Resources {
             service: ask.service,
             charge: others.max(charge),
             own_queue: treatment == Treatment::OwnQueue,
-            rank: None,
         };
 
         // Where no slack was used, what is given is what is asked for now, with all its slack.
@@ -127,7 +128,7 @@ impl Resources {
         }
         let excess = link.config.as_ref().map(|config| config.service(ask.service).excess.into());
         let excess = ask.excess.or(excess).unwrap_or(Excess::BestEffort);
-        Ok(Plan { rule, guaranteed, charge, group: target, treatment, excess, victims, reduced })
+        Ok(Plan { rule, guaranteed, charge, group: target, treatment, excess, hash, victims, reduced })
     }
 
     /// What no link and no rule makes right.
@@ -174,7 +175,7 @@ impl Resources {
         let session = ask.session.map(|session| (ask.owner.protocol, session));
         let mine = old.and_then(|old| self.groups.get(old.group).map(|group| (old.group, group)));
         if let Some((key, group)) = mine {
-            if group.session != session {
+            if group.session.as_deref() != session.as_ref() {
                 return Err(Err("a change that is of another session"));
             }
             if group.reservation.ifindex == ask.ifindex {
@@ -199,13 +200,18 @@ impl Resources {
         Ok(Some(key))
     }
 
-    /// No packet has two reservations.
-    fn flows_are_free(&self, ask: &Ask, target: Option<Key>) -> Result<(), LinkWhy> {
-        let taken = ask.filters.iter().find(|filter| {
-            let holder = self.flows.find(&self.groups, ask.ifindex, filter);
-            holder.is_some_and(|holder| Some(holder) != target)
-        });
-        taken.map_or(Ok(()), |filter| Err(LinkWhy::FlowTaken(*filter)))
+    /// No packet has two reservations. The hash of the flow, if it is one.
+    fn flows_are_free(&self, ask: &Ask, target: Option<Key>) -> Result<Option<u32>, LinkWhy> {
+        let mut last = None;
+        for filter in &ask.filters {
+            let hash = self.flows.hash(ask.ifindex, filter);
+            let holder = self.flows.find(&self.groups, (ask.ifindex, filter), hash);
+            if holder.is_some_and(|holder| Some(holder) != target) {
+                return Err(LinkWhy::FlowTaken(*filter));
+            }
+            last = Some(hash);
+        }
+        Ok(last.filter(|_| ask.filters.len() == 1))
     }
 
     /// Whether a change asks for no more in any respect, by the same asker, for the same packets.

@@ -78,7 +78,7 @@ impl Resources {
             service: group.service,
             treatment: group.reservation.treatment,
             priority: grant.priority,
-            session: group.session.map(|(_, session)| session),
+            session: group.session.as_deref().map(|(_, session)| *session),
             charged: group.charge.rate,
             since: grant.since,
             policing: grant.policing,

@@ -154,6 +154,9 @@ impl Branch {
 
     /// Whether POLICY_DATA or anything else goes along with any request.
     pub(crate) fn carries(&self) -> bool {
+        if self.extra.is_none() {
+            return !self.first.carried().is_empty();
+        }
         self.requests().any(|request| !request.carried().is_empty())
     }
 
@@ -206,6 +209,9 @@ impl Branch {
 
     /// What is installed: the merge of what the next hops ask for (TC_Flowspec).
     pub(crate) fn flowspec(&self) -> FlowSpec {
+        if self.extra.is_none() {
+            return self.first.flowspec;
+        }
         let mut all = self.requests().map(|request| request.flowspec);
         let first = all.next().unwrap_or(self.first.flowspec);
         all.fold(first, |so_far, next| merge::merged(&so_far, &next))
@@ -214,7 +220,8 @@ impl Branch {
     /// What goes on upstream: what is installed, but as traffic control left it.
     pub(crate) fn forwarded(&self) -> FlowSpec {
         let merged = self.flowspec();
-        let forward = self.extra.as_ref().and_then(|extra| extra.forward).filter(|_| merged.rspec.is_some());
+        let Some(extra) = &self.extra else { return merged };
+        let forward = extra.forward.filter(|_| merged.rspec.is_some());
         FlowSpec { rspec: forward.or(merged.rspec), ..merged }
     }
 
@@ -235,6 +242,9 @@ impl Branch {
 
     /// The first end of a next hop or a part of it.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
+        if self.extra.is_none() {
+            return self.first.deadline();
+        }
         self.requests().filter_map(Request::deadline).reduce(Stamp::min)
     }
 }

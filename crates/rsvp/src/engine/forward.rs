@@ -54,6 +54,14 @@ impl Rsvp {
     /// are blockaded, or if all are, the least of all; not if `barred`.
     pub(super) fn forwarded(&self, key: Key, sender: &Sender, barred: bool) -> Option<FlowSpec> {
         let session = self.sessions.get_index(sender.session)?;
+        if session.reserved == 0 {
+            return None;
+        }
+        if session.extra.is_none() && session.style == Some(Style::Ff) {
+            // Nothing is blockaded, and nothing is for applications of this node.
+            let met = self.branches_of(sender).filter(|(_, branch)| sender.goes_by(branch.oif));
+            return met.map(|(_, branch)| branch.forwarded()).reduce(|a, b| merge::merged(&a, &b));
+        }
         let explicit = session.style == Some(Style::Se);
         // Where no next hop's SCOPE has the sender, nobody wants its data (RFC 2205 §3.4).
         let mut in_scope = session.style != Some(Style::Wf) || !self.config.source_trees;
@@ -146,7 +154,7 @@ impl Rsvp {
         } else {
             let tears = tell == Tell::All;
             if style == Style::Ff {
-                if tears {
+                if tears && group.iter().any(|line| line.after.is_none()) {
                     let gone = group.iter().filter(|line| line.after.is_none() && line.before.is_some());
                     self.send_resv_tear(session, first.hop, style, gone.map(|line| line.sender));
                 }
@@ -158,9 +166,11 @@ impl Rsvp {
                 self.said.clear();
                 self.said.extend(plain.filter_map(said));
                 self.send_resv(session, first.hop, style, None);
-                self.said.clear();
-                self.said.extend(group.iter().filter(|line| up.contains(&line.sender)).filter_map(said));
-                self.send_resv(session, first.hop, style, confirm.map(|confirm| confirm.receiver));
+                if !up.is_empty() {
+                    self.said.clear();
+                    self.said.extend(group.iter().filter(|line| up.contains(&line.sender)).filter_map(said));
+                    self.send_resv(session, first.hop, style, confirm.map(|confirm| confirm.receiver));
+                }
             } else {
                 self.tell_shared(
                     session,

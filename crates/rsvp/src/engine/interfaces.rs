@@ -97,6 +97,8 @@ pub(crate) struct Interfaces {
     by_index: BTreeMap<IfIndex, Place>,
     /// Sorted.
     local: Vec<IpAddr>,
+    /// Those of IPv4 among them: asked of each message.
+    local_v4: Vec<u32>,
 }
 
 fn preferred(addresses: &[IpAddr], v6: bool) -> Option<IpAddr> {
@@ -121,6 +123,13 @@ impl Interfaces {
         };
         changes.addresses.extend(differing(&local, &self.local));
         changes.addresses.extend(differing(&self.local, &local));
+        self.local_v4 = local
+            .iter()
+            .filter_map(|address| match address {
+                IpAddr::V4(v4) => Some(v4.to_bits()),
+                IpAddr::V6(_) => None,
+            })
+            .collect();
         self.local = local;
         for (place, known) in (0..).map(Place).zip(&mut self.known) {
             if known.up && !list.iter().any(|one| one.ifindex == known.ifindex) {
@@ -205,7 +214,11 @@ impl Interfaces {
     }
 
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
-        self.local.binary_search(&address).is_ok()
+        match address {
+            // The order of the addresses is that of their bits.
+            IpAddr::V4(v4) => self.local_v4.binary_search(&v4.to_bits()).is_ok(),
+            IpAddr::V6(_) => self.local.binary_search(&address).is_ok(),
+        }
     }
 
     /// This node's address at an interface, or else any that is not of the loopback.

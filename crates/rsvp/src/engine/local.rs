@@ -109,7 +109,7 @@ impl Rsvp {
         }
         let key = match self.find_session(session) {
             Some(key) => key,
-            None => self.open_session(session).map_err(refused)?,
+            None => self.open_session(session, None).map_err(refused)?,
         };
         let hop = self.free_number(key);
         if let Some(record) = self.sessions.get_mut(key) {

@@ -40,6 +40,7 @@ mod path_out;
 mod police;
 mod policy;
 mod receive;
+mod recent;
 mod reduce;
 mod resv;
 mod resv_err;
@@ -60,6 +61,7 @@ use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::intern::Interner;
 use signalbox_core::slab::Slab;
+use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::Wheel;
 use signalbox_core::{Key, Random, Time};
 use signalbox_resources::Resources;
@@ -82,6 +84,7 @@ use neighbour::Neighbours;
 use outbox::Outbox;
 use path_out::Advertised;
 use police::Uneven;
+use recent::Recent;
 use route::Walks;
 use sender::Sender;
 use session::Session;
@@ -101,13 +104,15 @@ pub struct Rsvp {
     /// The time of the input in hand.
     now: Time,
     interfaces: Interfaces,
-    /// What each interface does for flows, by its place, and when it was asked.
+    /// What each interface does for flows, by its place, and until when that holds.
     advertised: Vec<Option<Advertised>>,
-    advertised_at: Option<Time>,
+    advertised_until: Time,
     /// Peers choose what is hashed.
     hasher: KeyedHasher,
     addresses: Addresses,
     hops: Interner<RsvpHop>,
+    /// Previous hops and next hops met lately: they have different handles.
+    recent_hops: [Recent; 2],
     /// Whole ADSPEC objects.
     adspecs: Interner<Box<[u8]>>,
     sessions: Slab<Session>,
@@ -134,6 +139,8 @@ pub struct Rsvp {
     /// Unknown objects that go on with the ResvTears that a ResvTear causes.
     tearing: Vec<u8>,
     scratch: Vec<u8>,
+    /// The flows that admission control is asked about.
+    filters: Vec<FlowFilter>,
     /// The message in hand on its way out.
     composed: Vec<u8>,
     /// The reservations that the Resv in hand is about, of SE its senders, and whether all of it was taken.
@@ -163,10 +170,11 @@ impl Rsvp {
             now: Time::ZERO,
             interfaces: Interfaces::default(),
             advertised: Vec::new(),
-            advertised_at: None,
+            advertised_until: Time::ZERO,
             hasher: KeyedHasher::new(&mut rng),
             addresses: Addresses::new(shared, KeyedHasher::new(&mut rng)),
             hops: Interner::new(shared, KeyedHasher::new(&mut rng)),
+            recent_hops: [Recent::new(), Recent::new()],
             adspecs: Interner::new(shared, KeyedHasher::new(&mut rng)),
             sessions: Slab::new(config.max_sessions),
             by_session: Index::new(),
@@ -185,6 +193,7 @@ impl Rsvp {
             said: Vec::new(),
             tearing: Vec::new(),
             scratch: Vec::new(),
+            filters: Vec::new(),
             composed: Vec::new(),
             touched: Vec::new(),
             named: Vec::new(),
@@ -205,9 +214,9 @@ impl Rsvp {
     pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
         self.now = self.now.max(now);
         self.out.recycle();
-        if self.advertised_at.is_none_or(|at| self.now.since(at) >= ADVERTISE) {
+        if self.now >= self.advertised_until {
             self.advertise(resources);
-            self.advertised_at = Some(self.now);
+            self.advertised_until = self.now + ADVERTISE;
         }
         match input {
             Input::Packet(packet) => self.receive(&packet, resources),

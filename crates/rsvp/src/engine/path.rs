@@ -73,11 +73,12 @@ impl Rsvp {
             ttl: packet.ttl,
             flags: flag(E_POLICE, message.e_police) | flag(NON_RSVP, non_rsvp),
         };
-        let known = self.find_session(&session);
+        let hash = self.hash_of(&session);
+        let known = hash.and_then(|hash| self.find_hashed(&session, hash));
         let sender = known.and_then(|session| self.find_sender(session, &filter));
         let result = match (known, sender) {
             (Some(session), Some(sender)) => self.refresh_sender(session, sender, &said, message, resources),
-            _ => self.new_sender(known, &said, message),
+            _ => self.new_sender(known, hash, &said, message),
         };
         match result {
             Ok(sender) => sender,
@@ -91,6 +92,7 @@ impl Rsvp {
     fn new_sender(
         &mut self,
         known: Option<Key>,
+        hash: Option<u64>,
         said: &Said<'_>,
         message: &Message<'_>,
     ) -> Result<Option<Key>, Failure> {
@@ -99,7 +101,7 @@ impl Rsvp {
         }
         let session = match known {
             Some(session) => session,
-            None => self.open_session(&said.session).map_err(failure)?,
+            None => self.open_session(&said.session, hash).map_err(failure)?,
         };
         let key = match self.open_sender(session, &said.filter, said.tspec) {
             Ok(key) => key,
@@ -163,8 +165,7 @@ impl Rsvp {
         if !same_adspec && let Some(adspec) = said.adspec {
             readable(&adspec)?;
         }
-        let carries = message.policy().next().is_some() || message.kept().next().is_some();
-        let same_carried = if carries || sender.extra.is_some() {
+        let same_carried = if message.carries() || sender.extra.is_some() {
             let carried = self.carried_of(message);
             let same = self.senders.get(key).is_some_and(|sender| sender.carried() == carried);
             if !same && let Some(sender) = self.senders.get_mut(key) {
@@ -457,9 +458,19 @@ impl Rsvp {
     }
 
     pub(super) fn share_hop(&mut self, hop: RsvpHop) -> Option<u32> {
-        let shared = self.hops.intern(hop);
-        self.counters.overload += u64::from(shared.is_err());
-        shared.ok()
+        let [next, previous] = &mut self.recent_hops;
+        let recent = if hop.lih == 0 { next } else { previous };
+        let id = recent.get(hop.addr);
+        if self.hops.lookup(id) == Some(&hop) {
+            self.hops.retain(id);
+            return Some(id);
+        }
+        let shared = self.hops.intern(hop).ok();
+        match shared {
+            Some(id) => recent.set(hop.addr, id),
+            None => self.counters.overload += 1,
+        }
+        shared
     }
 
     /// The contents of an ADSPEC; [`NONE`] for none, and where there is no place: Paths go on without it.
@@ -473,6 +484,9 @@ impl Rsvp {
     /// POLICY_DATA and unknown objects that go along with what a message makes; none if they are too many.
     pub(super) fn carried_of(&mut self, message: &Message<'_>) -> Vec<u8> {
         let mut carried = Vec::new();
+        if !message.carries() {
+            return carried;
+        }
         for object in message.policy() {
             carried.extend_from_slice(object.octets());
         }

@@ -34,7 +34,7 @@ impl Rsvp {
         let mut arrivals = self.neighbours.receive(packet);
         while let Some(arrival) = self.neighbours.next(self.now, &mut arrivals) {
             match arrival {
-                Arrival::Message(incoming) => self.on_message(&incoming, place, resources),
+                Arrival::Message => self.on_message(arrivals.message(), place, resources),
                 Arrival::Refreshed { tag } => self.refreshed_by_name(tag),
                 Arrival::Unknown(unknown) => self.unknown_name(&unknown),
                 Arrival::Malformed(error) => self.count(&error),

@@ -147,7 +147,7 @@ impl Rsvp {
         for (key, _) in said {
             let Some(sender) = self.senders.get(*key) else { continue };
             for (_, branch) in self.branches_of(sender) {
-                if !sender.goes_by(branch.oif) {
+                if !branch.carries() || !sender.goes_by(branch.oif) {
                     continue;
                 }
                 for request in branch.requests().filter(|request| !request.carried().is_empty()) {

@@ -98,10 +98,22 @@ impl<'a> Iterator for Listed<'a> {
 
 impl Rsvp {
     pub(super) fn find_session(&self, wanted: &wire::Session) -> Option<Key> {
+        self.find_hashed(wanted, self.hash_of(wanted)?)
+    }
+
+    /// The hash of a session; none where nothing has its destination.
+    pub(super) fn hash_of(&self, wanted: &wire::Session) -> Option<u64> {
         let dest = self.addresses.find(wanted.dest)?;
         let v6 = wanted.dest.is_ipv6();
         let octets = session_octets(dest, v6, wanted.protocol, wanted.kind, wanted.port);
-        let index = self.by_session.find(self.hasher.hash_octets(&octets), |index| {
+        Some(self.hasher.hash_octets(&octets))
+    }
+
+    /// The session of which [`Self::hash_of`] gave the hash.
+    pub(super) fn find_hashed(&self, wanted: &wire::Session, hash: u64) -> Option<Key> {
+        let dest = self.addresses.find(wanted.dest)?;
+        let v6 = wanted.dest.is_ipv6();
+        let index = self.by_session.find(hash, |index| {
             self.sessions.get_index(index).is_some_and(|one| {
                 one.dest == dest
                     && one.v6 == v6
@@ -127,8 +139,8 @@ impl Rsvp {
             .any(|one| one.protocol == wanted.protocol && one.kind == wanted.kind && one.port != 0)
     }
 
-    /// A new session, without anything.
-    pub(super) fn open_session(&mut self, wanted: &wire::Session) -> Result<Key, Refusal> {
+    /// A new session, without anything; its hash, if that is known.
+    pub(super) fn open_session(&mut self, wanted: &wire::Session, hash: Option<u64>) -> Result<Key, Refusal> {
         if self.ports_conflict(wanted) {
             return Err(Refusal::DestPorts);
         }
@@ -153,9 +165,9 @@ impl Rsvp {
             self.counters.sessions_full += 1;
             return Err(Refusal::Full);
         };
-        let octets = session_octets(dest, v6, wanted.protocol, wanted.kind, wanted.port);
         let Self { sessions, hasher, by_session, .. } = self;
-        by_session.insert(hasher.hash_octets(&octets), key.index(), |index| {
+        let hash = hash.or_else(|| Some(session_hash(hasher, sessions.get(key)?)));
+        by_session.insert(hash.unwrap_or(0), key.index(), |index| {
             sessions.get_index(index).map_or(0, |one| session_hash(hasher, one))
         });
         self.destinations.insert(key.index(), wanted.dest);

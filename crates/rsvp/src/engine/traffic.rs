@@ -27,16 +27,19 @@ impl Rsvp {
     /// have to accept; if they do not, what was stands (RFC 2205 §1.2, §2.5).
     pub(super) fn install(&mut self, key: Key, resources: &mut Resources) -> Result<(), Failure> {
         self.is_uneven(key);
+        let mut filters = core::mem::take(&mut self.filters);
+        filters.clear();
         let Some(branch) = self.branches.get(key) else { return Ok(()) };
         if !branch.oif.is_link() {
             return Ok(()); // an application of this node: nothing leaves
         }
         let grant = branch.grant();
-        let ask = self.ask(key, branch)?;
+        let ask = self.ask(key, branch, filters)?;
         let result = match grant {
             Some(grant) => resources.modify(self.now, grant, &ask),
             None => resources.admit(self.now, &ask),
         };
+        self.filters = ask.filters; // its room is used again
         match result {
             Ok(admitted) => {
                 self.counters.granted += 1;
@@ -57,13 +60,12 @@ impl Rsvp {
     }
 
     /// The question to admission control: the lesser of what is asked for and what the senders send.
-    fn ask(&self, key: Key, branch: &Branch) -> Result<Ask, Failure> {
+    fn ask(&self, key: Key, branch: &Branch, mut filters: Vec<FlowFilter>) -> Result<Ask, Failure> {
         const GONE: Failure = Failure::new(ErrorCode::RSVP_SYSTEM, 0);
         let session = self.sessions.get_index(branch.session).ok_or(GONE)?;
         let ifindex = self.interfaces.get(branch.oif).map_or(IfIndex::NONE, |known| known.ifindex);
         let flowspec = branch.flowspec();
         let bad = |_| Failure::new(ErrorCode::TRAFFIC_CONTROL, TrafficControlValue::BAD_FLOWSPEC.0);
-        let mut filters = Vec::with_capacity(1);
         let (path, terms) = if branch.sender == NONE {
             if session.style == Some(Style::Wf) {
                 filters.push(self.flow(session, None));

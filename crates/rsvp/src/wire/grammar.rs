@@ -1,31 +1,115 @@
 //! Which object may stand in which message (RFC 2205 §3.1, 2745, 2747, 2961, 3209).
 
 use super::code_points::{Class, MessageType};
+use super::object::ObjectType;
+use super::values::knows;
 
-/// What [`allowed`] says, by class: bits of message types, asked for each object of each message.
-#[expect(clippy::indexing_slicing, reason = "at compile time")]
-static ALLOWED: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut class = 0_u8;
-    loop {
-        let mut message = 0_u8;
-        while message < 32 {
-            if may_stand(MessageType(message), Class(class)) {
-                table[class as usize] |= 1 << message;
-            }
-            message += 1;
-        }
-        match class.checked_add(1) {
-            Some(next) => class = next,
-            None => break table,
-        }
+/// Where in the message the next object stands, as far as order counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// After the common header.
+    Start = 1,
+    /// After INTEGRITY and acknowledgments.
+    Acks = 2,
+    /// After MESSAGE_ID, or anything else that is no part of the preface.
+    Body = 4,
+    /// After STYLE.
+    Flows = 8,
+}
+
+/// What is asked about each object of each message before its content is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// In which messages it may stand, bits by type.
+    messages: u32,
+    /// Which C-Types are known, bits by number.
+    c_types: u8,
+    /// At which places it may stand: bits of [`Place`].
+    places: u8,
+    /// Where what follows it stands.
+    pub(crate) then: Place,
+    /// It has a name.
+    pub(crate) known: bool,
+    /// It may stand more than once.
+    pub(crate) list: bool,
+    /// Any C-Type will do.
+    any: bool,
+}
+
+impl Rules {
+    /// Those of a class.
+    pub(crate) fn of(class: Class) -> &'static Self {
+        #[expect(clippy::indexing_slicing, reason = "one for each octet")]
+        &RULES[usize::from(class.0)]
     }
+
+    /// Whether it may stand in the message at all.
+    pub(crate) const fn allowed(&self, message: MessageType) -> bool {
+        message.0 < 32 && self.messages >> message.0 & 1 != 0
+    }
+
+    /// Whether its C-Type is known.
+    pub(crate) const fn knows(&self, c_type: u8) -> bool {
+        self.any || c_type < 8 && self.c_types >> c_type & 1 != 0
+    }
+
+    /// Whether it may stand here.
+    pub(crate) const fn fits(&self, place: Place) -> bool {
+        self.places & place as u8 != 0
+    }
+}
+
+#[expect(clippy::indexing_slicing, reason = "at compile time")]
+static RULES: [Rules; 256] = {
+    let mut table = [rules_of(Class(0)); 256];
+    let mut class = 0_u8;
+    while let Some(next) = class.checked_add(1) {
+        table[next as usize] = rules_of(Class(next));
+        class = next;
+    }
+    table
 };
 
-/// Whether an object of a known class may stand in the message at all.
-pub(crate) fn allowed(message: MessageType, class: Class) -> bool {
-    let messages = ALLOWED.get(usize::from(class.0)).copied().unwrap_or(0);
-    messages.checked_shr(u32::from(message.0)).is_some_and(|bits| bits & 1 != 0)
+const fn rules_of(class: Class) -> Rules {
+    use Place as P;
+    let (mut messages, mut c_types) = (0, 0);
+    let mut number = 0_u8;
+    while number < 32 {
+        if may_stand(MessageType(number), class) {
+            messages |= 1 << number;
+        }
+        if number < 8 && knows(ObjectType::new(class, number)) {
+            c_types |= 1 << number;
+        }
+        number += 1;
+    }
+    let (places, then) = match class {
+        Class::INTEGRITY => (P::Start as u8, P::Acks),
+        Class::MESSAGE_ID_ACK => (P::Start as u8 | P::Acks as u8, P::Acks),
+        Class::MESSAGE_ID => (P::Start as u8 | P::Acks as u8, P::Body),
+        Class::FLOWSPEC | Class::FILTER_SPEC => (P::Flows as u8, P::Flows),
+        Class::STYLE => (P::Start as u8 | P::Acks as u8 | P::Body as u8, P::Flows),
+        _ => (P::Start as u8 | P::Acks as u8 | P::Body as u8, P::Body),
+    };
+    let any = knows(ObjectType::new(class, u8::MAX));
+    Rules { messages, c_types, places, then, known: class.name().is_some(), list: is_list(class), any }
+}
+
+const fn is_list(class: Class) -> bool {
+    matches!(
+        class,
+        Class::POLICY_DATA
+            | Class::FLOWSPEC
+            | Class::FILTER_SPEC
+            | Class::MESSAGE_ID_ACK
+            | Class::MESSAGE_ID_LIST
+            | Class::DIAG_RESPONSE
+    )
+}
+
+/// A known class other than NULL as one of 64 bits: CHALLENGE, 64, has NULL's.
+pub(crate) const fn bit(class: Class) -> u64 {
+    1 << (class.0 % 64)
 }
 
 const fn may_stand(message: MessageType, class: Class) -> bool {
@@ -82,13 +166,13 @@ pub(crate) const fn demanded(message: MessageType) -> &'static [Class] {
 
 /// The classes of [`demanded`] as bits, for the messages that there are many of: 1 to 7.
 #[expect(clippy::indexing_slicing, reason = "at compile time")]
-static DEMANDED: [u128; 8] = {
+static DEMANDED: [u64; 8] = {
     let mut table = [0; 8];
     let mut message = 1;
     while message < 8 {
         let mut classes = demanded(MessageType(message));
         while let [first, rest @ ..] = classes {
-            table[message as usize] |= 1 << first.0;
+            table[message as usize] |= bit(*first);
             classes = rest;
         }
         message += 1;
@@ -97,11 +181,11 @@ static DEMANDED: [u128; 8] = {
 };
 
 /// The first class that the message must have and that is not among those `seen`, bits by class.
-pub(crate) fn missing(message: MessageType, seen: u128) -> Option<Class> {
+pub(crate) fn missing(message: MessageType, seen: u64) -> Option<Class> {
     if DEMANDED.get(usize::from(message.0)).is_some_and(|all| seen & all == *all && *all != 0) {
         return None;
     }
-    let lacks = |class: &&Class| seen & 1_u128.checked_shl(u32::from(class.0)).unwrap_or(0) == 0;
+    let lacks = |class: &&Class| seen & bit(**class) == 0;
     demanded(message).iter().find(lacks).copied()
 }
 

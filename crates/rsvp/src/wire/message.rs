@@ -8,7 +8,7 @@ use super::checksum::sums_up;
 use super::code_points::{Class, ErrorCode, HeaderFlags, MessageType, UnknownClass};
 use super::diagnostic::{DiagResponse, Diagnostic, Route};
 use super::error::{DecodeError, Fault, Refusal};
-use super::grammar::{allowed, has_style, is_diagnostic, missing};
+use super::grammar::{Place, Rules, bit, has_style, is_diagnostic, missing};
 use super::intserv::{RawFlowSpec, RawTspec};
 use super::object::{HEADER_OCTETS, Objects, RawObject};
 use super::policy::PolicyData;
@@ -64,7 +64,7 @@ pub struct Message<'a> {
     /// Then anything but [`Message::hop`] may be missing; [`Message::object`] has what was received.
     pub refusal: Option<Refusal>,
     /// Which classes are in it.
-    seen: u128,
+    seen: u64,
     /// Objects of unknown class to be passed on.
     keeps: bool,
     /// Where the flow descriptors start.
@@ -80,6 +80,40 @@ impl<'a> Message<'a> {
     /// [`DecodeError`]: to be counted and dropped, never answered.
     #[inline]
     pub fn parse(octets: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut message = Self::NOTHING;
+        message.read(octets)?;
+        Ok(message)
+    }
+
+    /// Where a message is to be read.
+    pub(crate) const NOTHING: Self = Self {
+        kind: MessageType(0),
+        flags: HeaderFlags(0),
+        send_ttl: 0,
+        octets: &[],
+        integrity: None,
+        message_id: None,
+        session: None,
+        e_police: false,
+        hop: None,
+        refresh_period: None,
+        error: None,
+        scope: None,
+        style: None,
+        confirm: None,
+        sender: None,
+        sender_tspec: None,
+        adspec: None,
+        challenge: None,
+        hello: None,
+        refusal: None,
+        seen: 0,
+        keeps: false,
+        flows_at: 0,
+    };
+
+    /// [`Self::parse`] in place, where there was [`Self::NOTHING`]: a message is some 300 octets, and is not moved then.
+    pub(crate) fn read(&mut self, octets: &'a [u8]) -> Result<(), DecodeError> {
         let length = DecodeError::header(Fault::MessageLength, 6);
         let Some(&[version_flags, kind, c1, c0, send_ttl, _, l1, l0]) = octets.first_chunk() else {
             return Err(length);
@@ -97,34 +131,13 @@ impl<'a> Message<'a> {
         if kind.name().is_none() {
             return Err(DecodeError::header(Fault::MessageType, 1));
         }
-        let mut message = Self {
-            kind,
-            flags: HeaderFlags(version_flags & 0x0f),
-            send_ttl,
-            octets,
-            integrity: None,
-            message_id: None,
-            session: None,
-            e_police: false,
-            hop: None,
-            refresh_period: None,
-            error: None,
-            scope: None,
-            style: None,
-            confirm: None,
-            sender: None,
-            sender_tspec: None,
-            adspec: None,
-            challenge: None,
-            hello: None,
-            refusal: None,
-            seen: 0,
-            keeps: false,
-            flows_at: octets.len(),
-        };
+        self.kind = kind;
+        self.flags = HeaderFlags(version_flags & 0x0f);
+        self.send_ttl = send_ttl;
+        self.octets = octets;
+        self.flows_at = octets.len();
         if kind == MessageType::BUNDLE {
-            SubMessages::check(octets)?;
-            return Ok(message);
+            return SubMessages::check(octets).map(|_| ());
         }
         let mut descriptors = Descriptors::default();
         let mut place = Place::Start;
@@ -133,10 +146,9 @@ impl<'a> Message<'a> {
             if object.kind.class == Class::NULL {
                 continue;
             }
-            message.take(&object, &mut place, &mut descriptors)?;
+            self.take(&object, &mut place, &mut descriptors)?;
         }
-        message.judge(&descriptors)?;
-        Ok(message)
+        self.judge(&descriptors)
     }
 
     fn take(
@@ -146,7 +158,8 @@ impl<'a> Message<'a> {
         descriptors: &mut Descriptors,
     ) -> Result<(), DecodeError> {
         let class = object.kind.class;
-        if class.name().is_none() {
+        let rules = Rules::of(class);
+        if !rules.known {
             *place = (*place).max(Place::Body);
             match class.if_unknown() {
                 UnknownClass::Reject => self.refuse(object, ErrorCode::UNKNOWN_CLASS, Fault::UnknownClass)?,
@@ -155,17 +168,21 @@ impl<'a> Message<'a> {
             }
             return Ok(());
         }
-        if !allowed(self.kind, class) {
+        if !rules.allowed(self.kind) {
             return Err(object.error(Fault::NotAllowed));
         }
-        place.step(object)?;
-        let bit = 1_u128.checked_shl(u32::from(class.0)).unwrap_or(0);
-        let again = self.seen & bit != 0;
-        self.seen |= bit;
-        if again && !is_list(class) {
+        // "must immediately follow the common header": not even NULL in between.
+        let late = class == Class::INTEGRITY && object.offset != HEADER_OCTETS;
+        if !rules.fits(*place) || late {
+            return Err(object.error(Fault::Order));
+        }
+        *place = rules.then;
+        let again = self.seen & bit(class) != 0;
+        self.seen |= bit(class);
+        if again && !rules.list {
             return Err(object.error(Fault::Duplicate));
         }
-        if !values::knows(object.kind) {
+        if !rules.knows(object.kind.c_type) {
             if is_opaque(class) && !matches!(self.kind, MessageType::PATH | MessageType::RESV) {
                 // Traffic control judges these C-Types (§3.10), and elsewhere nobody asks it.
                 if class == Class::FLOWSPEC {
@@ -314,6 +331,11 @@ impl<'a> Message<'a> {
         })
     }
 
+    /// Whether it has any of [`Self::policy`] or [`Self::kept`].
+    pub(crate) const fn carries(&self) -> bool {
+        self.keeps || self.seen & bit(Class::POLICY_DATA) != 0
+    }
+
     /// The POLICY_DATA objects.
     pub fn policy(&self) -> impl Iterator<Item = PolicyData<'a>> + use<'a> {
         self.of_class(Class::POLICY_DATA).map(PolicyData::of)
@@ -331,7 +353,7 @@ impl<'a> Message<'a> {
     }
 
     pub(super) fn of_class(&self, class: Class) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
-        let there = self.seen & 1_u128.checked_shl(u32::from(class.0)).unwrap_or(0) != 0;
+        let there = self.seen & bit(class) != 0;
         let octets = if there { self.octets } else { &[] };
         Objects::of(octets).map_while(Result::ok).filter(move |object| object.kind.class == class)
     }
@@ -395,40 +417,6 @@ impl<'a> Iterator for Flows<'a> {
     }
 }
 
-/// Where in the message the next object stands, as far as order counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    /// After the common header.
-    Start,
-    /// After INTEGRITY and acknowledgments.
-    Acks,
-    /// After MESSAGE_ID, or anything else that is no part of the preface.
-    Body,
-    /// After STYLE.
-    Flows,
-}
-
-impl Place {
-    fn step(&mut self, object: &RawObject<'_>) -> Result<(), DecodeError> {
-        let ordered = match object.kind.class {
-            // "must immediately follow the common header": not even NULL in between.
-            Class::INTEGRITY => *self == Self::Start && object.offset == HEADER_OCTETS,
-            Class::MESSAGE_ID_ACK | Class::MESSAGE_ID => *self <= Self::Acks,
-            Class::FLOWSPEC | Class::FILTER_SPEC => *self == Self::Flows,
-            _ => *self <= Self::Body,
-        };
-        if !ordered {
-            return Err(object.error(Fault::Order));
-        }
-        *self = match object.kind.class {
-            Class::INTEGRITY | Class::MESSAGE_ID_ACK => Self::Acks,
-            Class::STYLE | Class::FLOWSPEC | Class::FILTER_SPEC => Self::Flows,
-            _ => Self::Body,
-        };
-        Ok(())
-    }
-}
-
 /// What follows the STYLE, counted.
 #[derive(Debug, Default)]
 struct Descriptors {
@@ -471,18 +459,6 @@ impl Descriptors {
             (_, Style::Se) => empty || (self.flowspecs == 1 && self.filters > 0 && !self.bare_filter),
         }
     }
-}
-
-const fn is_list(class: Class) -> bool {
-    matches!(
-        class,
-        Class::POLICY_DATA
-            | Class::FLOWSPEC
-            | Class::FILTER_SPEC
-            | Class::MESSAGE_ID_ACK
-            | Class::MESSAGE_ID_LIST
-            | Class::DIAG_RESPONSE
-    )
 }
 
 /// Contents are traffic control's.

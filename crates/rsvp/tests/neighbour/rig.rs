@@ -193,7 +193,7 @@ impl Node {
                     }
                     Got::Unknown
                 }
-                Arrival::Message(incoming) => self.work(now, &incoming),
+                Arrival::Message => self.work(now, arrivals.message()),
             });
         }
         got

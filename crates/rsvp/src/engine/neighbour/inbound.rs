@@ -21,16 +21,25 @@ use crate::wire::{
 pub struct Arrivals<'p> {
     packet: IpReceived<'p>,
     stage: Stage<'p>,
+    /// Messages are read here, one after the other: they are too large to be moved about.
+    incoming: Incoming<'p>,
+}
+
+impl<'p> Arrivals<'p> {
+    /// The message that [`Arrival::Message`] tells of.
+    #[must_use]
+    pub const fn message(&self) -> &Incoming<'p> {
+        &self.incoming
+    }
 }
 
 #[derive(Debug)]
 enum Stage<'p> {
     /// Nothing of it was looked at.
     Whole,
-    /// Messages of a Bundle, and whether it came past nodes that do not speak RSVP.
+    /// Messages of a Bundle.
     Bundle {
         messages: SubMessages<'p>,
-        non_rsvp: bool,
         lists: Option<Lists<'p>>,
     },
     /// The lists of an Srefresh.
@@ -47,10 +56,10 @@ struct Lists<'p> {
 
 /// Something that came.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "given out one at a time, and almost always the large one")]
-pub enum Arrival<'p> {
-    /// A message for the engine: Path, Resv, their errors, tears and confirmation, diagnostics.
-    Message(Incoming<'p>),
+pub enum Arrival {
+    /// A message for the engine: Path, Resv, their errors, tears and confirmation, diagnostics. It is
+    /// [`Arrivals::message`].
+    Message,
     /// A summary refresh named this state: it is refreshed as by a whole message.
     Refreshed {
         /// The state, as [`Neighbours::hear`] was told.
@@ -80,11 +89,26 @@ pub struct Incoming<'p> {
 }
 
 impl<'p> Incoming<'p> {
-    fn new(message: Message<'p>, packet: IpReceived<'p>, non_rsvp: bool) -> Self {
+    /// Of what a packet holds nothing was read yet.
+    const fn none(packet: IpReceived<'p>) -> Self {
+        Self {
+            message: Message::NOTHING,
+            packet,
+            non_rsvp: false,
+            neighbour: packet.src,
+            peer: None,
+            age: Age::Newest,
+        }
+    }
+
+    /// Reads the message that `octets` are.
+    fn read(&mut self, octets: &'p [u8]) -> Result<(), DecodeError> {
+        let message = &mut self.message;
+        message.read(octets)?;
         // The RSVP_HOP of a DREP is that of the DREQ: it goes the other way.
         let hop = message.hop.filter(|_| message.kind != MessageType::DREP);
-        let neighbour = hop.map_or(packet.src, |hop| hop.addr);
-        Self { message, packet, non_rsvp, neighbour, peer: None, age: Age::Newest }
+        self.neighbour = hop.map_or(self.packet.src, |hop| hop.addr);
+        Ok(())
     }
 }
 
@@ -115,67 +139,62 @@ pub enum Verdict {
 impl Neighbours {
     /// Begins with a packet that is for this node.
     #[must_use]
+    #[inline]
     pub fn receive<'p>(&mut self, packet: &IpReceived<'p>) -> Arrivals<'p> {
-        Arrivals { packet: *packet, stage: Stage::Whole }
+        Arrivals { packet: *packet, stage: Stage::Whole, incoming: Incoming::none(*packet) }
     }
 
     /// The next thing in a packet, in order; `None` when all was given out. The engine works on it before it asks again.
-    pub fn next<'p>(&mut self, now: Time, arrivals: &mut Arrivals<'p>) -> Option<Arrival<'p>> {
+    pub fn next(&mut self, now: Time, arrivals: &mut Arrivals<'_>) -> Option<Arrival> {
         self.out.recycle();
+        let Arrivals { packet, stage, incoming } = arrivals;
         loop {
-            match &mut arrivals.stage {
+            match stage {
                 Stage::Whole => {
-                    let packet = arrivals.packet;
-                    arrivals.stage = Stage::Done;
-                    match Message::parse(packet.payload) {
-                        Err(error) => return Some(Arrival::Malformed(error)),
-                        Ok(bundle) if bundle.kind == MessageType::BUNDLE => {
-                            if !self.config.of(packet.ifindex).reduction.summary {
-                                self.counters.bundles_refused += 1;
-                                continue;
-                            }
-                            self.counters.bundles_received += 1;
-                            arrivals.stage = Stage::Bundle {
-                                messages: bundle.sub_messages(),
-                                non_rsvp: bundle.send_ttl != packet.ttl,
-                                lists: None,
-                            };
+                    *stage = Stage::Done;
+                    if let Err(error) = incoming.read(packet.payload) {
+                        return Some(Arrival::Malformed(error));
+                    }
+                    let message = &incoming.message;
+                    incoming.non_rsvp = message.send_ttl != packet.ttl;
+                    if message.kind == MessageType::BUNDLE {
+                        if !self.config.of(packet.ifindex).reduction.summary {
+                            self.counters.bundles_refused += 1;
+                            continue;
                         }
-                        Ok(message) => {
-                            let non_rsvp = message.send_ttl != packet.ttl;
-                            let mut incoming = Incoming::new(message, packet, non_rsvp);
-                            match self.admit(now, &mut incoming) {
-                                Admission::Message => return Some(Arrival::Message(incoming)),
-                                Admission::Lists(lists) => arrivals.stage = Stage::Lists(lists),
-                                Admission::Over => {}
-                            }
-                        }
+                        self.counters.bundles_received += 1;
+                        *stage = Stage::Bundle { messages: message.sub_messages(), lists: None };
+                        continue;
+                    }
+                    match self.admit(now, incoming) {
+                        Admission::Message => return Some(Arrival::Message),
+                        Admission::Lists(lists) => *stage = Stage::Lists(lists),
+                        Admission::Over => {}
                     }
                 }
                 Stage::Bundle { lists: Some(lists), .. } | Stage::Lists(lists) => {
-                    let packet = arrivals.packet;
-                    match self.listed(now, &packet, lists) {
+                    match self.listed(now, packet, lists) {
                         Some(arrival) => return Some(arrival),
-                        None => match &mut arrivals.stage {
+                        None => match stage {
                             Stage::Bundle { lists, .. } => *lists = None,
-                            stage => *stage = Stage::Done,
+                            _ => *stage = Stage::Done,
                         },
                     }
                 }
-                Stage::Bundle { messages, non_rsvp, lists } => {
+                Stage::Bundle { messages, lists } => {
                     let Some(octets) = messages.next() else {
-                        arrivals.stage = Stage::Done;
+                        *stage = Stage::Done;
                         continue;
                     };
-                    let message = match Message::parse(octets) {
-                        Ok(message) => message,
-                        Err(error) => return Some(Arrival::Malformed(error)),
-                    };
+                    let non_rsvp = incoming.non_rsvp;
+                    *incoming = Incoming { non_rsvp, ..Incoming::none(*packet) };
+                    if let Err(error) = incoming.read(octets) {
+                        return Some(Arrival::Malformed(error));
+                    }
                     // How far the data may go is the message's own; how far it came the Bundle tells (§3.4).
-                    let packet = IpReceived { ttl: message.send_ttl, payload: octets, ..arrivals.packet };
-                    let mut incoming = Incoming::new(message, packet, *non_rsvp);
-                    match self.admit(now, &mut incoming) {
-                        Admission::Message => return Some(Arrival::Message(incoming)),
+                    (incoming.packet.ttl, incoming.packet.payload) = (incoming.message.send_ttl, octets);
+                    match self.admit(now, incoming) {
+                        Admission::Message => return Some(Arrival::Message),
                         Admission::Lists(new) => *lists = Some(new),
                         Admission::Over => {}
                     }
@@ -419,12 +438,7 @@ impl Neighbours {
     }
 
     /// The next identifier of an Srefresh.
-    fn listed<'p>(
-        &mut self,
-        now: Time,
-        packet: &IpReceived<'p>,
-        lists: &mut Lists<'p>,
-    ) -> Option<Arrival<'p>> {
+    fn listed(&mut self, now: Time, packet: &IpReceived<'_>, lists: &mut Lists<'_>) -> Option<Arrival> {
         loop {
             let Some((list, at)) = &mut lists.list else {
                 let object = lists.objects.find_map(|object| {

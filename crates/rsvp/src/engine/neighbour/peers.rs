@@ -11,6 +11,7 @@ use signalbox_core::{IfIndex, Time};
 
 use super::hello;
 use super::outbox::Envelope;
+use crate::engine::recent::Recent;
 use crate::wire::{HeaderFlags, MessageId};
 
 /// A neighbour that nothing refers to is forgotten after so long a silence.
@@ -140,6 +141,7 @@ pub(crate) struct Peers {
     index: Index,
     hasher: KeyedHasher,
     wheel: Wheel,
+    recent: Recent,
 }
 
 impl Peers {
@@ -149,6 +151,7 @@ impl Peers {
             index: Index::new(),
             hasher: KeyedHasher::new(rng),
             wheel: Wheel::new(Duration::from_millis(1)),
+            recent: Recent::new(),
         }
     }
 
@@ -159,6 +162,10 @@ impl Peers {
     pub(crate) fn find(&self, addr: IpAddr, ifindex: IfIndex) -> Option<Key> {
         let wanted = (addr, scope(addr, ifindex));
         let is = |at| self.slab.get_index(at).is_some_and(|p| (p.addr, scope(p.addr, p.ifindex)) == wanted);
+        let recent = self.recent.get(addr);
+        if is(recent) {
+            return self.slab.key_of(recent);
+        }
         self.slab.key_of(self.index.find(self.hash(addr, ifindex), is)?)
     }
 
@@ -172,6 +179,7 @@ impl Peers {
     ) -> Option<Key> {
         let capable = flags.contains(HeaderFlags::REFRESH_REDUCTION);
         if let Some(key) = self.find(addr, ifindex) {
+            self.recent.set(addr, key.index());
             if let Some(peer) = self.slab.get_mut(key) {
                 (peer.capable, peer.far, peer.ifindex, peer.heard) = (capable, far, ifindex, now);
             }
