@@ -143,12 +143,4 @@ impl Rsvp {
         self.leave_local(session, key, resources);
         self.end_sender(key, None, resources);
     }
-
-    /// Ends with a sender the record of it that is for applications only.
-    pub(super) fn end_with(&mut self, session: Key, key: Key, resources: &mut Resources) {
-        let apart = self.received_by(session) != Place::NONE;
-        if let Some(own) = apart.then(|| self.local_only(session, key)).flatten().filter(|own| *own != key) {
-            self.end_local_only(session, own, resources);
-        }
-    }
 }

@@ -20,6 +20,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 mod addresses;
+mod aside;
 mod branch;
 mod config;
 mod destinations;

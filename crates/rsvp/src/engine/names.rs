@@ -118,7 +118,8 @@ impl Rsvp {
         told.digest = digest;
         let next_hop = before.and_then(|state| self.neighbours.told_to(state));
         if let Some(state) = before.filter(|_| same) {
-            if by_name && self.summarise(state, about, &envelope, next_hop) {
+            // A list of names goes by the interface that it is kept for.
+            if by_name && !envelope.routed && self.summarise(state, about, &envelope, next_hop) {
                 return;
             }
             let what = What::Refresh { state: Some(state) };
@@ -303,6 +304,7 @@ impl Rsvp {
                 record.expires = expires;
                 self.counters.paths_refreshed += 1;
                 self.keep_sender(*sender);
+                self.resume(*sender);
             }
             SaidWhat::Resv { hop, branches, senders } => {
                 for key in branches {

@@ -16,6 +16,8 @@ pub(crate) struct Envelope {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) ifindex: Option<IfIndex>,
+    /// Routing decides where it leaves; the interface is the one whose settings hold.
+    pub(crate) routed: bool,
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
     pub(crate) router_alert: bool,
@@ -24,8 +26,8 @@ pub(crate) struct Envelope {
 impl Envelope {
     /// The same for the neighbour layer, which knows the interface.
     pub(crate) const fn at(self, ifindex: IfIndex) -> neighbour::Envelope {
-        let Self { src, dst, ttl, tos, router_alert, .. } = self;
-        neighbour::Envelope { src, dst, ifindex, ttl, tos, router_alert }
+        let Self { src, dst, routed, ttl, tos, router_alert, .. } = self;
+        neighbour::Envelope { src, dst, ifindex, routed, ttl, tos, router_alert }
     }
 }
 
@@ -113,7 +115,7 @@ impl Outbox {
     pub(crate) fn poll(&mut self) -> Option<Output<'_>> {
         Some(match self.queue.pop_front()? {
             Entry::Send { envelope, start, end } => {
-                let Envelope { src, dst, ifindex, ttl, tos, router_alert } = envelope;
+                let Envelope { src, dst, ifindex, ttl, tos, router_alert, .. } = envelope;
                 let payload = self.octets(start, end);
                 Output::Send(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload })
             }

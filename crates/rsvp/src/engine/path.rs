@@ -11,24 +11,24 @@ use super::interfaces::{Place, lifetime};
 use super::io::RsvpEvent;
 use super::neighbour::Incoming;
 use super::receive::Failure;
-use super::sender::{Aside, E_POLICE, LOCAL, NON_RSVP, RESV};
+use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, RESV};
 use super::session::NONE;
 use super::table::Refusal;
 use crate::wire::{Class, ErrorCode, Filter, Message, RawAdspec, RsvpHop, Session};
 
 /// What a Path says, taken apart.
 #[derive(Debug, Clone, Copy)]
-struct Said<'a> {
+pub(super) struct Said<'a> {
     session: Session,
     filter: Filter,
-    hop: RsvpHop,
-    tspec: TSpec,
-    adspec: Option<RawAdspec<'a>>,
-    place: Place,
-    expires: Stamp,
-    ttl: u8,
+    pub(super) hop: RsvpHop,
+    pub(super) tspec: TSpec,
+    pub(super) adspec: Option<RawAdspec<'a>>,
+    pub(super) place: Place,
+    pub(super) expires: Stamp,
+    pub(super) ttl: u8,
     /// [`E_POLICE`] and [`NON_RSVP`].
-    flags: u16,
+    pub(super) flags: u16,
 }
 
 impl Rsvp {
@@ -41,8 +41,11 @@ impl Rsvp {
     ) -> Option<Key> {
         let (message, packet) = (&incoming.message, &incoming.packet);
         let hop = message.hop?;
+        let config = self.interfaces.get(place).map(|known| known.config);
+        let non_rsvp = config.and_then(|config| config.non_rsvp).unwrap_or(packet.ttl != message.send_ttl);
+        let from = (place, non_rsvp);
         if let Some(refusal) = message.refusal {
-            self.reject_path(message, hop, place, Failure::new(refusal.code, refusal.value));
+            self.reject_path(message, hop, from, Failure::new(refusal.code, refusal.value));
             return None;
         }
         let (Some(session), Some(filter), Some(period), Some(tspec)) =
@@ -54,12 +57,10 @@ impl Rsvp {
             Ok(tspec) => tspec,
             Err(fault) => {
                 let failure = Failure::new(ErrorCode::TRAFFIC_CONTROL, fault.value.0);
-                self.reject_path(message, hop, place, failure);
+                self.reject_path(message, hop, from, failure);
                 return None;
             }
         };
-        let config = self.interfaces.get(place).map(|known| known.config);
-        let non_rsvp = config.and_then(|config| config.non_rsvp).unwrap_or(packet.ttl != message.send_ttl);
         let life = lifetime(self.interfaces.cleanup(place), period);
         let flag = |flag, on| if on { flag } else { 0 };
         let said = Said {
@@ -83,7 +84,7 @@ impl Rsvp {
         match result {
             Ok(sender) => sender,
             Err(failure) => {
-                self.reject_path(message, hop, place, failure);
+                self.reject_path(message, hop, from, failure);
                 None
             }
         }
@@ -200,6 +201,7 @@ impl Rsvp {
         }
         if !changed {
             self.counters.paths_refreshed += 1;
+            self.resume(key);
             if police != said.flags & E_POLICE {
                 self.reinstall_of(session, key, resources);
             }
@@ -209,6 +211,9 @@ impl Rsvp {
             return Ok(Some(key));
         }
         self.counters.paths_taken += 1;
+        if let Some(sender) = self.senders.get_mut(key) {
+            sender.set(HELD, false);
+        }
         self.send_path(key);
         self.schedule_path(key, true);
         self.arm_sender(key);
@@ -263,6 +268,8 @@ impl Rsvp {
             return Err(failure(Refusal::Full));
         };
         self.counters.hop_changes += 1;
+        // By the name that the other one gave it, only that one's state would live on.
+        self.forget_sender(key);
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
         sender.hop = hop;
         sender.iif = said.place;
@@ -273,101 +280,6 @@ impl Rsvp {
         }
         self.hop_left(session, old);
         self.release_hop(old);
-        Ok(())
-    }
-
-    /// If routing expects a sender by another interface than that it came by, what came by that one takes its place:
-    /// reservations go there from now on.
-    pub(super) fn turn(&mut self, session: Key, key: Key, resources: &mut Resources) {
-        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL)) else { return };
-        let Some(extra) = sender.extra.as_ref() else { return };
-        let expected = match extra.expected {
-            Place::NONE => self.received_by(session),
-            expected => expected,
-        };
-        if expected == Place::NONE || expected == sender.iif {
-            return;
-        }
-        let Some(at) = extra.aside.iter().position(|aside| aside.iif == expected) else { return };
-        if self.sessions.get(session).is_some_and(|one| one.reserved > 0) {
-            self.note_all_or_one(session, key);
-        }
-        let Some(extra) = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()) else { return };
-        let new = extra.aside.swap_remove(at);
-        self.exchange(key, new);
-        self.reinstall_of(session, key, resources);
-        if let Some(line) = self.lines.iter_mut().find(|line| line.sender == key) {
-            line.hop = self.senders.get(key).map_or(line.hop, |sender| sender.hop);
-            line.forced = true;
-        }
-        if !self.lines.is_empty() {
-            self.tell(session, Tell::NoTears, None);
-        }
-        self.rejoin(key, resources);
-        self.send_path(key);
-        self.schedule_path(key, true);
-        self.arm_sender(key);
-    }
-
-    /// Puts a sender's path state aside, and what was aside in its place.
-    fn exchange(&mut self, key: Key, new: Aside) {
-        let Some(sender) = self.senders.get_mut(key) else { return };
-        let old = Aside {
-            iif: sender.iif,
-            hop: sender.hop,
-            tspec: sender.tspec,
-            adspec: sender.adspec,
-            expires: sender.expires,
-            ttl: sender.ttl,
-            flags: sender.flags & (E_POLICE | NON_RSVP),
-        };
-        sender.extra().aside.push(old);
-        let (refreshed, at) = (sender.has(RESV), sender.resv_at);
-        sender.set(RESV, false);
-        (sender.iif, sender.hop, sender.tspec, sender.adspec) = (new.iif, new.hop, new.tspec, new.adspec);
-        (sender.expires, sender.ttl) = (new.expires, new.ttl);
-        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | new.flags;
-        let session = self.sessions.key_of(sender.session);
-        if let Some(session) = session {
-            if refreshed {
-                self.hand_over_refresh(session, old.hop, at);
-            }
-            self.hop_left(session, old.hop);
-        }
-        self.counters.hop_changes += 1;
-        self.arm_sender(key);
-    }
-
-    /// Path state of a sender that routing does not expect by this interface: kept, not forwarded (RFC 2205 §3.1.3).
-    fn take_aside(&mut self, key: Key, said: &Said<'_>) -> Result<(), Failure> {
-        let Some(hop) = self.share_hop(said.hop) else { return Err(failure(Refusal::Full)) };
-        if let Some(adspec) = said.adspec {
-            readable(&adspec)?;
-        }
-        let adspec = self.share_adspec(said.adspec);
-        let new = Aside {
-            iif: said.place,
-            hop,
-            tspec: said.tspec,
-            adspec,
-            expires: said.expires,
-            ttl: said.ttl,
-            flags: said.flags,
-        };
-        let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
-        let aside = &mut sender.extra().aside;
-        let old = match aside.iter_mut().find(|one| one.iif == said.place) {
-            Some(old) => Some(core::mem::replace(old, new)),
-            None => {
-                aside.push(new);
-                None
-            }
-        };
-        if let Some(old) = old {
-            self.release_hop(old.hop);
-            self.release_adspec(old.adspec);
-        }
-        self.arm_sender(key);
         Ok(())
     }
 
@@ -395,19 +307,7 @@ impl Rsvp {
                 self.counters.senders_torn += 1;
                 return self.end_sender(own, None, resources);
             }
-            let aside = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut());
-            let found = aside.and_then(|extra| {
-                let at = extra.aside.iter().position(|one| one.iif == place)?;
-                Some(extra.aside.swap_remove(at))
-            });
-            match found {
-                Some(old) => {
-                    self.release_hop(old.hop);
-                    self.release_adspec(old.adspec);
-                    self.counters.senders_torn += 1;
-                }
-                None => self.counters.unmatched += 1,
-            }
+            self.tear_aside(key, place, &hop);
             return;
         }
         if self.hops.lookup(sender.hop).map(|known| known.addr) != Some(hop.addr) {
@@ -415,7 +315,7 @@ impl Rsvp {
             return;
         }
         self.counters.senders_torn += 1;
-        self.end_sender(key, Some(message), resources);
+        self.end_path(key, Some(message), resources);
     }
 
     /// Applications of this node hear of a sender whose data come here, and reserve if they were waiting for it.
@@ -512,7 +412,7 @@ pub(super) fn policy_in(carried: &[u8]) -> Box<[u8]> {
     policy.into_boxed_slice()
 }
 
-fn readable(adspec: &RawAdspec<'_>) -> Result<(), Failure> {
+pub(super) fn readable(adspec: &RawAdspec<'_>) -> Result<(), Failure> {
     match adspec.read() {
         Ok(_) => Ok(()),
         Err(fault) => Err(Failure::new(ErrorCode::TRAFFIC_CONTROL, fault.value.0)),

@@ -14,7 +14,7 @@ use super::io::RsvpEvent;
 use super::names::About;
 use super::outbox::Envelope;
 use super::receive::Failure;
-use super::sender::{E_POLICE, LOCAL, NON_RSVP, Sender, UNSENT};
+use super::sender::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, Sender, UNSENT};
 use crate::wire::{
     Class, ErrorFlags, ErrorSpec, HeaderFlags, LocalService, LocalServices, Message, MessageType, Objects,
     Overrides, RawAdspec, RsvpHop, Writer,
@@ -94,10 +94,31 @@ impl Rsvp {
             src: self.own_address(place, dst.is_ipv6()),
             dst,
             ifindex: known.map(|known| known.ifindex),
+            routed: false,
             ttl: TTL,
             tos: known.map_or(self.config.interface.tos, |known| known.config.tos),
             router_alert: false,
         }
+    }
+
+    /// To the previous hop whose Paths come by `iif`. If hops without RSVP lie between, the way back may begin elsewhere:
+    /// there the message is a packet as any other, and its handle tells what it is about (RFC 2205 §2.9, §3.3).
+    fn envelope_back(&self, hop: IpAddr, iif: Place, far: bool) -> Envelope {
+        let near = match hop {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        Envelope { routed: far && !near, ..self.envelope_to(hop, iif) }
+    }
+
+    /// To the previous hop of a sender. Where an application named the interface that it receives by, its Resvs leave by that
+    /// (RFC 2205 §3.9).
+    pub(super) fn envelope_before(&self, hop: IpAddr, sender: &Sender) -> Envelope {
+        let named = || {
+            let session = self.sessions.key_of(sender.session);
+            sender.has(LOCAL_ONLY) || session.is_some_and(|session| self.received_by(session) == sender.iif)
+        };
+        self.envelope_back(hop, sender.iif, sender.has(NON_RSVP) && !named())
     }
 
     /// This node as a hop at an interface; the handle is the kernel's number of it.
@@ -132,6 +153,9 @@ impl Rsvp {
         if ttl == 0 {
             return; // as far as the data go (RFC 2205 §3.3)
         }
+        if self.is_cut_off(sender) {
+            return self.hold_path(key);
+        }
         if sender.extra.is_none() {
             let place = sender.oif;
             if only.is_none_or(|only| only == place) {
@@ -146,6 +170,28 @@ impl Rsvp {
         }
     }
 
+    /// Whether the link that a sender's Paths and data came by is lost. To go on announcing them would leave the next hop
+    /// with two previous ones, when the data come to it another way (RFC 2205 §3.6); what is not refreshed ends by itself.
+    fn is_cut_off(&self, sender: &Sender) -> bool {
+        !sender.has(LOCAL) && self.interfaces.get(sender.iif).is_some_and(|known| !known.up)
+    }
+
+    /// A Path cannot go out now.
+    fn hold_path(&mut self, key: Key) {
+        if let Some(sender) = self.senders.get_mut(key) {
+            sender.set(HELD, true);
+        }
+    }
+
+    /// A Path came in again: the next hop hears of it at once if it may have missed any.
+    pub(super) fn resume(&mut self, key: Key) {
+        let Some(sender) = self.senders.get_mut(key).filter(|sender| sender.has(HELD)) else { return };
+        sender.set(HELD, false);
+        self.send_path(key);
+        self.schedule_path(key, true);
+        self.arm_sender(key);
+    }
+
     fn path_envelope(&self, sender: &Sender, place: Place, ttl: u8) -> Option<Envelope> {
         let known = self.interfaces.get(place).filter(|known| known.is_usable())?;
         let session = self.sessions.get_index(sender.session)?;
@@ -153,6 +199,7 @@ impl Rsvp {
             src: self.addresses.unpack(sender.src, session.v6),
             dst: self.addresses.unpack(session.dest, session.v6),
             ifindex: Some(known.ifindex),
+            routed: false,
             ttl,
             tos: known.config.tos,
             router_alert: true,
@@ -241,16 +288,17 @@ impl Rsvp {
         }
     }
 
-    /// Answers a Path with an error, to whoever sent it on this hop; the path state stays as it is.
+    /// Answers a Path with an error, to whoever sent it on this hop, `far` behind hops without RSVP; the path state stays as
+    /// it is.
     pub(super) fn reject_path(
         &mut self,
         message: &Message<'_>,
         hop: RsvpHop,
-        place: Place,
+        (place, far): (Place, bool),
         failure: Failure,
     ) {
         self.counters.rejected += 1;
-        let envelope = self.envelope_to(hop.addr, place);
+        let envelope = self.envelope_back(hop.addr, place, far);
         let error = ErrorSpec {
             node: envelope.src,
             flags: ErrorFlags::default(),
@@ -290,7 +338,7 @@ impl Rsvp {
                 self.out.event(id, RsvpEvent::PathError { error, sender: filter, policy });
             }
             (None, Some(hop)) => {
-                let envelope = self.envelope_to(hop.addr, sender.iif);
+                let envelope = self.envelope_before(hop.addr, sender);
                 self.transmit(envelope, MessageType::PATH_ERR, |_, w| copy_path_err(w, message, &error));
             }
             (None, None) => self.counters.unmatched += 1,

@@ -134,6 +134,7 @@ impl Rsvp {
             src: packet.src,
             dst: packet.dst,
             ifindex: None,
+            routed: true,
             ttl: packet.ttl - 1,
             tos: packet.tos,
             router_alert: packet.router_alert,

@@ -99,14 +99,13 @@ impl Rsvp {
         (about, by_name): (About, bool),
     ) -> bool {
         let Some(before) = self.hops.lookup(hop).copied() else { return false };
-        let Some(iif) = said.first().and_then(|(key, _)| Some(self.senders.get(*key)?.iif)) else {
-            return false;
-        };
+        let Some(sender) = said.first().and_then(|(key, _)| self.senders.get(*key)) else { return false };
+        let iif = sender.iif;
         if !self.interfaces.get(iif).is_some_and(|known| known.config.enabled) {
             return false;
         }
+        let envelope = self.envelope_before(before.addr, sender);
         let period = self.interfaces.period(iif, self.now);
-        let envelope = self.envelope_to(before.addr, iif);
         let carried = self.carried_for(said);
         self.transmit_about(envelope, MessageType::RESV, about, by_name, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
@@ -206,8 +205,8 @@ impl Rsvp {
     ) {
         let senders: Vec<Key> = senders.collect();
         let Some(before) = self.hops.lookup(hop).copied() else { return };
-        let Some(iif) = senders.iter().find_map(|key| Some(self.senders.get(*key)?.iif)) else { return };
-        let envelope = self.envelope_to(before.addr, iif);
+        let Some(sender) = senders.iter().find_map(|key| self.senders.get(*key)) else { return };
+        let envelope = self.envelope_before(before.addr, sender);
         self.forget_told(About::Resv(session, hop));
         self.transmit(envelope, MessageType::RESV_TEAR, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };

@@ -11,6 +11,7 @@ use super::Rsvp;
 use super::destinations::Range;
 use super::forward::Tell;
 use super::interfaces::Place;
+use super::names::About;
 use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESOLVING, UNSENT};
 use super::session::NONE;
 use crate::wire::{Selector, Style};
@@ -89,8 +90,19 @@ impl Rsvp {
             // State is kept and updated, Paths go nowhere (RFC 2205 §3.11.4).
             Err(_) => Place::NONE,
         };
+        let gateway = result.ok().and_then(|route| route.gateway);
+        #[expect(clippy::cast_possible_truncation, reason = "a hash")]
+        let gateway = gateway.map_or(0, |gateway| self.hasher.hash_one(&gateway) as u32);
+        let before = core::mem::replace(&mut sender.gateway, gateway);
+        let turned = before != gateway && sender.oif == way && way.is_link() && !sender.has(UNSENT);
         let ways = [way];
         self.apply_ways(key, if way == Place::NONE { &[] } else { &ways }, resources);
+        if turned {
+            // Another router at the same interface: what the former one was told by name this one does not know, and a
+            // Bundle would still go to that.
+            self.forget_told(About::Path(key, way));
+            self.repair(key, &ways, &[]);
+        }
     }
 
     /// The kernel's multicast route, asked for or changed.
@@ -185,10 +197,23 @@ impl Rsvp {
             self.path_event(key);
         }
         if reserved {
-            if self.sessions.get(session).is_some_and(|one| one.style != Some(Style::Ff)) {
-                self.reinstall_of(session, key, resources);
-            }
+            self.reinstall_on(session, key, &before, resources);
             self.tell(session, Tell::NoTears, None);
+        }
+    }
+
+    /// Data of a sender meet other reservations than before. Of shared styles each is for other senders now; of FF one that
+    /// they meet again may be for what the sender sent when they left it.
+    fn reinstall_on(&mut self, session: Key, key: Key, before: &[Place], resources: &mut Resources) {
+        if self.sessions.get(session).is_some_and(|one| one.style != Some(Style::Ff)) {
+            return self.reinstall_of(session, key, resources);
+        }
+        let Some(sender) = self.senders.get(key) else { return };
+        let again = |place: Place| sender.goes_by(place) && !before.contains(&place);
+        let met: Vec<Key> =
+            self.branches_of(sender).filter(|(_, branch)| again(branch.oif)).map(|(key, _)| key).collect();
+        for branch in met {
+            self.reinstall(branch, resources);
         }
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Sender {
     /// Interface by which they go on; of several the first.
     pub(crate) oif: Place,
     pub(crate) flags: u16,
+    /// Router that its data go to next, hashed; 0: none, or not known.
+    pub(crate) gateway: u32,
     /// TTL that the last Path came with.
     pub(crate) ttl: u8,
     /// How often the last change was said again: of Paths in the low four bits, of Resvs in the high ones.
@@ -70,6 +72,9 @@ pub(crate) const LOCAL: u16 = 512;
 
 /// Path state of the branch of a group that is for applications of this node only (RFC 2205 §3.9).
 pub(crate) const LOCAL_ONLY: u16 = 1024;
+
+/// A Path of it was due while nothing could come in by its interface: it goes out when Paths come in again.
+pub(crate) const HELD: u16 = 2048;
 
 /// What few senders have.
 #[derive(Debug)]
@@ -152,6 +157,7 @@ impl Sender {
             iif: Place::NONE,
             oif: Place::NONE,
             flags,
+            gateway: 0,
             ttl: 0,
             stages: 0,
             extra: None,

@@ -14,28 +14,38 @@ use super::session::is_application;
 
 /// Stages that the record can count; later intervals are the refresh period anyway.
 const MAX_STAGE: u8 = 15;
+/// Records that one call looks at; the driver has its turn in between.
+const STEPS: u32 = 4096;
 
 impl Rsvp {
-    /// Handles everything that is due.
+    /// Handles what is due, a bounded part of it at a time: what is left is due at once.
     pub(super) fn run_timers(&mut self, resources: &mut Resources) {
-        while let Some(index) = self.sender_wheel.pop_due(&mut self.senders, self.now) {
-            if let Some(key) = self.senders.key_of(index) {
-                self.step_sender(key, resources);
-            }
+        let mut left = STEPS;
+        while left > 0
+            && let Some(index) = self.sender_wheel.pop_due(&mut self.senders, self.now)
+        {
+            let cost = self.senders.key_of(index).map_or(0, |key| self.step_sender(key, resources));
+            left = left.saturating_sub(cost.saturating_add(1));
         }
-        while let Some(index) = self.branch_wheel.pop_due(&mut self.branches, self.now) {
+        while left > 0
+            && let Some(index) = self.branch_wheel.pop_due(&mut self.branches, self.now)
+        {
             if let Some(key) = self.branches.key_of(index) {
                 self.step_branch(key, resources);
             }
+            left -= 1;
         }
     }
 
-    fn step_sender(&mut self, key: Key, resources: &mut Resources) {
+    /// What is due of a sender; how many of its session were looked at for that.
+    fn step_sender(&mut self, key: Key, resources: &mut Resources) -> u32 {
         let now = self.now;
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = self.senders.get(key) else { return 0 };
+        let mates = self.sessions.get_index(sender.session).map_or(0, |session| u32::from(session.count));
         if sender.is_over(now) {
             self.counters.senders_expired += 1;
-            return self.end_sender(key, None, resources);
+            self.end_path(key, None, resources);
+            return mates;
         }
         if sender.has(PATH) && sender.path_at.is_due(now) {
             if sender.branches_out() && !sender.has(REPAIR) {
@@ -46,8 +56,12 @@ impl Rsvp {
                 self.schedule_path(key, false);
             }
         }
-        let Some(sender) = self.senders.get(key) else { return };
-        if sender.has(RESV) && sender.resv_at.is_due(now) {
+        let mut seen = 0;
+        if let Some(sender) = self.senders.get(key)
+            && sender.has(RESV)
+            && sender.resv_at.is_due(now)
+        {
+            seen = mates;
             let (hop, session) = (sender.hop, self.sessions.key_of(sender.session));
             if let Some(session) = session {
                 self.gather(session, hop);
@@ -63,20 +77,7 @@ impl Rsvp {
         }
         self.drop_aside(key);
         self.arm_sender(key);
-    }
-
-    /// Path state aside that nobody refreshes ends alone.
-    fn drop_aside(&mut self, key: Key) {
-        let now = self.now;
-        let Some(extra) = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()) else { return };
-        if extra.aside.iter().all(|aside| !aside.expires.is_due(now)) {
-            return;
-        }
-        let over: Vec<_> = extra.aside.extract_if(.., |aside| aside.expires.is_due(now)).collect();
-        for aside in over {
-            self.release_hop(aside.hop);
-            self.release_adspec(aside.adspec);
-        }
+        seen
     }
 
     /// Sets when the next Path goes out: after a change soon, if so configured, else after a period.
@@ -182,9 +183,6 @@ impl Rsvp {
         let Some(sender) = self.senders.get(key) else { return };
         let Some(session) = self.sessions.key_of(sender.session) else { return };
         let apart = sender.has(LOCAL_ONLY).then(|| self.filter_of(sender));
-        if apart.is_none() {
-            self.end_with(session, key, resources);
-        }
         self.send_path_tear(key, tear);
         self.path_gone(key);
         self.leave_reservations(session, key, resources);

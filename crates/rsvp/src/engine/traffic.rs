@@ -54,7 +54,7 @@ impl Rsvp {
             }
             Err(refusal) => {
                 self.counters.refused += 1;
-                Err(failure_of(&refusal))
+                Err(failure_of(&refusal, &ask))
             }
         }
     }
@@ -286,10 +286,21 @@ impl Rsvp {
     }
 }
 
+/// Whether the flow itself has room, but not at the rate that its delay takes, nor at one that the slack allows: a receiver
+/// that lives with more delay can be served.
+fn is_too_late(refusal: &Refusal, ask: &Ask) -> bool {
+    #[expect(clippy::cast_precision_loss, reason = "rates come from floats")]
+    let faster = |asked: GuaranteedAsk| asked.rspec.rate() > ask.traffic.rate as f32;
+    ask.guaranteed.is_some_and(faster) && refusal.available >= ask.traffic.rate
+}
+
 /// The error that tells of a refusal.
-fn failure_of(refusal: &Refusal) -> Failure {
+fn failure_of(refusal: &Refusal, ask: &Ask) -> Failure {
     use ErrorCode as C;
     match refusal.cause() {
+        Cause::Bandwidth if is_too_late(refusal, ask) => {
+            Failure::new(C::ADMISSION, AdmissionValue::DELAY_BOUND.0)
+        }
         Cause::Policy | Cause::Token => Failure::new(C::POLICY, PolicyValue::REJECT.0),
         Cause::Mtu => Failure::new(C::ADMISSION, AdmissionValue::MTU.0),
         Cause::Bandwidth | Cause::Buffer | Cause::Interface => {

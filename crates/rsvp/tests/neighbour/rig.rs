@@ -264,6 +264,7 @@ impl Node {
             src: if down { IpAddr::from([10, 0, 0, 1]) } else { self.addr },
             dst: if down { dest } else { next_hop.unwrap() },
             ifindex: ETH,
+            routed: false,
             ttl,
             tos: 0,
             router_alert: down,

@@ -7,11 +7,11 @@ use signalbox_rsvp::wire::{ListedId, MessageType};
 
 use crate::rig::{B, Path, Resv, Rig, all, at, compose, load, session};
 
-/// Epoch of the neighbour at eth2.
-const EPOCH: u32 = 77;
+/// Epoch of the neighbours.
+pub(crate) const EPOCH: u32 = 77;
 
 /// A message with MESSAGE_ID behind its common header.
-fn named(mut octets: Vec<u8>, id: u32) -> Vec<u8> {
+pub(crate) fn named(mut octets: Vec<u8>, id: u32) -> Vec<u8> {
     let [e3, e2, e1, e0] = EPOCH.to_be_bytes();
     assert_eq!(e3, 0);
     let [i3, i2, i1, i0] = id.to_be_bytes();

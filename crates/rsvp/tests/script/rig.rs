@@ -345,6 +345,8 @@ pub(crate) struct Rig {
     pub(crate) events: Vec<(u64, RsvpEvent)>,
     /// Interface of each unicast destination; 0: this node.
     pub(crate) routes: Vec<(Prefix, u32)>,
+    /// Number of the neighbour that unicast routes lead to.
+    pub(crate) gateway: u32,
     /// Interface in and interfaces out by group and source.
     pub(crate) trees: BTreeMap<(IpAddr, IpAddr), (u32, Vec<u32>)>,
     /// What the kernel was told to keep.
@@ -410,6 +412,7 @@ impl Rig {
             replies: Vec::new(),
             events: Vec::new(),
             routes,
+            gateway: 9,
             trees: BTreeMap::new(),
             installed: BTreeMap::new(),
             lookups: 0,
@@ -420,7 +423,7 @@ impl Rig {
         rig
     }
 
-    /// Destinations of a prefix go out by `oif` (0: they are this node's) from now on; says so to the node.
+    /// Destinations of a prefix go out by `oif` (0: they are this node's) from now on; tells the node.
     pub(crate) fn route(&mut self, prefix: &str, len: u8, oif: u32) -> Vec<Sent> {
         let prefix = Prefix { addr: addr(prefix), len };
         self.routes.retain(|(known, _)| *known != prefix);
@@ -518,7 +521,7 @@ impl Rig {
                 Ok(Route { ifindex: lo, src: dst, gateway: None, mtu: 65536, local: true })
             }
             Some(oif) => {
-                let gateway = Some(at(oif, 9));
+                let gateway = Some(at(oif, self.gateway));
                 Ok(Route { ifindex: IfIndex(oif), src: at(oif, 1), gateway, mtu: 1500, local: false })
             }
         }
@@ -563,8 +566,7 @@ impl Rig {
 
     /// A message addressed to this node, by interface `iif` from the neighbour `src`.
     pub(crate) fn neighbourly(&mut self, iif: u32, src: IpAddr, octets: &[u8]) -> Vec<Sent> {
-        let v6 = src.is_ipv6();
-        let dst = if v6 { addr(&format!("fd00:{iif}::1")) } else { at(iif, 1) };
+        let dst = if src.is_ipv6() { addr(&format!("fd00:{iif}::1")) } else { at(iif, 1) };
         self.packet(iif, src, dst, 255, octets)
     }
 

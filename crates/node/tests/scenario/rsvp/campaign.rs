@@ -19,7 +19,7 @@ use signalbox_core::traffic::{FlowFilter, Reservation};
 use signalbox_sim::{Sim, seed_from_environment};
 
 use super::net::Host;
-use super::oracle::{Claim, Oracle, Place};
+use super::oracle::{Claim, Demand, Oracle, Place};
 use super::world::{BLOCKADE, REFRESH, Storm, World};
 
 /// How many seeds, unless the environment says otherwise.
@@ -152,17 +152,27 @@ impl World {
         self.charges(&held)
     }
 
-    /// Which of the receivers that could be served whatever else is granted are not served now.
-    fn unserved(&self, oracle: &Oracle) -> BTreeSet<usize> {
-        let sure = |claims: &Vec<Claim>| {
-            claims.iter().all(|claim| {
-                let others = oracle.installed.iter().filter(|(place, _)| {
-                    (place.0, place.1) == (claim.node, claim.ifindex) && **place != claim.place
-                });
-                let others: u64 = others.map(|(_, one)| one.rate).sum();
-                others + claim.rate <= self.shares[&(claim.node, claim.ifindex)]
-            })
+    /// Which demands could be served whatever else is granted, also if all links for them were given to larger requests that
+    /// go the same way.
+    fn sure(&self, oracle: &Oracle) -> BTreeSet<usize> {
+        let fits = |claim: &Claim, rate: u64| {
+            let others = oracle.installed.iter().filter(|(place, _)| {
+                (place.0, place.1) == (claim.node, claim.ifindex) && **place != claim.place
+            });
+            let others: u64 = others.map(|(_, one)| one.rate).sum();
+            others + rate <= self.shares[&(claim.node, claim.ifindex)]
         };
+        let sure = |demand: &Demand| {
+            let fit =
+                |claim| fits(claim, claim.rate) && demand.swept_by.iter().all(|rate| fits(claim, *rate));
+            demand.claims.iter().all(fit)
+        };
+        let all = oracle.demands.iter().enumerate();
+        all.filter(|(_, demand)| sure(demand)).map(|(at, _)| at).collect()
+    }
+
+    /// Which of them are not served now.
+    fn unserved(&self, oracle: &Oracle) -> BTreeSet<usize> {
         let serves = |claim: &Claim, one: &Reservation| {
             let covers = |filter: &FlowFilter| {
                 filter.dst == claim.sender.dst
@@ -173,8 +183,9 @@ impl World {
             one.ifindex == claim.ifindex && one.rate() >= claim.rate && one.filters.iter().any(covers)
         };
         let served = |claim: &Claim| self.sim.reservations(claim.node).any(|(_, one)| serves(claim, one));
-        let all = oracle.claims.iter().enumerate();
-        all.filter(|(_, claims)| sure(claims) && !claims.iter().all(served)).map(|(at, _)| at).collect()
+        let mut sure = self.sure(oracle);
+        sure.retain(|at| !oracle.demands[*at].claims.iter().all(served));
+        sure
     }
 
     fn says(&self, fault: &str) -> String {
@@ -209,11 +220,17 @@ struct Met {
     /// States that were refreshed by name.
     by_name: u64,
     repairs: u64,
+    /// Demands that had to be served, at links that do not suffice for all.
+    sure: usize,
 }
 
 impl Met {
-    fn add(&mut self, world: &World) {
+    fn add(&mut self, world: &mut World) {
         self.reservations += world.held().len();
+        if world.variant.tight {
+            let oracle = Oracle::of(world);
+            self.sure += if world.suffices(&oracle) { 0 } else { world.sure(&oracle).len() };
+        }
         for node in &world.hosts {
             let Some(rsvp) = world.sim.engine(*node).and_then(|host| host.node.rsvp()) else { continue };
             let counters = rsvp.counters();
@@ -245,10 +262,10 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
         world.sim.run_for(REFRESH / 2);
     }
     if let Some(at) = hungry.and_then(|hungry| hungry.first().copied()) {
-        let claims = &Oracle::of(&mut world).claims[at];
-        panic!("{}", world.says(&format!("never served: {claims:?}")));
+        let demand = &Oracle::of(&mut world).demands[at];
+        panic!("{}", world.says(&format!("never served: {demand:?}")));
     }
-    met.add(&world);
+    met.add(&mut world);
     world.close();
     // Tears reach everyone; what has no one to tear it lives for its time.
     world.sim.wait(LIFETIME * 2, |sim| World::left(sim).is_none());
@@ -294,8 +311,9 @@ fn campaign(part: u64, storm: Storm) {
     (0..seeds).filter(|seed| seed % 3 == part).for_each(|seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
     if seeds >= SEEDS {
-        let Met { reservations, refused, blockades, by_name, repairs } = met;
+        let Met { reservations, refused, blockades, by_name, repairs, sure } = met;
         assert!(reservations > 100 && refused > 10 && blockades > 10 && by_name > 100, "{seeds} idle seeds");
+        assert!(sure > 20, "{seeds} seeds without want");
         assert!(storm != Storm::Routes || repairs > 10, "no path was repaired");
     }
 }

@@ -34,6 +34,18 @@ pub(crate) struct Claim {
     pub(crate) place: Place,
 }
 
+/// What a receiver asks for, for one sender or, of shared styles, for all of its senders: it is one request, and where it
+/// fails for one of them it is held back for all.
+#[derive(Debug, Clone)]
+pub(crate) struct Demand {
+    /// All links that it needs.
+    pub(crate) claims: Vec<Claim>,
+    /// Octets a second of larger requests that go wherever this one goes. What a node tells a previous hop in one SE Resv is
+    /// the upper bound over all senders that come from it (RFC 2209, RESV REFRESH, 5), so that a larger request for one of
+    /// them goes on for another one as well, whose blockade it passes by.
+    pub(crate) swept_by: Vec<u64>,
+}
+
 /// What must be.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
@@ -43,9 +55,8 @@ pub(crate) struct Oracle {
     pub(crate) paths: BTreeSet<(NodeId, u64, Filter)>,
     /// By session and sender: what the sender hears to be reserved for it.
     pub(crate) reserved: BTreeMap<(u64, Actor), Option<Spec>>,
-    /// All links that a receiver's request needs. Of shared styles it is one request for all senders: where it fails for
-    /// one of them it is held back for all.
-    pub(crate) claims: Vec<Vec<Claim>>,
+    /// What receivers ask for.
+    pub(crate) demands: Vec<Demand>,
 }
 
 /// One session as it stands.
@@ -101,6 +112,38 @@ impl Scene<'_> {
         merged(self.own(node, *actor).into_iter().chain(exits.filter_map(|exit| self.at(at, exit))))
     }
 
+    /// The nodes that a receiver's request for a sender goes through, each with the previous hop that it tells.
+    fn tells(&self, at: usize, receiver: NodeId) -> BTreeMap<NodeId, Exit> {
+        let (actor, _, tree) = &self.trees[at];
+        let first = Some(receiver).filter(|_| self.own(receiver, *actor).is_some());
+        let each = core::iter::successors(first, |node| tree.from.get(node).map(|(before, _)| *before));
+        each.filter_map(|node| Some((node, *tree.from.get(&node)?))).collect()
+    }
+
+    /// What a receiver asks for in a session where it asks once.
+    fn rate(&self, receiver: NodeId) -> Option<u64> {
+        let each =
+            self.trees.iter().filter_map(|(actor, traffic, _)| Some((self.own(receiver, *actor)?, *traffic)));
+        each.map(|(spec, traffic)| spec.installed([traffic]).rate).max()
+    }
+
+    /// The larger requests that some node on the way tells a previous hop of together with that of a receiver, though for
+    /// another sender.
+    fn larger(&self, receiver: NodeId) -> Vec<u64> {
+        let own = self.rate(receiver);
+        let meet = |other: NodeId| {
+            (0..self.trees.len()).any(|one| {
+                let told = self.tells(one, receiver);
+                (0..self.trees.len()).filter(|another| *another != one).any(|another| {
+                    self.tells(another, other).iter().any(|(node, before)| told.get(node) == Some(before))
+                })
+            })
+        };
+        let others = self.play.sinks.keys().copied().filter(|other| *other != receiver);
+        let others = others.filter_map(|other| Some((other, self.rate(other)?)));
+        others.filter(|(other, rate)| Some(*rate) > own && meet(*other)).map(|(_, rate)| rate).collect()
+    }
+
     /// What is reserved at a link: of FF for one sender, else for all.
     fn at(&self, at: usize, exit: Exit) -> Option<Spec> {
         let shared = self.play.style != Style::Ff;
@@ -144,9 +187,10 @@ impl Oracle {
         for receiver in play.sinks.keys() {
             let each = (0..scene.trees.len()).filter_map(|at| Self::claim(world, scene, at, *receiver));
             if play.style == Style::Ff {
-                self.claims.extend(each);
+                self.demands.extend(each.map(|claims| Demand { claims, swept_by: Vec::new() }));
             } else {
-                self.claims.push(each.flatten().collect());
+                let swept_by = if play.style == Style::Se { scene.larger(*receiver) } else { Vec::new() };
+                self.demands.push(Demand { claims: each.flatten().collect(), swept_by });
             }
         }
     }

@@ -285,11 +285,10 @@ impl Neighbours {
                 w.body(&bundle);
                 if w.finish().is_ok() {
                     self.counters.bundles_sent += 1;
-                    let tos = envelope.tos;
-                    self.out.push(
-                        Envelope { src, dst: addr, ifindex, ttl: TTL, tos, router_alert: false },
-                        start,
-                    );
+                    let Envelope { routed, tos, .. } = envelope;
+                    let envelope =
+                        Envelope { src, dst: addr, ifindex, routed, ttl: TTL, tos, router_alert: false };
+                    self.out.push(envelope, start);
                 }
             }
             _ => self.out.put(envelope, &bundle),
@@ -396,7 +395,8 @@ impl Neighbours {
         }
         let sent = out.len() > start;
         self.out.octets = out;
-        self.out.push(Envelope { src, dst: to, ifindex, ttl, tos: TOS, router_alert: false }, start);
+        let envelope = Envelope { src, dst: to, ifindex, routed: false, ttl, tos: TOS, router_alert: false };
+        self.out.push(envelope, start);
         self.scratch = message;
         sent
     }
@@ -474,12 +474,12 @@ impl Neighbours {
     pub fn summarise(&mut self, now: Time, state: Advertised, to: &SummaryTo) -> bool {
         let (envelope, source) = match *to {
             SummaryTo::Neighbour { neighbour, src, ifindex } => {
-                let envelope =
-                    Envelope { src, dst: neighbour, ifindex, ttl: TTL, tos: TOS, router_alert: false };
-                (envelope, None)
+                let (dst, routed, ttl, tos) = (neighbour, false, TTL, TOS);
+                (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert: false }, None)
             }
             SummaryTo::Group { group, source, src, ifindex, ttl } => {
-                (Envelope { src, dst: group, ifindex, ttl, tos: TOS, router_alert: true }, Some(source))
+                let (dst, routed, tos) = (group, false, TOS);
+                (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert: true }, Some(source))
             }
         };
         let settings = self.config.of(envelope.ifindex).reduction;

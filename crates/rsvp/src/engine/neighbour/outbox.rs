@@ -14,8 +14,10 @@ pub struct Envelope {
     pub src: IpAddr,
     /// Destination address.
     pub dst: IpAddr,
-    /// Interface to leave by.
+    /// Interface to leave by, whose settings hold.
     pub ifindex: IfIndex,
+    /// Routing decides where it leaves, not `ifindex`.
+    pub routed: bool,
     /// IP TTL, which should be the message's Send_TTL.
     pub ttl: u8,
     /// TOS octet or traffic class.
@@ -53,9 +55,10 @@ impl Outbox {
     }
 
     pub(crate) fn poll(&mut self) -> Option<IpTransmit<'_>> {
-        let (Envelope { src, dst, ifindex, ttl, tos, router_alert }, span) = self.queue.pop_front()?;
+        let (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert }, span) =
+            self.queue.pop_front()?;
         let payload = self.octets.get(span).unwrap_or_default();
-        let ifindex = (ifindex != IfIndex::NONE).then_some(ifindex);
+        let ifindex = (ifindex != IfIndex::NONE && !routed).then_some(ifindex);
         let router_alert = router_alert || dst.is_ipv6(); // RFC 2711: all of RSVP's
         Some(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload })
     }

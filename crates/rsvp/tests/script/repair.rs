@@ -1,0 +1,211 @@
+//! Links that are lost, data that come back to where they left (RFC 2205 §3.6).
+
+use std::time::Duration;
+
+use signalbox_rsvp::engine::{Command, Config, FlowRequest, Input, ReserveRequest};
+use signalbox_rsvp::wire::{MessageType, RsvpHop, Style};
+
+use crate::rig::{
+    B, Path, R, Resv, Rig, Sent, addr, all, at, compose, group, kinds, load, one, sender, session, tspec,
+};
+
+/// Octets a second that the kernel passes at interface `n`, of each reservation.
+fn rates(rig: &Rig, n: u32) -> Vec<u64> {
+    rig.installed.values().filter(|one| one.ifindex.0 == n).map(|one| one.traffic.rate).collect()
+}
+
+/// What stands where data come back to is for what the sender sends now, not for what it sent when they left.
+#[test]
+fn a_reservation_that_data_meet_again_is_for_what_they_are_now() {
+    let mut rig = Rig::new();
+    rig.path(&Path { tspec: tspec(2.0 * B), ..Path::new() });
+    rig.resv(&Resv::ff(&[(load(8.0 * B), 1)]));
+    assert_eq!(rates(&rig, 2), [20_000]);
+    rig.route("10.9.0.0", 24, 3);
+    rig.path(&Path { tspec: tspec(5.0 * B), ..Path::new() });
+    rig.route("10.9.0.0", 24, 2);
+    assert_eq!(rates(&rig, 2), [50_000]);
+    // With each refresh that follows as well.
+    rig.resv(&Resv::ff(&[(load(8.0 * B), 1)]));
+    assert_eq!(rates(&rig, 2), [50_000]);
+}
+
+/// The link at eth1 is there from now on, or not; says so to the node.
+fn link(rig: &mut Rig, up: bool) -> Vec<Sent> {
+    rig.interfaces[0].up = up;
+    let list = rig.interfaces.clone();
+    rig.resources.interfaces(&list);
+    rig.input(Input::Interfaces(&list))
+}
+
+/// Behind a lost link nothing is announced any more: the next hop, whose data come another way now, would hear of two
+/// previous hops. What the link brought ends in its time.
+#[test]
+fn what_came_by_a_lost_link_is_not_announced() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    let mut sent = link(&mut rig, false);
+    // Not even where it would go now.
+    rig.route("10.9.0.0", 24, 3);
+    sent.extend(rig.wait(Duration::from_secs(150)));
+    assert!(all(&sent, MessageType::PATH).is_empty(), "{:?}", kinds(&sent));
+    sent = rig.wait(Duration::from_secs(10));
+    assert_eq!(one(&sent, MessageType::PATH_TEAR).oif, 3);
+    assert_eq!((rig.rsvp.senders(), rig.reservations()), (0, 0));
+}
+
+/// Another previous hop is as good as ever, and so is the old one when its link is back: what was held back goes out with
+/// the first Path, though that says nothing new.
+#[test]
+fn a_path_that_was_held_back_goes_out_when_paths_come_in_again() {
+    for iif in [4, 1] {
+        let mut rig = Rig::new();
+        rig.path(&Path::new());
+        link(&mut rig, false);
+        let sent = rig.wait(Duration::from_secs(50));
+        assert!(all(&sent, MessageType::PATH).is_empty());
+        if iif == 1 {
+            assert_eq!(kinds(&link(&mut rig, true)), []);
+        }
+        let path = Path { hop: RsvpHop { addr: at(iif, 9), lih: 77 }, iif, ..Path::new() };
+        assert_eq!(kinds(&rig.path(&path)), [(MessageType::PATH, session().dest)]);
+        assert_eq!(kinds(&rig.path(&path)), []);
+        let sent = rig.wait(Duration::from_secs(45));
+        assert!(!all(&sent, MessageType::PATH).is_empty());
+    }
+}
+
+/// A link that is lost and back before any Path was due is nobody's business.
+#[test]
+fn a_link_that_comes_back_in_time_makes_no_noise() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    assert_eq!(kinds(&link(&mut rig, false)), []);
+    assert_eq!(kinds(&link(&mut rig, true)), []);
+    assert_eq!(kinds(&rig.path(&Path::new())), []);
+    let sent = rig.wait(Duration::from_secs(45));
+    assert!(!all(&sent, MessageType::PATH).is_empty());
+    assert_eq!(rig.rsvp.counters().hop_changes, 0);
+}
+
+/// Another router at the same interface is told everything anew, after W and not in a Bundle or a summary for the former
+/// one.
+#[test]
+fn a_path_follows_its_route_to_another_router_of_the_same_link() {
+    for reliable in [false, true] {
+        let mut config = Config::default();
+        config.neighbours.interface.reduction.reliable = reliable;
+        let mut rig = Rig::with_neighbours(config, "10mbit");
+        rig.path(&Path::new());
+        if reliable {
+            acknowledge_all(&mut rig);
+            let sent = rig.wait(Duration::from_secs(50));
+            assert!(
+                all(&sent, MessageType::PATH).is_empty() && !all(&sent, MessageType::SREFRESH).is_empty()
+            );
+        }
+        rig.path(&Path::new());
+        rig.gateway = 8;
+        assert_eq!(kinds(&rig.route("10.9.0.0", 24, 2)), []);
+        let changed = rig.now;
+        let sent = rig.wait(Duration::from_millis(2100));
+        let path = one(&sent, MessageType::PATH);
+        assert_eq!((path.dst, path.oif, sent.len()), (session().dest, 2, 1));
+        // A refresh may have been due before.
+        assert!(reliable || path.at >= changed + Duration::from_secs(2));
+        // A route that is announced anew and leads where it led is no change.
+        rig.path(&Path::new());
+        rig.route("10.9.0.0", 24, 2);
+        assert_eq!(rig.rsvp.counters().repairs, 1);
+        let sent = rig.wait(Duration::from_millis(2100));
+        assert!(
+            sent.iter().all(|one| one.kind() == MessageType::PATH) && sent.len() <= usize::from(reliable) * 3
+        );
+    }
+}
+
+/// Neighbour 9 at eth2 speaks refresh reduction and acknowledges whatever it was sent.
+fn acknowledge_all(rig: &mut Rig) {
+    let sent = rig.wait(Duration::from_millis(600));
+    let names: Vec<_> = sent.iter().filter_map(|one| one.message().message_id).collect();
+    assert!(!names.is_empty());
+    let mut ack = compose(MessageType::ACK, 255, |w| {
+        for name in &names {
+            w.ack(name, false);
+        }
+    });
+    // Refresh reduction capable.
+    ack[0] |= 1;
+    ack[2..4].fill(0);
+    rig.neighbourly(2, at(2, 9), &ack);
+}
+
+/// RSVP-2.9-04: across hops without RSVP what goes back is a packet as any other, addressed to the previous hop; where it
+/// leaves is for routing to say. Between neighbours it leaves by the interface that they share.
+#[test]
+fn what_goes_back_across_a_cloud_goes_where_routing_says() {
+    for (ttl, oif) in [(60, 1), (57, 0)] {
+        let mut rig = Rig::new();
+        let path = Path { hop: RsvpHop { addr: addr("10.8.77.1"), lih: 77 }, ttl, ..Path::new() };
+        rig.path(&path);
+        let back = |sent: &[Sent], kind| {
+            let one = one(sent, kind);
+            assert_eq!((one.dst, one.src, one.oif), (addr("10.8.77.1"), at(1, 1), oif), "{kind}");
+        };
+        back(&rig.resv(&Resv::ff(&[(load(B), 1)])), MessageType::RESV);
+        let refreshed = rig.wait(Duration::from_secs(50));
+        let resvs = all(&refreshed, MessageType::RESV);
+        assert!(!resvs.is_empty() && resvs.iter().all(|one| one.oif == oif));
+        back(&rig.resv_tear(&Resv::ff(&[(load(B), 1)])), MessageType::RESV_TEAR);
+        // A Path that is refused.
+        let conflict = signalbox_rsvp::wire::Session { port: 0, ..session() };
+        let template = signalbox_rsvp::wire::Selector::Port(0);
+        let template = signalbox_rsvp::wire::Filter { selector: template, ..sender(1) };
+        back(&rig.path(&Path { session: conflict, sender: template, ..path }), MessageType::PATH_ERR);
+    }
+    // Addresses of the link are found there only.
+    let mut rig = Rig::new();
+    let hop = RsvpHop { addr: addr("169.254.1.9"), lih: 77 };
+    rig.path(&Path { hop, ttl: 57, ..Path::new() });
+    assert_eq!(one(&rig.resv(&Resv::ff(&[(load(B), 1)])), MessageType::RESV).oif, 1);
+}
+
+/// RSVP-3.9-02: where an application says by which interface it receives a group its Resvs leave by that, cloud or not.
+#[test]
+fn a_receiver_that_names_its_interface_is_obeyed_across_a_cloud() {
+    for (named, oif) in [(true, 1), (false, 0)] {
+        let mut rig = Rig::new();
+        rig.command(1, Command::Session(group()));
+        if named {
+            rig.command(1, Command::ReceiveAt(at(1, 1)));
+        }
+        rig.path(&Path { ttl: 57, ..Path::of(group(), 1, 1) });
+        let flows = vec![FlowRequest { flowspec: load(B), senders: vec![sender(1)] }];
+        let request = ReserveRequest { style: Style::Ff, flows, confirm: false, policy: Box::default() };
+        let sent = rig.command(1, Command::Reserve(request));
+        assert_eq!(one(&sent, MessageType::RESV).oif, oif);
+    }
+}
+
+/// However much is due, one call does a bounded part of it, and says that the rest is due.
+#[test]
+fn what_is_due_at_once_is_done_in_parts() {
+    let mut rig = Rig::new();
+    let mut octets = 0;
+    for port in 0..9000 {
+        let session = signalbox_rsvp::wire::Session { port: port + 1, ..session() };
+        octets += rig.path(&Path { session, period: R / 30, ..Path::new() }).len();
+    }
+    assert_eq!((octets, rig.rsvp.senders()), (9000, 9000));
+    rig.now = rig.now + Duration::from_secs(20);
+    let (mut calls, mut before) = (0, 9000);
+    while rig.rsvp.senders() > 0 {
+        rig.input(Input::Timer);
+        let left = rig.rsvp.senders();
+        assert!(left < before && before - left <= 4096);
+        assert!(left == 0 || rig.rsvp.next_deadline().is_some_and(|next| next <= rig.now));
+        (calls, before) = (calls + 1, left);
+    }
+    assert!(calls >= 3);
+}
