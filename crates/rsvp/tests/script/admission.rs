@@ -11,7 +11,9 @@ use signalbox_resources::intserv::TSpec;
 use signalbox_rsvp::engine::Input;
 use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, FlowSpec, MessageType};
 
-use crate::rig::{B, Path, Resv, Rig, all, at, group, kinds, load, one, one_to, sender, session, tspec};
+use crate::rig::{
+    B, Path, Resv, Rig, all, at, group, guaranteed, kinds, load, one, one_to, sender, session, tspec,
+};
 
 /// Senders 1 and 2 of the group come by eth1, sender 3 by eth2; all leave by eth3, and 1 and 2 by eth4 as well.
 fn tree() -> Rig {
@@ -319,4 +321,36 @@ fn what_a_change_was_refused_is_asked_for_again() {
     assert_eq!(rig.reserved(2), 100_000);
     assert_eq!(all(&rig.resv(&same), MessageType::RESV_ERR), []);
     assert_eq!(rig.reserved(2), 500_000);
+}
+
+/// RSVP-B-04: guaranteed service that has room for the flow, but not at the rate that its delay takes, is refused for its
+/// delay; with slack enough it is had at a lower rate, and without room for the flow itself it is a matter of bandwidth.
+#[test]
+fn a_delay_that_cannot_be_met_is_told_from_bandwidth_that_is_not_there() {
+    for (taken, asked, value) in [
+        (0.0, guaranteed(20.0 * B, 94.0 * B, 0), Some(1)),
+        (0.0, guaranteed(20.0 * B, 94.0 * B, 1), Some(1)),
+        (0.0, guaranteed(20.0 * B, 94.0 * B, 1_000_000), None),
+        (0.0, guaranteed(94.0 * B, 95.0 * B, 0), Some(2)),
+        (0.0, load(94.0 * B), Some(2)),
+        (80.0, guaranteed(10.0 * B, 20.0 * B, 0), Some(1)),
+        (80.0, guaranteed(15.0 * B, 20.0 * B, 0), Some(2)),
+        (80.0, guaranteed(20.0 * B, 20.0 * B, 0), Some(2)),
+    ] {
+        let mut rig = Rig::new();
+        for n in 1..=2 {
+            rig.path(&Path { tspec: tspec(100.0 * B), ..Path::of(session(), n, 1) });
+        }
+        if taken > 0.0 {
+            rig.resv(&Resv::ff(&[(guaranteed(taken * B, taken * B, 0), 1)]));
+        }
+        let sent = rig.resv(&Resv::ff(&[(asked, 2)]));
+        match value {
+            Some(value) => {
+                let error = one(&sent, MessageType::RESV_ERR).error();
+                assert_eq!((error.code, error.value), (ErrorCode::ADMISSION, value), "{taken} {asked:?}");
+            }
+            None => assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))]),
+        }
+    }
 }

@@ -3,5 +3,6 @@
 mod campaign;
 mod net;
 mod oracle;
+mod reroute;
 mod spec;
 mod world;

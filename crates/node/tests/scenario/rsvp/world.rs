@@ -118,6 +118,8 @@ pub(crate) struct World {
     /// By node and interface: octets a second that may be reserved.
     pub(crate) shares: BTreeMap<(NodeId, IfIndex), u64>,
     pub(crate) plays: Vec<Play>,
+    /// Links that are lost for good.
+    pub(crate) lost: BTreeSet<LinkId>,
     laid: BTreeMap<(NodeId, IpAddr, IpAddr), MulticastRoute>,
     random: Random,
 }
@@ -241,6 +243,7 @@ impl World {
             ends,
             shares,
             plays: Vec::new(),
+            lost: BTreeSet::new(),
             laid: BTreeMap::new(),
             random,
         }
@@ -455,10 +458,29 @@ impl World {
         }
     }
 
-    /// Everything works again.
+    /// Whether all nodes reach each other without these links.
+    fn holds_together(&self, without: &BTreeSet<LinkId>) -> bool {
+        let mut reached: BTreeSet<NodeId> = self.ends.values().take(1).flatten().copied().collect();
+        for _ in 0..self.ends.len() {
+            let used = self.ends.iter().filter(|(link, _)| !without.contains(link));
+            let more: Vec<[NodeId; 2]> = used
+                .map(|(_, ends)| *ends)
+                .filter(|ends| ends.iter().any(|end| reached.contains(end)))
+                .collect();
+            reached.extend(more.into_iter().flatten());
+        }
+        self.ends.values().flatten().all(|end| reached.contains(end))
+    }
+
+    /// Everything works again; of links that paths may do without some stay lost.
     pub(crate) fn heal(&mut self) {
         for link in self.links.clone() {
-            self.sim.set_link_up(link, true);
+            let mut lost = self.lost.clone();
+            lost.insert(link);
+            if self.storm >= Storm::Routes && self.random.chance(0.3) && self.holds_together(&lost) {
+                self.lost = lost;
+            }
+            self.sim.set_link_up(link, !self.lost.contains(&link));
             self.sim.set_impairment(link, Impairment::default());
         }
         for node in self.hosts.clone() {
