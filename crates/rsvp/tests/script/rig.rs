@@ -418,8 +418,7 @@ impl Rig {
             lookups: 0,
             asked: (None, None),
         };
-        let list = rig.interfaces.clone();
-        rig.input(Input::Interfaces(&list));
+        rig.input(Input::Interfaces(&rig.interfaces.clone()));
         rig
     }
 
@@ -558,7 +557,7 @@ impl Rig {
 
     /// Takes the reservation at interface `n` away.
     pub(crate) fn lose(&mut self, n: u32, why: LostWhy) -> Vec<Sent> {
-        let one = self.resources.reservations().find(|one| one.ifindex == IfIndex(n)).unwrap();
+        let one = self.resources.reservations().find(|one| one.ifindex.0 == n).unwrap();
         let (key, grant) = (one.owner.key, one.grant);
         self.resources.release(grant);
         self.input(Input::Lost { key, grant, why })
