@@ -200,6 +200,7 @@ impl Rsvp {
         let envelope = Envelope {
             src: packet.src,
             dst: last_hop,
+            routed: true,
             ifindex: None,
             ttl: packet.ttl - 1,
             tos: packet.tos,
