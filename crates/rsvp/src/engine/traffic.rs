@@ -34,12 +34,12 @@ impl Rsvp {
             return Ok(()); // an application of this node: nothing leaves
         }
         let grant = branch.grant();
-        let ask = self.ask(key, branch, filters)?;
+        let mut ask = self.ask(key, branch, filters)?;
         let result = match grant {
             Some(grant) => resources.modify(self.now, grant, &ask),
             None => resources.admit(self.now, &ask),
         };
-        self.filters = ask.filters; // its room is used again
+        self.filters = core::mem::take(&mut ask.filters); // its room is used again
         match result {
             Ok(admitted) => {
                 self.counters.granted += 1;
