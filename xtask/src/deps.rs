@@ -65,8 +65,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "signalbox",
-        // Of the resources nothing but units: rates are written alike in the configuration and here.
-        &["signalbox-api", "signalbox-dissect", "signalbox-lab", "signalbox-resources"],
+        &[
+            "signalbox-api",
+            "signalbox-dissect",
+            "signalbox-lab",
+            // The sockets of a diagnosis, which needs no daemon (RFC 2745 §6).
+            "signalbox-linux",
+            // Nothing but units: rates are written alike in the configuration and here.
+            "signalbox-resources",
+            // Its diagnostic client and its octets.
+            "signalbox-rsvp",
+        ],
     ),
     ("xtask", &[]),
 ];
@@ -166,15 +175,15 @@ fn check_arrows(package: &Package, ours: &[Package], faults: &mut Vec<String>) {
     }
 }
 
-/// The dissector takes the engines' octets only.
+/// The dissector takes the engines' octets only, and so does the command.
 fn check_features(package: &Package, faults: &mut Vec<String>) {
-    if package.name != "signalbox-dissect" {
+    if !["signalbox-dissect", "signalbox"].contains(&package.name.as_str()) {
         return;
     }
     for (to, kind, defaults, features) in &package.declared {
         if ENGINES.contains(&to.as_str()) && (*defaults || features.iter().any(|f| f == "engine")) {
             faults.push(format!(
-                "{} -> {to} ({kind}) with feature `engine`: a dissector reads octets, set default-features = false",
+                "{} -> {to} ({kind}) with feature `engine`: it reads octets, set default-features = false",
                 package.name
             ));
         }

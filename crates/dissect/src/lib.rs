@@ -17,5 +17,6 @@ mod text;
 
 pub use decode::{Error, Options, Protocol, Summary, decode};
 pub use line::summary;
+pub use rsvp::rsvp_response;
 pub use signalbox_wire::hex;
 pub use text::describe;

@@ -254,6 +254,12 @@ fn of_diagnostic(asked: &Diagnostic) -> Fields {
     ]
 }
 
+/// What one node said in a diagnosis (RFC 2745 §3.6), as in the JSON of a DREP.
+#[must_use]
+pub fn rsvp_response(found: &DiagResponse<'_>) -> Value {
+    group(of_response(found))
+}
+
 fn of_response(found: &DiagResponse<'_>) -> Fields {
     let known = |address: IpAddr| match address {
         address if address.is_unspecified() => Value::Null,

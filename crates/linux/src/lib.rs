@@ -5,6 +5,7 @@
 //!   messaging associations, and [`sctp`] and [`rsvp`] packets go through it as well.
 //! * [`capability`] says before the start what is missing and what to do about it.
 //! * [`netns`], [`topology`], [`multicast`], [`process`], [`capture`] and [`relay`] are what the lab and tests build networks of.
+//! * [`diagnosis`] is what a program asks RSVP nodes with.
 //! * [`traffic`] makes the kernel keep what was reserved.
 //! * [`clock`] and [`memory`] are measurements of this process and machine.
 //!
@@ -14,6 +15,7 @@
 pub mod capability;
 pub mod capture;
 pub mod clock;
+pub mod diagnosis;
 mod error;
 mod intercept;
 mod io;

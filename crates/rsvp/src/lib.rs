@@ -1,8 +1,10 @@
 //! RSVP (RFC 2205, processing rules of RFC 2209) and its family: integrated services (RFC 2210), IPsec flows (2207),
 //! integrity (2747, 3097), policy data (2750), refresh reduction (2961), Hello (3209), partial preemption (4495).
 //!
-//! [`wire`] is the octets. Everything else is behind the feature `engine`; a dissector leaves it off.
+//! [`wire`] is the octets, [`client`] who asks nodes for a diagnosis. Everything else is behind the feature `engine`; a
+//! dissector leaves it off.
 
+pub mod client;
 #[cfg(feature = "engine")]
 mod counters;
 #[cfg(feature = "engine")]

@@ -65,7 +65,7 @@ enum Command {
     Reserve(Box<reserve::ReserveArgs>),
     /// Ask what the path of a flow could give.
     Query(Box<reserve::QueryArgs>),
-    /// RSVP: announce a sender, reserve as a receiver, show sessions.
+    /// RSVP: announce a sender, reserve as a receiver, show sessions, trace a reservation.
     Rsvp(rsvp::RsvpArgs),
     /// Show what the node knows: sessions, peers, associations, reservations, interfaces, counters, status.
     Show(show::ShowArgs),

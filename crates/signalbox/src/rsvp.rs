@@ -6,6 +6,7 @@ mod print;
 mod receive;
 mod send;
 mod show;
+mod trace;
 
 use std::io::Write;
 use std::path::Path;
@@ -43,6 +44,8 @@ enum What {
     Receive(Box<receive::ReceiveArgs>),
     /// Show the sessions that this node knows, with path state and reservations.
     Show(show::ShowArgs),
+    /// Ask the nodes on the way to a sender, one after the other, what is reserved for it.
+    Trace(Box<trace::TraceArgs>),
 }
 
 const EXAMPLES: &str = "\
@@ -50,6 +53,7 @@ Examples:
   at the sender:    signalbox rsvp send 192.0.2.9 --proto udp --dport 5004 --rate 20mbit
   at the receiver:  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004
   on any node:      signalbox rsvp show
+  from anywhere:    signalbox rsvp trace 192.0.2.9 --proto udp --dport 5004 --sender 198.51.100.7/4000
 
 Senders announce, receivers reserve (RFC 2205): what is reserved is what the receiver asks for. Both commands hold what
 they did until Ctrl-C, SIGTERM or the end of --hold, and then tear it down. With --flows they do the same for so many
@@ -61,6 +65,7 @@ pub(crate) async fn run(socket: &Path, arguments: &RsvpArgs) -> Result<ExitCode>
         What::Send(arguments) => send::run(socket, arguments).await,
         What::Receive(arguments) => receive::run(socket, arguments).await,
         What::Show(arguments) => show::run(socket, arguments).await,
+        What::Trace(arguments) => trace::run(arguments),
     }
 }
 

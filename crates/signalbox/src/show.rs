@@ -1,7 +1,7 @@
 //! `signalbox show`.
 
 mod qos;
-mod table;
+pub(crate) mod table;
 
 use std::io::Write;
 use std::path::Path;

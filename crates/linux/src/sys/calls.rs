@@ -59,6 +59,25 @@ pub(crate) fn receive_record(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result
     Ok((count, header.msg_flags & libc::MSG_EOR != 0))
 }
 
+/// The control messages of the next error that is reported for a socket, read into `control`; `None` if there is none.
+pub(crate) fn receive_error(fd: &impl AsRawFd, control: &mut [usize]) -> io::Result<Option<Vec<u8>>> {
+    // SAFETY: a plain C structure, for which all-zero is a valid value.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(control) as _;
+    // SAFETY: `header` names a live, aligned control buffer with its length; no name, no vectors.
+    let result =
+        unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+    }
+    #[allow(clippy::unnecessary_cast)] // another type on musl
+    let length = header.msg_controllen as usize;
+    let octets = control.iter().flat_map(|word| word.to_ne_bytes()).take(length);
+    Ok(Some(octets.collect()))
+}
+
 /// Waits until one of `fds` can be read (or `events` says otherwise) or the timeout is over; says for each
 /// whether it is ready. `None` waits for ever. A signal ends the wait with nothing ready.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {

@@ -13,7 +13,8 @@ pub(crate) mod sockaddr;
 
 pub(crate) use calls::{
     check, eventfd, get_option_octets, getrandom, interface_index, is_full, page_size, pidfd_open,
-    pidfd_signal, poll, poll_fd, receive_record, set_mark, set_option, set_option_octets, wait_for_room,
+    pidfd_signal, poll, poll_fd, receive_error, receive_record, set_mark, set_option, set_option_octets,
+    wait_for_room,
 };
 
 /// Where the program `name` is: in `PATH`, or where administrators' programs usually are (`PATH` of an

@@ -10,6 +10,7 @@ mod codes;
 mod confirm;
 mod control;
 mod diagnostic_chain;
+mod diagnostic_client;
 mod diagnostics;
 mod errors;
 mod figures;

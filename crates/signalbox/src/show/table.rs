@@ -48,7 +48,7 @@ pub(super) async fn print<T, const N: usize>(
 }
 
 /// An empty table.
-pub(super) fn new(columns: &[&str]) -> Table {
+pub(crate) fn new(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(columns.iter().map(|name| name.to_uppercase()));
     table
