@@ -30,6 +30,30 @@ pub(super) struct Limit {
     pub(super) growth: bool,
 }
 
+impl Column {
+    /// Nanoseconds of something.
+    pub(super) const fn ns(key: &'static str, head: &'static str) -> Self {
+        Self { key, head, digits: 0 }
+    }
+
+    /// Octets of something.
+    pub(super) const fn octets(key: &'static str, head: &'static str) -> Self {
+        Self { key, head, digits: 1 }
+    }
+}
+
+impl Limit {
+    /// Octets that a session has at most.
+    pub(super) const fn size(name: &'static str, key: &'static str) -> Self {
+        Self { name, key, wanted: "at most 300", limit: 300.0, growth: false }
+    }
+
+    /// What takes about as long with the most sessions as with the fewest.
+    pub(super) const fn flat(name: &'static str, key: &'static str) -> Self {
+        Self { name, key, wanted: "at most 2.5 times", limit: 2.5, growth: true }
+    }
+}
+
 /// A benchmark.
 pub(super) struct Bench<'a> {
     /// Its name as a command.

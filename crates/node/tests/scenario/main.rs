@@ -9,6 +9,7 @@ mod cmode;
 mod expiry;
 mod failure;
 mod impaired;
+mod kernel;
 mod large;
 mod limits;
 mod net;

@@ -33,22 +33,16 @@ pub struct EngineArgs {
 }
 
 const COLUMNS: &[Column] = &[
-    Column { key: "bytes_per_session", head: "bytes/session", digits: 1 },
-    Column { key: "ns_per_data", head: "ns/Data", digits: 0 },
-    Column { key: "ns_per_data_best", head: "best ns", digits: 0 },
-    Column { key: "ns_per_handshake_responding", head: "ns/handshake resp.", digits: 0 },
-    Column { key: "ns_per_handshake_querying", head: "ns/handshake qry", digits: 0 },
-    Column { key: "ns_per_handshake", head: "", digits: 0 },
+    Column::octets("bytes_per_session", "bytes/session"),
+    Column::ns("ns_per_data", "ns/Data"),
+    Column::ns("ns_per_data_best", "best ns"),
+    Column::ns("ns_per_handshake_responding", "ns/handshake resp."),
+    Column::ns("ns_per_handshake_querying", "ns/handshake qry"),
+    Column::ns("ns_per_handshake", ""),
 ];
 
 const LIMITS: &[Limit] = &[
-    Limit {
-        name: "bytes per session",
-        key: "bytes_per_session",
-        wanted: "at most 300",
-        limit: 300.0,
-        growth: false,
-    },
+    Limit::size("bytes per session", "bytes_per_session"),
     Limit {
         name: "ns per Data message",
         key: "ns_per_data",
@@ -56,13 +50,7 @@ const LIMITS: &[Limit] = &[
         limit: 1000.0,
         growth: false,
     },
-    Limit {
-        name: "Data, most sessions against fewest",
-        key: "ns_per_data",
-        wanted: "at most 2.5 times",
-        limit: 2.5,
-        growth: true,
-    },
+    Limit::flat("Data, most sessions against fewest", "ns_per_data"),
 ];
 
 /// Whether a UDP payload is a GIST Data message.

@@ -28,34 +28,22 @@ pub struct RsvpArgs {
 /// Nanoseconds of processor time for each message with all that comes of it, admission control included; octets of path
 /// state, of path and reservation state, and of what admission control holds beside it.
 const COLUMNS: &[Column] = &[
-    Column { key: "bytes_per_path", head: "bytes/path", digits: 1 },
-    Column { key: "bytes_per_session", head: "bytes", digits: 1 },
-    Column { key: "bytes_per_session_of_admission", head: "", digits: 1 },
-    Column { key: "ns_per_path", head: "ns/Path", digits: 0 },
-    Column { key: "ns_per_path_refresh", head: "refresh", digits: 0 },
-    Column { key: "ns_per_resv", head: "ns/Resv", digits: 0 },
-    Column { key: "ns_per_resv_refresh", head: "refresh", digits: 0 },
-    Column { key: "ns_per_resv_tear", head: "ResvTear", digits: 0 },
-    Column { key: "ns_per_path_tear", head: "PathTear", digits: 0 },
-    Column { key: "ns_per_set_up", head: "set-up", digits: 0 },
+    Column::octets("bytes_per_path", "bytes/path"),
+    Column::octets("bytes_per_session", "bytes"),
+    Column::octets("bytes_per_session_of_admission", ""),
+    Column::ns("ns_per_path", "ns/Path"),
+    Column::ns("ns_per_path_refresh", "refresh"),
+    Column::ns("ns_per_resv", "ns/Resv"),
+    Column::ns("ns_per_resv_refresh", "refresh"),
+    Column::ns("ns_per_resv_tear", "ResvTear"),
+    Column::ns("ns_per_path_tear", "PathTear"),
+    Column::ns("ns_per_set_up", "set-up"),
 ];
 
 const LIMITS: &[Limit] = &[
     Limit { name: "ns per set-up", key: "ns_per_set_up", wanted: "under 3000", limit: 3000.0, growth: false },
-    Limit {
-        name: "octets of path and reservation state",
-        key: "bytes_per_session",
-        wanted: "at most 300",
-        limit: 300.0,
-        growth: false,
-    },
-    Limit {
-        name: "set-up, most sessions against fewest",
-        key: "ns_per_set_up",
-        wanted: "at most 2.5 times",
-        limit: 2.5,
-        growth: true,
-    },
+    Limit::size("octets of path and reservation state", "bytes_per_session"),
+    Limit::flat("set-up, most sessions against fewest", "ns_per_set_up"),
 ];
 
 pub(super) fn run(args: &RsvpArgs) -> Result<()> {

@@ -1,11 +1,9 @@
 //! Building networks of nodes with QoS, and reading what they hold.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
 
+use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine, Output};
-use signalbox_core::traffic::ReservationId;
-use signalbox_core::{IfIndex, Time};
 use signalbox_gist::apd::{Apd, Verdict};
 use signalbox_gist::engine::AssociationConfig;
 use signalbox_node::qos::{self, Flow, Granted, QosEvent, QosRequest, ReserveRequest};
@@ -13,6 +11,7 @@ use signalbox_node::resources::Config as Resources;
 use signalbox_node::{Command, Config, Event, Node};
 use signalbox_sim::{Boot, Family, LinkConfig, LinkId, NodeId, Sim, topology};
 
+use crate::kernel::Kernel;
 use crate::net::WALL_US;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -24,18 +23,13 @@ pub(crate) const SHARE: u64 = 937_500;
 pub(crate) struct Host {
     pub(crate) node: Node,
     name: NodeId,
-    installed: BTreeMap<ReservationId, Standing>,
-    /// What stood before that which the kernel has not answered yet.
-    before: VecDeque<(ReservationId, Option<Standing>)>,
+    kernel: Kernel,
 }
-
-/// An interface, and octets a second there.
-type Standing = (IfIndex, u64);
 
 impl Host {
     pub(crate) fn new(boot: Boot, config: Config) -> Self {
         let node = Node::new(config, boot.seed).unwrap();
-        Self { node, name: boot.node, installed: BTreeMap::new(), before: VecDeque::new() }
+        Self { node, name: boot.node, kernel: Kernel::default() }
     }
 }
 
@@ -44,36 +38,13 @@ impl NodeEngine for Host {
     type Event = Event;
 
     fn handle(&mut self, now: Time, input: Input<'_, Command>) {
-        if let Input::Reserved { id, result } = &input
-            && let Some(at) = self.before.iter().position(|(of, _)| of == id)
-            && let Some((id, before)) = self.before.remove(at)
-            && result.is_err()
-        {
-            match before {
-                Some(before) => self.installed.insert(id, before),
-                None => self.installed.remove(&id),
-            };
-        }
+        self.kernel.answers(&input);
         self.node.handle(now, input);
     }
 
     fn poll(&mut self) -> Option<Output<'_, Event>> {
         let output = self.node.poll()?;
-        match &output {
-            Output::Reserve { id, reservation } => {
-                let ifindex = reservation.ifindex;
-                let before = self.installed.insert(*id, (ifindex, reservation.traffic.rate));
-                self.before.push_back((*id, before));
-                let at = self.installed.values().filter(|(at, _)| *at == ifindex);
-                let sum: u64 = at.map(|(_, rate)| rate).sum();
-                assert!(sum <= SHARE, "{} holds {sum} of {SHARE} at {ifindex:?}", self.name);
-            }
-            Output::Release { id } => {
-                self.installed.remove(id);
-                self.before.retain(|(of, _)| of != id);
-            }
-            _ => {}
-        }
+        self.kernel.is_told(self.name, &output, |_| SHARE);
         Some(output)
     }
 

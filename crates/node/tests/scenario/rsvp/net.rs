@@ -1,14 +1,15 @@
 //! A node whose words to its kernel are checked, and what its applications know.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use signalbox_core::node::{Input, NodeEngine, Output};
-use signalbox_core::traffic::ReservationId;
 use signalbox_core::{IfIndex, Time};
 use signalbox_node::resources::intserv::TSpec;
 use signalbox_node::rsvp::{Filter, FlowSpec, Refused, RsvpEvent};
 use signalbox_node::{Command, Config, Event, Node};
 use signalbox_sim::{Boot, NodeId};
+
+use crate::kernel::Kernel;
 
 /// What an application knows by what it heard.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -26,14 +27,9 @@ pub(crate) struct Host {
     name: NodeId,
     /// By interface: octets a second that may be reserved.
     shares: BTreeMap<IfIndex, u64>,
-    installed: BTreeMap<ReservationId, Standing>,
-    /// What stood before that which the kernel has not answered yet.
-    before: VecDeque<(ReservationId, Option<Standing>)>,
+    kernel: Kernel,
     known: BTreeMap<u64, Known>,
 }
-
-/// An interface, and octets a second there.
-type Standing = (IfIndex, u64);
 
 impl Host {
     pub(crate) fn new(boot: Boot, config: Config, shares: BTreeMap<IfIndex, u64>) -> Self {
@@ -41,8 +37,7 @@ impl Host {
             node: Node::new(config, boot.seed).unwrap(),
             name: boot.node,
             shares,
-            installed: BTreeMap::new(),
-            before: VecDeque::new(),
+            kernel: Kernel::default(),
             known: BTreeMap::new(),
         }
     }
@@ -71,16 +66,7 @@ impl NodeEngine for Host {
     type Event = Event;
 
     fn handle(&mut self, now: Time, input: Input<'_, Command>) {
-        if let Input::Reserved { id, result } = &input
-            && let Some(at) = self.before.iter().position(|(of, _)| of == id)
-            && let Some((id, before)) = self.before.remove(at)
-            && result.is_err()
-        {
-            match before {
-                Some(before) => self.installed.insert(id, before),
-                None => self.installed.remove(&id),
-            };
-        }
+        self.kernel.answers(&input);
         // Whoever closes knows nothing any more.
         if let Input::Command(Command::Rsvp { id, command: signalbox_node::rsvp::Command::Close }) = &input {
             self.known.remove(id);
@@ -89,24 +75,12 @@ impl NodeEngine for Host {
     }
 
     fn poll(&mut self) -> Option<Output<'_, Event>> {
-        let Self { node, name, shares, installed, before, known } = self;
+        let Self { node, name, shares, kernel, known } = self;
         let output = node.poll()?;
-        match &output {
-            Output::Event(Event::Rsvp { id, event }) => known.entry(*id).or_default().hear(event),
-            Output::Reserve { id, reservation } => {
-                let ifindex = reservation.ifindex;
-                let stood = installed.insert(*id, (ifindex, reservation.rate()));
-                before.push_back((*id, stood));
-                let at = installed.values().filter(|(at, _)| *at == ifindex);
-                let (sum, share) = (at.map(|(_, rate)| rate).sum::<u64>(), shares[&ifindex]);
-                assert!(sum <= share, "{name} holds {sum} of {share} at {ifindex:?}");
-            }
-            Output::Release { id } => {
-                installed.remove(id);
-                before.retain(|(of, _)| of != id);
-            }
-            _ => {}
+        if let Output::Event(Event::Rsvp { id, event }) = &output {
+            known.entry(*id).or_default().hear(event);
         }
+        kernel.is_told(*name, &output, |ifindex| shares[&ifindex]);
         Some(output)
     }
 
