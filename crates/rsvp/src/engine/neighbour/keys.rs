@@ -1,6 +1,8 @@
 //! Keys and digests (RFC 2747 §4, §5).
 
 use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hmac::{Hmac, Mac as _};
 use md5::Md5;
@@ -48,6 +50,9 @@ pub(crate) struct Key {
 
 /// Most octets of a digest.
 const LARGEST: usize = 32;
+/// The shortest time: what ends is over this much later.
+const TICK: Duration = Duration::from_micros(1);
+const FOR_EVER: Time = Time::from_micros(u64::MAX);
 
 impl Key {
     fn new(config: &KeyConfig) -> Result<Self, KeyError> {
@@ -107,29 +112,49 @@ impl Key {
             && same(computed.get(..self.digest_octets()).unwrap_or_default(), digest)
     }
 
-    fn is_for(&self, sending: bool, interface: IfIndex, neighbour: IpAddr) -> bool {
+    fn is_for(&self, sending: bool, (interface, neighbour): Place) -> bool {
         self.usage != (if sending { KeyUse::Receive } else { KeyUse::Send })
-            && self.interface.is_none_or(|own| own == interface)
-            && self.neighbour.is_none_or(|own| own == neighbour)
+            && (self.interface.is_none() || self.interface == interface)
+            && (self.neighbour.is_none() || self.neighbour == neighbour)
     }
 
     fn valid(&self, now: Time) -> bool {
         self.from <= now && self.until.is_none_or(|until| now <= until)
     }
-
-    /// The middle of its overlap with a key that starts at `start`: where a sender changes over.
-    fn midpoint(&self, start: Time) -> Time {
-        match self.until {
-            Some(until) if until > start => start + until.since(start) / 2,
-            _ => start,
-        }
-    }
 }
 
-/// The keys of a node. An operator's list: short, and walked.
+/// Interface and neighbour, as far as any key names them: senders and messages of one such place have the same keys.
+type Place = (Option<IfIndex>, Option<IpAddr>);
+
+/// The keys of one identifier for one interface and neighbour.
+#[derive(Debug, Default)]
+struct Named {
+    send: Option<usize>,
+    receive: Option<usize>,
+}
+
+/// What holds at a place from when it was found out until `until`.
+#[derive(Debug, Clone, Copy)]
+struct Until<T> {
+    what: T,
+    until: Time,
+}
+
+/// The keys of a node. No message walks them: it finds its key by identifier, or what was found out for its place when
+/// something there last began or ended.
 #[derive(Default)]
 pub(crate) struct Keys {
     keys: Vec<Key>,
+    /// The first to be valid first.
+    by_start: Vec<usize>,
+    named: BTreeMap<(u64, Place), Named>,
+    /// Interfaces and neighbours that keys name.
+    interfaces: BTreeSet<IfIndex>,
+    neighbours: BTreeSet<IpAddr>,
+    /// The key to send with.
+    choices: BTreeMap<Place, Until<Option<usize>>>,
+    /// Whether any key is valid for what is received.
+    open: BTreeMap<Place, Until<bool>>,
 }
 
 impl core::fmt::Debug for Keys {
@@ -141,42 +166,73 @@ impl core::fmt::Debug for Keys {
 impl Keys {
     /// Replaces all keys; those that stay keep their sequence numbers.
     pub(crate) fn set(&mut self, configs: &[KeyConfig]) -> Result<(), KeyError> {
-        let mut keys: Vec<Key> = Vec::with_capacity(configs.len());
-        for config in configs {
+        let mut new = Self::default();
+        for (at, config) in configs.iter().enumerate() {
             let mut key = Key::new(config)?;
-            let same_place = |other: &Key| {
-                other.id == key.id
-                    && (other.usage == key.usage || [other.usage, key.usage].contains(&KeyUse::Both))
-                    && other.interface == key.interface
-                    && other.neighbour == key.neighbour
-            };
-            if keys.iter().any(same_place) {
+            let named = new.named.entry((key.id, (key.interface, key.neighbour))).or_default();
+            let sends = key.usage != KeyUse::Receive && named.send.replace(at).is_some();
+            let receives = key.usage != KeyUse::Send && named.receive.replace(at).is_some();
+            if sends || receives {
                 return Err(KeyError::Twice(key.id));
             }
             // Numbers are never used twice, not even if a key comes back with another secret.
             key.sent = self.keys.iter().filter(|old| old.id == key.id).map(|old| old.sent).max().unwrap_or(0);
-            keys.push(key);
+            new.interfaces.extend(key.interface);
+            new.neighbours.extend(key.neighbour);
+            new.keys.push(key);
         }
-        self.keys = keys;
+        new.by_start = (0..new.keys.len()).collect();
+        new.by_start.sort_by_key(|at| new.keys.get(*at).map(|key| key.from));
+        *self = new;
         Ok(())
+    }
+
+    fn place(&self, interface: IfIndex, neighbour: IpAddr) -> Place {
+        let interface = Some(interface).filter(|one| self.interfaces.contains(one));
+        (interface, Some(neighbour).filter(|one| self.neighbours.contains(one)))
+    }
+
+    /// The keys for sending to, or receiving from, a place, with their numbers: the first to be valid first.
+    fn fitting(&self, sending: bool, place: Place) -> impl Iterator<Item = (usize, &Key)> {
+        let keys = self.by_start.iter().filter_map(|at| Some((*at, self.keys.get(*at)?)));
+        keys.filter(move |(_, key)| key.is_for(sending, place))
     }
 
     /// The key to send with: of those that are valid the one that started last, but for the first half of its overlap
     /// with the one before (§5.1). When all have run out, the one that did so last goes on (§5.3).
-    fn choose(&self, now: Time, interface: IfIndex, neighbour: IpAddr) -> Option<usize> {
-        let fitting = |key: &Key| key.is_for(true, interface, neighbour);
-        let valid = |key: &Key| fitting(key) && key.valid(now);
-        let too_early = |key: &Key| {
-            let older = self.keys.iter().filter(|older| valid(older) && older.from < key.from);
-            older.into_iter().any(|older| now < older.midpoint(key.from))
-        };
-        let candidates = self.keys.iter().enumerate().filter(|(_, key)| valid(key) && !too_early(key));
-        let chosen =
-            candidates.max_by_key(|(_, key)| (key.neighbour.is_some(), key.interface.is_some(), key.from));
-        let expired = |key: &Key| fitting(key) && key.until.is_some_and(|until| until < now);
-        let last =
-            || self.keys.iter().enumerate().filter(|(_, key)| expired(key)).max_by_key(|(_, key)| key.until);
-        chosen.or_else(last).map(|(at, _)| at)
+    fn choose(&self, now: Time, place: Place) -> Until<Option<usize>> {
+        let mut until = FOR_EVER;
+        let (mut chosen, mut expired) = (None, None);
+        // The end of that which is valid longest, of those that started before.
+        let mut overlap: Option<Time> = None;
+        let mut started = (Time::ZERO, None);
+        for (at, key) in self.fitting(true, place) {
+            if key.from > now {
+                until = until.min(key.from);
+                break;
+            }
+            if !key.valid(now) {
+                expired = expired.max(key.until.map(|until| (until, at)));
+                continue;
+            }
+            if started.0 < key.from {
+                overlap = overlap.max(started.1);
+                started = (key.from, None);
+            }
+            if let Some(end) = key.until {
+                until = until.min(end + TICK);
+                started.1 = started.1.max(Some(end));
+            }
+            // Senders change over in the middle of the overlap.
+            let middle = overlap.filter(|end| *end > key.from).map(|end| key.from + end.since(key.from) / 2);
+            if let Some(middle) = middle.filter(|middle| now < *middle) {
+                until = until.min(middle);
+            } else {
+                chosen = chosen.max(Some((key.neighbour.is_some(), key.interface.is_some(), key.from, at)));
+            }
+        }
+        let last = || expired.map(|(_, at)| at);
+        Until { what: chosen.map(|(_, _, _, at)| at).or_else(last), until }
     }
 
     /// The key to send with; the flag tells that it has run out and that this was not told before.
@@ -186,7 +242,14 @@ impl Keys {
         interface: IfIndex,
         neighbour: IpAddr,
     ) -> Option<(usize, bool)> {
-        let at = self.choose(now, interface, neighbour)?;
+        let place = self.place(interface, neighbour);
+        let known = self.choices.get(&place).filter(|known| now < known.until).copied();
+        let known = known.unwrap_or_else(|| {
+            let choice = self.choose(now, place);
+            self.choices.insert(place, choice);
+            choice
+        });
+        let at = known.what?;
         let key = self.keys.get_mut(at)?;
         let news = !key.valid(now) && !core::mem::replace(&mut key.noticed, true);
         Some((at, news))
@@ -194,26 +257,56 @@ impl Keys {
 
     /// The identifier of the key that is sent with.
     pub(crate) fn in_use(&self, now: Time, interface: IfIndex, neighbour: IpAddr) -> Option<u64> {
-        self.keys.get(self.choose(now, interface, neighbour)?).map(|key| key.id)
+        let chosen = self.choose(now, self.place(interface, neighbour)).what?;
+        self.keys.get(chosen).map(|key| key.id)
     }
 
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut Key> {
         self.keys.get_mut(at)
     }
 
+    /// The keys with an identifier at a place: one for this neighbour goes before one for all, then one for this interface.
+    fn of_id(&self, id: u64, (interface, neighbour): Place) -> impl Iterator<Item = &Named> {
+        let places = [(interface, neighbour), (None, neighbour), (interface, None), (None, None)];
+        places.into_iter().filter_map(move |place| self.named.get(&(id, place)))
+    }
+
     /// The key to answer a challenge with, which names it.
     pub(crate) fn answering(&self, id: u64, interface: IfIndex, neighbour: IpAddr) -> Option<usize> {
-        self.keys.iter().position(|key| key.id == id && key.is_for(true, interface, neighbour))
+        self.of_id(id, self.place(interface, neighbour)).find_map(|named| named.send)
     }
 
     /// The key that a message was signed with. One for this neighbour goes before one for all; a key that ran out
     /// counts as long as no other is valid for the same sender (§5.3).
-    pub(crate) fn received(&self, now: Time, id: u64, interface: IfIndex, neighbour: IpAddr) -> Option<&Key> {
-        let fitting = |key: &&Key| key.is_for(false, interface, neighbour);
-        let named = self.keys.iter().filter(fitting).filter(|key| key.id == id && key.from <= now);
-        let key = named.max_by_key(|key| (key.neighbour.is_some(), key.interface.is_some()))?;
-        let another = || self.keys.iter().filter(fitting).any(|other| other.valid(now));
-        (key.valid(now) || !another()).then_some(key)
+    pub(crate) fn received(
+        &mut self,
+        now: Time,
+        id: u64,
+        interface: IfIndex,
+        neighbour: IpAddr,
+    ) -> Option<&Key> {
+        let place = self.place(interface, neighbour);
+        let started = |at: &usize| self.keys.get(*at).is_some_and(|key| key.from <= now);
+        let at = self.of_id(id, place).find_map(|named| named.receive.filter(started))?;
+        let counts = self.keys.get(at)?.valid(now) || !self.is_open(now, place);
+        self.keys.get(at).filter(|_| counts)
+    }
+
+    /// Whether any key is valid for what is received at a place.
+    fn is_open(&mut self, now: Time, place: Place) -> bool {
+        if let Some(known) = self.open.get(&place).filter(|known| now < known.until) {
+            return known.what;
+        }
+        let valid = self.fitting(false, place).filter(|(_, key)| key.valid(now));
+        let known = match valid.map(|(_, key)| key.until.map_or(FOR_EVER, |end| end + TICK)).max() {
+            Some(until) => Until { what: true, until },
+            None => {
+                let next = self.fitting(false, place).map(|(_, key)| key.from).find(|from| *from > now);
+                Until { what: false, until: next.unwrap_or(FOR_EVER) }
+            }
+        };
+        self.open.insert(place, known);
+        known.what
     }
 }
 
@@ -251,7 +344,7 @@ mod tests {
         Some(keys.keys[at].id)
     }
 
-    fn takes(keys: &Keys, id: u64, at: u64) -> bool {
+    fn takes(keys: &mut Keys, id: u64, at: u64) -> bool {
         keys.received(Time::from_secs(at), id, ETH, peer()).is_some()
     }
 
@@ -295,8 +388,13 @@ mod tests {
             (sends(&mut keys, 90), sends(&mut keys, 101), sends(&mut keys, 1_000_000)),
             (Some(2), Some(2), Some(2))
         );
-        assert!(!takes(&keys, 1, 9) && takes(&keys, 1, 10) && takes(&keys, 1, 100) && !takes(&keys, 1, 101));
-        assert!(!takes(&keys, 2, 79) && takes(&keys, 2, 80) && takes(&keys, 2, 1_000_000));
+        assert!(
+            !takes(&mut keys, 1, 9)
+                && takes(&mut keys, 1, 10)
+                && takes(&mut keys, 1, 100)
+                && !takes(&mut keys, 1, 101)
+        );
+        assert!(!takes(&mut keys, 2, 79) && takes(&mut keys, 2, 80) && takes(&mut keys, 2, 1_000_000));
         // Whatever order they were entered in.
         let mut keys = table(&[config(2, 80, None), config(1, 10, Some(100))]);
         assert_eq!((sends(&mut keys, 89), sends(&mut keys, 90)), (Some(1), Some(2)));
@@ -308,17 +406,17 @@ mod tests {
         let mut keys = table(&[config(1, 0, Some(10)), config(2, 0, Some(20))]);
         assert_eq!(keys.sending(Time::from_secs(21), ETH, peer()), Some((1, true)));
         assert_eq!(keys.sending(Time::from_secs(22), ETH, peer()), Some((1, false)));
-        assert!(takes(&keys, 2, 1000));
+        assert!(takes(&mut keys, 2, 1000));
     }
 
     /// Proves RSVPINT-2747-5.2-04, RSVPINT-2747-5.2-05 and RSVPINT-2747-5.2-06: entered and deleted by hand.
     #[test]
     fn entered_and_deleted() {
         let mut keys = table(&[config(1, 0, None), config(2, 0, None)]);
-        assert!(takes(&keys, 1, 1) && takes(&keys, 2, 1) && !takes(&keys, 3, 1));
+        assert!(takes(&mut keys, 1, 1) && takes(&mut keys, 2, 1) && !takes(&mut keys, 3, 1));
         keys.keys[1].sent = 77;
         keys.set(&[config(2, 0, None)]).unwrap();
-        assert!(!takes(&keys, 1, 1) && takes(&keys, 2, 1));
+        assert!(!takes(&mut keys, 1, 1) && takes(&mut keys, 2, 1));
         assert_eq!(keys.keys[0].sent, 77, "numbers are not used again");
         let refused = |config: KeyConfig| Keys::default().set(&[config]);
         assert_eq!(refused(config(1 << 48, 0, None)), Err(KeyError::Identifier(1 << 48)));
@@ -342,7 +440,63 @@ mod tests {
         assert_eq!(keys.sending(Time::ZERO, ETH, peer()).unwrap().0, 0);
         assert_eq!(keys.sending(Time::ZERO, IfIndex(3), peer()).unwrap().0, 2);
         assert!(keys.sending(Time::ZERO, IfIndex(4), peer()).is_none());
-        assert!(takes(&keys, 1, 0));
+        assert!(takes(&mut keys, 1, 0));
         assert!(keys.received(Time::ZERO, 1, ETH, IpAddr::from([10, 0, 0, 2])).is_none());
+    }
+
+    /// What is remembered of a place is what a look at all keys would tell.
+    #[test]
+    fn what_is_remembered_is_what_holds() {
+        let mut random = signalbox_core::rng::Random::from_number(7);
+        for _ in 0..300 {
+            let configs: Vec<KeyConfig> = (0..random.range(1..7))
+                .map(|id| {
+                    let from = random.range(0..60);
+                    let end = from + random.range(0..60);
+                    KeyConfig {
+                        neighbour: (random.range(0..3) == 0).then(peer),
+                        interface: (random.range(0..3) == 0).then_some(ETH),
+                        ..config(id, from, (random.range(0..5) > 0).then_some(end))
+                    }
+                })
+                .collect();
+            let mut keys = table(&configs);
+            for now in (0..140).map(Time::from_secs) {
+                for (interface, neighbour) in
+                    [(ETH, peer()), (IfIndex(9), peer()), (ETH, IpAddr::from([10, 0, 0, 9]))]
+                {
+                    let place = keys.place(interface, neighbour);
+                    let remembered = keys.sending(now, interface, neighbour).map(|(at, _)| at);
+                    assert_eq!(remembered, walked(&keys, now, place), "at {now:?} of {configs:?}");
+                    for id in 0..7 {
+                        let fitting = || keys.fitting(false, place);
+                        let valid = fitting().any(|(_, key)| key.valid(now));
+                        let named = fitting().filter(|(_, key)| key.id == id && key.from <= now);
+                        let expected = named.map(|(_, key)| key).any(|key| key.valid(now) || !valid);
+                        assert_eq!(keys.received(now, id, interface, neighbour).is_some(), expected);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The key to send with by the words of §5.1 and §5.3, each key against each.
+    fn walked(keys: &Keys, now: Time, place: Place) -> Option<usize> {
+        let fitting = || keys.fitting(true, place);
+        let valid = || fitting().filter(|(_, key)| key.valid(now));
+        let too_early = |key: &Key| {
+            valid().filter(|(_, older)| older.from < key.from).any(|(_, older)| {
+                let overlap = older.until.filter(|end| *end > key.from).map(|end| end.since(key.from));
+                overlap.is_some_and(|overlap| now < key.from + overlap / 2)
+            })
+        };
+        let strength =
+            |(at, key): &(usize, &Key)| (key.neighbour.is_some(), key.interface.is_some(), key.from, *at);
+        let chosen = valid().filter(|(_, key)| !too_early(key)).max_by_key(strength);
+        let last = || {
+            let over = fitting().filter(|(_, key)| key.until.is_some_and(|end| end < now));
+            over.max_by_key(|(at, key)| (key.until, *at))
+        };
+        chosen.or_else(last).map(|(at, _)| at)
     }
 }
