@@ -61,7 +61,10 @@ pub mod rsvp {
             Mistrusted, Reduction, View,
         };
     }
-    pub use signalbox_rsvp::wire::{ErrorSpec, Filter, FlowSpec, Selector, Session, SessionKind, Style};
+    pub use signalbox_rsvp::wire::{
+        Adspec, EncodeError, ErrorSpec, Filter, FlowSpec, Identity, Overrides, Preemption, RawAdspec,
+        Selector, Session, SessionKind, Style, elements, policy_data,
+    };
 }
 
 /// What this crate's users need of admission control.

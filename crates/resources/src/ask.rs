@@ -35,13 +35,16 @@ pub struct Asker {
     pub peer: Option<Arc<Identity>>,
     /// A token that was verified, if there was one.
     pub token: Option<Arc<Token>>,
+    /// Who the request says that it is for: names of users and applications, and distinguished names (RFC 3182). Nobody has
+    /// proven them.
+    pub names: Option<Arc<Vec<String>>>,
 }
 
 impl Asker {
     /// Somebody of whom no more is known than an address.
     #[must_use]
     pub const fn at(address: IpAddr) -> Self {
-        Self { address, peer: None, token: None }
+        Self { address, peer: None, token: None, names: None }
     }
 }
 

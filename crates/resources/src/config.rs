@@ -266,6 +266,10 @@ pub struct RuleConfig {
     /// Who: authorizing entities of verified tokens, or `"any"`.
     #[cfg_attr(feature = "serde", serde(default))]
     pub token: Vec<String>,
+    /// Who: names that the request gives for its user or application (RFC 3182), or `"any"` for those that give one. Nobody
+    /// proves them: where strangers can ask, anybody can say anything.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub user: Vec<String>,
 
     /// What: services.
     #[cfg_attr(feature = "serde", serde(default))]
@@ -326,6 +330,7 @@ impl RuleConfig {
             from: Vec::new(),
             peer: Vec::new(),
             token: Vec::new(),
+            user: Vec::new(),
             service: Vec::new(),
             interface: Vec::new(),
             source: Vec::new(),
@@ -501,6 +506,9 @@ impl RuleConfig {
         }
         if let Some(token) = self.token.iter().find(|token| token.is_empty()) {
             return fault("token", format!("{token:?}: the name of an authorizing entity, or \"any\""));
+        }
+        if let Some(user) = self.user.iter().find(|user| user.is_empty()) {
+            return fault("user", format!("{user:?}: a name of a user or application, or \"any\""));
         }
         if self.ports.is_empty() || !self.protocol.is_empty() {
             // Ports mean nothing without the protocols that have them.

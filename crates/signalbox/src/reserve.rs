@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client;
 use crate::ping::{duration, protocol};
-use crate::rsvp::{self, SendArgs, SessionArgs, TrafficArgs};
+use crate::rsvp::{self, PolicyArgs, SendArgs, SessionArgs, TrafficArgs};
 
 /// How long the far end may take to confirm that a reservation is torn down.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -212,6 +212,7 @@ impl ReserveArgs {
                 json,
             },
             traffic: TrafficArgs { burst, peak, max_packet: Some(max_packet), min_policed: None },
+            policy: PolicyArgs::default(),
             rate,
             source,
             source_port,

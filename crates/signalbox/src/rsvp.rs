@@ -26,7 +26,7 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 
 use crate::client;
-pub(crate) use args::{SessionArgs, TrafficArgs};
+pub(crate) use args::{PolicyArgs, SessionArgs, TrafficArgs};
 pub(crate) use send::SendArgs;
 
 #[derive(Debug, Args)]

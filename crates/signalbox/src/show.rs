@@ -3,7 +3,7 @@
 mod qos;
 pub(crate) mod table;
 
-use std::io::Write;
+use std::io::{Stdout, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -225,34 +225,59 @@ async fn status(client: &mut Client, out: &mut impl Write, json: bool) -> Result
     Ok(())
 }
 
-fn said<T>(answer: Result<tonic::Response<T>, Status>) -> Result<T> {
+/// The answer, or the daemon's reason to give none.
+pub(crate) fn said<T>(answer: Result<tonic::Response<T>, Status>) -> Result<T> {
     answer.map(tonic::Response::into_inner).map_err(|status| client::said_no(&status))
 }
 
 /// Writes a JSON array as its elements come, one a line.
-pub(crate) struct JsonArray<'a, W> {
+struct JsonArray<'a, W> {
     out: &'a mut W,
     empty: bool,
 }
 
 impl<'a, W: Write> JsonArray<'a, W> {
     /// Nothing is written before the first element, or the end.
-    pub(crate) fn new(out: &'a mut W) -> Self {
+    fn new(out: &'a mut W) -> Self {
         Self { out, empty: true }
     }
 
     /// Writes an element.
-    pub(crate) fn push(&mut self, value: &Value) -> Result<()> {
+    fn push(&mut self, value: &Value) -> Result<()> {
         write!(self.out, "{}{value}", if self.empty { "[" } else { ",\n" })?;
         self.empty = false;
         Ok(())
     }
 
     /// Writes the end.
-    pub(crate) fn end(self) -> Result<()> {
+    fn end(self) -> Result<()> {
         writeln!(self.out, "{}", if self.empty { "[]" } else { "]" })?;
         Ok(())
     }
+}
+
+/// Prints rows as they come: with `as_json` as one array, or as people read them.
+pub(crate) async fn rows<T>(
+    mut rows: Streaming<T>,
+    as_json: bool,
+    to_json: impl Fn(&T) -> Value,
+    text: impl Fn(&mut Stdout, &T) -> Result<()>,
+) -> Result<ExitCode> {
+    let mut out = std::io::stdout();
+    if as_json {
+        json_array(&mut out, rows, to_json).await?;
+    } else {
+        let mut none = true;
+        while let Some(row) = rows.message().await.map_err(|status| client::said_no(&status))? {
+            none = false;
+            text(&mut out, &row)?;
+        }
+        if none {
+            writeln!(out, "none")?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn json_array<T>(

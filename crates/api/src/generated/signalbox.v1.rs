@@ -2707,6 +2707,99 @@ pub struct RsvpFlowspec {
     #[prost(uint32, tag = "3")]
     pub slack_us: u32,
 }
+/// What policies are told (RFC 2750). As part of a request: what POLICY_DATA objects shall say, `octets` and one made of the
+/// rest. As part of an answer: the objects as they came, and what the rest of it says in them.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RsvpPolicy {
+    /// POLICY_DATA objects, whole, one after the other.
+    #[prost(bytes = "vec", tag = "1")]
+    pub octets: ::prost::alloc::vec::Vec<u8>,
+    /// Preemption priorities (RFC 3181); of several the highest.
+    #[prost(message, optional, tag = "2")]
+    pub preemption: ::core::option::Option<RsvpPreemption>,
+    /// Users and applications by plain names (RFC 3182).
+    #[prost(message, repeated, tag = "3")]
+    pub identities: ::prost::alloc::vec::Vec<RsvpIdentity>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpPreemption {
+    /// Strength in taking from others, up to 65535.
+    #[prost(uint32, tag = "1")]
+    pub setup: u32,
+    /// Strength in keeping what it has, up to 65535.
+    #[prost(uint32, tag = "2")]
+    pub defending: u32,
+}
+/// Nothing proves it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpIdentity {
+    /// It is that of an application, not of a user.
+    #[prost(bool, tag = "1")]
+    pub application: bool,
+    /// Login name of the user, or name of the application: printable ASCII.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// Distinguished name by which its policy is found; empty: none.
+    #[prost(string, tag = "3")]
+    pub locator: ::prost::alloc::string::String,
+}
+/// What a path can do up to here (RFC 2210 section 3.3, RFC 2215). Rates are octets a second.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct RsvpAdspec {
+    /// Some hop does not do integrated services: nothing else here is to be relied on.
+    #[prost(bool, tag = "1")]
+    pub broken: bool,
+    /// Nodes that do.
+    #[prost(uint32, tag = "2")]
+    pub hops: u32,
+    /// The narrowest link; absent: unknown.
+    #[prost(double, optional, tag = "3")]
+    pub bandwidth: ::core::option::Option<f64>,
+    /// Without queueing; absent: unknown.
+    #[prost(uint32, optional, tag = "4")]
+    pub latency_us: ::core::option::Option<u32>,
+    /// Largest packet.
+    #[prost(uint32, tag = "5")]
+    pub mtu: u32,
+    /// Guaranteed service; absent: not offered.
+    #[prost(message, optional, tag = "6")]
+    pub guaranteed: ::core::option::Option<RsvpAdspecService>,
+    /// Controlled load; absent: not offered.
+    #[prost(message, optional, tag = "7")]
+    pub controlled_load: ::core::option::Option<RsvpAdspecService>,
+}
+/// What is particular to a service on the path.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct RsvpAdspecService {
+    /// Some hop does not offer it.
+    #[prost(bool, tag = "1")]
+    pub broken: bool,
+    /// Its own values where they differ from those of the path.
+    #[prost(uint32, optional, tag = "2")]
+    pub hops: ::core::option::Option<u32>,
+    #[prost(double, optional, tag = "3")]
+    pub bandwidth: ::core::option::Option<f64>,
+    #[prost(uint32, optional, tag = "4")]
+    pub latency_us: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "5")]
+    pub mtu: ::core::option::Option<u32>,
+    /// Of guaranteed service: error terms up to here; absent: none were told.
+    #[prost(message, optional, tag = "6")]
+    pub terms: ::core::option::Option<RsvpErrorTerms>,
+}
+/// RFC 2212: octets, and microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RsvpErrorTerms {
+    #[prost(uint32, tag = "1")]
+    pub c_tot: u32,
+    #[prost(uint32, tag = "2")]
+    pub d_tot_us: u32,
+    /// Since the last point where traffic is shaped anew.
+    #[prost(uint32, tag = "3")]
+    pub c_sum: u32,
+    #[prost(uint32, tag = "4")]
+    pub d_sum_us: u32,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpSender {
     #[prost(message, optional, tag = "1")]
@@ -2719,6 +2812,8 @@ pub struct RsvpSender {
     /// TTL of the data, up to 255: Paths reach no farther. 0: 63.
     #[prost(uint32, tag = "4")]
     pub ttl: u32,
+    #[prost(message, optional, tag = "5")]
+    pub policy: ::core::option::Option<RsvpPolicy>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpReserve {
@@ -2730,6 +2825,8 @@ pub struct RsvpReserve {
     /// Ask for a confirmation.
     #[prost(bool, tag = "3")]
     pub confirm: bool,
+    #[prost(message, optional, tag = "4")]
+    pub policy: ::core::option::Option<RsvpPolicy>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpFlow {
@@ -2807,6 +2904,12 @@ pub struct RsvpPath {
     /// Somewhere on the way is a hop that keeps no reservations: without RSVP, or without integrated services.
     #[prost(bool, tag = "3")]
     pub broken: bool,
+    /// Absent: the sender tells nothing of the path, or nothing that can be read.
+    #[prost(message, optional, tag = "4")]
+    pub adspec: ::core::option::Option<RsvpAdspec>,
+    /// Absent: none came. So in all that follows.
+    #[prost(message, optional, tag = "5")]
+    pub policy: ::core::option::Option<RsvpPolicy>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpReserved {
@@ -2817,6 +2920,8 @@ pub struct RsvpReserved {
     /// None of the wildcard.
     #[prost(message, repeated, tag = "3")]
     pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
+    #[prost(message, optional, tag = "4")]
+    pub policy: ::core::option::Option<RsvpPolicy>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpError {
@@ -2844,6 +2949,8 @@ pub struct RsvpError {
     /// What failed, of a reservation, if the message had it.
     #[prost(message, optional, tag = "8")]
     pub flowspec: ::core::option::Option<RsvpFlowspec>,
+    #[prost(message, optional, tag = "9")]
+    pub policy: ::core::option::Option<RsvpPolicy>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpConfirmed {
@@ -2896,6 +3003,10 @@ pub struct RsvpSenderState {
     /// Somewhere on the way is a hop that keeps no reservations: without RSVP, or without integrated services.
     #[prost(bool, tag = "7")]
     pub broken: bool,
+    #[prost(message, optional, tag = "8")]
+    pub adspec: ::core::option::Option<RsvpAdspec>,
+    #[prost(message, optional, tag = "9")]
+    pub policy: ::core::option::Option<RsvpPolicy>,
 }
 /// What is reserved where the data leave.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2917,6 +3028,9 @@ pub struct RsvpReservationState {
     /// The kernel keeps it; otherwise it is granted only.
     #[prost(bool, tag = "6")]
     pub enforced: bool,
+    /// Of all who asked.
+    #[prost(message, optional, tag = "7")]
+    pub policy: ::core::option::Option<RsvpPolicy>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListRsvpNeighboursRequest {}

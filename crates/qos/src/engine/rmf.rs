@@ -178,7 +178,7 @@ fn ask(
         excess: demand.excess(),
         ..Ask::new(
             owner,
-            Asker { address: flow.initiator, peer: flow.peer.clone(), token },
+            Asker { peer: flow.peer.clone(), token, ..Asker::at(flow.initiator) },
             ifindex,
             filter(&flow.mri, flow.classifier),
             traffic,
@@ -434,7 +434,7 @@ pub(super) fn hold(
         ..FlowFilter::between(Prefix::all_like(like), Prefix::all_like(like))
     };
     let owner = Owner { protocol: super::PROTOCOL, key: 0 };
-    let asker = Asker { address: flow.initiator, peer: flow.peer.clone(), token: None };
+    let asker = Asker { peer: flow.peer.clone(), ..Asker::at(flow.initiator) };
     let ask = Ask {
         service: ServiceClass::Dscp(dscp),
         lifetime: Some(flow.lifetime),

@@ -91,6 +91,9 @@ impl Matcher {
             && any_or_empty(&rule.token, |entity| {
                 asker.token.as_ref().is_some_and(|token| entity == ANY_NAME || *entity == token.entity)
             })
+            && any_or_empty(&rule.user, |user| {
+                asker.names.as_ref().is_some_and(|names| user == ANY_NAME || names.contains(user))
+            })
             && any_or_empty(&rule.service, |services| services.contains(ask.service))
             && any_or_empty(&rule.interface, |name| name == interface)
             && self.is_now(wall_us)

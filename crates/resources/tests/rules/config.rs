@@ -138,6 +138,7 @@ fn a_contradiction_is_named() {
             "rule[1] 'r'.peer: \"somebody\" is neither a fingerprint (64 hexadecimal digits) nor a DNS name nor \"any\"",
         ),
         (rule("token = [\"\"]"), "rule[1] 'r'.token: \"\": the name of an authorizing entity, or \"any\""),
+        (rule("user = [\"\"]"), "rule[1] 'r'.user: \"\": a name of a user or application, or \"any\""),
         (rule("ports = [\"1\"]"), "rule[1] 'r'.ports: needs protocol, for instance protocol = [6, 17]"),
         (
             "[[rule]]\naction = \"deny\"\nmax_rate = \"1mbit\"".to_owned(),

@@ -315,3 +315,23 @@ fn a_token_lets_in_and_holds_to_what_it_says() {
         assert_eq!(decided(&resources, &with(token)), Err(words.to_owned()));
     }
 }
+
+#[test]
+fn who_a_request_says_that_it_is_for() {
+    let user = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let rules = vec![
+        RuleConfig { user: user(&["mallory"]), ..deny("banned") },
+        RuleConfig { user: user(&["ann", "CN=Bob, O=Example"]), ..allow("known") },
+        RuleConfig { user: user(&["any"]), max_rate: Some(Rate(MBIT)), ..allow("named") },
+    ];
+    let resources = only(rules);
+    let with = |names: &[&str]| Ask {
+        asker: Asker { names: Some(Arc::new(user(names))), ..ask(1, 1).asker },
+        ..ask(1, 1)
+    };
+    assert_eq!(decided(&resources, &ask(1, 1)), Err(DEFAULT.to_owned()), "nobody");
+    assert_eq!(decided(&resources, &with(&["ann"])), Ok(Some(2)));
+    assert_eq!(decided(&resources, &with(&["bob", "CN=Bob, O=Example"])), Ok(Some(2)));
+    assert_eq!(decided(&resources, &with(&["Ann"])), Ok(Some(3)), "another name");
+    assert!(decided(&resources, &with(&["ann", "mallory"])).unwrap_err().contains("banned"));
+}

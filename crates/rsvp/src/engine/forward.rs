@@ -12,6 +12,7 @@ use super::Rsvp;
 use super::interfaces::Place;
 use super::io::RsvpEvent;
 use super::merge;
+use super::path::policy_in;
 use super::sender::{LOCAL, RESV, Sender};
 use super::session::NONE;
 use crate::wire::{FlowSpec, Style};
@@ -268,7 +269,8 @@ impl Rsvp {
                 None => RsvpEvent::ResvGone { sender: filter },
                 Some(flowspec) => {
                     let senders = if style.is_explicit() { vec![filter] } else { Vec::new() };
-                    RsvpEvent::Resv { style, flowspec, senders }
+                    let policy = policy_in(&self.carried_for(&[(line.sender, flowspec)]));
+                    RsvpEvent::Resv { style, flowspec, senders, policy }
                 }
             };
             self.out.event(id, event);

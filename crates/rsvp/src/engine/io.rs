@@ -209,6 +209,8 @@ pub enum RsvpEvent {
         flowspec: FlowSpec,
         /// For which senders; none of WF.
         senders: Vec<Filter>,
+        /// POLICY_DATA objects of those who asked; empty for none.
+        policy: Box<[u8]>,
     },
     /// Nothing is reserved for the sender of this node any more.
     ResvGone {

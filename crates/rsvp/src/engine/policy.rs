@@ -1,37 +1,52 @@
-//! What POLICY_DATA say to this node (RFC 2750), as far as it knows their elements: preemption priorities (RFC 3181). All
-//! of it is passed on as it came, whatever it says.
+//! What POLICY_DATA say to this node (RFC 2750), as far as it knows their elements: preemption priorities (RFC 3181), and
+//! who users and applications say that they are (RFC 3182). All of it is passed on as it came, whatever it says.
+
+use std::sync::Arc;
 
 use signalbox_resources::Priority;
 
-use crate::wire::{Class, HEADER_OCTETS, HeaderFlags, MessageType, Object, Objects, RsvpHop, Writer};
+use crate::wire::{
+    Class, HEADER_OCTETS, HeaderFlags, Identity, MessageType, Object, Objects, PolicyElement, Preemption,
+    RsvpHop, Writer,
+};
 
-/// P-Type of PREEMPTION_PRI.
-const PREEMPTION_PRI: u16 = 3;
-/// Its error code for "the flow was preempted".
+/// PREEMPTION_PRI's error code for "the flow was preempted".
 const PREEMPTED: u8 = 1;
 
-/// The highest preemption and defending priorities in what goes along with several requests; of objects that are for
-/// another node (§3.2), or that cannot be read, nothing counts.
-pub(super) fn priority<'a>(
+/// The elements in what goes along with several requests; of objects that are for another node (§3.2), or that cannot be
+/// read, there are none.
+fn elements<'a>(
     carried: impl Iterator<Item = &'a [u8]>,
     own: impl Fn(&RsvpHop) -> bool,
-) -> Priority {
-    let mut highest = Priority::default();
-    for object in carried.flat_map(|carried| Objects::at(carried, 0).map_while(Result::ok)) {
-        let Ok(Object::Policy(data)) = object.read() else { continue };
-        let (Ok(options), Ok(elements)) = (data.options(), data.elements()) else { continue };
-        if options.destination.is_some_and(|hop| !own(&hop)) {
-            continue;
-        }
-        for element in elements.filter(|element| element.p_type == PREEMPTION_PRI) {
-            let &[_, _, _, _, s1, s0, d1, d0] = element.data else { continue };
-            highest.setup = highest.setup.max(u16::from_be_bytes([s1, s0]));
-            highest.defending = highest.defending.max(u16::from_be_bytes([d1, d0]));
+) -> impl Iterator<Item = PolicyElement<'a>> {
+    let objects = carried.flat_map(|carried| Objects::at(carried, 0).map_while(Result::ok));
+    let elements = objects.filter_map(move |object| {
+        let Ok(Object::Policy(data)) = object.read() else { return None };
+        let options = data.options().ok()?;
+        options.destination.is_none_or(|hop| own(&hop)).then(|| data.elements().ok()).flatten()
+    });
+    elements.flatten()
+}
+
+/// The highest preemption and defending priorities in what goes along with several requests, and the names of users and
+/// applications there, if any.
+pub(super) fn says<'a>(
+    carried: impl Iterator<Item = &'a [u8]>,
+    own: impl Fn(&RsvpHop) -> bool,
+) -> (Priority, Option<Arc<Vec<String>>>) {
+    let mut highest = Preemption::default();
+    let mut names = Vec::new();
+    for element in elements(carried, own) {
+        if let Some(preemption) = Preemption::of(&element) {
+            highest = highest.max(preemption);
+        } else if let Some(identity) = Identity::of(&element) {
+            names.extend([Some(identity.name), identity.locator].into_iter().flatten().map(str::to_owned));
         }
     }
+    let Preemption { setup, defending } = highest;
     // Nobody gets what he would lose to himself.
-    highest.defending = highest.defending.max(highest.setup);
-    highest
+    let priority = Priority { setup, defending: defending.max(setup) };
+    (priority, (!names.is_empty()).then(|| Arc::new(names)))
 }
 
 /// POLICY_DATA objects with the word that the flow was preempted in each PREEMPTION_PRI.
@@ -46,8 +61,7 @@ pub(super) fn with_preempted(policy: &[u8]) -> Box<[u8]> {
         let mut at = start + object.octets.len().saturating_sub(of_all);
         for element in elements {
             // Length, P-Type, flags, merge strategy, error code.
-            if element.p_type == PREEMPTION_PRI
-                && element.data.len() == 8
+            if Preemption::of(&element).is_some()
                 && let Some(code) = marked.get_mut(at + 6)
             {
                 *code = PREEMPTED;

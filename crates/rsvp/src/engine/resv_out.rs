@@ -141,7 +141,7 @@ impl Rsvp {
     }
 
     /// POLICY_DATA and unknown objects of all requests that go into a Resv, each once.
-    fn carried_for(&self, said: &[(Key, FlowSpec)]) -> Vec<u8> {
+    pub(super) fn carried_for(&self, said: &[(Key, FlowSpec)]) -> Vec<u8> {
         let mut all: Vec<&[u8]> = Vec::new();
         for (key, _) in said {
             let Some(sender) = self.senders.get(*key) else { continue };

@@ -112,7 +112,7 @@ impl Rsvp {
         ask.reducible = self.config.reduction;
         if branch.carries() {
             let own = |hop: &RsvpHop| self.interfaces.is_local(hop.addr);
-            ask.priority = policy::priority(branch.requests().map(Request::carried), own);
+            (ask.priority, ask.asker.names) = policy::says(branch.requests().map(Request::carried), own);
         }
         if let Some(rspec) = flowspec.rspec {
             ask.service = ServiceClass::Guaranteed;

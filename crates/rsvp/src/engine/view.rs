@@ -9,9 +9,10 @@ use signalbox_resources::intserv::TSpec;
 use super::Rsvp;
 use super::branch::Branch;
 use super::interfaces::Place;
+use super::path::policy_in;
 use super::sender::{LOCAL, NON_RSVP, Sender};
 use super::session::{NONE, is_application};
-use crate::wire::{Filter, FlowSpec, Objects, RawAdspec, Session, Style};
+use crate::wire::{Adspec, Filter, FlowSpec, RawAdspec, Session, Style};
 
 /// A session with its senders and what is reserved for them here.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +26,7 @@ pub struct SessionView {
 }
 
 /// A sender, as its Paths tell.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SenderView {
     /// Which one.
     pub sender: Filter,
@@ -41,6 +42,10 @@ pub struct SenderView {
     pub non_rsvp_hop: bool,
     /// Somewhere on the way is a hop without RSVP or integrated services.
     pub broken: bool,
+    /// What the path up to here can do, as it was told; `None`: nothing was, or it cannot be read.
+    pub adspec: Option<Adspec>,
+    /// POLICY_DATA objects; empty for none.
+    pub policy: Box<[u8]>,
 }
 
 /// A reservation at an interface.
@@ -58,6 +63,8 @@ pub struct ReservationView {
     pub next_hops: Vec<Option<IpAddr>>,
     /// What admission control gave for it.
     pub grant: Option<GrantId>,
+    /// POLICY_DATA objects of all who asked; empty for none.
+    pub policy: Box<[u8]>,
 }
 
 impl Rsvp {
@@ -86,14 +93,18 @@ impl Rsvp {
             expires: (!sender.has(LOCAL)).then(|| sender.expires.time(self.now)),
             non_rsvp_hop: sender.has(NON_RSVP),
             broken: self.is_broken(sender),
+            adspec: self.adspec_of(sender),
+            policy: policy_in(sender.carried()),
         }
     }
 
     /// Whether some hop on a sender's way here keeps no reservations: its ADSPEC says so, or a TTL did.
     pub(super) fn is_broken(&self, sender: &Sender) -> bool {
-        let object = self.adspecs.lookup(sender.adspec).and_then(|kept| Objects::at(kept, 0).next()?.ok());
-        let adspec = object.and_then(|object| RawAdspec::of(&object).read().ok());
-        sender.has(NON_RSVP) || adspec.is_some_and(|adspec| adspec.general.broken)
+        sender.has(NON_RSVP) || self.adspec_of(sender).is_some_and(|adspec| adspec.general.broken)
+    }
+
+    fn adspec_of(&self, sender: &Sender) -> Option<Adspec> {
+        RawAdspec::from_octets(self.adspecs.lookup(sender.adspec)?)?.read().ok()
     }
 
     fn reservation_view(&self, style: Style, branch: &Branch) -> ReservationView {
@@ -113,6 +124,7 @@ impl Rsvp {
             flowspec: branch.flowspec(),
             next_hops: branch.requests().map(|request| hop(request.hop)).collect(),
             grant: branch.grant(),
+            policy: branch.requests().flat_map(|request| policy_in(request.carried())).collect(),
         }
     }
 

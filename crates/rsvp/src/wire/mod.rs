@@ -12,6 +12,7 @@ mod checksum;
 mod code_points;
 mod compose;
 mod diagnostic;
+mod elements;
 mod error;
 mod grammar;
 mod intserv;
@@ -32,6 +33,7 @@ pub use code_points::{
     PolicyValue, TrafficControlValue, UnknownClass, ValueScope,
 };
 pub use diagnostic::{DiagResponse, DiagSelect, Diagnostic, Route, ntp_middle};
+pub use elements::{Identity, Preemption, elements, policy_data};
 pub use error::{DecodeError, EncodeError, Fault, Refusal};
 pub use intserv::{FlowSpec, RawFlowSpec, RawTspec, Service, SpecFault};
 pub use message::{Flow, Flows, Message};

@@ -91,7 +91,8 @@ fn a_sender_hears_what_is_merged() {
     let merged = TSpec::new(2.0 * B, 3000.0, f32::INFINITY, 64, 900).unwrap();
     let heard = rig.heard(1).pop();
     let flowspec = FlowSpec { tspec: merged, rspec: None };
-    assert_eq!(heard, Some(RsvpEvent::Resv { style: Style::Ff, flowspec, senders: vec![local_sender()] }));
+    let (senders, policy) = (vec![local_sender()], Box::default());
+    assert_eq!(heard, Some(RsvpEvent::Resv { style: Style::Ff, flowspec, senders, policy }));
     let sent = rig.wait(Duration::from_secs(60));
     let paths = all(&sent, MessageType::PATH);
     assert!(!paths.is_empty());

@@ -59,7 +59,8 @@ fn a_sender_of_this_node_is_announced() {
     let sent = rig.resv(&resv);
     assert_eq!(kinds(&sent), [(MessageType::RESV_CONF, addr("10.5.5.5"))]);
     assert_eq!(rig.reserved(2), 10_000);
-    let expected = RsvpEvent::Resv { style: Style::Ff, flowspec: load(B), senders: vec![local_sender()] };
+    let senders = vec![local_sender()];
+    let expected = RsvpEvent::Resv { style: Style::Ff, flowspec: load(B), senders, policy: Box::default() };
     assert_eq!(rig.heard(1), [expected]);
 
     // RSVP-2.4-01, RSVP-3.11.1-05

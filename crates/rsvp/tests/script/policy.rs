@@ -2,9 +2,14 @@
 
 use signalbox_resources::Config as Links;
 use signalbox_resources::config::{Action, RuleConfig};
-use signalbox_rsvp::wire::{ErrorCode, MessageType, Object, Objects};
+use signalbox_rsvp::engine::{Command, RsvpEvent, SenderRequest};
+use signalbox_rsvp::wire::{
+    Adspec, ErrorCode, Filter, Identity, MessageType, Object, Objects, Selector, policy_data,
+};
 
-use crate::rig::{B, Path, Resv, Rig, Sent, all, at, group, kinds, load, one, one_to, sender, session};
+use crate::rig::{
+    B, Path, Resv, Rig, Sent, all, at, group, kinds, load, one, one_to, sender, session, tspec,
+};
 
 /// A POLICY_DATA object with one element of an unknown P-Type that says this.
 fn opaque(what: u8) -> Vec<u8> {
@@ -114,4 +119,51 @@ fn priorities_are_read() {
     };
     assert_eq!(asked(for_node(1)), (5, 7));
     assert_eq!(asked(for_node(2)), (0, 0));
+}
+
+/// Who a request says that it is for reaches the policy: by name, by distinguished name, and again when it says something
+/// else.
+#[test]
+fn identities_are_handed_to_the_policy() {
+    let of = |name, locator| {
+        let identity = Identity { application: false, name, locator };
+        policy_data(None, &[identity]).unwrap()
+    };
+    let mut links = Links::of_link("*", "10mbit".parse().unwrap());
+    links.default = Action::Deny;
+    let user = vec!["ann".to_owned(), "CN=Bob".to_owned()];
+    links.rules.push(RuleConfig { user, ..RuleConfig::new("known", Action::Allow) });
+    let mut rig = Rig::with_resources(links);
+    rig.path(&Path::new());
+    let mut ask = |policy: Vec<u8>| {
+        let sent = rig.resv(&Resv { extra: policy, ..Resv::ff(&[(load(B), 1)]) });
+        (all(&sent, MessageType::RESV_ERR).len(), rig.reserved(2))
+    };
+    assert_eq!(ask(Vec::new()), (1, 0));
+    assert_eq!(ask(of("mallory", Some("CN=Mallory"))), (1, 0));
+    assert_eq!(ask(of("bob", Some("CN=Bob"))), (0, 10_000));
+    assert_eq!(ask([priority(1, 1), of("ann", None)].concat()), (0, 10_000));
+    // What stood stands.
+    assert_eq!(ask(of("mallory", None)), (1, 10_000));
+}
+
+/// What came along is told to applications, and shown.
+#[test]
+fn applications_and_operators_see_it() {
+    let mut rig = Rig::new();
+    rig.command(1, Command::Session(session()));
+    let template = Filter { src: at(1, 1), selector: Selector::Port(4000) };
+    let policy = opaque(1).into_boxed_slice();
+    let request = SenderRequest { template, tspec: tspec(B), adspec: true, ttl: 9, policy };
+    let path = one(&rig.command(1, Command::Sender(request)), MessageType::PATH);
+    assert_eq!(told(&path), [opaque(1)]);
+    let flows = vec![(Some(load(B)), vec![template])];
+    rig.resv(&Resv { flows, extra: opaque(2), ..Resv::ff(&[]) });
+    let heard = rig.heard(1);
+    let [RsvpEvent::Resv { policy, .. }] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!(**policy, opaque(2));
+    let shown = rig.rsvp.view().next().unwrap();
+    assert_eq!(*shown.senders[0].policy, opaque(1));
+    assert_eq!(shown.senders[0].adspec, Some(Adspec::START));
+    assert_eq!(*shown.reservations[0].policy, opaque(2));
 }

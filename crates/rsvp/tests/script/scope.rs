@@ -68,7 +68,8 @@ fn senders_of_this_node_are_in_no_scope() {
         assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9)), (MessageType::RESV, at(2, 9))]);
         assert_eq!(one_to(&sent, MessageType::RESV, at(1, 9)).scope(), Some(sources(&[1])));
         assert_eq!(one_to(&sent, MessageType::RESV, at(2, 9)).scope(), Some(sources(&[2])));
-        let expected = RsvpEvent::Resv { style: Style::Wf, flowspec: load(rate), senders: vec![] };
+        let (flowspec, policy) = (load(rate), Box::default());
+        let expected = RsvpEvent::Resv { style: Style::Wf, flowspec, senders: vec![], policy };
         assert_eq!(rig.heard(1), [expected]);
     }
 }

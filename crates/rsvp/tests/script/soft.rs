@@ -52,7 +52,7 @@ fn path_state_is_what_the_last_path_said() {
     let first = Path { extra: policy.clone(), ..Path::new() };
     rig.path(&first);
     let view: Vec<_> = rig.rsvp.view().collect();
-    let known = view[0].senders[0];
+    let known = view[0].senders[0].clone();
     assert_eq!((view[0].session, known.sender), (session(), sender(1)));
     assert_eq!((known.tspec, known.previous_hop, known.ifindex.0), (first.tspec, Some(at(1, 9)), 1));
     let said = |octets: &[u8]| octets.windows(policy.len()).any(|part| part == policy);

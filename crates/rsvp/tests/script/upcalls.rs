@@ -27,8 +27,12 @@ fn each_sender_hears_of_its_reservation() {
         let flows = rates.into_iter().zip(own).map(|(rate, filter)| (Some(load(rate)), vec![filter]));
         Resv { flows: flows.collect(), ..Resv::ff(&[]) }
     };
-    let reserved =
-        |n: usize, rate| RsvpEvent::Resv { style: Style::Ff, flowspec: load(rate), senders: vec![own[n]] };
+    let reserved = |n: usize, rate| RsvpEvent::Resv {
+        style: Style::Ff,
+        flowspec: load(rate),
+        senders: vec![own[n]],
+        policy: Box::default(),
+    };
     rig.resv(&ff([B, 2.0 * B]));
     assert_eq!((rig.heard(1), rig.heard(2)), (vec![reserved(0, B)], vec![reserved(1, 2.0 * B)]));
     rig.resv(&ff([B, 2.0 * B]));

@@ -85,6 +85,68 @@ impl TrafficArgs {
     }
 }
 
+/// What policies are told.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct PolicyArgs {
+    /// POLICY_DATA objects for the policies on the way, whole, one after the other (RFC 2750): hexadecimal digits, or @FILE.
+    #[arg(long, value_name = "HEX|@FILE", value_parser = policy_data)]
+    policy_data: Option<Octets>,
+    /// Preemption priority, and behind a slash that in defending what was got, if it is another one (RFC 3181): 0 to 65535.
+    #[arg(long, value_name = "SETUP[/DEFENDING]", value_parser = preemption)]
+    preemption: Option<v1::RsvpPreemption>,
+    /// Login name of the user, and behind a comma the distinguished name (RFC 3182); may be repeated.
+    #[arg(long = "user", value_name = "NAME[,DN]")]
+    users: Vec<String>,
+    /// Name of the application, and behind a comma the distinguished name (RFC 3182); may be repeated.
+    #[arg(long = "application", value_name = "NAME[,DN]")]
+    applications: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Octets(Vec<u8>);
+
+impl PolicyArgs {
+    /// As part of a request; `None`: nothing is told.
+    pub(super) fn told(&self) -> Option<v1::RsvpPolicy> {
+        let identity = |application: bool| {
+            move |text: &String| {
+                let (name, locator) = text.split_once(',').unwrap_or((text, ""));
+                v1::RsvpIdentity {
+                    application,
+                    name: name.to_owned(),
+                    locator: locator.trim_start().to_owned(),
+                }
+            }
+        };
+        let users = self.users.iter().map(identity(false));
+        let policy = v1::RsvpPolicy {
+            octets: self.policy_data.as_ref().map(|octets| octets.0.clone()).unwrap_or_default(),
+            preemption: self.preemption,
+            identities: users.chain(self.applications.iter().map(identity(true))).collect(),
+        };
+        (policy != v1::RsvpPolicy::default()).then_some(policy)
+    }
+}
+
+fn policy_data(text: &str) -> Result<Octets, String> {
+    if let Some(file) = text.strip_prefix('@') {
+        return std::fs::read(file).map(Octets).map_err(|error| format!("cannot read {file}: {error}"));
+    }
+    let digit = |at: usize| text.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+    let hexadecimal = text.bytes().all(|octet| octet.is_ascii_hexdigit());
+    let octets = (0..text.len()).step_by(2).map(digit).collect::<Option<Vec<_>>>();
+    octets.filter(|_| hexadecimal).map(Octets).ok_or("use pairs of hexadecimal digits, or @FILE".to_owned())
+}
+
+fn preemption(text: &str) -> Result<v1::RsvpPreemption, String> {
+    let (setup, defending) = text.split_once('/').unwrap_or((text, text));
+    let number = |text: &str| text.parse::<u16>().map(u32::from);
+    match (number(setup), number(defending)) {
+        (Ok(setup), Ok(defending)) => Ok(v1::RsvpPreemption { setup, defending }),
+        _ => Err("use SETUP or SETUP/DEFENDING, each 0 to 65535".to_owned()),
+    }
+}
+
 /// A sender as people write it: an address, and behind a slash its port, `label:N` or `spi:N`.
 pub(super) fn sender(text: &str) -> Result<v1::RsvpFilter, String> {
     let wrong = || "use ADDRESS, ADDRESS/PORT, ADDRESS/label:N or ADDRESS/spi:N".to_owned();
@@ -112,7 +174,43 @@ fn number(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        policy: PolicyArgs,
+    }
+
+    fn told(line: &[&str]) -> Result<Option<v1::RsvpPolicy>, String> {
+        let line = Line::try_parse_from(["x"].iter().chain(line));
+        line.map(|line| line.policy.told()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_policies_are_told() {
+        assert_eq!(told(&[]), Ok(None));
+        let line = ["--policy-data", "00080eFF", "--preemption", "5", "--user", "ann, CN=Ann, O=X"];
+        let policy = told(&line).unwrap().unwrap();
+        assert_eq!(policy.octets, [0, 8, 14, 255]);
+        assert_eq!(policy.preemption, Some(v1::RsvpPreemption { setup: 5, defending: 5 }));
+        let ann = v1::RsvpIdentity { application: false, name: "ann".into(), locator: "CN=Ann, O=X".into() };
+        assert_eq!(policy.identities, [ann]);
+        let both = told(&["--preemption", "5/7", "--application", "vic"]).unwrap().unwrap();
+        assert_eq!(both.preemption, Some(v1::RsvpPreemption { setup: 5, defending: 7 }));
+        assert!(both.identities[0].application);
+        for wrong in [
+            ["--policy-data", "0"],
+            ["--policy-data", "+1+2"],
+            ["--policy-data", "@/none/such"],
+            ["--preemption", "65536"],
+            ["--preemption", "1/"],
+        ] {
+            assert!(told(&wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn senders_are_read() {

@@ -1,10 +1,15 @@
 //! How upcalls look.
 
+mod carried;
+
 use serde_json::{Value, json};
 use signalbox_api::v1;
 use signalbox_api::v1::rsvp_filter::Selector;
 use signalbox_api::v1::rsvp_upcall::Upcall;
 use signalbox_resources::Rate;
+
+use carried::and_policy;
+pub(super) use carried::{adspec, adspec_json, policy, policy_json};
 
 /// One upcall for people.
 pub(super) fn text(upcall: &Upcall) -> String {
@@ -14,12 +19,14 @@ pub(super) fn text(upcall: &Upcall) -> String {
         Upcall::Path(path) => {
             let traffic = path.traffic.as_ref().map(traffic).unwrap_or_default();
             let broken = if path.broken { "; not every hop on the way keeps reservations" } else { "" };
-            format!("sender {}: {traffic}{broken}", path.sender.as_ref().map(filter).unwrap_or_default())
+            let sender = path.sender.as_ref().map(filter).unwrap_or_default();
+            format!("sender {sender}: {traffic}{broken}{}", and_policy(path.policy.as_ref()))
         }
         Upcall::PathGone(sender) => format!("sender {} is gone", filter(sender)),
         Upcall::Reserved(reserved) => {
             let what = reserved.flowspec.as_ref().map(flowspec).unwrap_or_default();
-            format!("reserved: {what}, {}", style(reserved.style()))
+            let policy = and_policy(reserved.policy.as_ref());
+            format!("reserved: {what}, {}{policy}", style(reserved.style()))
         }
         Upcall::ReservedGone(sender) => format!("nothing is reserved for {} any more", filter(sender)),
         Upcall::PathError(error) => format!("path error: {}", error_text(error)),
@@ -35,7 +42,8 @@ pub(super) fn text(upcall: &Upcall) -> String {
 }
 
 fn error_text(error: &v1::RsvpError) -> String {
-    format!("{} (code {}, value {}) at {}", error.meaning, error.code, error.value, error.node)
+    let policy = and_policy(error.policy.as_ref());
+    format!("{} (code {}, value {}) at {}{policy}", error.meaning, error.code, error.value, error.node)
 }
 
 /// A sender: address, and what tells its packets.
@@ -87,6 +95,8 @@ pub(super) fn json(upcall: &Upcall) -> Value {
             "sender": path.sender.as_ref().map(filter_json),
             "traffic": path.traffic.as_ref().map(traffic_json),
             "broken": path.broken,
+            "adspec": adspec_json(path.adspec.as_ref()),
+            "policy": policy_json(path.policy.as_ref()),
         }),
         Upcall::PathGone(sender) => json!({ "type": "path-gone", "sender": filter_json(sender) }),
         Upcall::Reserved(reserved) => json!({
@@ -94,6 +104,7 @@ pub(super) fn json(upcall: &Upcall) -> Value {
             "style": style(reserved.style()),
             "flowspec": reserved.flowspec.as_ref().map(flowspec_json),
             "senders": senders_json(&reserved.senders),
+            "policy": policy_json(reserved.policy.as_ref()),
         }),
         Upcall::ReservedGone(sender) => json!({ "type": "reserved-gone", "sender": filter_json(sender) }),
         Upcall::PathError(error) => error_json("path-error", error),
@@ -119,6 +130,7 @@ fn error_json(kind: &str, error: &v1::RsvpError) -> Value {
         "not_guilty": error.not_guilty,
         "senders": senders_json(&error.senders),
         "flowspec": error.flowspec.as_ref().map(flowspec_json),
+        "policy": policy_json(error.policy.as_ref()),
     })
 }
 

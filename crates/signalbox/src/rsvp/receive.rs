@@ -13,7 +13,7 @@ use signalbox_api::v1::rsvp_upcall::Upcall;
 use signalbox_resources::Rate;
 
 use super::Role;
-use super::args::{SessionArgs, TrafficArgs, sender};
+use super::args::{PolicyArgs, SessionArgs, TrafficArgs, sender};
 use crate::reserve::rate;
 
 #[derive(Debug, Clone, Args)]
@@ -23,6 +23,8 @@ pub(crate) struct ReceiveArgs {
     session: SessionArgs,
     #[command(flatten)]
     traffic: TrafficArgs,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// Which senders share the reservation.
     #[arg(long, value_enum, default_value_t = Style::Ff)]
     style: Style,
@@ -63,10 +65,9 @@ Examples:
 Without --sender it reserves for every sender that announces itself, as they come and go. A multicast group is joined
 for as long as the command runs.
 
-With --json, \"type\" tells the lines apart: waiting; path {sender, traffic, broken: a
-hop on the way keeps no reservations}; path-gone {sender}; confirmed {node, style,
-flowspec, senders}; reservation-error {node, code, value, meaning, in_place, not_guilty, senders, flowspec}; refused
-{reason}; released. Rates are in bits a second on the command line, in octets a second in JSON. With --flows: waiting
+With --json, \"type\" tells the lines apart: waiting; path {sender, traffic, broken: a hop on the way keeps no reservations,
+adspec and policy, as in rsvp show and rsvp send}; path-gone {sender}; confirmed {node, style, flowspec, senders};
+reservation-error {node, code, value, meaning, in_place, not_guilty, senders, flowspec, policy}; refused {reason}; released. Rates are in bits a second on the command line, in octets a second in JSON. With --flows: waiting
 {flows}, and confirmed {flows, seconds} once all are; errors have their port.
 
 Exit status: 0 the reservation (with --flows: each) was confirmed and stood when it ended, 1 it was not or failed, 2 wrong arguments, no
@@ -182,7 +183,12 @@ impl Wish {
         if flows.is_empty() {
             return None;
         }
-        Some(v1::RsvpReserve { style: style.into(), flows, confirm: true })
+        Some(v1::RsvpReserve {
+            style: style.into(),
+            flows,
+            confirm: true,
+            policy: self.arguments.policy.told(),
+        })
     }
 
     /// What is asked for, of senders that announce `traffic`.
@@ -239,7 +245,7 @@ mod tests {
 
     fn path(address: &str, rate: f64) -> v1::RsvpPath {
         let traffic = v1::RsvpTraffic { rate, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
-        v1::RsvpPath { sender: sender(address).ok(), traffic: Some(traffic), broken: false }
+        v1::RsvpPath { sender: sender(address).ok(), traffic: Some(traffic), ..Default::default() }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use signalbox_api::v1::rsvp_upcall::Upcall;
 use signalbox_resources::Rate;
 
 use super::Role;
-use super::args::{SessionArgs, TrafficArgs};
+use super::args::{PolicyArgs, SessionArgs, TrafficArgs};
 use crate::reserve::rate;
 
 #[derive(Debug, Clone, Args)]
@@ -23,6 +23,8 @@ pub(crate) struct SendArgs {
     pub(crate) session: SessionArgs,
     #[command(flatten)]
     pub(crate) traffic: TrafficArgs,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
     /// Rate of IP packets, in bits a second: 64kbit, 20mbit, 1.5gbit.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) rate: Rate,
@@ -49,9 +51,10 @@ Examples:
   signalbox rsvp send 232.1.1.1 --proto udp --dport 5004 --sport 9 --rate 64kbit --hold 60s --json
   signalbox rsvp send 192.0.2.9 --proto udp --dport 10000 --flows 500 --rate 64kbit
 
-With --json, \"type\" tells the lines apart: announced; reserved {style, flowspec, senders}; reserved-gone {sender};
-path-error {node, code, value, meaning, senders}; refused {reason}; released. A flowspec is {rate, burst, peak,
-min_policed, max_packet, service_rate, slack_us}, in octets and octets a second. With --flows: announced {flows}, and
+With --json, \"type\" tells the lines apart: announced; reserved {style, flowspec, senders, policy}; reserved-gone {sender};
+path-error {node, code, value, meaning, senders, policy}; refused {reason}; released. A flowspec is {rate, burst, peak,
+min_policed, max_packet, service_rate, slack_us}, in octets and octets a second; policy is null, or {octets: the POLICY_DATA
+that came, in hexadecimal, preemption: null or {setup, defending}, identities: [{application, name, locator}]}. With --flows: announced {flows}, and
 reserved {flows, seconds} once all are; gone {flows} when none is any more; errors have their port.
 
 Exit status: 0 something (with --flows: everything) was reserved when it ended, 1 nothing was, 2 wrong arguments, no daemon, or the node cannot
@@ -69,6 +72,7 @@ pub(super) async fn run(socket: &Path, arguments: &SendArgs) -> Result<ExitCode>
         traffic: Some(arguments.traffic.with_rate(arguments.rate)),
         without_adspec: arguments.no_adspec,
         ttl: arguments.ttl.unwrap_or(0).into(),
+        policy: arguments.policy.told(),
     };
     super::play(socket, &arguments.session, Announcement { sender, reserved: false }).await
 }

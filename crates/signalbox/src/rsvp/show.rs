@@ -13,10 +13,11 @@ use signalbox_api::v1;
 use signalbox_api::v1::rsvp_client::RsvpClient;
 
 use super::print::{
-    filter, filter_json, flowspec, flowspec_json, senders_json, style, traffic, traffic_json,
+    adspec, adspec_json, filter, filter_json, flowspec, flowspec_json, policy, policy_json, senders_json,
+    style, traffic, traffic_json,
 };
 use crate::client;
-use crate::show::{JsonArray, none_if_empty};
+use crate::show::{none_if_empty, rows, said};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,8 +45,11 @@ Examples:
   signalbox --socket /run/signalbox/r1.sock rsvp show --json
 
 With --json, one array, one session a line: destination, protocol, port, ipsec; senders: [{sender, traffic, previous_hop
-(null: this node), interface, expires_in_ms, non_rsvp_hop, broken}]; reservations: [{style, interface (null: received here),
-senders, flowspec, next_hops (null: this node), enforced}]. Rates are in octets a second.
+(null: this node), interface, expires_in_ms, non_rsvp_hop, broken, adspec, policy}]; reservations: [{style, interface (null:
+received here), senders, flowspec, next_hops (null: this node), enforced, policy}]. Rates are in octets a second. adspec is
+what the path up to here can do (null: not told): {broken, hops, bandwidth, latency_us, mtu; guaranteed and controlled_load
+(null: not offered): {broken, and what is different for the service; terms: {c_tot, d_tot_us, c_sum, d_sum_us}}}. policy is
+as in rsvp send.
 
 Of neighbours: address, interface, heard_ms_ago, refresh_reduction (off, not-offered, far, names, whole), names, hello
 (none, up, lost), signs, requires_signature, key_id, associations: [{key_id, sequence (null: nothing was taken),
@@ -58,25 +62,8 @@ pub(super) async fn run(socket: &Path, arguments: &ShowArgs) -> Result<ExitCode>
     if arguments.what == What::Neighbours {
         return neighbours::run(&mut client, arguments.json).await;
     }
-    let rows = client.list_rsvp_sessions(v1::ListRsvpSessionsRequest {}).await;
-    let mut rows = rows.map_err(|status| client::said_no(&status))?.into_inner();
-    let mut out = std::io::stdout();
-    let mut array = arguments.json.then(|| JsonArray::new(&mut out));
-    let mut none = true;
-    while let Some(session) = rows.message().await.map_err(|status| client::said_no(&status))? {
-        none = false;
-        match &mut array {
-            Some(array) => array.push(&session_json(&session))?,
-            None => text(&mut std::io::stdout(), &session)?,
-        }
-    }
-    match array {
-        Some(array) => array.end()?,
-        None if none => writeln!(out, "none")?,
-        None => {}
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    let sessions = said(client.list_rsvp_sessions(v1::ListRsvpSessionsRequest {}).await)?;
+    rows(sessions, arguments.json, session_json, text).await
 }
 
 fn text(out: &mut impl Write, session: &v1::RsvpSession) -> Result<()> {
@@ -99,6 +86,12 @@ fn text(out: &mut impl Write, session: &v1::RsvpSession) -> Result<()> {
             write!(out, ", expires in {} s", ms / 1000)?;
         }
         writeln!(out)?;
+        if let Some(told) = &sender.adspec {
+            writeln!(out, "    {}", adspec(told))?;
+        }
+        if let Some(told) = &sender.policy {
+            writeln!(out, "    {}", policy(told))?;
+        }
     }
     for reservation in reservations {
         let where_to = none_if_empty(&reservation.interface);
@@ -111,6 +104,9 @@ fn text(out: &mut impl Write, session: &v1::RsvpSession) -> Result<()> {
         let hops = reservation.next_hops.iter().map(|hop| none_if_empty(hop).unwrap_or("this node"));
         write!(out, ", asked for by {}", hops.collect::<Vec<_>>().join(", "))?;
         writeln!(out, "{}", if reservation.enforced { ", enforced" } else { "" })?;
+        if let Some(told) = &reservation.policy {
+            writeln!(out, "    {}", policy(told))?;
+        }
     }
     Ok(())
 }
@@ -125,6 +121,8 @@ fn session_json(session: &v1::RsvpSession) -> Value {
             "expires_in_ms": sender.expires_in_ms,
             "non_rsvp_hop": sender.non_rsvp_hop,
             "broken": sender.broken,
+            "adspec": adspec_json(sender.adspec.as_ref()),
+            "policy": policy_json(sender.policy.as_ref()),
         })
     });
     let reservations = session.reservations.iter().map(|reservation| {
@@ -135,6 +133,7 @@ fn session_json(session: &v1::RsvpSession) -> Value {
             "flowspec": reservation.flowspec.as_ref().map(flowspec_json),
             "next_hops": reservation.next_hops.iter().map(|hop| none_if_empty(hop)).collect::<Vec<_>>(),
             "enforced": reservation.enforced,
+            "policy": policy_json(reservation.policy.as_ref()),
         })
     });
     json!({
@@ -165,8 +164,9 @@ mod tests {
                 previous_hop: "10.0.0.1".into(),
                 interface: "r1-0".into(),
                 expires_in_ms: Some(157_000),
-                non_rsvp_hop: false,
                 broken: true,
+                policy: Some(v1::RsvpPolicy { octets: vec![0; 8], ..Default::default() }),
+                ..Default::default()
             }],
             reservations: vec![v1::RsvpReservationState {
                 interface: "r1-1".into(),
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "session 10.0.1.2 protocol 17 port 5004\n  sender 10.0.0.1: 64 kbit/s, burst 3000 octets, from 10.0.0.1 \
-             at r1-0, over hops that keep no reservations, expires in 157 s\n  FF r1-1: 64 kbit/s, burst 3000 octets, controlled load, asked for by \
+             at r1-0, over hops that keep no reservations, expires in 157 s\n    policy: 8 octets\n  FF r1-1: 64 kbit/s, burst 3000 octets, controlled load, asked for by \
              10.0.1.2, enforced\n"
         );
         let value = session_json(&session);

@@ -1,5 +1,7 @@
 //! RSVP at the edge of the API.
 
+mod carried;
+
 use signalbox_api::v1;
 use signalbox_api::v1::rsvp_filter::Selector as Told;
 use signalbox_api::v1::rsvp_upcall::Upcall;
@@ -15,6 +17,7 @@ use signalbox_node::rsvp::{
 use tonic::Status;
 
 use super::address;
+use carried::{policy, told_adspec, told_adspec_object, told_policy};
 
 /// TTL of the data if the client does not say: that of Linux after the first router.
 const TTL: u8 = 63;
@@ -52,7 +55,7 @@ pub(crate) fn sender(
         tspec: traffic("sender.traffic", sender.traffic.as_ref())?,
         adspec: !sender.without_adspec,
         ttl,
-        policy: Box::default(),
+        policy: policy("sender.policy", sender.policy.as_ref())?,
     })
 }
 
@@ -71,7 +74,8 @@ pub(crate) fn reserve(reserve: &v1::RsvpReserve) -> Result<ReserveRequest, Statu
         })
     });
     let flows = flows.collect::<Result<Vec<_>, Status>>()?;
-    Ok(ReserveRequest { style, flows, confirm: reserve.confirm, policy: Box::default() })
+    let policy = policy("reserve.policy", reserve.policy.as_ref())?;
+    Ok(ReserveRequest { style, flows, confirm: reserve.confirm, policy })
 }
 
 fn filter(field: &str, asked: &v1::RsvpFilter) -> Result<Filter, Status> {
@@ -142,26 +146,34 @@ pub(crate) fn not_registered(refused: Refused) -> Status {
 pub(crate) fn upcall(event: RsvpEvent) -> v1::RsvpUpcall {
     let upcall = match event {
         RsvpEvent::Refused(refused) => Upcall::Refused(v1::RsvpRefused { reason: refused.to_string() }),
-        RsvpEvent::Path { sender, tspec, broken, .. } => Upcall::Path(v1::RsvpPath {
+        RsvpEvent::Path { sender, tspec, adspec, policy, broken } => Upcall::Path(v1::RsvpPath {
             sender: Some(told(&sender)),
             traffic: Some(told_traffic(&tspec)),
             broken,
+            adspec: told_adspec_object(&adspec),
+            policy: told_policy(&policy),
         }),
         RsvpEvent::PathGone { sender } => Upcall::PathGone(told(&sender)),
-        RsvpEvent::Resv { style, flowspec, senders } => Upcall::Reserved(v1::RsvpReserved {
+        RsvpEvent::Resv { style, flowspec, senders, policy } => Upcall::Reserved(v1::RsvpReserved {
             style: told_style(style).into(),
             flowspec: Some(told_flowspec(&flowspec)),
             senders: senders.iter().map(told).collect(),
+            policy: told_policy(&policy),
         }),
         RsvpEvent::ResvGone { sender } => Upcall::ReservedGone(told(&sender)),
-        RsvpEvent::PathError { error, sender, .. } => {
-            Upcall::PathError(v1::RsvpError { senders: vec![told(&sender)], ..told_error(error) })
-        }
-        RsvpEvent::ResvError { error, flowspec, senders, .. } => Upcall::ReservationError(v1::RsvpError {
-            senders: senders.iter().map(told).collect(),
-            flowspec: flowspec.as_ref().map(told_flowspec),
+        RsvpEvent::PathError { error, sender, policy } => Upcall::PathError(v1::RsvpError {
+            senders: vec![told(&sender)],
+            policy: told_policy(&policy),
             ..told_error(error)
         }),
+        RsvpEvent::ResvError { error, flowspec, senders, policy, .. } => {
+            Upcall::ReservationError(v1::RsvpError {
+                senders: senders.iter().map(told).collect(),
+                flowspec: flowspec.as_ref().map(told_flowspec),
+                policy: told_policy(&policy),
+                ..told_error(error)
+            })
+        }
         RsvpEvent::Confirmed { node, style, flowspec, senders } => Upcall::Confirmed(v1::RsvpConfirmed {
             node: node.to_string(),
             style: told_style(style).into(),
@@ -244,6 +256,8 @@ pub(crate) fn listed(
         expires_in_ms: sender.expires.map(|expires| super::millis(expires.since(now))),
         non_rsvp_hop: sender.non_rsvp_hop,
         broken: sender.broken,
+        adspec: sender.adspec.as_ref().map(told_adspec),
+        policy: told_policy(&sender.policy),
     });
     let reservations = view.reservations.iter().map(|reservation| v1::RsvpReservationState {
         style: told_style(reservation.style).into(),
@@ -252,6 +266,7 @@ pub(crate) fn listed(
         flowspec: Some(told_flowspec(&reservation.flowspec)),
         next_hops: reservation.next_hops.iter().map(|hop| address(*hop)).collect(),
         enforced: enforced(reservation.grant),
+        policy: told_policy(&reservation.policy),
     });
     v1::RsvpSession {
         destination: view.session.dest.to_string(),
@@ -334,6 +349,7 @@ mod tests {
             style: v1::RsvpStyle::SharedExplicit.into(),
             flows: vec![v1::RsvpFlow { flowspec: Some(flowspec), senders: vec![one.clone()] }],
             confirm: true,
+            policy: None,
         };
         let taken = reserve(&asked).unwrap();
         assert_eq!((taken.style, taken.confirm), (Style::Se, true));

@@ -9,30 +9,12 @@ use signalbox_api::v1;
 use signalbox_api::v1::rsvp_client::RsvpClient;
 use tonic::transport::Channel;
 
-use crate::client;
-use crate::show::{JsonArray, none_if_empty};
+use crate::show::{none_if_empty, rows, said};
 
 /// Asks the daemon and prints the answer.
 pub(super) async fn run(client: &mut RsvpClient<Channel>, as_json: bool) -> Result<ExitCode> {
-    let rows = client.list_rsvp_neighbours(v1::ListRsvpNeighboursRequest {}).await;
-    let mut rows = rows.map_err(|status| client::said_no(&status))?.into_inner();
-    let mut out = std::io::stdout();
-    let mut array = as_json.then(|| JsonArray::new(&mut out));
-    let mut none = true;
-    while let Some(neighbour) = rows.message().await.map_err(|status| client::said_no(&status))? {
-        none = false;
-        match &mut array {
-            Some(array) => array.push(&to_json(&neighbour))?,
-            None => text(&mut std::io::stdout(), &neighbour)?,
-        }
-    }
-    match array {
-        Some(array) => array.end()?,
-        None if none => writeln!(out, "none")?,
-        None => {}
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    let neighbours = said(client.list_rsvp_neighbours(v1::ListRsvpNeighboursRequest {}).await)?;
+    rows(neighbours, as_json, to_json, text).await
 }
 
 fn text(out: &mut impl Write, neighbour: &v1::RsvpNeighbour) -> Result<()> {

@@ -1,0 +1,144 @@
+//! What messages carry for policies, and of what the path can do.
+
+use signalbox_api::v1;
+use signalbox_node::resources::intserv::{Bandwidth, ErrorTerms, Latency};
+use signalbox_node::rsvp::{Adspec, Identity, Overrides, Preemption, RawAdspec, elements, policy_data};
+use tonic::Status;
+
+/// The POLICY_DATA objects that a client asks for. Whether its own are any is the engine's to check.
+pub(super) fn policy(field: &str, asked: Option<&v1::RsvpPolicy>) -> Result<Box<[u8]>, Status> {
+    let Some(asked) = asked else { return Ok(Box::default()) };
+    let wrong = |what: &str| Status::invalid_argument(format!("{field}.{what}"));
+    let number = |name: &str, value: u32| {
+        u16::try_from(value).map_err(|_| wrong(&format!("preemption.{name}: between 0 and 65535")))
+    };
+    let preemption = match &asked.preemption {
+        Some(v1::RsvpPreemption { setup, defending }) => {
+            Some(Preemption { setup: number("setup", *setup)?, defending: number("defending", *defending)? })
+        }
+        None => None,
+    };
+    let printable = |text: &str| text.bytes().all(|octet| (b' '..=b'~').contains(&octet));
+    let mut identities = Vec::new();
+    for v1::RsvpIdentity { application, name, locator } in &asked.identities {
+        if name.is_empty() || !printable(name) || !printable(locator) {
+            return Err(wrong("identities: a name, and a locator if any, in printable ASCII"));
+        }
+        let locator = (!locator.is_empty()).then_some(locator.as_str());
+        identities.push(Identity { application: *application, name, locator });
+    }
+    let made = policy_data(preemption, &identities).map_err(|error| wrong(&error.to_string()))?;
+    Ok([&asked.octets[..], &made].concat().into_boxed_slice())
+}
+
+/// POLICY_DATA objects that came, and what they say; `None` if there are none.
+pub(super) fn told_policy(octets: &[u8]) -> Option<v1::RsvpPolicy> {
+    let says = elements(octets).filter_map(|element| Preemption::of(&element)).reduce(Preemption::max);
+    let preemption =
+        says.map(|says| v1::RsvpPreemption { setup: says.setup.into(), defending: says.defending.into() });
+    let identities = elements(octets).filter_map(|element| Identity::of(&element));
+    let identities = identities.map(|Identity { application, name, locator }| v1::RsvpIdentity {
+        application,
+        name: name.to_owned(),
+        locator: locator.unwrap_or_default().to_owned(),
+    });
+    let policy = v1::RsvpPolicy { octets: octets.to_vec(), preemption, identities: identities.collect() };
+    (!octets.is_empty()).then_some(policy)
+}
+
+/// An ADSPEC object that came.
+pub(super) fn told_adspec_object(object: &[u8]) -> Option<v1::RsvpAdspec> {
+    Some(told_adspec(&RawAdspec::from_octets(object)?.read().ok()?))
+}
+
+/// What a path can do.
+pub(super) fn told_adspec(adspec: &Adspec) -> v1::RsvpAdspec {
+    let general = &adspec.general;
+    v1::RsvpAdspec {
+        broken: general.broken,
+        hops: general.hops.into(),
+        bandwidth: bandwidth(general.bandwidth),
+        latency_us: latency(general.latency),
+        mtu: general.mtu,
+        guaranteed: adspec.guaranteed.map(|one| service(one.broken, one.overrides, one.terms)),
+        controlled_load: adspec.controlled_load.map(|one| service(one.broken, one.overrides, None)),
+    }
+}
+
+fn service(broken: bool, own: Overrides, terms: Option<ErrorTerms>) -> v1::RsvpAdspecService {
+    v1::RsvpAdspecService {
+        broken,
+        hops: own.hops.map(Into::into),
+        bandwidth: own.bandwidth.and_then(bandwidth),
+        latency_us: own.latency.and_then(latency),
+        mtu: own.mtu,
+        terms: terms.map(|ErrorTerms { c_tot, d_tot, c_sum, d_sum }| v1::RsvpErrorTerms {
+            c_tot,
+            d_tot_us: d_tot,
+            c_sum,
+            d_sum_us: d_sum,
+        }),
+    }
+}
+
+fn bandwidth(of: Bandwidth) -> Option<f64> {
+    (of != Bandwidth::UNKNOWN).then(|| of.value().into())
+}
+
+fn latency(of: Latency) -> Option<u32> {
+    (of != Latency::INDETERMINATE).then_some(of.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> v1::RsvpPolicy {
+        v1::RsvpPolicy {
+            octets: Vec::new(),
+            preemption: Some(v1::RsvpPreemption { setup: 5, defending: 7 }),
+            identities: vec![v1::RsvpIdentity {
+                application: false,
+                name: "ann".into(),
+                locator: "CN=Ann".into(),
+            }],
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_told_as_it_was() {
+        let made = policy("sender.policy", Some(&asked())).unwrap();
+        assert_eq!(told_policy(&made), Some(v1::RsvpPolicy { octets: made.to_vec(), ..asked() }));
+        // Own objects come first.
+        let own = v1::RsvpPolicy { octets: made.to_vec(), ..v1::RsvpPolicy::default() };
+        assert_eq!(policy("", Some(&own)).unwrap(), made);
+        assert_eq!((policy("", None).unwrap(), told_policy(&[])), (Box::default(), None));
+    }
+
+    #[test]
+    fn what_cannot_be_names_its_field() {
+        let error =
+            |asked: v1::RsvpPolicy| policy("reserve.policy", Some(&asked)).unwrap_err().message().to_owned();
+        let strong = Some(v1::RsvpPreemption { setup: 65_536, defending: 0 });
+        assert_eq!(
+            error(v1::RsvpPolicy { preemption: strong, ..asked() }),
+            "reserve.policy.preemption.setup: between 0 and 65535"
+        );
+        for (name, locator) in [("", "CN=Ann"), ("änn", ""), ("ann", "CN=\n")] {
+            let identity = v1::RsvpIdentity { application: true, name: name.into(), locator: locator.into() };
+            assert!(error(v1::RsvpPolicy { identities: vec![identity], ..asked() }).contains("identities"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_path_is_absent() {
+        let mut adspec = Adspec::START;
+        adspec.general.bandwidth = Bandwidth::UNKNOWN;
+        adspec.general.latency = Latency::INDETERMINATE;
+        adspec.controlled_load = None;
+        let told = told_adspec(&adspec);
+        assert_eq!((told.bandwidth, told.latency_us, told.controlled_load), (None, None, None));
+        assert_eq!(told.guaranteed.unwrap().terms, Some(v1::RsvpErrorTerms::default()));
+        assert_eq!(told_adspec_object(b"none"), None);
+    }
+}
