@@ -415,6 +415,7 @@ impl Rsvp {
             named.sort_unstable_by_key(|(sender, _)| *sender);
         }
         let unchanged = request.flowspec == new.flowspec
+            && request.carried() == new.carried()
             && request.senders().iter().map(|(sender, _)| sender).eq(new.senders().iter().map(|(s, _)| s));
         let old = core::mem::replace(request, new);
         // Asked for again with the wish of a confirmation only: nothing for traffic control to do.
