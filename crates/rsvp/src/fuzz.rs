@@ -5,7 +5,10 @@
 
 use signalbox_resources::intserv::{Latency, LocalTerms, Path};
 
-use crate::wire::{Class, LocalService, LocalServices, Message, MessageType, Overrides, RawAdspec, sums_up};
+use crate::wire::{
+    self, Class, Identity, LocalService, LocalServices, Message, MessageType, Overrides, Preemption,
+    RawAdspec, policy_data, sums_up,
+};
 
 #[cfg(feature = "engine")]
 mod engine;
@@ -81,7 +84,13 @@ fn look(message: &Message<'_>) {
             options.filters().for_each(drop);
         }
         if let Ok(elements) = policy.elements() {
-            elements.for_each(drop);
+            for element in elements {
+                let (preemption, identity) = (Preemption::of(&element), Identity::of(&element));
+                let made = policy_data(preemption, identity.as_slice()).unwrap_or_default();
+                let again: Vec<_> = wire::elements(&made).collect();
+                assert_eq!(again.iter().find_map(Preemption::of), preemption);
+                assert_eq!(again.iter().find_map(Identity::of), identity);
+            }
         }
     }
     for list in message.lists() {
