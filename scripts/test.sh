@@ -96,7 +96,7 @@ for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-c
     gist-restart gist-reroute gist-flood gist-app-python qos-admission qos-peer qos-police qos-crash \
     qos-receiver qos-bidirectional qos-aggregate qos-many qos-reroute \
     rsvp-ff rsvp-v6 rsvp-crash rsvp-multicast rsvp-multicast-v6 rsvp-wf rsvp-se rsvp-killer rsvp-nonrsvp-hop rsvp-reroute \
-    rsvp-integrity rsvp-refresh-reduction; do
+    rsvp-integrity rsvp-refresh-reduction rsvp-diagnostics; do
     step "scenario $name" scenario "$name"
 done
 finish

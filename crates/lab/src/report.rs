@@ -209,7 +209,7 @@ fn signals(evidence: &Evidence) -> bool {
     links.clone().all(|link| link.rsvp.is_empty()) || links.any(|link| !link.messages.is_empty())
 }
 
-const RSVP_TYPES: [(RsvpType, &str); 8] = [
+const RSVP_TYPES: [(RsvpType, &str); 10] = [
     (RsvpType::Path, "Path"),
     (RsvpType::Resv, "Resv"),
     (RsvpType::ResvConf, "ResvConf"),
@@ -217,6 +217,8 @@ const RSVP_TYPES: [(RsvpType, &str); 8] = [
     (RsvpType::ResvErr, "ResvErr"),
     (RsvpType::PathTear, "PathTear"),
     (RsvpType::ResvTear, "ResvTear"),
+    (RsvpType::Dreq, "DREQ"),
+    (RsvpType::Drep, "DREP"),
     (RsvpType::Other, "others"),
 ];
 

@@ -61,6 +61,8 @@ pub(crate) enum RsvpType {
     PathTear,
     ResvTear,
     ResvConf,
+    Dreq,
+    Drep,
     /// Those of refresh reduction, integrity and Hello.
     #[serde(skip)]
     Other,
@@ -76,6 +78,8 @@ impl RsvpType {
             5 => Self::PathTear,
             6 => Self::ResvTear,
             7 => Self::ResvConf,
+            8 => Self::Dreq,
+            9 => Self::Drep,
             _ => Self::Other,
         }
     }

@@ -1,6 +1,6 @@
 //! The scenarios that come with the program: the files of `scenarios/`, built in.
 
-const BUILTINS: [(&str, &str); 34] = [
+const BUILTINS: [(&str, &str); 35] = [
     ("quickstart", include_str!("../../../../scenarios/quickstart.toml")),
     ("gist-dmode-v6", include_str!("../../../../scenarios/gist-dmode-v6.toml")),
     ("gist-bypass", include_str!("../../../../scenarios/gist-bypass.toml")),
@@ -34,6 +34,7 @@ const BUILTINS: [(&str, &str); 34] = [
     ("rsvp-reroute", include_str!("../../../../scenarios/rsvp-reroute.toml")),
     ("rsvp-integrity", include_str!("../../../../scenarios/rsvp-integrity.toml")),
     ("rsvp-refresh-reduction", include_str!("../../../../scenarios/rsvp-refresh-reduction.toml")),
+    ("rsvp-diagnostics", include_str!("../../../../scenarios/rsvp-diagnostics.toml")),
     ("rsvp-multicast-v6", include_str!("../../../../scenarios/rsvp-multicast-v6.toml")),
 ];
 

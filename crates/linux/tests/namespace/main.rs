@@ -1,6 +1,7 @@
 //! On the real kernel: three namespaces of our own, host – router – host, and packets through them. Needs root;
 //! run with `cargo test -p signalbox-linux --features namespace-tests`.
 
+mod diagnosis;
 mod helper;
 mod intercept;
 mod kernel_sctp;

@@ -16,14 +16,14 @@ use crate::helper::helper;
 use crate::network::{Addresses, Network, PATIENCE, families, footprint, ip, open, tool, until};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Got {
-    src: IpAddr,
-    dst: IpAddr,
+pub(crate) struct Got {
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
     ifindex: IfIndex,
-    ttl: u8,
+    pub(crate) ttl: u8,
     tos: u8,
-    alert: bool,
-    payload: Vec<u8>,
+    pub(crate) alert: bool,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl From<IpReceived<'_>> for Got {
@@ -33,7 +33,7 @@ impl From<IpReceived<'_>> for Got {
     }
 }
 
-fn end(namespace: &Namespace, intercept: bool) -> Io {
+pub(crate) fn end(namespace: &Namespace, intercept: bool) -> Io {
     open(namespace, &IoConfig { rsvp: true, intercept, ..IoConfig::default() })
 }
 
@@ -52,7 +52,7 @@ fn receive(io: &mut Io, count: usize) -> Vec<Got> {
     got
 }
 
-fn receive_one(io: &mut Io) -> Got {
+pub(crate) fn receive_one(io: &mut Io) -> Got {
     receive(io, 1).remove(0)
 }
 

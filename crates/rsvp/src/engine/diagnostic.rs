@@ -7,6 +7,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use signalbox_core::Key;
 use signalbox_core::packet::IpReceived;
 
 use super::Rsvp;
@@ -153,7 +154,7 @@ impl Rsvp {
             let returned: usize = of_others.map(|one| one.octets.len()).sum();
             if returned > 0 {
                 let asked = Diagnostic { more: true, ..draft.asked };
-                self.send_back(Draft { asked, own: None, ..draft.clone() }, place);
+                self.send_back(Draft { asked, own: None, ..draft.clone() }, place, hops > 0);
             }
             draft.others = false;
             let offset = u16::try_from(returned).ok().and_then(|more| asked.offset.checked_add(more));
@@ -172,8 +173,8 @@ impl Rsvp {
         }
         // Steps 8 to 10.
         match onward {
-            Some(previous) => self.pass_upstream(draft, previous, found.iif),
-            None => self.send_back(draft, place),
+            Some(previous) => self.pass_upstream(draft, previous, found.sender),
+            None => self.send_back(draft, place, hops > 0),
         }
     }
 
@@ -210,8 +211,9 @@ impl Rsvp {
     }
 
     /// Step 9: on towards the sender.
-    fn pass_upstream(&mut self, mut draft: Draft<'_>, previous: RsvpHop, iif: Place) {
-        let envelope = self.envelope_to(previous.addr, iif);
+    fn pass_upstream(&mut self, mut draft: Draft<'_>, previous: RsvpHop, sender: Option<Key>) {
+        let Some(sender) = sender.and_then(|key| self.senders.get(key)) else { return };
+        let envelope = self.envelope_before(previous.addr, sender);
         draft.hop = RsvpHop { addr: envelope.src, lih: previous.lih };
         if let Some((nodes, pointer)) = &mut draft.route {
             nodes.push(envelope.src);
@@ -220,15 +222,19 @@ impl Rsvp {
         self.send_diagnostic(envelope, MessageType::DREQ, &draft);
     }
 
-    /// Step 10 and SD2: a DREP from here, back along the ROUTE or to the requester.
-    fn send_back(&mut self, mut draft: Draft<'_>, place: Place) {
+    /// Step 10 and SD2: a DREP from here, back along the ROUTE or to the requester; `far`: the DREQ came over nodes without
+    /// RSVP, whose routing knows the way back.
+    fn send_back(&mut self, mut draft: Draft<'_>, place: Place, far: bool) {
         let last = draft.route.as_mut().and_then(|(nodes, pointer)| {
             let last = *nodes.last()?;
             *pointer = u8::try_from(nodes.len() - 1).unwrap_or(u8::MAX);
             Some(last)
         });
         match last {
-            Some(node) => self.send_diagnostic(self.envelope_to(node, place), MessageType::DREP, &draft),
+            Some(node) => {
+                let envelope = self.envelope_back(node, place, far);
+                self.send_diagnostic(envelope, MessageType::DREP, &draft);
+            }
             None => self.reply(&draft, place),
         }
     }

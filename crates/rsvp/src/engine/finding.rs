@@ -17,7 +17,7 @@ use crate::wire::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     /// Path state of the sender.
-    sender: Option<Key>,
+    pub(super) sender: Option<Key>,
     /// The reservation for it at the interface that the DREQ is about.
     branch: Option<Key>,
     style: Option<Style>,

@@ -103,7 +103,7 @@ impl Rsvp {
 
     /// To the previous hop whose Paths come by `iif`. If hops without RSVP lie between, the way back may begin elsewhere:
     /// there the message is a packet as any other, and its handle tells what it is about (RFC 2205 §2.9, §3.3).
-    fn envelope_back(&self, hop: IpAddr, iif: Place, far: bool) -> Envelope {
+    pub(super) fn envelope_back(&self, hop: IpAddr, iif: Place, far: bool) -> Envelope {
         let near = match hop {
             IpAddr::V4(address) => address.is_link_local(),
             IpAddr::V6(address) => address.is_unicast_link_local(),

@@ -348,6 +348,9 @@ fn three_ends() {
         assert_eq!((message.route().unwrap().pointer, message.route().unwrap().len()), (1, 2));
         assert!(!message.diagnostic().unwrap().more);
     }
+    // Over nodes without RSVP, as a TTL tells, their routing knows the way.
+    let far = Dreq { route: Some(vec![at(2, 9)]), ttl: [255, 254], ..at_sender.clone() };
+    assert_eq!(one(&own.ask(&far), MessageType::DREP).oif, 0);
     // What the sender's node says of itself.
     let sent = own.ask(&at_sender);
     let reply = only_reply(&mut own, &sent);
