@@ -233,6 +233,10 @@ pub struct RecvMessage {
     /// The flow ends here: nobody is left to pass the message on to.
     #[prost(bool, tag = "14")]
     pub at_flow_end: bool,
+    /// What the node before proved to be, where its messages come over an authenticated channel (attributes.secure): a DNS
+    /// name of its certificate, else an address, else "key" and the SHA-256 fingerprint of its key. Empty: it proved nothing.
+    #[prost(string, tag = "15")]
+    pub authenticated: ::prost::alloc::string::String,
 }
 /// The answer to a RecvMessage that carried `check_id` (B.2).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

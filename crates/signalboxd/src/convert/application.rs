@@ -259,6 +259,7 @@ fn recv_message(message: RecvMessageOf<Octets>) -> v1::RecvMessage {
         gist_hops: message.hops.into(),
         ifindex: message.ifindex.0,
         at_flow_end: message.at_flow_end,
+        authenticated: message.peer.as_deref().map(ToString::to_string).unwrap_or_default(),
     }
 }
 
