@@ -55,7 +55,11 @@ impl Rsvp {
         if message.refusal.is_none() && matches!(message.kind, MessageType::PATH | MessageType::RESV) {
             return self.on_state(incoming, place, resources);
         }
-        if self.neighbours.judge(self.now, incoming, None) == Verdict::OutOfOrder {
+        // A tear that comes behind what was said later is not about that (RFC 2961 §4.5).
+        let tears = matches!(message.kind, MessageType::PATH_TEAR | MessageType::RESV_TEAR);
+        let known = if tears && message.message_id.is_some() { self.known_by(message, place) } else { None };
+        let heard = known.and_then(|what| self.names.heard(&what));
+        if self.neighbours.judge(self.now, incoming, heard) == Verdict::OutOfOrder {
             return;
         }
         match message.kind {
@@ -109,7 +113,7 @@ impl Rsvp {
     /// The state that a message is about, if it is known here.
     fn known_by(&self, message: &Message<'_>, place: Place) -> Option<SaidWhat> {
         let session = self.find_session(&message.session?)?;
-        if message.kind == MessageType::PATH {
+        if matches!(message.kind, MessageType::PATH | MessageType::PATH_TEAR) {
             let key = self.find_sender(session, &message.sender?)?;
             return self.senders.get(key).filter(|sender| sender.iif == place).map(|_| SaidWhat::Path(key));
         }

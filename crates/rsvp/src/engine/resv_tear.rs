@@ -84,6 +84,9 @@ impl Rsvp {
         }
         if whole {
             self.remove_request(branch, hop, resources);
+        } else {
+            // What its message said does not all stand any more.
+            self.forget_request(branch, hop);
         }
         self.reinstall(branch, resources);
         true

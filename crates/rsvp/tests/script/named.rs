@@ -76,6 +76,38 @@ fn what_ended_in_part_is_not_refreshed_by_name() {
     }
 }
 
+/// RFC 2961 §4.5: a tear that was overtaken by what was said after it is about what was said before, of Paths as of Resvs.
+#[test]
+fn a_tear_that_was_overtaken_ends_nothing() {
+    for resv in [Resv::se(load(B), &[1, 2]), Resv::ff(&[(load(B), 1), (load(B), 2)]), Resv::wf(load(B))] {
+        let before = reserved(&resv).rsvp.reservations();
+        for (id, ends) in [(4, false), (6, true)] {
+            let mut rig = reserved(&resv);
+            rig.neighbourly(2, at(2, 9), &named(resv.tear_octets(), id));
+            assert_eq!(rig.rsvp.reservations(), if ends { 0 } else { before }, "{id}: {resv:?}");
+            if !ends {
+                assert!(!is_asked_for(&mut rig));
+            }
+        }
+    }
+    for (id, ends) in [(4, false), (6, true)] {
+        let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+        let path = Path::new();
+        rig.packet(1, path.sender.src, path.session.dest, path.ttl, &named(path.octets(), 5));
+        rig.packet(1, path.sender.src, path.session.dest, path.ttl, &named(path.tear_octets(), id));
+        assert_eq!(rig.rsvp.senders(), u32::from(!ends));
+    }
+}
+
+/// SE: of a request that was torn in part the rest lives by its own messages, not by the name of the whole.
+#[test]
+fn what_was_torn_in_part_is_not_refreshed_by_name() {
+    let mut rig = reserved(&Resv::se(load(B), &[1, 2]));
+    rig.neighbourly(2, at(2, 9), &Resv::se(load(B), &[1]).tear_octets());
+    assert_eq!(rig.rsvp.reservations(), 1);
+    assert!(is_asked_for(&mut rig));
+}
+
 /// Names go with what they are about, however it ends.
 #[test]
 fn no_name_is_left_of_what_is_gone() {
