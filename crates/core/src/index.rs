@@ -89,6 +89,23 @@ impl Index {
         self.table.insert_unique(hash, index, |&index| rehash(index));
     }
 
+    /// Whether the next entry makes the table grow.
+    #[must_use]
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.table.len() == self.table.capacity()
+    }
+
+    /// Makes room for as many records again, and enters `all` that are there anew. Growth by [`Index::insert`] looks at
+    /// the records in the table's order, anywhere in memory; this in the order given.
+    pub fn rebuild(&mut self, all: impl Iterator<Item = u32>, hash: impl Fn(u32) -> u64) {
+        let mut table = HashTable::with_capacity(self.table.len().saturating_mul(2));
+        for index in all {
+            table.insert_unique(hash(index), index, |&index| hash(index));
+        }
+        self.table = table;
+    }
+
     /// Takes out the record with this hash that `eq` recognises.
     #[inline]
     pub fn remove(&mut self, hash: u64, mut eq: impl FnMut(u32) -> bool) -> Option<u32> {
@@ -133,6 +150,10 @@ mod tests {
                 if add && !model.contains_key(&name) {
                     let at = u32::try_from(names.len()).unwrap();
                     names.push(name);
+                    if index.is_full() {
+                        index.rebuild(model.values().copied(), |at| hash(names[at as usize]));
+                        prop_assert_eq!((index.len(), index.is_full()), (model.len(), model.is_empty()));
+                    }
                     index.insert(hash(name), at, |at| hash(names[at as usize]));
                     model.insert(name, at);
                 } else {

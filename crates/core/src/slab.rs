@@ -169,6 +169,18 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The record now in slot `index`, and its key.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self, index: u32) -> Option<(Key, &T)> {
+        match self.slot(index)? {
+            Slot { generation, state: State::Used(value) } => {
+                Some((Key { index, generation: *generation }, value))
+            }
+            _ => None,
+        }
+    }
+
     /// Key of the record now in slot `index`.
     #[must_use]
     pub fn key_of(&self, index: u32) -> Option<Key> {
@@ -318,6 +330,7 @@ mod tests {
             for (key, value) in &model {
                 prop_assert_eq!(slab.get(*key), Some(value));
                 prop_assert_eq!(slab.key_of(key.index()), Some(*key));
+                prop_assert_eq!(slab.entry(key.index()), Some((*key, value)));
             }
             prop_assert!(gone.iter().all(|key| slab.get(*key).is_none()));
         }

@@ -11,7 +11,8 @@ use signalbox_core::node::Prefix;
 /// Sessions by destination, and by their numbers in the table of sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Destinations {
-    v4: BTreeSet<(u32, u32)>,
+    /// Destination and number in one word: one comparison orders them.
+    v4: BTreeSet<u64>,
     v6: BTreeSet<(u128, u32)>,
 }
 
@@ -36,11 +37,15 @@ impl Range {
     }
 }
 
+const fn word(dest: u32, index: u32) -> u64 {
+    (dest as u64) << 32 | index as u64
+}
+
 impl Destinations {
     /// Enters a session.
     pub(crate) fn insert(&mut self, index: u32, dest: IpAddr) {
         match dest {
-            IpAddr::V4(a) => self.v4.insert((a.to_bits(), index)),
+            IpAddr::V4(a) => self.v4.insert(word(a.to_bits(), index)),
             IpAddr::V6(a) => self.v6.insert((a.to_bits(), index)),
         };
     }
@@ -48,7 +53,7 @@ impl Destinations {
     /// Takes a session out.
     pub(crate) fn remove(&mut self, index: u32, dest: IpAddr) {
         match dest {
-            IpAddr::V4(a) => self.v4.remove(&(a.to_bits(), index)),
+            IpAddr::V4(a) => self.v4.remove(&word(a.to_bits(), index)),
             IpAddr::V6(a) => self.v6.remove(&(a.to_bits(), index)),
         };
     }
@@ -60,8 +65,9 @@ impl Destinations {
             self.v6.range(from..=(range.last, u32::MAX)).next().copied()
         } else {
             let (dest, last) = (u32::try_from(from.0).ok()?, u32::try_from(range.last).ok()?);
-            let found = self.v4.range((dest, from.1)..=(last, u32::MAX)).next();
-            found.map(|(dest, index)| (u128::from(*dest), *index))
+            let found = self.v4.range(word(dest, from.1)..=word(last, u32::MAX)).next();
+            #[expect(clippy::cast_possible_truncation, reason = "two halves")]
+            found.map(|word| (u128::from(*word >> 32), *word as u32))
         };
         let (dest, index) = found?;
         // No session has the number u32::MAX.

@@ -220,16 +220,16 @@ impl Sender {
 
     /// The first of its timers; a sender of this node has no end.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
-        let aside = self.extra.iter().flat_map(|extra| extra.aside.iter().map(|aside| aside.expires));
-        [
-            Some(self.expires).filter(|_| !self.has(LOCAL)),
-            Some(self.path_at).filter(|_| self.has(PATH)),
-            Some(self.resv_at).filter(|_| self.has(RESV)),
-        ]
-        .into_iter()
-        .flatten()
-        .chain(aside)
-        .reduce(Stamp::min)
+        let mut first = (!self.has(LOCAL)).then_some(self.expires);
+        let mut sooner = |at: Stamp| first = Some(first.map_or(at, |first| first.min(at)));
+        if self.has(PATH) {
+            sooner(self.path_at);
+        }
+        if self.has(RESV) {
+            sooner(self.resv_at);
+        }
+        self.extra.iter().flat_map(|extra| &extra.aside).for_each(|aside| sooner(aside.expires));
+        first
     }
 
     /// Whether it ends now.

@@ -71,11 +71,10 @@ impl<'a> Iterator for Mates<'a> {
     type Item = (Key, &'a Sender);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let index = self.next;
-        let sender = self.senders.get_index(index)?;
+        let (key, sender) = self.senders.entry(self.next)?;
         let [_, next] = sender.mates;
         self.next = next;
-        Some((self.senders.key_of(index)?, sender))
+        Some((key, sender))
     }
 }
 
@@ -89,10 +88,9 @@ impl<'a> Iterator for Listed<'a> {
     type Item = (Key, &'a Branch);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let index = self.next;
-        let branch = self.branches.get_index(index)?;
+        let (key, branch) = self.branches.entry(self.next)?;
         self.next = branch.next;
-        Some((self.branches.key_of(index)?, branch))
+        Some((key, branch))
     }
 }
 
@@ -146,6 +144,12 @@ impl Rsvp {
         }
         let dest = self.addresses.pack(wanted.dest).map_err(|_| Refusal::Full)?;
         let v6 = wanted.dest.is_ipv6();
+        if self.by_session.is_full() {
+            let Self { sessions, hasher, by_session, .. } = self;
+            by_session.rebuild(sessions.iter().map(|(key, _)| key.index()), |index| {
+                sessions.get_index(index).map_or(0, |one| session_hash(hasher, one))
+            });
+        }
         let record = Session {
             dest,
             port: wanted.port,
@@ -208,9 +212,9 @@ impl Rsvp {
         let record = self.sessions.get(session)?;
         let src = self.addresses.find(wanted.src)?;
         // The first one of the list is not in the index: most sessions have no other.
-        let first = self.senders.get_index(record.first)?;
+        let (key, first) = self.senders.entry(record.first)?;
         if first.is(src, wanted.selector) {
-            return self.senders.key_of(record.first);
+            return Some(key);
         }
         if record.count <= 1 {
             return None;

@@ -3,15 +3,17 @@
 /// One's complement sum of the octets as 16-bit words, folded; an odd last octet counts as if a zero followed.
 fn sum(octets: &[u8]) -> u16 {
     // The sum does not depend on the order of octets in a word but for that of the result (RFC 1071 §2).
-    let (words, rest) = octets.as_chunks::<4>();
-    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    if !rest.is_empty() {
-        let mut last = [0; 4];
-        for (to, from) in last.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        sum += u64::from(u32::from_ne_bytes(last));
+    let (words, rest) = octets.as_chunks::<8>();
+    let mut last = [0; 8];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
     }
+    let mut sum = u64::from_ne_bytes(last);
+    for word in words {
+        let (low, carry) = sum.overflowing_add(u64::from_ne_bytes(*word));
+        sum = low + u64::from(carry); // all ones cannot have come of a carry
+    }
+    sum = (sum & 0xffff_ffff) + (sum >> 32);
     sum = (sum & 0xffff_ffff) + (sum >> 32);
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
@@ -45,6 +47,16 @@ mod tests {
         assert_eq!(sum(&[1]), 0x0100);
         assert_eq!(sum(&[0xff, 0xff, 0, 1]), 1, "the carry comes round");
         assert_eq!(sum(&[0x12, 0x34, 0x56, 0x78, 0x9a]), 0x02ad);
+        for length in 0..40 {
+            let octets: Vec<u8> = (0..length).map(|n: u8| n.wrapping_mul(151) | 0x80).collect();
+            let mut simple = 0_u32;
+            for pair in octets.chunks(2) {
+                simple += u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from);
+                simple = (simple & 0xffff) + (simple >> 16);
+            }
+            assert_eq!(u32::from(sum(&octets)), simple, "{length}");
+        }
+        assert_eq!(sum(&[0xff; 64]), 0xffff);
         // RFC 1071 §3
         assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
     }
