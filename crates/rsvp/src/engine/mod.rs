@@ -15,7 +15,8 @@
 //! * `diagnostic` passes on questions about all of this and their answers, `finding` is what this node answers (RFC 2745).
 //! * `policy` is what POLICY_DATA say to this node, `reduce` what becomes of a reservation of which a part is taken.
 //! * `traffic` is what admission control is asked for and takes back, `police` where more may come; `route` where Paths go; `timers` what is due;
-//!   `local` the interface to applications, `local_only` by which interface a group comes to them.
+//!   `local` the interface to applications, `local_only` by which interface a group comes to them, `aside` what came of a
+//!   sender by other interfaces than routing expects.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
