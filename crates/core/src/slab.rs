@@ -62,19 +62,18 @@ impl core::error::Error for Full {}
 /// Records with stable indexes; see the module.
 #[derive(Debug, Clone)]
 pub struct Slab<T> {
-    /// Arrays, so that a slot is found with one comparison.
-    chunks: Vec<Box<Chunk<T>>>,
+    chunks: Vec<Chunk<T>>,
     len: u32,
     limit: u32,
     free: u32,
 }
 
-type Chunk<T> = [Slot<T>; CHUNK as usize];
-
+/// Arrays, so that a slot is found with one comparison; generations by themselves, for beside a record each would take
+/// the 8 octets of its alignment.
 #[derive(Debug, Clone)]
-struct Slot<T> {
-    generation: u32,
-    state: State<T>,
+struct Chunk<T> {
+    generations: Box<[u32; CHUNK as usize]>,
+    states: Box<[State<T>; CHUNK as usize]>,
 }
 
 #[derive(Debug, Clone)]
@@ -104,11 +103,11 @@ impl<T> Slab<T> {
             self.grow()?;
         }
         let index = self.free;
-        if let Some(slot) = self.slot_mut(index)
-            && let State::Free(next) = slot.state
+        if let Some((generation, state)) = self.slot_mut(index)
+            && let State::Free(next) = *state
         {
-            slot.state = State::Used(value);
-            let generation = slot.generation;
+            let generation = *generation;
+            *state = State::Used(value);
             self.free = next;
             self.len += 1;
             return Ok(Key { index, generation });
@@ -122,9 +121,9 @@ impl<T> Slab<T> {
         let first = chunks.checked_mul(CHUNK).ok_or(Full)?;
         let behind = first.checked_add(CHUNK).ok_or(Full)?;
         let link = |index: u32| if index + 1 < behind { index + 1 } else { NONE };
-        let slots = (first..behind).map(|index| Slot { generation: 1, state: State::Free(link(index)) });
-        let chunk: Vec<Slot<T>> = slots.collect();
-        self.chunks.push(chunk.into_boxed_slice().try_into().map_err(|_| Full)?);
+        let states: Vec<State<T>> = (first..behind).map(|index| State::Free(link(index))).collect();
+        let states = states.into_boxed_slice().try_into().map_err(|_| Full)?;
+        self.chunks.push(Chunk { generations: Box::new([1; CHUNK as usize]), states });
         self.free = first;
         Ok(())
     }
@@ -134,7 +133,7 @@ impl<T> Slab<T> {
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
         match self.slot(key.index)? {
-            Slot { generation, state: State::Used(value) } if *generation == key.generation => Some(value),
+            (generation, State::Used(value)) if generation == key.generation => Some(value),
             _ => None,
         }
     }
@@ -144,7 +143,7 @@ impl<T> Slab<T> {
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.slot_mut(key.index)? {
-            Slot { generation, state: State::Used(value) } if *generation == key.generation => Some(value),
+            (generation, State::Used(value)) if *generation == key.generation => Some(value),
             _ => None,
         }
     }
@@ -153,7 +152,7 @@ impl<T> Slab<T> {
     #[must_use]
     #[inline]
     pub fn get_index(&self, index: u32) -> Option<&T> {
-        match &self.slot(index)?.state {
+        match self.slot(index)?.1 {
             State::Used(value) => Some(value),
             State::Free(_) => None,
         }
@@ -163,7 +162,7 @@ impl<T> Slab<T> {
     #[must_use]
     #[inline]
     pub fn get_index_mut(&mut self, index: u32) -> Option<&mut T> {
-        match &mut self.slot_mut(index)?.state {
+        match self.slot_mut(index)?.1 {
             State::Used(value) => Some(value),
             State::Free(_) => None,
         }
@@ -174,9 +173,7 @@ impl<T> Slab<T> {
     #[inline]
     pub fn entry(&self, index: u32) -> Option<(Key, &T)> {
         match self.slot(index)? {
-            Slot { generation, state: State::Used(value) } => {
-                Some((Key { index, generation: *generation }, value))
-            }
+            (generation, State::Used(value)) => Some((Key { index, generation }, value)),
             _ => None,
         }
     }
@@ -185,7 +182,7 @@ impl<T> Slab<T> {
     #[must_use]
     pub fn key_of(&self, index: u32) -> Option<Key> {
         match self.slot(index)? {
-            Slot { generation, state: State::Used(_) } => Some(Key { index, generation: *generation }),
+            (generation, State::Used(_)) => Some(Key { index, generation }),
             _ => None,
         }
     }
@@ -193,13 +190,13 @@ impl<T> Slab<T> {
     /// Takes a record out; its key and all copies of it name nothing from now on.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let free = self.free;
-        let slot = self.slot_mut(key.index)?;
-        if slot.generation != key.generation || matches!(slot.state, State::Free(_)) {
+        let (generation, state) = self.slot_mut(key.index)?;
+        if *generation != key.generation || matches!(state, State::Free(_)) {
             return None;
         }
         // 0 is skipped when the generations of a slot wrap after 2^32 - 1 records.
-        slot.generation = slot.generation.checked_add(1).unwrap_or(1);
-        let State::Used(value) = core::mem::replace(&mut slot.state, State::Free(free)) else {
+        *generation = generation.checked_add(1).unwrap_or(1);
+        let State::Used(value) = core::mem::replace(state, State::Free(free)) else {
             return None; // excluded above
         };
         self.free = key.index;
@@ -227,34 +224,35 @@ impl<T> Slab<T> {
 
     /// All records, by rising index.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        (0u32..).zip(self.chunks.iter().flat_map(|chunk| chunk.iter())).filter_map(
-            |(index, slot)| match &slot.state {
-                State::Used(value) => Some((Key { index, generation: slot.generation }, value)),
-                State::Free(_) => None,
-            },
-        )
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.generations.iter().zip(chunk.states.iter()));
+        (0u32..).zip(slots).filter_map(|(index, (generation, state))| match state {
+            State::Used(value) => Some((Key { index, generation: *generation }, value)),
+            State::Free(_) => None,
+        })
     }
 
     /// All records, by rising index.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
-        (0u32..).zip(self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())).filter_map(|(index, slot)| {
-            match &mut slot.state {
-                State::Used(value) => Some((Key { index, generation: slot.generation }, value)),
-                State::Free(_) => None,
-            }
+        let chunks = self.chunks.iter_mut();
+        let slots = chunks.flat_map(|chunk| chunk.generations.iter().zip(chunk.states.iter_mut()));
+        (0u32..).zip(slots).filter_map(|(index, (generation, state))| match state {
+            State::Used(value) => Some((Key { index, generation: *generation }, value)),
+            State::Free(_) => None,
         })
     }
 
     #[inline]
-    fn slot(&self, index: u32) -> Option<&Slot<T>> {
+    fn slot(&self, index: u32) -> Option<(u32, &State<T>)> {
         let (chunk, at) = (index / CHUNK, index % CHUNK);
-        Some(&self.chunks.get(chunk as usize)?[at as usize])
+        let chunk = self.chunks.get(chunk as usize)?;
+        Some((chunk.generations[at as usize], &chunk.states[at as usize]))
     }
 
     #[inline]
-    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
+    fn slot_mut(&mut self, index: u32) -> Option<(&mut u32, &mut State<T>)> {
         let (chunk, at) = (index / CHUNK, index % CHUNK);
-        Some(&mut self.chunks.get_mut(chunk as usize)?[at as usize])
+        let chunk = self.chunks.get_mut(chunk as usize)?;
+        Some((&mut chunk.generations[at as usize], &mut chunk.states[at as usize]))
     }
 }
 
