@@ -10,6 +10,7 @@
 //!
 //! After each call, drain [`Neighbours::upcall`] and [`Neighbours::poll`]; then ask [`Neighbours::next_deadline`].
 
+mod acks;
 mod association;
 mod config;
 mod hello;

@@ -16,12 +16,9 @@ use crate::wire::{
 };
 
 /// TTL of what goes to a neighbour and nowhere else.
-const TTL: u8 = 255;
+pub(super) const TTL: u8 = 255;
 /// TOS of what this layer says by itself: class selector 6, network control.
 const TOS: u8 = 0xc0;
-/// Acknowledgments that wait for one neighbour, at most; then they go out at once.
-const MOST_ACKS: usize = 64;
-
 /// A message to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
@@ -84,7 +81,7 @@ pub enum SummaryTo {
 
 /// Whose key signs.
 #[derive(Debug, Clone, Copy)]
-enum Signed {
+pub(super) enum Signed {
     /// Whatever the interface demands.
     AsConfigured,
     /// This one, in answer to a challenge.
@@ -95,10 +92,10 @@ enum Signed {
 
 /// What goes in front of a message's own objects.
 #[derive(Debug, Clone, Copy)]
-struct Preface<'a> {
-    signed: Signed,
-    acks: &'a [(MessageId, bool)],
-    name: Option<MessageId>,
+pub(super) struct Preface<'a> {
+    pub(super) signed: Signed,
+    pub(super) acks: &'a [(MessageId, bool)],
+    pub(super) name: Option<MessageId>,
 }
 
 impl Neighbours {
@@ -374,7 +371,7 @@ impl Neighbours {
     }
 
     /// A packet of this layer's own: nothing but a header and what `compose` adds.
-    fn own_packet(
+    pub(super) fn own_packet(
         &mut self,
         now: Time,
         (to, ifindex, ttl): (IpAddr, IfIndex, u8),
@@ -401,72 +398,8 @@ impl Neighbours {
         sent
     }
 
-    const PLAIN: Preface<'static> = Preface { signed: Signed::AsConfigured, acks: &[], name: None };
-
-    /// Acknowledges a message if its sender wants that, or tells that its name is not known.
-    pub(super) fn acknowledge(
-        &mut self,
-        now: Time,
-        peer: Key,
-        packet: &IpReceived<'_>,
-        name: MessageId,
-        negative: bool,
-    ) {
-        if name.ack_desired || negative {
-            self.queue_ack(now, peer, packet.ifindex, name, negative, packet.dst.is_multicast());
-        }
-    }
-
-    pub(super) fn queue_ack(
-        &mut self,
-        now: Time,
-        key: Key,
-        ifindex: IfIndex,
-        name: MessageId,
-        negative: bool,
-        multicast: bool,
-    ) {
-        let settings = self.config.of(ifindex).reduction;
-        let delay = if multicast {
-            // Others heard it too.
-            self.rng.jitter(settings.multicast_ack_delay, 0.0, 1.0)
-        } else {
-            settings.ack_delay
-        };
-        let Some(peer) = self.peers.get_mut(key) else { return };
-        let due = peer.acks_due.map_or(now + delay, |due| due.min(now + delay));
-        peer.acks.push((name, negative));
-        peer.acks_due = Some(due);
-        if peer.acks.len() >= MOST_ACKS {
-            self.flush_acks(now, key);
-        } else {
-            self.peers.rearm(key);
-        }
-    }
-
-    /// Sends the acknowledgments that wait for a neighbour.
-    pub(super) fn flush_acks(&mut self, now: Time, key: Key) {
-        let Some(peer) = self.peers.get_mut(key) else { return };
-        peer.acks_due = None;
-        let (to, ifindex) = (peer.addr, peer.ifindex);
-        let mut acks = core::mem::take(&mut peer.acks);
-        if !acks.is_empty() {
-            let preface = Preface { acks: &acks, ..Self::PLAIN };
-            self.own_packet(now, (to, ifindex, TTL), MessageType::ACK, preface, |_| {});
-            self.count_acks(&acks);
-            acks.clear();
-        }
-        if let Some(peer) = self.peers.get_mut(key) {
-            peer.acks = acks;
-        }
-        self.peers.rearm(key);
-    }
-
-    fn count_acks(&mut self, acks: &[(MessageId, bool)]) {
-        let negative = acks.iter().filter(|(_, negative)| *negative).count() as u64;
-        self.counters.nacks_sent += negative;
-        self.counters.acks_sent += acks.len() as u64 - negative;
-    }
+    pub(super) const PLAIN: Preface<'static> =
+        Preface { signed: Signed::AsConfigured, acks: &[], name: None };
 
     /// Refreshes a state by its name instead of a message; false if that cannot be: then the engine sends the message.
     /// It cannot if the state was never acknowledged by a neighbour that does refresh reduction, and now and then it

@@ -1,0 +1,79 @@
+//! Acknowledgments (RFC 2961 §4.3), on their own or with what is sent anyway.
+
+use signalbox_core::packet::IpReceived;
+use signalbox_core::slab::Key;
+use signalbox_core::{IfIndex, Time};
+
+use super::Neighbours;
+use super::outbound::{Preface, TTL};
+use crate::wire::{MessageId, MessageType};
+
+/// Acknowledgments that wait for one neighbour, at most; then they go out at once.
+const MOST_ACKS: usize = 64;
+
+impl Neighbours {
+    /// Acknowledges a message if its sender wants that, or tells that its name is not known.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Time,
+        peer: Key,
+        packet: &IpReceived<'_>,
+        name: MessageId,
+        negative: bool,
+    ) {
+        if name.ack_desired || negative {
+            self.queue_ack(now, peer, packet.ifindex, name, negative, packet.dst.is_multicast());
+        }
+    }
+
+    pub(super) fn queue_ack(
+        &mut self,
+        now: Time,
+        key: Key,
+        ifindex: IfIndex,
+        name: MessageId,
+        negative: bool,
+        multicast: bool,
+    ) {
+        let settings = self.config.of(ifindex).reduction;
+        let delay = if multicast {
+            // Others heard it too.
+            self.rng.jitter(settings.multicast_ack_delay, 0.0, 1.0)
+        } else {
+            settings.ack_delay
+        };
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let due = peer.acks_due.map_or(now + delay, |due| due.min(now + delay));
+        peer.acks.push((name, negative));
+        peer.acks_due = Some(due);
+        if peer.acks.len() >= MOST_ACKS {
+            self.flush_acks(now, key);
+        } else {
+            self.peers.rearm(key);
+        }
+    }
+
+    /// Sends the acknowledgments that wait for a neighbour.
+    pub(super) fn flush_acks(&mut self, now: Time, key: Key) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.acks_due = None;
+        let (to, ifindex) = (peer.addr, peer.ifindex);
+        let mut acks = core::mem::take(&mut peer.acks);
+        if !acks.is_empty() {
+            let preface = Preface { acks: &acks, ..Self::PLAIN };
+            self.own_packet(now, (to, ifindex, TTL), MessageType::ACK, preface, |_| {});
+            self.count_acks(&acks);
+            acks.clear();
+        }
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.acks = acks;
+        }
+        self.peers.rearm(key);
+    }
+
+    pub(super) fn count_acks(&mut self, acks: &[(MessageId, bool)]) {
+        let negative = acks.iter().filter(|(_, negative)| *negative).count() as u64;
+        self.counters.nacks_sent += negative;
+        self.counters.acks_sent += acks.len() as u64 - negative;
+    }
+}
