@@ -402,13 +402,15 @@ mod tests {
         config.qos = Some(Default::default());
         config.rsvp = Some(Default::default());
         let node = Node::new(config, [1; 32]).unwrap();
+        let (sctp, rsvp) = (SctpCounters::default(), RsvpCounters::default());
+        let traffic = TrafficCounters::default();
         let counted = Counted {
             daemon: DaemonCounters::default(),
             io: &IoCounters::default(),
             streams: &StreamCounters::default(),
-            sctp: Some(&SctpCounters::default()),
-            rsvp: Some(&RsvpCounters::default()),
-            traffic: Some(&TrafficCounters::default()),
+            sctp: Some(&sctp),
+            rsvp: Some(&rsvp),
+            traffic: Some(&traffic),
         };
         counted.with(&node).collect()
     }

@@ -67,7 +67,7 @@ impl Suspects {
         let at = match self.list.iter().position(|(known, _)| *known == who) {
             Some(at) => at,
             None => {
-                let new = (who, Mistrusted { counts: [0; _], last: why, at: now });
+                let new = (who, Mistrusted { counts: [0; Mistrust::ALL.len()], last: why, at: now });
                 if self.list.len() < MOST {
                     self.list.push(new);
                     self.list.len() - 1
