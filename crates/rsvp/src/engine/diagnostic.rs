@@ -197,17 +197,7 @@ impl Rsvp {
             self.counters.diagnostics_dropped += 1;
             return;
         }
-        self.counters.passed_on += 1;
-        let envelope = Envelope {
-            src: packet.src,
-            dst: last_hop,
-            routed: true,
-            ifindex: None,
-            ttl: packet.ttl - 1,
-            tos: packet.tos,
-            router_alert: packet.router_alert,
-        };
-        self.out.send(envelope, |octets| octets.extend_from_slice(packet.payload));
+        self.pass_on(packet, last_hop);
     }
 
     /// Step 9: on towards the sender.

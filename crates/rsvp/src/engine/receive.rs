@@ -1,5 +1,7 @@
 //! What every packet goes through before its type matters (MESSAGE ARRIVES of RFC 2209).
 
+use core::net::IpAddr;
+
 use signalbox_core::packet::IpReceived;
 use signalbox_resources::Resources;
 
@@ -28,7 +30,7 @@ impl Rsvp {
                 {
                     self.count(&error);
                 }
-                _ => self.pass_on(packet),
+                _ => self.pass_on(packet, packet.dst),
             };
         }
         let mut arrivals = self.neighbours.receive(packet);
@@ -128,15 +130,16 @@ impl Rsvp {
         Some(SaidWhat::Resv { hop: next, branches: vec![branch], senders: Vec::new() })
     }
 
-    /// Somebody else's message that was taken out of forwarding goes on as any IP packet (RFC 2205 §2.9).
-    fn pass_on(&mut self, packet: &IpReceived<'_>) {
+    /// What is not for this node goes on to `dst` as any IP packet does: somebody else's message that was taken out of
+    /// forwarding (RFC 2205 §2.9), a diagnostic request to where it begins.
+    pub(super) fn pass_on(&mut self, packet: &IpReceived<'_>, dst: IpAddr) {
         if packet.ttl <= 1 {
             return;
         }
         self.counters.passed_on += 1;
         let envelope = Envelope {
             src: packet.src,
-            dst: packet.dst,
+            dst,
             ifindex: None,
             routed: true,
             ttl: packet.ttl - 1,

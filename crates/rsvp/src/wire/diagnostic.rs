@@ -6,7 +6,7 @@ use super::code_points::{Class, DiagErrors};
 use super::error::{DecodeError, Fault};
 use super::message::Message;
 use super::object::{ObjectType, Objects, RawObject};
-use super::values::{Filter, is_host};
+use super::values::{Filter, addresses, is_host};
 
 /// DIAGNOSTIC: who asks what of whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,12 +131,7 @@ impl<'a> Route<'a> {
 
     /// The nodes.
     pub fn nodes(&self) -> impl Iterator<Item = IpAddr> + use<'a> {
-        let (v4, v6) = if self.ipv6 { (&[][..], self.octets) } else { (self.octets, &[][..]) };
-        let (v4, _) = v4.as_chunks::<4>();
-        let (v6, _) = v6.as_chunks::<16>();
-        v4.iter()
-            .map(|octets| IpAddr::V4(Ipv4Addr::from(*octets)))
-            .chain(v6.iter().map(|octets| IpAddr::V6(Ipv6Addr::from(*octets))))
+        addresses(self.ipv6, self.octets)
     }
 }
 

@@ -292,13 +292,18 @@ impl<'a> Scope<'a> {
 
     /// The addresses in the order received, which should be ascending.
     pub fn senders(&self) -> impl Iterator<Item = IpAddr> + use<'a> {
-        let (v4, v6) = if self.ipv6 { (&[][..], self.octets) } else { (self.octets, &[][..]) };
-        let (v4, _) = v4.as_chunks::<4>();
-        let (v6, _) = v6.as_chunks::<16>();
-        v4.iter()
-            .map(|octets| IpAddr::V4(Ipv4Addr::from(*octets)))
-            .chain(v6.iter().map(|octets| IpAddr::V6(Ipv6Addr::from(*octets))))
+        addresses(self.ipv6, self.octets)
     }
+}
+
+/// The addresses of a list, all of one version.
+pub(crate) fn addresses(ipv6: bool, octets: &[u8]) -> impl Iterator<Item = IpAddr> + use<'_> {
+    let (v4, v6) = if ipv6 { (&[][..], octets) } else { (octets, &[][..]) };
+    let (v4, _) = v4.as_chunks::<4>();
+    let (v6, _) = v6.as_chunks::<16>();
+    v4.iter()
+        .map(|octets| IpAddr::V4(Ipv4Addr::from(*octets)))
+        .chain(v6.iter().map(|octets| IpAddr::V6(Ipv6Addr::from(*octets))))
 }
 
 /// The address of a RESV_CONFIRM.
