@@ -5,7 +5,7 @@ use signalbox_core::Key;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
-use super::forward::Tell;
+use super::forward::Tears;
 use super::interfaces::Place;
 use super::path::{Said, failure, readable};
 use super::receive::Failure;
@@ -28,21 +28,16 @@ impl Rsvp {
             return;
         }
         let Some(at) = extra.aside.iter().position(|aside| aside.iif == expected) else { return };
-        if self.sessions.get(session).is_some_and(|one| one.reserved > 0) {
-            self.note_all_or_one(session, key);
-        }
+        let upstream = self.change_of_sender(session, key);
         let Some(extra) = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()) else { return };
         let new = extra.aside.swap_remove(at);
         let said = |sender: &Sender| (sender.tspec, sender.adspec, sender.has(NON_RSVP));
         let heard = self.senders.get(key).filter(|sender| sender.goes_by(Place::LOCAL)).map(said);
         self.exchange(key, new);
         self.reinstall_of(session, key, resources);
-        if let Some(line) = self.lines.iter_mut().find(|line| line.sender == key) {
-            line.hop = self.senders.get(key).map_or(line.hop, |sender| sender.hop);
-            line.forced = true;
-        }
-        if !self.lines.is_empty() {
-            self.tell(session, Tell::NoTears, None);
+        if let Some(mut upstream) = upstream {
+            upstream.redirect(key, self.senders.get(key).map(|sender| sender.hop));
+            self.send_upstream(upstream, session, Tears::Withhold, None);
         }
         self.rejoin(key, resources);
         // Applications that hear of it as before hear what it says now.

@@ -255,7 +255,7 @@ impl Rsvp {
 
     /// To the next node, with a digest where that is demanded.
     fn send_diagnostic(&mut self, envelope: Envelope, kind: MessageType, draft: &Draft<'_>) {
-        let mut octets = core::mem::take(&mut self.composed);
+        let mut octets = core::mem::take(&mut self.buffers.message);
         octets.clear();
         let mut w = Writer::new(&mut octets, kind, HeaderFlags::default(), envelope.ttl);
         draft.write(&mut w);
@@ -271,7 +271,7 @@ impl Rsvp {
         } else {
             self.counters.too_large += 1;
         }
-        self.composed = octets;
+        self.buffers.message = octets;
     }
 
     /// To the requester, by UDP (§6). What cannot be sent is dropped (§4.4).

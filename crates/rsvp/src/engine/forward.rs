@@ -1,7 +1,8 @@
 //! What goes upstream for each sender, and what a change makes go upstream at once (RESV REFRESH of RFC 2209).
 //!
-//! Whatever changes reservation state takes down before what it makes each sender's previous hop hear (a [`Line`]), and
-//! afterwards has the differences told. So a change goes as far as it changes anything, and no farther (RFC 2205 §2.3).
+//! Code that changes reservation state first records what each previous hop was sent until now (an [`UpstreamChange`]).
+//! After the change [`Rsvp::send_upstream`] sends the differences. A change therefore travels as far as it changes
+//! anything, and no farther (RFC 2205 §2.3).
 
 use core::net::IpAddr;
 
@@ -17,20 +18,51 @@ use super::sender::{LOCAL, RESV, Sender};
 use super::session::NONE;
 use crate::wire::{FlowSpec, Style};
 
-/// What a sender's previous hop hears of it, before and after a change.
+/// The flowspec that goes to the previous hop of one sender, before and after a change.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line {
-    pub(super) sender: Key,
-    pub(super) hop: u32,
-    pub(super) before: Option<FlowSpec>,
-    pub(super) after: Option<FlowSpec>,
-    /// The change is about this sender: a confirmation that was asked for is about it as well.
-    pub(super) named: bool,
-    /// Its previous hop is to hear even if nothing differs.
-    pub(super) forced: bool,
+pub(super) struct SenderChange {
+    sender: Key,
+    /// The previous hop, shared; [`NONE`]: the sender is an application of this node.
+    hop: u32,
+    before: Option<FlowSpec>,
+    after: Option<FlowSpec>,
+    /// The request that asked for a confirmation is for this sender.
+    confirm: bool,
+    /// A Resv goes to the previous hop even if both flowspecs are equal.
+    forced: bool,
 }
 
-/// A confirmation that somebody waits for.
+/// What went upstream before a change of reservation state: recorded before it, compared and sent after it.
+///
+/// It is a value that the functions of one change pass on. Its list borrows an allocation of the engine, which
+/// [`Rsvp::send_upstream`] or [`Rsvp::recycle_change`] gives back.
+#[derive(Debug, Default)]
+pub(super) struct UpstreamChange {
+    entries: Vec<SenderChange>,
+    /// The session's style when the entries were recorded: ResvTears need it after the last reservation is gone.
+    style: Option<Style>,
+    /// Unknown objects of the ResvTear that causes the change; the ResvTears that it causes carry them on.
+    pub(super) tear_objects: Vec<u8>,
+}
+
+impl UpstreamChange {
+    /// Marks a sender as one that the confirmed request is for.
+    pub(super) fn confirm(&mut self, sender: Key) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.sender == sender) {
+            entry.confirm = true;
+        }
+    }
+
+    /// The sender has another previous hop now, which gets a Resv in any case.
+    pub(super) fn redirect(&mut self, sender: Key, hop: Option<u32>) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.sender == sender) {
+            entry.hop = hop.unwrap_or(entry.hop);
+            entry.forced = true;
+        }
+    }
+}
+
+/// A confirmation that a receiver waits for (RESV_CONFIRM, RFC 2205 §3.1.9).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Confirm {
     /// The receiver.
@@ -41,13 +73,13 @@ pub(super) struct Confirm {
     pub(super) hop: u32,
 }
 
-/// What may be told.
+/// Whether a change may cause ResvTears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tell {
-    /// Everything.
-    All,
-    /// No tears: what is gone may be about to come back another way.
-    NoTears,
+pub(super) enum Tears {
+    /// ResvTears go to previous hops whose reservation is gone.
+    Send,
+    /// No ResvTear is sent: the reservation may come back by another route.
+    Withhold,
 }
 
 impl Rsvp {
@@ -92,96 +124,119 @@ impl Rsvp {
         open.or(least.filter(|_| !barred)).filter(|_| in_scope)
     }
 
-    /// Takes down what goes upstream for one sender.
-    pub(super) fn note(&mut self, key: Key, named: bool, forced: bool) {
-        if let Some(line) = self.lines.iter_mut().find(|line| line.sender == key) {
-            line.named |= named;
-            line.forced |= forced;
+    /// An empty record of a change; its list uses an allocation that was returned before.
+    pub(super) fn begin_change(&mut self) -> UpstreamChange {
+        UpstreamChange { entries: core::mem::take(&mut self.buffers.changes), ..UpstreamChange::default() }
+    }
+
+    /// Ends a change of which nothing is sent.
+    pub(super) fn recycle_change(&mut self, change: UpstreamChange) {
+        let mut entries = change.entries;
+        if entries.capacity() > self.buffers.changes.capacity() {
+            entries.clear();
+            self.buffers.changes = entries;
+        }
+    }
+
+    /// Records what goes upstream for one sender.
+    pub(super) fn record_sender(&self, change: &mut UpstreamChange, key: Key) {
+        if change.entries.iter().any(|entry| entry.sender == key) {
             return;
         }
         let Some(sender) = self.senders.get(key) else { return };
-        self.noted = self.sessions.get_index(sender.session).and_then(|session| session.style).or(self.noted);
-        let before = self.forwarded(key, sender, false);
-        let hop = if sender.has(LOCAL) { NONE } else { sender.hop };
-        self.lines.push(Line { sender: key, hop, before, after: None, named, forced });
+        let style = self.sessions.get_index(sender.session).and_then(|session| session.style);
+        change.style = style.or(change.style);
+        change.entries.push(self.upstream_of(key, sender));
     }
 
-    /// Takes down what goes upstream for all senders of a session.
-    pub(super) fn note_all(&mut self, session: Key) {
-        self.noted = self.sessions.get(session).and_then(|one| one.style);
-        let mut lines = core::mem::take(&mut self.lines);
-        lines.extend(self.mates(session).map(|(key, sender)| Line {
+    /// Records what goes upstream for all senders of a session.
+    pub(super) fn record_session(&self, change: &mut UpstreamChange, session: Key) {
+        change.style = self.sessions.get(session).and_then(|one| one.style);
+        change.entries.extend(self.mates(session).map(|(key, sender)| self.upstream_of(key, sender)));
+    }
+
+    fn upstream_of(&self, key: Key, sender: &Sender) -> SenderChange {
+        SenderChange {
             sender: key,
             hop: if sender.has(LOCAL) { NONE } else { sender.hop },
             before: self.forwarded(key, sender, false),
             after: None,
-            named: false,
+            confirm: false,
             forced: false,
-        }));
-        self.lines = lines;
-    }
-
-    /// Marks a sender that was taken down as one that the change is about.
-    pub(super) fn name(&mut self, key: Key) {
-        if let Some(line) = self.lines.iter_mut().find(|line| line.sender == key) {
-            line.named = true;
         }
     }
 
-    /// Tells previous hops and applications of this node what differs from what was taken down.
-    pub(super) fn tell(&mut self, session: Key, tell: Tell, confirm: Option<Confirm>) {
-        let mut lines = core::mem::take(&mut self.lines);
-        for line in &mut lines {
-            line.after =
-                self.senders.get(line.sender).and_then(|sender| self.forwarded(line.sender, sender, false));
+    /// Records what goes upstream for all senders that a reservation may concern.
+    pub(super) fn record_branch(&self, change: &mut UpstreamChange, session: Key, key: Key) {
+        match self.branches.get(key).map(|branch| branch.sender) {
+            Some(NONE) => self.record_session(change, session),
+            Some(sender) => {
+                if let Some(sender) = self.senders.key_of(sender) {
+                    self.record_sender(change, sender);
+                }
+            }
+            None => {}
         }
-        if lines.len() > 1 {
-            lines.sort_by_key(|line| line.hop);
+    }
+
+    /// Records what goes upstream when a sender changes: for the sender alone, with shared styles for all of the session.
+    /// `None`: nothing is reserved in the session.
+    pub(super) fn change_of_sender(&mut self, session: Key, sender: Key) -> Option<UpstreamChange> {
+        let record = self.sessions.get(session).filter(|one| one.reserved > 0)?;
+        let shared = record.style.is_some_and(|style| style != Style::Ff);
+        let mut change = self.begin_change();
+        if shared {
+            self.record_session(&mut change, session);
+        } else {
+            self.record_sender(&mut change, sender);
         }
-        if let Some(style) = self.sessions.get(session).and_then(|one| one.style).or(self.noted) {
-            for group in lines.chunk_by(|a, b| a.hop == b.hop) {
-                self.tell_hop(session, style, group, tell, confirm);
+        Some(change)
+    }
+
+    /// Sends previous hops, and reports to senders of this node, what differs from the record.
+    pub(super) fn send_upstream(
+        &mut self,
+        mut change: UpstreamChange,
+        session: Key,
+        tears: Tears,
+        confirm: Option<Confirm>,
+    ) {
+        for entry in &mut change.entries {
+            let sender = self.senders.get(entry.sender);
+            entry.after = sender.and_then(|sender| self.forwarded(entry.sender, sender, false));
+        }
+        if change.entries.len() > 1 {
+            change.entries.sort_by_key(|entry| entry.hop);
+        }
+        if let Some(style) = self.sessions.get(session).and_then(|one| one.style).or(change.style) {
+            for group in change.entries.chunk_by(|a, b| a.hop == b.hop) {
+                let tear_objects = (tears == Tears::Send).then_some(&*change.tear_objects);
+                self.update_hop(session, style, group, tear_objects, confirm);
             }
         }
-        lines.clear();
-        self.lines = lines;
+        self.recycle_change(change);
     }
 
-    fn tell_hop(&mut self, session: Key, style: Style, group: &[Line], tell: Tell, confirm: Option<Confirm>) {
+    /// Sends one previous hop what differs for its senders. `tear_objects`: what ResvTears carry; `None`: no ResvTear may
+    /// be sent.
+    fn update_hop(
+        &mut self,
+        session: Key,
+        style: Style,
+        group: &[SenderChange],
+        tear_objects: Option<&[u8]>,
+        confirm: Option<Confirm>,
+    ) {
         let Some(first) = group.first() else { return };
         let confirmed = confirm.map(|confirm| self.split_confirm(&confirm, group));
         if first.hop == NONE {
-            self.tell_applications(style, group);
+            self.report_reservations(style, group);
+        } else if style == Style::Ff {
+            let up = confirmed.as_ref().map_or(&[][..], |(up, _)| up);
+            self.update_hop_ff(session, group, tear_objects, up, confirm);
         } else {
-            let tears = tell == Tell::All;
-            if style == Style::Ff {
-                if tears && group.iter().any(|line| line.after.is_none()) {
-                    let gone = group.iter().filter(|line| line.after.is_none() && line.before.is_some());
-                    self.send_resv_tear(session, first.hop, style, gone.map(|line| line.sender));
-                }
-                let up = confirmed.as_ref().map_or(&[][..], |(up, _)| up);
-                let changed = |line: &&Line| line.after != line.before || line.forced;
-                let said = |line: &Line| Some((line.sender, line.after?));
-                // What is confirmed here is not asked about farther up: two messages.
-                let plain = group.iter().filter(|line| changed(line) && !up.contains(&line.sender));
-                self.said.clear();
-                self.said.extend(plain.filter_map(said));
-                self.send_resv(session, first.hop, style, None);
-                if !up.is_empty() {
-                    self.said.clear();
-                    self.said.extend(group.iter().filter(|line| up.contains(&line.sender)).filter_map(said));
-                    self.send_resv(session, first.hop, style, confirm.map(|confirm| confirm.receiver));
-                }
-            } else {
-                self.tell_shared(
-                    session,
-                    style,
-                    group,
-                    tears,
-                    confirm,
-                    confirmed.as_ref().is_some_and(|(up, _)| !up.is_empty()),
-                );
-            }
+            let up = confirmed.as_ref().is_some_and(|(up, _)| !up.is_empty());
+            self.update_hop_shared(session, style, group, tear_objects, confirm.filter(|_| up));
         }
         if let (Some(confirm), Some((_, here))) = (confirm, confirmed)
             && !here.is_empty()
@@ -190,51 +245,84 @@ impl Rsvp {
         }
     }
 
-    fn tell_shared(
+    /// FF: the flow descriptors that differ go out. Those of the senders `up` go in a message of their own, with the
+    /// RESV_CONFIRM, for what is confirmed here is not asked of the previous hop.
+    fn update_hop_ff(
+        &mut self,
+        session: Key,
+        group: &[SenderChange],
+        tear_objects: Option<&[u8]>,
+        up: &[Key],
+        confirm: Option<Confirm>,
+    ) {
+        let Some(first) = group.first() else { return };
+        if let Some(objects) = tear_objects.filter(|_| group.iter().any(|entry| entry.after.is_none())) {
+            let gone = group.iter().filter(|entry| entry.after.is_none() && entry.before.is_some());
+            self.send_resv_tear(session, first.hop, Style::Ff, gone.map(|entry| entry.sender), objects);
+        }
+        let mut flows = core::mem::take(&mut self.buffers.flows);
+        let flow = |entry: &SenderChange| Some((entry.sender, entry.after?));
+        let changed = |entry: &&SenderChange| entry.after != entry.before || entry.forced;
+        let plain = group.iter().filter(|entry| changed(entry) && !up.contains(&entry.sender));
+        flows.clear();
+        flows.extend(plain.filter_map(flow));
+        self.send_resv(session, first.hop, Style::Ff, &flows, None);
+        if !up.is_empty() {
+            flows.clear();
+            flows.extend(group.iter().filter(|entry| up.contains(&entry.sender)).filter_map(flow));
+            let receiver = confirm.map(|confirm| confirm.receiver);
+            self.send_resv(session, first.hop, Style::Ff, &flows, receiver);
+        }
+        self.buffers.flows = flows;
+    }
+
+    /// SE and WF: a Resv names all senders of the previous hop; `confirm`: the confirmation that it asks for.
+    fn update_hop_shared(
         &mut self,
         session: Key,
         style: Style,
-        group: &[Line],
-        tears: bool,
+        group: &[SenderChange],
+        tear_objects: Option<&[u8]>,
         confirm: Option<Confirm>,
-        up: bool,
     ) {
         let Some(first) = group.first() else { return };
-        let merge = |of: fn(&Line) -> Option<FlowSpec>| {
+        let merge = |of: fn(&SenderChange) -> Option<FlowSpec>| {
             group.iter().filter_map(of).reduce(|a, b| merge::merged(&a, &b))
         };
-        let (before, after) = (merge(|line| line.before), merge(|line| line.after));
-        let gone = group.iter().filter(|line| line.after.is_none() && line.before.is_some());
+        let (before, after) = (merge(|entry| entry.before), merge(|entry| entry.after));
+        let gone = group.iter().filter(|entry| entry.after.is_none() && entry.before.is_some());
         // With WF one ResvTear ends all; a part of it ends by the next SCOPE.
-        if tears && (after.is_none() || style == Style::Se) {
-            self.send_resv_tear(session, first.hop, style, gone.map(|line| line.sender));
+        if let Some(objects) = tear_objects.filter(|_| after.is_none() || style == Style::Se) {
+            self.send_resv_tear(session, first.hop, style, gone.map(|entry| entry.sender), objects);
         }
-        let joined = group.iter().any(|line| line.after.is_some() && line.before.is_none());
-        let forced = group.iter().any(|line| line.forced);
-        if after.is_some() && (after != before || joined || forced || up) {
-            self.gather(session, first.hop);
-            self.send_resv(session, first.hop, style, confirm.filter(|_| up).map(|c| c.receiver));
+        let joined = group.iter().any(|entry| entry.after.is_some() && entry.before.is_none());
+        let forced = group.iter().any(|entry| entry.forced);
+        if after.is_some() && (after != before || joined || forced || confirm.is_some()) {
+            let flows = self.resv_contents(session, first.hop);
+            self.send_resv(session, first.hop, style, &flows, confirm.map(|confirm| confirm.receiver));
+            self.buffers.flows = flows;
         }
     }
 
-    /// Collects what a whole Resv to a previous hop says, in `self.said`.
-    pub(super) fn gather(&mut self, session: Key, hop: u32) {
-        let mut said = core::mem::take(&mut self.said);
-        said.clear();
-        said.extend(
+    /// The senders and flowspecs of a whole Resv to a previous hop. The caller gives the list back to `buffers.flows`.
+    pub(super) fn resv_contents(&mut self, session: Key, hop: u32) -> Vec<(Key, FlowSpec)> {
+        let mut flows = core::mem::take(&mut self.buffers.flows);
+        flows.clear();
+        flows.extend(
             self.mates(session)
                 .filter(|(_, sender)| sender.hop == hop && !sender.has(LOCAL))
                 .filter_map(|(key, sender)| Some((key, self.forwarded(key, sender, false)?))),
         );
-        self.said = said;
+        flows
     }
 
-    /// For which senders a confirmation is to be asked for farther up, and for which it is given here (RFC 2205
-    /// §3.1.4): farther up where the request is larger than all others that are not blockaded.
-    fn split_confirm(&self, confirm: &Confirm, group: &[Line]) -> (Vec<Key>, Vec<Key>) {
+    /// Splits the senders of a request that asked for a confirmation (RFC 2205 §3.1.4): the first list goes upstream with
+    /// the RESV_CONFIRM, because the request is larger than all others that are not blockaded; the second list is
+    /// confirmed by this node.
+    fn split_confirm(&self, confirm: &Confirm, group: &[SenderChange]) -> (Vec<Key>, Vec<Key>) {
         let (mut up, mut here) = (Vec::new(), Vec::new());
-        for line in group.iter().filter(|line| line.named && line.after.is_some()) {
-            let Some(sender) = self.senders.get(line.sender) else { continue };
+        for entry in group.iter().filter(|entry| entry.confirm && entry.after.is_some()) {
+            let Some(sender) = self.senders.get(entry.sender) else { continue };
             let Some(session) = self.sessions.get_index(sender.session) else { continue };
             let mut met = self.branches_of(sender);
             let Some((own, branch)) = met.find(|(_, branch)| branch.oif == confirm.oif) else { continue };
@@ -243,33 +331,33 @@ impl Rsvp {
             let (installed, flowspec) =
                 asked.map_or_else(|| (branch.flowspec(), branch.forwarded()), |asked| (asked, asked));
             let blockaded =
-                |flowspec: &FlowSpec| session.is_blockaded(self.now, line.sender, sender.hop, flowspec);
+                |flowspec: &FlowSpec| session.is_blockaded(self.now, entry.sender, sender.hop, flowspec);
             if blockaded(&installed) {
                 continue; // neither forwarded nor answered
             }
             let mut others = self.branches_of(sender).filter(|(key, other)| {
                 *key != own
                     && sender.goes_by(other.oif)
-                    && (session.style != Some(Style::Se) || other.names(line.sender))
+                    && (session.style != Some(Style::Se) || other.names(entry.sender))
                     && !blockaded(&other.flowspec())
             });
             let largest = others.all(|(_, other)| merge::exceeds(&flowspec, &other.forwarded()));
-            if largest && line.hop != NONE { up.push(line.sender) } else { here.push(line.sender) }
+            if largest && entry.hop != NONE { up.push(entry.sender) } else { here.push(entry.sender) }
         }
         (up, here)
     }
 
-    /// Senders of this node hear what is reserved for them.
-    fn tell_applications(&mut self, style: Style, group: &[Line]) {
-        for line in group.iter().filter(|line| line.before != line.after) {
-            let Some(sender) = self.senders.get(line.sender) else { continue };
+    /// Reports to senders of this node what is reserved for them (RESV_EVENT, RFC 2205 §3.11.1).
+    fn report_reservations(&mut self, style: Style, group: &[SenderChange]) {
+        for entry in group.iter().filter(|entry| entry.before != entry.after) {
+            let Some(sender) = self.senders.get(entry.sender) else { continue };
             let Some(id) = sender.extra.as_ref().and_then(|extra| extra.application) else { continue };
             let filter = self.filter_of(sender);
-            let event = match line.after {
+            let event = match entry.after {
                 None => RsvpEvent::ResvGone { sender: filter },
                 Some(flowspec) => {
                     let senders = if style.is_explicit() { vec![filter] } else { Vec::new() };
-                    let policy = policy_in(&self.carried_for(&[(line.sender, flowspec)]));
+                    let policy = policy_in(&self.carried_for(&[(entry.sender, flowspec)]));
                     RsvpEvent::Resv { style, flowspec, senders, policy }
                 }
             };

@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::branch::Branch;
-use super::forward::Tell;
+use super::forward::Tears;
 use super::interfaces::Place;
 use super::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use super::receive::Failure;
@@ -241,9 +241,7 @@ impl Rsvp {
             Some(key) => key,
             None => self.open_sender(session, &template, request.tspec).map_err(refused)?,
         };
-        if found.is_some() && self.sessions.get(session).is_some_and(|one| one.reserved > 0) {
-            self.note_all_or_one(session, key);
-        }
+        let upstream = if found.is_some() { self.change_of_sender(session, key) } else { None };
         let adspec = if request.adspec { self.share_start() } else { NONE };
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
         let old = core::mem::replace(&mut sender.adspec, adspec);
@@ -268,7 +266,9 @@ impl Rsvp {
         if tspec != request.tspec {
             self.reinstall_of(session, key, resources);
         }
-        self.tell(session, Tell::NoTears, None);
+        if let Some(upstream) = upstream {
+            self.send_upstream(upstream, session, Tears::Withhold, None);
+        }
         Ok(())
     }
 
@@ -363,15 +363,16 @@ impl Rsvp {
         if gone.is_empty() {
             return;
         }
-        self.lines.clear();
+        let mut upstream = self.begin_change();
         for sender in &gone {
             let own = Some(*sender).filter(|_| style == Style::Ff);
             if let Some(branch) = self.local_branch(session, own, hop) {
                 let named = [*sender];
-                self.release(session, branch, hop, if style == Style::Se { &named } else { &[] }, resources);
+                let named = if style == Style::Se { &named[..] } else { &[] };
+                self.release(&mut upstream, session, branch, hop, named, resources);
             }
         }
-        self.tell(session, Tell::All, None);
+        self.send_upstream(upstream, session, Tears::Send, None);
     }
 
     /// Reserves what an application wants for the senders that are there.
@@ -394,7 +395,7 @@ impl Rsvp {
             confirm: receiver,
         };
         let asked = wanted.confirmation();
-        self.lines.clear();
+        let mut upstream = self.begin_change();
         let mut done = false;
         for flow in &request.flows {
             let named = flow.senders.iter().filter_map(|filter| {
@@ -428,14 +429,14 @@ impl Rsvp {
                 self.out.event(id, RsvpEvent::Refused(Refused::NotOffered));
                 continue;
             };
-            match self.reserve(&wanted, own, shared, &flowspec, resources) {
-                Outcome::Refreshed => {}
-                Outcome::Changed { largest } => {
+            match self.reserve(&mut upstream, &wanted, own, shared, &flowspec, resources) {
+                Outcome::Refreshed { .. } => {}
+                Outcome::Changed { largest, .. } => {
                     done = true;
                     // Another application of this node asks for as much.
                     match asked.filter(|_| !largest) {
                         Some(asked) => self.send_confirmation(session, request.style, &asked, &senders),
-                        None => senders.iter().for_each(|sender| self.name(*sender)),
+                        None => senders.iter().for_each(|sender| upstream.confirm(*sender)),
                     }
                 }
                 Outcome::Failed(failure, in_place) => {
@@ -444,7 +445,7 @@ impl Rsvp {
                 }
             }
         }
-        self.tell(session, Tell::All, asked.filter(|_| done));
+        self.send_upstream(upstream, session, Tears::Send, asked.filter(|_| done));
         if done && let Some(application) = self.applications.get_mut(&id) {
             application.confirm = false;
         }
@@ -504,17 +505,17 @@ impl Rsvp {
         let Some(hop) = self.applications.get(&id).map(|one| one.hop) else { return };
         let Some(style) = self.sessions.get(session).and_then(|one| one.style) else { return };
         let senders: Vec<Key> = self.mates(session).map(|(key, _)| key).collect();
-        self.lines.clear();
+        let mut upstream = self.begin_change();
         if style == Style::Ff {
             for sender in senders {
                 if let Some(branch) = self.local_branch(session, Some(sender), hop) {
-                    self.release(session, branch, hop, &[], resources);
+                    self.release(&mut upstream, session, branch, hop, &[], resources);
                 }
             }
         } else if let Some(branch) = self.local_branch(session, None, hop) {
-            self.release(session, branch, hop, &senders, resources);
+            self.release(&mut upstream, session, branch, hop, &senders, resources);
         }
-        self.tell(session, Tell::All, None);
+        self.send_upstream(upstream, session, Tears::Send, None);
     }
 
     fn close(&mut self, id: u64, resources: &mut Resources) -> Result<(), Refused> {

@@ -11,7 +11,7 @@ use signalbox_core::Key;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
-use super::forward::Tell;
+use super::forward::Tears;
 use super::interfaces::Place;
 use super::io::Refused;
 use super::sender::{Aside, LOCAL, LOCAL_ONLY, Sender};
@@ -132,11 +132,11 @@ impl Rsvp {
         let branch = self.find_branch(session, Some(key), Place::LOCAL);
         let Some((branch, of)) = branch.and_then(|key| Some((key, self.branches.get(key)?))) else { return };
         let applications: Vec<u32> = of.requests().map(|request| request.hop).collect();
-        self.lines.clear();
+        let mut upstream = self.begin_change();
         for hop in applications {
-            self.release(session, branch, hop, &[], resources);
+            self.release(&mut upstream, session, branch, hop, &[], resources);
         }
-        self.tell(session, Tell::All, None);
+        self.send_upstream(upstream, session, Tears::Send, None);
     }
 
     fn end_local_only(&mut self, session: Key, key: Key, resources: &mut Resources) {

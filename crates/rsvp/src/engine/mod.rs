@@ -74,11 +74,11 @@ pub use keyring::{Key as IntegrityKey, Secret};
 pub use view::{ReservationView, SenderView, SessionView};
 
 use crate::counters::Counters;
-use crate::wire::{FlowSpec, RsvpHop, Style};
+use crate::wire::{FlowSpec, RsvpHop};
 use addresses::Addresses;
 use branch::Branch;
 use destinations::Destinations;
-use forward::Line;
+use forward::SenderChange;
 use interfaces::Interfaces;
 use local::Application;
 use names::Names;
@@ -96,6 +96,23 @@ pub const PROTOCOL: &str = "rsvp";
 
 /// What interfaces can do is asked anew after this time.
 const ADVERTISE: Duration = Duration::from_secs(1);
+
+/// Allocations that are used again and again. They hold no facts: whoever takes one clears it first and puts it back.
+#[derive(Debug, Default)]
+struct Buffers {
+    /// Of an [`forward::UpstreamChange`].
+    changes: Vec<SenderChange>,
+    /// Senders of one previous hop with the flowspec of each, for a Resv.
+    flows: Vec<(Key, FlowSpec)>,
+    /// An ADSPEC that leaves.
+    adspec: Vec<u8>,
+    /// The flows of a request to admission control.
+    filters: Vec<FlowFilter>,
+    /// A message that leaves.
+    message: Vec<u8>,
+    /// Of [`resv::Accepted`]: reservations and senders.
+    accepted: [Vec<Key>; 2],
+}
 
 /// One RSVP node.
 #[derive(Debug)]
@@ -132,23 +149,7 @@ pub struct Rsvp {
     /// Applications whose reservation has to be looked at again.
     pending: Vec<u64>,
     walks: Walks,
-    /// What goes upstream, taken down before a change.
-    lines: Vec<Line>,
-    /// The style that the lines were taken down under.
-    noted: Option<Style>,
-    /// What a Resv says: senders of one previous hop, and the flowspec of each.
-    said: Vec<(Key, FlowSpec)>,
-    /// Unknown objects that go on with the ResvTears that a ResvTear causes.
-    tearing: Vec<u8>,
-    scratch: Vec<u8>,
-    /// The flows that admission control is asked about.
-    filters: Vec<FlowFilter>,
-    /// The message in hand on its way out.
-    composed: Vec<u8>,
-    /// The reservations that the Resv in hand is about, of SE its senders, and whether all of it was taken.
-    touched: Vec<Key>,
-    named: Vec<Key>,
-    whole: bool,
+    buffers: Buffers,
     /// Reservations to be compared with each other again, for policing.
     uneven: Vec<Uneven>,
     neighbours: Neighbours,
@@ -190,16 +191,7 @@ impl Rsvp {
             applications: BTreeMap::new(),
             pending: Vec::new(),
             walks: Walks::default(),
-            lines: Vec::new(),
-            noted: None,
-            said: Vec::new(),
-            tearing: Vec::new(),
-            scratch: Vec::new(),
-            filters: Vec::new(),
-            composed: Vec::new(),
-            touched: Vec::new(),
-            named: Vec::new(),
-            whole: true,
+            buffers: Buffers::default(),
             uneven: Vec::new(),
             diagnoses: TokenBucket::new(config.diagnostics, config.diagnostics),
             neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),

@@ -363,8 +363,9 @@ impl Rsvp {
         match about {
             About::Path(sender, place) => self.send_path_again(sender, place),
             About::Resv(session, hop) => {
-                self.gather(session, hop);
-                self.repeat_resv(session, hop);
+                let flows = self.resv_contents(session, hop);
+                self.repeat_resv(session, hop, &flows);
+                self.buffers.flows = flows;
             }
             About::Nothing => {}
         }

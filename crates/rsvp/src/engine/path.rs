@@ -6,7 +6,7 @@ use signalbox_resources::Resources;
 use signalbox_resources::intserv::TSpec;
 
 use super::Rsvp;
-use super::forward::Tell;
+use super::forward::Tears;
 use super::interfaces::{Place, lifetime};
 use super::io::RsvpEvent;
 use super::neighbour::Incoming;
@@ -182,9 +182,7 @@ impl Rsvp {
             self.release_adspec(old.unwrap_or(NONE));
         }
         let changed = !same_hop || old_tspec != said.tspec || !same_carried;
-        if changed && self.sessions.get(session).is_some_and(|one| one.reserved > 0) {
-            self.note_all_or_one(session, key);
-        }
+        let upstream = if changed { self.change_of_sender(session, key) } else { None };
         if !same_hop {
             self.change_hop(session, key, old_hop, said)?;
         }
@@ -218,15 +216,12 @@ impl Rsvp {
         self.schedule_path(key, true);
         self.arm_sender(key);
         self.path_event(key);
-        if !self.lines.is_empty() {
+        if let Some(mut upstream) = upstream {
             if old_tspec != said.tspec {
                 self.reinstall_of(session, key, resources);
             }
-            if let Some(line) = self.lines.iter_mut().find(|line| line.sender == key) {
-                line.hop = self.senders.get(key).map_or(line.hop, |sender| sender.hop);
-                line.forced = true;
-            }
-            self.tell(session, Tell::NoTears, None);
+            upstream.redirect(key, self.senders.get(key).map(|sender| sender.hop));
+            self.send_upstream(upstream, session, Tears::Withhold, None);
         }
         Ok(Some(key))
     }
@@ -263,10 +258,7 @@ impl Rsvp {
 
     /// The previous hop is another one now: reservations go there from now on (RFC 2205 §3.6).
     fn change_hop(&mut self, session: Key, key: Key, old: u32, said: &Said<'_>) -> Result<(), Failure> {
-        let Some(hop) = self.share_hop(said.hop) else {
-            self.lines.clear();
-            return Err(failure(Refusal::Full));
-        };
+        let Some(hop) = self.share_hop(said.hop) else { return Err(failure(Refusal::Full)) };
         self.counters.hop_changes += 1;
         // By the name that the other one gave it, only that one's state would live on.
         self.forget_sender(key);

@@ -61,7 +61,7 @@ impl Rsvp {
             self.neighbours.send_plain(envelope.at(ifindex), octets, start);
             sent
         } else {
-            let mut octets = core::mem::take(&mut self.composed);
+            let mut octets = core::mem::take(&mut self.buffers.message);
             octets.clear();
             let mut writer = Writer::new(&mut octets, kind, HeaderFlags::default(), envelope.ttl);
             compose(self, &mut writer);
@@ -69,7 +69,7 @@ impl Rsvp {
             if sent {
                 self.dispatch(envelope, &octets, about, by_name);
             }
-            self.composed = octets;
+            self.buffers.message = octets;
             sent
         };
         let counters = &mut self.counters;
@@ -211,7 +211,7 @@ impl Rsvp {
         let Some(sender) = self.senders.get(key) else { return };
         let Some(envelope) = self.path_envelope(sender, place, ttl) else { return };
         let advertised = self.advertised.get(usize::from(place.0)).copied().flatten();
-        let mut adspec = core::mem::take(&mut self.scratch);
+        let mut adspec = core::mem::take(&mut self.buffers.adspec);
         adspec.clear();
         if let Some(stored) = self.adspecs.lookup(sender.adspec) {
             self.advance_adspec(stored, sender.has(NON_RSVP), advertised, &mut adspec);
@@ -231,7 +231,7 @@ impl Rsvp {
                 w.raw(&adspec);
             }
         });
-        self.scratch = adspec;
+        self.buffers.adspec = adspec;
     }
 
     /// An ADSPEC one hop further (TC_Advertise of RFC 2205 §3.11.2). What cannot be composed goes no further.

@@ -68,7 +68,9 @@ impl Rsvp {
             MessageType::PATH => {
                 self.on_path(incoming, place, resources);
             }
-            MessageType::RESV => self.on_resv(message, place, resources),
+            MessageType::RESV => {
+                self.on_resv(message, place, resources);
+            }
             MessageType::PATH_TEAR => self.on_path_tear(message, place, resources),
             MessageType::RESV_TEAR => self.on_resv_tear(message, resources),
             MessageType::PATH_ERR => self.on_path_err(message),
@@ -98,18 +100,16 @@ impl Rsvp {
             }
             return;
         }
-        self.touched.clear();
-        self.whole = true;
-        self.on_resv(message, place, resources);
+        let accepted = self.on_resv(message, place, resources);
         if named
-            && self.whole
-            && !self.touched.is_empty()
+            && !accepted.partial
+            && !accepted.branches.is_empty()
             && let Some(hop) = message.hop.and_then(|hop| self.hops.find(&RsvpHop { lih: 0, ..hop }))
         {
-            let branches = self.touched.clone();
-            let senders = self.named.clone();
+            let (branches, senders) = (accepted.branches.clone(), accepted.senders.clone());
             self.hear(incoming, SaidWhat::Resv { hop, branches, senders }, life);
         }
+        self.recycle_accepted(accepted);
     }
 
     /// The state that a message is about, if it is known here.

@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::branch::{Request, RequestExtra};
-use super::forward::{Confirm, Tell};
+use super::forward::{Confirm, Tears, UpstreamChange};
 use super::interfaces::{Place, lifetime};
 use super::merge;
 use super::path::policy_in;
@@ -42,47 +42,107 @@ impl Wanted<'_> {
     }
 }
 
-/// What became of it.
+/// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Nothing new; it lives on.
-    Refreshed,
-    /// The reservation is new or has changed, and stands; whether it is larger than all others at the interface.
-    Changed { largest: bool },
-    /// It failed; whether another reservation stands in its place, or its own former one.
+    /// The request was there already; its lifetime begins again.
+    Refreshed {
+        /// The reservation.
+        branch: Key,
+    },
+    /// The reservation is new or has changed.
+    Changed {
+        /// The reservation.
+        branch: Key,
+        /// The request is larger than all others at the interface.
+        largest: bool,
+    },
+    /// The request failed; `true`: another reservation is in place, or the former one of this next hop.
     Failed(Failure, bool),
 }
 
+/// What a Resv asked for and got. Its lists borrow allocations of the engine, which [`Rsvp::recycle_accepted`] gives back.
+#[derive(Debug, Default)]
+pub(super) struct Accepted {
+    /// The reservations that hold its requests.
+    pub(super) branches: Vec<Key>,
+    /// With SE the senders that it names.
+    pub(super) senders: Vec<Key>,
+    /// Some of it was refused, or named a sender that is not known here. Its MESSAGE_ID then does not stand for it: the
+    /// message has to come again as a whole.
+    pub(super) partial: bool,
+}
+
+/// A Resv while it is handled: what it is about, and what its flow descriptors came to so far.
+#[derive(Debug)]
+struct ResvContext<'a> {
+    message: &'a Message<'a>,
+    session: wire::Session,
+    hop: RsvpHop,
+    /// The interface that its handle names.
+    oif: Place,
+    upstream: UpstreamChange,
+    accepted: Accepted,
+}
+
+impl<'a> ResvContext<'a> {
+    fn of(message: &'a Message<'a>, session: wire::Session, hop: RsvpHop, oif: Place) -> Self {
+        Self {
+            message,
+            session,
+            hop,
+            oif,
+            upstream: UpstreamChange::default(),
+            accepted: Accepted::default(),
+        }
+    }
+
+    /// All filter specs of the message.
+    fn filters(&self) -> Vec<Filter> {
+        self.message.flows().filter_map(|flow| flow.filter).collect()
+    }
+}
+
 impl Rsvp {
-    pub(super) fn on_resv(&mut self, message: &Message<'_>, place: Place, resources: &mut Resources) {
-        let Some(hop) = message.hop else { return };
-        // The handle tells the interface, wherever the message came in (RFC 2205 §3.3).
+    /// A Resv arrived by `place` (RFC 2205 §3.1.4). Returns what of it is reserved now.
+    pub(super) fn on_resv(
+        &mut self,
+        message: &Message<'_>,
+        place: Place,
+        resources: &mut Resources,
+    ) -> Accepted {
+        let Some(hop) = message.hop else { return Accepted::default() };
+        // The handle names the interface, by whatever interface the message came in (RFC 2205 §3.3).
         let Some(oif) = self.interfaces.of_handle(hop.lih) else {
             self.counters.bad_handle += 1;
-            return;
+            return Accepted::default();
         };
         if let Some(refusal) = message.refusal {
             self.counters.rejected += 1;
             let failure = Failure::new(refusal.code, refusal.value);
-            return self.reject_unread(message, hop, oif, failure);
+            self.reject_unread(message, hop, oif, failure);
+            return Accepted::default();
         }
         let (Some(session), Some(style), Some(period)) =
             (message.session, message.style, message.refresh_period)
         else {
-            return; // the parser demands them
+            return Accepted::default(); // the parser demands them
         };
+        let mut context = ResvContext::of(message, session, hop, oif);
         let known = self.find_session(&session);
         let has_path = known.and_then(|key| self.sessions.get(key)).is_some_and(|one| one.first != NONE);
         let Some(key) = known.filter(|_| has_path) else {
             let conflict = known.is_none() && self.ports_conflict(&session);
             let code = if conflict { ErrorCode::CONFLICTING_DEST_PORTS } else { ErrorCode::NO_PATH };
-            return self.reject_all(message, &session, hop, oif, Failure::new(code, 0));
+            self.reject_all(&mut context, Failure::new(code, 0));
+            return context.accepted;
         };
         let in_place = self.sessions.get(key).and_then(|one| one.style);
         if let Some(other) = in_place.filter(|other| *other != style) {
-            return self.reject_all(message, &session, hop, oif, Failure::style_in_place(other));
+            self.reject_all(&mut context, Failure::style_in_place(other));
+            return context.accepted;
         }
-        let Some(next) = self.share_hop(RsvpHop { lih: 0, ..hop }) else { return };
+        let Some(next) = self.share_hop(RsvpHop { lih: 0, ..hop }) else { return context.accepted };
         let carried = self.carried_of(message);
         let scope = message.scope.map(|scope| {
             let mut packed: Vec<u32> = scope.senders().filter_map(|src| self.addresses.find(src)).collect();
@@ -101,31 +161,42 @@ impl Rsvp {
             carried: &carried,
             confirm: message.confirm,
         };
-        self.lines.clear();
+        context.upstream = self.begin_change();
+        context.accepted = self.begin_accepted();
         if style == Style::Ff {
-            self.take_each(message, &session, hop, &wanted, resources);
+            self.take_each(&mut context, &wanted, resources);
         } else {
-            self.take_shared(message, &session, hop, &wanted, resources);
+            self.take_shared(&mut context, &wanted, resources);
         }
+        self.recycle_change(context.upstream);
         self.release_hop(next);
+        context.accepted
+    }
+
+    fn begin_accepted(&mut self) -> Accepted {
+        let [branches, senders] = core::mem::take(&mut self.buffers.accepted);
+        Accepted { branches, senders, partial: false }
+    }
+
+    /// Gives the lists back to the engine.
+    pub(super) fn recycle_accepted(&mut self, accepted: Accepted) {
+        for (kept, mut list) in self.buffers.accepted.iter_mut().zip([accepted.branches, accepted.senders]) {
+            if list.capacity() > kept.capacity() {
+                list.clear();
+                *kept = list;
+            }
+        }
     }
 
     /// FF: each flow descriptor is judged by itself.
-    fn take_each(
-        &mut self,
-        message: &Message<'_>,
-        session: &wire::Session,
-        hop: RsvpHop,
-        wanted: &Wanted<'_>,
-        resources: &mut Resources,
-    ) {
+    fn take_each(&mut self, context: &mut ResvContext<'_>, wanted: &Wanted<'_>, resources: &mut Resources) {
         let confirm = wanted.confirmation();
-        for flow in message.flows() {
+        for flow in context.message.flows() {
             let Some(filter) = flow.filter else { continue };
             let flowspec = match self.read_flowspec(&flow) {
                 Ok(flowspec) => flowspec,
                 Err(failure) => {
-                    self.reject_flow(message, session, hop, wanted.oif, failure, &flow, &[filter]);
+                    self.reject_flow(context, (failure, false), &flow, &[filter]);
                     continue;
                 }
             };
@@ -134,43 +205,42 @@ impl Rsvp {
                 sender.filter(|sender| self.senders.get(*sender).is_some_and(|s| s.goes_by(wanted.oif)));
             let Some(sender) = routed else {
                 let failure = Failure::new(ErrorCode::NO_SENDER, 0);
-                self.reject_flow(message, session, hop, wanted.oif, failure, &flow, &[filter]);
+                self.reject_flow(context, (failure, false), &flow, &[filter]);
                 continue;
             };
-            match self.reserve(wanted, Some(sender), &[], &flowspec, resources) {
-                Outcome::Refreshed => self.counters.resvs_refreshed += 1,
-                Outcome::Changed { largest } => {
+            match self.reserve(&mut context.upstream, wanted, Some(sender), &[], &flowspec, resources) {
+                Outcome::Refreshed { branch } => {
+                    self.counters.resvs_refreshed += 1;
+                    context.accepted.branches.push(branch);
+                }
+                Outcome::Changed { branch, largest } => {
                     self.counters.resvs_taken += 1;
+                    context.accepted.branches.push(branch);
                     match confirm {
                         Some(asked) if !largest => {
                             self.send_confirmation(wanted.session, wanted.style, &asked, &[sender]);
                         }
-                        _ => self.name(sender),
+                        _ => context.upstream.confirm(sender),
                     }
                 }
                 Outcome::Failed(failure, in_place) => {
-                    self.reject_reserved(message, session, hop, wanted, failure, in_place, &flow, &[filter]);
+                    self.reject_flow(context, (failure, in_place), &flow, &[filter]);
                 }
             }
         }
-        self.tell(wanted.session, Tell::All, confirm);
+        let upstream = core::mem::take(&mut context.upstream);
+        self.send_upstream(upstream, wanted.session, Tears::Send, confirm);
     }
 
     /// SE and WF: one flowspec for all senders.
-    fn take_shared(
-        &mut self,
-        message: &Message<'_>,
-        session: &wire::Session,
-        hop: RsvpHop,
-        wanted: &Wanted<'_>,
-        resources: &mut Resources,
-    ) {
+    fn take_shared(&mut self, context: &mut ResvContext<'_>, wanted: &Wanted<'_>, resources: &mut Resources) {
+        let message = context.message;
         let Some(flow) = message.flows().next() else { return };
         let flowspec = match self.read_flowspec(&flow) {
             Ok(flowspec) => flowspec,
             Err(failure) => {
-                let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
-                return self.reject_flow(message, session, hop, wanted.oif, failure, &flow, &filters);
+                let filters = context.filters();
+                return self.reject_flow(context, (failure, false), &flow, &filters);
             }
         };
         if wanted.style == Style::Wf
@@ -179,55 +249,58 @@ impl Rsvp {
             && self.refresh_request(key, wanted, &[], &flowspec)
         {
             self.counters.resvs_refreshed += 1;
-            self.touched.push(key);
+            context.accepted.branches.push(key);
             return;
         }
-        // Senders that are not known or whose data go another way are left out in silence.
-        let mut senders = core::mem::take(&mut self.named);
-        senders.clear();
-        let mut asked = 0;
+        let mut senders = core::mem::take(&mut context.accepted.senders);
+        let mut named = 0;
         if wanted.style == Style::Se {
-            let filters = message.flows().filter_map(|flow| flow.filter).inspect(|_| asked += 1);
+            let filters = message.flows().filter_map(|flow| flow.filter).inspect(|_| named += 1);
             senders.extend(filters.filter_map(|filter| self.find_sender(wanted.session, &filter)));
         } else {
             senders.extend(self.mates(wanted.session).map(|(key, _)| key));
         }
+        // Senders that are not known, or whose data leave by another interface, are ignored without an error.
         senders.retain(|key| self.senders.get(*key).is_some_and(|sender| sender.goes_by(wanted.oif)));
-        // What was left out may be there when the message comes again: a name does not stand for all of it.
-        self.whole &= senders.len() >= asked;
+        context.accepted.partial |= senders.len() < named;
         senders.sort_unstable();
         senders.dedup();
         if senders.is_empty() {
             let failure = Failure::new(ErrorCode::NO_SENDER, 0);
-            let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
-            return self.reject_flow(message, session, hop, wanted.oif, failure, &flow, &filters);
+            let filters = context.filters();
+            return self.reject_flow(context, (failure, false), &flow, &filters);
         }
-        match self.reserve(wanted, None, &senders, &flowspec, resources) {
-            Outcome::Refreshed => self.counters.resvs_refreshed += 1,
-            Outcome::Changed { largest } => {
+        match self.reserve(&mut context.upstream, wanted, None, &senders, &flowspec, resources) {
+            Outcome::Refreshed { branch } => {
+                self.counters.resvs_refreshed += 1;
+                context.accepted.branches.push(branch);
+            }
+            Outcome::Changed { branch, largest } => {
                 self.counters.resvs_taken += 1;
+                context.accepted.branches.push(branch);
                 let asked = wanted.confirmation();
+                let mut upstream = core::mem::take(&mut context.upstream);
                 for sender in &senders {
-                    self.name(*sender);
+                    upstream.confirm(*sender);
                 }
-                self.tell(wanted.session, Tell::All, asked.filter(|_| largest));
+                self.send_upstream(upstream, wanted.session, Tears::Send, asked.filter(|_| largest));
                 if let Some(asked) = asked.filter(|_| !largest) {
                     self.send_confirmation(wanted.session, wanted.style, &asked, &senders);
                 }
             }
             Outcome::Failed(failure, in_place) => {
-                self.lines.clear();
-                let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
-                self.reject_reserved(message, session, hop, wanted, failure, in_place, &flow, &filters);
+                let filters = context.filters();
+                self.reject_flow(context, (failure, in_place), &flow, &filters);
             }
         }
-        self.named = senders;
+        context.accepted.senders = senders;
     }
 
-    /// Makes, changes or refreshes what one next hop asks for: of FF for `sender`, else for `senders` (of WF all that go
-    /// by the interface). What it may change upstream is taken down, not yet told.
+    /// Makes, changes or refreshes the request of one next hop: with FF for `sender`, else for `senders` (with WF all whose
+    /// data leave by the interface). What goes upstream is recorded before, and not sent yet.
     pub(super) fn reserve(
         &mut self,
+        upstream: &mut UpstreamChange,
         wanted: &Wanted<'_>,
         sender: Option<Key>,
         senders: &[Key],
@@ -239,8 +312,7 @@ impl Rsvp {
             && wanted.confirm.is_none()
             && self.refresh_request(key, wanted, senders, flowspec)
         {
-            self.touched.push(key);
-            return Outcome::Refreshed;
+            return Outcome::Refreshed { branch: key };
         }
         if !self.is_compatible(wanted.session, sender, wanted.hop, branch, flowspec) {
             let value = TrafficControlValue::SERVICE_CONFLICT.0;
@@ -248,20 +320,16 @@ impl Rsvp {
             return Outcome::Failed(Failure::new(ErrorCode::TRAFFIC_CONTROL, value), standing);
         }
         match sender {
-            Some(sender) => self.note(sender, false, false),
-            None => self.note_all(wanted.session),
+            Some(sender) => self.record_sender(upstream, sender),
+            None => self.record_session(upstream, wanted.session),
         }
         let known =
             branch.is_some_and(|key| self.branches.get(key).is_some_and(|b| b.request(wanted.hop).is_some()));
-        let outcome = match branch {
+        match branch {
             Some(key) if known => self.change_request(key, wanted, senders, flowspec, resources),
             Some(key) => self.add_request(key, wanted, senders, flowspec, resources),
             None => self.new_branch(wanted, sender, senders, flowspec, resources),
-        };
-        if matches!(outcome, Outcome::Changed { .. }) {
-            self.touched.extend(self.find_branch(wanted.session, sender, wanted.oif));
         }
-        outcome
     }
 
     /// Lets a request live on; `false` if it is another one.
@@ -362,7 +430,7 @@ impl Rsvp {
             return Outcome::Failed(failure, false);
         }
         self.arm_branch(key);
-        Outcome::Changed { largest: true }
+        Outcome::Changed { branch: key, largest: true }
     }
 
     fn add_request(
@@ -391,7 +459,7 @@ impl Rsvp {
             return Outcome::Failed(failure, true);
         }
         self.arm_branch(key);
-        Outcome::Changed { largest: self.is_largest(key, wanted.hop) }
+        Outcome::Changed { branch: key, largest: self.is_largest(key, wanted.hop) }
     }
 
     fn change_request(
@@ -441,7 +509,7 @@ impl Rsvp {
             return Outcome::Failed(failure, in_place);
         }
         self.arm_branch(key);
-        Outcome::Changed { largest: self.is_largest(key, wanted.hop) }
+        Outcome::Changed { branch: key, largest: self.is_largest(key, wanted.hop) }
     }
 
     /// Whether a next hop asks for more than all others at the interface.
@@ -457,56 +525,33 @@ impl Rsvp {
         raw.read().map_err(|fault| Failure::new(ErrorCode::TRAFFIC_CONTROL, fault.value.0))
     }
 
-    /// Admission control refused: the next hop hears of it.
-    #[expect(clippy::too_many_arguments, reason = "all that the error says")]
-    fn reject_reserved(
-        &mut self,
-        message: &Message<'_>,
-        session: &wire::Session,
-        hop: RsvpHop,
-        wanted: &Wanted<'_>,
-        failure: Failure,
-        in_place: bool,
-        flow: &Flow<'_>,
-        filters: &[Filter],
-    ) {
-        let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
-        self.counters.rejected += 1;
-        self.answer_resv(message, session, hop, wanted.oif, (failure, flags), flow, filters);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "all that the error says")]
+    /// Answers a flow descriptor that cannot be granted with a ResvErr (RFC 2205 §3.1.8). The flag says that a reservation
+    /// is in place all the same.
     fn reject_flow(
         &mut self,
-        message: &Message<'_>,
-        session: &wire::Session,
-        hop: RsvpHop,
-        oif: Place,
-        failure: Failure,
+        context: &mut ResvContext<'_>,
+        (failure, in_place): (Failure, bool),
         flow: &Flow<'_>,
         filters: &[Filter],
     ) {
         self.counters.rejected += 1;
-        self.answer_resv(message, session, hop, oif, (failure, ErrorFlags::default()), flow, filters);
+        context.accepted.partial = true;
+        let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
+        let ResvContext { message, session, hop, oif, .. } = &*context;
+        self.answer_resv(message, session, (*hop, *oif), (failure, flags), flow, filters);
     }
 
     /// Every flow descriptor of a Resv fails alike; each has its own ResvErr (RFC 2205 §3.1.8).
-    fn reject_all(
-        &mut self,
-        message: &Message<'_>,
-        session: &wire::Session,
-        hop: RsvpHop,
-        oif: Place,
-        failure: Failure,
-    ) {
+    fn reject_all(&mut self, context: &mut ResvContext<'_>, failure: Failure) {
+        let message = context.message;
         if message.style == Some(Style::Ff) {
             for flow in message.flows() {
                 let filters: Vec<Filter> = flow.filter.into_iter().collect();
-                self.reject_flow(message, session, hop, oif, failure, &flow, &filters);
+                self.reject_flow(context, (failure, false), &flow, &filters);
             }
         } else if let Some(flow) = message.flows().next() {
-            let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
-            self.reject_flow(message, session, hop, oif, failure, &flow, &filters);
+            let filters = context.filters();
+            self.reject_flow(context, (failure, false), &flow, &filters);
         }
     }
 

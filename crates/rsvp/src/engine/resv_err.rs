@@ -84,19 +84,15 @@ impl Rsvp {
     }
 
     /// Answers a Resv whose flow descriptor cannot be granted, with that descriptor.
-    #[expect(clippy::too_many_arguments, reason = "all that the error says")]
     pub(super) fn answer_resv(
         &mut self,
         message: &Message<'_>,
         session: &wire::Session,
-        hop: RsvpHop,
-        oif: Place,
+        (hop, oif): (RsvpHop, Place),
         (failure, flags): (Failure, ErrorFlags),
         flow: &Flow<'_>,
         filters: &[Filter],
     ) {
-        // What is answered with an error is not refreshed by name: it has to be heard again.
-        self.whole = false;
         let envelope = self.envelope_to(hop.addr, oif);
         let error = ErrorSpec { node: envelope.src, flags, code: failure.code, value: failure.value };
         let style = message.style;
@@ -244,15 +240,14 @@ impl Rsvp {
         }
         for hop in hops {
             // At once what is not blockaded; if all is, nothing until the next refresh.
-            let said: Vec<(Key, FlowSpec)> = self
+            let flows: Vec<(Key, FlowSpec)> = self
                 .mates(session)
                 .filter(|(key, sender)| {
                     sender.hop == hop && !sender.has(LOCAL) && (style != Style::Ff || concerned.contains(key))
                 })
                 .filter_map(|(key, sender)| Some((key, self.forwarded(key, sender, true)?)))
                 .collect();
-            self.said = said;
-            self.send_resv(session, hop, style, None);
+            self.send_resv(session, hop, style, &flows, None);
         }
     }
 

@@ -21,43 +21,52 @@ use crate::wire::{
 const FF_AT_ONCE: usize = 750;
 
 impl Rsvp {
-    /// Sends what `self.said` holds to a previous hop because it changed, and with it the wish of a receiver to have it
-    /// confirmed.
-    pub(super) fn send_resv(&mut self, session: Key, hop: u32, style: Style, confirm: Option<IpAddr>) {
-        let Some((first, _)) = self.said.first().copied() else { return };
-        if self.say_resv(session, hop, style, confirm, false) {
+    /// Sends a previous hop the flow descriptors that changed (RFC 2205 §3.1.4); `confirm`: the receiver that asks for a
+    /// confirmation.
+    pub(super) fn send_resv(
+        &mut self,
+        session: Key,
+        hop: u32,
+        style: Style,
+        flows: &[(Key, FlowSpec)],
+        confirm: Option<IpAddr>,
+    ) {
+        let Some((first, _)) = flows.first().copied() else { return };
+        if self.compose_resv(session, hop, style, flows, confirm, false) {
             let keeper = self.refresh_keeper(session, hop, first);
             self.resv_changed(keeper);
         }
     }
 
-    /// Sends what `self.said` holds as a refresh.
-    pub(super) fn refresh_resv(&mut self, session: Key, hop: u32) {
+    /// Sends a previous hop these flow descriptors as a refresh (RFC 2205 §3.7).
+    pub(super) fn refresh_resv(&mut self, session: Key, hop: u32, flows: &[(Key, FlowSpec)]) {
         if let Some(style) = self.sessions.get(session).and_then(|one| one.style) {
-            self.say_resv(session, hop, style, None, true);
+            self.compose_resv(session, hop, style, flows, None, true);
         }
     }
 
-    /// Sends what `self.said` holds once more, whole.
-    pub(super) fn repeat_resv(&mut self, session: Key, hop: u32) {
+    /// Sends a previous hop these flow descriptors once more as a whole message, because it asked for that or lost its
+    /// state.
+    pub(super) fn repeat_resv(&mut self, session: Key, hop: u32, flows: &[(Key, FlowSpec)]) {
         if let Some(style) = self.sessions.get(session).and_then(|one| one.style) {
-            self.say_resv(session, hop, style, None, false);
+            self.compose_resv(session, hop, style, flows, None, false);
         }
     }
 
-    fn say_resv(
+    fn compose_resv(
         &mut self,
         session: Key,
         hop: u32,
         style: Style,
+        flows: &[(Key, FlowSpec)],
         confirm: Option<IpAddr>,
         by_name: bool,
     ) -> bool {
-        let said = core::mem::take(&mut self.said);
-        // Only what says all has a name: a part of it, or what asks for something, is not repeated.
+        // Only a message with all flow descriptors of the previous hop can be refreshed by its MESSAGE_ID. One with a part
+        // of them, or with a RESV_CONFIRM, is not repeated as it is.
         let whole = confirm.is_none()
             && (style != Style::Ff
-                || said.len() <= FF_AT_ONCE && said.len() == self.count_said(session, hop));
+                || flows.len() <= FF_AT_ONCE && flows.len() == self.count_flows(session, hop));
         let about = if whole { About::Resv(session, hop) } else { About::Nothing };
         if !whole {
             self.forget_told(About::Resv(session, hop));
@@ -67,16 +76,16 @@ impl Rsvp {
         // A Resv for nobody is not sent (RFC 2205 §3.4).
         if scope.as_ref().is_none_or(|scope| !scope.is_empty()) {
             let at_once = if style == Style::Ff { FF_AT_ONCE } else { usize::MAX };
-            for part in said.chunks(at_once) {
-                sent |= self.say_part(session, hop, style, part, scope.clone(), confirm, (about, by_name));
+            for part in flows.chunks(at_once) {
+                sent |=
+                    self.compose_part(session, hop, style, part, scope.clone(), confirm, (about, by_name));
             }
         }
-        self.said = said;
         sent
     }
 
     /// How many senders a whole Resv to a previous hop names.
-    fn count_said(&self, session: Key, hop: u32) -> usize {
+    fn count_flows(&self, session: Key, hop: u32) -> usize {
         if self.sessions.get(session).is_some_and(|one| one.count <= 1) {
             return 1;
         }
@@ -88,25 +97,25 @@ impl Rsvp {
     }
 
     #[expect(clippy::too_many_arguments, reason = "all that a Resv says")]
-    fn say_part(
+    fn compose_part(
         &mut self,
         session: Key,
         hop: u32,
         style: Style,
-        said: &[(Key, FlowSpec)],
+        flows: &[(Key, FlowSpec)],
         scope: Option<Vec<IpAddr>>,
         confirm: Option<IpAddr>,
         (about, by_name): (About, bool),
     ) -> bool {
         let Some(before) = self.hops.lookup(hop).copied() else { return false };
-        let Some(sender) = said.first().and_then(|(key, _)| self.senders.get(*key)) else { return false };
+        let Some(sender) = flows.first().and_then(|(key, _)| self.senders.get(*key)) else { return false };
         let iif = sender.iif;
         if !self.interfaces.get(iif).is_some_and(|known| known.config.enabled) {
             return false;
         }
         let envelope = self.envelope_before(before.addr, sender);
         let period = self.interfaces.period(iif, self.now);
-        let carried = self.carried_for(said);
+        let carried = self.carried_for(flows);
         self.transmit_about(envelope, MessageType::RESV, about, by_name, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih: before.lih };
@@ -121,19 +130,19 @@ impl Rsvp {
             w.style(style);
             let filter = |key: &Key| node.senders.get(*key).map(|sender| node.filter_of(sender));
             if style == Style::Ff {
-                for (key, flowspec) in said {
+                for (key, flowspec) in flows {
                     if let Some(filter) = filter(key) {
                         w.flowspec(flowspec).filter_spec(&filter);
                     }
                 }
                 return;
             }
-            let merged = said.iter().map(|(_, flowspec)| *flowspec).reduce(|a, b| merge::merged(&a, &b));
+            let merged = flows.iter().map(|(_, flowspec)| *flowspec).reduce(|a, b| merge::merged(&a, &b));
             if let Some(merged) = merged {
                 w.flowspec(&merged);
             }
             if style == Style::Se {
-                for filter in said.iter().filter_map(|(key, _)| filter(key)) {
+                for filter in flows.iter().filter_map(|(key, _)| filter(key)) {
                     w.filter_spec(&filter);
                 }
             }
@@ -141,9 +150,9 @@ impl Rsvp {
     }
 
     /// POLICY_DATA and unknown objects of all requests that go into a Resv, each once.
-    pub(super) fn carried_for(&self, said: &[(Key, FlowSpec)]) -> Vec<u8> {
+    pub(super) fn carried_for(&self, flows: &[(Key, FlowSpec)]) -> Vec<u8> {
         let mut all: Vec<&[u8]> = Vec::new();
-        for (key, _) in said {
+        for (key, _) in flows {
             let Some(sender) = self.senders.get(*key) else { continue };
             for (_, branch) in self.branches_of(sender) {
                 if !branch.carries() || !sender.goes_by(branch.oif) {
@@ -202,6 +211,7 @@ impl Rsvp {
         hop: u32,
         style: Style,
         senders: impl Iterator<Item = Key>,
+        objects: &[u8],
     ) {
         let senders: Vec<Key> = senders.collect();
         let Some(before) = self.hops.lookup(hop).copied() else { return };
@@ -212,7 +222,7 @@ impl Rsvp {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih: before.lih };
             w.session(&node.session_of(record), false).hop(&own);
-            carry(w, &node.tearing);
+            carry(w, objects);
             w.style(style);
             if style.is_explicit() {
                 for sender in senders.iter().filter_map(|key| node.senders.get(*key)) {

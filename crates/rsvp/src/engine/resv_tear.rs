@@ -5,7 +5,7 @@ use signalbox_core::Key;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
-use super::forward::Tell;
+use super::forward::{Tears, UpstreamChange};
 use crate::wire::{Message, RsvpHop, Style};
 
 impl Rsvp {
@@ -30,38 +30,41 @@ impl Rsvp {
             .filter_map(|flow| flow.filter)
             .filter_map(|filter| self.find_sender(key, &filter))
             .collect();
-        self.tearing.clear();
+        let mut upstream = self.begin_change();
         for object in message.kept() {
-            self.tearing.extend_from_slice(object.octets);
+            upstream.tear_objects.extend_from_slice(object.octets);
         }
         let ended = match style {
             Style::Ff => {
                 let mut ended = false;
                 for sender in &senders {
                     let branch = self.find_branch(key, Some(*sender), oif);
-                    ended |= branch.is_some_and(|branch| self.release(key, branch, next, &[], resources));
+                    ended |= branch
+                        .is_some_and(|branch| self.release(&mut upstream, key, branch, next, &[], resources));
                 }
                 ended
             }
             Style::Se | Style::Wf => {
                 let branch = self.find_branch(key, None, oif);
-                branch.is_some_and(|branch| self.release(key, branch, next, &senders, resources))
+                branch
+                    .is_some_and(|branch| self.release(&mut upstream, key, branch, next, &senders, resources))
             }
         };
         if ended {
             self.counters.reservations_torn += 1;
-            self.tell(key, Tell::All, None);
+            self.send_upstream(upstream, key, Tears::Send, None);
         } else {
             self.counters.unmatched += 1;
+            self.recycle_change(upstream);
         }
-        self.tearing.clear();
         self.close_if_idle(key);
     }
 
-    /// Ends what a next hop asked for at an interface: of SE for these senders, else all. Whether there was any. What it
-    /// may change upstream is taken down, not yet told.
+    /// Ends the request of a next hop at an interface: with SE for these senders, else all of it. `false`: there was none.
+    /// What goes upstream is recorded before, and not sent yet.
     pub(super) fn release(
         &mut self,
+        upstream: &mut UpstreamChange,
         session: Key,
         branch: Key,
         hop: u32,
@@ -73,7 +76,7 @@ impl Rsvp {
         if style == Some(Style::Se) && !senders.iter().any(|sender| request.names(*sender)) {
             return false;
         }
-        self.note_branch(session, branch);
+        self.record_branch(upstream, session, branch);
         let mut whole = true;
         if style == Some(Style::Se)
             && let Some(request) = self.branches.get_mut(branch).and_then(|one| one.request_mut(hop))

@@ -9,7 +9,7 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::destinations::Range;
-use super::forward::Tell;
+use super::forward::Tears;
 use super::interfaces::Place;
 use super::names::About;
 use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESOLVING, UNSENT};
@@ -177,10 +177,7 @@ impl Rsvp {
             return;
         }
         let before: Vec<Place> = if unsent { Vec::new() } else { sender.ways().collect() };
-        let reserved = self.sessions.get(session).is_some_and(|one| one.reserved > 0);
-        if reserved {
-            self.note_all_or_one(session, key);
-        }
+        let upstream = self.change_of_sender(session, key);
         self.set_ways(key, ways);
         if unsent {
             if ways.iter().any(|way| way.is_link()) {
@@ -196,9 +193,9 @@ impl Rsvp {
         if ways.contains(&Place::LOCAL) && !before.contains(&Place::LOCAL) {
             self.path_event(key);
         }
-        if reserved {
+        if let Some(upstream) = upstream {
             self.reinstall_on(session, key, &before, resources);
-            self.tell(session, Tell::NoTears, None);
+            self.send_upstream(upstream, session, Tears::Withhold, None);
         }
     }
 

@@ -7,7 +7,7 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::branch::Branch;
-use super::forward::Tell;
+use super::forward::Tears;
 use super::interfaces::Place;
 use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESV, UNSENT};
 use super::session::is_application;
@@ -64,15 +64,16 @@ impl Rsvp {
             seen = mates;
             let (hop, session) = (sender.hop, self.sessions.key_of(sender.session));
             if let Some(session) = session {
-                self.gather(session, hop);
-                if self.said.is_empty() {
+                let flows = self.resv_contents(session, hop);
+                if flows.is_empty() {
                     if let Some(sender) = self.senders.get_mut(key) {
                         sender.set(RESV, false);
                     }
                 } else {
-                    self.refresh_resv(session, hop);
+                    self.refresh_resv(session, hop, &flows);
                     self.later_resv(key);
                 }
+                self.buffers.flows = flows;
             }
         }
         self.drop_aside(key);
@@ -202,12 +203,13 @@ impl Rsvp {
         });
         if over {
             self.counters.reservations_expired += 1;
-            self.note_branch(session, key);
+            let mut upstream = self.begin_change();
+            self.record_branch(&mut upstream, session, key);
             while let Some(hop) = self.branches.get_mut(key).and_then(|branch| ended(branch, now)) {
                 self.remove_request(key, hop, resources);
             }
             self.reinstall(key, resources);
-            self.tell(session, Tell::All, None);
+            self.send_upstream(upstream, session, Tears::Send, None);
             self.close_if_idle(session);
         }
         self.arm_branch(key);

@@ -9,7 +9,7 @@ use signalbox_resources::intserv::{ErrorTerms, TSpec};
 use signalbox_resources::{Ask, Asker, Cause, GrantId, LostWhy, Owner, Refusal, Resources};
 
 use super::branch::{Branch, Request};
-use super::forward::Tell;
+use super::forward::Tears;
 use super::path::policy_in;
 use super::policy;
 use super::receive::Failure;
@@ -27,7 +27,7 @@ impl Rsvp {
     /// have to accept; if they do not, what was stands (RFC 2205 §1.2, §2.5).
     pub(super) fn install(&mut self, key: Key, resources: &mut Resources) -> Result<(), Failure> {
         self.is_uneven(key);
-        let mut filters = core::mem::take(&mut self.filters);
+        let mut filters = core::mem::take(&mut self.buffers.filters);
         filters.clear();
         let Some(branch) = self.branches.get(key) else { return Ok(()) };
         if !branch.oif.is_link() {
@@ -39,7 +39,7 @@ impl Rsvp {
             Some(grant) => resources.modify(self.now, grant, &ask),
             None => resources.admit(self.now, &ask),
         };
-        self.filters = core::mem::take(&mut ask.filters); // its room is used again
+        self.buffers.filters = core::mem::take(&mut ask.filters);
         match result {
             Ok(admitted) => {
                 self.counters.granted += 1;
@@ -204,7 +204,8 @@ impl Rsvp {
                 Failure::new(ErrorCode::TRAFFIC_CONTROL_SYSTEM, 0)
             }
         };
-        self.note_branch(session, key);
+        let mut upstream = self.begin_change();
+        self.record_branch(&mut upstream, session, key);
         let hops: Vec<u32> = match self.branches.get(key) {
             Some(branch) => branch.requests().map(|request| request.hop).collect(),
             None => return,
@@ -213,29 +214,8 @@ impl Rsvp {
             self.blame_request(key, hop, failure, ErrorFlags::default());
         }
         self.remove_branch(key, resources);
-        self.tell(session, Tell::All, None);
+        self.send_upstream(upstream, session, Tears::Send, None);
         self.close_if_idle(session);
-    }
-
-    /// Takes down what goes upstream for all senders that a reservation may concern.
-    pub(super) fn note_branch(&mut self, session: Key, key: Key) {
-        match self.branches.get(key).map(|branch| branch.sender) {
-            Some(NONE) => self.note_all(session),
-            Some(sender) => {
-                if let Some(sender) = self.senders.key_of(sender) {
-                    self.note(sender, false, false);
-                }
-            }
-            None => {}
-        }
-    }
-
-    /// Takes down what goes upstream for a sender, or with shared styles for all.
-    pub(super) fn note_all_or_one(&mut self, session: Key, sender: Key) {
-        match self.sessions.get(session).and_then(|one| one.style) {
-            Some(Style::Ff) | None => self.note(sender, false, false),
-            Some(_) => self.note_all(session),
-        }
     }
 
     /// Tells one next hop of a reservation what became of its request.
