@@ -36,6 +36,9 @@ pub enum LabCommand {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Print only the names of the scenarios, one a line.
+        #[arg(long, conflicts_with = "json")]
+        names: bool,
     },
     /// Make the network of a scenario and start its daemons, to look around by hand.
     Up {
@@ -92,7 +95,8 @@ Needs root, or a kernel that allows user namespaces (then only `list` and `run`,
 /// stand.
 pub fn run(arguments: LabArgs) -> Result<ExitCode> {
     match arguments.command {
-        LabCommand::List { json } => list(json),
+        LabCommand::List { names: true, .. } => list_names(),
+        LabCommand::List { json, .. } => list(json),
         LabCommand::Up { name } => {
             need_root("up")?;
             up(&find(&name)?)
@@ -137,6 +141,14 @@ fn without_root() -> Result<ExitCode> {
     })?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+fn list_names() -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    for (name, _) in builtins() {
+        writeln!(out, "{name}")?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn list(json: bool) -> Result<ExitCode> {

@@ -336,7 +336,7 @@ hops = ["a", "b"]
     #[test]
     fn an_unknown_name_lists_the_known_ones() {
         let said = find("quikstart").expect_err("no such scenario").to_string();
-        assert!(said.contains("quickstart, gist-dmode-v6"), "{said}");
+        assert!(said.contains("quickstart, gist-app-python"), "{said}");
         let said = find("./no-such.toml").expect_err("no such file").to_string();
         assert!(said.starts_with("cannot read scenario ./no-such.toml"), "{said}");
     }
