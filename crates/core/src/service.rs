@@ -27,6 +27,16 @@ pub type OwnedIndication = IndicationOf<Octets>;
 /// A [`RecvMessageOf`] with a borrowed payload.
 pub type RecvMessage<'a> = RecvMessageOf<&'a [u8]>;
 
+/// Who takes the next output of a signaling application's engine. Whoever composes engines asks for it before the
+/// output is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The driver: a route lookup, or an event for a user.
+    Driver,
+    /// GIST: a [`Request`].
+    Gist,
+}
+
 /// What an application asks of GIST; `D` holds payloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -113,7 +113,7 @@ impl Applications {
         let id = self.all.iter().find(|application| application.nslp == nslp)?.id;
         self.counters.indications += 1;
         let indication = indication.map(|data| Octets::from(*data));
-        Some(Event::Application { id, event: ApplicationEvent::Indication(indication) })
+        Some(Event::Gist { id, event: ApplicationEvent::Indication(indication) })
     }
 }
 
@@ -131,7 +131,7 @@ impl Node {
                         ApplicationEvent::Refused(error)
                     }
                 };
-                self.tell(Event::Application { id, event });
+                self.tell(Event::Gist { id, event });
             }
             ApplicationCommand::Request(request) => {
                 if self.applications.nslp(id).is_some_and(|nslp| is_of(&request, nslp)) {

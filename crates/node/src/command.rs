@@ -1,6 +1,6 @@
 //! What users ask of a node and what they hear.
 
-use signalbox_ping::engine::{PingEvent, PingRequest};
+use signalbox_ping::engine::{Command as PingCommand, PingEvent};
 use signalbox_qos::engine::{Command as QosCommand, QosEvent};
 use signalbox_rsvp::engine::{Command as RsvpCommand, RsvpEvent};
 
@@ -10,17 +10,12 @@ use crate::applications::{ApplicationCommand, ApplicationEvent};
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Command {
-    /// Start a ping.
-    PingStart {
-        /// The user's name for it, to be given back with each event; unique among those that run.
+    /// Start or stop a ping.
+    Ping {
+        /// The user's identifier of the ping. It is given back with each event, and is unique among those that run.
         id: u64,
-        /// What is wanted. Without source address the node looks up its own towards the destination.
-        request: PingRequest,
-    },
-    /// Stop a ping; one that does not run is no mistake.
-    PingStop {
-        /// The name it was started under.
-        id: u64,
+        /// What is wanted.
+        command: PingCommand,
     },
     /// Reserve, release, or ask what a path could give.
     Qos {
@@ -37,7 +32,7 @@ pub enum Command {
         command: RsvpCommand,
     },
     /// A signaling application outside of the node asks for something.
-    Application {
+    Gist {
         /// Its driver's name for it, to be given back with each event; unique among those that are registered.
         id: u64,
         /// What it asks.
@@ -71,7 +66,7 @@ pub enum Event {
         event: Box<RsvpEvent>,
     },
     /// For a signaling application outside of the node.
-    Application {
+    Gist {
         /// The name it registered under.
         id: u64,
         /// What it hears.

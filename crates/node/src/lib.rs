@@ -11,7 +11,6 @@ mod channels;
 mod command;
 mod config;
 mod node;
-mod starts;
 mod view;
 
 pub use applications::{ApplicationCommand, ApplicationEvent, ApplicationView, RegisterError};
@@ -76,6 +75,6 @@ pub mod resources {
 /// What this crate's users need of the Ping application.
 pub mod ping {
     pub use signalbox_ping::engine::{
-        Config, Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply,
+        Command, Config, Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply,
     };
 }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use signalbox_core::node::{Input, NoRoute, NodeEngine, Output, Route, RouteQuery};
+use signalbox_core::node::{Input, NoRoute, NodeEngine, Output, Route};
 use signalbox_core::packet::{IpTransmit, Transmit};
 use signalbox_core::rng::Random;
 use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{NslpId, Time};
 use signalbox_gist::engine::{self as gist, Gist, PeeringPolicy, Registration};
-use signalbox_ping::engine::{self as ping, Ping, PingEvent, PingRequest, Refusal};
+use signalbox_ping::engine::{self as ping, Ping, PingEvent, Refusal};
 use signalbox_qos::engine::{self as qos, Qos, QosEvent};
 use signalbox_resources::{ResourceOutput, Resources};
 use signalbox_rsvp::engine::{self as rsvp, Rsvp, RsvpEvent};
@@ -17,14 +17,10 @@ use crate::applications::Applications;
 use crate::channels::{Channels, Sent};
 use crate::command::{Command, Event};
 use crate::config::{Config, ConfigError};
-use crate::starts::Starts;
 
 /// Messages that pass between the rooms for one input. What is left then waits for the next input, which
 /// [`Node::next_deadline`] asks for at once: rooms that never come to an end cannot hold their driver.
 const EXCHANGES: u32 = 10_000;
-
-/// Pings that wait for their route at one time.
-const MAX_STARTS: usize = 256;
 
 /// A node: every room of the suite behind the contract of [`signalbox_core::node`].
 #[derive(Debug)]
@@ -36,7 +32,6 @@ pub struct Node {
     pub(crate) resources: Resources,
     pub(crate) applications: Applications,
     pub(crate) channels: Channels,
-    starts: Starts,
     /// Lookups of rooms other than GIST: the node's name for them, and whose they are.
     lookups: BTreeMap<u64, Waiting>,
     last_lookup: u32,
@@ -62,7 +57,8 @@ enum Kernel {
 /// Who waits for a route.
 #[derive(Debug, Clone, Copy)]
 enum Waiting {
-    Start,
+    /// Ping, by its name for it.
+    Ping(u64),
     /// QoS, by its name for it.
     Qos(u64),
     /// RSVP, by its name for it.
@@ -77,7 +73,6 @@ const fn is_ours(lookup: u64) -> bool {
 
 #[derive(Debug)]
 enum Own {
-    Lookup(u64, RouteQuery),
     Event(Box<Event>),
 }
 
@@ -125,7 +120,6 @@ impl Node {
             resources,
             applications: Applications::default(),
             channels,
-            starts: Starts::default(),
             lookups: BTreeMap::new(),
             last_lookup: 0,
             own: VecDeque::new(),
@@ -138,14 +132,16 @@ impl Node {
 
     fn command(&mut self, command: Command) {
         match command {
-            Command::PingStart { id, request } => self.start(id, request),
-            Command::PingStop { id } => {
-                if self.starts.remove(id) {
-                    self.tell(Event::Ping { id, event: PingEvent::Done { sent: 0, received: 0 } });
-                } else if let Some(ping) = &mut self.ping {
-                    ping.handle(self.now, ping::Input::Stop { id });
-                }
-            }
+            Command::Ping { id, command } => match &mut self.ping {
+                Some(ping) => ping.handle(self.now, ping::Input::Command { id, command }),
+                None => match command {
+                    ping::Command::Start(_) => {
+                        let event = PingEvent::Refused(Refusal::NoApplication);
+                        self.tell(Event::Ping { id, event });
+                    }
+                    ping::Command::Stop => {}
+                },
+            },
             Command::Qos { id, command } => match &mut self.qos {
                 Some(qos) => qos.handle(self.now, qos::Input::Command { id, command }, &mut self.resources),
                 None => {
@@ -162,22 +158,7 @@ impl Node {
                     self.tell(Event::Rsvp { id, event });
                 }
             },
-            Command::Application { id, command } => self.application(id, command),
-        }
-    }
-
-    fn start(&mut self, id: u64, request: PingRequest) {
-        let Some(ping) = &mut self.ping else { return self.refuse(id, Refusal::NoApplication) };
-        if self.starts.contains(id) || ping.runs(id) {
-            self.refuse(id, Refusal::IdInUse);
-        } else if request.src.is_some() {
-            ping.handle(self.now, ping::Input::Start { id, request });
-        } else if self.starts.len() >= MAX_STARTS {
-            self.refuse(id, Refusal::TooMany);
-        } else {
-            let lookup = self.lookup(Waiting::Start);
-            let query = self.starts.put(lookup, id, request);
-            self.own.push_back(Own::Lookup(lookup, query));
+            Command::Gist { id, command } => self.application(id, command),
         }
     }
 
@@ -225,7 +206,11 @@ impl Node {
             return self.gist.handle(self.now, gist::Input::Route { id: lookup, result });
         }
         match self.lookups.remove(&lookup) {
-            Some(Waiting::Start) => self.start_routed(lookup, result),
+            Some(Waiting::Ping(id)) => {
+                if let Some(ping) = &mut self.ping {
+                    ping.handle(self.now, ping::Input::Route { id, result });
+                }
+            }
             Some(Waiting::Qos(id)) => {
                 if let Some(qos) = &mut self.qos {
                     qos.handle(self.now, qos::Input::Route { id, result }, &mut self.resources);
@@ -240,21 +225,6 @@ impl Node {
         if let Some(rsvp) = &mut self.rsvp {
             rsvp.handle(self.now, input, &mut self.resources);
         }
-    }
-
-    fn start_routed(&mut self, lookup: u64, result: Result<Route, NoRoute>) {
-        let (Some((id, request)), Some(ping)) = (self.starts.take(lookup), &mut self.ping) else { return };
-        match result {
-            Ok(route) => {
-                let request = PingRequest { src: Some(route.src), ..request };
-                ping.handle(self.now, ping::Input::Start { id, request });
-            }
-            Err(_) => self.refuse(id, Refusal::NoRoute),
-        }
-    }
-
-    fn refuse(&mut self, id: u64, refusal: Refusal) {
-        self.tell(Event::Ping { id, event: PingEvent::Refused(refusal) });
     }
 
     /// Gives out an event of the node's own.
@@ -341,7 +311,6 @@ impl NodeEngine for Node {
     fn poll(&mut self) -> Option<Output<'_, Event>> {
         if let Some(own) = self.own.pop_front() {
             return Some(match own {
-                Own::Lookup(id, query) => Output::RouteLookup { id, query },
                 Own::Event(event) => Output::Event(*event),
             });
         }
@@ -412,6 +381,10 @@ impl NodeEngine for Node {
                     Some(ping::Output::Request(request)) => {
                         self.budget -= 1;
                         self.gist.handle(self.now, gist::Input::Request(request));
+                    }
+                    Some(ping::Output::RouteLookup { id, query }) => {
+                        let id = self.lookup(Waiting::Ping(id));
+                        return Some(Output::RouteLookup { id, query });
                     }
                     Some(ping::Output::Event { id, event }) => {
                         return Some(Output::Event(Event::Ping { id, event }));

@@ -15,6 +15,7 @@ use signalbox_linux::sctp::{SctpBatch, SctpCounters, SctpPacket};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, TrafficCounters};
 use signalbox_linux::{Batch, Change, Io, IoCounters, MulticastRoute};
+use signalbox_node::ping;
 use signalbox_node::{Command, Counter, Node, qos, rsvp};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
@@ -176,7 +177,7 @@ impl Driver {
     /// Ends all pings and reservations of clients, and the calls of applications; their clients hear of it.
     pub(crate) fn end_clients(&mut self) {
         for id in self.clients.ids() {
-            self.input(Input::Command(Command::PingStop { id }));
+            self.input(Input::Command(Command::Ping { id, command: ping::Command::Stop }));
         }
         for id in self.clients.reservation_ids() {
             self.qos(id, qos::Command::Release);

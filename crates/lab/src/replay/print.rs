@@ -56,7 +56,7 @@ impl<'a, W: Write> Printer<'a, W> {
                     json!({ "type": "multicast-lookup", "group": group, "source": source })
                 }
                 Output::Event(Event::Ping { id, event }) => event_json(*id, event),
-                Output::Event(Event::Application { id, event }) => {
+                Output::Event(Event::Gist { id, event }) => {
                     json!({ "type": "application", "id": id, "event": event })
                 }
                 Output::Event(Event::Rsvp { id, event }) => {
@@ -88,7 +88,7 @@ impl<'a, W: Write> Printer<'a, W> {
             Output::Event(Event::Ping { id, event }) => {
                 writeln!(self.out, "{t} ping {id}: {}", event_text(event))
             }
-            Output::Event(Event::Application { id, event }) => {
+            Output::Event(Event::Gist { id, event }) => {
                 writeln!(self.out, "{t} application {id}: {}", application_text(event))
             }
             Output::Event(Event::Rsvp { id, event }) => {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_dissect::hex;
-use signalbox_node::ping::PingRequest;
+use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 use signalbox_node::rsvp::{IntegrityKey, Session, SessionKind};
 use signalbox_node::{Event, gist, rsvp};
@@ -67,7 +67,7 @@ fn recordings(name: &str) -> Vec<(Vec<u8>, Vec<Value>)> {
     let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
     sim.set_impairment(links[0], Impairment::lossy(0.3));
     let request = PingRequest { count: Some(5), ..PingRequest::to(sim.address(nodes[2], Family::V4)) };
-    sim.command(nodes[0], Command::PingStart { id: 9, request });
+    sim.command(nodes[0], Command::Ping { id: 9, command: ping::Command::Start(request) });
     sim.run_for(Duration::from_secs(20));
     let taped = nodes.iter().map(|node| {
         let recording = fs::read(directory.join(format!("{node}.jsonl"))).unwrap();

@@ -51,7 +51,7 @@ impl Row {
     }
 
     fn command(&mut self, at: usize, id: u64, command: ApplicationCommand) {
-        self.sim.command(self.nodes[at], Command::Application { id, command });
+        self.sim.command(self.nodes[at], Command::Gist { id, command });
     }
 
     fn register(&mut self, at: usize, id: u64, nslp: NslpId, policy: PeeringPolicy) {
@@ -96,7 +96,7 @@ impl Row {
         self.sim.expect("an application hears something", SOON, |sim| sim.events().len() > heard);
         self.heard += 1;
         let happened = &self.sim.events()[heard];
-        let Event::Application { id: 1, event } = &happened.event else { panic!("{happened:?}") };
+        let Event::Gist { id: 1, event } = &happened.event else { panic!("{happened:?}") };
         assert_eq!(happened.node, self.nodes[at], "{event:?}");
         event.clone()
     }
@@ -150,8 +150,7 @@ impl Row {
             self.sim.expect("the handshake and the message", SOON, |sim| sim.events().len() > heard_before);
             let happened = &self.sim.events()[heard_before];
             let at = usize::from(happened.node == self.nodes[last]);
-            let Event::Application { event: ApplicationEvent::Indication(indication), .. } = &happened.event
-            else {
+            let Event::Gist { event: ApplicationEvent::Indication(indication), .. } = &happened.event else {
                 panic!("{happened:?}")
             };
             match indication {
@@ -215,9 +214,8 @@ fn an_application_between_decides_about_peering() {
         row.sim.run_for(SOON);
         let receiver = if accept { 1 } else { 2 };
         let heard = row.sim.events()[row.heard..].iter().find_map(|h| match &h.event {
-            Event::Application {
-                event: ApplicationEvent::Indication(IndicationOf::RecvMessage(message)),
-                ..
+            Event::Gist {
+                event: ApplicationEvent::Indication(IndicationOf::RecvMessage(message)), ..
             } => Some((h.node, message.data.clone())),
             _ => None,
         });
@@ -258,7 +256,7 @@ fn numbers_in_use_and_reserved_ones_are_refused() {
     row.register(0, 65, NslpId(200), PeeringPolicy::Always);
     let last = row.sim.events().last().map(|h| &h.event);
     let refused = ApplicationEvent::Refused(RegisterError::TooMany(64));
-    assert_eq!(last, Some(&Event::Application { id: 65, event: refused }));
+    assert_eq!(last, Some(&Event::Gist { id: 65, event: refused }));
     assert_eq!(total(&row.sim, "applications", "refused"), 6);
 }
 

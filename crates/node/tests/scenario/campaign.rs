@@ -25,7 +25,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::{SessionId, Time};
 use signalbox_gist::apd::{Apd, Verdict};
 use signalbox_gist::engine::{AssociationConfig, Transport};
-use signalbox_node::ping::{PingEvent, PingRequest};
+use signalbox_node::ping::{self, PingEvent, PingRequest};
 use signalbox_node::{Command, Config, Event, Node};
 use signalbox_sim::{
     Family, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig, seed_from_environment, topology,
@@ -185,7 +185,7 @@ impl World {
             let family = if self.random.chance(0.5) { Family::V4 } else { Family::V6 };
             let (src, dst): (IpAddr, IpAddr) = (self.sim.address(from, family), self.sim.address(to, family));
             let request = PingRequest { src: Some(src), ..PingRequest::to(dst) };
-            self.sim.command(from, Command::PingStart { id, request });
+            self.sim.command(from, Command::Ping { id, command: ping::Command::Start(request) });
             started.push(Started { id, from, to });
         }
         started
@@ -333,7 +333,7 @@ fn run(seed: u64) {
     world.check(&started, |world, ping| world.unanswered(ping, since));
     // And when the pings stop, nothing is left at all.
     for ping in &started {
-        world.sim.command(ping.from, Command::PingStop { id: ping.id });
+        world.sim.command(ping.from, Command::Ping { id: ping.id, command: ping::Command::Stop });
     }
     let left = |sim: &Sim<Node>| {
         let engines = || sim.nodes().filter_map(|node| sim.engine(node));

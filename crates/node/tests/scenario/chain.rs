@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use signalbox_core::packet::router_alert;
 use signalbox_gist::wire::MessageType;
-use signalbox_node::ping::{LostReason, PingEvent, PingRequest, Refusal};
+use signalbox_node::ping::{self, LostReason, PingEvent, PingRequest, Refusal};
 use signalbox_node::{Command, Event};
 use signalbox_sim::{Family, LinkConfig};
 
@@ -120,7 +120,7 @@ fn a_flow_with_ports_is_signaled_as_such() {
         count: Some(1),
         ..PingRequest::to(net.sim.address(net.last(), Family::V6))
     };
-    net.sim.command(net.first(), Command::PingStart { id: 1, request });
+    net.sim.command(net.first(), Command::Ping { id: 1, command: ping::Command::Start(request) });
     assert_eq!(net.done(1, LIMIT), (1, 1));
     for captured in net.sim.captured() {
         let text = message(captured).mri.unwrap().mri.to_string();
@@ -184,7 +184,7 @@ fn a_path_longer_than_the_message_has_room_for_is_truncated_not_broken() {
 fn events(net: &Net) -> Vec<PingEvent> {
     let event = |h: &signalbox_sim::Happened<Event>| match &h.event {
         Event::Ping { event, .. } => Some(event.clone()),
-        Event::Application { .. } | Event::Qos { .. } | Event::Rsvp { .. } => None,
+        Event::Gist { .. } | Event::Qos { .. } | Event::Rsvp { .. } => None,
     };
     net.sim.events().iter().filter_map(event).collect()
 }
@@ -193,7 +193,7 @@ fn events(net: &Net) -> Vec<PingEvent> {
 fn a_destination_without_route_is_refused() {
     let mut net = Net::chain(9, 2, &LinkConfig::default());
     let request = PingRequest::to("192.0.2.99".parse().unwrap());
-    net.sim.command(net.first(), Command::PingStart { id: 1, request });
+    net.sim.command(net.first(), Command::Ping { id: 1, command: ping::Command::Start(request) });
     net.sim.run_for(Duration::from_secs(1));
     assert_eq!(events(&net), [PingEvent::Refused(Refusal::NoRoute)]);
 }
@@ -203,7 +203,7 @@ fn a_destination_without_route_is_refused() {
 fn a_ping_to_oneself_is_told_where_the_flow_ends() {
     let mut net = Net::chain(10, 2, &LinkConfig::default());
     let request = PingRequest { count: Some(1), ..PingRequest::to(net.sim.address(net.first(), Family::V4)) };
-    net.sim.command(net.first(), Command::PingStart { id: 1, request });
+    net.sim.command(net.first(), Command::Ping { id: 1, command: ping::Command::Start(request) });
     net.sim.run_for(Duration::from_secs(1));
     let lost = PingEvent::Lost { seq: 0, reason: LostReason::FlowEndsHere };
     assert_eq!(events(&net)[1..], [lost, PingEvent::Done { sent: 1, received: 0 }]);
@@ -214,10 +214,10 @@ fn a_ping_is_stopped_before_and_after_its_route_is_known() {
     let mut net = Net::chain(11, 3, &LinkConfig::default());
     net.sim.set_lookup_delay(Duration::from_millis(10));
     net.ping(1, Family::V4, None);
-    net.sim.command(net.first(), Command::PingStop { id: 1 });
+    net.sim.command(net.first(), Command::Ping { id: 1, command: ping::Command::Stop });
     assert_eq!(events(&net), [PingEvent::Done { sent: 0, received: 0 }]);
     net.ping(2, Family::V4, None);
     net.sim.run_for(Duration::from_millis(3_500));
-    net.sim.command(net.first(), Command::PingStop { id: 2 });
+    net.sim.command(net.first(), Command::Ping { id: 2, command: ping::Command::Stop });
     assert_eq!(net.done(2, LIMIT), (4, 4));
 }

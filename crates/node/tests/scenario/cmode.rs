@@ -8,7 +8,7 @@ use signalbox_core::Time;
 use signalbox_gist::apd::{Apd, Verdict};
 use signalbox_gist::engine::{AssociationConfig, Transport};
 use signalbox_gist::wire::MessageType;
-use signalbox_node::ping::PingRequest;
+use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::transport::Versions;
 use signalbox_node::{ChannelConfig, Command, Config, Credentials, Node, Tls};
 use signalbox_sim::{Family, Impairment, LinkConfig, NodeId, Sim, topology};
@@ -140,7 +140,7 @@ fn sessions_share_an_association() {
             let port = u16::try_from(1000 + id).unwrap();
             let (protocol, dst_port) = (Some(17), Some(port));
             let request = PingRequest { src: Some(src), protocol, dst_port, ..PingRequest::to(dst) };
-            net.sim.command(net.first(), Command::PingStart { id, request });
+            net.sim.command(net.first(), Command::Ping { id, command: ping::Command::Start(request) });
             net.sim.run_for(Duration::from_millis(5));
         }
         let since = net.sim.now();
@@ -164,7 +164,7 @@ fn associations_opened_from_both_sides_at_once_serve_all() {
             let (dst_port, src) = (Some(1000 + u16::try_from(id).unwrap()), Some(addresses[at]));
             let request =
                 PingRequest { src, protocol: Some(17), dst_port, ..PingRequest::to(addresses[1 - at]) };
-            net.sim.command(ends[at], Command::PingStart { id, request });
+            net.sim.command(ends[at], Command::Ping { id, command: ping::Command::Start(request) });
         }
         let all = |sim: &Sim<Node>| (0..4).all(|id| answered(sim, id, Time::ZERO));
         net.sim.expect("a reply of every session", 30 * SECOND, all);
@@ -189,7 +189,7 @@ fn many_sessions_outlive_a_restart() {
             let dst_port = Some(1000 + u16::try_from(id).unwrap());
             let request =
                 PingRequest { src: Some(src), protocol: Some(17), dst_port, ..PingRequest::to(dst) };
-            net.sim.command(net.first(), Command::PingStart { id, request });
+            net.sim.command(net.first(), Command::Ping { id, command: ping::Command::Start(request) });
             net.sim.run_for(Duration::from_millis(5));
         }
         net.sim.run_for(10 * SECOND);
@@ -227,7 +227,7 @@ fn nothing_is_lost_over_bad_links() {
         let dst = net.sim.address(net.last(), Family::V6);
         let timeout = 60 * SECOND;
         let request = PingRequest { count: Some(20), timeout, ..PingRequest::to(dst) };
-        net.sim.command(net.first(), Command::PingStart { id: 1, request });
+        net.sim.command(net.first(), Command::Ping { id: 1, command: ping::Command::Start(request) });
         net.done(1, 200 * SECOND);
         let replies = replies(&net.sim, 1);
         assert_eq!(replies.len(), 20, "{transport:?}");
@@ -247,9 +247,7 @@ fn a_restarted_node_is_back() {
         let since = net.sim.now();
         let expected: Vec<_> = (1..4).map(|n| net.towards_first(n, Family::V4)).collect();
         net.sim.expect("a reply along the whole path", 90 * SECOND, |sim| {
-            let new = |(at, reply): &(Time, &signalbox_node::ping::Reply)| {
-                *at - reply.rtt > since && path(reply) == expected
-            };
+            let new = |(at, reply): &(Time, &ping::Reply)| *at - reply.rtt > since && path(reply) == expected;
             replies(sim, 1).iter().any(new)
         });
         assert_eq!(associations(&net.sim, net.nodes[1]), 2);
@@ -278,7 +276,7 @@ fn a_changed_route_is_followed() {
             assert_ne!(leaf, end);
             let src = Some(sim.address_on(a, other, Family::V4));
             let request = PingRequest { src, ..PingRequest::to(end) };
-            sim.command(a, Command::PingStart { id: 1, request });
+            sim.command(a, Command::Ping { id: 1, command: ping::Command::Start(request) });
             sim.run_for(5 * SECOND);
             assert!(answered(&sim, 1, Time::ZERO));
             if down {
@@ -289,9 +287,8 @@ fn a_changed_route_is_followed() {
             let since = sim.now();
             let expected: [IpAddr; 2] = [sim.address_on(c, other, Family::V4), end];
             sim.expect("a reply along the new path", 10 * SECOND, |sim| {
-                let along = |(at, reply): &(Time, &signalbox_node::ping::Reply)| {
-                    *at - reply.rtt > since && path(reply) == expected
-                };
+                let along =
+                    |(at, reply): &(Time, &ping::Reply)| *at - reply.rtt > since && path(reply) == expected;
                 replies(sim, 1).iter().any(along)
             });
             sim.expect("no association off the path", 200 * SECOND, |sim| associations(sim, b) == 0);

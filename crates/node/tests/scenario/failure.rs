@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use signalbox_core::Time;
 use signalbox_gist::wire::{GistError, MessageType};
-use signalbox_node::ping::PingRequest;
+use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::{Config, Node};
 use signalbox_sim::{Boot, Family, LinkConfig, LinkId, NodeId, Sim};
 
@@ -101,7 +101,7 @@ fn diamond_of(seed: u64, family: Family, factory: fn(Boot) -> Node) -> Diamond {
     let over_b = vec![sim.address_on(b, ab, family), end];
     let over_c = vec![sim.address_on(c, ac, family), end];
     let request = PingRequest { src: Some(sim.address(a, family)), ..PingRequest::to(end) };
-    sim.command(a, signalbox_node::Command::PingStart { id: 1, request });
+    sim.command(a, signalbox_node::Command::Ping { id: 1, command: ping::Command::Start(request) });
     sim.run_for(Duration::from_secs(5));
     Diamond { sim, a, b, d, first: ab, over_b, over_c }
 }

@@ -69,7 +69,10 @@ fn reordered_packets_change_nothing() {
             interval: Duration::from_millis(20),
             ..signalbox_node::ping::PingRequest::to(dst)
         };
-        net.sim.command(net.first(), signalbox_node::Command::PingStart { id: 1, request });
+        net.sim.command(
+            net.first(),
+            signalbox_node::Command::Ping { id: 1, command: signalbox_node::ping::Command::Start(request) },
+        );
         net.sim.run_for(Duration::from_millis(100));
         for link in net.links.clone() {
             net.sim.set_impairment(link, jitter);

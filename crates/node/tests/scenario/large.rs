@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use signalbox_node::Command;
-use signalbox_node::ping::PingRequest;
+use signalbox_node::ping::{self, PingRequest};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
 
 use crate::net::{QUIET, all_sessions, full, replies, total};
@@ -27,7 +27,7 @@ fn three_hundred_pings_among_a_thousand_nodes() {
         }
         let family = if id % 2 == 0 { Family::V4 } else { Family::V6 };
         let request = PingRequest { count: Some(COUNT), ..PingRequest::to(sim.address(to, family)) };
-        sim.command(from, Command::PingStart { id, request });
+        sim.command(from, Command::Ping { id, command: ping::Command::Start(request) });
         sim.run_for(Duration::from_millis(10));
     }
     sim.run_for(Duration::from_secs(10));

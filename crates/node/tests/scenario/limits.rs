@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use signalbox_gist::wire::{GistError, MessageType};
 use signalbox_node::Config;
-use signalbox_node::ping::PingRequest;
+use signalbox_node::ping::{self, PingRequest};
 use signalbox_sim::{Family, LinkConfig, Sim, topology};
 
 use crate::net::{Net, QUIET, all_sessions, config, full, header, make, message, replies, total};
@@ -88,7 +88,10 @@ fn the_rate_of_own_messages_is_bounded() {
     let dst = net.sim.address(net.last(), Family::V4);
     let interval = Duration::from_millis(10);
     let request = PingRequest { count: Some(1000), interval, ..PingRequest::to(dst) };
-    net.sim.command(net.first(), signalbox_node::Command::PingStart { id: 1, request });
+    net.sim.command(
+        net.first(),
+        signalbox_node::Command::Ping { id: 1, command: ping::Command::Start(request) },
+    );
     net.done(1, LIMIT);
     let first = net.first();
     let times: Vec<_> = net.sim.captured().filter(|c| c.from == first).map(|c| c.at).collect();
@@ -111,7 +114,7 @@ fn a_routing_loop_ends_by_itself() {
     }
     sim.capture_all();
     let request = PingRequest { count: Some(1), ..PingRequest::to("198.51.100.7".parse().unwrap()) };
-    sim.command(nodes[0], signalbox_node::Command::PingStart { id: 1, request });
+    sim.command(nodes[0], signalbox_node::Command::Ping { id: 1, command: ping::Command::Start(request) });
     sim.run_for(Duration::from_secs(10));
     assert!(replies(&sim, 1).iter().all(|(_, reply)| !reply.reached_end));
     let packets = sim.captured().count();

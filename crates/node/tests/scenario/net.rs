@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use signalbox_core::Time;
 use signalbox_gist::wire::{Encapsulation, Header, MAGIC, Message, MessageType};
-use signalbox_node::ping::{PingEvent, PingRequest, Reply};
+use signalbox_node::ping::{self, PingEvent, PingRequest, Reply};
 use signalbox_node::{Command, Config, Event, Node};
 use signalbox_sim::{Boot, Captured, Family, Fate, LinkConfig, LinkId, NodeId, Sim, topology};
 
@@ -85,7 +85,7 @@ impl Net {
     pub(crate) fn ping(&mut self, id: u64, family: Family, count: Option<u32>) {
         let dst = self.sim.address(self.last(), family);
         let request = PingRequest { count, ..PingRequest::to(dst) };
-        self.sim.command(self.first(), Command::PingStart { id, request });
+        self.sim.command(self.first(), Command::Ping { id, command: ping::Command::Start(request) });
     }
 
     /// Lets time pass until the ping ends; how many messages were sent, how many came back from the end.

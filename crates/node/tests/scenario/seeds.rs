@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use signalbox_core::rng::Random;
-use signalbox_node::ping::PingRequest;
+use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::{Command, Config, Node};
 use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim, topology};
 
@@ -81,7 +81,7 @@ impl World {
             let family = if self.random.chance(0.5) { Family::V4 } else { Family::V6 };
             let src = Some(self.sim.address(from, family));
             let request = PingRequest { src, ..PingRequest::to(self.sim.address(to, family)) };
-            self.sim.command(from, Command::PingStart { id, request });
+            self.sim.command(from, Command::Ping { id, command: ping::Command::Start(request) });
             started.push((from, request));
         }
         started
@@ -154,7 +154,9 @@ fn every_network_recovers_and_forgets() {
         // The old sessions go the way that a new one finds.
         for (id, (node, request)) in (0..).zip(&started) {
             let request = PingRequest { count: Some(1), ..*request };
-            world.sim.command(*node, Command::PingStart { id: PINGS + id, request });
+            world
+                .sim
+                .command(*node, Command::Ping { id: PINGS + id, command: ping::Command::Start(request) });
         }
         world.sim.run_for(Duration::from_secs(5));
         for id in 0..PINGS {
@@ -168,7 +170,7 @@ fn every_network_recovers_and_forgets() {
             );
         }
         for (id, node) in (0..).zip(&starters) {
-            world.sim.command(*node, Command::PingStop { id });
+            world.sim.command(*node, Command::Ping { id, command: ping::Command::Stop });
         }
         world.sim.run_for(QUIET);
         assert_eq!(all_sessions(&world.sim), 0, "seed {}", world.sim.seed());

@@ -19,7 +19,7 @@ use signalbox_core::service::{
 use signalbox_core::{Direction, IfIndex, LooseEnd, Mri, NslpId, SessionId, Time};
 use signalbox_gist::wire::MAGIC;
 use signalbox_node::gist::{AssociationConfig, PeeringPolicy, Registration};
-use signalbox_node::ping::PingRequest;
+use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::transport::Versions;
 use signalbox_node::{ApplicationCommand, ChannelConfig, Command, Config, Credentials, Node, Tls};
 
@@ -277,11 +277,16 @@ fn give(node: &mut Node, now: Time, step: &Step) {
         Step::Sctp { src, dst, packet } => node.handle(now, Input::Sctp { src: *src, dst: *dst, packet }),
         Step::Start { id, dst, src, count } => {
             let request = PingRequest { src: *src, count: *count, ..PingRequest::to(*dst) };
-            node.handle(now, Input::Command(Command::PingStart { id: *id, request }));
+            node.handle(
+                now,
+                Input::Command(Command::Ping { id: *id, command: ping::Command::Start(request) }),
+            );
         }
-        Step::Stop(id) => node.handle(now, Input::Command(Command::PingStop { id: *id })),
+        Step::Stop(id) => {
+            node.handle(now, Input::Command(Command::Ping { id: *id, command: ping::Command::Stop }))
+        }
         Step::Application(id, command) => {
-            node.handle(now, Input::Command(Command::Application { id: *id, command: command.clone() }));
+            node.handle(now, Input::Command(Command::Gist { id: *id, command: command.clone() }));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use signalbox_core::node::{Input, Interface, NoRoute, NodeEngine, Output, Route};
 use signalbox_core::{IfIndex, Time};
-use signalbox_node::ping::{PingEvent, PingRequest, Refusal};
+use signalbox_node::ping::{self, PingEvent, PingRequest, Refusal};
 use signalbox_node::{Command, Config, Event, Node};
 
 fn node(config: Config) -> Node {
@@ -41,7 +41,7 @@ fn drain(node: &mut Node) -> (Vec<u64>, Vec<(u64, PingEvent)>) {
 
 fn start(node: &mut Node, id: u64) -> (Vec<u64>, Vec<(u64, PingEvent)>) {
     let request = PingRequest::to("198.51.100.9".parse().unwrap());
-    node.handle(Time::ZERO, Input::Command(Command::PingStart { id, request }));
+    node.handle(Time::ZERO, Input::Command(Command::Ping { id, command: ping::Command::Start(request) }));
     drain(node)
 }
 
@@ -72,7 +72,7 @@ fn no_route_no_ping() {
 fn a_node_without_the_application_refuses() {
     let mut node = node(Config { ping: None, ..Config::default() });
     assert_eq!(start(&mut node, 9), (vec![], vec![(9, PingEvent::Refused(Refusal::NoApplication))]));
-    node.handle(Time::ZERO, Input::Command(Command::PingStop { id: 9 }));
+    node.handle(Time::ZERO, Input::Command(Command::Ping { id: 9, command: ping::Command::Stop }));
     assert_eq!(drain(&mut node), (vec![], vec![]));
     assert!(node.counters().all(|counter| counter.room != "ping"));
 }
@@ -82,7 +82,7 @@ fn names_are_unique_while_their_route_is_looked_up() {
     let mut node = node(Config::default());
     let (lookups, _) = start(&mut node, 9);
     assert_eq!(start(&mut node, 9).1, [(9, PingEvent::Refused(Refusal::IdInUse))]);
-    node.handle(Time::ZERO, Input::Command(Command::PingStop { id: 9 }));
+    node.handle(Time::ZERO, Input::Command(Command::Ping { id: 9, command: ping::Command::Stop }));
     assert_eq!(drain(&mut node).1, [(9, PingEvent::Done { sent: 0, received: 0 })]);
     node.handle(Time::ZERO, Input::Route { id: lookups[0], result: Ok(route()) });
     assert_eq!(drain(&mut node), (vec![], vec![]));
@@ -95,7 +95,7 @@ fn a_name_that_runs_is_taken() {
     node.handle(Time::ZERO, Input::Route { id: lookups[0], result: Ok(route()) });
     drain(&mut node);
     assert_eq!(start(&mut node, 9), (vec![], vec![(9, PingEvent::Refused(Refusal::IdInUse))]));
-    node.handle(Time::ZERO, Input::Command(Command::PingStop { id: 9 }));
+    node.handle(Time::ZERO, Input::Command(Command::Ping { id: 9, command: ping::Command::Stop }));
     assert_eq!(drain(&mut node).1, [(9, PingEvent::Done { sent: 1, received: 0 })]);
 }
 

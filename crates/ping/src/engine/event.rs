@@ -7,6 +7,18 @@ use core::time::Duration;
 use signalbox_core::service::SendError;
 use signalbox_core::{Mri, SessionId};
 
+/// What a user asks of the application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Command {
+    /// Start a ping. Its identifier must be free. Without source address the application asks for the route to the
+    /// destination, and takes the address of this node on it.
+    Start(PingRequest),
+    /// Stop a ping. Nothing happens if it does not run.
+    Stop,
+}
+
 /// What a user asks for: messages along the flow from `src` to `dst`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

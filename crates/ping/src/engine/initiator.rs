@@ -20,7 +20,7 @@ impl Ping {
 
     fn open(&mut self, now: Time, id: u64, request: PingRequest) -> Result<Key, Refusal> {
         let mri = flow(&request)?;
-        if self.key_of(id).is_some() {
+        if self.key_of(id).is_some() || self.is_waiting(id) {
             return Err(Refusal::IdInUse);
         }
         let session = self.rng.session_id();
@@ -34,7 +34,9 @@ impl Ping {
     }
 
     pub(super) fn on_stop(&mut self, id: u64) {
-        if let Some(key) = self.key_of(id) {
+        if self.routes.remove(id) {
+            self.tell(id, PingEvent::Done { sent: 0, received: 0 });
+        } else if let Some(key) = self.key_of(id) {
             self.close(key);
         }
     }

@@ -10,26 +10,28 @@ mod config;
 mod event;
 mod initiator;
 mod relay;
+mod routes;
 mod session;
 
 use std::collections::VecDeque;
 
 use signalbox_core::index::Index;
-use signalbox_core::node::Interface;
+use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use signalbox_core::outbox::{Outbox, Parcel};
 use signalbox_core::rng::Random;
 use signalbox_core::service::{
-    CheckId, Indication, MessageStatus, Peering, RecvMessage, Request, StateHandle,
+    CheckId, Indication, MessageStatus, Next, Peering, RecvMessage, Request, StateHandle,
 };
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
 use signalbox_core::{Mri, NslpId, SessionId, Time};
 
 pub use config::Config;
-pub use event::{Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply};
+pub use event::{Command, Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply};
 
 use crate::counters::Counters;
 use addresses::Addresses;
+use routes::Routes;
 use session::Session;
 
 /// What comes in.
@@ -41,17 +43,19 @@ pub enum Input<'a> {
     Indication(Indication<'a>),
     /// The node's interfaces, whole; given at the start and after each change.
     Interfaces(&'a [Interface]),
-    /// A user wants a ping. Without [`PingRequest::src`] it is refused: whoever drives this knows routes.
-    Start {
-        /// The user's name for it, to be given back with each event.
+    /// The answer to [`Output::RouteLookup`].
+    Route {
+        /// The identifier of the lookup.
+        id: u64,
+        /// The route, or why there is none.
+        result: Result<Route, NoRoute>,
+    },
+    /// A user starts or stops a ping.
+    Command {
+        /// The user's identifier of the ping. It is given back with each event.
         id: u64,
         /// What is wanted.
-        request: PingRequest,
-    },
-    /// A user has enough of a ping; one that does not run is no mistake.
-    Stop {
-        /// The name it was started under.
-        id: u64,
+        command: Command,
     },
 }
 
@@ -60,6 +64,13 @@ pub enum Input<'a> {
 pub enum Output<'a> {
     /// GIST is asked for something.
     Request(Request<'a>),
+    /// Find the route that a packet of this flow would take. It gives a ping its source address.
+    RouteLookup {
+        /// To be given back with [`Input::Route`].
+        id: u64,
+        /// Which packet.
+        query: RouteQuery,
+    },
     /// A user hears something.
     Event {
         /// The name that the ping was started under.
@@ -86,6 +97,7 @@ enum Queued {
     Parcel(Key),
     Peering(CheckId),
     Lifetime(Box<(Mri, SessionId)>),
+    Lookup(Box<(u64, RouteQuery)>),
     Event(u64, Box<PingEvent>),
 }
 
@@ -101,6 +113,7 @@ pub struct Ping {
     /// Sessions by identifier. Their own octets are the hash: we drew them at random and nobody else can
     /// put one in.
     by_session: Index,
+    routes: Routes,
     wheel: Wheel,
     outbox: Outbox<Origin>,
     queue: VecDeque<Queued>,
@@ -119,6 +132,7 @@ impl Ping {
             addresses: Addresses::default(),
             sessions: Slab::new(config.max_pings),
             by_session: Index::new(),
+            routes: Routes::default(),
             wheel: Wheel::default(),
             outbox: Outbox::new(config.max_watched),
             queue: VecDeque::new(),
@@ -148,8 +162,16 @@ impl Ping {
             // Each message's own status says what matters of these.
             Input::Indication(Indication::NetworkNotification { .. }) => {}
             Input::Interfaces(interfaces) => self.addresses.set(interfaces),
-            Input::Start { id, request } => self.on_start(now, id, request),
-            Input::Stop { id } => self.on_stop(id),
+            Input::Route { id, result } => {
+                if let Some((id, request)) = self.take_route(id, result) {
+                    self.on_start(now, id, request);
+                }
+            }
+            Input::Command { id, command: Command::Start(request) } if request.src.is_none() => {
+                self.look_up(id, request);
+            }
+            Input::Command { id, command: Command::Start(request) } => self.on_start(now, id, request),
+            Input::Command { id, command: Command::Stop } => self.on_stop(id),
         }
     }
 
@@ -171,8 +193,21 @@ impl Ping {
                     lifetime: self.config.linger,
                 }))
             }
+            Queued::Lookup(of) => {
+                let (id, query) = *of;
+                Some(Output::RouteLookup { id, query })
+            }
             Queued::Event(id, event) => Some(Output::Event { id, event: *event }),
         }
+    }
+
+    /// Who takes the next output of [`Ping::poll`]; `None`: there is no output.
+    #[must_use]
+    pub fn next(&self) -> Option<Next> {
+        Some(match self.queue.front()? {
+            Queued::Parcel(_) | Queued::Peering(_) | Queued::Lifetime(_) => Next::Gist,
+            Queued::Lookup(_) | Queued::Event(..) => Next::Driver,
+        })
     }
 
     /// When [`Input::Timer`] is due next; `None` while nothing waits.
@@ -191,12 +226,6 @@ impl Ping {
     #[must_use]
     pub const fn running(&self) -> u32 {
         self.sessions.len()
-    }
-
-    /// Whether a ping runs under this name.
-    #[must_use]
-    pub fn runs(&self, id: u64) -> bool {
-        self.key_of(id).is_some()
     }
 
     /// Messages whose fate GIST has not told yet.

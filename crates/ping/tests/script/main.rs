@@ -3,3 +3,4 @@
 mod initiator;
 mod relay;
 mod rig;
+mod routes;

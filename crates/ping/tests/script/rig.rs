@@ -4,13 +4,13 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::mri::PathCoupled;
-use signalbox_core::node::Interface;
+use signalbox_core::node::{Interface, RouteQuery};
 use signalbox_core::service::{
     AddressValidation, Indication, MessageHandle, MessageStatus, RecvMessage, Request, SendError,
     StateHandle, TransferAttributes,
 };
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId, Time};
-use signalbox_ping::engine::{Config, Input, Output, Ping, PingEvent, PingRequest};
+use signalbox_ping::engine::{Command, Config, Input, Output, Ping, PingEvent, PingRequest};
 use signalbox_ping::wire::{List, Message, Record};
 use signalbox_wire::Writer;
 
@@ -25,6 +25,7 @@ pub(crate) enum Said {
     Send(Sent),
     Peering,
     Lifetime(SessionId, Duration),
+    Lookup(u64, RouteQuery),
     Event(u64, PingEvent),
 }
 
@@ -77,6 +78,7 @@ impl Rig {
         let mut said = Vec::new();
         while let Some(output) = self.ping.poll() {
             said.push(match output {
+                Output::RouteLookup { id, query } => Said::Lookup(id, query),
                 Output::Event { id, event } => Said::Event(id, event),
                 Output::Request(Request::SendMessage(m)) => {
                     assert_eq!(m.nslp, NslpId::PING);
@@ -115,7 +117,7 @@ impl Rig {
     }
 
     pub(crate) fn start(&mut self, request: PingRequest) -> Vec<Said> {
-        self.input(Input::Start { id: 5, request })
+        self.input(Input::Command { id: 5, command: Command::Start(request) })
     }
 
     pub(crate) fn receive(&mut self, message: RecvMessage<'_>) -> Vec<Said> {

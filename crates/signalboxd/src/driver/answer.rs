@@ -6,6 +6,7 @@ use signalbox_core::node::{Input, RouteQuery};
 use signalbox_linux::clock::Clock;
 use signalbox_linux::traffic::Capabilities;
 use signalbox_node::gist::SessionView;
+use signalbox_node::ping;
 use signalbox_node::resources::GrantId;
 use signalbox_node::{ApplicationCommand, Command};
 use signalbox_node::{qos, rsvp};
@@ -67,7 +68,10 @@ impl Driver {
                 let ping = self.clients.add(events);
                 tracing::debug!(ping, ?request, "ping starts");
                 let _ = id.send(ping);
-                self.input(Input::Command(Command::PingStart { id: ping, request }));
+                self.input(Input::Command(Command::Ping {
+                    id: ping,
+                    command: ping::Command::Start(request),
+                }));
             }
             Ask::QosStart { command, events, id } => {
                 self.counters.reservations_started += 1;
@@ -173,13 +177,13 @@ impl Driver {
             Ask::PingStop(id) => {
                 self.clients.remove(id);
                 tracing::debug!(ping = id, "ping stops");
-                self.input(Input::Command(Command::PingStop { id }));
+                self.input(Input::Command(Command::Ping { id, command: ping::Command::Stop }));
             }
         }
     }
 
     fn application(&mut self, id: u64, command: ApplicationCommand) {
-        self.input(Input::Command(Command::Application { id, command }));
+        self.input(Input::Command(Command::Gist { id, command }));
     }
 
     pub(super) fn rsvp(&mut self, id: u64, command: rsvp::Command) {

@@ -104,7 +104,7 @@ impl Clients {
         engine.feed(now, input, &mut |event| self.deliver(event));
         while let Some(id) = self.applications.next_to_block() {
             let command = ApplicationCommand::Blocked(true);
-            let input = Input::Command(Command::Application { id, command });
+            let input = Input::Command(Command::Gist { id, command });
             engine.feed(now, input, &mut |event| self.deliver(event));
         }
         while let Some(id) = self.abandoned.pop() {
@@ -125,7 +125,7 @@ impl Clients {
             Event::Ping { id, event } => (id, event),
             Event::Qos { id, event } => return self.deliver_qos(id, *event),
             Event::Rsvp { id, event } => return self.deliver_rsvp(id, *event),
-            Event::Application { id, event } => return self.applications.deliver(id, event),
+            Event::Gist { id, event } => return self.applications.deliver(id, event),
         };
         let Some(client) = self.pings.get(&id) else { return };
         let event = convert::ping_event(event);

@@ -131,7 +131,7 @@ fn replays(host: &mut Host) {
     let mut node = Node::new(config, recording.seed()).unwrap();
     let mut told = Vec::new();
     let done = replay::<_, _, ()>(&mut recording, &mut node, |_, output| {
-        if let signalbox_core::node::Output::Event(Event::Application { event, .. }) = output {
+        if let signalbox_core::node::Output::Event(Event::Gist { event, .. }) = output {
             told.push(event);
         }
         Ok(())

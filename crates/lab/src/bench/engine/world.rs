@@ -9,7 +9,7 @@ use signalbox_core::node::{Input, Interface, NodeEngine, Output, Route, RouteQue
 use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::{IfIndex, SessionId, Time};
-use signalbox_node::ping::{PingEvent, PingRequest};
+use signalbox_node::ping::{self, PingEvent, PingRequest};
 use signalbox_node::{Command, Config, Event, Node};
 
 use super::super::machine;
@@ -150,7 +150,10 @@ impl World {
                 ..PingRequest::to(DOWNSTREAM)
             };
             let id = u64::try_from(id)?;
-            self.up.handle(self.now, Input::Command(Command::PingStart { id, request }));
+            self.up.handle(
+                self.now,
+                Input::Command(Command::Ping { id, command: ping::Command::Start(request) }),
+            );
             done += drain_up(&mut self.up, self.now, flows, &mut self.to_middle_from_up)?;
         }
         for _ in 0..MAX_ROUNDS {

@@ -12,7 +12,7 @@ use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::{Batch, Io, IoConfig};
-use signalbox_node::ping::{PingEvent, PingRequest};
+use signalbox_node::ping::{self, PingEvent, PingRequest};
 use signalbox_node::{Command, Config, Event, Node};
 
 use super::super::engine::is_data;
@@ -63,9 +63,10 @@ fn ping_all(site: &Site, sessions: u16) -> Result<Recorded> {
             timeout: PATIENCE,
             ..PingRequest::to(IpAddr::V4(SINK))
         };
-        source
-            .node
-            .handle(source.now(), Input::Command(Command::PingStart { id: u64::from(number), request }));
+        source.node.handle(
+            source.now(),
+            Input::Command(Command::Ping { id: u64::from(number), command: ping::Command::Start(request) }),
+        );
         source.drain(|_| {});
     }
     let mut messages = Vec::new();
