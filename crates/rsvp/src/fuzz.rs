@@ -3,6 +3,8 @@
 //!
 //! Every function panics if its property does not hold.
 
+#![expect(clippy::panic, reason = "a fuzz target reports a broken property by a panic")]
+
 use signalbox_resources::intserv::{Latency, LocalTerms, Path};
 
 use crate::wire::{

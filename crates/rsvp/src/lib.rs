@@ -4,13 +4,14 @@
 //! [`wire`] is the octets, [`client`] who asks nodes for a diagnosis. Everything else is behind the feature `engine`; a
 //! dissector leaves it off.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
 pub mod client;
 #[cfg(feature = "engine")]
-mod counters;
-#[cfg(feature = "engine")]
 pub mod engine;
+pub mod error;
 pub mod fuzz;
 pub mod wire;
-
-#[cfg(feature = "engine")]
-pub use counters::Counters;

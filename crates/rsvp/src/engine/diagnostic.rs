@@ -263,7 +263,7 @@ impl Rsvp {
             self.counters.diagnostics_dropped += 1;
         } else if w.finish_without_checksum().is_ok() {
             let ifindex = envelope.ifindex.unwrap_or_default();
-            self.neighbours.send_alone(self.now, envelope.at(ifindex), &octets);
+            self.neighbours.send_alone(envelope.at(ifindex), &octets);
             let counters = &mut self.counters;
             let counter =
                 if kind == MessageType::DREQ { &mut counters.dreqs_sent } else { &mut counters.dreps_sent };

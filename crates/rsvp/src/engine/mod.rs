@@ -18,12 +18,10 @@
 //!   `local` the interface to applications, `local_only` by which interface a group comes to them, `aside` what came of a
 //!   sender by other interfaces than routing expects.
 
-#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
-
-mod addresses;
 mod aside;
 mod branch;
 mod config;
+mod counters;
 mod destinations;
 mod diagnostic;
 mod finding;
@@ -37,6 +35,7 @@ mod merge;
 mod names;
 pub mod neighbour;
 mod outbox;
+mod packed;
 mod path;
 mod path_out;
 mod police;
@@ -69,13 +68,12 @@ use signalbox_core::{Key, Random, Time};
 use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
+pub use counters::Counters;
 pub use io::{Command, FlowRequest, Input, Output, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 pub use keyring::{Key as IntegrityKey, Secret};
 pub use view::{ReservationView, SenderView, SessionView};
 
-use crate::counters::Counters;
 use crate::wire::{FlowSpec, RsvpHop};
-use addresses::Addresses;
 use branch::Branch;
 use destinations::Destinations;
 use forward::SenderChange;
@@ -84,6 +82,7 @@ use local::Application;
 use names::Names;
 use neighbour::Neighbours;
 use outbox::Outbox;
+use packed::Packed;
 use path_out::Advertised;
 use police::Uneven;
 use recent::Recent;
@@ -128,7 +127,7 @@ pub struct Rsvp {
     advertised_until: Time,
     /// Peers choose what is hashed.
     hasher: KeyedHasher,
-    addresses: Addresses,
+    addresses: Packed,
     hops: Interner<RsvpHop>,
     /// Previous hops and next hops met lately: they have different handles.
     recent_hops: [Recent; 2],
@@ -175,7 +174,7 @@ impl Rsvp {
             advertised: Vec::new(),
             advertised_until: Time::ZERO,
             hasher: KeyedHasher::new(&mut rng),
-            addresses: Addresses::new(shared, KeyedHasher::new(&mut rng)),
+            addresses: Packed::new(shared, KeyedHasher::new(&mut rng)),
             hops: Interner::new(shared, KeyedHasher::new(&mut rng)),
             recent_hops: [Recent::new(), Recent::new()],
             adspecs: Interner::new(shared, KeyedHasher::new(&mut rng)),
@@ -207,6 +206,7 @@ impl Rsvp {
     /// Takes one input at `now`, which never runs backwards. Drain [`Rsvp::poll`] afterwards.
     pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
         self.now = self.now.max(now);
+        self.neighbours.advance(self.now);
         self.out.recycle();
         if self.now >= self.advertised_until {
             self.advertise(resources);
@@ -235,7 +235,7 @@ impl Rsvp {
             self.apply_reserve(id, resources);
         }
         self.run_walks();
-        self.neighbours.tick(self.now);
+        self.neighbours.tick();
         self.run_timers(resources);
         self.serve_neighbours();
         while let Some(id) = self.pending.pop() {

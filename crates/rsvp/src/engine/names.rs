@@ -109,7 +109,7 @@ impl Rsvp {
         let named = about != About::Nothing && self.neighbours.config().of(ifindex).reduction.reliable;
         let Some(key) = named.then(|| self.told_key(about)).flatten() else {
             let what = What::Once;
-            self.neighbours.send(self.now, &Outgoing { envelope, next_hop: None, octets, what });
+            self.neighbours.send(&Outgoing { envelope, next_hop: None, octets, what });
             return;
         };
         let digest = self.hasher.hash_octets(octets);
@@ -123,11 +123,11 @@ impl Rsvp {
                 return;
             }
             let what = What::Refresh { state: Some(state) };
-            self.neighbours.send(self.now, &Outgoing { envelope, next_hop, octets, what });
+            self.neighbours.send(&Outgoing { envelope, next_hop, octets, what });
             return;
         }
         let what = What::Trigger { state: before, tag: key.to_u64() };
-        let state = self.neighbours.send(self.now, &Outgoing { envelope, next_hop, octets, what });
+        let state = self.neighbours.send(&Outgoing { envelope, next_hop, octets, what });
         if let Some(told) = self.names.told.get_mut(key) {
             told.state = state;
         }
@@ -157,7 +157,7 @@ impl Rsvp {
             },
             _ => SummaryTo::Neighbour { neighbour: envelope.dst, src, ifindex },
         };
-        self.neighbours.summarise(self.now, state, &to)
+        self.neighbours.summarise(state, &to)
     }
 
     fn told_key(&mut self, about: About) -> Option<Key> {
@@ -185,7 +185,7 @@ impl Rsvp {
             let told = self.names.by_about.get(about).and_then(|key| self.names.told.get(*key));
             let Some(state) = told.and_then(|told| told.state) else { continue };
             refused = true;
-            if !self.neighbours.refused(self.now, state) {
+            if !self.neighbours.refused(state) {
                 self.tell_again(*about);
             }
         }
@@ -338,7 +338,7 @@ impl Rsvp {
         });
         drop(sessions);
         if here {
-            self.neighbours.nack(self.now, unknown);
+            self.neighbours.nack(unknown);
         }
     }
 

@@ -34,7 +34,7 @@ impl Rsvp {
             };
         }
         let mut arrivals = self.neighbours.receive(packet);
-        while let Some(arrival) = self.neighbours.next(self.now, &mut arrivals) {
+        while let Some(arrival) = self.neighbours.next(&mut arrivals) {
             match arrival {
                 Arrival::Message => self.on_message(arrivals.message(), place, resources),
                 Arrival::Refreshed { tag } => self.refreshed_by_name(tag),
@@ -61,7 +61,7 @@ impl Rsvp {
         let tears = matches!(message.kind, MessageType::PATH_TEAR | MessageType::RESV_TEAR);
         let known = if tears && message.message_id.is_some() { self.known_by(message, place) } else { None };
         let heard = known.and_then(|what| self.names.heard(&what));
-        if self.neighbours.judge(self.now, incoming, heard) == Verdict::OutOfOrder {
+        if self.neighbours.judge(incoming, heard) == Verdict::OutOfOrder {
             return;
         }
         match message.kind {
@@ -86,7 +86,7 @@ impl Rsvp {
         let named = message.message_id.is_some();
         let known = if named { self.known_by(message, place) } else { None };
         let heard = known.as_ref().and_then(|what| self.names.heard(what));
-        match (self.neighbours.judge(self.now, incoming, heard), known) {
+        match (self.neighbours.judge(incoming, heard), known) {
             (Verdict::OutOfOrder, _) => return,
             (Verdict::Refresh, Some(_)) if heard.is_some() => return self.revive_named(heard),
             _ => {}

@@ -1,12 +1,12 @@
-//! A short way to what was found lately: messages of one neighbour come many in a row.
+//! A cache in front of an index of addresses: a neighbour often sends many messages in a row.
 
 use core::net::IpAddr;
 
-/// Power of two.
+/// Entries of the cache, a power of two.
 const PLACES: usize = 16;
 
-/// Numbers of records that were found lately, by a few bits of an address. They may be of other records by now: whoever
-/// asks compares, and looks where all are if it is none.
+/// Numbers of records that were found last, by the last bits of their addresses. A number may belong to another record by
+/// now: the caller compares the address, and looks in the index if it differs.
 #[derive(Debug)]
 pub(crate) struct Recent([u32; PLACES]);
 
@@ -23,14 +23,15 @@ impl Recent {
         last as usize % PLACES
     }
 
-    /// Some number, probably that of this address.
-    #[expect(clippy::indexing_slicing, reason = "a remainder")]
-    pub(crate) const fn get(&self, addr: IpAddr) -> u32 {
-        self.0[Self::place(addr)]
+    /// The number stored for an address, or for another address with the same last bits.
+    pub(crate) fn get(&self, addr: IpAddr) -> u32 {
+        self.0.get(Self::place(addr)).copied().unwrap_or_default()
     }
 
-    #[expect(clippy::indexing_slicing, reason = "a remainder")]
-    pub(crate) const fn set(&mut self, addr: IpAddr, number: u32) {
-        self.0[Self::place(addr)] = number;
+    /// Stores the number of an address.
+    pub(crate) fn set(&mut self, addr: IpAddr, number: u32) {
+        if let Some(stored) = self.0.get_mut(Self::place(addr)) {
+            *stored = number;
+        }
     }
 }

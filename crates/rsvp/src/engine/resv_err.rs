@@ -41,6 +41,21 @@ pub(super) struct Blame {
     pub(super) policy: Box<[u8]>,
 }
 
+/// A ResvErr that is passed on downstream.
+#[derive(Debug, Clone, Copy)]
+struct PassedError<'a> {
+    session: Key,
+    message: &'a Message<'a>,
+    error: ErrorSpec,
+    style: Style,
+    /// The senders that it is about and whose previous hop sent it.
+    senders: &'a [Key],
+    /// Next hops that asked for less than this are not sent the error.
+    spared_under: Option<FlowSpec>,
+    /// The flowspec that failed, if the message has one.
+    failed: Option<FlowSpec>,
+}
+
 impl Rsvp {
     /// Tells whoever asked that a request failed or is no more.
     pub(super) fn send_resv_err(&mut self, blame: Blame) {
@@ -207,15 +222,16 @@ impl Rsvp {
             self.set_blockades(key, style, &concerned, flowspec);
         }
         let in_place = error.flags.contains(ErrorFlags::IN_PLACE);
-        self.pass_resv_err(
-            key,
+        let passed = PassedError {
+            session: key,
             message,
-            place,
-            (error, style),
-            &concerned,
-            blockade.filter(|_| in_place),
-            flowspec,
-        );
+            error,
+            style,
+            senders: &concerned,
+            spared_under: blockade.filter(|_| in_place),
+            failed: flowspec,
+        };
+        self.pass_resv_err(&passed, place);
     }
 
     fn set_blockades(&mut self, session: Key, style: Style, concerned: &[Key], flowspec: FlowSpec) {
@@ -251,20 +267,11 @@ impl Rsvp {
         }
     }
 
-    /// Passes a ResvErr on to the next hops whose requests share a sender with it, but not back to where it came from.
-    #[expect(clippy::too_many_arguments, reason = "all that decides who hears what")]
-    fn pass_resv_err(
-        &mut self,
-        session: Key,
-        message: &Message<'_>,
-        place: Place,
-        (error, style): (ErrorSpec, Style),
-        concerned: &[Key],
-        spared_under: Option<FlowSpec>,
-        failed: Option<FlowSpec>,
-    ) {
+    /// Passes a ResvErr on to the next hops whose requests share a sender with it, but not back to where it came from
+    /// (RFC 2205 §3.1.8).
+    fn pass_resv_err(&mut self, passed: &PassedError<'_>, place: Place) {
         let mut branches: Vec<Key> = Vec::new();
-        for sender in concerned.iter().filter_map(|key| self.senders.get(*key)) {
+        for sender in passed.senders.iter().filter_map(|key| self.senders.get(*key)) {
             for (key, branch) in self.branches_of(sender) {
                 if branch.oif != place && !branches.contains(&key) {
                     branches.push(key);
@@ -277,23 +284,14 @@ impl Rsvp {
                 None => continue,
             };
             for hop in hops {
-                self.pass_to(session, key, hop, message, (error, style), concerned, spared_under, failed);
+                self.pass_to(passed, key, hop);
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all that decides who hears what")]
-    fn pass_to(
-        &mut self,
-        session: Key,
-        branch: Key,
-        hop: u32,
-        message: &Message<'_>,
-        (error, style): (ErrorSpec, Style),
-        concerned: &[Key],
-        spared_under: Option<FlowSpec>,
-        failed: Option<FlowSpec>,
-    ) {
+    fn pass_to(&mut self, passed: &PassedError<'_>, branch: Key, hop: u32) {
+        let PassedError { session, message, error, style, senders: concerned, spared_under, failed } =
+            *passed;
         let Some(record) = self.branches.get(branch) else { return };
         let Some(request) = record.request(hop) else { return };
         // Those who asked for less than what failed are not to blame.

@@ -20,6 +20,19 @@ use crate::wire::{
 /// Flow descriptors of FF in one message: as many as fit an IP datagram.
 const FF_AT_ONCE: usize = 750;
 
+/// What a Resv to a previous hop contains beside its flow descriptors.
+#[derive(Debug, Clone, Copy)]
+struct OutgoingResv {
+    session: Key,
+    hop: u32,
+    style: Style,
+    /// The receiver that asks for a confirmation.
+    confirm: Option<IpAddr>,
+    about: About,
+    /// Its MESSAGE_ID may stand for it (RFC 2961 §5).
+    by_name: bool,
+}
+
 impl Rsvp {
     /// Sends a previous hop the flow descriptors that changed (RFC 2205 §3.1.4); `confirm`: the receiver that asks for a
     /// confirmation.
@@ -68,6 +81,7 @@ impl Rsvp {
             && (style != Style::Ff
                 || flows.len() <= FF_AT_ONCE && flows.len() == self.count_flows(session, hop));
         let about = if whole { About::Resv(session, hop) } else { About::Nothing };
+        let resv = OutgoingResv { session, hop, style, confirm, about, by_name };
         if !whole {
             self.forget_told(About::Resv(session, hop));
         }
@@ -77,8 +91,7 @@ impl Rsvp {
         if scope.as_ref().is_none_or(|scope| !scope.is_empty()) {
             let at_once = if style == Style::Ff { FF_AT_ONCE } else { usize::MAX };
             for part in flows.chunks(at_once) {
-                sent |=
-                    self.compose_part(session, hop, style, part, scope.clone(), confirm, (about, by_name));
+                sent |= self.compose_part(&resv, part, scope.clone());
             }
         }
         sent
@@ -96,17 +109,13 @@ impl Rsvp {
             .count()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all that a Resv says")]
     fn compose_part(
         &mut self,
-        session: Key,
-        hop: u32,
-        style: Style,
+        resv: &OutgoingResv,
         flows: &[(Key, FlowSpec)],
         scope: Option<Vec<IpAddr>>,
-        confirm: Option<IpAddr>,
-        (about, by_name): (About, bool),
     ) -> bool {
+        let OutgoingResv { session, hop, style, confirm, about, by_name } = *resv;
         let Some(before) = self.hops.lookup(hop).copied() else { return false };
         let Some(sender) = flows.first().and_then(|(key, _)| self.senders.get(*key)) else { return false };
         let iif = sender.iif;

@@ -108,7 +108,11 @@ fn template(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
                 }
                 _ => {}
             }
-            let style = [Style::Ff, Style::Se, Style::Wf][usize::from(number % 3)];
+            let style = match number % 3 {
+                0 => Style::Ff,
+                1 => Style::Se,
+                _ => Style::Wf,
+            };
             w.style(style).flowspec(&flowspec);
             if style.is_explicit() {
                 w.filter_spec(&sender(0)).filter_spec(&sender(1));

@@ -1,8 +1,8 @@
 //! Bundles (RFC 2961 §3).
 
 use super::code_points::MessageType;
-use super::error::{DecodeError, Fault};
 use super::object::HEADER_OCTETS;
+use crate::error::{DecodeError, Fault};
 
 /// The messages in a Bundle, each with its own common header. Whole messages: what a Bundle holds was looked at when it
 /// was parsed.

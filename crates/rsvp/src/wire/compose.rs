@@ -1,9 +1,9 @@
 //! A message composed again from what was read of it.
 
 use super::code_points::{Class, MessageType};
-use super::error::EncodeError;
 use super::message::Message;
 use super::writer::Writer;
+use crate::error::EncodeError;
 
 impl Message<'_> {
     /// Appends the message as this crate would have written it: objects in the order of the grammars, lists sorted,

@@ -3,10 +3,10 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::code_points::{Class, DiagErrors};
-use super::error::{DecodeError, Fault};
 use super::message::Message;
 use super::object::{ObjectType, Objects, RawObject};
 use super::values::{Filter, addresses, is_host};
+use crate::error::{DecodeError, Fault};
 
 /// DIAGNOSTIC: who asks what of whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 //! RFC 3182 prints P-Type 3 for applications, which RFC 3181 has for priorities; the registry has 5.
 
 use super::code_points::Class;
-use super::error::EncodeError;
 use super::object::Objects;
 use super::policy::{PolicyData, PolicyElement};
+use crate::error::EncodeError;
 
 /// P-Types.
 const AUTH_USER: u16 = 2;

@@ -7,7 +7,6 @@ use super::bundle::SubMessages;
 use super::checksum::sums_up;
 use super::code_points::{Class, ErrorCode, HeaderFlags, MessageType, UnknownClass};
 use super::diagnostic::{DiagResponse, Diagnostic, Route};
-use super::error::{DecodeError, Fault, Refusal};
 use super::grammar::{Place, Rules, bit, has_style, is_diagnostic, missing};
 use super::intserv::{RawFlowSpec, RawTspec};
 use super::object::{HEADER_OCTETS, Objects, RawObject};
@@ -15,6 +14,7 @@ use super::policy::PolicyData;
 use super::reduction::{IdList, MessageId};
 use super::security::{Challenge, Hello, Integrity};
 use super::values::{self, ErrorSpec, Filter, RsvpHop, Scope, Selector, Session, SessionKind, Style};
+use crate::error::{DecodeError, Fault, Refusal};
 
 /// A message as received: a view over its octets.
 ///

@@ -4,8 +4,6 @@
 //! is used again. What no rule of the octets decides stays raw until it is asked for: the traffic specifications
 //! ([`RawFlowSpec`], [`RawTspec`], [`RawAdspec`]) belong to traffic control, POLICY_DATA to policy control.
 
-#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
-
 mod adspec;
 mod bundle;
 mod checksum;
@@ -13,7 +11,6 @@ mod code_points;
 mod compose;
 mod diagnostic;
 mod elements;
-mod error;
 mod grammar;
 mod intserv;
 mod message;
@@ -25,6 +22,7 @@ mod typed;
 mod values;
 mod writer;
 
+pub use crate::error::{DecodeError, EncodeError, Fault, Refusal};
 pub use adspec::{Adspec, ControlledLoad, Guaranteed, LocalService, LocalServices, Overrides, RawAdspec};
 pub use bundle::SubMessages;
 pub use checksum::{checksum, sums_up};
@@ -34,7 +32,6 @@ pub use code_points::{
 };
 pub use diagnostic::{DiagResponse, DiagSelect, Diagnostic, Route, ntp_middle};
 pub use elements::{Identity, Preemption, elements, policy_data};
-pub use error::{DecodeError, EncodeError, Fault, Refusal};
 pub use intserv::{FlowSpec, RawFlowSpec, RawTspec, Service, SpecFault};
 pub use message::{Flow, Flows, Message};
 pub use object::{HEADER_OCTETS, OBJECT_HEADER_OCTETS, ObjectType, Objects, RawObject};

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::code_points::Class;
-use super::error::{DecodeError, Fault};
+use crate::error::{DecodeError, Fault};
 
 /// Length of the common header, in octets.
 pub const HEADER_OCTETS: usize = 8;

@@ -3,10 +3,10 @@
 use core::net::IpAddr;
 
 use super::code_points::Class;
-use super::error::{DecodeError, Fault};
 use super::object::{OBJECT_HEADER_OCTETS, Objects, RawObject};
 use super::security::Integrity;
 use super::values::{Filter, RsvpHop, Scope};
+use crate::error::{DecodeError, Fault};
 
 /// Octets before the options: object header, Data Offset, reserved.
 const PREFIX_OCTETS: usize = OBJECT_HEADER_OCTETS + 4;

@@ -3,8 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::code_points::Class;
-use super::error::{DecodeError, Fault};
 use super::object::{ObjectType, RawObject};
+use crate::error::{DecodeError, Fault};
 
 /// A message's name, unique for the address of the node that made it: MESSAGE_ID, or the copy of one in a
 /// MESSAGE_ID_ACK or MESSAGE_ID_NACK.

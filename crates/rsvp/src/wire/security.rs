@@ -1,7 +1,7 @@
 //! INTEGRITY and CHALLENGE (RFC 2747 §2.1, §4.3), HELLO (RFC 3209 §5.2).
 
-use super::error::{DecodeError, Fault};
 use super::object::{OBJECT_HEADER_OCTETS, RawObject};
+use crate::error::{DecodeError, Fault};
 
 /// A keyed digest over the message it stands in, directly after the common header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

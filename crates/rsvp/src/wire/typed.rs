@@ -6,13 +6,13 @@ use core::net::IpAddr;
 use super::adspec::RawAdspec;
 use super::code_points::Class;
 use super::diagnostic::{DiagResponse, DiagSelect, Diagnostic, Route};
-use super::error::DecodeError;
 use super::intserv::{RawFlowSpec, RawTspec};
 use super::object::RawObject;
 use super::policy::PolicyData;
 use super::reduction::{IdList, MessageId};
 use super::security::{Challenge, Hello, Integrity};
 use super::values::{self, ErrorSpec, Filter, RsvpHop, Scope, Session, Style};
+use crate::error::DecodeError;
 
 /// An object's value.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -5,8 +5,8 @@ use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::code_points::{Class, ErrorCode, ErrorFlags};
-use super::error::{DecodeError, Fault};
 use super::object::{ObjectType, RawObject};
+use crate::error::{DecodeError, Fault};
 
 /// How a session tells its flows from others to the same destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

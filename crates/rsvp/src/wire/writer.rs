@@ -8,12 +8,12 @@ use super::adspec::Adspec;
 use super::checksum::checksum;
 use super::code_points::{Class, HeaderFlags, MessageType};
 use super::diagnostic::{DiagResponse, Diagnostic};
-use super::error::EncodeError;
 use super::intserv::{FlowSpec, PARAMETER_RSPEC, PARAMETER_TSPEC, Service};
 use super::object::{HEADER_OCTETS, OBJECT_HEADER_OCTETS, ObjectType, Objects};
 use super::reduction::{IdList, ListedId, MessageId};
 use super::security::{Challenge, Hello, Integrity};
 use super::values::{ErrorSpec, Filter, RsvpHop, Selector, Session, Style};
+use crate::error::EncodeError;
 
 /// Composes one message: objects in the order of the calls, which should be that of the grammar; then
 /// [`Writer::finish`]. A writer that is dropped before leaves an unfinished message in the buffer.

@@ -20,8 +20,10 @@ fn with_hello(last: u8, seed: u64) -> Node {
 /// Lets both live from `from` to `to`, each hearing the other without delay.
 fn live(from: u64, to: u64, a: &mut Node, b: &mut Node) {
     for now in (from..=to).map(ms) {
-        a.layer.tick(now);
-        b.layer.tick(now);
+        a.layer.advance(now);
+        a.layer.tick();
+        b.layer.advance(now);
+        b.layer.tick();
         talk(now, a, b);
     }
 }
@@ -32,7 +34,8 @@ fn requests_are_answered() {
     let (mut a, mut b) = (with_hello(1, 1), Node::plain(2));
     b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
-    a.layer.tick(ms(1));
+    a.layer.advance(ms(1));
+    a.layer.tick();
     let hello = a.drain().into_iter().find(|packet| packet.kind() == MessageType::HELLO).unwrap();
     assert_eq!((hello.src, hello.dst, hello.ttl, hello.router_alert), (addr(1), addr(2), 1, false));
     let request = hello.message().hello.unwrap();
@@ -62,7 +65,8 @@ fn restarted_and_silent() {
     live(101, 200, &mut a, &mut again);
     assert_eq!(a.upcalls, [lost], "it is up again");
     for now in (201..300).map(ms) {
-        a.layer.tick(now);
+        a.layer.advance(now);
+        a.layer.tick();
         a.drain();
     }
     assert_eq!(a.upcalls, [lost, lost], "silence");
@@ -85,7 +89,8 @@ fn neighbours_without_hello() {
     b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
     for now in (0..500).map(ms) {
-        a.layer.tick(now);
+        a.layer.advance(now);
+        a.layer.tick();
         a.drain();
     }
     assert!(a.layer.counters().hellos_sent >= 99);
@@ -115,8 +120,10 @@ fn parallel_links() {
         payload: &path.payload,
     };
     let mut arrivals = a.layer.receive(&packet);
-    while a.layer.next(ms(0), &mut arrivals).is_some() {}
-    a.layer.tick(ms(1));
+    a.layer.advance(ms(0));
+    while a.layer.next(&mut arrivals).is_some() {}
+    a.layer.advance(ms(1));
+    a.layer.tick();
     let mut asked = Vec::new();
     while let Some(out) = a.layer.poll() {
         let message = signalbox_rsvp::wire::Message::parse(out.payload).unwrap();

@@ -160,7 +160,8 @@ impl Node {
     pub(crate) fn until(&mut self, to: Time) -> Vec<(Time, Packet)> {
         let mut said = Vec::new();
         while let Some(due) = self.layer.next_deadline().filter(|due| *due <= to) {
-            self.layer.tick(due);
+            self.layer.advance(due);
+            self.layer.tick();
             said.extend(self.drain().into_iter().map(|packet| (due, packet)));
         }
         said
@@ -183,30 +184,31 @@ impl Node {
         };
         let mut arrivals = self.layer.receive(&received);
         let mut got = Vec::new();
-        while let Some(arrival) = self.layer.next(now, &mut arrivals) {
+        self.layer.advance(now);
+        while let Some(arrival) = self.layer.next(&mut arrivals) {
             got.push(match arrival {
                 Arrival::Malformed(_) => Got::Malformed,
                 Arrival::Refreshed { tag } => Got::Refreshed(tag),
                 Arrival::Unknown(unknown) => {
                     if self.on_tree {
-                        self.layer.nack(now, &unknown);
+                        self.layer.nack(&unknown);
                     }
                     Got::Unknown
                 }
-                Arrival::Message => self.work(now, arrivals.message()),
+                Arrival::Message => self.work(arrivals.message()),
             });
         }
         got
     }
 
-    fn work(&mut self, now: Time, incoming: &Incoming<'_>) -> Got {
+    fn work(&mut self, incoming: &Incoming<'_>) -> Got {
         let message = &incoming.message;
         if let Some(refusal) = message.refusal {
             return Got::Refused(refusal.value);
         }
         let port = message.session.unwrap().port;
         let stored = self.states.get(&port).copied();
-        let verdict = self.layer.judge(now, incoming, stored.flatten());
+        let verdict = self.layer.judge(incoming, stored.flatten());
         if verdict == Verdict::Process {
             match message.kind {
                 MessageType::PATH | MessageType::RESV => {
@@ -276,7 +278,8 @@ impl Node {
             Kind::Once => What::Once,
         };
         let outgoing = Outgoing { envelope, next_hop, octets: &octets, what };
-        if let Some(told) = self.layer.send(now, &outgoing) {
+        self.layer.advance(now);
+        if let Some(told) = self.layer.send(&outgoing) {
             self.told.insert(port, told);
         }
     }
@@ -284,14 +287,16 @@ impl Node {
     /// Refreshes the state at this port by its name, to a neighbour.
     pub(crate) fn summarise(&mut self, now: Time, port: u16, to: u8) -> bool {
         let to = SummaryTo::Neighbour { neighbour: addr(to), src: self.addr, ifindex: ETH };
-        self.layer.summarise(now, self.told[&port], &to)
+        self.layer.advance(now);
+        self.layer.summarise(self.told[&port], &to)
     }
 
     /// As that, for a multicast session.
     pub(crate) fn summarise_group(&mut self, now: Time, port: u16) -> bool {
         let source = IpAddr::from([10, 0, 0, 1]);
         let to = SummaryTo::Group { group: group(), source, src: self.addr, ifindex: ETH, ttl: 63 };
-        self.layer.summarise(now, self.told[&port], &to)
+        self.layer.advance(now);
+        self.layer.summarise(self.told[&port], &to)
     }
 }
 
@@ -317,7 +322,8 @@ pub(crate) fn talk(now: Time, a: &mut Node, b: &mut Node) -> Vec<Got> {
     let mut all = Vec::new();
     loop {
         for node in [&mut *a, &mut *b] {
-            node.layer.tick(now);
+            node.layer.advance(now);
+            node.layer.tick();
         }
         let (from_a, from_b) = (a.drain(), b.drain());
         if from_a.is_empty() && from_b.is_empty() {

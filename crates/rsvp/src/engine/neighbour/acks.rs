@@ -1,8 +1,8 @@
 //! Acknowledgments (RFC 2961 §4.3), on their own or with what is sent anyway.
 
+use signalbox_core::IfIndex;
 use signalbox_core::packet::IpReceived;
 use signalbox_core::slab::Key;
-use signalbox_core::{IfIndex, Time};
 
 use super::Neighbours;
 use super::outbound::{Preface, TTL};
@@ -15,20 +15,18 @@ impl Neighbours {
     /// Acknowledges a message if its sender wants that, or tells that its name is not known.
     pub(super) fn acknowledge(
         &mut self,
-        now: Time,
         peer: Key,
         packet: &IpReceived<'_>,
         name: MessageId,
         negative: bool,
     ) {
         if name.ack_desired || negative {
-            self.queue_ack(now, peer, packet.ifindex, name, negative, packet.dst.is_multicast());
+            self.queue_ack(peer, packet.ifindex, name, negative, packet.dst.is_multicast());
         }
     }
 
     pub(super) fn queue_ack(
         &mut self,
-        now: Time,
         key: Key,
         ifindex: IfIndex,
         name: MessageId,
@@ -43,25 +41,25 @@ impl Neighbours {
             settings.ack_delay
         };
         let Some(peer) = self.peers.get_mut(key) else { return };
-        let due = peer.acks_due.map_or(now + delay, |due| due.min(now + delay));
+        let due = peer.acks_due.map_or(self.now + delay, |due| due.min(self.now + delay));
         peer.acks.push((name, negative));
         peer.acks_due = Some(due);
         if peer.acks.len() >= MOST_ACKS {
-            self.flush_acks(now, key);
+            self.flush_acks(key);
         } else {
             self.peers.rearm(key);
         }
     }
 
     /// Sends the acknowledgments that wait for a neighbour.
-    pub(super) fn flush_acks(&mut self, now: Time, key: Key) {
+    pub(super) fn flush_acks(&mut self, key: Key) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         peer.acks_due = None;
         let (to, ifindex) = (peer.addr, peer.ifindex);
         let mut acks = core::mem::take(&mut peer.acks);
         if !acks.is_empty() {
             let preface = Preface { acks: &acks, ..Self::PLAIN };
-            self.own_packet(now, (to, ifindex, TTL), MessageType::ACK, preface, |_| {});
+            self.own_packet((to, ifindex, TTL), MessageType::ACK, preface, |_| {});
             self.count_acks(&acks);
             acks.clear();
         }

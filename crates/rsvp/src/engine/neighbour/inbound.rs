@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 
+use signalbox_core::IfIndex;
 use signalbox_core::packet::IpReceived;
 use signalbox_core::slab::Key;
-use signalbox_core::{IfIndex, Time};
 
 use super::association::Admitted;
 use super::mistrust::Mistrust;
@@ -145,7 +145,7 @@ impl Neighbours {
     }
 
     /// The next thing in a packet, in order; `None` when all was given out. The engine works on it before it asks again.
-    pub fn next(&mut self, now: Time, arrivals: &mut Arrivals<'_>) -> Option<Arrival> {
+    pub fn next(&mut self, arrivals: &mut Arrivals<'_>) -> Option<Arrival> {
         self.out.recycle();
         let Arrivals { packet, stage, incoming } = arrivals;
         loop {
@@ -166,14 +166,14 @@ impl Neighbours {
                         *stage = Stage::Bundle { messages: message.sub_messages(), lists: None };
                         continue;
                     }
-                    match self.admit(now, incoming) {
+                    match self.admit(incoming) {
                         Admission::Message => return Some(Arrival::Message),
                         Admission::Lists(lists) => *stage = Stage::Lists(lists),
                         Admission::Over => {}
                     }
                 }
                 Stage::Bundle { lists: Some(lists), .. } | Stage::Lists(lists) => {
-                    match self.listed(now, packet, lists) {
+                    match self.listed(packet, lists) {
                         Some(arrival) => return Some(arrival),
                         None => match stage {
                             Stage::Bundle { lists, .. } => *lists = None,
@@ -193,7 +193,7 @@ impl Neighbours {
                     }
                     // How far the data may go is the message's own; how far it came the Bundle tells (§3.4).
                     (incoming.packet.ttl, incoming.packet.payload) = (incoming.message.send_ttl, octets);
-                    match self.admit(now, incoming) {
+                    match self.admit(incoming) {
                         Admission::Message => return Some(Arrival::Message),
                         Admission::Lists(new) => *lists = Some(new),
                         Admission::Over => {}
@@ -205,13 +205,13 @@ impl Neighbours {
     }
 
     /// One message: its INTEGRITY, its neighbour, and what of it is this layer's business.
-    fn admit<'p>(&mut self, now: Time, incoming: &mut Incoming<'p>) -> Admission<'p> {
+    fn admit<'p>(&mut self, incoming: &mut Incoming<'p>) -> Admission<'p> {
         let Incoming { message, packet, non_rsvp, neighbour, .. } = incoming;
         if message.kind == MessageType::INTEGRITY_CHALLENGE {
-            self.challenged(now, packet, message);
+            self.challenged(packet, message);
             return Admission::Over;
         }
-        if !self.verify(now, packet, message, *neighbour) {
+        if !self.verify(packet, message, *neighbour) {
             return Admission::Over;
         }
         if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
@@ -219,19 +219,19 @@ impl Neighbours {
             message.message_id = None;
             return Admission::Message;
         }
-        let peer = self.peers.heard(now, *neighbour, packet.ifindex, (message.flags, *non_rsvp));
+        let peer = self.peers.heard(self.now, *neighbour, packet.ifindex, (message.flags, *non_rsvp));
         incoming.peer = peer;
         if peer.is_none() {
             self.counters.overload += 1;
         }
         if message.kind == MessageType::HELLO {
             if let (Some(peer), Some(hello)) = (peer, message.hello) {
-                self.helloed(now, peer, packet, &hello);
+                self.helloed(peer, packet, &hello);
             }
             return Admission::Over;
         }
         if let Some(peer) = peer {
-            self.start_hello(now, peer);
+            self.start_hello(peer);
         }
         let reduction = &self.config.of(packet.ifindex).reduction;
         if !reduction.reliable {
@@ -251,7 +251,7 @@ impl Neighbours {
                 let Some(key) = peer.filter(|_| summary) else { return Admission::Over };
                 self.counters.srefreshes_received += 1;
                 if let Some(name) = message.message_id {
-                    self.acknowledge(now, key, packet, name, false);
+                    self.acknowledge(key, packet, name, false);
                 }
                 Admission::Lists(Lists { peer: key, objects: Objects::of(message.octets), list: None })
             }
@@ -283,7 +283,7 @@ impl Neighbours {
     }
 
     /// Whether INTEGRITY is as it must be at the interface.
-    fn verify(&mut self, now: Time, packet: &IpReceived<'_>, message: &Message<'_>, sender: IpAddr) -> bool {
+    fn verify(&mut self, packet: &IpReceived<'_>, message: &Message<'_>, sender: IpAddr) -> bool {
         let settings = &self.config.of(packet.ifindex).integrity;
         let response = message.kind == MessageType::INTEGRITY_RESPONSE;
         if !settings.receiving {
@@ -291,11 +291,11 @@ impl Neighbours {
         }
         let settings = *settings;
         let Some(integrity) = message.integrity else {
-            return self.mistrust(now, sender, packet.ifindex, Mistrust::Unsigned);
+            return self.mistrust(sender, packet.ifindex, Mistrust::Unsigned);
         };
-        let wall = self.config.wall(now);
+        let wall = self.config.wall(self.now);
         let Some(key) = self.keys.received(wall, integrity.key_id, packet.ifindex, sender) else {
-            return self.mistrust(now, sender, packet.ifindex, Mistrust::UnknownKey);
+            return self.mistrust(sender, packet.ifindex, Mistrust::UnknownKey);
         };
         // Checksum and digest count as zero.
         let octets = message.octets;
@@ -309,7 +309,7 @@ impl Neighbours {
             octets.get(end..).unwrap_or_default(),
         ];
         if !key.verifies(&parts, integrity.digest) {
-            return self.mistrust(now, sender, packet.ifindex, Mistrust::WrongDigest);
+            return self.mistrust(sender, packet.ifindex, Mistrust::WrongDigest);
         }
         if response {
             let taken = message.challenge.is_some_and(|challenge| {
@@ -329,7 +329,7 @@ impl Neighbours {
         }
         let place = (sender, integrity.key_id, packet.ifindex);
         let number = (integrity.sequence, integrity.handshake);
-        let why = match self.associations.admit(now, place, number, &settings, &mut self.rng) {
+        let why = match self.associations.admit(self.now, place, number, &settings, &mut self.rng) {
             Admitted::Yes => return true,
             Admitted::Replayed => Mistrust::Replayed,
             Admitted::Unwilling => Mistrust::Unwilling,
@@ -344,11 +344,11 @@ impl Neighbours {
                 Mistrust::Unproven
             }
         };
-        self.mistrust(now, sender, packet.ifindex, why)
+        self.mistrust(sender, packet.ifindex, why)
     }
 
     /// Counts a message that is not believed, and remembers who is said to have sent it. Always false.
-    fn mistrust(&mut self, now: Time, sender: IpAddr, ifindex: IfIndex, why: Mistrust) -> bool {
+    fn mistrust(&mut self, sender: IpAddr, ifindex: IfIndex, why: Mistrust) -> bool {
         let counter = match why {
             Mistrust::Unsigned => &mut self.counters.integrity_missing,
             Mistrust::UnknownKey => &mut self.counters.key_unknown,
@@ -358,37 +358,37 @@ impl Neighbours {
             Mistrust::Unwilling => &mut self.counters.handshake_refused,
         };
         *counter += 1;
-        self.mistrusted.note(now, (sender, ifindex), why);
+        self.mistrusted.note(self.now, (sender, ifindex), why);
         false
     }
 
-    fn helloed(&mut self, now: Time, key: Key, packet: &IpReceived<'_>, hello: &crate::wire::Hello) {
+    fn helloed(&mut self, key: Key, packet: &IpReceived<'_>, hello: &crate::wire::Hello) {
         self.counters.hellos_received += 1;
         let configured = self.config.of(packet.ifindex).hello;
         let Some(peer) = self.peers.get_mut(key) else { return };
-        let state = peer.hello.get_or_insert_with(|| hello::State::new(now, &mut self.rng));
-        let verdict = state.received(now, hello, &configured.unwrap_or_default(), &mut self.rng);
+        let state = peer.hello.get_or_insert_with(|| hello::State::new(self.now, &mut self.rng));
+        let verdict = state.received(self.now, hello, &configured.unwrap_or_default(), &mut self.rng);
         let answer = (!hello.ack).then(|| state.answer());
         let (neighbour, ifindex) = (peer.addr, peer.ifindex);
         if verdict == hello::Verdict::Lost {
             self.lost(neighbour, ifindex);
         }
         if let Some(answer) = answer {
-            self.send_hello(now, neighbour, ifindex, &answer);
+            self.send_hello(neighbour, ifindex, &answer);
         }
-        self.start_hello(now, key);
+        self.start_hello(key);
         self.peers.rearm(key);
     }
 
     /// Requests are sent where that is configured.
-    fn start_hello(&mut self, now: Time, key: Key) {
+    fn start_hello(&mut self, key: Key) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         if self.config.of(peer.ifindex).hello.is_none() {
             return;
         }
-        let state = peer.hello.get_or_insert_with(|| hello::State::new(now, &mut self.rng));
+        let state = peer.hello.get_or_insert_with(|| hello::State::new(self.now, &mut self.rng));
         if state.due().is_none() {
-            state.start(now);
+            state.start(self.now);
             self.peers.rearm(key);
         }
     }
@@ -438,7 +438,7 @@ impl Neighbours {
     }
 
     /// The next identifier of an Srefresh.
-    fn listed(&mut self, now: Time, packet: &IpReceived<'_>, lists: &mut Lists<'_>) -> Option<Arrival> {
+    fn listed(&mut self, packet: &IpReceived<'_>, lists: &mut Lists<'_>) -> Option<Arrival> {
         loop {
             let Some((list, at)) = &mut lists.list else {
                 let object = lists.objects.find_map(|object| {
@@ -459,7 +459,7 @@ impl Neighbours {
             self.counters.names_unknown += 1;
             let name = MessageId { ack_desired: false, epoch: list.epoch, id: listed.id };
             match listed.source {
-                None => self.acknowledge(now, lists.peer, packet, name, true),
+                None => self.acknowledge(lists.peer, packet, name, true),
                 Some(source) => {
                     let group = listed.group.unwrap_or(packet.dst);
                     let (ifindex, peer) = (packet.ifindex, lists.peer);
@@ -470,13 +470,13 @@ impl Neighbours {
     }
 
     /// Answers a multicast name that is not known although this node is on the tree.
-    pub fn nack(&mut self, now: Time, unknown: &Unknown) {
-        self.queue_ack(now, unknown.peer, unknown.ifindex, unknown.name, true, unknown.group.is_multicast());
+    pub fn nack(&mut self, unknown: &Unknown) {
+        self.queue_ack(unknown.peer, unknown.ifindex, unknown.name, true, unknown.group.is_multicast());
     }
 
     /// What to do with a message, by its name and what was stored for the state it is about; `stored` is `None` if there
     /// is no such state, or it has no name. Queues the acknowledgment, so: only for messages that are valid.
-    pub fn judge(&mut self, now: Time, incoming: &Incoming<'_>, stored: Option<Heard>) -> Verdict {
+    pub fn judge(&mut self, incoming: &Incoming<'_>, stored: Option<Heard>) -> Verdict {
         let (Some(name), Some(peer)) = (incoming.message.message_id, incoming.peer) else {
             return Verdict::Process;
         };
@@ -497,7 +497,7 @@ impl Neighbours {
         if verdict == Verdict::OutOfOrder {
             self.counters.out_of_order += 1;
         } else {
-            self.acknowledge(now, peer, &incoming.packet, name, false);
+            self.acknowledge(peer, &incoming.packet, name, false);
         }
         verdict
     }

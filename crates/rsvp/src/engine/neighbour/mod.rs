@@ -164,6 +164,8 @@ pub struct Neighbours {
     config: Config,
     counters: Counters,
     rng: Random,
+    /// The time of the input that is handled.
+    now: Time,
     epoch: u32,
     own: BTreeMap<IfIndex, Own>,
     peers: Peers,
@@ -194,6 +196,7 @@ impl Neighbours {
         let answers = config.interface.integrity.answers.max(1);
         Self {
             counters: Counters::default(),
+            now: Time::ZERO,
             epoch,
             own: BTreeMap::new(),
             peers: Peers::new(config.max_neighbours, &mut rng),
@@ -211,6 +214,11 @@ impl Neighbours {
             rng,
             config,
         }
+    }
+
+    /// Sets the time of the next calls; it never runs backwards.
+    pub fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
     }
 
     /// Tells the addresses by which this node calls itself at an interface; none of a family that it lacks there.

@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 
+use signalbox_core::IfIndex;
 use signalbox_core::packet::IpReceived;
 use signalbox_core::slab::Key;
-use signalbox_core::{IfIndex, Time};
 
 use super::association::Ask;
 use super::config::Interface;
@@ -102,7 +102,7 @@ impl Neighbours {
     /// Sends a message; a packet may come of it later, together with others. Returns the name of the state that a
     /// trigger told, to be given back with all messages about it; `None` where names are not used, and of messages that
     /// are no triggers.
-    pub fn send(&mut self, now: Time, outgoing: &Outgoing<'_>) -> Option<Advertised> {
+    pub fn send(&mut self, outgoing: &Outgoing<'_>) -> Option<Advertised> {
         self.out.recycle();
         let Outgoing { envelope, octets, what, .. } = *outgoing;
         let settings = *self.config.of(envelope.ifindex);
@@ -133,7 +133,7 @@ impl Neighbours {
             sent.summaries = 0;
             let (id, told) = (sent.id, sent.peer.is_some());
             // A refresh asks only if nobody ever said to have got it.
-            let kept = !repeated && self.sent.keep(now, key, envelope, octets, settings.reduction.first);
+            let kept = !repeated && self.sent.keep(self.now, key, envelope, octets, settings.reduction.first);
             let waits = kept || self.sent.waiting(key).is_some();
             name =
                 Some(MessageId { ack_desired: if repeated { !told } else { waits }, epoch: self.epoch, id });
@@ -141,7 +141,7 @@ impl Neighbours {
                 self.counters.overload += 1;
             }
         }
-        self.dispatch(now, outgoing, name, repeated);
+        self.dispatch(outgoing, name, repeated);
         match what {
             What::Trigger { .. } => key.map(Advertised),
             _ => None,
@@ -169,11 +169,11 @@ impl Neighbours {
     }
 
     /// Sends a message by itself: with a digest where that is demanded, without a name, in no Bundle.
-    pub fn send_alone(&mut self, now: Time, envelope: Envelope, octets: &[u8]) {
+    pub fn send_alone(&mut self, envelope: Envelope, octets: &[u8]) {
         self.out.recycle();
         let mut out = core::mem::take(&mut self.out.octets);
         let start = out.len();
-        self.compose(now, &mut out, (envelope.ifindex, envelope.dst), octets, Self::PLAIN);
+        self.compose(&mut out, (envelope.ifindex, envelope.dst), octets, Self::PLAIN);
         self.out.octets = out;
         self.out.push(envelope, start);
     }
@@ -189,7 +189,7 @@ impl Neighbours {
     }
 
     /// Composes the message and sends it, in a Bundle if that is possible.
-    fn dispatch(&mut self, now: Time, outgoing: &Outgoing<'_>, name: Option<MessageId>, patient: bool) {
+    fn dispatch(&mut self, outgoing: &Outgoing<'_>, name: Option<MessageId>, patient: bool) {
         let Outgoing { envelope, octets, next_hop, .. } = *outgoing;
         let reduction = &self.config.of(envelope.ifindex).reduction;
         let bundles = reduction.reliable && reduction.summary;
@@ -208,11 +208,11 @@ impl Neighbours {
         let to = towards.unwrap_or(envelope.dst);
         let bundles = bundles && own.is_some();
         match key.filter(|key| bundles && self.peers.get(*key).is_some_and(|peer| peer.is_capable())) {
-            Some(key) => self.bundle(now, key, (envelope, to), octets, preface, patient),
+            Some(key) => self.bundle(key, (envelope, to), octets, preface, patient),
             None => {
                 let mut out = core::mem::take(&mut self.out.octets);
                 let start = out.len();
-                self.compose(now, &mut out, (envelope.ifindex, to), octets, preface);
+                self.compose(&mut out, (envelope.ifindex, to), octets, preface);
                 self.out.octets = out;
                 self.out.push(envelope, start);
             }
@@ -232,7 +232,6 @@ impl Neighbours {
     /// of messages stays.
     fn bundle(
         &mut self,
-        now: Time,
         key: Key,
         (envelope, to): (Envelope, IpAddr),
         octets: &[u8],
@@ -242,7 +241,7 @@ impl Neighbours {
         let settings = self.config.of(envelope.ifindex).reduction;
         let mut message = core::mem::take(&mut self.scratch);
         message.clear();
-        self.compose(now, &mut message, (envelope.ifindex, to), octets, preface);
+        self.compose(&mut message, (envelope.ifindex, to), octets, preface);
         let full = self.peers.get(key).is_some_and(|peer| {
             HEADER_OCTETS + peer.bundle.len() + message.len() > usize::from(settings.largest)
         });
@@ -258,7 +257,7 @@ impl Neighbours {
             peer.bundle.extend_from_slice(&message);
             peer.bundled += 1;
             if patient {
-                peer.bundle_due.get_or_insert(now + settings.bundle_delay);
+                peer.bundle_due.get_or_insert(self.now + settings.bundle_delay);
                 self.peers.rearm(key);
             } else {
                 self.ready.push(key);
@@ -310,7 +309,6 @@ impl Neighbours {
     /// lengths, digest and checksum right. Appends nothing if there is no key.
     fn compose(
         &mut self,
-        now: Time,
         out: &mut Vec<u8>,
         (ifindex, to): (IfIndex, IpAddr),
         octets: &[u8],
@@ -322,7 +320,7 @@ impl Neighbours {
         let key = match preface.signed {
             Signed::By(key) => Some(key),
             Signed::AsConfigured if sending => {
-                let Some((key, expired)) = self.keys.sending(self.config.wall(now), ifindex, to) else {
+                let Some((key, expired)) = self.keys.sending(self.config.wall(self.now), ifindex, to) else {
                     self.counters.no_key += 1;
                     return;
                 };
@@ -340,7 +338,7 @@ impl Neighbours {
         let mut w = Writer::new(out, MessageType(kind), flags, ttl);
         let mut signature = None;
         if let Some(key) = key.and_then(|key| self.keys.get_mut(key)) {
-            let clock = (u64::from(self.config.real_time) + now.as_micros() / 1_000_000) << 32;
+            let clock = (u64::from(self.config.real_time) + self.now.as_micros() / 1_000_000) << 32;
             // Seconds in the high half, a counter in the low one that begins anew with each (RFC 2747 §3).
             key.sent = clock.max(key.sent.wrapping_add(1));
             let at = w.integrity(handshake, key.id, key.sent, key.digest_octets());
@@ -373,7 +371,6 @@ impl Neighbours {
     /// A packet of this layer's own: nothing but a header and what `compose` adds.
     pub(super) fn own_packet(
         &mut self,
-        now: Time,
         (to, ifindex, ttl): (IpAddr, IfIndex, u8),
         kind: MessageType,
         preface: Preface<'_>,
@@ -388,7 +385,7 @@ impl Neighbours {
         let mut out = core::mem::take(&mut self.out.octets);
         let start = out.len();
         if whole {
-            self.compose(now, &mut out, (ifindex, to), &message, preface);
+            self.compose(&mut out, (ifindex, to), &message, preface);
         }
         let sent = out.len() > start;
         self.out.octets = out;
@@ -404,7 +401,7 @@ impl Neighbours {
     /// Refreshes a state by its name instead of a message; false if that cannot be: then the engine sends the message.
     /// It cannot if the state was never acknowledged by a neighbour that does refresh reduction, and now and then it
     /// shall not, so that what went wrong unnoticed is put right (RFC 2961 §5.5).
-    pub fn summarise(&mut self, now: Time, state: Advertised, to: &SummaryTo) -> bool {
+    pub fn summarise(&mut self, state: Advertised, to: &SummaryTo) -> bool {
         let (envelope, source) = match *to {
             SummaryTo::Neighbour { neighbour, src, ifindex } => {
                 let (dst, routed, ttl, tos) = (neighbour, false, TTL, TOS);
@@ -432,7 +429,7 @@ impl Neighbours {
             return false;
         }
         let id = ListedId { id: sent.id, source, group: None };
-        let Some((key, count)) = self.summaries.add(envelope, id, now + settings.summary_delay) else {
+        let Some((key, count)) = self.summaries.add(envelope, id, self.now + settings.summary_delay) else {
             return false;
         };
         sent.summaries = sent.summaries.saturating_add(1);
@@ -441,7 +438,7 @@ impl Neighbours {
         let room = usize::from(settings.largest).saturating_sub(HEADER_OCTETS + 52 + 8);
         let entry = source.map_or(4, |source| if source.is_ipv4() { 8 } else { 20 });
         if (count + 1) * entry > room {
-            self.flush_summary(now, key);
+            self.flush_summary(key);
         }
         true
     }
@@ -453,7 +450,7 @@ impl Neighbours {
         self.peers.get(peer).map(|peer| peer.addr)
     }
 
-    pub(super) fn flush_summary(&mut self, now: Time, key: Key) {
+    pub(super) fn flush_summary(&mut self, key: Key) {
         let Some((envelope, ids)) = self.summaries.take(key) else { return };
         let mut message = core::mem::take(&mut self.scratch);
         message.clear();
@@ -463,7 +460,7 @@ impl Neighbours {
             self.counters.srefreshes_sent += 1;
             let mut out = core::mem::take(&mut self.out.octets);
             let start = out.len();
-            self.compose(now, &mut out, (envelope.ifindex, envelope.dst), &message, Self::PLAIN);
+            self.compose(&mut out, (envelope.ifindex, envelope.dst), &message, Self::PLAIN);
             self.out.octets = out;
             self.out.push(envelope, start);
         }
@@ -480,7 +477,7 @@ impl Neighbours {
 
     /// A PathErr or ResvErr says that the neighbour knows no MESSAGE_IDs (error 13 about one of their classes): the state
     /// goes without from now on. Whether the message was sent again; else the engine does it.
-    pub fn refused(&mut self, now: Time, state: Advertised) -> bool {
+    pub fn refused(&mut self, state: Advertised) -> bool {
         self.counters.names_refused += 1;
         if let Some(sent) = self.sent.get_mut(state.0) {
             sent.plain = true;
@@ -489,20 +486,19 @@ impl Neighbours {
         let (envelope, octets) = (waiting.envelope, waiting.octets.clone());
         self.sent.settle(state.0);
         let what = What::Refresh { state: None };
-        self.dispatch(now, &Outgoing { envelope, next_hop: None, octets: &octets, what }, None, false);
+        self.dispatch(&Outgoing { envelope, next_hop: None, octets: &octets, what }, None, false);
         true
     }
 
     /// Sends a message again that nobody acknowledged.
-    pub(super) fn retransmit(&mut self, now: Time, envelope: Envelope, octets: &[u8], id: u32) {
+    pub(super) fn retransmit(&mut self, envelope: Envelope, octets: &[u8], id: u32) {
         let name = Some(MessageId { ack_desired: true, epoch: self.epoch, id });
         let what = What::Refresh { state: None };
-        self.dispatch(now, &Outgoing { envelope, next_hop: None, octets, what }, name, false);
+        self.dispatch(&Outgoing { envelope, next_hop: None, octets, what }, name, false);
     }
 
-    pub(super) fn send_hello(&mut self, now: Time, to: IpAddr, ifindex: IfIndex, hello: &Hello) {
-        let sent =
-            self.own_packet(now, (to, ifindex, 1), MessageType::HELLO, Self::PLAIN, |w| _ = w.hello(hello));
+    pub(super) fn send_hello(&mut self, to: IpAddr, ifindex: IfIndex, hello: &Hello) {
+        let sent = self.own_packet((to, ifindex, 1), MessageType::HELLO, Self::PLAIN, |w| _ = w.hello(hello));
         self.counters.hellos_sent += u64::from(sent);
     }
 
@@ -511,18 +507,17 @@ impl Neighbours {
         let preface = Preface { signed: Signed::Not, ..Self::PLAIN };
         let place = (ask.to, ask.ifindex, TTL);
         let kind = MessageType::INTEGRITY_CHALLENGE;
-        // Not signed, so no time goes into it.
-        let sent = self.own_packet(Time::ZERO, place, kind, preface, |w| _ = w.challenge(&challenge));
+        let sent = self.own_packet(place, kind, preface, |w| _ = w.challenge(&challenge));
         self.counters.challenges_sent += u64::from(sent);
     }
 
     /// A challenge, which nobody signed: it is answered to where it came from, with the key that it names, at a limited
     /// rate.
-    pub(super) fn challenged(&mut self, now: Time, packet: &IpReceived<'_>, message: &Message<'_>) {
+    pub(super) fn challenged(&mut self, packet: &IpReceived<'_>, message: &Message<'_>) {
         self.counters.challenges_received += 1;
         let settings: &Interface = self.config.of(packet.ifindex);
         let Some(challenge) = message.challenge.filter(|_| {
-            settings.integrity.sending && settings.integrity.handshake && self.answers.allow(now)
+            settings.integrity.sending && settings.integrity.handshake && self.answers.allow(self.now)
         }) else {
             return;
         };
@@ -530,7 +525,7 @@ impl Neighbours {
         let preface = Preface { signed: Signed::By(key), ..Self::PLAIN };
         let place = (packet.src, packet.ifindex, TTL);
         let kind = MessageType::INTEGRITY_RESPONSE;
-        let sent = self.own_packet(now, place, kind, preface, |w| _ = w.challenge(&challenge));
+        let sent = self.own_packet(place, kind, preface, |w| _ = w.challenge(&challenge));
         self.counters.responses_sent += u64::from(sent);
     }
 }

@@ -12,20 +12,21 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 impl Neighbours {
     /// Does what is due at `now`.
-    pub fn tick(&mut self, now: Time) {
+    pub fn tick(&mut self) {
         self.out.recycle();
-        while let Some(waiting) = self.sent.pop_due(now) {
-            self.overdue(now, waiting);
+        while let Some(waiting) = self.sent.pop_due(self.now) {
+            self.overdue(waiting);
         }
-        while let Some(summary) = self.summaries.pop_due(now) {
-            self.flush_summary(now, summary);
+        while let Some(summary) = self.summaries.pop_due(self.now) {
+            self.flush_summary(summary);
         }
-        while let Some(peer) = self.peers.pop_due(now) {
-            self.serve(now, peer);
+        while let Some(peer) = self.peers.pop_due(self.now) {
+            self.serve(peer);
         }
         loop {
             let config = &self.config;
-            let Some(ask) = self.associations.next_ask(now, |ifindex| config.of(ifindex).integrity) else {
+            let Some(ask) = self.associations.next_ask(self.now, |ifindex| config.of(ifindex).integrity)
+            else {
                 break;
             };
             self.challenge(&ask);
@@ -33,7 +34,7 @@ impl Neighbours {
     }
 
     /// A message that was not acknowledged in time (RFC 2961 §6): again, or never mind; the state stays.
-    fn overdue(&mut self, now: Time, waiting: Key) {
+    fn overdue(&mut self, waiting: Key) {
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
         let settings = self.config.of(pending.envelope.ifindex).reduction;
         let name = pending.name;
@@ -55,47 +56,47 @@ impl Neighbours {
         pending.interval = longer.unwrap_or(LONGEST).min(LONGEST);
         let (envelope, interval) = (pending.envelope, pending.interval);
         let octets = core::mem::take(&mut pending.octets);
-        self.sent.rearm(waiting, now + interval);
+        self.sent.rearm(waiting, self.now + interval);
         self.counters.retransmissions += 1;
-        self.retransmit(now, envelope, &octets, id);
+        self.retransmit(envelope, &octets, id);
         if let Some(pending) = self.sent.pending_mut(waiting) {
             pending.octets = octets;
         }
     }
 
-    fn serve(&mut self, now: Time, key: Key) {
+    fn serve(&mut self, key: Key) {
         let Some(peer) = self.peers.get_mut(key) else { return };
-        let due = |time: Option<Time>| time.is_some_and(|time| time <= now);
+        let due = |time: Option<Time>| time.is_some_and(|time| time <= self.now);
         let (acks, bundle) = (due(peer.acks_due), due(peer.bundle_due));
         if acks {
-            self.flush_acks(now, key);
+            self.flush_acks(key);
         }
         if bundle {
             self.flush_bundle(key);
         }
-        self.serve_hello(now, key);
+        self.serve_hello(key);
         let Some(peer) = self.peers.get_mut(key) else { return };
-        if peer.is_idle(now) {
+        if peer.is_idle(self.now) {
             self.peers.remove(key);
             return;
         }
         if peer.refs > 0 {
-            peer.touch_if_silent(now);
+            peer.touch_if_silent(self.now);
         }
         self.peers.rearm(key);
     }
 
-    fn serve_hello(&mut self, now: Time, key: Key) {
+    fn serve_hello(&mut self, key: Key) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         let (neighbour, ifindex) = (peer.addr, peer.ifindex);
         let Some(config) = self.config.of(ifindex).hello else { return };
         let Some(state) = &mut peer.hello else { return };
-        let (verdict, request) = state.tick(now, &config, &mut self.rng);
+        let (verdict, request) = state.tick(self.now, &config, &mut self.rng);
         if verdict == hello::Verdict::Lost {
             self.lost(neighbour, ifindex);
         }
         if let Some(request) = request {
-            self.send_hello(now, neighbour, ifindex, &request);
+            self.send_hello(neighbour, ifindex, &request);
         }
     }
 }

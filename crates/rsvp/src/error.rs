@@ -1,7 +1,7 @@
 //! What can be wrong with octets, and what of it is told to the sender.
 
-use super::code_points::{Class, ErrorCode};
-use super::object::ObjectType;
+use crate::wire::ObjectType;
+use crate::wire::{Class, ErrorCode};
 
 /// Kinds of local format errors (RFC 2205 Appendix B, "message formatting errors … logged locally"). None of them is
 /// ever answered.
