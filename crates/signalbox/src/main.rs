@@ -1,21 +1,20 @@
-//! `signalbox`: the command for people. It parses arguments, asks the daemon or a library, and prints.
+//! `signalbox`: the command for people. It parses arguments, asks the daemon or a library, and prints the answer.
 
+mod arguments;
 mod client;
-mod decode;
-mod ping;
-mod reserve;
-mod rsvp;
-mod show;
+mod commands;
+mod print;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser};
 
-/// Exit status of a wrong command line, of a daemon that cannot be reached or refuses.
+use commands::{Command, Run};
+
+/// Exit status for a wrong command line, and for a daemon that cannot be reached or refuses.
 const FAILED: u8 = 2;
 
 /// Internet signaling: ask a Signalbox node, follow a path, look at messages, run scenarios.
@@ -57,31 +56,6 @@ struct NodeArgs {
     socket: PathBuf,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Send probes along the path of a flow and show the signaling nodes that they meet.
-    Ping(ping::PingArgs),
-    /// Reserve along the path of a flow, hold it, and tear it down at the end.
-    Reserve(Box<reserve::ReserveArgs>),
-    /// Ask what the path of a flow could give.
-    Query(Box<reserve::QueryArgs>),
-    /// RSVP: announce a sender, reserve as a receiver, show sessions, trace a reservation.
-    Rsvp(rsvp::RsvpArgs),
-    /// Show what the node knows: sessions, peers, associations, reservations, interfaces, counters, status.
-    Show(show::ShowArgs),
-    /// Print messages, from hexadecimal lines or a capture, as text or JSON.
-    Decode(decode::DecodeArgs),
-    /// Networks of namespaces on this machine, and scenarios that run in them.
-    Lab(signalbox_lab::cli::LabArgs),
-    /// Measure the engine and the daemon on this machine.
-    #[command(subcommand)]
-    Bench(signalbox_lab::bench::BenchCommand),
-    /// Give a new node the inputs that a daemon recorded, and print what it does.
-    Replay(signalbox_lab::replay::ReplayArgs),
-    /// Print the version of this command.
-    Version,
-}
-
 fn main() -> ExitCode {
     run(std::env::args_os())
 }
@@ -90,43 +64,20 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(message) => {
-            // If not even the message can be written, the status still tells.
+            // The exit status remains correct even if the message cannot be written.
             let _ = message.print();
             return if message.use_stderr() { ExitCode::from(FAILED) } else { ExitCode::SUCCESS };
         }
     };
-    match execute(cli) {
+    match cli.command.run(&cli.node.socket) {
         Ok(code) => code,
-        // Whoever read our output has seen enough.
+        // The reader of the output closed it, as `head` does.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "signalbox: {error:#}");
             ExitCode::from(FAILED)
         }
     }
-}
-
-fn execute(cli: Cli) -> Result<ExitCode> {
-    let socket = &cli.node.socket;
-    match cli.command {
-        Command::Ping(arguments) => on_runtime(ping::run(socket, &arguments)),
-        Command::Reserve(arguments) => on_runtime(reserve::run(socket, &arguments)),
-        Command::Query(arguments) => on_runtime(reserve::query(socket, &arguments)),
-        Command::Rsvp(arguments) => on_runtime(rsvp::run(socket, &arguments)),
-        Command::Show(arguments) => on_runtime(show::run(socket, &arguments)),
-        Command::Decode(arguments) => decode::run(&arguments),
-        Command::Lab(arguments) => signalbox_lab::cli::run(arguments),
-        Command::Bench(command) => signalbox_lab::bench::run(command),
-        Command::Replay(arguments) => signalbox_lab::replay::run(&arguments),
-        Command::Version => {
-            writeln!(io::stdout(), "signalbox {}", env!("CARGO_PKG_VERSION"))?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
-}
-
-fn on_runtime(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
