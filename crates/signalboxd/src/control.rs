@@ -17,8 +17,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 
-use crate::application::Joining;
-use crate::convert;
+use crate::protocols;
+use crate::protocols::applications::service::Joining;
 
 /// Rows that the event loop gives in one turn.
 pub(crate) const PORTION: usize = 256;
@@ -127,7 +127,7 @@ impl Asks {
         answer: oneshot::Receiver<Result<u64, RegisterError>>,
     ) -> Result<u64, Status> {
         self.send(Ask::ApplicationJoin(joining)).await?;
-        answer.await.map_err(|_| stopping())?.map_err(convert::application::not_registered)
+        answer.await.map_err(|_| stopping())?.map_err(protocols::applications::convert::not_registered)
     }
 
     /// Sends a question and waits for the answer.
@@ -242,7 +242,7 @@ impl Control for Service {
         request: Request<v1::ListSessionsRequest>,
     ) -> Result<Response<Self::ListSessionsStream>, Status> {
         let request = request.into_inner();
-        let filter = convert::session_filter(&request)?;
+        let filter = protocols::gist::convert::session_filter(&request)?;
         Ok(Response::new(self.asks.table(filter, request.limit, Ask::Sessions)))
     }
 
@@ -280,7 +280,7 @@ impl Control for Service {
                 "this node does not run the Ping application: add [apps.ping] to its configuration",
             ));
         }
-        let request = convert::ping_request(&request.into_inner())?;
+        let request = protocols::ping::convert::ping_request(&request.into_inner())?;
         let (events, stream) = mpsc::channel(PING_EVENTS);
         let listener = events.clone();
         let id = self.asks.ask(|id| Ask::PingStart { request, events, id }).await?;
@@ -300,12 +300,12 @@ impl Control for Service {
         request: Request<v1::ReserveRequest>,
     ) -> Result<Response<Self::ReserveStream>, Status> {
         self.needs_qos()?;
-        let request = convert::qos::reserve_request(request.into_inner())?;
+        let request = protocols::qos::convert::reserve_request(request.into_inner())?;
         let Begun { id, events, alive } = self.begin(qos::Command::Reserve(Box::new(request))).await?;
         let events = ReceiverStream::new(events).map(move |event| {
             // It goes with the stream.
             let _ = &alive;
-            convert::qos::reserve_event(id, event)
+            protocols::qos::convert::reserve_event(id, event)
         });
         Ok(Response::new(Box::pin(events)))
     }
@@ -324,11 +324,11 @@ impl Control for Service {
 
     async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
         self.needs_qos()?;
-        let request = convert::qos::query_request(request.into_inner())?;
+        let request = protocols::qos::convert::query_request(request.into_inner())?;
         let Begun { mut events, alive: _alive, .. } =
             self.begin(qos::Command::Query(Box::new(request))).await?;
         while let Some(event) = events.recv().await {
-            if let Some(answer) = convert::qos::query_response(event) {
+            if let Some(answer) = protocols::qos::convert::query_response(event) {
                 return answer.map(Response::new);
             }
         }

@@ -5,16 +5,16 @@
 //! the kernel. [`server`] is a second thread for clients and signals: it asks the loop through a channel
 //! ([`control`], and [`application`] for signaling applications of other processes) and never touches the node. [`convert`] is the edge between the API's types and ours.
 
-mod application;
 mod config;
 mod control;
 mod convert;
 mod driver;
 mod log;
 mod notify;
+mod protocols;
 mod record;
 mod report;
-mod rsvp;
+mod resources;
 mod server;
 mod socket;
 
@@ -30,8 +30,10 @@ use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, OpenError, capability};
 use signalbox_node::{ChannelConfig, Node, ping};
 
-use config::{Config, QosConfig, RsvpConfig};
+use config::Config;
 use driver::Driver;
+use protocols::qos::config::QosConfig;
+use protocols::rsvp::config::RsvpConfig;
 use record::Recorder;
 use server::Server;
 use socket::ControlSocket;

@@ -18,10 +18,10 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, http};
 use tonic::transport;
 
-use crate::application::Applications;
 use crate::config::Config;
 use crate::control::{Ask, Asks, Runs, Service};
-use crate::rsvp::Sessions;
+use crate::protocols::applications::service::Applications;
+use crate::protocols::rsvp::service::Sessions;
 use crate::socket::ControlSocket;
 
 /// Questions that wait for the event loop; whoever asks more waits for a place.

@@ -32,7 +32,7 @@ pub(crate) enum ConfigError {
 
 impl ConfigError {
     /// A wrong value at `span`, in octets of `text`.
-    pub(super) fn at(path: &Path, text: &str, span: Option<Range<usize>>, message: String) -> Self {
+    pub(crate) fn at(path: &Path, text: &str, span: Option<Range<usize>>, message: String) -> Self {
         let start = span.map_or(0, |s| s.start).min(text.len());
         let before = text.get(..start).unwrap_or("");
         let line = before.matches('\n').count() + 1;
@@ -41,18 +41,18 @@ impl ConfigError {
     }
 
     /// A value that cannot be, in `text`.
-    pub(super) fn value(path: &Path, text: &str, Problem { key, message }: &Problem) -> Self {
+    pub(crate) fn value(path: &Path, text: &str, Problem { key, message }: &Problem) -> Self {
         Self::at(path, text, position(text, key), format!("{key}: {message}"))
     }
 }
 
 /// A value that is out of its range, by the path of its key (`gist.t1`).
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     /// The key, with its tables, joined by dots.
-    pub(super) key: String,
+    pub(crate) key: String,
     /// What is wrong and what would be right.
-    pub(super) message: String,
+    pub(crate) message: String,
 }
 
 /// Where the value of `key` stands in `text`; if the key is absent (its default is at odds with another

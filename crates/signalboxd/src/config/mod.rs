@@ -3,13 +3,9 @@
 //! Unknown keys, wrong types and values out of range are errors that name file, line and column; nothing
 //! falls back to a default silently.
 
-mod associations;
-mod error;
-mod gist;
-mod qos;
-mod rsvp;
-mod secret;
-mod units;
+pub(crate) mod error;
+pub(crate) mod secret;
+pub(crate) mod units;
 
 use std::path::{Path, PathBuf};
 
@@ -21,9 +17,12 @@ use tracing_subscriber::filter::LevelFilter;
 
 pub(crate) use error::ConfigError;
 use error::Problem;
-pub(crate) use gist::GistConfig;
-pub(crate) use qos::{QosConfig, TrafficSection};
-pub(crate) use rsvp::RsvpConfig;
+
+use crate::protocols::gist::config::GistConfig;
+use crate::protocols::ping::config::PingConfig;
+use crate::protocols::qos::config::QosConfig;
+use crate::protocols::rsvp::config::RsvpConfig;
+use crate::resources::config::TrafficSection;
 
 /// NSLPIDs that are not free for Ping.
 const NAMED: [u16; 3] = [NslpId::NONE.0, NslpId::QOS.0, NslpId::NATFW.0];
@@ -120,22 +119,6 @@ pub(crate) struct AppsConfig {
     pub(crate) qos: Option<QosConfig>,
 }
 
-/// `[apps.ping]`
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct PingConfig {
-    /// Whether it runs.
-    pub(crate) enabled: bool,
-    /// NSLPID that its messages carry.
-    pub(crate) nslp_id: u16,
-}
-
-impl Default for PingConfig {
-    fn default() -> Self {
-        Self { enabled: true, nslp_id: NslpId::PING.0 }
-    }
-}
-
 /// `[log]`
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -220,7 +203,7 @@ impl Config {
         Ok(config)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::at(path, text, error.span(), error.message().to_owned()))?;
         match config.problem() {

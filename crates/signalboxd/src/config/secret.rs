@@ -9,7 +9,7 @@ use std::path::Path;
 const TOO_OPEN: u32 = 0o027;
 
 /// What a secret file of at most `limit` octets holds; or why it is not used, and what to do.
-pub(super) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     let name = path.display();
     let cannot = |error: std::io::Error| {
         format!("cannot read {name}: {error}; give the path of a file that signalboxd may read")

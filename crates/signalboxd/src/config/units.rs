@@ -10,7 +10,7 @@ use signalbox_core::node::Prefix;
 use signalbox_node::gist::apd::Name;
 
 /// Reads a duration written as a number and a unit: `"500ms"`, `"30s"`, `"5m"`, `"1h"`.
-pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     struct Text;
     impl Visitor<'_> for Text {
         type Value = Duration;
@@ -42,7 +42,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
 /// An address prefix written as `"10.0.0.0/8"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct PrefixText(pub(super) Prefix);
+pub(crate) struct PrefixText(pub(crate) Prefix);
 
 impl TryFrom<String> for PrefixText {
     type Error = String;
@@ -59,7 +59,7 @@ impl TryFrom<String> for PrefixText {
 
 /// Reads whom an entry of the authorised peer database is about: `"any"`, `"authenticated"`, `"dns:NAME"`,
 /// `"key:FINGERPRINT"` or `"address:ADDRESS"`.
-pub(super) fn peer_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+pub(crate) fn peer_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
     let text = String::deserialize(deserializer)?;
     match text.split_once(':') {
         None if text == "any" => Ok(Name::Any),
@@ -75,7 +75,7 @@ pub(super) fn peer_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Na
 }
 
 /// Reads file permissions written in octal: `"0660"`.
-pub(super) fn file_mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+pub(crate) fn file_mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     struct Text;
     impl Visitor<'_> for Text {
         type Value = u32;

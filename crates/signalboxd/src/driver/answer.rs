@@ -13,10 +13,11 @@ use signalbox_node::{qos, rsvp};
 
 use super::Driver;
 use super::engine::Engine;
-use crate::application::Joining;
 use crate::config::Config;
 use crate::control::{Ask, PORTION, SessionFilter};
 use crate::convert;
+use crate::protocols;
+use crate::protocols::applications::service::Joining;
 
 /// What does not change while the daemon runs.
 #[derive(Debug)]
@@ -46,17 +47,28 @@ impl Driver {
                 self.counters.questions += 1;
                 let sessions = self.engine.node.sessions();
                 let wanted = |row: &SessionView<'_>| fits(&portion.filter, row);
-                let _ = portion.answer.send(rows(sessions, portion.from, wanted, convert::session));
+                let _ = portion.answer.send(rows(
+                    sessions,
+                    portion.from,
+                    wanted,
+                    protocols::gist::convert::session,
+                ));
             }
             Ask::Peers(portion) => {
                 self.counters.questions += 1;
                 let peers = self.engine.node.peers();
-                let _ = portion.answer.send(rows(peers, portion.from, |_| true, convert::peer));
+                let _ =
+                    portion.answer.send(rows(peers, portion.from, |_| true, protocols::gist::convert::peer));
             }
             Ask::Associations(portion) => {
                 self.counters.questions += 1;
                 let associations = self.engine.node.associations();
-                let _ = portion.answer.send(rows(associations, portion.from, |_| true, convert::association));
+                let _ = portion.answer.send(rows(
+                    associations,
+                    portion.from,
+                    |_| true,
+                    protocols::gist::convert::association,
+                ));
             }
             Ask::Counters(answer) => {
                 self.counters.questions += 1;
@@ -108,7 +120,10 @@ impl Driver {
                 let kernel: Vec<Capabilities> =
                     self.engine.enforcer.iter().flat_map(|enforcer| enforcer.capabilities()).collect();
                 let links = self.engine.node.resources().links().map(|link| {
-                    convert::qos::interface(&link, kernel.iter().find(|kernel| kernel.name == link.name))
+                    crate::resources::convert::interface(
+                        &link,
+                        kernel.iter().find(|kernel| kernel.name == link.name),
+                    )
                 });
                 let _ = answer.send(links.collect());
             }
@@ -143,7 +158,7 @@ impl Driver {
                     |view| {
                         let known = interfaces.iter().find(|interface| interface.ifindex == view.ifindex);
                         let name = known.map(|interface| interface.name.clone());
-                        convert::rsvp::neighbour(view, now, name.unwrap_or_default())
+                        protocols::rsvp::convert::neighbour(view, now, name.unwrap_or_default())
                     },
                 ));
             }
@@ -206,7 +221,7 @@ impl Driver {
                 enforcer.as_ref().is_some_and(|enforcer| enforcer.is_enforced(view.reservation))
             })
         };
-        convert::rsvp::listed(session, self.clock.now(), io.interfaces(), enforced)
+        protocols::rsvp::convert::listed(session, self.clock.now(), io.interfaces(), enforced)
     }
 
     pub(super) fn qos(&mut self, id: u64, command: qos::Command) {
@@ -223,9 +238,9 @@ impl Driver {
                 let read = enforcer.statistics(view.reservation);
                 read.inspect_err(|error| tracing::debug!(%error, "statistics")).ok().flatten()
             });
-            convert::qos::held(&view, enforced, statistics)
+            crate::resources::convert::held(&view, enforced, statistics)
         });
-        convert::qos::reservation(session, held)
+        protocols::qos::convert::reservation(session, held)
     }
 
     fn status(&self) -> v1::GetStatusResponse {

@@ -8,7 +8,7 @@ use signalbox_node::{ApplicationEvent, RegisterError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
-use crate::application::{HIGH, Line, QUEUE, Waiting};
+use crate::protocols::applications::service::{HIGH, Line, QUEUE, Waiting};
 
 /// The applications, by the name that they have in the node.
 #[derive(Debug, Default)]

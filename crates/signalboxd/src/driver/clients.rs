@@ -13,7 +13,6 @@ use tonic::Status;
 
 use super::applications::Applications;
 use super::engine::Engine;
-use crate::convert;
 
 /// Where the events of one ping go.
 pub(super) type PingEvents = mpsc::Sender<Result<v1::PingEvent, Status>>;
@@ -128,7 +127,7 @@ impl Clients {
             Event::Gist { id, event } => return self.applications.deliver(id, event),
         };
         let Some(client) = self.pings.get(&id) else { return };
-        let event = convert::ping_event(event);
+        let event = crate::protocols::ping::convert::ping_event(event);
         let last = match &event {
             Ok(event) => matches!(event.event, Some(v1::ping_event::Event::Done(_))),
             Err(_) => true,
@@ -147,7 +146,7 @@ impl Clients {
     /// The same for a reservation; one whose client is gone or does not read is released.
     fn deliver_qos(&mut self, id: u64, event: QosEvent) {
         let Some(client) = self.reservations.get(&id) else { return };
-        let last = convert::qos::is_last(&event);
+        let last = crate::protocols::qos::convert::is_last(&event);
         let sent = client.try_send(event);
         if let Err(TrySendError::Full(_)) = sent {
             self.too_slow += 1;

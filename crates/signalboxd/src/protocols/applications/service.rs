@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::convert;
 use crate::control::{Ask, Asks, Replies};
-use crate::convert::application as convert;
 
 /// Indications that wait for one application before further ones are lost.
 pub(crate) const QUEUE: usize = 2048;

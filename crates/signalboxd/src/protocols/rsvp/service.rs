@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::convert;
 use crate::control::{Ask, Asks, Replies};
-use crate::convert::rsvp as convert;
 
 /// Events that wait for one application before it is dropped.
 const QUEUE: usize = 1024;

@@ -16,7 +16,7 @@ use signalbox_node::rsvp::{
 };
 use tonic::Status;
 
-use super::address;
+use crate::convert::{address, millis};
 use carried::{policy, told_adspec, told_adspec_object, told_policy};
 
 /// TTL of the data if the client does not say: that of Linux after the first router.
@@ -253,7 +253,7 @@ pub(crate) fn listed(
         traffic: Some(told_traffic(&sender.tspec)),
         previous_hop: address(sender.previous_hop),
         interface: name(sender.ifindex),
-        expires_in_ms: sender.expires.map(|expires| super::millis(expires.since(now))),
+        expires_in_ms: sender.expires.map(|expires| millis(expires.since(now))),
         non_rsvp_hop: sender.non_rsvp_hop,
         broken: sender.broken,
         adspec: sender.adspec.as_ref().map(told_adspec),
@@ -304,7 +304,7 @@ pub(crate) fn neighbour(view: &neighbour::View, now: Time, interface: String) ->
     v1::RsvpNeighbour {
         address: view.address.to_string(),
         interface,
-        heard_ms_ago: view.heard.map(|heard| super::millis(now.since(heard))),
+        heard_ms_ago: view.heard.map(|heard| millis(now.since(heard))),
         reduction: reduction.into(),
         names: view.names,
         hello: hello.into(),
@@ -314,7 +314,7 @@ pub(crate) fn neighbour(view: &neighbour::View, now: Time, interface: String) ->
         associations: associations.collect(),
         distrusted: distrusted.collect(),
         last_distrust: view.mistrusted.map_or(0, |mistrusted| distrust(mistrusted.last).into()),
-        distrusted_ms_ago: view.mistrusted.map_or(0, |mistrusted| super::millis(now.since(mistrusted.at))),
+        distrusted_ms_ago: view.mistrusted.map_or(0, |mistrusted| millis(now.since(mistrusted.at))),
     }
 }
 

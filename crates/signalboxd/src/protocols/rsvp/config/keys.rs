@@ -7,8 +7,8 @@ use serde::Deserialize;
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 use signalbox_node::rsvp::{IntegrityKey, Secret};
 
-use super::super::error::Problem;
-use super::super::secret;
+use crate::config::error::Problem;
+use crate::config::secret;
 
 /// Longest secret, and an end of line.
 const LONGEST: u64 = 1024 + 2;

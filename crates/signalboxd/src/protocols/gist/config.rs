@@ -1,13 +1,15 @@
 //! `[gist]`: what operators can set of the engine, in their terms.
 
+mod associations;
+
 use std::time::Duration;
 
 use serde::Deserialize;
 use signalbox_node::gist;
 
-use super::associations::AssociationsConfig;
-use super::error::Problem;
-use super::units;
+use crate::config::error::Problem;
+use crate::config::units;
+use associations::AssociationsConfig;
 
 /// `[gist]`. The ranges are the engine's; its documentation gives the reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -189,7 +191,7 @@ impl GistConfig {
     }
 
     /// The first value that is out of its range.
-    pub(super) fn problem(&self) -> Option<Problem> {
+    pub(crate) fn problem(&self) -> Option<Problem> {
         if !self.ipv4.enabled && !self.ipv6.enabled {
             let message = "IPv4 and IPv6 are both switched off; leave one of them enabled".to_owned();
             return Some(Problem { key: "gist.ipv6.enabled".to_owned(), message });

@@ -35,7 +35,7 @@ async fn rig() -> Rig {
             crate::control::Runs { ping: true, qos: true, rsvp: true },
         )),
         gist: GistServer::new(Applications::new(asks.clone(), "r7")),
-        rsvp: RsvpServer::new(crate::rsvp::Sessions::new(asks, true)),
+        rsvp: RsvpServer::new(crate::protocols::rsvp::service::Sessions::new(asks, true)),
     };
     tokio::spawn(Server::builder().serve_with_incoming(services, connections));
     let mut ours = Some(TokioIo::new(ours));

@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use signalbox_api::v1;
-use signalbox_core::traffic::ServiceClass;
-use signalbox_linux::traffic::{Capabilities, Statistics};
 use signalbox_node::qos::{
     Answer, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest, Quality, QueryRequest, Refusal,
     ReserveRequest, Role, Service, SessionView,
 };
-use signalbox_node::resources::view::{LinkView, ReservationView};
 use tonic::Status;
 
-use super::{address, flow, micros, millis, session_id};
+use crate::convert::{address, flow, micros, millis, session_id};
 
 /// The reservation that a client asks for. What the values mean together is the application's to check.
 pub(crate) fn reserve_request(request: v1::ReserveRequest) -> Result<ReserveRequest, Status> {
@@ -195,62 +192,6 @@ pub(crate) fn reservation(session: &SessionView, held: Option<v1::HeldReservatio
         expires_in_ms: session.expires_in.map(millis),
         held,
     }
-}
-
-/// What is held for a session.
-pub(crate) fn held(
-    view: &ReservationView<'_>,
-    enforced: bool,
-    statistics: Option<Statistics>,
-) -> v1::HeldReservation {
-    v1::HeldReservation {
-        interface: view.interface.to_owned(),
-        rate: view.traffic.rate,
-        burst: view.traffic.burst,
-        service: view.service.to_string(),
-        rule: view.rule.as_ref().map(ToString::to_string).unwrap_or_default(),
-        asker: view.asker.address.to_string(),
-        enforced,
-        statistics: statistics.map(|seen| v1::TrafficStatistics {
-            packets: seen.packets,
-            octets: seen.octets,
-            policed_packets: seen.policed_packets,
-            policed_octets: seen.policed_octets,
-        }),
-    }
-}
-
-/// An interface with what the kernel keeps there.
-pub(crate) fn interface(link: &LinkView<'_>, kernel: Option<&Capabilities>) -> v1::Interface {
-    let services = link.services.iter().map(|service| v1::InterfaceService {
-        service: service_name(service.service),
-        reserved: service.reserved,
-        limit: service.limit,
-        reservations: service.reservations,
-    });
-    v1::Interface {
-        name: link.name.to_owned(),
-        ifindex: link.ifindex.0,
-        up: link.up,
-        capacity: link.capacity,
-        measured: link.measured,
-        reservable: link.share,
-        reserved: link.reserved,
-        reservations: link.reservations,
-        services: services.collect(),
-        enforcement: kernel.map(|kernel| v1::InterfaceEnforcement {
-            queues: kernel.queues,
-            policing: kernel.policing.to_string(),
-            marking: kernel.marking,
-            classes: kernel.classes.0.into(),
-            classes_taken: kernel.classes.1.into(),
-            lacking: kernel.lacking.clone(),
-        }),
-    }
-}
-
-fn service_name(service: ServiceClass) -> String {
-    service.to_string()
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use signalbox_node::gist::apd::{Apd, Entry, Name, Scope, Verdict};
 use signalbox_node::gist::{self, Transport};
 use signalbox_node::{ChannelConfig, Credentials, Tls, transport::Versions};
 
-use super::error::Problem;
-use super::{secret, units};
+use crate::config::error::Problem;
+use crate::config::{secret, units};
 
 /// Longest file of a private key.
 const LONGEST_KEY: u64 = 1 << 20;
@@ -238,7 +238,7 @@ impl AssociationsConfig {
     }
 
     /// What its TCP connections are made with.
-    pub(super) fn streams(&self, dscp: u8) -> StreamConfig {
+    pub(crate) fn streams(&self, dscp: u8) -> StreamConfig {
         let defaults = StreamConfig::default();
         StreamConfig {
             connect_timeout: self.connect_timeout,
@@ -301,7 +301,7 @@ impl AssociationsConfig {
     }
 
     /// Keys and certificates from their files; paths are relative to `directory`.
-    pub(super) fn read_tls(&self, directory: &Path) -> Result<Option<Tls>, Problem> {
+    pub(crate) fn read_tls(&self, directory: &Path) -> Result<Option<Tls>, Problem> {
         let Some(tls) = &self.tls else { return Ok(None) };
         let read = |key: &str, file: &Option<PathBuf>| {
             let path = directory.join(file.as_deref().unwrap_or(Path::new("")));
@@ -358,8 +358,8 @@ impl AuthorisedConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Config;
     use super::*;
+    use crate::config::Config;
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(Path::new("node.toml"), text).map_err(|error| error.to_string())

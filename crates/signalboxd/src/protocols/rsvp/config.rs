@@ -10,8 +10,8 @@ use serde::Deserialize;
 use signalbox_node::rsvp;
 use signalbox_node::rsvp::neighbour::Config as NeighboursConfig;
 
-use super::error::Problem;
-use super::units;
+use crate::config::error::Problem;
+use crate::config::units;
 use keys::KeySection;
 use neighbours::{HelloSection, IntegritySection, ReductionSection, Tables};
 
@@ -232,13 +232,13 @@ impl RsvpConfig {
     }
 
     /// Reads the secrets of its keys from their files, whose paths are relative to `directory`.
-    pub(super) fn read_keys(&mut self, directory: &Path) -> Result<(), Problem> {
+    pub(crate) fn read_keys(&mut self, directory: &Path) -> Result<(), Problem> {
         self.secrets = keys::read(&self.keys, directory)?;
         self.problem().map_or(Ok(()), Err)
     }
 
     /// The first value that is out of its range.
-    pub(super) fn problem(&self) -> Option<Problem> {
+    pub(crate) fn problem(&self) -> Option<Problem> {
         let dscps = self.interfaces.iter().filter_map(|own| own.dscp).chain([self.dscp]);
         let named = |name: &str| self.interfaces.iter().filter(|own| own.name == name).count();
         let (key, message) = if dscps.into_iter().any(|dscp| dscp > 63) {
@@ -328,8 +328,8 @@ impl RsvpConfig {
 mod tests {
     use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 
-    use super::super::Config;
     use super::*;
+    use crate::config::Config;
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(Path::new("node.toml"), text).map_err(|error| error.to_string())

@@ -1,0 +1,4 @@
+//! Signaling applications of other processes.
+
+pub(crate) mod convert;
+pub(crate) mod service;

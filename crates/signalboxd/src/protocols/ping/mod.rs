@@ -1,0 +1,4 @@
+//! The Ping application.
+
+pub(crate) mod config;
+pub(crate) mod convert;

@@ -1,0 +1,4 @@
+//! The QoS application (RFC 5974).
+
+pub(crate) mod config;
+pub(crate) mod convert;
