@@ -3,13 +3,20 @@
 //! [`wire`] holds the octets, [`error`] what can be wrong with them. The state machines are behind the feature
 //! `engine`; a dissector leaves them off.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
 pub mod error;
+#[cfg_attr(not(test), expect(clippy::panic, reason = "a fuzz target fails by a panic"))]
 pub mod fuzz;
 pub mod wire;
 
 #[cfg(feature = "engine")]
 pub mod apd;
 #[cfg(feature = "engine")]
-pub mod counters;
-#[cfg(feature = "engine")]
 pub mod engine;
+
+#[cfg(feature = "engine")]
+pub use engine::Counters;

@@ -5,10 +5,16 @@
 //! runs behind any implementation of that interface. Nodes on the way keep nothing for a session: the
 //! message carries all that is known.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
 #[cfg(feature = "engine")]
 mod counters;
 #[cfg(feature = "engine")]
 pub mod engine;
+#[cfg_attr(not(test), expect(clippy::panic, reason = "a fuzz target fails by a panic"))]
 pub mod fuzz;
 pub mod wire;
 

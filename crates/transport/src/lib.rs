@@ -7,6 +7,11 @@
 //!
 //! Nothing here knows GIST messages: framing, stack negotiation and hold times are GIST's.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
 mod der;
 #[doc(hidden)]
 pub mod fuzz;

@@ -7,6 +7,11 @@
 //!
 //! This crate depends on nothing of ours and knows no protocol.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
 mod code_point;
 mod hex;
 mod reader;

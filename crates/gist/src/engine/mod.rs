@@ -29,6 +29,7 @@ mod checks;
 mod compose;
 mod config;
 mod cookies;
+mod counters;
 mod errors;
 mod flow;
 mod forward;
@@ -83,10 +84,9 @@ use ways::Ways;
 
 pub use association::{AssociationConfig, AssociationView};
 pub use config::{Config, ConfigError, IngressFilter, Installation};
+pub use counters::Counters;
 pub use io::{ChannelClosed, ChannelId, Input, Output, PeeringPolicy, Registration, Transport};
 pub use view::{DirectionView, PeerView, SessionView, Validity};
-
-use crate::counters::Counters;
 
 /// One GIST node.
 #[derive(Debug)]
@@ -244,6 +244,12 @@ impl Gist {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The configuration in force: defaults are filled in, the peer identity among them.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
     }
 
     /// This node's peer identity.

@@ -1,7 +1,7 @@
 //! Node-SM (RFC 5971 §6.1): messages for which no machine exists yet, and how messages reach one.
 
 use signalbox_core::Direction;
-use signalbox_core::service::{AddressValidation, RecvMessage, StateHandle, TransferAttributes};
+use signalbox_core::service::{AddressValidation, CheckId, RecvMessage, StateHandle, TransferAttributes};
 use signalbox_core::slab::Key;
 
 use super::Gist;
@@ -13,6 +13,18 @@ use super::receive::{Arrival, Subject};
 use super::record::{NONE, PROVEN, State};
 use super::sender::Sender;
 use crate::wire::{Encapsulation, GistError, Message, ObjectType, object_value_info};
+
+/// What this node found out about a message that it delivers to a signaling application (RFC 5971 B.2).
+#[derive(Debug, Clone, Copy)]
+struct Delivery {
+    /// The routing state that the message belongs to.
+    state: Option<(Key, Direction)>,
+    sender: Sender,
+    /// The message was not checked against routing state.
+    unchecked: bool,
+    /// The application must decide whether to peer.
+    check: Option<CheckId>,
+}
 
 impl Gist {
     /// Rule 1, `rx_Query`: the application decides; its answer may come at once (policy) or by
@@ -214,7 +226,7 @@ impl Gist {
         state: Option<(Key, Direction)>,
     ) {
         let sender = self.sender(a, message, subject, state);
-        self.hand_over(a, message, subject, data, (state, sender, false));
+        self.hand_over(a, message, subject, data, Delivery { state, sender, unchecked: false, check: None });
     }
 
     /// The same for what was not, explicitly routed or without state: state that there is only tells who sends.
@@ -231,7 +243,13 @@ impl Gist {
             let key = self.find(&subject.mri, subject.session, subject.nslp);
             sender = self.sender(a, message, subject, key.map(|key| (key, direction)));
         }
-        self.hand_over(a, message, subject, data, (None, sender, true));
+        self.hand_over(
+            a,
+            message,
+            subject,
+            data,
+            Delivery { state: None, sender, unchecked: true, check: None },
+        );
     }
 
     fn hand_over(
@@ -240,10 +258,10 @@ impl Gist {
         message: &Message<'_>,
         subject: &Subject<'_>,
         data: &[u8],
-        (state, from, unchecked): (Option<(Key, Direction)>, Sender, bool),
+        delivery: Delivery,
     ) {
-        // What state says of its peer is true of nobody else.
-        let half = state.filter(|_| matches!(from, Sender::Present(_)));
+        // The peer's properties in the routing state are those of the sender only if the sender is that peer.
+        let half = delivery.state.filter(|_| matches!(delivery.sender, Sender::Present(_)));
         let half = half.and_then(|(key, direction)| Some(*self.records.get(key)?.half(direction)));
         let sender = subject.nli.interface;
         let (src, dst) = (subject.mri.src(), subject.mri.dst());
@@ -257,9 +275,9 @@ impl Gist {
             nslp: subject.nslp,
             session: subject.session,
             mri: subject.mri,
-            check: None,
-            state: state.map(|(key, _)| StateHandle(key.to_u64())),
-            sii: from.sii(),
+            check: delivery.check,
+            state: delivery.state.map(|(key, _)| StateHandle(key.to_u64())),
+            sii: delivery.sender.sii(),
             peer: self.identity_of(a.association),
             attributes: TransferAttributes {
                 reliable: a.association != NONE,
@@ -269,7 +287,7 @@ impl Gist {
             validation: AddressValidation {
                 first_or_last_hop: sender == first,
                 return_routable: half.is_some_and(|h| h.has(PROVEN) || h.state.is_querying()),
-                unchecked_route: unchecked,
+                unchecked_route: delivery.unchecked,
             },
             ip_ttl: a.ttl,
             ip_distance: half.map_or(measured, |half| half.distance),
@@ -286,15 +304,14 @@ impl Gist {
         message: &Message<'_>,
         subject: &Subject<'_>,
         data: &[u8],
-        check: Option<signalbox_core::service::CheckId>,
+        check: Option<CheckId>,
     ) {
         let direction = subject.mri.direction().inverted();
         let key = self.find(&subject.mri, subject.session, subject.nslp);
         let state = key.filter(|key| self.state(*key, direction).is_established());
-        self.deliver(a, message, subject, data, state.map(|key| (key, direction)));
-        if check.is_some() {
-            self.out.mark_check(check);
-        }
+        let state = state.map(|key| (key, direction));
+        let sender = self.sender(a, message, subject, state);
+        self.hand_over(a, message, subject, data, Delivery { state, sender, unchecked: false, check });
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use signalbox_core::node::RouteQuery;
 use signalbox_core::packet::Transmit;
-use signalbox_core::service::{CheckId, Indication, MessageHandle, MessageStatus, NetworkEvent, RecvMessage};
+use signalbox_core::service::{Indication, MessageHandle, MessageStatus, NetworkEvent, RecvMessage};
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 use signalbox_wire::Writer;
 
@@ -29,7 +29,7 @@ pub(crate) struct Envelope {
 
 /// Where octets lie in the buffer: 8 octets, and offsets into one batch of outputs fit 32 bits.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+pub(crate) struct Span {
     start: u32,
     end: u32,
 }
@@ -82,14 +82,15 @@ impl Outbox {
         u32::try_from(self.octets.len()).unwrap_or(u32::MAX)
     }
 
-    /// Composes `message` as a datagram of at most `limit` octets after the magic number; yields its size.
+    /// Composes `message` as a datagram of at most `limit` octets after the magic number. Returns where its payload
+    /// is, for [`Outbox::octets`].
     pub(crate) fn compose(
         &mut self,
         envelope: Envelope,
         options: &[u8],
         message: &Message<'_>,
         limit: usize,
-    ) -> Result<usize, Unsent> {
+    ) -> Result<Span, Unsent> {
         let whole = self.octets.len();
         let options = self.put(options);
         let start = self.mark();
@@ -108,7 +109,7 @@ impl Outbox {
         }
         let payload = Span { start, end: self.mark() };
         self.queue.push_back(Entry::Transmit { envelope, options, payload });
-        Ok(size)
+        Ok(payload)
     }
 
     /// A datagram whose payload is `parts` one after the other.
@@ -122,14 +123,6 @@ impl Outbox {
         self.queue.push_back(Entry::Transmit { envelope, options, payload });
     }
 
-    /// The payload of the datagram put in last, to be kept.
-    pub(crate) fn last_payload(&self) -> &[u8] {
-        match self.queue.back() {
-            Some(Entry::Transmit { payload, .. }) => self.slice(*payload),
-            _ => &[],
-        }
-    }
-
     pub(crate) fn lookup(&mut self, id: u64, query: RouteQuery) {
         self.queue.push_back(Entry::Lookup { id, query });
     }
@@ -137,13 +130,6 @@ impl Outbox {
     pub(crate) fn receive(&mut self, message: RecvMessage<'_>) {
         let data = self.put(message.data);
         self.queue.push_back(Entry::Receive { message: RecvMessage { data: &[], ..message }, data });
-    }
-
-    /// Marks the message put in last as one that asks for a peering decision.
-    pub(crate) fn mark_check(&mut self, check: Option<CheckId>) {
-        if let Some(Entry::Receive { message, .. }) = self.queue.back_mut() {
-            message.check = check;
-        }
     }
 
     pub(crate) fn status(
@@ -205,7 +191,8 @@ impl Outbox {
         self.queue.push_back(Entry::CloseChannel { channel, abort });
     }
 
-    fn slice(&self, span: Span) -> &[u8] {
+    /// The octets of an output that is still queued.
+    pub(crate) fn octets(&self, span: Span) -> &[u8] {
         let range: Range<usize> = span.start as usize..span.end as usize;
         self.octets.get(range).unwrap_or_default()
     }
@@ -222,13 +209,14 @@ impl Outbox {
                 tos: envelope.tos,
                 dont_fragment: envelope.dont_fragment,
                 flow_label: envelope.flow_label,
-                options: self.slice(options),
-                payload: self.slice(payload),
+                options: self.octets(options),
+                payload: self.octets(payload),
             }),
             Entry::Lookup { id, query } => Output::RouteLookup { id, query },
-            Entry::Receive { message, data } => {
-                Output::Indication(Indication::RecvMessage(RecvMessage { data: self.slice(data), ..message }))
-            }
+            Entry::Receive { message, data } => Output::Indication(Indication::RecvMessage(RecvMessage {
+                data: self.octets(data),
+                ..message
+            })),
             Entry::Status { nslp, handle, session, status } => {
                 Output::Indication(Indication::MessageStatus { nslp, handle, session, status })
             }
@@ -239,7 +227,7 @@ impl Outbox {
                 Output::ChannelOpen { channel, transport, local, peer }
             }
             Entry::SendChannel { channel, lane, lifetime, octets } => {
-                Output::ChannelSend { channel, lane, lifetime, octets: self.slice(octets) }
+                Output::ChannelSend { channel, lane, lifetime, octets: self.octets(octets) }
             }
             Entry::ReadChannel { channel, on } => Output::ChannelRead { channel, on },
             Entry::CloseChannel { channel, abort } => Output::ChannelClose { channel, abort },

@@ -258,13 +258,13 @@ impl Gist {
             response.nslp_data = None;
             sent = self.out.compose(envelope, &[], &response, limit);
         }
-        if sent.is_err() {
+        let Ok(payload) = sent else {
             self.counters.transmit_failed += 1;
             return;
-        }
+        };
         self.counters.responses_sent += 1;
         if let Some(key) = key.filter(|_| confirm) {
-            let octets = self.out.last_payload().into();
+            let octets = self.out.octets(payload).into();
             if let Some(kept) = self.pending(key).and_then(|p| p.response.get_mut(side(direction))) {
                 *kept = Some(Box::new(StoredResponse { octets, src: envelope.src, dst: envelope.dst }));
             }

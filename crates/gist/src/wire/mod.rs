@@ -8,8 +8,6 @@
 //! A node that only forwards a Query of an application it does not host looks at nothing but
 //! [`Header::parse`] (and [`find_mri`] for the wildcard check); nothing else of the message is judged then.
 
-#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
-
 mod code_points;
 mod encode;
 mod error_object;

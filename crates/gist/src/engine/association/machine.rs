@@ -12,7 +12,7 @@ use signalbox_core::{NslpId, Time};
 
 use super::transfer::Waiting;
 use super::{Association, Associations, State};
-use crate::counters::Counters;
+use crate::engine::counters::Counters;
 use crate::engine::outbox::Outbox;
 use crate::engine::{Gist, Transport};
 use crate::wire::{Message, MessageType};

@@ -25,6 +25,15 @@ enum Flow {
     Ended,
 }
 
+/// What happens to data for an application that takes no messages now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blocked {
+    /// It stays in the association, and reading stops.
+    Wait,
+    /// It is delivered, because the association ends.
+    Deliver,
+}
+
 impl Gist {
     /// Takes in what a channel gave. GIST-4.3.1-01, GIST-5.4-01, GIST-5.4-04.
     pub(in crate::engine) fn channel_octets(&mut self, channel: ChannelId, octets: &[u8]) {
@@ -42,7 +51,7 @@ impl Gist {
             }
         }
         if association.incoming.is_empty() {
-            let (used, flow) = self.read_messages(key, octets);
+            let (used, flow) = self.read_messages(key, octets, Blocked::Wait);
             self.keep_unread(key, octets.get(used..).unwrap_or_default(), flow);
             return;
         }
@@ -50,13 +59,14 @@ impl Gist {
         self.associations.buffered -= incoming.len();
         incoming.extend_from_slice(octets);
         let stopped = self.associations.slab.get(key).is_some_and(|a| !a.reading);
-        let (used, flow) = if stopped { (0, Flow::Stopped) } else { self.read_messages(key, &incoming) };
+        let (used, flow) =
+            if stopped { (0, Flow::Stopped) } else { self.read_messages(key, &incoming, Blocked::Wait) };
         incoming.drain(..used);
         self.put_back(key, incoming, flow);
     }
 
     /// Processes whole messages from the front; how many octets they had.
-    fn read_messages(&mut self, key: Key, octets: &[u8]) -> (usize, Flow) {
+    fn read_messages(&mut self, key: Key, octets: &[u8], blocked: Blocked) -> (usize, Flow) {
         let mut used = 0;
         loop {
             let rest = octets.get(used..).unwrap_or_default();
@@ -69,7 +79,7 @@ impl Gist {
                 return (octets.len(), Flow::Ended);
             }
             let Some(message) = rest.get(..length(header)) else { return (used, Flow::On) };
-            if self.is_blocked(header) {
+            if blocked == Blocked::Wait && self.is_blocked(header) {
                 return (used, Flow::Stopped);
             }
             used += message.len();
@@ -127,7 +137,7 @@ impl Gist {
             let incoming = core::mem::take(&mut association.incoming);
             let channel = association.channel;
             self.associations.buffered -= incoming.len();
-            let (used, flow) = self.read_messages(key, &incoming);
+            let (used, flow) = self.read_messages(key, &incoming, Blocked::Wait);
             if flow == Flow::On {
                 self.out.read_channel(channel, true);
             } else if let Some(association) = self.associations.slab.get_mut(key) {
@@ -142,9 +152,7 @@ impl Gist {
         let Some(association) = self.associations.slab.get_mut(key).filter(|a| !a.reading) else { return };
         let incoming = core::mem::take(&mut association.incoming);
         self.associations.buffered -= incoming.len();
-        let blocked = core::mem::take(&mut self.associations.blocked);
-        self.read_messages(key, &incoming);
-        self.associations.blocked = blocked;
+        self.read_messages(key, &incoming, Blocked::Deliver);
     }
 
     /// One message that came over an association (rule 2 of §6.4): checked as any other, then to the machine of

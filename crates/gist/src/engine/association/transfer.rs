@@ -11,8 +11,8 @@ use signalbox_core::{Direction, NslpId, SessionId, Time};
 use signalbox_wire::Writer;
 
 use super::{Association, Associations, Transport};
-use crate::counters::Counters;
 use crate::engine::Gist;
+use crate::engine::counters::Counters;
 use crate::engine::io::ChannelId;
 use crate::engine::outbox::Outbox;
 use crate::engine::record::{NONE, State};
