@@ -87,12 +87,13 @@ impl Node {
         let associations = config.gist.associations.clone();
         let tls = config.channels.tls.as_ref().map(|tls| tls.load(config.wall_clock_us)).transpose()?;
         let mut gist = Gist::new(config.gist, rng.array())?;
-        let ping = config.ping.map(|ping| {
+        let ping = config.ping.map(|mut ping| {
+            ping.wall_clock_us = config.wall_clock_us;
             gist.register(
                 ping.nslp,
                 Registration { policy: PeeringPolicy::Always, ..Registration::default() },
             );
-            Ping::new(ping, config.wall_clock_us, rng.array())
+            Ping::new(ping, rng.array())
         });
         let qos = config.qos.map(|qos| {
             for nslp in [Some(qos.nslp), qos.bypass_nslp].into_iter().flatten() {

@@ -169,6 +169,7 @@ mod tests {
                 max_watched: 24,
                 relay_timeout: us(25),
                 linger: us(26),
+                wall_clock_us: 0,
             }),
             channels: ChannelConfig {
                 tls: Some(Tls { credentials: keys(), require_client: true, versions: Versions::Only13 }),

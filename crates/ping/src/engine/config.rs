@@ -1,26 +1,29 @@
-//! What can be set.
+//! Configuration of the engine.
 
 use core::time::Duration;
 
 use signalbox_core::NslpId;
 
-/// Settings of the application.
+/// Configuration of a [`Ping`](super::Ping).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Config {
-    /// The application's number; all nodes must agree.
+    /// The NSLPID of the application. All nodes must have the same.
     pub nslp: NslpId,
-    /// Most pings that this node starts at one time.
+    /// Most pings that this node runs as initiator at one time.
     pub max_pings: u32,
-    /// Most messages whose fate is watched at one time: those that GIST holds until it has found the next
-    /// node. More are passed on without being watched: they are lost in silence if there is no next node.
+    /// Most messages at one time whose status this node waits for: those that GIST keeps until it has found the next
+    /// node. Further messages are sent as well, but if there is no next node, they are lost without a report.
     pub max_watched: u32,
-    /// How long GIST may look for the next node before a request is turned round; shorter than what the
-    /// initiator waits, so that it learns how far the path goes.
+    /// How long GIST may look for the next node before this node returns a request to its initiator. It must be shorter
+    /// than the initiator's timeout: then the initiator receives how far the path goes.
     pub relay_timeout: Duration,
     /// How long a session's routing state is kept after its last message.
     pub linger: Duration,
+    /// The time in microseconds since 1970 at [`Time::ZERO`](signalbox_core::Time::ZERO). The node sets it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub wall_clock_us: u64,
 }
 
 impl Default for Config {
@@ -31,6 +34,7 @@ impl Default for Config {
             max_watched: 1024,
             relay_timeout: Duration::from_secs(3),
             linger: Duration::from_secs(5),
+            wall_clock_us: 0,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a user asks of Ping and what it hears.
+//! Commands of users and events for them.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -7,7 +7,7 @@ use core::time::Duration;
 use signalbox_core::service::SendError;
 use signalbox_core::{Mri, SessionId};
 
-/// What a user asks of the application.
+/// A command of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -19,17 +19,17 @@ pub enum Command {
     Stop,
 }
 
-/// What a user asks for: messages along the flow from `src` to `dst`.
+/// A ping that a user wants: messages along the flow from `src` to `dst`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct PingRequest {
-    /// Where the flow goes: a unicast address.
+    /// Destination of the flow: a unicast address.
     pub dst: IpAddr,
-    /// Where it comes from; of the same version as `dst`. The node finds its own address if it is `None`.
+    /// Source of the flow, of the same IP version as `dst`. If it is `None`, the node takes its own address.
     #[cfg_attr(feature = "serde", serde(default))]
     pub src: Option<IpAddr>,
-    /// IP protocol of the flow; `None` stands for any.
+    /// IP protocol of the flow; `None`: any protocol.
     #[cfg_attr(feature = "serde", serde(default))]
     pub protocol: Option<u8>,
     /// Source port of the flow; needs `protocol`.
@@ -41,8 +41,8 @@ pub struct PingRequest {
     /// How many messages to send, at least 1; `None`: until stopped.
     #[cfg_attr(feature = "serde", serde(default))]
     pub count: Option<u32>,
-    /// Octets of padding in each message, a multiple of 4, at most [`MAX_PADDING`](crate::wire::MAX_PADDING); the
-    /// reply brings them back, and another content counts as lost.
+    /// Octets of padding in each message, a multiple of 4, at most [`MAX_PADDING`](crate::wire::MAX_PADDING). The reply
+    /// contains the same padding; with other padding the message counts as lost.
     #[cfg_attr(feature = "serde", serde(default))]
     pub padding: u16,
     /// Time between two messages, at least [`MIN_INTERVAL`].
@@ -82,76 +82,75 @@ impl PingRequest {
     }
 }
 
-/// What a user hears of a ping. [`PingEvent::Refused`] or [`PingEvent::Done`] is the last event of each.
+/// An event of a ping, for its user. [`PingEvent::Refused`] or [`PingEvent::Done`] is the last event of each ping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum PingEvent {
-    /// It runs.
+    /// The ping runs.
     Started {
         /// Its session.
         session: SessionId,
         /// Its flow, downstream.
         mri: Mri,
     },
-    /// It does not run.
+    /// The ping does not run.
     Refused(Refusal),
-    /// A message came back.
+    /// A reply was received.
     Reply(Reply),
-    /// A message did not come back.
+    /// A request had no reply.
     Lost {
-        /// Which one, from 0.
+        /// Sequence number of the request, from 0.
         seq: u32,
-        /// Why.
+        /// The reason.
         reason: LostReason,
     },
-    /// It ended: all its messages are accounted for, or somebody stopped it.
+    /// The ping ended: every request has a reply or is lost, or the user stopped it.
     Done {
-        /// Messages sent.
+        /// Requests sent.
         sent: u32,
-        /// Messages that came back from the end of the flow.
+        /// Replies from the end of the flow.
         received: u32,
     },
 }
 
-/// A message that came back.
+/// A reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reply {
-    /// Which one, from 0.
+    /// Sequence number of the request, from 0.
     pub seq: u32,
-    /// When it was sent, in microseconds since 1970.
+    /// When the request was sent, in microseconds since 1970.
     pub sent_us: u64,
-    /// Time from sending to return.
+    /// Time from the request to the reply.
     pub rtt: Duration,
-    /// Nodes on the way there, in order; the last is the one that turned it round. The initiator is not
-    /// among them.
+    /// Nodes on the way to the end of the flow, in order, without the initiator. The last one made the request a reply.
     pub hops: Vec<Hop>,
     /// Nodes on the way back, in order.
     pub back: Vec<Hop>,
-    /// Whether it was turned round where the flow ends, and not by a node that found none further on.
+    /// Whether the reply comes from the end of the flow, and not from a node that found no further node.
     pub reached_end: bool,
-    /// Whether nodes are missing because the message had no room for them.
+    /// Whether records are missing because the message was too long for them.
     pub truncated: bool,
-    /// Octets of padding that came back as they went.
+    /// Octets of padding.
     #[cfg_attr(feature = "serde", serde(default))]
     pub padding: u16,
 }
 
-/// A node that the message met.
+/// A node that the message visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Hop {
-    /// Its address on the side that the message came from; the flow's destination at the flow's end.
+    /// Its address on the interface where the message arrived; the flow's destination at the flow's end.
     pub address: IpAddr,
     /// When the message arrived, in microseconds since 1970 by the node's own clock.
     pub received_us: u64,
-    /// When it went on, by the same clock.
+    /// When the node sent it on, by the same clock.
     pub sent_us: u64,
-    /// Routers without the application between the node before it and this one; 0: none, or not known.
+    /// Routers without the application between the node before it and this one; 0: no router, or not known.
     pub ip_distance: u8,
 }
 
-/// Why a ping does not run.
+/// The reason why a ping does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Refusal {
@@ -159,7 +158,7 @@ pub enum Refusal {
     NoApplication,
     /// A ping with this id runs already.
     IdInUse,
-    /// As many pings run as the configuration allows.
+    /// The limit of running pings is reached.
     TooMany,
     /// No source address is given, and no route to the destination gives one.
     NoRoute,
@@ -167,7 +166,7 @@ pub enum Refusal {
     Address,
     /// Ports without a protocol.
     Ports,
-    /// Padding that is no multiple of 4 octets, or too much of it.
+    /// Padding that is not a multiple of 4 octets, or too long.
     Padding,
     /// Count is zero, or interval or timeout is shorter than [`MIN_INTERVAL`].
     Timing,
@@ -188,11 +187,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why a message did not come back.
+/// The reason why a request had no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LostReason {
-    /// Nothing was heard in time.
+    /// No reply was received in time.
     Timeout,
     /// No node on the path answered.
     NoNextNode,
@@ -200,9 +199,9 @@ pub enum LostReason {
     NoRoute,
     /// The flow ends at the initiator itself.
     FlowEndsHere,
-    /// It came back with other padding.
+    /// The reply had other padding than the request.
     Damaged,
-    /// GIST has no room for it now.
+    /// A table or queue of GIST is full.
     Overload,
     /// GIST refused it.
     Refused,

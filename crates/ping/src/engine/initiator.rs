@@ -1,69 +1,78 @@
-//! The node that starts a ping: sends, waits, reports.
+//! The node that starts a ping: it sends requests, waits for replies and reports them.
 
+use signalbox_core::SessionId;
 use signalbox_core::outbox::Parcel;
 use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::slab::Key;
-use signalbox_core::{SessionId, Time};
 
+use super::Ping;
 use super::event::{Hop, LostReason, PingEvent, PingRequest, Refusal, Reply};
+use super::outbox::Origin;
 use super::session::{Probe, Session, flow};
-use super::{Origin, Ping, Queued};
 use crate::wire::{Flags, Message, Records};
 
 impl Ping {
-    pub(super) fn on_start(&mut self, now: Time, id: u64, request: PingRequest) {
-        match self.open(now, id, request) {
-            Ok(key) => self.step(now, key),
-            Err(refusal) => self.tell(id, PingEvent::Refused(refusal)),
+    /// Starts a ping whose source address is given.
+    pub(super) fn start(&mut self, id: u64, request: PingRequest) {
+        match self.open(id, request) {
+            Ok(key) => self.step(key),
+            Err(refusal) => self.refuse(id, refusal),
         }
     }
 
-    fn open(&mut self, now: Time, id: u64, request: PingRequest) -> Result<Key, Refusal> {
+    fn open(&mut self, id: u64, request: PingRequest) -> Result<Key, Refusal> {
         let mri = flow(&request)?;
         if self.key_of(id).is_some() || self.is_waiting(id) {
             return Err(Refusal::IdInUse);
         }
         let session = self.rng.session_id();
-        let record = Session::new(id, session, mri, self.rng.u64(), request, now);
+        let record = Session::new(id, session, mri, self.rng.u64(), request, self.now);
         let key = self.sessions.insert(record).map_err(|_| Refusal::TooMany)?;
         let sessions = &self.sessions;
         let rehash = |index| sessions.get_index(index).map_or(0, |s: &Session| hash(s.session));
         self.by_session.insert(hash(session), key.index(), rehash);
-        self.tell(id, PingEvent::Started { session, mri });
+        tracing::debug!(%session, id, src = %mri.src(), dst = %mri.dst(), "ping started");
+        self.out.event(id, PingEvent::Started { session, mri });
         Ok(key)
     }
 
-    pub(super) fn on_stop(&mut self, id: u64) {
+    pub(super) fn refuse(&mut self, id: u64, refusal: Refusal) {
+        tracing::debug!(id, reason = %refusal, "ping refused");
+        self.out.event(id, PingEvent::Refused(refusal));
+    }
+
+    pub(super) fn stop(&mut self, id: u64) {
         if self.routes.remove(id) {
-            self.tell(id, PingEvent::Done { sent: 0, received: 0 });
+            self.out.event(id, PingEvent::Done { sent: 0, received: 0 });
         } else if let Some(key) = self.key_of(id) {
             self.close(key);
         }
     }
 
-    pub(super) fn on_timer(&mut self, now: Time) {
-        while let Some(index) = self.wheel.pop_due(&mut self.sessions, now) {
+    pub(super) fn run_timers(&mut self) {
+        while let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) {
             if let Some(key) = self.sessions.key_of(index) {
-                self.step(now, key);
+                self.step(key);
             }
         }
     }
 
-    /// A reply for a session of ours. False if the session is not.
-    pub(super) fn on_reply(&mut self, now: Time, received: &RecvMessage<'_>, message: &Message<'_>) -> bool {
+    /// Takes a reply, if this node started the session. False if it did not.
+    pub(super) fn receive_reply(&mut self, received: &RecvMessage<'_>, message: &Message<'_>) -> bool {
         let Some(key) = self.find(received.session) else { return false };
         let Some(session) = self.sessions.get_mut(key) else { return false };
         let probe =
             (message.identifier == session.identifier).then(|| session.settle(message.sequence)).flatten();
         let Some(probe) = probe else {
             self.counters.unexpected_replies += 1;
+            tracing::debug!(session = %received.session, seq = message.sequence, reason = "no request waits", "reply dropped");
             return true;
         };
-        let wanted = padding(session.identifier, probe.seq, session.request.padding);
-        if message.padding != wanted.as_deref() {
+        let sent_padding = padding(session.identifier, probe.seq, session.request.padding);
+        if message.padding != sent_padding.as_deref() {
             self.counters.damaged_replies += 1;
-            self.lost(key, probe, LostReason::Damaged);
-            self.step(now, key);
+            self.report_lost(key, probe, LostReason::Damaged);
+            self.step(key);
             return true;
         }
         let reached_end = message.flags.contains(Flags::END_REACHED);
@@ -75,34 +84,34 @@ impl Ping {
         let reply = Reply {
             seq: probe.seq,
             sent_us: probe.sent_us,
-            rtt: now.since(probe.sent),
+            rtt: self.now.since(probe.sent),
             hops: hops(message.there),
             back: hops(message.back),
             reached_end,
             truncated,
             padding: session.request.padding,
         };
-        let id = session.id;
-        self.tell(id, PingEvent::Reply(reply));
-        self.step(now, key);
+        tracing::trace!(session = %received.session, seq = probe.seq, rtt = ?reply.rtt, "reply received");
+        self.out.event(session.id, PingEvent::Reply(reply));
+        self.step(key);
         true
     }
 
-    /// GIST could not send a message of ours.
-    pub(super) fn on_probe_failed(&mut self, now: Time, key: Key, seq: u32, error: SendError) {
+    /// Handles the failure of a request that this node started.
+    pub(super) fn probe_not_sent(&mut self, key: Key, seq: u32, error: SendError) {
         let Some(probe) = self.sessions.get_mut(key).and_then(|s| s.settle(seq)) else { return };
-        self.lost(key, probe, error.into());
-        self.step(now, key);
+        self.report_lost(key, probe, error.into());
+        self.step(key);
     }
 
-    /// Does what is due for a session at `now`, and ends it or sets its timer.
-    fn step(&mut self, now: Time, key: Key) {
-        let wall_us = self.wall_us(now);
+    /// Does everything that is due for a session, then ends it or sets its timer.
+    fn step(&mut self, key: Key) {
+        let (now, wall_us) = (self.now, self.wall_us());
         while let Some(probe) = self.sessions.get_mut(key).and_then(|s| s.expired(now)) {
-            self.lost(key, probe, LostReason::Timeout);
+            self.report_lost(key, probe, LostReason::Timeout);
         }
         if let Some(probe) = self.sessions.get_mut(key).and_then(|s| s.next_probe(now, wall_us)) {
-            self.probe(key, probe);
+            self.send_probe(key, probe);
         }
         let Some(session) = self.sessions.get(key) else { return };
         if session.is_done() {
@@ -112,7 +121,7 @@ impl Ping {
         }
     }
 
-    fn probe(&mut self, key: Key, probe: Probe) {
+    fn send_probe(&mut self, key: Key, probe: Probe) {
         let Some(session) = self.sessions.get(key) else { return };
         let padding = padding(session.identifier, probe.seq, session.request.padding);
         let request = Message::request(probe.seq, session.identifier, probe.sent_us);
@@ -120,28 +129,33 @@ impl Ping {
         let origin = Origin::Probe(key, probe.seq);
         let parcel = Parcel {
             state: session.state,
-            // So that what GIST has to say comes before our own timeout.
+            // The status from GIST must arrive before the timeout of the ping.
             timeout: Some(session.request.timeout / 8 * 7),
             ..Parcel::new(Vec::new(), self.config.nslp, session.session, session.mri, origin)
         };
         self.counters.probes_sent += 1;
-        // If there is no room, the message times out.
-        self.send(parcel, |w| message.encode(None, w));
+        tracing::trace!(session = %session.session, seq = probe.seq, "request sent");
+        // If the table of messages is full, the request times out.
+        self.out.send(&mut self.counters, parcel, |w| message.encode(None, w));
     }
 
-    fn lost(&mut self, key: Key, probe: Probe, reason: LostReason) {
-        let Some(id) = self.sessions.get(key).map(|session| session.id) else { return };
+    fn report_lost(&mut self, key: Key, probe: Probe, reason: LostReason) {
+        let Some(session) = self.sessions.get(key) else { return };
         self.counters.probes_lost += 1;
-        self.tell(id, PingEvent::Lost { seq: probe.seq, reason });
+        tracing::debug!(session = %session.session, seq = probe.seq, %reason, "request lost");
+        self.out.event(session.id, PingEvent::Lost { seq: probe.seq, reason });
     }
 
     fn close(&mut self, key: Key) {
         self.wheel.cancel(&mut self.sessions, key.index());
         let Some(session) = self.sessions.remove(key) else { return };
         self.by_session.remove(hash(session.session), |index| index == key.index());
-        // No further interest: the state on the path expires by itself.
-        self.queue.push_back(Queued::Lifetime(Box::new((session.mri, session.session))));
-        self.tell(session.id, PingEvent::Done { sent: session.sent, received: session.received });
+        tracing::debug!(
+            session = %session.session, sent = session.sent, received = session.received, "ping ended"
+        );
+        // GIST then stops the refreshes of this session, and the state on the path expires.
+        self.out.end_session(session.mri, session.session);
+        self.out.event(session.id, PingEvent::Done { sent: session.sent, received: session.received });
     }
 
     fn find(&self, session: SessionId) -> Option<Key> {
@@ -149,14 +163,14 @@ impl Ping {
         self.by_session.find(hash(session), is).and_then(|index| self.sessions.key_of(index))
     }
 
-    /// Users come seldom: a search will do.
+    /// The running ping with a user's identifier. Users start and stop pings seldom: a search is fast enough.
     pub(super) fn key_of(&self, id: u64) -> Option<Key> {
         self.sessions.iter().find(|(_, session)| session.id == id).map(|(key, _)| key)
     }
 }
 
-/// So many octets that are different in each message, so that a piece of another one is noticed; any even mixing
-/// will do, and this one is splitmix64. `None`: no padding.
+/// Padding of a message; `None` if it has no padding. The octets differ from message to message, so that octets of
+/// another message are noticed. The generator is splitmix64; any one with even mixing would do.
 fn padding(identifier: u64, sequence: u32, octets: u16) -> Option<Vec<u8>> {
     let octets = usize::from(octets);
     let mut state = identifier ^ u64::from(sequence).rotate_left(32);

@@ -1,49 +1,61 @@
-//! A node on the way: adds itself and passes on, or turns the message round. It keeps nothing for a session.
+//! A node on the path: it adds its record and sends the message on, or returns it to the initiator. It keeps no state
+//! of a session.
 
 use core::net::IpAddr;
 
+use signalbox_core::Direction;
 use signalbox_core::outbox::Parcel;
 use signalbox_core::service::{RecvMessage, SendError};
-use signalbox_core::{Direction, Time};
 
-use super::{Origin, Ping};
+use super::Ping;
+use super::outbox::Origin;
 use crate::wire::{Flags, Kind, List, Message, Record};
 
 impl Ping {
-    /// A message with payload arrived.
-    pub(super) fn on_data(&mut self, now: Time, received: &RecvMessage<'_>) {
-        let Ok(message) = Message::parse(received.data) else {
-            self.counters.malformed += 1;
-            return;
+    /// Takes a message with payload.
+    pub(super) fn receive_data(&mut self, received: &RecvMessage<'_>) {
+        let message = match Message::parse(received.data) {
+            Ok(message) => message,
+            Err(error) => {
+                self.counters.malformed += 1;
+                tracing::debug!(session = %received.session, reason = %error, "message dropped");
+                return;
+            }
         };
         match (message.kind, received.mri.direction()) {
             (Kind::REQUEST, Direction::Downstream) if received.at_flow_end => {
-                self.turn_at_end(now, received, message);
+                self.reply_at_end(received, message);
             }
             (Kind::REQUEST, Direction::Downstream) => {
                 let origin = Origin::Request(received.state);
-                if self.pass_on(now, received, &message, List::There, origin) {
+                if self.forward(received, &message, List::There, origin) {
                     self.counters.requests_relayed += 1;
                 }
             }
             (Kind::REPLY, Direction::Upstream) => {
-                if self.on_reply(now, received, &message) {
+                if self.receive_reply(received, &message) {
                     return;
                 }
                 if received.at_flow_end {
                     self.counters.unexpected_replies += 1;
-                } else if self.pass_on(now, received, &message, List::Back, Origin::Reply) {
+                    tracing::debug!(session = %received.session, reason = "no such ping", "reply dropped");
+                } else if self.forward(received, &message, List::Back, Origin::Reply) {
                     self.counters.replies_relayed += 1;
                 }
             }
-            _ => self.counters.misdirected += 1,
+            (kind, direction) => {
+                self.counters.misdirected += 1;
+                tracing::debug!(
+                    session = %received.session, kind = kind.0, ?direction,
+                    reason = "kind and direction do not match", "message dropped"
+                );
+            }
         }
     }
 
-    /// Passes a message on in its direction, with our record. False if it was dropped.
-    fn pass_on(
+    /// Sends a message on in its direction, with the record of this node. False if it was dropped.
+    fn forward(
         &mut self,
-        now: Time,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
         list: List,
@@ -51,37 +63,46 @@ impl Ping {
     ) -> bool {
         if received.hops == 0 {
             self.counters.hop_limit += 1;
+            tracing::debug!(session = %received.session, reason = "GIST hop count is 0", "message dropped");
             return false;
         }
-        let address = self.addresses.on(received.ifindex, received.mri.dst());
-        let record = self.record(now, received, address);
+        let address = self.interfaces.on(received.ifindex, received.mri.dst());
+        let record = self.record(received, address);
         let timeout = Some(self.config.relay_timeout);
         let parcel = Parcel { hops: Some(received.hops), timeout, ..onward(received, origin) };
-        self.send(parcel, |w| message.encode(Some((list, record)), w))
+        tracing::trace!(session = %received.session, seq = message.sequence, "message forwarded");
+        self.out.send(&mut self.counters, parcel, |w| message.encode(Some((list, record)), w))
     }
 
-    /// Makes a request that has reached the end of its flow a reply.
-    fn turn_at_end(&mut self, now: Time, received: &RecvMessage<'_>, mut message: Message<'_>) {
-        let record = self.record(now, received, received.mri.dst());
+    /// Answers a request that has reached the end of its flow.
+    fn reply_at_end(&mut self, received: &RecvMessage<'_>, mut message: Message<'_>) {
+        let record = self.record(received, received.mri.dst());
         message.kind = Kind::REPLY;
         message.flags = message.flags.with(Flags::END_REACHED);
         let parcel = Parcel { mri: received.mri.inverted(), ..onward(received, Origin::Reply) };
-        if self.send(parcel, |w| message.encode(Some((List::There, record)), w)) {
+        tracing::trace!(session = %received.session, seq = message.sequence, "request answered");
+        if self.out.send(&mut self.counters, parcel, |w| message.encode(Some((List::There, record)), w)) {
             self.counters.turned_at_end += 1;
         }
     }
 
-    /// GIST could not send a message that we watched.
-    pub(super) fn on_failed(&mut self, now: Time, parcel: Parcel<Origin>, error: SendError) {
+    /// Handles the failure of a message that GIST could not send. A request of another node goes back to its initiator.
+    pub(super) fn not_sent(&mut self, parcel: Parcel<Origin>, error: SendError) {
         match parcel.purpose {
-            Origin::Probe(key, seq) => self.on_probe_failed(now, key, seq, error),
+            Origin::Probe(key, seq) => self.probe_not_sent(key, seq, error),
             Origin::Request(back) => {
                 let flag = match error {
                     SendError::NoNextNode => Flags::NO_NEXT_NODE,
                     SendError::FlowEndsHere => Flags::END_REACHED,
-                    _ => Flags::NOT_SENT,
+                    SendError::NoStateUpstream
+                    | SendError::NoRoute
+                    | SendError::TooLarge { .. }
+                    | SendError::Overload
+                    | SendError::Refused
+                    | SendError::Peer { .. } => Flags::NOT_SENT,
                 };
-                // Our own octets: they parse.
+                tracing::debug!(session = %parcel.session, reason = ?error, "request returned");
+                // This node composed these octets, so they parse.
                 if let Ok(mut message) = Message::parse(&parcel.octets) {
                     message.kind = Kind::REPLY;
                     message.flags = message.flags.with(flag);
@@ -90,24 +111,24 @@ impl Ping {
                         state: back,
                         ..Parcel::new(Vec::new(), parcel.nslp, parcel.session, mri, Origin::Reply)
                     };
-                    if self.send(reply, |w| message.encode(None, w)) {
+                    if self.out.send(&mut self.counters, reply, |w| message.encode(None, w)) {
                         self.counters.turned_early += 1;
                     }
                 }
             }
             Origin::Reply => {}
         }
-        self.outbox.reuse(parcel.octets);
+        self.out.reuse(parcel);
     }
 
-    fn record(&self, now: Time, received: &RecvMessage<'_>, address: IpAddr) -> Record {
-        // The engine holds nothing: it passes a message on in the instant in which it arrives.
+    fn record(&self, received: &RecvMessage<'_>, address: IpAddr) -> Record {
+        // The engine sends a message on at the instant in which it arrives, so it is held for 0 µs.
         let ip_distance = received.ip_distance;
-        Record { address, received_us: self.wall_us(now), held_us: 0, ip_distance }
+        Record { address, received_us: self.wall_us(), held_us: 0, ip_distance }
     }
 }
 
-/// A message that goes on as `received` came, as far as GIST is concerned.
+/// A message for the peer beyond this node, with the session and flow of `received`.
 fn onward(received: &RecvMessage<'_>, origin: Origin) -> Parcel<Origin> {
     Parcel {
         state: received.state,

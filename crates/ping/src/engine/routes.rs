@@ -2,8 +2,8 @@
 
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 
-use super::event::{PingEvent, PingRequest, Refusal};
-use super::{Ping, Queued};
+use super::Ping;
+use super::event::{PingRequest, Refusal};
 
 /// Most pings that wait for a route at one time.
 const MAX_WAITING: usize = 256;
@@ -41,10 +41,10 @@ impl Ping {
     /// Lets a ping without source address wait for its route.
     pub(super) fn look_up(&mut self, id: u64, request: PingRequest) {
         if self.routes.contains(id) || self.key_of(id).is_some() {
-            return self.tell(id, PingEvent::Refused(Refusal::IdInUse));
+            return self.refuse(id, Refusal::IdInUse);
         }
         if self.routes.waiting.len() >= MAX_WAITING {
-            return self.tell(id, PingEvent::Refused(Refusal::TooMany));
+            return self.refuse(id, Refusal::TooMany);
         }
         self.routes.last_lookup += 1;
         let lookup = self.routes.last_lookup;
@@ -55,7 +55,7 @@ impl Ping {
             dst_port: request.dst_port,
             ..RouteQuery::to(request.dst)
         };
-        self.queue.push_back(Queued::Lookup(Box::new((lookup, query))));
+        self.out.look_up(lookup, query);
     }
 
     /// Whether a ping with this identifier waits for its route.
@@ -74,7 +74,7 @@ impl Ping {
         match result {
             Ok(route) => Some((id, PingRequest { src: Some(route.src), ..request })),
             Err(NoRoute::Unreachable | NoRoute::Prohibited | NoRoute::Failed) => {
-                self.tell(id, PingEvent::Refused(Refusal::NoRoute));
+                self.refuse(id, Refusal::NoRoute);
                 None
             }
         }

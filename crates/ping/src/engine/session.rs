@@ -10,10 +10,10 @@ use signalbox_core::{Mri, SessionId, Time};
 use super::event::{MIN_INTERVAL, PingRequest, Refusal};
 use crate::wire::MAX_PADDING;
 
-/// Most messages of one ping on their way at one time; the next one waits until one of them is accounted for.
+/// Most requests of one ping without reply at one time. The next request waits until one of them is answered or lost.
 pub(super) const MAX_OUTSTANDING: usize = 64;
 
-/// A message on its way.
+/// A request that waits for its reply.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probe {
     pub(super) seq: u32,
@@ -24,13 +24,13 @@ pub(super) struct Probe {
 /// A ping that this node started.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// The user's name for it.
+    /// The user's identifier of the ping.
     pub(super) id: u64,
     pub(super) session: SessionId,
     pub(super) mri: Mri,
     pub(super) identifier: u64,
     pub(super) request: PingRequest,
-    /// State that the last reply came by.
+    /// Routing state of the last reply.
     pub(super) state: Option<StateHandle>,
     pub(super) sent: u32,
     pub(super) received: u32,
@@ -73,7 +73,7 @@ impl Session {
         self.request.count.is_some_and(|count| self.sent >= count)
     }
 
-    /// The next message to send at `now`, if it is time for it.
+    /// The next request, if it is due at `now`.
     pub(super) fn next_probe(&mut self, now: Time, wall_us: u64) -> Option<Probe> {
         if self.all_sent() || self.outstanding.len() >= MAX_OUTSTANDING || now < self.next_send {
             return None;
@@ -81,7 +81,7 @@ impl Session {
         let probe = Probe { seq: self.sent, sent: now, sent_us: wall_us };
         self.sent = self.sent.wrapping_add(1);
         self.outstanding.push_back(probe);
-        // In step with the first one, but never a burst to catch up.
+        // The interval counts from the first request. Requests that are late are not sent as a burst.
         self.next_send = self.next_send + self.request.interval;
         if self.next_send <= now {
             self.next_send = now + self.request.interval;
@@ -89,33 +89,33 @@ impl Session {
         Some(probe)
     }
 
-    /// Takes out the oldest message if its time is over at `now`.
+    /// Takes out the oldest request if its timeout is over at `now`.
     pub(super) fn expired(&mut self, now: Time) -> Option<Probe> {
         let deadline = self.outstanding.front()?.sent + self.request.timeout;
         if deadline <= now { self.outstanding.pop_front() } else { None }
     }
 
-    /// Takes out the message with this number, if it is on its way.
+    /// Takes out the request with this sequence number, if it waits for its reply.
     pub(super) fn settle(&mut self, seq: u32) -> Option<Probe> {
         let at = self.outstanding.iter().position(|probe| probe.seq == seq)?;
         self.outstanding.remove(at)
     }
 
-    /// Whether all messages are sent and accounted for.
+    /// Whether all requests are sent and each is answered or lost.
     pub(super) fn is_done(&self) -> bool {
         self.all_sent() && self.outstanding.is_empty()
     }
 
-    /// When something is to be done next.
+    /// The next time at which [`Session::expired`] or [`Session::next_probe`] returns a request.
     pub(super) fn deadline(&self) -> Option<Time> {
         let timeout = self.outstanding.front().map(|probe| probe.sent + self.request.timeout);
-        let room = !self.all_sent() && self.outstanding.len() < MAX_OUTSTANDING;
-        let send = room.then_some(self.next_send);
+        let may_send = !self.all_sent() && self.outstanding.len() < MAX_OUTSTANDING;
+        let send = may_send.then_some(self.next_send);
         [timeout, send].into_iter().flatten().min()
     }
 }
 
-/// The flow that a request names, downstream.
+/// The flow of a ping, downstream.
 pub(super) fn flow(request: &PingRequest) -> Result<Mri, Refusal> {
     let src = request.src.ok_or(Refusal::NoRoute)?;
     let unicast = |addr: core::net::IpAddr| {

@@ -1,52 +1,52 @@
-//! The message: 24 octets, two lists of records, and padding if somebody wants it large.
+//! The message: 24 octets, two lists of records, and optional padding.
 
 use core::fmt;
 
 use signalbox_wire::{Reader, Short, Writer};
 
-use super::error::DecodeError;
 use super::record::{Record, Records};
+use crate::error::DecodeError;
 
-/// The version that this implementation speaks.
+/// The version of the format that this implementation has.
 pub const VERSION: u8 = 1;
 /// Length of a message without records, in octets.
 pub const HEADER_OCTETS: usize = 24;
-/// Largest message without padding that we send, in octets. With what GIST puts around it for an IPv6 flow with ports (136
-/// octets at most) it stays within the 512 octets that GIST may send over a path of unknown MTU (RFC 5971
-/// §5.3.2.1): room for 22 IPv4 or 12 IPv6 records, there and back together.
+/// Largest message without padding that this node sends, in octets. The GIST message around it has at most 136 octets
+/// more, for an IPv6 flow with ports, and stays within the 512 octets that GIST may send over a path of unknown MTU
+/// (RFC 5971 §5.3.2.1). Both lists together take 22 IPv4 records or 12 IPv6 records.
 pub const MAX_OCTETS: usize = 376;
-/// Octets in front of padding that tell its length.
+/// Octets of the length field in front of the padding.
 pub const PADDING_HEADER_OCTETS: usize = 4;
-/// Most octets of padding: with [`MAX_OCTETS`] and their length they fill the largest object that GIST has, 4095
-/// words (RFC 5971 A.2).
+/// Most octets of padding: with [`MAX_OCTETS`] and the length field they fill the largest GIST object, 4095 words
+/// (RFC 5971 A.2).
 pub const MAX_PADDING: usize = 16_000;
 
 signalbox_wire::code_points! {
-    /// What a message is.
+    /// Kind of a message.
     pub struct Kind(u8) {
-        /// On its way along the flow; records go to the first list.
+        /// A request travels downstream; records go to the first list.
         REQUEST = 1, "echo request";
-        /// On its way back; records go to the second list.
+        /// A reply travels upstream; records go to the second list.
         REPLY = 2, "echo reply";
     }
 }
 
-/// What happened to a message on its way.
+/// Flags of a message: what happened to it on the path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// It was turned round at the node where the flow ends.
+    /// The node where the flow ends made the request a reply.
     pub const END_REACHED: Self = Self(0x80);
-    /// It was turned round earlier: no node further on answered.
+    /// A node before the end of the flow made it a reply: no further node answered.
     pub const NO_NEXT_NODE: Self = Self(0x40);
-    /// It was turned round earlier: the node had no route or could not send.
+    /// A node before the end of the flow made it a reply: it had no route or could not send.
     pub const NOT_SENT: Self = Self(0x20);
-    /// Padding follows the records. Not for users: it is set where there is padding, and only there.
+    /// Padding follows the records. The encoder sets this flag.
     pub const PADDED: Self = Self(0x10);
-    /// A node on the way there found no room for its record.
+    /// The message was too long for the record of a node on the way to the end of the flow.
     pub const THERE_TRUNCATED: Self = Self(0x02);
-    /// A node on the way back found no room for its record.
+    /// The message was too long for the record of a node on the way back.
     pub const BACK_TRUNCATED: Self = Self(0x01);
 
     const NAMES: [(Self, &'static str); 6] = [
@@ -84,10 +84,10 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// Which list a record goes to.
+/// A list of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum List {
-    /// Nodes on the way to the end, the turning one included.
+    /// Nodes on the way to the end of the flow, and the node that made the request a reply.
     There,
     /// Nodes on the way back.
     Back,
@@ -130,8 +130,8 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Reads a message that fills `octets` exactly, without copying. A message longer than [`MAX_OCTETS`] is
-    /// fine.
+    /// Parses a message that fills `octets` exactly, without copying (`docs/wire/ping.md`). It may be longer than
+    /// [`MAX_OCTETS`].
     ///
     /// # Errors
     /// [`DecodeError`] names the field that is wrong and its offset.
@@ -163,8 +163,8 @@ impl<'a> Message<'a> {
         Ok(Self { kind, flags: Flags(flags), sequence, identifier, sent_us, there, back, padding })
     }
 
-    /// Appends the message to `w`, with one record more if `add` names one. If the record would make the
-    /// message longer than [`MAX_OCTETS`], padding not counted, it is left out and the list's truncation flag is set instead.
+    /// Appends the message to `w`, with one additional record if `add` is given (`docs/wire/ping.md`). If the record would
+    /// make the message longer than [`MAX_OCTETS`], padding not counted, the truncation flag of the list is set instead.
     pub fn encode(&self, add: Option<(List, Record)>, w: &mut Writer<'_>) {
         let unpadded = HEADER_OCTETS + self.there.octets().len() + self.back.octets().len();
         let room = MAX_OCTETS.saturating_sub(unpadded);
@@ -206,7 +206,7 @@ impl<'a> Message<'a> {
             record.encode(w);
         }
         if let Some(padding) = self.padding {
-            // Nobody makes 4 GB of it; what a length cannot tell is left out.
+            // Padding of 4 GiB cannot be parsed; it would get the length 0.
             w.u32(u32::try_from(padding.len()).unwrap_or(0));
             w.bytes(padding);
         }

@@ -1,14 +1,13 @@
-//! Octets of the Ping application; drawing and test vectors are in `docs/wire/ping.md`.
+//! Octets of the Ping application. `docs/wire/ping.md` has a drawing and test vectors.
 //!
-//! One message travels from the initiator to the end of the flow and back. It starts as 24 octets; every node
-//! that has the application appends one [`Record`]. [`Message`] is a view over received octets and composes
-//! itself again with one record more, so that a node on the way copies once and allocates nothing.
+//! One message travels from the initiator to the end of the flow and back. It starts with 24 octets. Every node
+//! that has the application appends one [`Record`]. [`Message`] is a view of received octets; it is encoded with one
+//! additional record, so that a node on the path copies the octets once and allocates nothing.
 
-mod error;
 mod message;
 mod record;
 
-pub use error::DecodeError;
+pub use crate::error::DecodeError;
 pub use message::{
     Flags, HEADER_OCTETS, Kind, List, MAX_OCTETS, MAX_PADDING, Message, PADDING_HEADER_OCTETS, VERSION,
 };

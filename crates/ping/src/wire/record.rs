@@ -1,10 +1,10 @@
-//! What one node writes into a passing message.
+//! The record that one node adds to a message.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use signalbox_wire::{Reader, Short, Writer};
 
-use super::error::DecodeError;
+use crate::error::DecodeError;
 
 /// Length of a record with an IPv4 address, in octets.
 pub const IPV4_RECORD_OCTETS: usize = 16;
@@ -13,7 +13,7 @@ pub const IPV6_RECORD_OCTETS: usize = 28;
 /// Largest time that a record holds: 52 bits of microseconds since 1970, until the year 2112.
 pub const MAX_TIME_US: u64 = (1 << 52) - 1;
 
-/// What one node says of itself.
+/// The record of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The node's address.
@@ -21,14 +21,14 @@ pub struct Record {
     /// When the message reached the application, in microseconds since 1970 by the node's own clock;
     /// at most [`MAX_TIME_US`].
     pub received_us: u64,
-    /// How long the application held it, in microseconds; the largest value stands for that and more.
+    /// How long the application held the message, in microseconds; the largest value means this time or more.
     pub held_us: u32,
-    /// Routers between the previous node that has the application and this one; 0: none, or not known.
+    /// Routers between the previous node that has the application and this one; 0: no router, or not known.
     pub ip_distance: u8,
 }
 
 impl Record {
-    /// Octets that this record takes.
+    /// Length of this record in octets.
     #[must_use]
     pub const fn octets(&self) -> usize {
         if self.address.is_ipv4() { IPV4_RECORD_OCTETS } else { IPV6_RECORD_OCTETS }
@@ -66,7 +66,7 @@ impl Record {
     }
 }
 
-/// Records as they stand in a message; all of them were checked when the message was parsed.
+/// The records of a list, as octets of the message. All were checked when the message was parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Records<'a> {
     octets: &'a [u8],
@@ -89,7 +89,7 @@ impl<'a> Records<'a> {
     /// The records, in the order in which the message met the nodes.
     pub fn iter(&self) -> impl Iterator<Item = Record> + use<'a> {
         let mut r = Reader::new(self.octets);
-        // Parsing checked them all, so none fails here.
+        // All records were checked when the message was parsed.
         core::iter::from_fn(move || if r.is_empty() { None } else { Record::decode(&mut r).ok() })
     }
 

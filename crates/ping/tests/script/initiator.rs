@@ -241,7 +241,7 @@ fn the_flow_has_the_ports_that_were_asked_for() {
 #[test]
 fn sessions_are_drawn_at_random() {
     let draw = |seed: [u8; 32], count| {
-        let mut ping = Ping::new(Config::default(), 0, seed);
+        let mut ping = Ping::new(Config::default(), seed);
         let mut sessions = Vec::new();
         for id in 0..count {
             ping.handle(Time::ZERO, Input::Command { id, command: Command::Start(request(1)) });

@@ -58,7 +58,8 @@ impl Rig {
     }
 
     pub(crate) fn with(config: Config) -> Self {
-        let mut rig = Self { ping: Ping::new(config, WALL_US, [3; 32]), now: Time::from_secs(1) };
+        let config = Config { wall_clock_us: WALL_US, ..config };
+        let mut rig = Self { ping: Ping::new(config, [3; 32]), now: Time::from_secs(1) };
         let interface = |n, text: &str| Interface {
             ifindex: IfIndex(n),
             name: format!("eth{n}"),

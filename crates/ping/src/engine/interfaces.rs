@@ -1,16 +1,16 @@
-//! Which address a node writes into a message.
+//! Addresses of the node that its records contain.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
 
-/// One address of each IP version per interface.
+/// For each interface one address of each IP version.
 #[derive(Debug, Default)]
-pub(super) struct Addresses(Vec<(IfIndex, Option<Ipv4Addr>, Option<Ipv6Addr>)>);
+pub(super) struct Interfaces(Vec<(IfIndex, Option<Ipv4Addr>, Option<Ipv6Addr>)>);
 
-impl Addresses {
-    /// Takes the node's interfaces, whole.
+impl Interfaces {
+    /// Replaces all interfaces.
     pub(super) fn set(&mut self, interfaces: &[Interface]) {
         self.0.clear();
         for interface in interfaces {
@@ -24,14 +24,15 @@ impl Addresses {
                     IpAddr::V4(_) => None,
                 })
             };
-            // A link-local address tells somebody elsewhere nothing.
+            // A link-local address has no meaning on other links.
             let global = v6().find(|a| !a.is_unicast_link_local()).or_else(|| v6().next());
             self.0.push((interface.ifindex, v4, global));
         }
         self.0.sort_unstable_by_key(|(ifindex, ..)| *ifindex);
     }
 
-    /// The node's address on an interface, of the IP version of `like`; unspecified if there is none.
+    /// The address of the node on an interface, of the same IP version as `like`. Unspecified if the interface has no
+    /// such address.
     pub(super) fn on(&self, ifindex: IfIndex, like: IpAddr) -> IpAddr {
         let found = self.0.binary_search_by_key(&ifindex, |(i, ..)| *i).ok().and_then(|at| self.0.get(at));
         match (like, found) {
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_global_address_is_preferred() {
-        let mut addresses = Addresses::default();
+        let mut interfaces = Interfaces::default();
         let interface = |n: u32, list: &[&str]| Interface {
             ifindex: IfIndex(n),
             name: format!("eth{n}"),
@@ -58,12 +59,12 @@ mod tests {
             tunnel: false,
             addresses: list.iter().map(|a| a.parse().unwrap()).collect(),
         };
-        addresses.set(&[interface(7, &["fe80::1", "2001:db8::1", "192.0.2.1"]), interface(3, &["fe80::2"])]);
+        interfaces.set(&[interface(7, &["fe80::1", "2001:db8::1", "192.0.2.1"]), interface(3, &["fe80::2"])]);
         let (v4, v6) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
-        assert_eq!(addresses.on(IfIndex(7), v6).to_string(), "2001:db8::1");
-        assert_eq!(addresses.on(IfIndex(7), v4).to_string(), "192.0.2.1");
-        assert_eq!(addresses.on(IfIndex(3), v6).to_string(), "fe80::2");
-        assert_eq!(addresses.on(IfIndex(3), v4).to_string(), "0.0.0.0");
-        assert_eq!(addresses.on(IfIndex(4), v6).to_string(), "::");
+        assert_eq!(interfaces.on(IfIndex(7), v6).to_string(), "2001:db8::1");
+        assert_eq!(interfaces.on(IfIndex(7), v4).to_string(), "192.0.2.1");
+        assert_eq!(interfaces.on(IfIndex(3), v6).to_string(), "fe80::2");
+        assert_eq!(interfaces.on(IfIndex(3), v4).to_string(), "0.0.0.0");
+        assert_eq!(interfaces.on(IfIndex(4), v6).to_string(), "::");
     }
 }

@@ -1,19 +1,19 @@
-//! Why octets are no Ping message.
+//! Decode errors.
 
 use signalbox_wire::Short;
 
-/// Octets that are no Ping message of a version that we know.
+/// Why octets are not a Ping message of a known version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The octets end inside a field.
     #[error("{field}: {short}")]
     Short {
-        /// The field that is cut.
+        /// The field where the octets end.
         field: &'static str,
-        /// Where, and how much is missing.
+        /// The offset, and how many octets are missing.
         short: Short,
     },
-    /// A version that we do not speak.
+    /// An unknown version.
     #[error("version {found} at offset 0, known is 1")]
     Version {
         /// The version found.
@@ -27,7 +27,7 @@ pub enum DecodeError {
         /// Offset of the record in octets.
         offset: usize,
     },
-    /// A length of padding that is no multiple of 4.
+    /// A length of the padding that is not a multiple of 4.
     #[error("{found} octets of padding at offset {offset}, not a multiple of 4")]
     Padding {
         /// The length found.
@@ -38,9 +38,9 @@ pub enum DecodeError {
     /// Octets after the last record and the padding.
     #[error("{octets} octets too many, from offset {offset} on")]
     Trailing {
-        /// Where they start.
+        /// Offset of the first of them.
         offset: usize,
-        /// How many.
+        /// Their number.
         octets: usize,
     },
 }

@@ -1,0 +1,52 @@
+//! Inputs and outputs of the engine.
+
+use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+use signalbox_core::service::{Indication, Request};
+
+use super::event::{Command, PingEvent};
+
+/// One input of [`Ping::handle`](super::Ping::handle).
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A deadline is due.
+    Timer,
+    /// An indication from GIST (RFC 5971 Appendix B).
+    Indication(Indication<'a>),
+    /// All interfaces of the node; given at the start and after each change.
+    Interfaces(&'a [Interface]),
+    /// The answer to [`Output::RouteLookup`].
+    Route {
+        /// The identifier of the lookup.
+        id: u64,
+        /// The route, or why there is none.
+        result: Result<Route, NoRoute>,
+    },
+    /// A user starts or stops a ping.
+    Command {
+        /// The user's identifier of the ping. It is given back with each event.
+        id: u64,
+        /// The command.
+        command: Command,
+    },
+}
+
+/// One output of [`Ping::poll`](super::Ping::poll).
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// A request to GIST (RFC 5971 Appendix B).
+    Request(Request<'a>),
+    /// Find the route that a packet of this flow would take. It gives a ping its source address.
+    RouteLookup {
+        /// To be given back with [`Input::Route`].
+        id: u64,
+        /// The packet.
+        query: RouteQuery,
+    },
+    /// An event for a user.
+    Event {
+        /// The identifier that the ping was started with.
+        id: u64,
+        /// The event.
+        event: PingEvent,
+    },
+}
