@@ -1,56 +1,38 @@
-//! What a node is made of.
-
-use core::time::Duration;
+//! Which settings make a node.
 
 use signalbox_core::NslpId;
 
-use crate::channels::ChannelConfig;
-
-/// Settings of a node.
-#[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
-pub struct Config {
-    /// Microseconds since 1970 at [`Time::ZERO`](signalbox_core::Time::ZERO), the driver's start.
-    pub wall_clock_us: u64,
-    /// Settings of GIST.
-    pub gist: signalbox_gist::engine::Config,
-    /// Settings of the Ping application; `None`: the node is without it and lets its signaling pass.
-    pub ping: Option<signalbox_ping::engine::Config>,
-    /// Settings of the QoS application; `None`: the node is without it and lets its signaling pass.
-    pub qos: Option<signalbox_qos::engine::Config>,
-    /// Settings of RSVP; `None`: the node does not speak it.
-    pub rsvp: Option<signalbox_rsvp::engine::Config>,
-    /// What there is to reserve here, and who may.
-    pub resources: signalbox_resources::Config,
-    /// Settings of what GIST's associations run over; which ones there are is in GIST's own.
-    pub channels: ChannelConfig,
-}
+use crate::protocols::{Config, GistConfig, ProtocolId};
 
 impl Default for Config {
     /// GIST and Ping with their defaults, started in 1970.
     fn default() -> Self {
-        Self {
-            wall_clock_us: 0,
-            gist: signalbox_gist::engine::Config::default(),
-            ping: Some(Default::default()),
-            qos: None,
-            rsvp: None,
-            resources: signalbox_resources::Config::default(),
-            channels: ChannelConfig::default(),
-        }
+        Self { gist: Some(GistConfig::default()), ping: Some(Default::default()), ..Self::empty() }
     }
 }
 
-/// A node cannot be made of this.
+/// A node cannot be made of these settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
+    /// A signaling application without GIST below it.
+    #[error("{0} is a signaling application of GIST: configure gist, or leave {0} out")]
+    NeedsGist(ProtocolId),
+    /// Two signaling applications with one number.
+    #[error("NSLPID {} is that of {first} and of {second}: take another for one of them", .nslp.0)]
+    NslpInUse {
+        /// The number.
+        nslp: NslpId,
+        /// Whose it is.
+        first: ProtocolId,
+        /// Who claims it too.
+        second: ProtocolId,
+    },
     /// GIST's settings.
     #[error(transparent)]
     Gist(#[from] signalbox_gist::engine::ConfigError),
-    /// Ping's number is not free for it.
+    /// Ping's number is another application's.
     #[error("ping.nslp: {0} belongs to another application; 32704 to 32767 are for private use")]
-    Nslp(NslpId),
+    PingNslp(NslpId),
     /// QoS's number is another application's.
     #[error("qos.nslp: {0} is another application's; {qos} is registered for QoS", qos = NslpId::QOS)]
     QosNslp(NslpId),
@@ -66,7 +48,7 @@ pub enum ConfigError {
     /// Keys and certificates that cannot be used.
     #[error("channels.tls: {0}")]
     Credentials(#[from] signalbox_transport::stream::TlsConfigError),
-    /// Handshakes that cannot be.
+    /// A limit of channels is out of its range.
     #[error("channels.{0}: at least {1}")]
     Channels(&'static str, &'static str),
 }
@@ -77,37 +59,18 @@ impl Config {
     /// # Errors
     /// The first setting that is out of its range, and the range.
     pub fn validated(&self) -> Result<(), ConfigError> {
-        self.gist.validated()?;
-        if self.gist.associations.tls_port.is_some() && self.channels.tls.is_none() {
-            return Err(ConfigError::NoCredentials);
-        }
-        if self.channels.handshake < Duration::from_secs(1) {
-            return Err(ConfigError::Channels("handshake", "1 s"));
-        }
-        if self.channels.max_handshakes == 0 {
-            return Err(ConfigError::Channels("max_handshakes", "1"));
-        }
+        self.validate_each()?;
         self.resources.validated()?;
-        if let Some(rsvp) = &self.rsvp {
-            rsvp.validated()?;
-        }
-        if let Some(qos) = &self.qos {
-            let taken = |nslp| {
-                matches!(nslp, NslpId::NONE | NslpId::NATFW)
-                    || self.ping.as_ref().is_some_and(|ping| ping.nslp == nslp)
-            };
-            for nslp in [Some(qos.nslp), qos.bypass_nslp].into_iter().flatten() {
-                if taken(nslp) {
-                    return Err(ConfigError::QosNslp(nslp));
-                }
+        let claims = self.claims();
+        for (at, (second, nslp)) in claims.iter().enumerate() {
+            if self.gist.is_none() {
+                return Err(ConfigError::NeedsGist(*second));
+            }
+            if let Some((first, _)) = claims.iter().take(at).find(|(_, taken)| taken == nslp) {
+                return Err(ConfigError::NslpInUse { nslp: *nslp, first: *first, second: *second });
             }
         }
-        match &self.ping {
-            Some(ping) if matches!(ping.nslp, NslpId::NONE | NslpId::QOS | NslpId::NATFW) => {
-                Err(ConfigError::Nslp(ping.nslp))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -115,28 +78,47 @@ impl Config {
 mod tests {
     use super::*;
 
+    fn error(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = Config::default();
+        change(&mut config);
+        config.validated().unwrap_err().to_string()
+    }
+
+    fn gist(config: &mut Config) -> &mut GistConfig {
+        config.gist.as_mut().unwrap()
+    }
+
     #[test]
     fn the_number_of_another_application_is_refused() {
         assert_eq!(Config::default().validated(), Ok(()));
-        let ping = signalbox_ping::engine::Config { nslp: NslpId::QOS, ..Default::default() };
-        let error = Config { ping: Some(ping), ..Config::default() }.validated();
-        assert_eq!(error, Err(ConfigError::Nslp(NslpId::QOS)));
+        let ping = |nslp| signalbox_ping::engine::Config { nslp, ..Default::default() };
+        let text = error(|config| config.ping = Some(ping(NslpId::QOS)));
+        assert!(text.starts_with("ping.nslp: "), "{text}");
+        let text = error(|config| {
+            let qos = signalbox_qos::engine::Config { nslp: NslpId::PING, ..Default::default() };
+            config.qos = Some(qos);
+        });
+        assert_eq!(text, "NSLPID 32704 is that of ping and of qos: take another for one of them");
+    }
+
+    #[test]
+    fn an_application_without_gist_is_refused() {
+        let text = error(|config| config.gist = None);
+        assert_eq!(text, "ping is a signaling application of GIST: configure gist, or leave ping out");
+        assert_eq!(Config::empty().validated(), Ok(()));
+        assert_eq!(Config { rsvp: Some(Default::default()), ..Config::empty() }.validated(), Ok(()));
     }
 
     #[test]
     fn channels_that_cannot_be_made_are_refused() {
-        let mut config = Config::default();
-        config.gist.associations.tls_port = Some(271);
-        assert_eq!(config.validated(), Err(ConfigError::NoCredentials));
-        config.gist.associations.tls_port = None;
-        config.channels.max_handshakes = 0;
-        assert_eq!(config.validated().unwrap_err().to_string(), "channels.max_handshakes: at least 1");
+        let text = error(|config| gist(config).engine.associations.tls_port = Some(271));
+        assert_eq!(text, ConfigError::NoCredentials.to_string());
+        let text = error(|config| gist(config).channels.max_handshakes = 0);
+        assert_eq!(text, "channels.max_handshakes: at least 1");
     }
 
     #[test]
     fn what_gist_refuses_is_refused() {
-        let gist = signalbox_gist::engine::Config { hops: 0, ..Default::default() };
-        let error = Config { gist, ..Config::default() }.validated().unwrap_err();
-        assert_eq!(error.to_string(), "gist.hops: 1 to 255");
+        assert_eq!(error(|config| gist(config).engine.hops = 0), "gist.hops: 1 to 255");
     }
 }

@@ -6,18 +6,19 @@
 //! Applications may also live outside, in other processes ([`ApplicationCommand`]). GIST's messaging associations run over the driver's TCP streams, alone or under TLS, and over SCTP; the
 //! secrets of TLS come from the system, everything else that is random from the node's seed. The daemon, the simulator, a replay and a benchmark all drive the same [`Node`].
 
-mod applications;
-mod channels;
-mod command;
 mod config;
 mod node;
+mod protocol;
+mod protocols;
+mod routes;
 mod view;
 
-pub use applications::{ApplicationCommand, ApplicationEvent, ApplicationView, RegisterError};
-pub use channels::{ChannelConfig, Credentials, Tls};
-pub use command::{Command, Event};
-pub use config::{Config, ConfigError};
+pub use config::ConfigError;
 pub use node::Node;
+pub use protocols::{
+    ApplicationCommand, ApplicationEvent, ApplicationView, ChannelConfig, Command, Config, Credentials,
+    Event, GistConfig, ProtocolId, RegisterError, Tls,
+};
 pub use view::Counter;
 
 /// What this crate's users need of GIST.

@@ -3,8 +3,8 @@
 use signalbox_core::Time;
 use signalbox_gist::engine::{AssociationView, PeerView, SessionView};
 
-use crate::applications::ApplicationView;
 use crate::node::Node;
+use crate::protocols::{ApplicationView, ProtocolId};
 
 /// One number that a room of the node counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,60 +19,72 @@ pub struct Counter {
     pub value: u64,
 }
 
+impl Counter {
+    /// Makes a counter of this room of its name, its help text and its value.
+    pub(crate) fn of(room: &'static str) -> impl Fn((&'static str, &'static str, u64)) -> Self {
+        move |(name, help, value)| Self { room, name, help, value }
+    }
+}
+
 impl Node {
     /// GIST's sessions, in a fixed order.
     pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
-        self.gist.sessions()
+        self.protocols.gist().into_iter().flat_map(|gist| gist.engine.sessions())
     }
 
     /// Number of GIST's sessions.
     #[must_use]
     pub fn session_count(&self) -> usize {
-        self.gist.sessions().count()
+        self.sessions().count()
     }
 
     /// GIST's peers, in a fixed order.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
-        self.gist.peers()
+        self.protocols.gist().into_iter().flat_map(|gist| gist.engine.peers())
     }
 
     /// GIST's messaging associations, in a fixed order.
     pub fn associations(&self) -> impl Iterator<Item = AssociationView<'_>> {
-        self.gist.associations()
+        self.protocols.gist().into_iter().flat_map(|gist| gist.engine.associations())
     }
 
     /// Channels of GIST's associations, those included that are not up yet.
     #[must_use]
     pub fn channel_count(&self) -> usize {
-        self.channels.len()
+        self.protocols.gist().map_or(0, |gist| gist.channels.len())
     }
 
     /// Pings that this node started and that run.
     #[must_use]
     pub fn pings(&self) -> u32 {
-        self.ping.as_ref().map_or(0, signalbox_ping::engine::Ping::running)
+        self.protocols.ping().map_or(0, |ping| ping.engine.running())
     }
 
     /// Sessions of the QoS application, in a fixed order.
     pub fn qos_sessions(&self) -> impl Iterator<Item = signalbox_qos::engine::SessionView> {
-        self.qos.iter().flat_map(|qos| qos.view(self.now))
+        self.protocols.qos().into_iter().flat_map(|qos| qos.engine.view(self.now))
     }
 
     /// RSVP's sessions, in a fixed order.
     pub fn rsvp_sessions(&self) -> impl Iterator<Item = signalbox_rsvp::engine::SessionView> {
-        self.rsvp.iter().flat_map(signalbox_rsvp::engine::Rsvp::view)
+        self.rsvp().into_iter().flat_map(signalbox_rsvp::engine::Rsvp::view)
     }
 
-    /// RSVP's neighbours, and who is not believed to be one.
+    /// RSVP's neighbours, and those whose messages failed authentication.
     #[must_use]
     pub fn rsvp_neighbours(&self, now: Time) -> Vec<signalbox_rsvp::engine::neighbour::View> {
-        self.rsvp.as_ref().map_or_else(Vec::new, |rsvp| rsvp.neighbours().view(now))
+        self.rsvp().map_or_else(Vec::new, |rsvp| rsvp.neighbours().view(now))
     }
 
-    /// RSVP, to look at, if the node speaks it.
+    /// RSVP, to look at, if the node runs it.
     #[must_use]
-    pub const fn rsvp(&self) -> Option<&signalbox_rsvp::engine::Rsvp> {
-        self.rsvp.as_ref()
+    pub fn rsvp(&self) -> Option<&signalbox_rsvp::engine::Rsvp> {
+        self.protocols.rsvp().map(|rsvp| &rsvp.engine)
+    }
+
+    /// The protocols that the node runs.
+    pub fn protocols(&self) -> impl Iterator<Item = ProtocolId> {
+        self.protocols.ids()
     }
 
     /// Admission control, to look at.
@@ -81,33 +93,19 @@ impl Node {
         &self.resources
     }
 
-    /// Applications outside of the node that are registered, in the order in which they came.
+    /// Signaling applications of other processes that are registered, in the order in which they came.
     pub fn applications(&self) -> impl Iterator<Item = ApplicationView> {
-        self.applications.all.iter().copied()
+        self.protocols.gist().into_iter().flat_map(|gist| gist.applications.all.iter().copied())
     }
 
-    /// All that the rooms count.
+    /// All counters of the node.
     pub fn counters(&self) -> impl Iterator<Item = Counter> {
-        let counter = |room| {
-            move |(name, help, value): (&'static str, &'static str, u64)| Counter { room, name, help, value }
-        };
-        let ping = self.ping.iter().flat_map(|ping| ping.counters().iter());
-        let channels = self.channels.counters.iter().map(counter("channels"));
-        let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
-        let rooms = self.gist.counters().iter().map(counter("gist")).chain(channels);
-        let qos = self.qos.iter().flat_map(|qos| qos.counters().iter()).map(counter("qos"));
-        let rsvp = self.rsvp.iter().flat_map(|rsvp| rsvp.counters().iter()).map(counter("rsvp"));
-        let neighbours = self.rsvp.iter().flat_map(|rsvp| rsvp.neighbours().counters().iter());
-        let resources = self.resources.counters().iter().map(counter("resources"));
-        let applications = self.applications.counters.iter().map(counter("applications"));
-        rooms
-            .chain(sctp.map(counter("sctp")))
-            .chain(ping.map(counter("ping")))
-            .chain(qos)
-            .chain(rsvp)
-            .chain(neighbours.map(counter("rsvp_neighbours")))
-            .chain(resources)
-            .chain(applications)
+        let mut counters = Vec::new();
+        for protocol in self.protocols.iter() {
+            protocol.counters(&mut counters);
+        }
+        counters.extend(self.resources.counters().iter().map(Counter::of("resources")));
+        counters.into_iter()
     }
 
     /// The counter of this name, 0 if there is none.

@@ -399,7 +399,7 @@ mod tests {
 
     fn every_counter() -> Vec<Counter> {
         let mut config = signalbox_node::Config::default();
-        config.gist.associations.sctp_port = Some(270);
+        config.gist.as_mut().unwrap().engine.associations.sctp_port = Some(270);
         config.qos = Some(Default::default());
         config.rsvp = Some(Default::default());
         let node = Node::new(config, [1; 32]).unwrap();

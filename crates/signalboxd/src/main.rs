@@ -28,7 +28,7 @@ use signalbox_core::{IfIndex, NslpId};
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, OpenError, capability};
-use signalbox_node::{ChannelConfig, Node, ping};
+use signalbox_node::{ChannelConfig, GistConfig, Node, ping};
 
 use config::Config;
 use driver::Driver;
@@ -123,14 +123,16 @@ fn run(config: &Config) -> Result<()> {
 fn settings(config: &Config, clock: &Clock, kernel_sctp: bool) -> signalbox_node::Config {
     signalbox_node::Config {
         wall_clock_us: clock.start_unix_us(),
-        gist: config.gist.engine(),
+        gist: Some(GistConfig {
+            engine: config.gist.engine(),
+            channels: ChannelConfig { kernel_sctp, ..config.gist.associations.channels(config.tls.clone()) },
+        }),
         ping: config
             .ping()
             .map(|ping| ping::Config { nslp: NslpId(ping.nslp_id), ..ping::Config::default() }),
         qos: config.qos().map(QosConfig::engine),
         rsvp: config.rsvp().map(RsvpConfig::engine),
         resources: config.traffic.admission(&config.resources),
-        channels: ChannelConfig { kernel_sctp, ..config.gist.associations.channels(config.tls.clone()) },
     }
 }
 

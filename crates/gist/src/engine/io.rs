@@ -195,6 +195,20 @@ pub enum Output<'a> {
     },
 }
 
+/// Who takes the next output of [`Gist::poll`](super::Gist::poll). Whoever composes engines asks for it before the output
+/// is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The driver: [`Output::Transmit`] or [`Output::RouteLookup`].
+    Driver,
+    /// The signaling application of this number: [`Output::Indication`].
+    Application(NslpId),
+    /// This channel: [`Output::ChannelSend`].
+    ChannelSend(ChannelId),
+    /// The channels: [`Output::ChannelOpen`], [`Output::ChannelRead`] or [`Output::ChannelClose`].
+    Channel,
+}
+
 /// How a signaling application decides about Queries (RFC 5971 §4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -85,7 +85,7 @@ use ways::Ways;
 pub use association::{AssociationConfig, AssociationView};
 pub use config::{Config, ConfigError, IngressFilter, Installation};
 pub use counters::Counters;
-pub use io::{ChannelClosed, ChannelId, Input, Output, PeeringPolicy, Registration, Transport};
+pub use io::{ChannelClosed, ChannelId, Input, Next, Output, PeeringPolicy, Registration, Transport};
 pub use view::{DirectionView, PeerView, SessionView, Validity};
 
 /// One GIST node.
@@ -219,6 +219,12 @@ impl Gist {
     /// The next output, if any; its octets live until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll()
+    }
+
+    /// Who takes the next output; `None`: there is no output.
+    #[must_use]
+    pub fn next(&self) -> Option<Next> {
+        self.out.next()
     }
 
     /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.

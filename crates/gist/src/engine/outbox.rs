@@ -11,7 +11,7 @@ use signalbox_core::service::{Indication, MessageHandle, MessageStatus, NetworkE
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 use signalbox_wire::Writer;
 
-use super::io::{ChannelId, Output, Transport};
+use super::io::{ChannelId, Next, Output, Transport};
 use crate::wire::{EncodeError, MAGIC, Message};
 
 /// Addressing of a datagram to be sent.
@@ -195,6 +195,19 @@ impl Outbox {
     pub(crate) fn octets(&self, span: Span) -> &[u8] {
         let range: Range<usize> = span.start as usize..span.end as usize;
         self.octets.get(range).unwrap_or_default()
+    }
+
+    /// Who takes the next output.
+    pub(crate) fn next(&self) -> Option<Next> {
+        Some(match self.queue.front()? {
+            Entry::Transmit { .. } | Entry::Lookup { .. } => Next::Driver,
+            Entry::Receive { message, .. } => Next::Application(message.nslp),
+            Entry::Status { nslp, .. } | Entry::Notify { nslp, .. } => Next::Application(*nslp),
+            Entry::SendChannel { channel, .. } => Next::ChannelSend(*channel),
+            Entry::OpenChannel { .. } | Entry::ReadChannel { .. } | Entry::CloseChannel { .. } => {
+                Next::Channel
+            }
+        })
     }
 
     /// The next output.

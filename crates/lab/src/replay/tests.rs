@@ -9,7 +9,7 @@ use signalbox_dissect::hex;
 use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 use signalbox_node::rsvp::{IntegrityKey, Session, SessionKind};
-use signalbox_node::{Event, gist, rsvp};
+use signalbox_node::{Event, GistConfig, gist, rsvp};
 use signalbox_record::Writer;
 use signalbox_sim::{Boot, Family, Impairment, LinkConfig, Sim, topology};
 
@@ -25,7 +25,8 @@ struct Taped {
 
 impl Taped {
     fn new(boot: Boot, file: &Path) -> Self {
-        let gist = gist::Config { inactivity: Duration::from_secs(5), ..gist::Config::default() };
+        let engine = gist::Config { inactivity: Duration::from_secs(5), ..gist::Config::default() };
+        let gist = Some(GistConfig { engine, ..GistConfig::default() });
         let config = Config { wall_clock_us: 1_790_000_000_000_000, gist, ..Config::default() };
         let tape = Writer::new(File::create(file).unwrap(), &config, &boot.seed, 1 << 24).unwrap();
         Self { node: Node::new(config, boot.seed).unwrap(), tape, now: Time::ZERO, said: Vec::new() }

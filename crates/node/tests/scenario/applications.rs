@@ -13,7 +13,7 @@ use signalbox_node::gist::{AssociationConfig, PeeringPolicy, Registration};
 use signalbox_node::{ApplicationCommand, ApplicationEvent, Command, Event, Node, RegisterError};
 use signalbox_sim::{Boot, Family, LinkConfig, NodeId, Sim, topology};
 
-use crate::net::{config, make, sessions, total};
+use crate::net::{config, gist, make, sessions, total};
 
 const NSLP: NslpId = NslpId(32_710);
 const SESSION: SessionId = SessionId([7; 16]);
@@ -31,7 +31,7 @@ impl Row {
         let mut sim = Sim::new(seed);
         let engine = |boot: Boot| {
             let mut config = config();
-            config.gist.associations =
+            gist(&mut config).associations =
                 AssociationConfig { tcp_port: Some(270), ..AssociationConfig::default() };
             make(boot, config)
         };

@@ -26,7 +26,7 @@ use signalbox_core::{SessionId, Time};
 use signalbox_gist::apd::{Apd, Verdict};
 use signalbox_gist::engine::{AssociationConfig, Transport};
 use signalbox_node::ping::{self, PingEvent, PingRequest};
-use signalbox_node::{Command, Config, Event, Node};
+use signalbox_node::{Command, Config, Event, GistConfig, Node};
 use signalbox_sim::{
     Family, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig, seed_from_environment, topology,
 };
@@ -80,7 +80,7 @@ impl Mode {
 
 fn config(mode: Mode, node: NodeId, identity: Vec<u8>) -> Config {
     let mut config = Config { wall_clock_us: WALL_US, ..Config::default() };
-    let gist = &mut config.gist;
+    let GistConfig { engine: gist, channels } = config.gist.as_mut().unwrap();
     gist.identity = identity;
     gist.validity = VALIDITY;
     gist.inactivity = Duration::from_secs(6);
@@ -106,7 +106,7 @@ fn config(mode: Mode, node: NodeId, identity: Vec<u8>) -> Config {
         authorised: Apd::new(4096, Verdict::Allow),
         ..AssociationConfig::default()
     };
-    let sctp = &mut config.channels.sctp;
+    let sctp = &mut channels.sctp;
     sctp.rto_initial = Duration::from_millis(200);
     sctp.rto_min = Duration::from_millis(200);
     sctp.rto_max = Duration::from_secs(1);

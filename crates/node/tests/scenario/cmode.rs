@@ -13,7 +13,7 @@ use signalbox_node::transport::Versions;
 use signalbox_node::{ChannelConfig, Command, Config, Credentials, Node, Tls};
 use signalbox_sim::{Family, Impairment, LinkConfig, NodeId, Sim, topology};
 
-use crate::net::{FAMILIES, Net, config, header, make, path, replies};
+use crate::net::{FAMILIES, Net, config, gist, header, make, path, replies};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,7 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) fn over(transport: Transport) -> Config {
     let mut config = config();
     let port = |of| (transport == of).then_some(270);
-    config.gist.associations = AssociationConfig {
+    gist(&mut config).associations = AssociationConfig {
         tcp_port: port(Transport::Tcp),
         tls_port: port(Transport::TlsTcp),
         sctp_port: port(Transport::Sctp),
@@ -52,7 +52,8 @@ fn row(seed: u64, transport: Transport, channels: Vec<ChannelConfig>, link: &Lin
         .into_iter()
         .enumerate()
         .map(|(n, channels)| {
-            let config = Config { channels, ..over(transport) };
+            let mut config = over(transport);
+            config.gist.as_mut().unwrap().channels = channels;
             sim.add_engine(format!("n{n}"), move |boot| make(boot, config.clone()))
         })
         .collect();

@@ -7,7 +7,7 @@ use signalbox_node::Config;
 use signalbox_node::ping::{self, PingRequest};
 use signalbox_sim::{Family, LinkConfig, Sim, topology};
 
-use crate::net::{Net, QUIET, all_sessions, config, full, header, make, message, replies, total};
+use crate::net::{Net, QUIET, all_sessions, config, full, gist, header, make, message, replies, total};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -28,7 +28,7 @@ fn row(seed: u64, configs: Vec<Config>) -> Net {
 #[test]
 fn a_query_runs_out_of_hops() {
     let mut first = config();
-    first.gist.hops = 2;
+    gist(&mut first).hops = 2;
     let without = Config { ping: None, ..config() };
     let mut net = row(1, vec![first, without.clone(), without.clone(), without, config()]);
     net.sim.capture_all();
@@ -50,7 +50,7 @@ fn a_query_runs_out_of_hops() {
 #[test]
 fn data_runs_out_of_hops_among_applications() {
     let mut first = config();
-    first.gist.hops = 3;
+    gist(&mut first).hops = 3;
     let mut net = row(2, vec![first, config(), config(), config(), config()]);
     net.ping(1, Family::V4, Some(2));
     assert_eq!(net.done(1, LIMIT), (2, 0));
@@ -62,7 +62,7 @@ fn data_runs_out_of_hops_among_applications() {
 #[test]
 fn a_full_table_keeps_what_it_holds() {
     let mut middle = config();
-    middle.gist.max_sessions = 2;
+    gist(&mut middle).max_sessions = 2;
     let mut net = row(3, vec![config(), middle, config()]);
     for id in 1..=3 {
         net.ping(id, Family::V4, Some(10));
@@ -81,8 +81,8 @@ fn a_full_table_keeps_what_it_holds() {
 #[test]
 fn the_rate_of_own_messages_is_bounded() {
     let mut first = config();
-    first.gist.dmode_rate = 10;
-    first.gist.dmode_burst = 5;
+    gist(&mut first).dmode_rate = 10;
+    gist(&mut first).dmode_burst = 5;
     let mut net = row(4, vec![first, config()]);
     net.sim.capture(net.links[0]);
     let dst = net.sim.address(net.last(), Family::V4);

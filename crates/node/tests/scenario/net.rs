@@ -28,8 +28,13 @@ pub(crate) enum Role {
 /// Settings that bring things to an end soon: state of a session lives for 10 s after its last message.
 pub(crate) fn config() -> Config {
     let mut config = Config { wall_clock_us: WALL_US, ..Config::default() };
-    config.gist.inactivity = Duration::from_secs(10);
+    gist(&mut config).inactivity = Duration::from_secs(10);
     config
+}
+
+/// The settings of GIST, which the node runs.
+pub(crate) fn gist(config: &mut Config) -> &mut signalbox_node::gist::Config {
+    &mut config.gist.as_mut().unwrap().engine
 }
 
 /// After this much time without messages, no state is left anywhere: inactivity, then validity.

@@ -9,7 +9,7 @@ use signalbox_node::Config;
 use signalbox_sim::{Captured, Family, LinkConfig, Packet};
 
 use crate::net::Role::{Full, WithoutPing};
-use crate::net::{Net, all_sessions, config, header, make, message};
+use crate::net::{Net, all_sessions, config, gist, header, make, message};
 
 /// Offsets in the payload of a datagram.
 const HOPS: usize = 5;
@@ -200,7 +200,7 @@ fn datagrams_to_the_node_itself() {
 #[test]
 fn interception_is_limited() {
     let mut middle = config();
-    middle.gist.intercept_rate = 20;
+    gist(&mut middle).intercept_rate = 20;
     let mut stage = Stage::new(8, middle);
     let query = stage.query.clone();
     let answered = (0..200).filter(|_| !stage.offer(&query).0.is_empty()).count();
@@ -212,8 +212,8 @@ fn interception_is_limited() {
 #[test]
 fn forwarding_is_not_limited_by_the_rate_of_own_messages() {
     let mut middle = Config { ping: None, ..config() };
-    middle.gist.dmode_rate = 1;
-    middle.gist.dmode_burst = 1;
+    gist(&mut middle).dmode_rate = 1;
+    gist(&mut middle).dmode_burst = 1;
     let mut stage = Stage::new(9, middle);
     let query = stage.query.clone();
     assert!((0..200).all(|_| stage.offer(&query).1.len() == 1));

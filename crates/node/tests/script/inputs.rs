@@ -21,7 +21,9 @@ use signalbox_gist::wire::MAGIC;
 use signalbox_node::gist::{AssociationConfig, PeeringPolicy, Registration};
 use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::transport::Versions;
-use signalbox_node::{ApplicationCommand, ChannelConfig, Command, Config, Credentials, Node, Tls};
+use signalbox_node::{
+    ApplicationCommand, ChannelConfig, Command, Config, Credentials, GistConfig, Node, Tls,
+};
 
 /// An input, with what it borrows.
 #[derive(Debug, Clone)]
@@ -96,15 +98,16 @@ fn node() -> Node {
         Tls { credentials, require_client: true, versions: Versions::Both }
     });
     let channels = ChannelConfig { tls: Some(tls.clone()), ..ChannelConfig::default() };
-    let mut config = Config { channels, ..Config::default() };
-    config.gist.associations = AssociationConfig {
+    let mut engine = signalbox_node::gist::Config::default();
+    engine.associations = AssociationConfig {
         tcp_port: Some(270),
         tls_port: Some(271),
         sctp_port: Some(270),
         always: true,
         ..AssociationConfig::default()
     };
-    Node::new(config, [9; 32]).unwrap()
+    let gist = Some(GistConfig { engine, channels });
+    Node::new(Config { gist, ..Config::default() }, [9; 32]).unwrap()
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -57,7 +57,7 @@ use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use signalbox_core::outbox::Outbox;
 use signalbox_core::rng::Random;
-use signalbox_core::service::{CheckId, Indication, InvalidStatus, MessageStatus, Peering, Request};
+use signalbox_core::service::{CheckId, Indication, InvalidStatus, MessageStatus, Next, Peering, Request};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
 use signalbox_core::{Mri, NslpId, SessionId, Time};
@@ -285,6 +285,17 @@ impl Qos {
                 Output::Request(Request::SetStateLifetime { nslp, mri, session: Some(session), lifetime })
             }
             Queued::Event(id, event) => Output::Event { id, event: *event },
+        })
+    }
+
+    /// Who takes the next output of [`Qos::poll`]; `None`: there is no output.
+    #[must_use]
+    pub fn next(&self) -> Option<Next> {
+        Some(match self.queue.front()? {
+            Queued::Parcel(_) | Queued::Peering(_) | Queued::Invalidate(_) | Queued::Lifetime(_) => {
+                Next::Gist
+            }
+            Queued::Lookup(..) | Queued::Event(..) => Next::Driver,
         })
     }
 

@@ -249,6 +249,11 @@ impl Rsvp {
         if self.out.is_empty() { self.neighbours.poll().map(Output::Send) } else { self.out.poll() }
     }
 
+    /// Whether [`Rsvp::poll`] has an output. All outputs are the driver's.
+    pub fn has_output(&mut self) -> bool {
+        !self.out.is_empty() || self.neighbours.has_output()
+    }
+
     /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {

@@ -10,7 +10,7 @@ use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_node::ping::{self, PingEvent, PingRequest};
-use signalbox_node::{Command, Config, Event, Node};
+use signalbox_node::{Command, Config, Event, GistConfig, Node};
 
 use super::super::machine;
 use super::post::{Kind, Post};
@@ -369,12 +369,13 @@ fn drain_down(node: &mut Node, now: Time, sent: &mut Post) {
 /// A node that holds this many sessions and sends as fast as it is asked. Its identity stays when it is made
 /// anew; its seed does not, since session identifiers come from it.
 fn node(sessions: u32, identity: &str, seeds: &mut Random) -> Result<Node> {
-    let mut config = Config { wall_clock_us: WALL_CLOCK_US, ..Config::default() };
-    config.gist.identity = identity.as_bytes().to_vec();
-    config.gist.max_sessions = sessions;
-    config.gist.dmode_rate = 0;
-    config.gist.intercept_rate = 0;
-    config.gist.query_rate_per_source = 0;
-    config.gist.max_sessions_per_source = 0;
+    let mut gist = GistConfig::default();
+    gist.engine.identity = identity.as_bytes().to_vec();
+    gist.engine.max_sessions = sessions;
+    gist.engine.dmode_rate = 0;
+    gist.engine.intercept_rate = 0;
+    gist.engine.query_rate_per_source = 0;
+    gist.engine.max_sessions_per_source = 0;
+    let config = Config { wall_clock_us: WALL_CLOCK_US, gist: Some(gist), ..Config::default() };
     Ok(Node::new(config, seeds.array())?)
 }

@@ -13,7 +13,7 @@ use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::{Batch, Io, IoConfig};
 use signalbox_node::ping::{self, PingEvent, PingRequest};
-use signalbox_node::{Command, Config, Event, Node};
+use signalbox_node::{Command, Config, Event, GistConfig, Node};
 
 use super::super::engine::is_data;
 use super::site::{SINK, SOURCE, Site};
@@ -111,10 +111,11 @@ impl End {
     fn open(namespace: &Namespace) -> Result<Self> {
         let config = IoConfig { ipv6: false, ..IoConfig::default() };
         let io = namespace.run(|| Io::open(&config))??;
-        let mut config = Config { wall_clock_us: clock::unix_us(), ..Config::default() };
-        config.gist.validity = Duration::from_secs(600);
-        config.gist.inactivity = Duration::from_secs(600);
-        config.gist.dmode_rate = 0;
+        let mut gist = GistConfig::default();
+        gist.engine.validity = Duration::from_secs(600);
+        gist.engine.inactivity = Duration::from_secs(600);
+        gist.engine.dmode_rate = 0;
+        let config = Config { wall_clock_us: clock::unix_us(), gist: Some(gist), ..Config::default() };
         let node = Node::new(config, clock::seed()?)?;
         let mut end = Self { node, io, batch: Batch::new(), clock: Clock::start() };
         end.node.handle(Time::ZERO, Input::Interfaces(end.io.interfaces()));

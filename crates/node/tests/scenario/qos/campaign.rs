@@ -60,7 +60,7 @@ enum Storm {
 
 fn config(mode: Mode, random: &mut Random) -> Config {
     let mut config = super::net::config(mode);
-    let gist = &mut config.gist;
+    let gist = crate::net::gist(&mut config);
     gist.validity = VALIDITY;
     gist.inactivity = VALIDITY;
     gist.t1 = Duration::from_millis(200);

@@ -72,7 +72,7 @@ pub(crate) fn config(mode: Mode) -> Config {
         resources,
         ..Config::default()
     };
-    config.gist.associations = AssociationConfig {
+    crate::net::gist(&mut config).associations = AssociationConfig {
         tcp_port: (mode == Mode::Tcp).then_some(270),
         always: mode == Mode::Tcp,
         authorised: Apd::new(4096, Verdict::Allow),

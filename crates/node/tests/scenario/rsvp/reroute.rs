@@ -43,10 +43,9 @@ impl Net {
             rsvp.interface.repair_delay = Duration::ZERO;
             rsvp.neighbours.interface.reduction.reliable = reduction;
             let config = Config {
-                ping: None,
                 rsvp: Some(rsvp),
                 resources: Resources { links: links.collect(), ..Resources::default() },
-                ..Config::default()
+                ..Config::empty()
             };
             sim.add_engine(name, move |boot| Node::new(config.clone(), boot.seed).unwrap())
         });

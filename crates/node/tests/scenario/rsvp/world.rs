@@ -207,10 +207,9 @@ impl World {
                 named.map(|(share, port)| Capacity::new(&format!("eth{port}"), Some(Rate(share / 3 * 4))));
             let config = Config {
                 wall_clock_us: WALL_US,
-                ping: None,
                 rsvp: Some(rsvp_config(variant)),
                 resources: Resources { links: links.collect(), ..Resources::default() },
-                ..Config::default()
+                ..Config::empty()
             };
             let by_index: BTreeMap<IfIndex, u64> = (2..).map(IfIndex).zip(ports.iter().copied()).collect();
             let node = sim.add_engine(name, move |boot| Host::new(boot, config.clone(), by_index.clone()));

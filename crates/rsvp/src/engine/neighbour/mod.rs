@@ -246,10 +246,20 @@ impl Neighbours {
 
     /// The next packet to be sent; its octets live until the next call.
     pub fn poll(&mut self) -> Option<IpTransmit<'_>> {
+        self.flush_ready();
+        self.out.poll()
+    }
+
+    /// Whether [`Neighbours::poll`] has a packet.
+    pub(crate) fn has_output(&mut self) -> bool {
+        self.flush_ready();
+        !self.out.is_empty()
+    }
+
+    fn flush_ready(&mut self) {
         while let Some(key) = self.ready.pop() {
             self.flush_bundle(key);
         }
-        self.out.poll()
     }
 
     /// When [`Neighbours::tick`] is due; `None` while nothing waits.

@@ -54,6 +54,10 @@ impl Outbox {
         self.push(envelope, start);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     pub(crate) fn poll(&mut self) -> Option<IpTransmit<'_>> {
         let (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert }, span) =
             self.queue.pop_front()?;

@@ -46,6 +46,7 @@ pub(crate) fn not_registered(error: RegisterError) -> Status {
         RegisterError::InUse(_) => Status::already_exists(text),
         RegisterError::Reserved(_) => Status::invalid_argument(text),
         RegisterError::TooMany(_) => Status::resource_exhausted(text),
+        RegisterError::NotRunning => Status::failed_precondition(text),
         RegisterError::NameInUse => Status::internal(text),
     }
 }

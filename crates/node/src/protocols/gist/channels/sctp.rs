@@ -10,7 +10,7 @@ use signalbox_transport::sctp::{
     AssociationId, Config, Counters, Delivery, Event, EventKind, LossReason, Sctp, SendError,
 };
 
-use super::{Channels, Record, Upper};
+use super::{Channels, Record, Sent, Upper};
 
 /// Names of accepted channels begin here, even ones, where no driver's stream comes near.
 const FIRST_ACCEPTED: u64 = 1 << 63;
@@ -95,23 +95,23 @@ impl Channels {
         number: u64,
         (lane, lifetime): (u16, Option<Duration>),
         octets: &[u8],
-        upper: &mut impl Upper,
-    ) {
-        let Some(Record::Sctp(record)) = self.records.get(&number) else { return };
-        let (association, Some(side)) = (record.association, &mut self.sctp) else { return };
+    ) -> Sent {
+        let Some(Record::Sctp(record)) = self.records.get(&number) else { return Sent::Done };
+        let (association, Some(side)) = (record.association, &mut self.sctp) else { return Sent::Done };
         // RFC 6084 §3.2: all messages of a session take one stream, and the peer's the one of the same number.
         let stream = lane.checked_rem(record.streams).unwrap_or(0);
         let delivery = Delivery { ordered: true, lifetime };
         match side.sctp.send(now, association, stream, octets.to_vec(), delivery) {
-            Ok(()) => {
-                self.tell_held(now, number, upper);
-                self.work_sctp(now, upper);
-            }
-            // What cannot be sent is lost, and a reliable channel that loses something is broken.
-            Err(SendError::Full | SendError::Size | SendError::Stream) => self.break_sctp(now, number, upper),
+            Ok(()) => Sent::Sctp,
+            Err(SendError::Full | SendError::Size | SendError::Stream) => Sent::Lost,
             // Its end is among the events.
-            Err(SendError::NotUp) => {}
+            Err(SendError::NotUp) => Sent::Done,
         }
+    }
+
+    pub(super) fn sent_sctp(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
+        self.tell_held(now, number, upper);
+        self.work_sctp(now, upper);
     }
 
     pub(super) fn read_sctp(&mut self, now: Time, number: u64, on: bool, upper: &mut impl Upper) {
@@ -215,7 +215,7 @@ impl Channels {
         }
     }
 
-    fn break_sctp(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
+    pub(super) fn break_sctp(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
         if let (Some(Record::Sctp(record)), Some(side)) = (self.records.get(&number), &mut self.sctp) {
             side.sctp.abort(record.association);
         }

@@ -60,13 +60,15 @@ impl Upper for Gist {
     }
 }
 
-/// What became of a message.
-#[derive(Debug, PartialEq, Eq)]
+/// What became of a message that was given to a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It is to be written to this stream as it is.
-    AsItIs(StreamId),
-    /// It was taken, or there is no such channel any more.
+    /// The channel took it, or there is no such channel any more.
     Done,
+    /// An SCTP association took it: what the association holds may have changed.
+    Sctp,
+    /// An SCTP association could not take it. The channel is broken, since it loses nothing while it works.
+    Lost,
 }
 
 #[derive(Debug)]
@@ -167,16 +169,20 @@ impl Channels {
         self.out.push(Down::Open { stream: StreamId(channel.0), kind, local, peer: address });
     }
 
+    /// Whether a channel is a plain stream: then what it sends is written to the stream as it is.
+    pub(crate) fn is_plain(&self, channel: ChannelId) -> bool {
+        matches!(self.records.get(&channel.0), Some(Record::Tcp))
+    }
+
+    /// Sends a message over a channel that is not plain. [`Channels::after_send`] must follow.
     pub(crate) fn send(
         &mut self,
         now: Time,
         channel: ChannelId,
         (lane, lifetime): (u16, Option<Duration>),
         octets: &[u8],
-        upper: &mut impl Upper,
     ) -> Sent {
         match self.records.get_mut(&channel.0) {
-            Some(Record::Tcp) => return Sent::AsItIs(StreamId(channel.0)),
             Some(Record::Tls(tls)) => {
                 if !tls.send(octets) {
                     // Full of what was sent for this input: that goes out first.
@@ -185,12 +191,22 @@ impl Channels {
                 }
                 self.dirty.push(channel.0);
             }
-            Some(Record::Sctp(_)) => self.send_sctp(now, channel.0, (lane, lifetime), octets, upper),
+            Some(Record::Sctp(_)) => return self.send_sctp(now, channel.0, (lane, lifetime), octets),
             // RFC 6084 §3.2: all messages of a session take one SCTP stream.
             Some(Record::KernelSctp) => self.out.message(StreamId(channel.0), (lane, lifetime), octets),
+            Some(Record::Tcp) => self.out.write(StreamId(channel.0), |out| out.extend_from_slice(octets)),
             None => {}
         }
         Sent::Done
+    }
+
+    /// Reports to GIST what followed from [`Channels::send`].
+    pub(crate) fn after_send(&mut self, now: Time, channel: ChannelId, sent: Sent, upper: &mut impl Upper) {
+        match sent {
+            Sent::Done => {}
+            Sent::Sctp => self.sent_sctp(now, channel.0, upper),
+            Sent::Lost => self.break_sctp(now, channel.0, upper),
+        }
     }
 
     pub(crate) fn read(&mut self, now: Time, channel: ChannelId, on: bool, upper: &mut impl Upper) {

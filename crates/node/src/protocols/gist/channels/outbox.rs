@@ -29,6 +29,10 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     pub(crate) fn push(&mut self, down: Down) {
         self.queue.push_back(down);
     }

@@ -106,7 +106,7 @@ fn what_is_said_of_unknown_channels_is_ignored() {
         side.channels.octets(now, stream, b"x", &mut side.ear);
         side.channels.drained(now, stream, 1, &mut side.ear);
         side.channels.closed(now, stream, None, false, &mut side.ear);
-        assert_eq!(side.channels.send(now, channel, (0, None), b"x", &mut side.ear), Sent::Done);
+        assert_eq!(side.channels.send(now, channel, (0, None), b"x"), Sent::Done);
         side.channels.read(now, channel, true, &mut side.ear);
         side.channels.close(now, channel, true);
     }

@@ -1,13 +1,12 @@
 //! Signaling applications outside of the node, in other processes: each speaks through commands and events under
 //! a name that its driver chose (RFC 5971, Appendix B).
 
-use signalbox_core::NslpId;
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{Indication, OwnedIndication, OwnedRequest, RequestOf, SendMessageOf};
+use signalbox_core::{NslpId, Time};
 use signalbox_gist::engine::{self as gist, Registration};
 
-use crate::command::Event;
-use crate::node::Node;
+use super::Instance;
 
 /// Applications that a node takes from outside.
 pub(crate) const MAX: usize = 64;
@@ -63,6 +62,9 @@ pub enum RegisterError {
     /// The node has as many as it takes.
     #[error("this node has {0} applications of other processes already, and takes no more: stop one")]
     TooMany(usize),
+    /// The node does not run GIST.
+    #[error("this node does not run GIST")]
+    NotRunning,
     /// The driver gave the name of one that runs: its mistake, not the application's.
     #[error("an application of this name runs already")]
     NameInUse,
@@ -107,18 +109,23 @@ impl Applications {
         self.all.iter().find(|application| application.id == id).map(|application| application.nslp)
     }
 
-    /// An indication as the event that its application hears; `None` if there is none of its number.
-    pub(crate) fn event(&mut self, indication: &Indication<'_>) -> Option<Event> {
+    /// Whether an application of this number is registered.
+    pub(crate) fn contains(&self, nslp: NslpId) -> bool {
+        self.all.iter().any(|application| application.nslp == nslp)
+    }
+
+    /// An indication as the event of its application, with the identifier of that; `None`: no application has the
+    /// number.
+    pub(crate) fn event(&mut self, indication: &Indication<'_>) -> Option<(u64, ApplicationEvent)> {
         let nslp = indication.nslp();
         let id = self.all.iter().find(|application| application.nslp == nslp)?.id;
         self.counters.indications += 1;
-        let indication = indication.map(|data| Octets::from(*data));
-        Some(Event::Gist { id, event: ApplicationEvent::Indication(indication) })
+        Some((id, ApplicationEvent::Indication(indication.map(|data| Octets::from(*data)))))
     }
 }
 
-impl Node {
-    pub(crate) fn application(&mut self, id: u64, command: ApplicationCommand) {
+impl Instance {
+    pub(super) fn application(&mut self, now: Time, id: u64, command: ApplicationCommand) {
         match command {
             ApplicationCommand::Register { nslp, registration } => {
                 let event = match self.register(id, nslp, registration) {
@@ -131,27 +138,27 @@ impl Node {
                         ApplicationEvent::Refused(error)
                     }
                 };
-                self.tell(Event::Gist { id, event });
+                self.events.push_back((id, event));
             }
             ApplicationCommand::Request(request) => {
                 if self.applications.nslp(id).is_some_and(|nslp| is_of(&request, nslp)) {
                     self.applications.counters.requests += 1;
                     let request = request.map(Octets::as_slice);
-                    self.gist.handle(self.now, gist::Input::Request(request));
+                    self.engine.handle(now, gist::Input::Request(request));
                 } else {
                     self.applications.counters.requests_refused += 1;
                 }
             }
             ApplicationCommand::Blocked(blocked) => {
                 if let Some(nslp) = self.applications.nslp(id) {
-                    self.gist.handle(self.now, gist::Input::Blocked { nslp, blocked });
+                    self.engine.handle(now, gist::Input::Blocked { nslp, blocked });
                 }
             }
             ApplicationCommand::Leave => {
                 if let Some(nslp) = self.applications.nslp(id) {
                     self.applications.counters.left += 1;
                     self.applications.all.retain(|application| application.id != id);
-                    self.gist.unregister(self.now, nslp);
+                    self.engine.unregister(now, nslp);
                 }
             }
         }
@@ -162,7 +169,7 @@ impl Node {
         if matches!(nslp.0, 0 | 32768..) {
             return Err(RegisterError::Reserved(nslp));
         }
-        if self.hosts(nslp) || self.applications.all.iter().any(|application| application.nslp == nslp) {
+        if self.inside.contains(&nslp) || self.applications.contains(nslp) {
             return Err(RegisterError::InUse(nslp));
         }
         if self.applications.nslp(id).is_some() {
@@ -172,7 +179,7 @@ impl Node {
             return Err(RegisterError::TooMany(MAX));
         }
         self.applications.all.push(ApplicationView { id, nslp });
-        self.gist.register(nslp, registration);
+        self.engine.register(nslp, registration);
         Ok(())
     }
 }

@@ -161,9 +161,11 @@ impl Rig {
 
     pub(super) fn client_sends_how(&mut self, how: (u16, Option<Duration>), octets: &[u8]) {
         let client = &mut self.client;
-        if let Sent::AsItIs(stream) = client.channels.send(self.now, CHANNEL, how, octets, &mut client.ear) {
-            self.carry(true, Said::Write(stream, octets.to_vec()), TCP);
+        if client.channels.is_plain(CHANNEL) {
+            return self.carry(true, Said::Write(StreamId(CHANNEL.0), octets.to_vec()), TCP);
         }
+        let sent = client.channels.send(self.now, CHANNEL, how, octets);
+        client.channels.after_send(self.now, CHANNEL, sent, &mut client.ear);
     }
 
     pub(super) fn run(&mut self) {

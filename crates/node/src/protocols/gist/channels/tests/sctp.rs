@@ -105,7 +105,8 @@ fn a_lane_keeps_its_stream() {
         let [stream] = streams(&mut rig)[..] else { panic!("one DATA chunk") };
         pass(&mut rig, Duration::from_secs(1));
         let server = &mut rig.server;
-        let _ = server.channels.send(rig.now, theirs, (lane, None), b"back", &mut server.ear);
+        let sent = server.channels.send(rig.now, theirs, (lane, None), b"back");
+        server.channels.after_send(rig.now, theirs, sent, &mut server.ear);
         let (said, mut back) = (rig.server.downs(), None);
         for said in said {
             if let Said::Sctp(packet) = &said

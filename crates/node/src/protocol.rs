@@ -1,0 +1,187 @@
+//! What a protocol is to the node that composes it.
+//!
+//! A protocol is an engine behind [`Protocol`]. The node gives it what it takes of the driver's inputs, and asks it for
+//! outputs until it has none. What a protocol does not take it leaves to the default of the trait.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+
+use signalbox_core::node::{
+    self, Interface, NoRoute, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
+};
+use signalbox_core::packet::{IpReceived, Received};
+use signalbox_core::rng::Random;
+use signalbox_core::service::{Indication, Request};
+use signalbox_core::{IfIndex, NslpId, Time};
+use signalbox_resources::{GrantId, LostWhy, Resources};
+
+use crate::config::ConfigError;
+use crate::protocols::{Event, ProtocolId};
+use crate::view::Counter;
+
+/// What a protocol works with while it handles one input.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    /// The time of the input.
+    pub(crate) now: Time,
+    /// Admission control of the node.
+    pub(crate) resources: &'a mut Resources,
+}
+
+/// A packet that the driver received.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Packet<'a> {
+    Udp(Received<'a>),
+    Sctp { src: IpAddr, dst: IpAddr, packet: &'a [u8] },
+    Rsvp(IpReceived<'a>),
+}
+
+/// The kernel's multicast route of one source and group.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MulticastRoute<'a> {
+    pub(crate) group: IpAddr,
+    pub(crate) source: IpAddr,
+    /// Interface by which the packets must come in.
+    pub(crate) iif: IfIndex,
+    /// Interfaces by which they go out.
+    pub(crate) oifs: &'a [IfIndex],
+}
+
+/// What happened to a stream, or to a port that the node listens at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum StreamInput<'a> {
+    Accepted { stream: StreamId, kind: StreamKind, local: SocketAddr, peer: SocketAddr },
+    Connected { stream: StreamId },
+    Octets { stream: StreamId, octets: &'a [u8] },
+    Drained { stream: StreamId, unsent: usize },
+    Closed { stream: StreamId, error: Option<StreamError>, unacknowledged: bool },
+    ListenFailed { kind: StreamKind, port: u16 },
+}
+
+/// Admission control took something from the owner of a grant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GrantInput {
+    /// The grant is no more.
+    Lost { key: u64, grant: GrantId, why: LostWhy },
+    /// A part of the grant was taken for a stronger request (RFC 4495).
+    Reduced { key: u64, grant: GrantId, rate: u64 },
+}
+
+/// Who takes the next output of a protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The driver: [`Output::Driver`].
+    Driver,
+    /// GIST: [`Output::Request`].
+    Gist,
+    /// The signaling application of this number: [`Output::Indication`].
+    Application(NslpId),
+    /// There is no output yet, but the protocol did something that counts as an exchange: ask again.
+    Worked,
+}
+
+/// An output of a protocol.
+#[derive(Debug)]
+pub(crate) enum Output<'a> {
+    Driver(node::Output<'a, Event>),
+    Request(Request<'a>),
+    Indication(Indication<'a>),
+}
+
+/// A protocol that the node runs.
+///
+/// Outputs are taken in two steps, so that octets can be lent to the driver without a copy: [`Protocol::next`] says who
+/// takes the next output, [`Protocol::poll`] gives it out.
+pub(crate) trait Protocol: fmt::Debug {
+    /// Nothing but the time: a deadline is due.
+    fn timer(&mut self, cx: &mut Context<'_>);
+
+    /// The interfaces of the node, whole; given at the start and after each change.
+    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]);
+
+    /// A packet arrived.
+    fn packet(&mut self, _: &mut Context<'_>, _: Packet<'_>) {}
+
+    /// A packet to this destination could not be sent.
+    fn transmit_failed(&mut self, _: &mut Context<'_>, _: IpAddr, _: TransmitError) {}
+
+    /// The answer to a route lookup of this protocol.
+    fn route(&mut self, _: &mut Context<'_>, _id: u64, _: Result<Route, NoRoute>) {}
+
+    /// Routes to these destinations may have changed.
+    fn route_changed(&mut self, _: &mut Context<'_>, _: Prefix) {}
+
+    /// A multicast route, looked up or changed.
+    fn multicast(&mut self, _: &mut Context<'_>, _: MulticastRoute<'_>) {}
+
+    /// Something happened to a stream.
+    fn stream(&mut self, _: &mut Context<'_>, _: StreamInput<'_>) {}
+
+    /// Something happened to a grant of this protocol.
+    fn grant(&mut self, _: &mut Context<'_>, _: GrantInput) {}
+
+    /// GIST has something for this signaling application (RFC 5971 Appendix B).
+    fn indication(&mut self, _: &mut Context<'_>, _: Indication<'_>) {}
+
+    /// A signaling application asks for something. Only GIST takes it.
+    fn request(&mut self, _: &mut Context<'_>, _: Request<'_>) {}
+
+    /// A signaling application of this number runs inside of the node. Only GIST takes it.
+    fn register(&mut self, _: NslpId) {}
+
+    /// Who takes the next output; `None`: there is none. An answer other than [`Next::Worked`] stands until
+    /// [`Protocol::poll`] or the next input.
+    fn next(&mut self, cx: &mut Context<'_>) -> Option<Next>;
+
+    /// The next output. Its octets live until the next call.
+    fn poll(&mut self) -> Option<Output<'_>>;
+
+    /// No protocol has an output: what was held back to leave together is queued now. True if there was something.
+    fn flush(&mut self) -> bool {
+        false
+    }
+
+    /// When [`Protocol::timer`] is due; `None` while nothing waits.
+    fn next_deadline(&self) -> Option<Time>;
+
+    /// Appends its counters.
+    fn counters(&self, to: &mut Vec<Counter>);
+}
+
+/// What a protocol is made with, apart from its settings.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    /// The protocol's own identifier.
+    pub(crate) id: ProtocolId,
+    /// Microseconds since 1970 at [`Time::ZERO`].
+    pub(crate) wall_clock_us: u64,
+    /// Seeds are drawn from it.
+    pub(crate) rng: Random,
+}
+
+/// What the table of protocols needs of each: its types, and how it is made.
+pub(crate) trait Composed: Protocol + Sized {
+    /// Its settings.
+    type Config;
+    /// What users ask of it.
+    type Command;
+    /// What it reports to users.
+    type Event;
+
+    /// Checks every range of the settings.
+    fn validate(config: &Self::Config) -> Result<(), ConfigError>;
+
+    /// The numbers of signaling applications that it will have with these settings.
+    fn claims(_: &Self::Config) -> Vec<NslpId> {
+        Vec::new()
+    }
+
+    /// A protocol without state.
+    fn new(config: Self::Config, setup: &mut Setup) -> Result<Self, ConfigError>;
+
+    /// A user asks for something. `id` comes back with each event.
+    fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Self::Command);
+
+    /// What a user gets who asks for something on a node that does not run the protocol; `None`: nothing.
+    fn not_running(command: &Self::Command) -> Option<Self::Event>;
+}

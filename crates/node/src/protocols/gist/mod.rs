@@ -1,0 +1,226 @@
+//! GIST (RFC 5971): the engine, the channels of its messaging associations, and the signaling applications of other
+//! processes, which are its users.
+
+mod applications;
+mod channels;
+mod config;
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+use signalbox_core::node::{self, Interface, NoRoute, Prefix, Route, StreamId, TransmitError};
+use signalbox_core::service::Request;
+use signalbox_core::{NslpId, Time};
+use signalbox_gist::engine::{self as gist, Gist, Input, Output as Out};
+
+pub use self::applications::{ApplicationCommand, ApplicationEvent, ApplicationView, RegisterError};
+pub use self::channels::{ChannelConfig, Credentials, Tls};
+pub use self::config::GistConfig;
+
+pub(super) use self::applications::{ApplicationCommand as Command, ApplicationEvent as Event};
+pub(super) use self::config::GistConfig as Config;
+
+use self::applications::Applications;
+use self::channels::Channels;
+use crate::config::ConfigError;
+use crate::protocol::{Composed, Context, Next, Output, Packet, Protocol, Setup, StreamInput};
+use crate::view::Counter;
+
+/// GIST, as the node runs it.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) engine: Gist,
+    pub(crate) channels: Channels,
+    pub(crate) applications: Applications,
+    /// Numbers of the signaling applications that run inside of the node.
+    inside: Vec<NslpId>,
+    /// Events for applications outside, with the identifiers of these.
+    events: VecDeque<(u64, ApplicationEvent)>,
+}
+
+impl Instance {
+    /// Does what the engine asks of the channels next. True if it opened one.
+    fn drive_channel(&mut self, now: Time) -> bool {
+        let Self { engine, channels, .. } = self;
+        match engine.poll() {
+            Some(Out::ChannelOpen { channel, transport, local, peer }) => {
+                channels.open(now, channel, transport, [local, peer.ip()], peer.port(), engine);
+                return true;
+            }
+            Some(Out::ChannelSend { channel, lane, lifetime, octets }) => {
+                let sent = channels.send(now, channel, (lane, lifetime), octets);
+                channels.after_send(now, channel, sent, engine);
+            }
+            Some(Out::ChannelRead { channel, on }) => channels.read(now, channel, on, engine),
+            Some(Out::ChannelClose { channel, abort }) => channels.close(now, channel, abort),
+            Some(Out::Transmit(_) | Out::RouteLookup { .. } | Out::Indication(_)) | None => {
+                debug_assert!(false, "the engine gives another output than it announced");
+            }
+        }
+        false
+    }
+}
+
+impl Protocol for Instance {
+    fn timer(&mut self, cx: &mut Context<'_>) {
+        self.channels.timer(cx.now, &mut self.engine);
+        self.engine.handle(cx.now, Input::Timer);
+    }
+
+    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
+        self.channels.listen();
+        self.engine.handle(cx.now, Input::Interfaces(interfaces));
+    }
+
+    fn packet(&mut self, cx: &mut Context<'_>, packet: Packet<'_>) {
+        match packet {
+            Packet::Udp(datagram) => self.engine.handle(cx.now, Input::Datagram(datagram)),
+            Packet::Sctp { src, dst, packet } => {
+                self.channels.sctp_packet(cx.now, [src, dst], packet, &mut self.engine);
+            }
+            Packet::Rsvp(_) => {}
+        }
+    }
+
+    fn transmit_failed(&mut self, cx: &mut Context<'_>, dst: IpAddr, error: TransmitError) {
+        self.engine.handle(cx.now, Input::TransmitFailed { dst, error });
+    }
+
+    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
+        self.engine.handle(cx.now, Input::Route { id, result });
+    }
+
+    fn route_changed(&mut self, cx: &mut Context<'_>, prefix: Prefix) {
+        self.engine.handle(cx.now, Input::RouteChanged(prefix));
+    }
+
+    fn stream(&mut self, cx: &mut Context<'_>, input: StreamInput<'_>) {
+        let (now, Self { engine, channels, .. }) = (cx.now, self);
+        match input {
+            StreamInput::Accepted { stream, kind, local, peer } => {
+                channels.accepted(now, (stream, kind), local, peer, engine);
+            }
+            StreamInput::Connected { stream } => channels.connected(now, stream, engine),
+            StreamInput::Octets { stream, octets } => channels.octets(now, stream, octets, engine),
+            StreamInput::Drained { stream, unsent } => channels.drained(now, stream, unsent, engine),
+            StreamInput::Closed { stream, error, unacknowledged } => {
+                channels.closed(now, stream, error, unacknowledged, engine);
+            }
+            StreamInput::ListenFailed { kind, port } => channels.listen_failed(now, (kind, port), engine),
+        }
+    }
+
+    fn request(&mut self, cx: &mut Context<'_>, request: Request<'_>) {
+        self.engine.handle(cx.now, Input::Request(request));
+    }
+
+    fn register(&mut self, nslp: NslpId) {
+        let policy = gist::PeeringPolicy::Always;
+        self.engine.register(nslp, gist::Registration { policy, ..gist::Registration::default() });
+        self.inside.push(nslp);
+    }
+
+    fn next(&mut self, cx: &mut Context<'_>) -> Option<Next> {
+        loop {
+            if !self.events.is_empty() || !self.channels.out.is_empty() {
+                return Some(Next::Driver);
+            }
+            match self.engine.next()? {
+                gist::Next::Driver => return Some(Next::Driver),
+                gist::Next::Application(nslp) if self.inside.contains(&nslp) => {
+                    return Some(Next::Application(nslp));
+                }
+                gist::Next::Application(nslp) if self.applications.contains(nslp) => {
+                    return Some(Next::Driver);
+                }
+                // The application has left.
+                gist::Next::Application(_) => drop(self.engine.poll()),
+                gist::Next::ChannelSend(channel) if self.channels.is_plain(channel) => {
+                    return Some(Next::Driver);
+                }
+                gist::Next::ChannelSend(_) | gist::Next::Channel => {
+                    if self.drive_channel(cx.now) {
+                        return Some(Next::Worked);
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output<'_>> {
+        if let Some((id, event)) = self.events.pop_front() {
+            return Some(Output::Driver(node::Output::Event(super::Event::Gist { id, event })));
+        }
+        if let Some(down) = self.channels.out.pop() {
+            return Some(Output::Driver(self.channels.out.output(down)));
+        }
+        Some(match self.engine.poll()? {
+            Out::Transmit(datagram) => Output::Driver(node::Output::Transmit(datagram)),
+            Out::RouteLookup { id, query } => Output::Driver(node::Output::RouteLookup { id, query }),
+            Out::Indication(indication) if self.inside.contains(&indication.nslp()) => {
+                Output::Indication(indication)
+            }
+            Out::Indication(indication) => {
+                let (id, event) = self.applications.event(&indication)?;
+                Output::Driver(node::Output::Event(super::Event::Gist { id, event }))
+            }
+            // Of a channel over plain TCP: the octets are the stream's as they are.
+            Out::ChannelSend { channel, octets, .. } => {
+                Output::Driver(node::Output::StreamWrite { stream: StreamId(channel.0), octets })
+            }
+            Out::ChannelOpen { .. } | Out::ChannelRead { .. } | Out::ChannelClose { .. } => {
+                debug_assert!(false, "Protocol::next does these");
+                return None;
+            }
+        })
+    }
+
+    fn flush(&mut self) -> bool {
+        self.channels.flush()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        [self.engine.next_deadline(), self.channels.next_deadline()].into_iter().flatten().min()
+    }
+
+    fn counters(&self, to: &mut Vec<Counter>) {
+        to.extend(self.engine.counters().iter().map(Counter::of("gist")));
+        to.extend(self.channels.counters.iter().map(Counter::of("channels")));
+        let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
+        to.extend(sctp.map(Counter::of("sctp")));
+        to.extend(self.applications.counters.iter().map(Counter::of("applications")));
+    }
+}
+
+impl Composed for Instance {
+    type Config = Config;
+    type Command = Command;
+    type Event = Event;
+
+    fn validate(config: &GistConfig) -> Result<(), ConfigError> {
+        config.validated()
+    }
+
+    fn new(config: GistConfig, setup: &mut Setup) -> Result<Self, ConfigError> {
+        let GistConfig { engine, channels } = config;
+        let associations = engine.associations.clone();
+        let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
+        let engine = Gist::new(engine, setup.rng.array())?;
+        let channels = Channels::new(channels, tls, &associations, setup.rng.array());
+        let (inside, events) = (Vec::new(), VecDeque::new());
+        Ok(Self { engine, channels, applications: Applications::default(), inside, events })
+    }
+
+    fn command(&mut self, cx: &mut Context<'_>, id: u64, command: ApplicationCommand) {
+        self.application(cx.now, id, command);
+    }
+
+    fn not_running(command: &ApplicationCommand) -> Option<ApplicationEvent> {
+        match command {
+            ApplicationCommand::Register { .. } => Some(ApplicationEvent::Refused(RegisterError::NotRunning)),
+            ApplicationCommand::Request(_) | ApplicationCommand::Blocked(_) | ApplicationCommand::Leave => {
+                None
+            }
+        }
+    }
+}

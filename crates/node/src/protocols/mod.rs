@@ -1,0 +1,23 @@
+//! The protocols that a node can run. A new one takes its `mod` line and its line in the table here.
+
+#[macro_use]
+mod table;
+mod instances;
+
+mod gist;
+mod ping;
+mod qos;
+mod rsvp;
+
+pub use gist::{
+    ApplicationCommand, ApplicationEvent, ApplicationView, ChannelConfig, Credentials, GistConfig,
+    RegisterError, Tls,
+};
+
+// Module, variant, in words. Outputs are taken in this order.
+protocols! {
+    gist: Gist, "GIST with its messaging associations (RFC 5971)";
+    ping: Ping, "the Ping application";
+    qos: Qos, "the QoS application (RFC 5974)";
+    rsvp: Rsvp, "RSVP (RFC 2205)";
+}

@@ -1,0 +1,97 @@
+//! The Ping application.
+
+use signalbox_core::node::{self, Interface, NoRoute, Route};
+use signalbox_core::service::{self, Indication};
+use signalbox_core::{NslpId, Time};
+pub(super) use signalbox_ping::engine::{Command, Config, PingEvent as Event};
+use signalbox_ping::engine::{Input, Output as Out, Ping, Refusal};
+
+use crate::config::ConfigError;
+use crate::protocol::{Composed, Context, Next, Output, Protocol, Setup};
+use crate::view::Counter;
+
+/// Ping, as the node runs it.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) engine: Ping,
+}
+
+impl Protocol for Instance {
+    fn timer(&mut self, cx: &mut Context<'_>) {
+        self.engine.handle(cx.now, Input::Timer);
+    }
+
+    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
+        self.engine.handle(cx.now, Input::Interfaces(interfaces));
+    }
+
+    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
+        self.engine.handle(cx.now, Input::Route { id, result });
+    }
+
+    fn indication(&mut self, cx: &mut Context<'_>, indication: Indication<'_>) {
+        self.engine.handle(cx.now, Input::Indication(indication));
+    }
+
+    fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
+        self.engine.next().map(Next::from)
+    }
+
+    fn poll(&mut self) -> Option<Output<'_>> {
+        Some(match self.engine.poll()? {
+            Out::Request(request) => Output::Request(request),
+            Out::RouteLookup { id, query } => Output::Driver(node::Output::RouteLookup { id, query }),
+            Out::Event { id, event } => Output::Driver(node::Output::Event(super::Event::Ping { id, event })),
+        })
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.engine.next_deadline()
+    }
+
+    fn counters(&self, to: &mut Vec<Counter>) {
+        to.extend(self.engine.counters().iter().map(Counter::of("ping")));
+    }
+}
+
+impl Composed for Instance {
+    type Config = Config;
+    type Command = Command;
+    type Event = Event;
+
+    fn validate(config: &Config) -> Result<(), ConfigError> {
+        if matches!(config.nslp, NslpId::NONE | NslpId::QOS | NslpId::NATFW) {
+            return Err(ConfigError::PingNslp(config.nslp));
+        }
+        Ok(())
+    }
+
+    fn claims(config: &Config) -> Vec<NslpId> {
+        vec![config.nslp]
+    }
+
+    fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
+        config.wall_clock_us = setup.wall_clock_us;
+        Ok(Self { engine: Ping::new(config, setup.rng.array()) })
+    }
+
+    fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
+        self.engine.handle(cx.now, Input::Command { id, command });
+    }
+
+    fn not_running(command: &Command) -> Option<Event> {
+        match command {
+            Command::Start(_) => Some(Event::Refused(Refusal::NoApplication)),
+            Command::Stop => None,
+        }
+    }
+}
+
+impl From<service::Next> for Next {
+    fn from(next: service::Next) -> Self {
+        match next {
+            service::Next::Driver => Self::Driver,
+            service::Next::Gist => Self::Gist,
+        }
+    }
+}

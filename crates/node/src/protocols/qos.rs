@@ -1,0 +1,97 @@
+//! The QoS application (RFC 5974).
+
+use signalbox_core::node::{self, Interface, NoRoute, Route};
+use signalbox_core::service::Indication;
+use signalbox_core::{NslpId, Time};
+pub(super) use signalbox_qos::engine::{Command, Config};
+use signalbox_qos::engine::{Input, Output as Out, Qos, QosEvent, Refusal};
+
+use crate::config::ConfigError;
+use crate::protocol::{Composed, Context, GrantInput, Next, Output, Protocol, Setup};
+use crate::view::Counter;
+
+/// Boxed, since it is much larger than the events of other protocols.
+pub(super) type Event = Box<QosEvent>;
+
+/// The QoS application, as the node runs it.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) engine: Qos,
+}
+
+impl Protocol for Instance {
+    fn timer(&mut self, cx: &mut Context<'_>) {
+        self.engine.handle(cx.now, Input::Timer, cx.resources);
+    }
+
+    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
+        self.engine.handle(cx.now, Input::Interfaces(interfaces), cx.resources);
+    }
+
+    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
+        self.engine.handle(cx.now, Input::Route { id, result }, cx.resources);
+    }
+
+    fn grant(&mut self, cx: &mut Context<'_>, input: GrantInput) {
+        match input {
+            GrantInput::Lost { key, grant, why } => {
+                self.engine.handle(cx.now, Input::Lost { key, grant, why }, cx.resources);
+            }
+            // QoS never marks a request as reducible.
+            GrantInput::Reduced { .. } => {}
+        }
+    }
+
+    fn indication(&mut self, cx: &mut Context<'_>, indication: Indication<'_>) {
+        self.engine.handle(cx.now, Input::Indication(indication), cx.resources);
+    }
+
+    fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
+        self.engine.next().map(Next::from)
+    }
+
+    fn poll(&mut self) -> Option<Output<'_>> {
+        Some(match self.engine.poll()? {
+            Out::Request(request) => Output::Request(request),
+            Out::RouteLookup { id, query } => Output::Driver(node::Output::RouteLookup { id, query }),
+            Out::Event { id, event } => {
+                Output::Driver(node::Output::Event(super::Event::Qos { id, event: Box::new(event) }))
+            }
+        })
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.engine.next_deadline()
+    }
+
+    fn counters(&self, to: &mut Vec<Counter>) {
+        to.extend(self.engine.counters().iter().map(Counter::of("qos")));
+    }
+}
+
+impl Composed for Instance {
+    type Config = Config;
+    type Command = Command;
+    type Event = Event;
+
+    fn validate(config: &Config) -> Result<(), ConfigError> {
+        let foreign = |nslp: &NslpId| matches!(*nslp, NslpId::NONE | NslpId::NATFW);
+        Self::claims(config).into_iter().find(foreign).map_or(Ok(()), |nslp| Err(ConfigError::QosNslp(nslp)))
+    }
+
+    fn claims(config: &Config) -> Vec<NslpId> {
+        [Some(config.nslp), config.bypass_nslp].into_iter().flatten().collect()
+    }
+
+    fn new(config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
+        Ok(Self { engine: Qos::new(config, setup.rng.array()) })
+    }
+
+    fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
+        self.engine.handle(cx.now, Input::Command { id, command }, cx.resources);
+    }
+
+    fn not_running(_: &Command) -> Option<Event> {
+        Some(Box::new(QosEvent::Refused(Refusal::NoApplication)))
+    }
+}

@@ -1,0 +1,118 @@
+//! RSVP (RFC 2205).
+
+use signalbox_core::Time;
+use signalbox_core::node::{self, Interface, NoRoute, Prefix, Route};
+use signalbox_core::packet::Transmit;
+pub(super) use signalbox_rsvp::engine::{Command, Config};
+use signalbox_rsvp::engine::{Input, Output as Out, Refused, Rsvp, RsvpEvent};
+
+use crate::config::ConfigError;
+use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Output, Packet, Protocol, Setup};
+use crate::view::Counter;
+
+/// Boxed, since it is much larger than the events of other protocols.
+pub(super) type Event = Box<RsvpEvent>;
+
+/// RSVP, as the node runs it.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) engine: Rsvp,
+}
+
+impl Protocol for Instance {
+    fn timer(&mut self, cx: &mut Context<'_>) {
+        self.engine.handle(cx.now, Input::Timer, cx.resources);
+    }
+
+    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
+        self.engine.handle(cx.now, Input::Interfaces(interfaces), cx.resources);
+    }
+
+    fn packet(&mut self, cx: &mut Context<'_>, packet: Packet<'_>) {
+        match packet {
+            Packet::Rsvp(packet) => self.engine.handle(cx.now, Input::Packet(packet), cx.resources),
+            Packet::Udp(_) | Packet::Sctp { .. } => {}
+        }
+    }
+
+    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
+        self.engine.handle(cx.now, Input::Route { id, result }, cx.resources);
+    }
+
+    fn route_changed(&mut self, cx: &mut Context<'_>, prefix: Prefix) {
+        self.engine.handle(cx.now, Input::RouteChanged(prefix), cx.resources);
+    }
+
+    fn multicast(&mut self, cx: &mut Context<'_>, route: MulticastRoute<'_>) {
+        let MulticastRoute { group, source, iif, oifs } = route;
+        self.engine.handle(cx.now, Input::Multicast { group, source, iif, oifs }, cx.resources);
+    }
+
+    fn grant(&mut self, cx: &mut Context<'_>, input: GrantInput) {
+        let input = match input {
+            GrantInput::Lost { key, grant, why } => Input::Lost { key, grant, why },
+            GrantInput::Reduced { key, grant, rate } => Input::Reduced { key, grant, rate },
+        };
+        self.engine.handle(cx.now, input, cx.resources);
+    }
+
+    fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
+        self.engine.has_output().then_some(Next::Driver)
+    }
+
+    fn poll(&mut self) -> Option<Output<'_>> {
+        Some(Output::Driver(match self.engine.poll()? {
+            Out::Send(packet) => node::Output::Rsvp(packet),
+            Out::Reply { src, dst, tos, payload } => node::Output::Transmit(Transmit {
+                src,
+                dst,
+                ifindex: None,
+                ttl: 64,
+                tos,
+                dont_fragment: false,
+                flow_label: 0,
+                options: &[],
+                payload,
+            }),
+            Out::RouteLookup { id, query } => node::Output::RouteLookup { id, query },
+            Out::MulticastLookup { group, source } => node::Output::MulticastLookup { group, source },
+            Out::Event { id, event } => {
+                node::Output::Event(super::Event::Rsvp { id, event: Box::new(event) })
+            }
+        }))
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.engine.next_deadline()
+    }
+
+    fn counters(&self, to: &mut Vec<Counter>) {
+        to.extend(self.engine.counters().iter().map(Counter::of("rsvp")));
+        to.extend(self.engine.neighbours().counters().iter().map(Counter::of("rsvp_neighbours")));
+    }
+}
+
+impl Composed for Instance {
+    type Config = Config;
+    type Command = Command;
+    type Event = Event;
+
+    fn validate(config: &Config) -> Result<(), ConfigError> {
+        Ok(config.validated()?)
+    }
+
+    fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
+        // Sequence numbers of INTEGRITY grow across restarts (RFC 2747 §3).
+        config.neighbours.real_time = u32::try_from(setup.wall_clock_us / 1_000_000).unwrap_or(u32::MAX);
+        config.wall_clock_us = setup.wall_clock_us;
+        Ok(Self { engine: Rsvp::new(config, setup.rng.array())? })
+    }
+
+    fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
+        self.engine.handle(cx.now, Input::Command { id, command }, cx.resources);
+    }
+
+    fn not_running(_: &Command) -> Option<Event> {
+        Some(Box::new(RsvpEvent::Refused(Refused::NotRunning)))
+    }
+}

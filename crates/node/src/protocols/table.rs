@@ -1,0 +1,198 @@
+//! The table of protocols: what follows from one line for each of them.
+
+/// Makes, of one line for each protocol, its identifier, its part of [`Config`](crate::Config), its variants of
+/// [`Command`](crate::Command) and [`Event`](crate::Event), and its place in a node.
+///
+/// A line is `module: Variant, "in words";`. The module has the types `Config`, `Command` and `Event`, which users of
+/// the node see, and `Instance`, which implements [`Composed`](crate::protocol::Composed) with these three.
+macro_rules! protocols {
+    ($( $(#[$meta:meta])* $module:ident: $variant:ident, $words:literal; )*) => {
+        use $crate::protocol::{Composed, Context, Protocol, Setup};
+
+        /// A protocol that a node can run.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+        pub enum ProtocolId {
+            $(
+                $(#[$meta])*
+                #[doc = concat!("Identifies ", $words, ".")]
+                $variant,
+            )*
+        }
+
+        impl ProtocolId {
+            /// All protocols, in the order of the table.
+            pub const ALL: &'static [Self] = &[ $( $(#[$meta])* Self::$variant, )* ];
+
+            /// The name in configurations, counters and log lines.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $( $(#[$meta])* Self::$variant => stringify!($module), )*
+                }
+            }
+        }
+
+        /// What a user asks of a protocol.
+        #[derive(Debug, Clone, PartialEq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        pub enum Command {
+            $(
+                $(#[$meta])*
+                #[doc = concat!("Asks ", $words, ".")]
+                $variant {
+                    /// The driver's identifier of what is asked for. It is given back with each event.
+                    id: u64,
+                    /// What is wanted.
+                    command: $module::Command,
+                },
+            )*
+        }
+
+        /// What a protocol reports to a user.
+        #[derive(Debug, Clone, PartialEq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        pub enum Event {
+            $(
+                $(#[$meta])*
+                #[doc = concat!("Comes from ", $words, ".")]
+                $variant {
+                    /// The identifier that the command carried.
+                    id: u64,
+                    /// What happened.
+                    event: $module::Event,
+                },
+            )*
+        }
+
+        /// Settings of a node. A protocol without settings does not run.
+        #[derive(Debug, Clone, PartialEq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+        pub struct Config {
+            /// Microseconds since 1970 at [`Time::ZERO`](signalbox_core::Time::ZERO), the driver's start.
+            pub wall_clock_us: u64,
+            $(
+                $(#[$meta])*
+                #[doc = concat!("Settings of ", $words, "; `None`: the node does not run it.")]
+                pub $module: Option<$module::Config>,
+            )*
+            /// The shares of links that can be reserved here, and the policy.
+            pub resources: signalbox_resources::Config,
+        }
+
+        impl Config {
+            /// A node that runs no protocol, started in 1970.
+            #[must_use]
+            pub fn empty() -> Self {
+                Self {
+                    wall_clock_us: 0,
+                    $( $(#[$meta])* $module: None, )*
+                    resources: signalbox_resources::Config::default(),
+                }
+            }
+
+            /// Checks the settings of each protocol.
+            pub(crate) fn validate_each(&self) -> Result<(), crate::ConfigError> {
+                $(
+                    $(#[$meta])*
+                    self.$module.as_ref().map_or(Ok(()), <$module::Instance as Composed>::validate)?;
+                )*
+                Ok(())
+            }
+
+            /// The numbers of signaling applications that each protocol claims.
+            pub(crate) fn claims(&self) -> Vec<(ProtocolId, signalbox_core::NslpId)> {
+                let mut claims = Vec::new();
+                $(
+                    $(#[$meta])*
+                    claims.extend(
+                        self.$module
+                            .iter()
+                            .flat_map(<$module::Instance as Composed>::claims)
+                            .map(|nslp| (ProtocolId::$variant, nslp)),
+                    );
+                )*
+                claims
+            }
+        }
+
+        /// A protocol that runs.
+        #[derive(Debug)]
+        enum Instance {
+            $( $(#[$meta])* $variant(Box<$module::Instance>), )*
+        }
+
+        impl Instance {
+            fn protocol(&self) -> &dyn Protocol {
+                match self {
+                    $( $(#[$meta])* Self::$variant(instance) => &**instance, )*
+                }
+            }
+
+            fn protocol_mut(&mut self) -> &mut dyn Protocol {
+                match self {
+                    $( $(#[$meta])* Self::$variant(instance) => &mut **instance, )*
+                }
+            }
+        }
+
+        /// The protocols of a node, by their identifiers.
+        #[derive(Debug)]
+        pub(crate) struct Instances([Option<Instance>; ProtocolId::ALL.len()]);
+
+        impl Instances {
+            /// Makes the protocols that have settings. The settings of admission control remain.
+            pub(crate) fn new(
+                config: Config,
+                rng: signalbox_core::rng::Random,
+            ) -> Result<(Self, signalbox_resources::Config, signalbox_core::rng::Random), crate::ConfigError> {
+                let mut setup =
+                    Setup { id: ProtocolId::Gist, wall_clock_us: config.wall_clock_us, rng };
+                let instances = Self([ $(
+                    $(#[$meta])*
+                    match config.$module {
+                        Some(config) => {
+                            setup.id = ProtocolId::$variant;
+                            Some(Instance::$variant(Box::new(Composed::new(config, &mut setup)?)))
+                        }
+                        None => None,
+                    },
+                )* ]);
+                Ok((instances, config.resources, setup.rng))
+            }
+
+            /// A user asks a protocol for something. An event comes back at once if the node does not run it.
+            pub(crate) fn command(&mut self, cx: &mut Context<'_>, command: Command) -> Option<Event> {
+                match command {
+                    $(
+                        $(#[$meta])*
+                        Command::$variant { id, command } => match self.get_as_mut(ProtocolId::$variant) {
+                            Some(Instance::$variant(instance)) => {
+                                instance.command(cx, id, command);
+                                None
+                            }
+                            Some(_) | None => {
+                                let event = <$module::Instance as Composed>::not_running(&command)?;
+                                Some(Event::$variant { id, event })
+                            }
+                        },
+                    )*
+                }
+            }
+
+            $(
+                $(#[$meta])*
+                #[doc = concat!("The instance of ", $words, ", if the node runs it.")]
+                #[allow(dead_code, reason = "not every protocol has views")]
+                pub(crate) fn $module(&self) -> Option<&$module::Instance> {
+                    match self.0.get(ProtocolId::$variant as usize)? {
+                        Some(Instance::$variant(instance)) => Some(instance),
+                        Some(_) | None => None,
+                    }
+                }
+            )*
+        }
+    };
+}

@@ -1,0 +1,46 @@
+//! Route lookups: whose they are.
+
+use signalbox_core::slab::{Key, Slab};
+
+use crate::protocols::ProtocolId;
+
+/// Lookups that wait for their answers. Protocols choose identifiers of their own; the driver gets the node's, which
+/// name a protocol and its identifier. Each lookup is answered once, so the table holds no more than the protocols
+/// wait for.
+#[derive(Debug)]
+pub(crate) struct Lookups(Slab<(ProtocolId, u64)>);
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self(Slab::new(u32::MAX))
+    }
+}
+
+impl Lookups {
+    /// The node's identifier of a protocol's lookup.
+    pub(crate) fn put(&mut self, protocol: ProtocolId, id: u64) -> u64 {
+        // The key of a full table names nothing: the answer goes nowhere, and the protocol gives up by its own timer.
+        self.0.insert((protocol, id)).unwrap_or_default().to_u64()
+    }
+
+    /// Whose lookup is answered, and the identifier that it knows; `None` if it was answered before.
+    pub(crate) fn take(&mut self, id: u64) -> Option<(ProtocolId, u64)> {
+        self.0.remove(Key::from_u64(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_identifiers_of_two_protocols_are_told_apart_and_answered_once() {
+        let mut lookups = Lookups::default();
+        let (first, second) = (lookups.put(ProtocolId::Ping, 7), lookups.put(ProtocolId::Rsvp, 7));
+        assert_eq!(lookups.take(second), Some((ProtocolId::Rsvp, 7)));
+        assert_eq!(lookups.take(first), Some((ProtocolId::Ping, 7)));
+        let third = lookups.put(ProtocolId::Gist, 8);
+        assert_eq!((lookups.take(first), lookups.take(0)), (None, None), "answered before, never asked");
+        assert_eq!(lookups.take(third), Some((ProtocolId::Gist, 8)));
+    }
+}
