@@ -5,6 +5,7 @@ use signalbox_core::Key;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
+use super::carried::Carried;
 use super::forward::Tears;
 use super::interfaces::Place;
 use super::path::{Said, failure, readable};
@@ -182,7 +183,7 @@ impl Rsvp {
         (sender.expires, sender.ttl) = (new.expires, new.ttl);
         sender.flags = sender.flags & !(E_POLICE | NON_RSVP | RESV | PATH | REPAIR) | new.flags | UNSENT;
         let extra = sender.extra();
-        extra.carried.clear();
+        extra.carried = Carried::default();
         extra.turns.clear();
         extra.aside.retain(|one| one.iif != new.iif);
         if let Some(at) = refreshed {

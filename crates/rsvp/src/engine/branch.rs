@@ -7,6 +7,7 @@ use signalbox_core::{Key, Time};
 use signalbox_resources::GrantId;
 use signalbox_resources::intserv::RSpec;
 
+use super::carried::Carried;
 use super::interfaces::Place;
 use super::merge;
 use super::session::{NONE, is_application};
@@ -59,8 +60,8 @@ pub(crate) struct RequestExtra {
     pub(crate) senders: Vec<(Key, Stamp)>,
     /// Of WF: the senders that it is for, packed and ascending; `None`: there was no SCOPE.
     pub(crate) scope: Option<Vec<u32>>,
-    /// POLICY_DATA and unknown objects that go along, whole.
-    pub(crate) carried: Vec<u8>,
+    /// POLICY_DATA and unknown objects of its Resvs.
+    pub(crate) carried: Carried,
     /// The application that asked.
     pub(crate) application: Option<u64>,
 }
@@ -86,7 +87,7 @@ impl Request {
     }
 
     pub(crate) fn carried(&self) -> &[u8] {
-        self.extra.as_ref().map_or(&[], |extra| &extra.carried)
+        self.extra.as_ref().map_or(&[], |extra| extra.carried.octets())
     }
 
     pub(crate) fn extra(&mut self) -> &mut RequestExtra {
@@ -98,12 +99,9 @@ impl Request {
         if is_application(self.hop) {
             return None;
         }
-        let senders = self.senders();
-        if senders.is_empty() {
-            Some(self.expires)
-        } else {
-            senders.iter().map(|(_, at)| *at).reduce(Stamp::min)
-        }
+        let Some(extra) = &self.extra else { return Some(self.expires) };
+        let ends = extra.senders.iter().map(|(_, at)| *at).reduce(Stamp::min).unwrap_or(self.expires);
+        Some(extra.carried.deadline().map_or(ends, |at| at.min(ends)))
     }
 
     /// Whether all of it is over; of SE each sender is over by itself.
@@ -158,6 +156,14 @@ impl Branch {
             return !self.first.carried().is_empty();
         }
         self.requests().any(|request| !request.carried().is_empty())
+    }
+
+    /// Drops POLICY_DATA of the next hops whose time is over; whether there was any.
+    pub(crate) fn expire_policy(&mut self, now: Time) -> bool {
+        let requests = self.requests_mut().filter(|one| !is_application(one.hop));
+        requests
+            .filter_map(|one| one.extra.as_mut())
+            .fold(false, |any, extra| extra.carried.expire(now) | any)
     }
 
     /// What is left of the rate, if a part was taken, octets a second.

@@ -53,6 +53,13 @@ impl UpstreamChange {
         }
     }
 
+    /// A Resv goes to the previous hop of `sender`, or of all senders, even if no flowspec differs.
+    pub(super) fn force(&mut self, sender: Option<Key>) {
+        for entry in self.entries.iter_mut().filter(|entry| sender.is_none_or(|one| one == entry.sender)) {
+            entry.forced = true;
+        }
+    }
+
     /// The sender has another previous hop now, which gets a Resv in any case.
     pub(super) fn redirect(&mut self, sender: Key, hop: Option<u32>) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.sender == sender) {

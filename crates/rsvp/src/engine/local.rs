@@ -8,6 +8,7 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::branch::Branch;
+use super::carried::{Carried, Received};
 use super::forward::Tears;
 use super::interfaces::Place;
 use super::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
@@ -250,7 +251,7 @@ impl Rsvp {
         sender.ttl = request.ttl;
         let extra = sender.extra();
         extra.application = Some(id);
-        extra.carried = request.policy.to_vec();
+        extra.carried = Carried::of_application(request.policy.to_vec());
         self.release_adspec(old);
         if let Some(application) = self.applications.get_mut(&id) {
             application.sender = Some(key);
@@ -392,6 +393,7 @@ impl Rsvp {
             expires: Stamp::after(self.now),
             scope: None,
             carried: &request.policy,
+            received: Received { limit: usize::from(self.config.max_carried), ..Received::default() },
             confirm: receiver,
         };
         let asked = wanted.confirmation();

@@ -20,6 +20,7 @@
 
 mod aside;
 mod branch;
+mod carried;
 mod config;
 mod counters;
 mod destinations;

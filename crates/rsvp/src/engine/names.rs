@@ -297,11 +297,15 @@ impl Rsvp {
 
     /// Restarts the lifetime of what a message said.
     pub(super) fn revive(&mut self, what: &SaidWhat, life: Duration) {
-        let expires = Stamp::after(self.now + life);
+        let now = self.now;
+        let expires = Stamp::after(now + life);
         match what {
             SaidWhat::Path(sender) => {
                 let Some(record) = self.senders.get_mut(*sender) else { return };
                 record.expires = expires;
+                if let Some(extra) = &mut record.extra {
+                    extra.carried.refresh(now, life);
+                }
                 self.counters.paths_refreshed += 1;
                 self.keep_sender(*sender);
                 self.resume(*sender);
@@ -313,9 +317,12 @@ impl Rsvp {
                         continue;
                     };
                     request.expires = expires;
-                    for (sender, until) in request.extra.iter_mut().flat_map(|extra| &mut extra.senders) {
-                        if senders.contains(sender) {
-                            *until = expires;
+                    if let Some(extra) = &mut request.extra {
+                        extra.carried.refresh(now, life);
+                        for (sender, until) in &mut extra.senders {
+                            if senders.contains(sender) {
+                                *until = expires;
+                            }
                         }
                     }
                     self.counters.resvs_refreshed += 1;

@@ -1,11 +1,14 @@
 //! Path and PathTear messages that arrive (RFC 2205 §3.1.3, §3.1.5; PATH and PTEAR MESSAGE ARRIVES of RFC 2209).
 
+use core::time::Duration;
+
 use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_resources::Resources;
 use signalbox_resources::intserv::TSpec;
 
 use super::Rsvp;
+use super::carried::{Carried, Received};
 use super::forward::Tears;
 use super::interfaces::{Place, lifetime};
 use super::io::RsvpEvent;
@@ -26,6 +29,7 @@ pub(super) struct Said<'a> {
     pub(super) adspec: Option<RawAdspec<'a>>,
     pub(super) place: Place,
     pub(super) expires: Stamp,
+    received: Received,
     pub(super) ttl: u8,
     /// [`E_POLICE`] and [`NON_RSVP`].
     pub(super) flags: u16,
@@ -71,6 +75,7 @@ impl Rsvp {
             adspec: message.adspec,
             place,
             expires: Stamp::after(self.now + life),
+            received: self.received(life, period),
             ttl: packet.ttl,
             flags: flag(E_POLICE, message.e_police) | flag(NON_RSVP, non_rsvp),
         };
@@ -126,7 +131,7 @@ impl Rsvp {
             sender.expires = said.expires;
             sender.flags |= said.flags;
             if !carried.is_empty() {
-                sender.extra().carried = carried;
+                sender.extra().carried = Carried::of(&carried, said.received);
             }
         }
         self.counters.paths_taken += 1;
@@ -168,11 +173,14 @@ impl Rsvp {
         }
         let same_carried = if message.carries() || sender.extra.is_some() {
             let carried = self.carried_of(message);
-            let same = self.senders.get(key).is_some_and(|sender| sender.carried() == carried);
-            if !same && let Some(sender) = self.senders.get_mut(key) {
-                sender.extra().carried = carried;
-            }
-            same
+            self.senders.get_mut(key).is_some_and(|sender| {
+                let stored = &mut sender.extra().carried;
+                let same = stored.repeat(&carried, said.received);
+                if !same {
+                    *stored = stored.after(&carried, said.received);
+                }
+                same
+            })
         } else {
             true
         };
@@ -371,6 +379,11 @@ impl Rsvp {
         let shared = self.adspecs.intern(adspec.octets().into());
         self.counters.overload += u64::from(shared.is_err());
         shared.unwrap_or(NONE)
+    }
+
+    /// When the message in hand came, and for how long its state lives.
+    pub(super) fn received(&self, life: Duration, period: u32) -> Received {
+        Received { now: self.now, life, period, limit: usize::from(self.config.max_carried) }
     }
 
     /// POLICY_DATA and unknown objects that go along with what a message makes; none if they are too many.

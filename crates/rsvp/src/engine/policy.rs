@@ -6,8 +6,8 @@ use std::sync::Arc;
 use signalbox_resources::Priority;
 
 use crate::wire::{
-    Class, HEADER_OCTETS, HeaderFlags, Identity, MessageType, Object, Objects, PolicyElement, Preemption,
-    RsvpHop, Writer,
+    Class, HEADER_OCTETS, HeaderFlags, Identity, MessageType, Object, Objects, PolicyElement, PolicyElements,
+    Preemption, RsvpHop, Writer,
 };
 
 /// PREEMPTION_PRI's error code for "the flow was preempted".
@@ -25,7 +25,17 @@ fn elements<'a>(
         let options = data.options().ok()?;
         options.destination.is_none_or(|hop| own(&hop)).then(|| data.elements().ok()).flatten()
     });
-    elements.flatten()
+    elements.flat_map(active)
+}
+
+/// The elements of one object that hold: of each P-Type the last, unless it is empty (RFC 2750 §3.4).
+fn active(all: PolicyElements<'_>) -> impl Iterator<Item = PolicyElement<'_>> {
+    all.clone().enumerate().map(move |(at, element)| (element, all.clone().skip(at + 1))).filter_map(
+        |(element, mut later)| {
+            let replaced = later.any(|other| other.p_type == element.p_type);
+            (!replaced && !element.data.is_empty()).then_some(element)
+        },
+    )
 }
 
 /// The highest preemption and defending priorities in what goes along with several requests, and the names of users and

@@ -8,6 +8,7 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::branch::{Request, RequestExtra};
+use super::carried::{Carried, Received};
 use super::forward::{Confirm, Tears, UpstreamChange};
 use super::interfaces::{Place, lifetime};
 use super::merge;
@@ -32,6 +33,7 @@ pub(super) struct Wanted<'a> {
     /// Of WF: the senders that it is for, packed and ascending.
     pub(super) scope: Option<&'a [u32]>,
     pub(super) carried: &'a [u8],
+    pub(super) received: Received,
     pub(super) confirm: Option<IpAddr>,
 }
 
@@ -149,7 +151,8 @@ impl Rsvp {
             packed.sort_unstable();
             packed
         });
-        let expires = Stamp::after(self.now + lifetime(self.interfaces.cleanup(place), period));
+        let life = lifetime(self.interfaces.cleanup(place), period);
+        let expires = Stamp::after(self.now + life);
         let wanted = Wanted {
             session: key,
             style,
@@ -159,6 +162,7 @@ impl Rsvp {
             expires,
             scope: scope.as_deref(),
             carried: &carried,
+            received: self.received(life, period),
             confirm: message.confirm,
         };
         context.upstream = self.begin_change();
@@ -325,11 +329,23 @@ impl Rsvp {
         }
         let known =
             branch.is_some_and(|key| self.branches.get(key).is_some_and(|b| b.request(wanted.hop).is_some()));
-        match branch {
+        let carried = |node: &Self, branch: Option<Key>| {
+            let request = branch.and_then(|key| node.branches.get(key)?.request(wanted.hop));
+            request.map_or_else(Vec::new, |request| request.carried().to_vec())
+        };
+        let before = carried(self, branch);
+        let outcome = match branch {
             Some(key) if known => self.change_request(key, wanted, senders, flowspec, resources),
             Some(key) => self.add_request(key, wanted, senders, flowspec, resources),
             None => self.new_branch(wanted, sender, senders, flowspec, resources),
+        };
+        // A change of policy goes upstream at once (RFC 2750 §3.2).
+        if let Outcome::Changed { branch, .. } = outcome
+            && carried(self, Some(branch)) != before
+        {
+            upstream.force(sender);
         }
+        outcome
     }
 
     /// Lets a request live on; `false` if it is another one.
@@ -345,10 +361,14 @@ impl Rsvp {
         let Some(request) = branch.request_mut(wanted.hop) else { return false };
         let same = installed
             && request.flowspec == *flowspec
-            && request.carried() == wanted.carried
             && request.scope() == wanted.scope
             && (wanted.style != Style::Se || senders.iter().all(|sender| request.names(*sender)));
-        if !same {
+        let repeated = same
+            && match &mut request.extra {
+                Some(extra) => extra.carried.repeat(wanted.carried, wanted.received),
+                None => wanted.carried.is_empty(),
+            };
+        if !repeated {
             return false;
         }
         let mut sooner = wanted.expires.min(request.expires) != request.expires;
@@ -402,7 +422,7 @@ impl Rsvp {
             Box::new(RequestExtra {
                 senders: named.iter().map(|sender| (*sender, wanted.expires)).collect(),
                 scope: wanted.scope.map(<[u32]>::to_vec),
-                carried: wanted.carried.to_vec(),
+                carried: Carried::of(wanted.carried, wanted.received),
                 application: wanted.application,
             })
         });
@@ -474,6 +494,11 @@ impl Rsvp {
         let Some(branch) = self.branches.get_mut(key) else { return gone };
         let mut new = Self::request_of(wanted, senders, flowspec);
         let Some(request) = branch.request_mut(wanted.hop) else { return gone };
+        if !request.carried().is_empty()
+            && let Some(extra) = &request.extra
+        {
+            new.extra().carried = extra.carried.after(wanted.carried, wanted.received);
+        }
         // Senders that this message does not name stay until their own time is over.
         if wanted.style == Style::Se {
             let kept = request.senders().iter().filter(|(sender, _)| senders.binary_search(sender).is_err());

@@ -5,6 +5,7 @@ use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_resources::intserv::TSpec;
 
+use super::carried::Carried;
 use super::interfaces::Place;
 use super::session::NONE;
 use crate::wire::Selector;
@@ -83,8 +84,8 @@ pub(crate) struct SenderExtra {
     pub(crate) oifs: Vec<Place>,
     /// When the next Path leaves by each interface, if there are several: each has its own refresh period.
     pub(crate) turns: Vec<(Place, Stamp)>,
-    /// POLICY_DATA and unknown objects that go along, whole.
-    pub(crate) carried: Vec<u8>,
+    /// POLICY_DATA and unknown objects of its Paths.
+    pub(crate) carried: Carried,
     /// The application that announced it.
     pub(crate) application: Option<u64>,
     /// Path state of the same sender that came by other interfaces (multicast): none of it is forwarded.
@@ -100,7 +101,7 @@ impl Default for SenderExtra {
         Self {
             oifs: Vec::new(),
             turns: Vec::new(),
-            carried: Vec::new(),
+            carried: Carried::default(),
             application: None,
             aside: Vec::new(),
             expected: Place::NONE,
@@ -197,7 +198,7 @@ impl Sender {
 
     /// POLICY_DATA and unknown objects that go along.
     pub(crate) fn carried(&self) -> &[u8] {
-        self.extra.as_ref().map_or(&[], |extra| &extra.carried)
+        self.extra.as_ref().map_or(&[], |extra| extra.carried.octets())
     }
 
     /// Interfaces by which its Paths and its data go on.
@@ -229,6 +230,7 @@ impl Sender {
             sooner(self.resv_at);
         }
         self.extra.iter().flat_map(|extra| &extra.aside).for_each(|aside| sooner(aside.expires));
+        self.extra.iter().filter_map(|extra| extra.carried.deadline()).for_each(sooner);
         first
     }
 

@@ -76,6 +76,10 @@ impl Rsvp {
                 self.buffers.flows = flows;
             }
         }
+        let extra = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut());
+        if extra.is_some_and(|extra| extra.carried.expire(now)) {
+            self.path_event(key);
+        }
         self.drop_aside(key);
         self.arm_sender(key);
         seen
@@ -211,6 +215,9 @@ impl Rsvp {
             self.reinstall(key, resources);
             self.send_upstream(upstream, session, Tears::Send, None);
             self.close_if_idle(session);
+        }
+        if self.branches.get_mut(key).is_some_and(|branch| branch.expire_policy(now)) {
+            self.reinstall(key, resources);
         }
         self.arm_branch(key);
     }

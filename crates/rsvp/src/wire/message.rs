@@ -67,6 +67,8 @@ pub struct Message<'a> {
     seen: u64,
     /// Objects of unknown class to be passed on.
     keeps: bool,
+    /// The node does no refresh reduction: a MESSAGE_ID_LIST is of an unknown class to it (RFC 2961 §4.8).
+    pub(crate) without_reduction: bool,
     /// Where the flow descriptors start.
     flows_at: usize,
 }
@@ -109,6 +111,7 @@ impl<'a> Message<'a> {
         refusal: None,
         seen: 0,
         keeps: false,
+        without_reduction: false,
         flows_at: 0,
     };
 
@@ -169,6 +172,10 @@ impl<'a> Message<'a> {
             return Ok(());
         }
         if !rules.allowed(self.kind) {
+            if class == Class::MESSAGE_ID_LIST && self.without_reduction {
+                *place = (*place).max(Place::Body);
+                return self.refuse(object, ErrorCode::UNKNOWN_CLASS, Fault::UnknownClass);
+            }
             return Err(object.error(Fault::NotAllowed));
         }
         // "must immediately follow the common header": not even NULL in between.

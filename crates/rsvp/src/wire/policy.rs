@@ -107,6 +107,20 @@ impl<'a> PolicyData<'a> {
         Ok(all)
     }
 
+    /// The object with other elements and the same options.
+    pub(crate) fn with_elements(&self, elements: impl Iterator<Item = PolicyElement<'a>>) -> Option<Vec<u8>> {
+        let &[o1, o0] = self.octets.get(OBJECT_HEADER_OCTETS..)?.first_chunk()?;
+        let mut octets = self.octets.get(..usize::from(u16::from_be_bytes([o1, o0])))?.to_vec();
+        for element in elements {
+            octets.extend_from_slice(&u16::try_from(element.data.len() + 4).ok()?.to_be_bytes());
+            octets.extend_from_slice(&element.p_type.to_be_bytes());
+            octets.extend_from_slice(element.data);
+        }
+        let length = u16::try_from(octets.len()).ok()?.to_be_bytes();
+        octets.splice(..2, length);
+        Some(octets)
+    }
+
     /// Whether the object is for the node with address `own`: it names that node, or none (§3.2).
     ///
     /// # Errors

@@ -6,9 +6,10 @@ use std::time::Duration;
 use ring::hmac;
 use signalbox_core::{IfIndex, Time};
 use signalbox_rsvp::engine::neighbour::{
-    Algorithm, AssociationView, Config, IntegrityConfig, KeyConfig, KeyUse, Mistrust, Upcall, Verdict,
+    Algorithm, AssociationView, Config, Envelope, IntegrityConfig, KeyConfig, KeyUse, Mistrust, Upcall,
+    Verdict,
 };
-use signalbox_rsvp::wire::{MessageType, checksum};
+use signalbox_rsvp::wire::{Message, MessageType, checksum};
 
 use super::rig::{ETH, Got, Kind, Node, Packet, To, addr, config, ms, prompt, talk, took};
 
@@ -466,7 +467,7 @@ fn the_last_key() {
     assert_eq!(b.take(ms(5000), &packet).len(), 1);
 }
 
-/// Proves RSVPINT-2747-5.2-06 and RSVPINT-2747-4-06: a deleted key counts no more; without a key nothing is sent.
+/// Proves RSVPINT-2747-5.2-06: a deleted key counts no more; without a key nothing is sent.
 #[test]
 fn deleted_keys() {
     let (mut a, mut b) = two();
@@ -477,6 +478,45 @@ fn deleted_keys() {
     a.path(ms(2), Kind::Trigger, 5002, To::Unknown);
     assert_eq!(a.drain().len(), 0, "a key of another interface");
     assert!(a.layer.counters().no_key > 0);
+}
+
+/// Proves RSVPINT-2747-4-06: one neighbour behind two interfaces uses a key of its own at each, and numbers each by
+/// itself. Neither key counts at the other interface.
+#[test]
+fn each_interface_has_its_own_association() {
+    let other = IfIndex(3);
+    let at = |ifindex, id| KeyConfig { interface: Some(ifindex), ..key(id) };
+    let mut b = node(2, secured(false), &[at(ETH, 7), at(other, 8)]);
+    // Two senders of one address stand for the neighbour's interfaces; the second one's numbers lag behind.
+    let mut at_eth = node(1, secured(false), &[key(7)]);
+    let mut at_other = node(1, Config { real_time: START - 500, ..secured(false) }, &[key(8)]);
+    for turn in 0..3 {
+        let now = ms(1000 * u64::from(turn));
+        let (here, there) = (path(&mut at_eth, now, 5000 + turn), path(&mut at_other, now, 5000 + turn));
+        assert_eq!(b.take_at(now, ETH, &there), [], "key 8 is not for the first interface");
+        assert_eq!(b.take_at(now, other, &here), [], "key 7 is not for the second interface");
+        assert_eq!(b.take_at(now, ETH, &here).len(), 1, "key 7, turn {turn}");
+        assert_eq!(b.take_at(now, other, &there).len(), 1, "key 8, turn {turn}");
+        assert_eq!(b.take_at(now, other, &there), [], "replayed");
+    }
+    // What it sends to that neighbour is signed by the interface.
+    let mut a = node(1, secured(false), &[at(ETH, 7), at(other, 8)]);
+    assert_eq!(path(&mut a, ms(0), 5000).message().integrity.unwrap().key_id, 7);
+    a.layer.set_addresses(other, Some(addr(1)), None);
+    let octets = path(&mut Node::plain(1), ms(0), 5000).payload;
+    let envelope = Envelope {
+        src: addr(1),
+        dst: addr(2),
+        ifindex: other,
+        routed: false,
+        ttl: 63,
+        tos: 0,
+        router_alert: true,
+    };
+    a.layer.send_alone(envelope, &octets);
+    let packet = a.layer.poll().unwrap();
+    assert_eq!(packet.ifindex, Some(other));
+    assert_eq!(Message::parse(packet.payload).unwrap().integrity.unwrap().key_id, 8);
 }
 
 /// Proves RSVPINT-2747-1-02: each hop signs with its own key.

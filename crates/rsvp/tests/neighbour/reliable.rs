@@ -99,14 +99,30 @@ fn acknowledged_if_desired() {
     assert!(!refresh.name().ack_desired);
     assert_eq!(b.take(ms(100), &refresh), [took(PATH, 5000, Verdict::Refresh)]);
     assert_eq!(b.until(ms(1000)).len(), 0);
-    for (count, kind) in
-        [MessageType::PATH_TEAR, MessageType::RESV_TEAR, MessageType::RESV].into_iter().enumerate()
-    {
-        let what = if kind == MessageType::RESV { Kind::Trigger } else { Kind::Once };
+    let kinds = [
+        MessageType::PATH,
+        MessageType::RESV,
+        MessageType::PATH_ERR,
+        MessageType::RESV_ERR,
+        MessageType::PATH_TEAR,
+        MessageType::RESV_TEAR,
+        MessageType::RESV_CONF,
+    ];
+    for (count, kind) in kinds.into_iter().enumerate() {
+        let what =
+            if matches!(kind, MessageType::PATH | MessageType::RESV) { Kind::Trigger } else { Kind::Once };
         a.say(ms(2000), kind, what, 6000, To::Next(2));
         talk(ms(2000), &mut a, &mut b);
         assert_eq!(b.layer.counters().acks_sent, before + 1 + count as u64, "{kind}");
     }
+    // An Srefresh is acknowledged as a whole.
+    let desired = [0, 12, 23, 1, 1, 0, 0, 9, 0, 0, 0, 1];
+    let list = [0, 12, 25, 1, 0, 0, 0, 9, 0, 0, 0, 7];
+    let payload = [&[0x11, 15, 0, 0, 255, 0, 0, 32][..], &desired, &list].concat();
+    let srefresh = Packet { src: addr(7), dst: addr(2), ttl: 255, router_alert: false, payload };
+    b.take(ms(2000), &srefresh);
+    let ack = one(b.packets_until(ms(2100)));
+    assert!(ack.message().acks().any(|(name, negative)| name.id == 1 && !negative));
 }
 
 /// Proves RSVPRR-2961-4.5-15: what is malformed is not acknowledged.
@@ -290,13 +306,31 @@ fn multicast_acknowledgments() {
     assert_eq!(a.until(ms(10_000)).len(), 0);
 }
 
-/// Proves RSVPRR-2961-4.8-01: a node without reduction refuses the object.
+/// Proves RSVPRR-2961-4.8-01: a node without reduction refuses the objects of all three classes with error 13.
 #[test]
 fn refused_by_others() {
     let mut legacy = Node::new(2, config(Reduction { reliable: false, ..prompt() }));
     let mut a = Node::plain(1);
     a.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     assert_eq!(legacy.take(ms(0), &one(a.drain())), [Got::Refused(0x1701)]);
+    assert_eq!(legacy.until(ms(1000)).len(), 0, "no acknowledgment");
+    for (value, object) in [
+        (0x1701, [0, 12, 23, 1, 1, 0, 0, 9, 0, 0, 0, 1]),
+        (0x1801, [0, 12, 24, 1, 0, 0, 0, 9, 0, 0, 0, 1]),
+        (0x1802, [0, 12, 24, 2, 0, 0, 0, 9, 0, 0, 0, 1]),
+        (0x1901, [0, 12, 25, 1, 0, 0, 0, 9, 0, 0, 0, 1]),
+    ] {
+        for kind in [PATH, MessageType::RESV] {
+            let mut plain = Node::new(1, config(Reduction { reliable: false, ..prompt() }));
+            plain.say(ms(0), kind, Kind::Trigger, 5000, To::Next(2));
+            let mut packet = one(plain.drain());
+            packet.payload.splice(8..8, object);
+            let length = u16::try_from(packet.payload.len()).unwrap().to_be_bytes();
+            packet.payload[6..8].copy_from_slice(&length);
+            packet.payload[2..4].fill(0);
+            assert_eq!(legacy.take(ms(500), &packet), [Got::Refused(value)], "{kind}");
+        }
+    }
     assert_eq!(legacy.until(ms(1000)).len(), 0, "no acknowledgment");
     legacy.path(ms(1000), Kind::Trigger, 5001, To::Unknown);
     let path = one(legacy.drain());
@@ -324,7 +358,7 @@ fn without_a_name_for_those_who_know_none() {
     assert!(!a.layer.refused(a.told[&5000]), "nothing waits: the engine sends it");
 }
 
-/// Proves RSVPRR-2961-6-05: when nobody answers, no state goes, and refreshes go on.
+/// Proves RSVPRR-2961-6-05 for the names of states: when nobody answers, they stay, and refreshes go on.
 #[test]
 fn after_the_last_repetition() {
     let mut a = Node::plain(1);

@@ -12,8 +12,8 @@ use signalbox_rsvp::engine::neighbour::{
     Upcall, Verdict, What,
 };
 use signalbox_rsvp::wire::{
-    Filter, HeaderFlags, Message, MessageId, MessageType, RsvpHop, Selector, Session, SessionKind, Style,
-    Writer,
+    ErrorCode, ErrorFlags, ErrorSpec, Filter, HeaderFlags, Message, MessageId, MessageType, RsvpHop,
+    Selector, Session, SessionKind, Style, Writer,
 };
 
 pub(crate) const ETH: IfIndex = IfIndex(2);
@@ -173,10 +173,15 @@ impl Node {
 
     /// Gives it a packet, which it works on as the engine would.
     pub(crate) fn take(&mut self, now: Time, packet: &Packet) -> Vec<Got> {
+        self.take_at(now, ETH, packet)
+    }
+
+    /// The same by another interface.
+    pub(crate) fn take_at(&mut self, now: Time, ifindex: IfIndex, packet: &Packet) -> Vec<Got> {
         let received = IpReceived {
             src: packet.src,
             dst: packet.dst,
-            ifindex: ETH,
+            ifindex,
             ttl: packet.ttl,
             tos: 0,
             router_alert: packet.router_alert,
@@ -231,12 +236,20 @@ impl Node {
         let sender = Filter { src: IpAddr::from([10, 0, 0, 1]), selector: Selector::Port(4000) };
         let mut octets = Vec::new();
         let mut w = Writer::new(&mut octets, kind, HeaderFlags::default(), ttl);
-        w.session(&session, false).hop(&RsvpHop { addr: self.addr, lih: 1 });
+        w.session(&session, false);
+        if !matches!(kind, MessageType::PATH_ERR | MessageType::RESV_CONF) {
+            w.hop(&RsvpHop { addr: self.addr, lih: 1 });
+        }
+        let (node, flags) = (self.addr, ErrorFlags::default());
+        let error = ErrorSpec { node, flags, code: ErrorCode::CONFIRMATION, value: 0 };
         match kind {
             MessageType::PATH => _ = w.time_values(30_000).sender_template(&sender).raw(&TSPEC),
             MessageType::PATH_TEAR => _ = w.sender_template(&sender),
             MessageType::RESV => _ = w.time_values(30_000).style(Style::Ff),
             MessageType::RESV_TEAR => _ = w.style(Style::Ff).filter_spec(&sender),
+            MessageType::PATH_ERR => _ = w.error_spec(&error).sender_template(&sender),
+            MessageType::RESV_ERR => _ = w.error_spec(&error).style(Style::Ff),
+            MessageType::RESV_CONF => _ = w.error_spec(&error).resv_confirm(self.addr).style(Style::Ff),
             _ => panic!("{kind}"),
         }
         w.finish().unwrap();

@@ -33,7 +33,7 @@ fn the_largest_goes_up_once() {
     assert_eq!(sent[0].message().confirm, Some(receiver));
 }
 
-/// RSVP-2.6-02, RSVP-3.1.4-14, RSVP-3.1.9-01, RSVP-3.1.9-02, RSVP-2209-UTC-05, RSVP-B-01
+/// RSVP-2.6-02, RSVP-3.1.4-14, RSVP-3.1.9-01, RSVP-2209-UTC-05, RSVP-B-01
 #[test]
 fn an_equal_or_smaller_one_is_confirmed_here() {
     let mut rig = tree();
@@ -104,7 +104,7 @@ fn what_is_merged_is_not_asked_about() {
     assert_eq!(all(&sent, MessageType::RESV_CONF)[0].rates(), [(B, 1)], "what it asked for");
 }
 
-/// RSVP-3.1.9-04, RSVP-2209-RACK-01: a ResvConf goes on to the address in its RESV_CONFIRM; one that is addressed to
+/// RSVP-3.1.9-02, RSVP-3.1.9-04, RSVP-2209-RACK-01: a ResvConf is taken up, and goes on with a Router Alert to the address in its RESV_CONFIRM; one that is addressed to
 /// another is dropped.
 #[test]
 fn a_confirmation_passes_if_it_says_where_it_goes() {

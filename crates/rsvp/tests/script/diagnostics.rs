@@ -182,6 +182,17 @@ fn what_a_router_says_of_itself() {
     small.asked.path_mtu = 600;
     let sent = rig.ask(&small);
     assert_eq!(one(&sent, MessageType::DREQ).message().diagnostic().unwrap().path_mtu, 600);
+    // Without path state: that error, the addresses that are not known, and the answer from here.
+    let mut unknown = dreq.clone();
+    unknown.asked.sender = sender(9);
+    let sent = rig.ask(&unknown);
+    let reply = only_reply(&mut rig, &sent);
+    let message = drep(&reply.octets);
+    let found = last(&message);
+    assert_eq!((found.errors, found.d_ttl), (DiagErrors::NO_PATH, 3));
+    assert_eq!((found.incoming, found.previous), (addr("0.0.0.0"), addr("0.0.0.0")));
+    assert_eq!(message.diagnostic().unwrap().hops, 2);
+    assert_eq!(found.objects().count(), 0);
     // A TTL that grew on the way counts as no hop.
     let sent = rig.ask(&Dreq { ttl: [200, 255], ..dreq });
     assert_eq!(last(&one(&sent, MessageType::DREQ).message()).d_ttl, 0);

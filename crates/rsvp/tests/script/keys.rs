@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use signalbox_rsvp::engine::neighbour::{Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse};
 use signalbox_rsvp::engine::{Config, IntegrityKey, InterfaceConfig, Secret};
-use signalbox_rsvp::wire::{Message, MessageType};
+use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, Message, MessageType, Style};
 
 use crate::reduction::Pair;
-use crate::rig::{Rig, all};
+use crate::rig::{B, Rig, addr, all, at, compose, load, sender, session};
 
 fn key(id: u64, interface: &str, secret: &[u8]) -> IntegrityKey {
     IntegrityKey {
@@ -55,6 +55,49 @@ fn an_interface_has_keys_and_settings_of_its_own() {
     let before = (hellos(&pair.up), hellos(&pair.down));
     pair.wait(Duration::from_secs(30));
     assert!(hellos(&pair.up) + hellos(&pair.down) >= before.0 + before.1 + 20);
+}
+
+/// RSVP-3.1.9-02: a ResvConf is taken up at each node on its way to the receiver, verified, and signed anew.
+#[test]
+fn a_confirmation_is_signed_hop_by_hop() {
+    let keys = || vec![key(1, "eth2", b"between the two"), key(2, "eth1", b"farther up")];
+    let no_handshake = |mut config: Config| {
+        for own in config.interfaces.values_mut().filter_map(|one| one.neighbours.as_mut()) {
+            own.integrity.handshake = false;
+            own.integrity.without_handshake = true;
+            own.hello = None;
+        }
+        config
+    };
+    let up = no_handshake(secured("eth2", keys()));
+    let down = no_handshake(secured("eth1", vec![key(1, "eth1", b"between the two")]));
+    let mut pair = Pair::with(up, down);
+    pair.path();
+    pair.resv();
+    pair.wait(Duration::from_secs(1));
+    pair.crossed.clear();
+    let receiver = addr("10.9.0.1");
+    let octets = compose(MessageType::RESV_CONF, 60, |w| {
+        let (node, flags) = (addr("10.7.7.7"), ErrorFlags::default());
+        w.session(&session(), false);
+        w.error_spec(&ErrorSpec { node, flags, code: ErrorCode::CONFIRMATION, value: 0 });
+        w.resv_confirm(receiver).style(Style::Ff).flowspec(&load(B)).filter_spec(&sender(1));
+    });
+    let sent = pair.up.packet(1, at(1, 9), receiver, 60, &octets);
+    pair.carry(sent, Vec::new());
+    let crossed = all(&pair.crossed, MessageType::RESV_CONF);
+    assert_eq!(crossed.len(), 1);
+    assert_eq!((crossed[0].dst, crossed[0].router_alert), (receiver, true));
+    assert_eq!(crossed[0].message().integrity.unwrap().key_id, 1);
+    let counters = pair.down.rsvp.counters();
+    assert_eq!((counters.confirmations_sent, counters.passed_on), (1, 0), "verified, and sent on by itself");
+    // Altered on the way it goes no farther.
+    let mut altered = crossed[0].octets.clone();
+    let end = altered.len() - 1;
+    altered[end] ^= 1;
+    altered[2..4].fill(0);
+    assert_eq!(pair.down.packet(1, at(2, 1), receiver, 59, &altered), []);
+    assert_eq!(pair.down.rsvp.neighbours().counters().digest_wrong, 1);
 }
 
 #[test]

@@ -121,6 +121,98 @@ fn priorities_are_read() {
     assert_eq!(asked(for_node(2)), (0, 0));
 }
 
+/// A POLICY_DATA object with a policy refresh time, milliseconds, if any, and these elements.
+fn policy_of(refresh: Option<u32>, elements: &[&[u8]]) -> Vec<u8> {
+    let refresh = refresh.map_or_else(Vec::new, |time| [&[0, 8, 5, 1][..], &time.to_be_bytes()].concat());
+    let body = elements.concat();
+    let length = u8::try_from(8 + refresh.len() + body.len()).unwrap();
+    let offset = u8::try_from(8 + refresh.len()).unwrap();
+    [&[0, length, 14, 1, 0, offset, 0, 0][..], &refresh, &body].concat()
+}
+
+/// The element PREEMPTION_PRI with this priority, setup and defending.
+fn preemption(both: u8) -> [u8; 12] {
+    [0, 12, 0, 3, 0, 1, 0, 0, 0, both, 0, both]
+}
+
+/// An element that deletes those of its P-Type.
+const NO_PREEMPTION: [u8; 4] = [0, 4, 0, 3];
+/// An element of an unknown P-Type.
+const UNKNOWN: [u8; 8] = [0, 8, 0xd0, 1, 9, 9, 9, 9];
+
+fn in_force(rig: &Rig) -> (u16, u16) {
+    let one = rig.resources.reservations().next().unwrap();
+    (one.priority.setup, one.priority.defending)
+}
+
+/// RSVPX-2750-3.3-01: a newer element replaces one of its P-Type, an empty one deletes it; elements of other P-Types stay.
+#[test]
+fn elements_are_replaced_and_deleted_by_their_type() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    let mut ask = |elements: &[&[u8]]| {
+        let extra = if elements.is_empty() { Vec::new() } else { policy_of(None, elements) };
+        let sent = rig.resv(&Resv { extra, ..Resv::ff(&[(load(B), 1)]) });
+        let upstream = all(&sent, MessageType::RESV).last().map(told);
+        (in_force(&rig), upstream)
+    };
+    let all_of = |elements: &[&[u8]]| Some(vec![policy_of(None, elements)]);
+    let both: &[&[u8]] = &[&preemption(7), &UNKNOWN];
+    assert_eq!(ask(both), ((7, 7), all_of(both)));
+    assert_eq!(ask(both), ((7, 7), None), "a refresh");
+    assert_eq!(ask(&[]), ((7, 7), None), "an element holds for its own lifetime");
+    // Of two P-Types one is replaced: both go upstream, each once.
+    let sent = (ask(&[&preemption(3)]).0, ask(&[]).0);
+    assert_eq!(sent, ((3, 3), (3, 3)));
+    let ((setup, _), upstream) = ask(&[&preemption(2)]);
+    assert_eq!(setup, 2);
+    assert_eq!(upstream.unwrap(), [policy_of(None, &[&preemption(2)]), policy_of(None, &[&UNKNOWN])]);
+    assert_eq!(ask(&[&NO_PREEMPTION]).0, (0, 0));
+    assert_eq!(ask(&[]).0, (0, 0));
+    assert_eq!(ask(&[&preemption(1), &preemption(5)]).0, (5, 5), "within one object the last counts");
+    assert_eq!(ask(&[&preemption(6), &NO_PREEMPTION]).0, (0, 0));
+}
+
+/// RSVPX-2750-3.2-03: policy with a refresh time of N refresh periods lives N times as long without being repeated, a
+/// change goes upstream at once.
+#[test]
+fn policy_is_refreshed_less_often_than_the_reservation() {
+    // (K + 0.5) * 1.5 * R = 157.5 s; 100 s are three periods, 10 s count as one.
+    for (refresh, lives) in [(Some(100_000), 3 * 157), (Some(10_000), 157), (None, 157)] {
+        let mut rig = Rig::new();
+        rig.path(&Path { extra: policy_of(refresh, &[&UNKNOWN]), ..Path::new() });
+        let resv = |extra| Resv { extra, ..Resv::ff(&[(load(B), 1)]) };
+        let sent = rig.resv(&resv(policy_of(refresh, &[&preemption(7)])));
+        assert_eq!(told(&one(&sent, MessageType::RESV)).len(), 1);
+        let start = rig.now;
+        let (mut held, mut last_path, mut last_resv) = (start, start, start);
+        for _ in 0..60 {
+            rig.path(&Path::new());
+            rig.resv(&resv(Vec::new()));
+            if in_force(&rig) == (7, 7) {
+                held = rig.now;
+            }
+            for sent in rig.wait(std::time::Duration::from_secs(10)) {
+                match (sent.kind(), told(&sent).is_empty()) {
+                    (MessageType::PATH, false) => last_path = sent.at,
+                    (MessageType::RESV, false) => last_resv = sent.at,
+                    _ => {}
+                }
+            }
+        }
+        for end in [held, last_path, last_resv] {
+            let seconds = end.since(start).as_secs();
+            assert!((lives - 46..=lives).contains(&seconds), "{refresh:?}: {seconds} s, not {lives}");
+        }
+        assert_eq!(rig.reservations(), 1);
+        // New policy does not wait for a refresh.
+        let sent = rig.resv(&resv(policy_of(refresh, &[&preemption(5)])));
+        assert_eq!(told(&one(&sent, MessageType::RESV)), [policy_of(refresh, &[&preemption(5)])]);
+        let sent = rig.path(&Path { extra: opaque(4), ..Path::new() });
+        assert_eq!(told(&one(&sent, MessageType::PATH)), [opaque(4)]);
+    }
+}
+
 /// Who a request says that it is for reaches the policy: by name, by distinguished name, and again when it says something
 /// else.
 #[test]

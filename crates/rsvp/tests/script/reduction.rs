@@ -150,3 +150,25 @@ fn whatever_is_new_is_said_whole() {
         last = new;
     }
 }
+
+/// RSVPRR-2961-6-05: neighbours acknowledge nothing. After the last retransmission messages are refreshed as ever, and state
+/// lives until its own lifetime is over.
+#[test]
+fn unacknowledged_state_lives_its_time() {
+    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let mut sent = rig.path(&Path::new());
+    sent.extend(rig.resv(&Resv::ff(&[(load(B), 1)])));
+    let start = rig.now;
+    sent.extend(rig.wait(Duration::from_secs(156)));
+    assert_eq!(rig.rsvp.neighbours().counters().unacknowledged, 2, "the Path and the Resv");
+    assert_eq!((rig.rsvp.senders(), rig.reservations()), (1, 1));
+    for kind in [MessageType::PATH, MessageType::RESV] {
+        let times: Vec<_> = all(&sent, kind).iter().map(|one| one.at.since(start)).collect();
+        let soon = times.iter().filter(|at| **at < Duration::from_secs(10)).count();
+        assert_eq!(soon, 3, "{kind}: Rl transmissions, at {times:?}");
+        let late: Vec<_> = times.iter().filter(|at| **at >= Duration::from_secs(10)).collect();
+        assert!(late.len() >= 3 && late.windows(2).all(|two| *two[1] - *two[0] <= Duration::from_secs(46)));
+    }
+    rig.wait(Duration::from_secs(3));
+    assert_eq!((rig.rsvp.senders(), rig.reservations()), (0, 0));
+}

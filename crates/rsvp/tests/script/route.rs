@@ -30,7 +30,7 @@ fn a_path_follows_its_route_after_w() {
     assert_eq!(rig.rsvp.counters().repairs, 4);
 }
 
-/// RSVP-3.6-03, RSVP-3.1.3-15, RSVP-3.1.5-05
+/// RSVP-3.6-03, RSVP-3.1.5-05
 #[test]
 fn another_previous_hop_gets_the_resv_at_once() {
     let mut rig = Rig::new();
@@ -46,6 +46,33 @@ fn another_previous_hop_gets_the_resv_at_once() {
     let sent = rig.wait(Duration::from_secs(45));
     assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == at(4, 9)));
     assert_eq!(rig.rsvp.counters().hop_changes, 1);
+}
+
+/// RSVP-3.1.3-15: Paths of one sender from two previous hops in turn. The last one gets the Resv; nothing is left of either
+/// when both are silent.
+#[test]
+fn two_previous_hops_in_turn() {
+    let mut rig = Rig::new();
+    let hops = [(1, 77), (4, 5)].map(|(n, lih)| Path {
+        hop: RsvpHop { addr: at(n, 9), lih },
+        iif: n,
+        ..Path::new()
+    });
+    rig.path(&hops[0]);
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    for turn in 1..10 {
+        let last = &hops[turn % 2];
+        let resv = one(&rig.path(last), MessageType::RESV);
+        assert_eq!((resv.dst, resv.message().hop.unwrap().lih), (last.hop.addr, last.hop.lih));
+        assert_eq!((rig.rsvp.senders(), rig.reservations()), (1, 1));
+        rig.resv(&Resv::ff(&[(load(B), 1)]));
+        let sent = rig.wait(Duration::from_secs(20));
+        assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == last.hop.addr));
+    }
+    assert_eq!(rig.rsvp.counters().hop_changes, 9);
+    rig.wait(Duration::from_secs(160));
+    assert_eq!((rig.rsvp.senders(), rig.reservations(), rig.rsvp.sessions()), (0, 0, 0));
+    assert!(rig.rsvp.is_forgotten());
 }
 
 /// The reservation goes the new way as soon as the receiver asks there; upstream nothing is torn meanwhile.

@@ -64,6 +64,38 @@ fn ack_message() {
 /// Proves RSVPRR-2961-4.5-01: a name in all but Ack and Bundle.
 #[test]
 fn who_may_have_a_name() {
+    let error = "000c0601 0a000101 00010000";
+    let resv = [SESSION, HOP, TIME, FF, CONTROLLED, FILTER];
+    let bodies: [(u8, &[&str]); 7] = [
+        (1, &[SESSION, HOP, TIME, TEMPLATE, TSPEC]),
+        (2, &resv),
+        (3, &[SESSION, error, TEMPLATE, TSPEC]),
+        (4, &[SESSION, HOP, error, FF, CONTROLLED, FILTER]),
+        (5, &[SESSION, HOP, TEMPLATE, TSPEC]),
+        (6, &[SESSION, HOP, FF, FILTER]),
+        (7, &[SESSION, error, "00080f01 0a000109", FF, CONTROLLED, FILTER]),
+    ];
+    for (kind, body) in bodies {
+        let octets = message(kind, &[&[MESSAGE_ID], body].concat());
+        let name = Message::parse(&octets).unwrap().message_id;
+        assert_eq!(name.map(|name| name.id), Some(6), "message type {kind}");
+        let late = [body, &[MESSAGE_ID]].concat();
+        assert_eq!(fault(kind, &late), Fault::Order, "message type {kind}");
+    }
+    // A Bundle has none; the messages in it may.
+    let path = message(1, &[&[MESSAGE_ID], bodies[0].1].concat());
+    let bundle = |parts: &[&[u8]]| {
+        let mut octets = message(12, &[]);
+        parts.iter().for_each(|part| octets.extend_from_slice(part));
+        let length = u16::try_from(octets.len()).unwrap().to_be_bytes();
+        octets[6..8].copy_from_slice(&length);
+        octets[2..4].fill(0);
+        octets
+    };
+    let octets = bundle(&[&path]);
+    let inner = Message::parse(&octets).unwrap().sub_messages().next().unwrap();
+    assert!(Message::parse(inner).unwrap().message_id.is_some());
+    assert!(Message::parse(&bundle(&[&hex(MESSAGE_ID), &path])).is_err());
     assert!(accepts(15, &[MESSAGE_ID, LIST]));
     assert!(accepts(20, &[MESSAGE_ID, "000c1601 00000001 00000000"]));
     assert_eq!(fault(13, &[MESSAGE_ID]), Fault::NotAllowed);

@@ -102,8 +102,9 @@ impl<'p> Incoming<'p> {
     }
 
     /// Reads the message that `octets` are.
-    fn read(&mut self, octets: &'p [u8]) -> Result<(), DecodeError> {
+    fn read(&mut self, octets: &'p [u8], reduction: bool) -> Result<(), DecodeError> {
         let message = &mut self.message;
+        message.without_reduction = !reduction;
         message.read(octets)?;
         // The RSVP_HOP of a DREP is that of the DREQ: it goes the other way.
         let hop = message.hop.filter(|_| message.kind != MessageType::DREP);
@@ -148,11 +149,12 @@ impl Neighbours {
     pub fn next(&mut self, arrivals: &mut Arrivals<'_>) -> Option<Arrival> {
         self.out.recycle();
         let Arrivals { packet, stage, incoming } = arrivals;
+        let reduction = self.config.of(packet.ifindex).reduction.reliable;
         loop {
             match stage {
                 Stage::Whole => {
                     *stage = Stage::Done;
-                    if let Err(error) = incoming.read(packet.payload) {
+                    if let Err(error) = incoming.read(packet.payload, reduction) {
                         return Some(Arrival::Malformed(error));
                     }
                     let message = &incoming.message;
@@ -188,7 +190,7 @@ impl Neighbours {
                     };
                     let non_rsvp = incoming.non_rsvp;
                     *incoming = Incoming { non_rsvp, ..Incoming::none(*packet) };
-                    if let Err(error) = incoming.read(octets) {
+                    if let Err(error) = incoming.read(octets, reduction) {
                         return Some(Arrival::Malformed(error));
                     }
                     // How far the data may go is the message's own; how far it came the Bundle tells (§3.4).

@@ -429,7 +429,7 @@ mod tests {
         );
     }
 
-    /// Proves RSVPINT-2747-4-04, RSVPINT-2747-4-05, RSVPINT-2747-4-06 and RSVPINT-2747-2.1-04: by direction, interface
+    /// Proves RSVPINT-2747-4-04, RSVPINT-2747-4-05 and RSVPINT-2747-2.1-04: by direction, interface
     /// and sender.
     #[test]
     fn whom_a_key_is_for() {

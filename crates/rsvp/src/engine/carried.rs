@@ -1,0 +1,166 @@
+//! Objects that travel on with the state that their message made: unknown objects (RFC 2205 §3.10) and POLICY_DATA.
+//!
+//! Policy lives by elements, not by messages (RFC 2750 §3.4): what a message leaves out holds until its own lifetime is
+//! over, N times that of the RSVP state if it has a policy refresh time (§3.2). A newer element of the same P-Type and
+//! policy hop replaces an element, an empty one deletes it.
+
+use core::time::Duration;
+
+use signalbox_core::Time;
+use signalbox_core::stamp::Stamp;
+
+use crate::wire::{Class, Objects, PolicyData};
+
+/// Policy ends after this time at the latest.
+const LONGEST: Duration = Duration::from_secs(100 * 86_400);
+
+/// When a message arrived, and for how long its state lives.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Received {
+    pub(crate) now: Time,
+    /// Lifetime of RSVP state that the message refreshes (RFC 2205 §3.7).
+    pub(crate) life: Duration,
+    /// *R* of the message, milliseconds.
+    pub(crate) period: u32,
+    /// Octets that are kept of one request or sender, at most.
+    pub(crate) limit: usize,
+}
+
+/// How long a POLICY_DATA object holds.
+#[derive(Debug, Clone, Copy)]
+struct PolicyLife {
+    ends: Stamp,
+    /// *N*: the refresh multiplier of its policy refresh time.
+    multiplier: u32,
+}
+
+impl PolicyLife {
+    fn new(multiplier: u32, now: Time, life: Duration) -> Self {
+        Self { ends: Stamp::after(now + life.saturating_mul(multiplier).min(LONGEST)), multiplier }
+    }
+}
+
+/// POLICY_DATA and unknown objects of one sender or request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Carried {
+    /// Whole objects: those of the last message, behind them POLICY_DATA of earlier messages that still holds.
+    octets: Vec<u8>,
+    /// Octets of the last message.
+    own: usize,
+    /// How long each POLICY_DATA object among the octets holds, in their order.
+    lives: Vec<PolicyLife>,
+    /// How many of them are of the last message.
+    own_lives: usize,
+}
+
+impl Carried {
+    /// The objects of an application of this node: they hold until it gives others.
+    pub(crate) fn of_application(octets: Vec<u8>) -> Self {
+        Self { own: octets.len(), octets, ..Self::default() }
+    }
+
+    /// The objects of a message.
+    pub(crate) fn of(octets: &[u8], received: Received) -> Self {
+        let life = |policy: PolicyData<'_>| {
+            let multiplier = policy.options().map_or(1, |options| options.refreshes(received.period));
+            PolicyLife::new(multiplier, received.now, received.life)
+        };
+        let lives: Vec<PolicyLife> = policies(octets).map(life).collect();
+        Self { octets: octets.to_vec(), own: octets.len(), own_lives: lives.len(), lives }
+    }
+
+    /// All objects, whole.
+    pub(crate) fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// The same after another message with these objects (RFC 2750 §3.4).
+    pub(crate) fn after(&self, message: &[u8], received: Received) -> Self {
+        let mut new = Self::of(message, received);
+        let stored = policies(&self.octets).zip(&self.lives);
+        for (policy, life) in stored.filter(|(_, life)| !life.ends.is_due(received.now)) {
+            if let Some(rest) = remaining(&policy, message)
+                && new.octets.len() + rest.len() <= received.limit
+            {
+                new.octets.extend(rest);
+                new.lives.push(*life);
+            }
+        }
+        new
+    }
+
+    /// Takes the objects of another message if they change nothing that is carried; whether they do not.
+    pub(crate) fn repeat(&mut self, message: &[u8], received: Received) -> bool {
+        if self.octets.get(..self.own) == Some(message) {
+            self.refresh(received.now, received.life);
+            return true;
+        }
+        let new = self.after(message, received);
+        let same = new.octets == self.octets;
+        if same {
+            *self = new;
+        }
+        same
+    }
+
+    /// The last message came again, or its MESSAGE_ID did.
+    pub(crate) fn refresh(&mut self, now: Time, life: Duration) {
+        for one in self.lives.iter_mut().take(self.own_lives) {
+            *one = PolicyLife::new(one.multiplier, now, life);
+        }
+    }
+
+    /// When the first POLICY_DATA of an earlier message ends.
+    pub(crate) fn deadline(&self) -> Option<Stamp> {
+        self.lives.iter().skip(self.own_lives).map(|life| life.ends).reduce(Stamp::min)
+    }
+
+    /// Drops POLICY_DATA of earlier messages whose time is over; whether there was any.
+    pub(crate) fn expire(&mut self, now: Time) -> bool {
+        if self.deadline().is_none_or(|at| !at.is_due(now)) {
+            return false;
+        }
+        let (own, kept) = self.octets.split_at_checked(self.own).unwrap_or((&self.octets, &[]));
+        let lives = self.lives.get(self.own_lives..).unwrap_or_default();
+        let mut octets = own.to_vec();
+        let mut left = self.lives.get(..self.own_lives).unwrap_or_default().to_vec();
+        for (policy, life) in policies(kept).zip(lives).filter(|(_, life)| !life.ends.is_due(now)) {
+            octets.extend_from_slice(policy.octets());
+            left.push(*life);
+        }
+        (self.octets, self.lives) = (octets, left);
+        true
+    }
+}
+
+/// The POLICY_DATA among some objects.
+fn policies(octets: &[u8]) -> impl Iterator<Item = PolicyData<'_>> {
+    let objects = Objects::at(octets, 0).map_while(Result::ok);
+    objects.filter(|object| object.kind.class == Class::POLICY_DATA).map(PolicyData::of)
+}
+
+/// The part of a stored POLICY_DATA object that a newer message neither replaces nor deletes; `None`: nothing is left.
+fn remaining(stored: &PolicyData<'_>, message: &[u8]) -> Option<Vec<u8>> {
+    let origin =
+        |policy: &PolicyData<'_>| policy.options().ok().map(|options| options.origin.map(|hop| hop.addr));
+    let own = origin(stored)?;
+    let replaced = |p_type: u16| {
+        policies(message)
+            .filter(|new| origin(new) == Some(own))
+            .any(|new| new.elements().is_ok_and(|mut all| all.any(|element| element.p_type == p_type)))
+    };
+    let elements = stored.elements().ok()?;
+    let total = elements.clone().count();
+    let left: Vec<_> =
+        elements.filter(|element| !element.data.is_empty() && !replaced(element.p_type)).collect();
+    if left.is_empty() {
+        return None;
+    }
+    if left.len() == total {
+        return Some(stored.octets().to_vec());
+    }
+    if stored.options().ok()?.integrity.is_some() {
+        return None; // its digest covers all elements
+    }
+    stored.with_elements(left.into_iter())
+}
