@@ -155,6 +155,8 @@ pub(crate) struct Setup {
     pub(crate) id: ProtocolId,
     /// Microseconds since 1970 at [`Time::ZERO`].
     pub(crate) wall_clock_us: u64,
+    /// The smallest capacity that a link is configured with, in octets per second; 0: none is.
+    pub(crate) slowest_link: u64,
     /// Seeds are drawn from it.
     pub(crate) rng: Random,
 }

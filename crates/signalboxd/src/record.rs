@@ -125,6 +125,7 @@ mod tests {
                     ingress_filters: vec![gist::IngressFilter { ifindex: IfIndex(4), prefix }],
                     max_datagram: 1000,
                     dmode_rate: 11,
+                    slowest_link: 0,
                     dmode_burst: 12,
                     error_rate: 13,
                     query_rate_per_source: 44,

@@ -96,7 +96,7 @@ impl Gist {
     /// The validity time that we propose and require: as configured, or so long that refreshes take half of
     /// what the rate limit lets through (RFC 5971 §4.4.4). GIST-4.4.4-04.
     pub(super) fn validity(&self) -> Duration {
-        let limit = u64::from(self.config.dmode_rate);
+        let limit = u64::from(self.config.dmode_limit());
         if limit == 0 {
             return self.config.validity;
         }

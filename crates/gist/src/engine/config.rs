@@ -95,6 +95,10 @@ pub struct Config {
     /// Messages of ours per second, of all types together (§5.3.3); 0: no limit, where capacity is
     /// engineered; default 20 000.
     pub dmode_rate: u32,
+    /// Capacity of the slowest interface in octets per second; 0: not known. [`Config::dmode_limit`] takes it into
+    /// account. The node sets it from the capacities that its links are configured with.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub slowest_link: u64,
     /// Messages that may leave at once after a pause; default 5 000.
     pub dmode_burst: u32,
     /// Error messages per second; 0: none at all; default 100. They count for the limit above as well.
@@ -166,6 +170,7 @@ impl Default for Config {
             ingress_filters: Vec::new(),
             max_datagram: 512,
             dmode_rate: 20_000,
+            slowest_link: 0,
             dmode_burst: 5_000,
             error_rate: 100,
             query_rate_per_source: 50_000,
@@ -199,6 +204,20 @@ pub struct ConfigError {
 }
 
 impl Config {
+    /// The mean rate of D-mode messages, per second: [`Config::dmode_rate`], or less if messages of `max_datagram` octets
+    /// would then take more than 5 % of the slowest interface (RFC 5971 §5.3.3). 0: no limit, since the operator
+    /// engineers the capacity. GIST-5.3.3-25.
+    #[must_use]
+    pub fn dmode_limit(&self) -> u32 {
+        if self.dmode_rate == 0 || self.slowest_link == 0 {
+            return self.dmode_rate;
+        }
+        // 64 octets are allowed for the headers around a message, as in §4.3.3.
+        let size = u64::from(self.max_datagram) + 64;
+        let limit = u32::try_from(self.slowest_link / 20 / size).unwrap_or(u32::MAX);
+        self.dmode_rate.min(limit.max(1))
+    }
+
     /// Checks every range.
     ///
     /// # Errors
@@ -262,6 +281,27 @@ mod tests {
         assert_eq!(config.t1, Duration::from_millis(500));
         assert_eq!(config.t2, config.t1 * 64);
         assert!(config.without_router_alert.is_empty() && !config.cookie_errors);
+    }
+
+    /// GIST-5.3.3-25: at 100 Mbit/s 5 % are 625 000 octets per second, and a message takes at most 576.
+    #[test]
+    fn the_rate_is_a_small_part_of_the_slowest_interface() {
+        let config = Config { slowest_link: 12_500_000, ..Config::default() };
+        assert_eq!(config.dmode_limit(), 1085);
+        assert_eq!(Config { slowest_link: 1, ..config.clone() }.dmode_limit(), 1);
+        assert_eq!(Config { slowest_link: u64::MAX, ..config.clone() }.dmode_limit(), config.dmode_rate);
+        assert_eq!(Config { dmode_rate: 10, ..config.clone() }.dmode_limit(), 10);
+        // The operator engineers the capacity (§5.3.3).
+        assert_eq!(Config { dmode_rate: 0, ..config }.dmode_limit(), 0);
+    }
+
+    /// GIST-A.3.3-02: a validity time of 0 is reserved; less than 1 s is not configured either.
+    #[test]
+    fn a_validity_time_of_zero_is_refused() {
+        for validity in [Duration::ZERO, Duration::from_micros(1), Duration::from_millis(999)] {
+            let config = Config { validity, ..Config::default() };
+            assert_eq!(config.validated().unwrap_err().field, "validity");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use signalbox_core::NslpId;
 use super::Gist;
 use super::association::Tag;
 use super::compose::{limit, nli, normal};
+use super::interfaces::is_anycast;
 use super::nat::nat_traversal_of;
 use super::outbox::Unsent;
 use super::receive::Arrival;
@@ -59,7 +60,8 @@ impl Gist {
             !(ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || self.interfaces.is_local(ip))
         });
         let own = to.and_then(|to| {
-            let addressed = (a.local && a.dst.is_ipv6() == to.is_ipv6()).then(|| a.dst.ip());
+            let addressed =
+                Some(a.dst.ip()).filter(|own| a.local && own.is_ipv6() == to.is_ipv6() && !is_anycast(*own));
             addressed.or_else(|| self.interfaces.address(a.ifindex, to.is_ipv6()))
         });
         let (Some(to), Some(own)) = (to, own) else {

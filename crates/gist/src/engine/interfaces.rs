@@ -29,12 +29,25 @@ pub(crate) struct Interfaces {
     down: Vec<IpAddr>,
 }
 
-/// Usable beyond the link, so fit for the NLI (RFC 5971 §5.2.2).
+/// Whether the NLI may contain the address: it is unicast, and peers on other links can use it (RFC 5971 §5.2.2, §7.4).
 fn is_routable(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(a) => !(a.is_loopback() || a.is_link_local() || a.is_unspecified() || a.is_multicast()),
+    let special = match address {
+        IpAddr::V4(a) => a.is_loopback() || a.is_link_local() || a.is_unspecified() || a.is_multicast(),
         IpAddr::V6(a) => {
-            !(a.is_loopback() || a.is_unicast_link_local() || a.is_unspecified() || a.is_multicast())
+            a.is_loopback() || a.is_unicast_link_local() || a.is_unspecified() || a.is_multicast()
+        }
+    };
+    !special && !is_anycast(address)
+}
+
+/// Whether the address is one of those that are reserved for anycast: relays of 6to4 (RFC 3068), and the highest 128
+/// addresses of an IPv6 subnet (RFC 2526). Other anycast addresses look like unicast addresses. GIST-7.4-04.
+pub(crate) fn is_anycast(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(a) => a.octets().starts_with(&[192, 88, 99]),
+        IpAddr::V6(a) => {
+            let [.., g, h, i, j] = a.segments();
+            [g, h, i] == [0xfdff, 0xffff, 0xffff] && j >= 0xff80
         }
     }
 }
@@ -137,6 +150,22 @@ mod tests {
             mtu: 1500,
             tunnel: false,
             addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+        }
+    }
+
+    /// GIST-7.4-04: the relays of 6to4, and the subnet anycast addresses of RFC 2526.
+    #[test]
+    fn reserved_anycast_addresses_are_not_for_the_nli() {
+        for (address, anycast) in [
+            ("192.88.99.1", true),
+            ("192.88.98.1", false),
+            ("2001:db8:0:1:fdff:ffff:ffff:ff80", true),
+            ("2001:db8:0:1:fdff:ffff:ffff:fffe", true),
+            ("2001:db8:0:1:fdff:ffff:ffff:ff7f", false),
+            ("2001:db8:0:1::", false),
+        ] {
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!((is_anycast(address), is_routable(address)), (anycast, !anycast), "{address}");
         }
     }
 

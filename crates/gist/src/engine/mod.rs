@@ -167,7 +167,7 @@ impl Gist {
             holds: Holds::new(config.hold_down, config.hold_down_max, config.max_holds),
             query_secret: RotatingSecret::new(Duration::MAX, &mut rng),
             responder_secret: RotatingSecret::new(config.cookie_period, &mut rng),
-            dmode: limit(config.dmode_rate, config.dmode_burst),
+            dmode: limit(config.dmode_limit(), config.dmode_burst),
             errors: TokenBucket::new(config.error_rate, config.error_rate.div_ceil(4)),
             intercept: limit(config.intercept_rate, config.intercept_rate.div_ceil(4)),
             query_limits: QueryLimits::new(config.query_rate_per_source, KeyedHasher::new(&mut rng)),

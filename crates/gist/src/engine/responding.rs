@@ -10,6 +10,7 @@ use signalbox_core::stamp::Stamp;
 use super::Gist;
 use super::association::{Answer, Stacks, Tag, configuration};
 use super::compose::{distance, limit, nli, nli_ttl, normal};
+use super::interfaces::is_anycast;
 use super::peers::Egress;
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
@@ -19,7 +20,8 @@ use crate::wire::{MAGIC, Message, MessageType};
 impl Gist {
     /// The address that we answer a message from: the one it was sent to, or one of the interface it came by.
     fn own_address(&self, a: &Arrival<'_>, v6: bool) -> Option<IpAddr> {
-        let addressed = Some(a.dst.ip()).filter(|ip| a.local && ip.is_ipv6() == v6 && !ip.is_loopback());
+        let addressed = Some(a.dst.ip())
+            .filter(|ip| a.local && ip.is_ipv6() == v6 && !ip.is_loopback() && !is_anycast(*ip));
         addressed.or_else(|| self.interfaces.address(a.ifindex, v6))
     }
 

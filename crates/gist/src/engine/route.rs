@@ -8,6 +8,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, Time};
 
 use super::Gist;
+use super::interfaces::is_anycast;
 use super::outbox::Envelope;
 use super::peers::Egress;
 use super::send::Stateless;
@@ -203,8 +204,9 @@ impl Gist {
             None => route,
         };
         let v6 = flow.is_ipv6();
-        let fits = |a: &IpAddr| a.is_ipv6() == v6 && !a.is_unspecified() && !a.is_loopback();
-        let is_there = |a: &IpAddr| self.interfaces.is_on(route.ifindex, *a);
+        let fits =
+            |a: &IpAddr| a.is_ipv6() == v6 && !a.is_unspecified() && !a.is_loopback() && !is_anycast(*a);
+        let is_there = |a: &IpAddr| self.interfaces.is_on(route.ifindex, *a) && !is_anycast(*a);
         let address = Some(flow)
             .filter(is_there)
             .or_else(|| Some(route.src).filter(fits))

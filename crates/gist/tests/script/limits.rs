@@ -94,6 +94,27 @@ fn one_limit_for_all_our_messages() {
     query.is(MessageType::QUERY);
 }
 
+/// GIST-5.3.3-25: after the burst, messages of the largest size take at most 5 % of the slowest interface.
+#[test]
+fn the_mean_rate_is_a_small_part_of_the_slowest_interface() {
+    let slowest_link = 125_000; // 1 Mbit/s
+    let mut rig = Rig::with(Config { slowest_link, dmode_burst: 1, ..Config::default() });
+    let mut octets = 0;
+    for n in 0..100 {
+        rig.send_with(b"data", own(), |m| (m.session, m.handle) = (number(n), None));
+    }
+    rig.until(10_000);
+    let mut messages = 0;
+    while let Some((_, out)) = rig.out.pop_front() {
+        if let Out::Sent(packet) = out {
+            messages += 1;
+            octets += packet.payload.len() as u64 + 28;
+        }
+    }
+    assert!((90..=110).contains(&messages), "{messages}");
+    assert!(octets <= slowest_link * 10 / 20 + 600, "{octets}");
+}
+
 /// GIST-5.3.2.3-08, GIST-5.3.2.3-09, GIST-8.4-02: candidate Q-mode packets beyond the limit are discarded; messages to the
 /// node itself are not candidates.
 #[test]

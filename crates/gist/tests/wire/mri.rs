@@ -1,7 +1,9 @@
 //! Message-Routing-Information (RFC 5971 A.3.1).
 
 use signalbox_core::{Direction, LooseEnd, Mri, PathCoupled};
-use signalbox_gist::wire::{DecodeError, Encapsulation, Message, MriObject, find_mri, mri_encode, mri_parse};
+use signalbox_gist::wire::{
+    DecodeError, Encapsulation, Message, MriObject, Problem, find_mri, mri_encode, mri_parse,
+};
 use signalbox_wire::{Writer, hex};
 
 use crate::support::*;
@@ -61,16 +63,54 @@ fn optional_words() {
         let set = |bit: u8| bits & bit != 0;
         let p = PathCoupled {
             protocol: Some(17),
-            flow_label: set(1).then_some(1),
-            spi: set(2).then_some(2),
-            src_port: set(4).then_some(0),
-            dst_port: set(8).then_some(4),
+            flow_label: set(1).then_some(0xabcde),
+            spi: set(2).then_some(0x0102_0304),
+            src_port: set(4).then_some(0x5060),
+            dst_port: set(8).then_some(0x7080),
             ..v6()
         };
-        let octets = written(&Mri::PathCoupled(p));
-        let words = 10 + usize::from(set(1)) + usize::from(set(2)) + usize::from(set(4) || set(8));
-        assert_eq!(octets.len(), words * 4);
-        assert_eq!(mri_parse(&octets), Ok(Mri::PathCoupled(p)));
+        let ports = match (set(4), set(8)) {
+            (false, false) => "",
+            (true, false) => "5060 0000",
+            (false, true) => "0000 7080",
+            (true, true) => "5060 7080",
+        };
+        // F, S, A and B, beside P.
+        let flags = 0x6800
+            | u16::from(set(1)) << 9
+            | u16::from(set(2)) << 8
+            | u16::from(set(4)) << 7
+            | u16::from(set(8)) << 6;
+        let text = |label: &str| {
+            format!(
+                "00 00 {flags:04x} 20010db8000000000000000000000001 20010db8000000000000000000000002 80 80 11 00 \
+                 {} {} {ports}",
+                if set(1) { label } else { "" },
+                if set(2) { "01020304" } else { "" },
+            )
+        };
+        let vector = octets(&text("000abcde"));
+        let written = written(&Mri::PathCoupled(p));
+        assert_eq!(hex(&written), hex(&vector), "{bits:04b}");
+        assert_eq!(mri_parse(&vector), Ok(Mri::PathCoupled(p)), "{bits:04b}");
+        // The 12 reserved bits before the flow label are ignored.
+        assert_eq!(mri_parse(&octets(&text("fffabcde"))), Ok(Mri::PathCoupled(p)), "{bits:04b}");
+        // A word more or less than the flags demand does not fit the length.
+        let longer = [&vector[..], &[0; 4]].concat();
+        for wrong in [&longer[..], &vector[..vector.len() - 4]] {
+            let error = mri_parse(wrong).unwrap_err();
+            assert_eq!((error.field, error.problem), ("Length", Problem::ObjectLength), "{bits:04b}");
+        }
+        // The object's own length counts the words of its value.
+        let mut m = composed(signalbox_gist::wire::MessageType::DATA, Direction::Downstream);
+        m.mri = Some(MriObject::from(Mri::PathCoupled(p)));
+        m.nslp_data = Some(&[]);
+        let message = encode(&m).unwrap();
+        assert_eq!(
+            usize::from(u16::from_be_bytes([message[10], message[11]])),
+            vector.len() / 4,
+            "{bits:04b}"
+        );
     }
     let only_b = mri_parse(&octets("00 00 48 40 c0000201 c6336407 20 20 11 00 ffff 0016"));
     assert_eq!(only_b, Ok(Mri::PathCoupled(PathCoupled { protocol: Some(17), dst_port: Some(22), ..v4() })));

@@ -148,8 +148,13 @@ macro_rules! protocols {
                 config: Config,
                 rng: signalbox_core::rng::Random,
             ) -> Result<(Self, signalbox_resources::Config, signalbox_core::rng::Random), crate::ConfigError> {
-                let mut setup =
-                    Setup { id: ProtocolId::Gist, wall_clock_us: config.wall_clock_us, rng };
+                let slowest = config.resources.links.iter().filter_map(|link| link.capacity).min();
+                let mut setup = Setup {
+                    id: ProtocolId::Gist,
+                    wall_clock_us: config.wall_clock_us,
+                    slowest_link: slowest.map_or(0, |rate| rate.0),
+                    rng,
+                };
                 let instances = Self([ $(
                     $(#[$meta])*
                     match config.$module {

@@ -3,7 +3,7 @@
 use signalbox_core::Direction;
 use signalbox_core::service::{MessageStatus, NetworkEvent};
 use signalbox_gist::engine::Transport;
-use signalbox_gist::wire::MessageType;
+use signalbox_gist::wire::{MessageType, ObjectType, find_object};
 
 use super::kit::*;
 use crate::rig::*;
@@ -41,6 +41,9 @@ fn a_reliable_message_gets_its_association() {
     assert_eq!(said.stack_proposal, Some(peer_tcp().0));
     let configuration = said.stack_configuration.unwrap();
     assert_eq!((configuration.hold_time_ms, configuration.options.len()), (30_000, 0));
+    // MPO-Count 0 and the hold time: two words after the header of the object.
+    let object = find_object(&confirm.octets, ObjectType::STACK_CONFIGURATION).unwrap();
+    assert_eq!(object.value, [0, 0, 0, 0, 0, 0, 0x75, 0x30]);
     assert!(said.header.s && !said.header.r);
     assert_eq!(said.mri.unwrap().mri, own());
     let data = rig.over().is(MessageType::DATA);
@@ -51,6 +54,37 @@ fn a_reliable_message_gets_its_association() {
     rig.quiet();
     assert_eq!(rig.session().downstream.unwrap().association, Some(channel));
     assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD));
+}
+
+/// GIST-4.4.1-10: the Query has one hold time, the first Confirm over the association another one. The Responding node
+/// uses that of the Confirm: its MA-Hello follows within three quarters of it.
+#[test]
+fn the_first_confirm_replaces_the_hold_time_of_the_query() {
+    let mut rig = Rig::with(tcp_only());
+    rig.asked(SESSION, asks_tcp());
+    let response = rig.sent().is(MessageType::RESPONSE);
+    let channel = rig.accepted(2, Transport::Tcp);
+    let octets = first_confirm(&response, |m| {
+        let told = m.stack_configuration.as_mut().unwrap();
+        assert_eq!((told.hold_time_ms, told.options.len()), (PEER_HOLD, 0));
+        told.hold_time_ms = PEER_HOLD / 5;
+    });
+    rig.octets(channel, &octets);
+    rig.notified();
+    rig.quiet();
+    assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD / 5));
+    rig.until(u64::from(PEER_HOLD / 5 * 3 / 4));
+    rig.over().is(MessageType::MA_HELLO);
+
+    // Later Confirms over the same association have no Stack-Configuration-Data, and change nothing.
+    rig.asked(session(2), asks_tcp());
+    let response = rig.over().is(MessageType::RESPONSE);
+    assert_eq!(response.message().stack_configuration, None);
+    let octets = confirm_to(&response.message(), |m| m.stack_configuration = None);
+    rig.octets(channel, &octets);
+    rig.notified();
+    assert_eq!(rig.held(channel).unwrap().sessions, 2);
+    assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD / 5));
 }
 
 /// GIST-4.4.3-04, GIST-5.1-07, GIST-4.4.3-07: a second session with the same peer shares the association,

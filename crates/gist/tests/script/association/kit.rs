@@ -261,7 +261,11 @@ impl Rig {
 
 /// The first Confirm over a new association, to a Response of the node.
 pub(super) fn first_confirm<'a>(response: &'a Packet, tweak: impl FnOnce(&mut Message<'a>)) -> Vec<u8> {
-    let answered = response.message();
+    confirm_to(&response.message(), tweak)
+}
+
+/// A Confirm to a Response, over the association.
+pub(super) fn confirm_to<'a>(answered: &Message<'a>, tweak: impl FnOnce(&mut Message<'a>)) -> Vec<u8> {
     let mut message = Message::new(MessageType::CONFIRM, NSLP, 64);
     message.mri = answered.mri.map(|m| m.inverted());
     message.session = answered.session;

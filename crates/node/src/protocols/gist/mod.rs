@@ -202,7 +202,8 @@ impl Composed for Instance {
     }
 
     fn new(config: GistConfig, setup: &mut Setup) -> Result<Self, ConfigError> {
-        let GistConfig { engine, channels } = config;
+        let GistConfig { mut engine, channels } = config;
+        engine.slowest_link = setup.slowest_link;
         let associations = engine.associations.clone();
         let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
         let engine = Gist::new(engine, setup.rng.array())?;
