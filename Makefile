@@ -1,8 +1,8 @@
-# What people type. The work is in scripts/, the same lists at the desk and in CI.
-.PHONY: help demo test lint fuzz deny msrv bench bpf bpf-check
+# What people type. The work is in scripts/, the same at the desk and in continuous integration.
+.PHONY: help demo test lint fuzz deny msrv bench bpf bpf-check generated hooks
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
 demo:  ## install what is missing, build, send a first signal through four nodes, reserve for a flow in a flood
 	@scripts/demo.sh
@@ -10,23 +10,29 @@ demo:  ## install what is missing, build, send a first signal through four nodes
 test:  ## install what is missing, check and test everything
 	@scripts/test.sh
 
-lint:  ## only what needs no running: format, clippy, arrows, conformance, documentation
+lint:  ## only the checks that run nothing: format, clippy, crate dependencies, conformance, documentation
 	@scripts/test.sh lint
+
+hooks:  ## install the git hooks: format and conformance ids before a commit, the form of its subject
+	@scripts/pre-commit --install
 
 fuzz:  ## ten seconds of each fuzz target (SECONDS_EACH=600 for longer)
 	@scripts/fuzz.sh
 
-deny:  ## licences, sources, advisories, duplicates
+deny:  ## licences, sources, advisories, duplicates of dependencies, by cargo-deny
 	@scripts/deny.sh
 
-msrv:  ## does it still build with the oldest compiler we promise
+msrv:  ## build everything, tests too, with the oldest compiler that is promised
 	@scripts/msrv.sh
 
 bench:  ## the engine in memory, and a node on the wire against a bare forwarder
 	@scripts/bench.sh
 
-bpf:  ## compile the eBPF program again after a change (needs clang; nothing else does)
+generated:  ## make the Rust code of the gRPC API after a change of a proto file
+	@scripts/generated.sh
+
+bpf:  ## compile the eBPF program after a change (needs clang; nothing else does)
 	@scripts/bpf.sh
 
-bpf-check:  ## was the eBPF object that is checked in compiled from the source that is
+bpf-check:  ## compare the eBPF object that is checked in with its source
 	@scripts/bpf.sh check

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The eBPF program of crates/linux: `bpf.sh` compiles it and writes down what was compiled from what; `bpf.sh check`
-# says whether what is checked in belongs together. Building Signalbox itself needs no clang.
+# The eBPF program of crates/linux. `bpf.sh` compiles it and records the hashes of source and object; `bpf.sh check`
+# compares the files with these hashes, so that a source without its object is noticed. Only compiling needs clang.
 set -euo pipefail
 cd "$(dirname "$0")/../crates/linux/bpf"
 
 if [ "${1-}" = check ]; then
-	sha256sum --check traffic.sum
-	exit
+    sha256sum --check --quiet traffic.sum
+    exit
 fi
 command -v clang llvm-strip >/dev/null || { echo "clang and llvm-strip are needed: apt-get install clang llvm" >&2; exit 1; }
 include="/usr/include/$(uname -m)-linux-gnu"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Everything that is checked, in one list; `test.sh lint` stops before anything is run.
-# Each step says how long it took; the last line sums up.
+# All checks and tests, in one list. `test.sh lint` stops before anything is run.
+# Each step prints how long it took; the last line counts what passed and failed.
 set -u
 "$(dirname "$0")/setup.sh" test || exit 1
 . "$(dirname "$0")/env.sh"
@@ -34,7 +34,7 @@ finish() {
     exit
 }
 
-# Tests on the real kernel want root: they make network namespaces.
+# Tests on the real kernel need root: they make network namespaces.
 features=()
 if [ "$(id -u)" = 0 ]; then
     features=(--features signalbox-linux/namespace-tests,signalbox-lab/namespace-tests,signalboxd/namespace-tests)
@@ -44,7 +44,7 @@ fi
 
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --locked; }
 
-# One line for each test program that has tests; all of what failed.
+# Prints one line for each test program that has tests, and everything that failed.
 digest() {
     awk '
         /^ +(Running|Doc-tests)/ { sub(/^ +(Running )?/, ""); sub(/ \(.*/, ""); program = $0 }
@@ -81,22 +81,32 @@ scenario() {
     fi
 }
 
+# The fuzz targets build with the stable compiler; only running them needs libFuzzer, which this variable leaves out.
+fuzz_targets() {
+    CUSTOM_LIBFUZZER_PATH=/nonexistent/libFuzzer.a CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target} \
+        cargo check --quiet --locked --manifest-path fuzz/Cargo.toml
+}
+
 step "format" cargo fmt --all --check
+step "commit subjects" scripts/commits.sh
 step "clippy" cargo clippy --quiet --workspace --all-targets --locked "${features[@]}" -- -D warnings
 step "arrows between crates" cargo xtask deps
+step "licences and sources of dependencies" cargo xtask licences
 step "conformance tables" cargo xtask conformance --check
 step "documentation" documentation
+step "generated code of the API" scripts/generated.sh check
+step "generated code of the example" examples/pathping/generate.sh --check
+step "eBPF object" scripts/bpf.sh check
 if [ "${1:-}" = lint ]; then finish; fi
 
-step "generated code of the example" examples/pathping/generate.sh --check
+step "fuzz targets build" fuzz_targets
+step "oldest compiler, Rust $msrv" scripts/msrv.sh --quick
 step "build the programs" cargo build --quiet --release --locked -p signalboxd -p signalbox
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
-for name in quickstart gist-dmode-v6 gist-bypass gist-loss gist-cmode-tcp gist-cmode-sctp gist-mux gist-cmode-tls gist-large \
-    gist-restart gist-reroute gist-flood gist-app-python qos-admission qos-peer qos-police qos-crash \
-    qos-receiver qos-bidirectional qos-aggregate qos-many qos-reroute \
-    rsvp-ff rsvp-v6 rsvp-crash rsvp-multicast rsvp-multicast-v6 rsvp-wf rsvp-se rsvp-killer rsvp-nonrsvp-hop rsvp-reroute \
-    rsvp-integrity rsvp-refresh-reduction rsvp-diagnostics; do
+scenarios=$("$bin/signalbox" lab list --names) || scenarios=
+step "list of scenarios" [ -n "$scenarios" ]
+for name in $scenarios; do
     step "scenario $name" scenario "$name"
 done
 finish

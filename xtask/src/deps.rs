@@ -1,13 +1,15 @@
-//! Which crate may depend on which: the arrows of ARCHITECTURE.md, checked against `cargo metadata`.
+//! Which crate may depend on which: the arrows of ARCHITECTURE.md, compared with `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use serde_json::Value;
 
-/// Crate, and which of ours it may depend on. A crate that is not listed is an error: say where it stands.
+use crate::metadata::{self, list, text};
+
+/// Each crate of the workspace, and the crates of the workspace that it may depend on. A crate that is not listed is an
+/// error.
 const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-wire", &[]),
     ("signalbox-core", &["signalbox-wire"]),
@@ -53,7 +55,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-linux",
             "signalbox-node",
             "signalbox-record",
-            // For a benchmark of the engine by itself.
+            // For a benchmark of the engine alone.
             "signalbox-resources",
             "signalbox-rsvp",
             "signalbox-sim",
@@ -71,16 +73,16 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-lab",
             // The sockets of a diagnosis, which needs no daemon (RFC 2745 §6).
             "signalbox-linux",
-            // Nothing but units: rates are written alike in the configuration and here.
+            // Units only: rates are written the same in the configuration and on the command line.
             "signalbox-resources",
-            // Its diagnostic client and its octets.
+            // Its diagnostic client and its message formats.
             "signalbox-rsvp",
         ],
     ),
     ("xtask", &[]),
 ];
 
-/// What only tests may use on top, wherever it stands: the simulator drives engines in their tests.
+/// Crates that tests of any crate may use: the simulator drives engines in their tests.
 const DEV_ONLY: &[&str] = &["signalbox-sim", "signalbox-core", "signalbox-wire"];
 
 /// The crates that hold protocol state or drive it in virtual time.
@@ -96,35 +98,31 @@ const SANS_IO: &[&str] = &[
     "signalbox-node",
     "signalbox-sim",
 ];
-/// What those never reach, not even through somebody else. A trailing `*` stands for any ending.
+/// Crates that sans-IO crates never depend on, not even indirectly. A trailing `*` stands for any ending.
 const IO_CRATES: &[&str] =
     &["tokio*", "mio", "nix", "netlink-*", "rtnetlink", "tonic*", "hyper*", "socket2", "capctl", "rustix"];
 
 const ENGINES: &[&str] = &["signalbox-gist", "signalbox-ping", "signalbox-qos", "signalbox-rsvp"];
 
-/// Who never reaches whom, by any path of normal dependencies, and why.
+/// Crates that must not depend on others, by any path of normal dependencies, and the reason.
 const NEVER: &[(&str, &[&str], &str)] = &[
     ("signalbox-ping", &["signalbox-gist"], "applications meet GIST in core's service interface only"),
     ("signalbox-qos", &["signalbox-gist"], "applications meet GIST in core's service interface only"),
-    ("signalbox-ping", &["signalbox-qos"], "applications do not know each other"),
-    ("signalbox-qos", &["signalbox-ping"], "applications do not know each other"),
-    (
-        "signalbox-gist",
-        &["signalbox-ping", "signalbox-qos"],
-        "GIST carries applications, it does not know them",
-    ),
-    ("signalbox-gist", &["signalbox-rsvp"], "RSVP is not spoken over GIST"),
+    ("signalbox-ping", &["signalbox-qos"], "applications do not depend on each other"),
+    ("signalbox-qos", &["signalbox-ping"], "applications do not depend on each other"),
+    ("signalbox-gist", &["signalbox-ping", "signalbox-qos"], "GIST carries the data of any application"),
+    ("signalbox-gist", &["signalbox-rsvp"], "RSVP does not run over GIST"),
     (
         "signalbox-rsvp",
         &["signalbox-gist", "signalbox-ping", "signalbox-qos"],
-        "RSVP has no GIST below it and no NSLP above",
+        "RSVP does not run over GIST and carries no NSLP",
     ),
-    ("signalbox-resources", ENGINES, "who gets what is decided without knowing the protocol that asks"),
+    ("signalbox-resources", ENGINES, "admission control does not depend on the protocol of a request"),
     ("signalbox-transport", ENGINES, "channels carry octets, framing is GIST's"),
-    ("signalbox-linux", ENGINES, "kernel access knows datagrams, not protocols"),
+    ("signalbox-linux", ENGINES, "kernel access handles packets, not protocols"),
     ("signalbox-api", ENGINES, "API types stop at the edge of their crate"),
     ("signalbox-sim", &["signalbox-linux"], "virtual time has no kernel"),
-    ("signalbox-wire", &["signalbox-core"], "wire depends on nothing of ours"),
+    ("signalbox-wire", &["signalbox-core"], "wire depends on no crate of the workspace"),
     ("*", &["signalboxd"], "nothing depends on the daemon"),
 ];
 
@@ -134,9 +132,9 @@ struct Package {
     declared: Vec<(String, String, bool, Vec<String>)>,
 }
 
-/// Checks everything and prints each broken rule; true if none is.
+/// Checks all rules and prints each broken one. Returns true if none is broken.
 pub(crate) fn run(root: &Path) -> Result<bool> {
-    let metadata = metadata(root)?;
+    let metadata = metadata::read(root, metadata::TARGETS[0])?;
     let ours = packages(&metadata)?;
     let reach = reachable(&metadata)?;
     let mut faults = Vec::new();
@@ -175,7 +173,7 @@ fn check_arrows(package: &Package, ours: &[Package], faults: &mut Vec<String>) {
     }
 }
 
-/// The dissector takes the engines' octets only, and so does the command.
+/// The dissector and the command use the message formats of the engine crates only.
 fn check_features(package: &Package, faults: &mut Vec<String>) {
     if !["signalbox-dissect", "signalbox"].contains(&package.name.as_str()) {
         return;
@@ -183,7 +181,7 @@ fn check_features(package: &Package, faults: &mut Vec<String>) {
     for (to, kind, defaults, features) in &package.declared {
         if ENGINES.contains(&to.as_str()) && (*defaults || features.iter().any(|f| f == "engine")) {
             faults.push(format!(
-                "{} -> {to} ({kind}) with feature `engine`: it reads octets, set default-features = false",
+                "{} -> {to} ({kind}) with feature `engine`: it only reads messages, set default-features = false",
                 package.name
             ));
         }
@@ -226,19 +224,6 @@ fn is_ours(name: &str, ours: &[Package]) -> bool {
     ours.iter().any(|package| package.name == name)
 }
 
-fn metadata(root: &Path) -> Result<Value> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .current_dir(root)
-        .output()
-        .context("cannot run cargo metadata")?;
-    if !output.status.success() {
-        bail!("cargo metadata failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    }
-    serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")
-}
-
 fn packages(metadata: &Value) -> Result<Vec<Package>> {
     let members: BTreeSet<&str> = list(metadata, "workspace_members").filter_map(Value::as_str).collect();
     let mut ours = Vec::new();
@@ -260,7 +245,7 @@ fn packages(metadata: &Value) -> Result<Vec<Package>> {
     Ok(ours)
 }
 
-/// For each member, everything that it reaches by normal dependencies, with the crate through which.
+/// For each member, every crate that it depends on, directly or not, with the crate that brings it in.
 fn reachable(metadata: &Value) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
     let mut names = BTreeMap::new();
     for package in list(metadata, "packages") {
@@ -291,12 +276,4 @@ fn reachable(metadata: &Value) -> Result<BTreeMap<String, BTreeMap<String, Strin
         reach.insert(names[member].to_owned(), through);
     }
     Ok(reach)
-}
-
-fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    value[key].as_array().into_iter().flatten()
-}
-
-fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
-    value[key].as_str().with_context(|| format!("cargo metadata: no `{key}`"))
 }

@@ -1,9 +1,11 @@
-//! `cargo xtask`: what the workspace checks about itself, beyond what the compiler and clippy see.
+//! `cargo xtask`: checks of the workspace that the compiler and clippy do not make.
 
-#![allow(clippy::print_stdout, reason = "printing is what this program is for")]
+#![allow(clippy::print_stdout, reason = "a program that prints reports")]
 
 mod conformance;
 mod deps;
+mod licences;
+mod metadata;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,6 +17,7 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   deps                                         check which crate may depend on which (ARCHITECTURE.md)
+  licences                                     check licences, sources and bans of all dependencies (deny.toml)
   conformance [--table NAME] [--check] [--json] [--open] [--why ID]
                                                what the tables in conformance/ ask and what tests prove
       --table NAME   only this table (gist)
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         ["deps"] => deps::run(&root()),
+        ["licences"] => licences::run(&root()),
         ["conformance", options @ ..] => conformance::run(&root(), options),
         [other, ..] => {
             eprintln!("xtask: no command `{other}` with these arguments\n\n{HELP}");
