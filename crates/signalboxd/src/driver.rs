@@ -1,13 +1,11 @@
 //! The event loop: everything that happens to the node passes here, one thing at a time.
 
-mod answer;
-mod applications;
-mod clients;
 mod engine;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine};
 use signalbox_linux::clock::Clock;
 use signalbox_linux::rsvp::{RsvpBatch, RsvpCounters};
@@ -15,22 +13,19 @@ use signalbox_linux::sctp::{SctpBatch, SctpCounters, SctpPacket};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, TrafficCounters};
 use signalbox_linux::{Batch, Change, Io, IoCounters, MulticastRoute};
-use signalbox_node::ping;
-use signalbox_node::{Command, Counter, Node, qos, rsvp};
+use signalbox_node::{Command, Counter, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
-use crate::config::Config;
-use crate::control::Ask;
+use crate::clients::Clients;
 use crate::record::Recorder;
 use crate::report::Reporter;
-use answer::Identity;
-use clients::Clients;
+use crate::requests::LoopRequest;
 use engine::Engine;
 
 /// Batches received in one turn, so that questions and timers have theirs.
 const BATCHES: usize = 4;
-/// Questions answered in one turn.
-const QUESTIONS: usize = 4;
+/// Requests of the control thread served in one turn.
+const REQUESTS: usize = 4;
 /// Times that failed sends are fed back in one turn, lest failures that cause failures go on for ever.
 const FLUSHES: usize = 4;
 /// Times that reservations are brought to the kernel in one turn: what it refuses may make the node ask for others.
@@ -78,7 +73,6 @@ pub(crate) struct Driver {
     reporter: Reporter,
     /// Something happened since the reporter looked.
     unreported: bool,
-    identity: Identity,
 }
 
 impl Driver {
@@ -89,7 +83,6 @@ impl Driver {
         enforcer: Option<Enforcer>,
         clock: Clock,
         recorder: Option<Recorder>,
-        config: &Config,
     ) -> Self {
         let mut driver = Self {
             engine: Engine::new(node, io, enforcer, recorder),
@@ -102,7 +95,6 @@ impl Driver {
             counters: DaemonCounters::default(),
             reporter: Reporter::default(),
             unreported: false,
-            identity: Identity::new(config, clock),
         };
         driver.interfaces();
         driver.enforce();
@@ -113,7 +105,7 @@ impl Driver {
     /// Runs until somebody says stop.
     ///
     /// Whoever sends a question must wake [`Io::wait`] as well.
-    pub(crate) fn run(&mut self, questions: &mut mpsc::Receiver<Ask>) -> Result<()> {
+    pub(crate) fn run(&mut self, requests: &mut mpsc::Receiver<LoopRequest>) -> Result<()> {
         loop {
             let ready = self.engine.io.wait(self.timeout()).context("cannot wait for the network")?;
             if ready.datagrams {
@@ -131,7 +123,7 @@ impl Driver {
             if ready.changes {
                 self.changes();
             }
-            if ready.woken && !self.questions(questions)? {
+            if ready.woken && !self.requests(requests)? {
                 return Ok(());
             }
             let now = self.clock.now();
@@ -156,15 +148,39 @@ impl Driver {
         next.map(|next| next.since(self.clock.now()))
     }
 
-    /// Answers what is asked. False: somebody said stop.
-    fn questions(&mut self, questions: &mut mpsc::Receiver<Ask>) -> Result<bool> {
-        for _ in 0..QUESTIONS {
-            match questions.try_recv() {
-                Ok(Ask::Stop(signal)) => {
+    /// Serves requests of the control thread. False: the daemon shall stop.
+    fn requests(&mut self, requests: &mut mpsc::Receiver<LoopRequest>) -> Result<bool> {
+        for _ in 0..REQUESTS {
+            match requests.try_recv() {
+                Ok(LoopRequest::Stop(signal)) => {
                     tracing::info!(signal, "stopping");
                     return Ok(false);
                 }
-                Ok(question) => self.answer(question),
+                Ok(LoopRequest::Open { id, client, command, done }) => {
+                    client.opened(id, &mut self.counters);
+                    self.clients.add(id, client);
+                    self.command(command);
+                    // A client that does not wait for it is gone, and about to be closed.
+                    let _ = done.send(());
+                }
+                Ok(LoopRequest::Command(command, answer)) => {
+                    let there = self.clients.command(&command);
+                    if there {
+                        self.command(command);
+                    }
+                    // A client that is gone needs no answer.
+                    let _ = answer.map(|answer| answer.send(there));
+                }
+                Ok(LoopRequest::Close(id)) => {
+                    if let Some(command) = self.clients.remove(id) {
+                        tracing::debug!(client = id, "a client is gone");
+                        self.command(command);
+                    }
+                }
+                Ok(LoopRequest::Query(query)) => {
+                    self.counters.questions += 1;
+                    self.engine.query(self.clock.now(), self.clients.counted(self.counters), query);
+                }
                 Err(TryRecvError::Empty) => return Ok(true),
                 Err(TryRecvError::Disconnected) => bail!("the control service ended"),
             }
@@ -174,16 +190,15 @@ impl Driver {
         Ok(true)
     }
 
-    /// Ends all pings and reservations of clients, and the calls of applications; their clients hear of it.
+    fn command(&mut self, command: Command) {
+        tracing::trace!(?command, "a client's command");
+        self.input(Input::Command(command));
+    }
+
+    /// Ends what all clients began, and passes on to them what comes of it.
     pub(crate) fn end_clients(&mut self) {
-        for id in self.clients.ids() {
-            self.input(Input::Command(Command::Ping { id, command: ping::Command::Stop }));
-        }
-        for id in self.clients.reservation_ids() {
-            self.qos(id, qos::Command::Release);
-        }
-        for id in self.clients.session_ids() {
-            self.rsvp(id, rsvp::Command::Close);
+        for command in self.clients.close_all() {
+            self.command(command);
         }
         self.enforce();
         self.flush();
@@ -198,7 +213,7 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input<'_, Command>) {
-        self.clients.feed(&mut self.engine, self.clock.now(), input);
+        feed(&mut self.engine, &mut self.clients, self.clock.now(), input);
     }
 
     fn receive(&mut self) {
@@ -215,7 +230,7 @@ impl Driver {
             }
             let now = self.clock.now();
             for datagram in self.batch.iter() {
-                self.clients.feed(&mut self.engine, now, Input::Datagram(datagram));
+                feed(&mut self.engine, &mut self.clients, now, Input::Datagram(datagram));
             }
             self.flush();
         }
@@ -234,7 +249,7 @@ impl Driver {
                     return;
                 }
             };
-            self.clients.feed(&mut self.engine, self.clock.now(), input);
+            feed(&mut self.engine, &mut self.clients, self.clock.now(), input);
         }
     }
 
@@ -248,7 +263,7 @@ impl Driver {
         }
         let now = self.clock.now();
         for SctpPacket { src, dst, packet } in packets.iter() {
-            self.clients.feed(&mut self.engine, now, Input::Sctp { src, dst, packet });
+            feed(&mut self.engine, &mut self.clients, now, Input::Sctp { src, dst, packet });
         }
     }
 
@@ -262,7 +277,7 @@ impl Driver {
         }
         let now = self.clock.now();
         for packet in packets.iter() {
-            self.clients.feed(&mut self.engine, now, Input::Rsvp(packet));
+            feed(&mut self.engine, &mut self.clients, now, Input::Rsvp(packet));
         }
     }
 
@@ -335,20 +350,19 @@ impl Driver {
     fn report(&mut self) {
         self.unreported = false;
         self.engine.flush_recording();
-        let counters = self.engine.counted(self.counted()).with(&self.engine.node);
+        let counters = self.engine.counted(self.clients.counted(self.counters)).with(&self.engine.node);
         let lines = self.reporter.look(self.clock.now(), counters);
         for line in lines {
             line.log();
         }
     }
+}
 
-    fn counted(&self) -> DaemonCounters {
-        DaemonCounters {
-            clients_too_slow: self.clients.too_slow(),
-            applications_lagged: self.clients.applications.lagged(),
-            indications_lost: self.clients.applications.lost(),
-            ..self.counters
-        }
+/// Gives the node an input, passes its events on to clients, and gives it the commands that follow from that.
+fn feed(engine: &mut Engine, clients: &mut Clients, now: Time, input: Input<'_, Command>) {
+    engine.feed(now, input, &mut |event| clients.deliver(event));
+    while let Some(command) = clients.next_pending() {
+        engine.feed(now, Input::Command(command), &mut |event| clients.deliver(event));
     }
 }
 
@@ -379,7 +393,18 @@ struct Counted<'a> {
     traffic: Option<&'a TrafficCounters>,
 }
 
-impl Counted<'_> {
+impl<'a> Counted<'a> {
+    fn new(daemon: DaemonCounters, io: &'a Io, enforcer: Option<&'a Enforcer>) -> Self {
+        Self {
+            daemon,
+            io: io.counters(),
+            streams: io.stream_counters(),
+            sctp: io.sctp_counters(),
+            rsvp: io.rsvp_counters(),
+            traffic: enforcer.map(Enforcer::counters),
+        }
+    }
+
     /// All, with what the node counts.
     fn with(self, node: &Node) -> impl Iterator<Item = Counter> {
         let counter = |room| move |(name, help, value)| Counter { room, name, help, value };

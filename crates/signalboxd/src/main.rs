@@ -5,6 +5,7 @@
 //! the kernel. [`server`] is a second thread for clients and signals: it asks the loop through a channel
 //! ([`control`], and [`application`] for signaling applications of other processes) and never touches the node. [`convert`] is the edge between the API's types and ours.
 
+mod clients;
 mod config;
 mod control;
 mod convert;
@@ -14,9 +15,14 @@ mod notify;
 mod protocols;
 mod record;
 mod report;
+mod requests;
 mod resources;
+#[cfg(test)]
+mod rig;
 mod server;
+mod services;
 mod socket;
+mod view;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -24,16 +30,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
-use signalbox_core::{IfIndex, NslpId};
+use signalbox_core::IfIndex;
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, OpenError, capability};
-use signalbox_node::{ChannelConfig, GistConfig, Node, ping};
+use signalbox_node::Node;
 
 use config::Config;
 use driver::Driver;
-use protocols::qos::config::QosConfig;
-use protocols::rsvp::config::RsvpConfig;
+use protocols::sections;
 use record::Recorder;
 use server::Server;
 use socket::ControlSocket;
@@ -99,9 +104,9 @@ fn run(config: &Config) -> Result<()> {
     // What the configuration's own check lets through, the node accepts.
     let node = Node::new(settings, seed)?;
     let waker = io.waker();
-    let mut driver = Driver::new(node, io, enforcer, clock, recorder, config);
+    let mut driver = Driver::new(node, io, enforcer, clock, recorder);
 
-    let (mut server, mut questions) = Server::start(control, config, waker)?;
+    let (mut server, mut requests) = Server::start(control, config, waker)?;
     tracing::info!(
         node = config.node.name,
         version = env!("CARGO_PKG_VERSION"),
@@ -109,36 +114,36 @@ fn run(config: &Config) -> Result<()> {
         "ready"
     );
     notify::notify("READY=1");
-    let result = driver.run(&mut questions);
+    let result = driver.run(&mut requests);
     notify::notify("STOPPING=1");
 
     driver.end_clients();
-    drop(questions);
+    drop(requests);
     server.stop();
     let closed = driver.close();
     tracing::info!("stopped");
     result.and(closed)
 }
 
+/// The node's settings. What is not configured here is absent.
 fn settings(config: &Config, clock: &Clock, kernel_sctp: bool) -> signalbox_node::Config {
-    signalbox_node::Config {
+    let mut node = signalbox_node::Config {
         wall_clock_us: clock.start_unix_us(),
-        gist: Some(GistConfig {
-            engine: config.gist.engine(),
-            channels: ChannelConfig { kernel_sctp, ..config.gist.associations.channels(config.tls.clone()) },
-        }),
-        ping: config
-            .ping()
-            .map(|ping| ping::Config { nslp: NslpId(ping.nslp_id), ..ping::Config::default() }),
-        qos: config.qos().map(QosConfig::engine),
-        rsvp: config.rsvp().map(RsvpConfig::engine),
         resources: config.traffic.admission(&config.resources),
+        ..signalbox_node::Config::empty()
+    };
+    for section in sections(config) {
+        section.install(&mut node);
     }
+    if let Some(gist) = &mut node.gist {
+        gist.channels.kernel_sctp = kernel_sctp;
+    }
+    node
 }
 
 /// Makes the queues at the links to reserve at, on a node that runs the QoS application or speaks RSVP.
 fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
-    if config.qos().is_none() && config.rsvp().is_none() {
+    if !sections(config).any(|section| section.reserves()) {
         return Ok(None);
     }
     let traffic = config.traffic.enforcer(&config.resources, config.io.own_mark);

@@ -66,6 +66,34 @@ macro_rules! protocols {
             )*
         }
 
+        impl Command {
+            /// The driver's identifier of what is asked for.
+            #[must_use]
+            pub const fn id(&self) -> u64 {
+                match self {
+                    $( $(#[$meta])* Self::$variant { id, .. } => *id, )*
+                }
+            }
+
+            /// The protocol that is asked.
+            #[must_use]
+            pub const fn protocol(&self) -> ProtocolId {
+                match self {
+                    $( $(#[$meta])* Self::$variant { .. } => ProtocolId::$variant, )*
+                }
+            }
+        }
+
+        impl Event {
+            /// The identifier that the command carried.
+            #[must_use]
+            pub const fn id(&self) -> u64 {
+                match self {
+                    $( $(#[$meta])* Self::$variant { id, .. } => *id, )*
+                }
+            }
+        }
+
         /// Settings of a node. A protocol without settings does not run.
         #[derive(Debug, Clone, PartialEq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -5,14 +5,13 @@
 
 pub(crate) mod error;
 pub(crate) mod secret;
+pub(crate) mod section;
 pub(crate) mod units;
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use signalbox_core::NslpId;
 use signalbox_linux::IoConfig;
-use signalbox_node::Tls;
 use tracing_subscriber::filter::LevelFilter;
 
 pub(crate) use error::ConfigError;
@@ -22,10 +21,8 @@ use crate::protocols::gist::config::GistConfig;
 use crate::protocols::ping::config::PingConfig;
 use crate::protocols::qos::config::QosConfig;
 use crate::protocols::rsvp::config::RsvpConfig;
+use crate::protocols::{sections, sections_mut};
 use crate::resources::config::TrafficSection;
-
-/// NSLPIDs that are not free for Ping.
-const NAMED: [u16; 3] = [NslpId::NONE.0, NslpId::QOS.0, NslpId::NATFW.0];
 
 /// The whole file. Every section may be left out.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -51,9 +48,6 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     /// Recording of the node's inputs.
     pub(crate) record: RecordConfig,
-    /// Keys and certificates, read from the files that the configuration names.
-    #[serde(skip)]
-    pub(crate) tls: Option<Tls>,
 }
 
 /// `[node]`
@@ -195,10 +189,8 @@ impl Config {
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let mut config = Self::parse(path, &text)?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        let wrong = |problem| ConfigError::value(path, &text, &problem);
-        config.tls = config.gist.associations.read_tls(directory).map_err(wrong)?;
-        if let Some(rsvp) = config.rsvp.as_mut().filter(|rsvp| rsvp.enabled) {
-            rsvp.read_keys(directory).map_err(wrong)?;
+        for section in sections_mut(&mut config) {
+            section.read_files(directory).map_err(|problem| ConfigError::value(path, &text, &problem))?;
         }
         Ok(config)
     }
@@ -234,28 +226,16 @@ impl Config {
         if matches!(self.io.table, 0 | 253..=255) {
             return problem("io.table", "not 0 and not 253 to 255, and a table that nothing else uses");
         }
-        if self.apps.ping.as_ref().is_some_and(|ping| NAMED.contains(&ping.nslp_id)) {
-            return problem(
-                "apps.ping.nslp_id",
-                "belongs to another application; 32704 to 32767 are for private use",
-            );
-        }
         if self.record.limit_mib == 0 {
             return problem("record.limit_mib", "at least 1");
         }
-        if let Some(problem) = self.qos().and_then(|qos| qos.problem(self.ping().map(|ping| ping.nslp_id))) {
-            return Some(problem);
-        }
-        if let Some(problem) = self.rsvp().and_then(RsvpConfig::problem) {
+        if let Some(problem) = sections(self).find_map(|section| section.problem(self)) {
             return Some(problem);
         }
         if let Err(error) = self.resources.validated() {
             return problem(&format!("resources.{}", error.field), &error.problem);
         }
-        if let Some(problem) = self.traffic.problem(&self.resources) {
-            return Some(problem);
-        }
-        self.gist.problem()
+        self.traffic.problem(&self.resources)
     }
 
     /// What to open of the kernel.

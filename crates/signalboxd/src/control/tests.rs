@@ -1,45 +1,22 @@
-//! The service over a real connection, against an event loop that the test plays.
+//! Calls of people and tools.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use hyper_util::rt::TokioIo;
+use signalbox_api::v1;
 use signalbox_api::v1::control_client::ControlClient;
-use signalbox_api::v1::control_server::ControlServer;
-use signalbox_api::v1::ping_event::Event;
-use tokio::net::UnixStream;
+use signalbox_api::v1::ping_event::Event as PingReport;
+use signalbox_node::ping::{self, LostReason, PingEvent};
+use signalbox_node::qos::{self, QosEvent};
+use signalbox_node::{Command, Event};
+use tokio_stream::StreamExt;
 use tonic::Code;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::Channel;
 
-use super::*;
+use crate::requests::LoopRequest;
+use crate::rig::{ALL, Rig};
 
-struct Rig {
-    client: ControlClient<Channel>,
-    questions: mpsc::Receiver<Ask>,
-    woken: Arc<AtomicUsize>,
-}
-
-/// A client whose questions come out at `questions`.
-async fn rig(applications: bool) -> Rig {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let (sender, questions) = mpsc::channel(8);
-    let woken = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&woken);
-    let asks = Asks::new(sender, move || {
-        counter.fetch_add(1, Ordering::SeqCst);
-    });
-    let connections = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
-    let service = ControlServer::new(Service::new(
-        asks,
-        Runs { ping: applications, qos: applications, rsvp: applications },
-    ));
-    tokio::spawn(Server::builder().serve_with_incoming(service, connections));
-    let mut ours = Some(TokioIo::new(ours));
-    let connector = tower::service_fn(move |_| {
-        let stream = ours.take().ok_or(std::io::ErrorKind::NotConnected);
-        async move { stream.map_err(std::io::Error::from) }
-    });
-    let channel = Endpoint::from_static("http://localhost").connect_with_connector(connector).await.unwrap();
-    Rig { client: ControlClient::new(channel), questions, woken }
+fn control(rig: &Rig) -> ControlClient<Channel> {
+    ControlClient::new(rig.channel.clone())
 }
 
 fn ping_to(destination: &str) -> v1::PingRequest {
@@ -53,58 +30,71 @@ fn ping_to(destination: &str) -> v1::PingRequest {
 
 #[tokio::test]
 async fn a_table_comes_in_portions_up_to_its_limit() {
-    let Rig { mut client, mut questions, woken } = rig(true).await;
-    let (asked, mut places) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while let Some(Ask::Sessions(portion)) = questions.recv().await {
-            asked.send(portion.from).unwrap();
-            assert_eq!(portion.filter.prefix, "ab");
-            let row = v1::Session { queued: u32::try_from(portion.from).unwrap(), ..Default::default() };
-            let next = (portion.from < 4).then_some(portion.from + 2);
-            portion.answer.send((vec![row.clone(), row], next)).unwrap();
-        }
-    });
-    let mut request = v1::ListSessionsRequest { session_prefix: "AB".into(), ..Default::default() };
-    let mut rows = client.list_sessions(request.clone()).await.unwrap().into_inner();
+    let mut rig = Rig::new(ALL).await;
+    let handle = rig.handle.clone();
+    let table = |limit| handle.table(limit, |_, from| (vec![from, from], (from < 4).then_some(from + 2)));
+    let mut rows = table(0);
     let mut all = Vec::new();
-    while let Some(row) = rows.message().await.unwrap() {
-        all.push(row.queued);
+    for _ in 0..3 {
+        let Some(LoopRequest::Query(query)) = rig.requests.recv().await else { panic!("no query") };
+        rig.run(query);
+        all.push(rows.next().await.unwrap().unwrap());
+        all.push(rows.next().await.unwrap().unwrap());
     }
     assert_eq!(all, [0, 0, 2, 2, 4, 4]);
-    assert_eq!(woken.load(Ordering::SeqCst), 3, "each question wakes the loop");
+    assert!(rows.next().await.is_none());
+    assert_eq!(rig.woken.load(Ordering::SeqCst), 3, "each query wakes the loop");
 
-    request.limit = 3;
-    let mut rows = client.list_sessions(request).await.unwrap().into_inner();
+    let mut rows = table(3);
+    for _ in 0..2 {
+        let Some(LoopRequest::Query(query)) = rig.requests.recv().await else { panic!("no query") };
+        rig.run(query);
+    }
     let mut count = 0;
-    while rows.message().await.unwrap().is_some() {
+    while rows.next().await.is_some() {
         count += 1;
     }
     assert_eq!(count, 3);
-    let mut asked = Vec::new();
-    while let Ok(from) = places.try_recv() {
-        asked.push(from);
-    }
-    assert_eq!(asked, [0, 2, 4, 0, 2], "what lies behind the limit is not asked for");
+    assert!(rig.requests.try_recv().is_err(), "what lies behind the limit is not asked for");
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_stops_its_pings() {
-    let Rig { mut client, mut questions, .. } = rig(true).await;
+async fn a_client_that_goes_away_stops_its_ping() {
+    let mut rig = Rig::new(ALL).await;
+    let mut client = control(&rig);
     let call = tokio::spawn(async move { client.ping(ping_to("192.0.2.9")).await.unwrap().into_inner() });
-    let Some(Ask::PingStart { request, events, id }) = questions.recv().await else { panic!("no ping") };
+    let mut open = rig.open().await;
+    let Command::Ping { command: ping::Command::Start(request), .. } = &open.command else {
+        panic!("no ping")
+    };
     assert_eq!((request.dst.to_string().as_str(), request.count), ("192.0.2.9", None));
-    id.send(7).unwrap();
+    open.done();
     let mut stream = call.await.unwrap();
-    let lost = Event::Lost(v1::PingLost { seq: 0, reason: "no reply in time".into() });
-    events.send(Ok(v1::PingEvent { event: Some(lost.clone()) })).await.unwrap();
-    assert_eq!(stream.message().await.unwrap().unwrap().event, Some(lost));
+    let event = PingEvent::Lost { seq: 0, reason: LostReason::Timeout };
+    open.event(Event::Ping { id: open.id, event });
+    let report = stream.message().await.unwrap().unwrap().event;
+    assert!(matches!(report, Some(PingReport::Lost(v1::PingLost { seq: 0, .. }))), "{report:?}");
     drop(stream);
-    assert!(matches!(questions.recv().await, Some(Ask::PingStop(7))));
+    assert_eq!(rig.closed().await, open.id);
+}
+
+/// The client goes while the loop has not opened it yet: it is closed afterwards.
+#[tokio::test]
+async fn a_client_that_goes_before_it_is_open_is_closed() {
+    let mut rig = Rig::new(ALL).await;
+    let mut client = control(&rig);
+    let call = tokio::spawn(async move { client.ping(ping_to("192.0.2.9")).await.map(drop) });
+    let mut open = rig.open().await;
+    call.abort();
+    assert!(call.await.is_err());
+    assert_eq!(rig.closed().await, open.id);
+    open.done();
 }
 
 #[tokio::test]
 async fn wrong_requests_do_not_reach_the_loop() {
-    let Rig { mut client, mut questions, .. } = rig(true).await;
+    let mut rig = Rig::new(ALL).await;
+    let mut client = control(&rig);
     let mut port = ping_to("192.0.2.9");
     port.destination_port = Some(65_536);
     for (request, part) in [(ping_to("nowhere"), "destination"), (port, "destination_port")] {
@@ -114,18 +104,25 @@ async fn wrong_requests_do_not_reach_the_loop() {
     }
     let request = v1::ListSessionsRequest { session_prefix: "xyz".into(), ..Default::default() };
     assert_eq!(client.list_sessions(request).await.unwrap_err().code(), Code::InvalidArgument);
-    assert!(questions.try_recv().is_err());
+    assert!(rig.requests.try_recv().is_err());
 }
 
 #[tokio::test]
-async fn without_the_application_the_remedy_is_named() {
-    let Rig { mut client, .. } = rig(false).await;
+async fn without_the_protocol_the_remedy_is_named() {
+    let rig = Rig::new("").await;
+    let mut client = control(&rig);
     let status = client.ping(ping_to("192.0.2.9")).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert!(status.message().contains("[apps.ping]"), "{status}");
     let status = client.reserve(reserve_to("192.0.2.9")).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert!(status.message().contains("[apps.qos]"), "{status}");
+    let status = client.list_interfaces(v1::ListInterfacesRequest {}).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    let mut rsvp = v1::rsvp_client::RsvpClient::new(rig.channel.clone());
+    let status = rsvp.list_rsvp_sessions(v1::ListRsvpSessionsRequest {}).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    assert!(status.message().contains("[rsvp]"), "{status}");
 }
 
 fn reserve_to(destination: &str) -> v1::ReserveRequest {
@@ -135,21 +132,25 @@ fn reserve_to(destination: &str) -> v1::ReserveRequest {
 
 #[tokio::test]
 async fn a_reservation_lasts_until_it_is_released() {
-    let Rig { mut client, mut questions, .. } = rig(true).await;
-    let mut second = client.clone();
+    let mut rig = Rig::new(ALL).await;
+    let (mut client, mut second) = (control(&rig), control(&rig));
     let call =
         tokio::spawn(async move { client.reserve(reserve_to("192.0.2.9")).await.unwrap().into_inner() });
-    let Some(Ask::QosStart { command, events, id }) = questions.recv().await else { panic!("no command") };
-    let qos::Command::Reserve(request) = command else { panic!("{command:?}") };
+    let mut open = rig.open().await;
+    let id = open.id;
+    let Command::Qos { command: qos::Command::Reserve(request), .. } = &open.command else {
+        panic!("{:?}", open.command)
+    };
     assert_eq!((request.flow.dst.to_string().as_str(), request.qos.rate), ("192.0.2.9", 125_000));
-    id.send(9).unwrap();
+    open.done();
     let mut stream = call.await.unwrap();
-    let release = tokio::spawn(async move { second.release(v1::ReleaseRequest { id: 9 }).await.map(drop) });
-    let Some(Ask::QosRelease(9, answer)) = questions.recv().await else { panic!("no release") };
-    answer.send(true).unwrap();
+    let release = tokio::spawn(async move { second.release(v1::ReleaseRequest { id }).await.map(drop) });
+    let (command, answer) = rig.command().await;
+    assert_eq!(command, Command::Qos { id, command: qos::Command::Release });
+    answer.unwrap().send(true).unwrap();
     release.await.unwrap().unwrap();
-    events.send(QosEvent::Released).await.unwrap();
-    drop(events);
+    open.event(Event::Qos { id, event: Box::new(QosEvent::Released) });
+    drop(open);
     let released = v1::reserve_event::Event::Released(v1::ReserveReleased {});
     assert_eq!(stream.message().await.unwrap().unwrap().event, Some(released));
     assert_eq!(stream.message().await.unwrap(), None, "the last event ends the call");
@@ -157,46 +158,48 @@ async fn a_reservation_lasts_until_it_is_released() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_releases_its_reservation() {
-    let Rig { mut client, mut questions, .. } = rig(true).await;
+    let mut rig = Rig::new(ALL).await;
+    let mut client = control(&rig);
     let call =
         tokio::spawn(async move { client.reserve(reserve_to("192.0.2.9")).await.unwrap().into_inner() });
-    let Some(Ask::QosStart { events, id, .. }) = questions.recv().await else { panic!("no command") };
-    id.send(9).unwrap();
-    let stream = call.await.unwrap();
-    drop(stream);
-    assert!(matches!(questions.recv().await, Some(Ask::QosStop(9))));
-    assert!(events.is_closed());
+    let mut open = rig.open().await;
+    open.done();
+    drop(call.await.unwrap());
+    assert_eq!(rig.closed().await, open.id);
 }
 
 #[tokio::test]
-async fn a_question_is_answered_once() {
-    let Rig { mut client, mut questions, .. } = rig(true).await;
+async fn a_query_is_answered_once() {
+    let mut rig = Rig::new(ALL).await;
+    let mut client = control(&rig);
     let wanted = reserve_to("192.0.2.9").wanted;
     let call = tokio::spawn(async move { client.query(v1::QueryRequest { wanted }).await });
-    let Some(Ask::QosStart { command, events, id }) = questions.recv().await else { panic!("no command") };
-    assert!(matches!(command, qos::Command::Query(_)));
-    id.send(3).unwrap();
+    let mut open = rig.open().await;
+    assert!(matches!(open.command, Command::Qos { command: qos::Command::Query(_), .. }));
+    open.done();
     let failure = qos::Failure {
         class: 4,
         code: 1,
-        meaning: "no room".into(),
+        meaning: "not enough".into(),
         node: Some("r1".into()),
         rule: None,
         available: Some(7),
         hops: Vec::new(),
     };
-    events.send(QosEvent::Failed(failure)).await.unwrap();
-    let Some(v1::query_response::Answer::Failed(told)) = call.await.unwrap().unwrap().into_inner().answer
+    open.event(Event::Qos { id: open.id, event: Box::new(QosEvent::Failed(failure)) });
+    let Some(v1::query_response::Answer::Failed(refusal)) = call.await.unwrap().unwrap().into_inner().answer
     else {
         panic!("no answer")
     };
-    assert_eq!((told.node.as_str(), told.available), ("r1", Some(7)));
+    assert_eq!((refusal.node.as_str(), refusal.available), ("r1", Some(7)));
+    assert_eq!(rig.closed().await, open.id);
 }
 
 #[tokio::test]
-async fn questions_to_a_loop_that_has_ended_fail_at_once() {
-    let Rig { mut client, questions, .. } = rig(true).await;
-    drop(questions);
+async fn calls_fail_at_once_when_the_loop_has_ended() {
+    let rig = Rig::new(ALL).await;
+    let mut client = control(&rig);
+    drop(rig.requests);
     let status = client.get_status(v1::GetStatusRequest {}).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
 }

@@ -4,14 +4,18 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use signalbox_core::Time;
-use signalbox_core::node::{Input, NodeEngine, Output, RouteQuery, StreamError, StreamKind};
+use signalbox_core::node::{
+    Input, Interface, NoRoute, NodeEngine, Output, Route, RouteQuery, StreamError, StreamKind,
+};
 use signalbox_core::traffic::ReserveError;
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, MulticastRoute};
-use signalbox_node::{Command, Event, Node};
+use signalbox_node::{Command, Counter, Event, Node};
 
 use super::{Counted, DaemonCounters};
 use crate::record::Recorder;
+use crate::requests::Query;
+use crate::view::{Kernel, View};
 
 /// A node whose datagrams and streams go out, and whose route lookups and listeners are answered at once.
 pub(super) struct Engine {
@@ -99,17 +103,16 @@ impl Engine {
         }
     }
 
+    /// Runs a query of a client. `daemon` is what the daemon counts.
+    pub(super) fn query(&mut self, now: Time, daemon: DaemonCounters, query: Query) {
+        let Self { node, io, enforcer, .. } = self;
+        let mut kernel = Beside { io, enforcer: enforcer.as_mut(), daemon };
+        query.run(&mut View { now, node, kernel: &mut kernel });
+    }
+
     /// What the sockets count, beside what the daemon does.
     pub(super) fn counted(&self, daemon: DaemonCounters) -> Counted<'_> {
-        let Self { io, enforcer, .. } = self;
-        Counted {
-            daemon,
-            io: io.counters(),
-            streams: io.stream_counters(),
-            sctp: io.sctp_counters(),
-            rsvp: io.rsvp_counters(),
-            traffic: enforcer.as_ref().map(Enforcer::counters),
-        }
+        Counted::new(daemon, &self.io, self.enforcer.as_ref())
     }
 
     /// Writes out what the recorder holds back.
@@ -124,5 +127,30 @@ impl Engine {
             recorder.record(now, &input);
         }
         self.node.handle(now, input);
+    }
+}
+
+/// What is beside the node, for queries.
+struct Beside<'a> {
+    io: &'a mut Io,
+    enforcer: Option<&'a mut Enforcer>,
+    daemon: DaemonCounters,
+}
+
+impl Kernel for Beside<'_> {
+    fn interfaces(&self) -> &[Interface] {
+        self.io.interfaces()
+    }
+
+    fn route(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
+        self.io.route(query)
+    }
+
+    fn enforcer(&mut self) -> Option<&mut Enforcer> {
+        self.enforcer.as_deref_mut()
+    }
+
+    fn counters(&self, node: &Node) -> Vec<Counter> {
+        Counted::new(self.daemon, self.io, self.enforcer.as_deref()).with(node).collect()
     }
 }

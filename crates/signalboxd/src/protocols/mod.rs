@@ -1,7 +1,45 @@
-//! The protocols of a node: what belongs to one of them alone stands in its folder.
+//! The protocols of a node. What belongs to one protocol alone stands in its folder: its section of the
+//! configuration, its conversions from and to the types of the API, its gRPC service, and the rows of its tables.
+//!
+//! A further protocol is one folder here, and one line in each of the tables of this file.
 
 pub(crate) mod applications;
 pub(crate) mod gist;
 pub(crate) mod ping;
 pub(crate) mod qos;
 pub(crate) mod rsvp;
+
+use signalbox_api::v1::control_server::ControlServer;
+
+use crate::config::Config;
+use crate::config::section::{Present, Section};
+use crate::control::Control;
+use crate::requests::LoopHandle;
+use crate::services::{Route, Services};
+
+/// The gRPC services. A call of an unknown service goes to the first one, which refuses it.
+pub(crate) fn services(handle: &LoopHandle, config: &Config) -> Services {
+    Services::new(vec![
+        Route::to(ControlServer::new(Control::new(handle, config))),
+        Route::to(applications::service::server(handle, config)),
+        Route::to(rsvp::service::server(handle, config)),
+    ])
+}
+
+/// Sections of the configuration that belong to protocols, by way of [`Present::section`] or
+/// [`Present::section_mut`].
+macro_rules! sections {
+    ($config:ident, $get:ident) => {
+        [$config.gist.$get(), $config.apps.ping.$get(), $config.apps.qos.$get(), $config.rsvp.$get()]
+    };
+}
+
+/// The sections of the protocols that run.
+pub(crate) fn sections(config: &Config) -> impl Iterator<Item = &dyn Section> {
+    sections!(config, section).into_iter().flatten().filter(|section| section.enabled())
+}
+
+/// The sections of the protocols that run, to be completed from the files that they name.
+pub(crate) fn sections_mut(config: &mut Config) -> impl Iterator<Item = &mut dyn Section> {
+    sections!(config, section_mut).into_iter().flatten().filter(|section| section.enabled())
+}

@@ -23,7 +23,7 @@ use tonic::Status;
 type Wrong = String;
 
 /// The first message of an application.
-pub(crate) fn register(first: Option<v1::FromApplication>) -> Result<(NslpId, Registration), Status> {
+pub(super) fn register(first: Option<v1::FromApplication>) -> Result<(NslpId, Registration), Status> {
     let Some(Asked::Register(register)) = first.and_then(|first| first.request) else {
         return Err(Status::invalid_argument("the first message of an application is `register`"));
     };
@@ -40,7 +40,7 @@ pub(crate) fn register(first: Option<v1::FromApplication>) -> Result<(NslpId, Re
 }
 
 /// Why an application was not taken.
-pub(crate) fn not_registered(error: RegisterError) -> Status {
+pub(super) fn not_registered(error: RegisterError) -> Status {
     let text = error.to_string();
     match error {
         RegisterError::InUse(_) => Status::already_exists(text),
@@ -52,7 +52,7 @@ pub(crate) fn not_registered(error: RegisterError) -> Status {
 }
 
 /// A request of the application `nslp`.
-pub(crate) fn request(nslp: NslpId, asked: Option<Asked>) -> Result<OwnedRequest, Wrong> {
+pub(super) fn request(nslp: NslpId, asked: Option<Asked>) -> Result<OwnedRequest, Wrong> {
     match asked {
         None => Err("a request of a kind that this daemon does not know, or none".to_owned()),
         Some(Asked::Register(_)) => {
@@ -218,7 +218,7 @@ impl Bounded for u16 {
 }
 
 /// What an application hears.
-pub(crate) fn indication(indication: OwnedIndication) -> Told {
+pub(super) fn indication(indication: OwnedIndication) -> Told {
     match indication {
         IndicationOf::RecvMessage(message) => Told::RecvMessage(recv_message(message)),
         IndicationOf::MessageStatus { handle, session, status, .. } => {

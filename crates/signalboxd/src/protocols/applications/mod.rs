@@ -1,4 +1,5 @@
-//! Signaling applications of other processes.
+//! Signaling applications of other processes: the clients of GIST's service interface (RFC 5971, Appendix B).
 
-pub(crate) mod convert;
+mod client;
+mod convert;
 pub(crate) mod service;

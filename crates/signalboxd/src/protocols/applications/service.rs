@@ -1,89 +1,37 @@
-//! Signaling applications of other processes: each has one call, and one place in the node for as long as it lasts.
+//! The service of signaling applications: each application has one call, and is registered for as long as it lasts.
 //!
-//! Nothing here touches the node. What an application asks goes to the event loop as any question does, and waits
-//! there while too many others do. What it hears waits in a queue of [`QUEUE`] indications: the event loop never
-//! waits for an application. Past [`HIGH`] it tells the node that the application takes nothing for a while, so
-//! that what is reliable waits at its sender; at [`LOW`] it goes on.
+//! Nothing here touches the node. A request of an application goes to the event loop as a command, and waits
+//! while too many others do. Indications wait in the queue of [`client`](super::client): the event loop never waits
+//! for an application.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use signalbox_api::v1;
-use signalbox_api::v1::from_application::Request as Asked;
-use signalbox_api::v1::gist_server::Gist;
-use signalbox_api::v1::to_application::Indication as Told;
+use signalbox_api::v1::from_application::Request as AppRequest;
+use signalbox_api::v1::gist_server::{Gist, GistServer};
+use signalbox_api::v1::to_application::Indication;
 use signalbox_core::NslpId;
-use signalbox_core::service::OwnedIndication;
-use signalbox_node::gist::Registration;
-use signalbox_node::{ApplicationCommand, RegisterError};
-use tokio::sync::{mpsc, oneshot};
+use signalbox_node::{ApplicationCommand, Command};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::client::{Application, LOW, Reader, Shared, Waiting};
 use super::convert;
-use crate::control::{Ask, Asks, Replies};
-
-/// Indications that wait for one application before further ones are lost.
-pub(crate) const QUEUE: usize = 2048;
-/// Indications that wait for an application when it is given no more messages. What one read of one stream can
-/// still bring fits behind them.
-pub(crate) const HIGH: usize = 1024;
-/// Indications that may still wait for an application when it is given messages again.
-const LOW: usize = 256;
-
-/// What waits for an application.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    /// What it hears.
-    pub(crate) indication: OwnedIndication,
-    /// Indications lost before this one.
-    pub(crate) lost: u64,
-}
-
-/// The way to an application.
-#[derive(Debug, Clone)]
-pub(crate) struct Line {
-    /// Its queue.
-    pub(crate) queue: mpsc::Sender<Waiting>,
-    /// The event loop wants to hear when the queue has shrunk.
-    pub(crate) lags: Arc<AtomicBool>,
-    /// Indications lost.
-    pub(crate) lost: Arc<AtomicU64>,
-}
-
-impl Line {
-    /// A way, and its other end.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Waiting>) {
-        let (queue, waiting) = mpsc::channel(QUEUE);
-        (Self { queue, lags: Arc::default(), lost: Arc::default() }, waiting)
-    }
-}
-
-/// An application that wants a place in the node.
-#[derive(Debug)]
-pub(crate) struct Joining {
-    /// Its number.
-    pub(crate) nslp: NslpId,
-    /// How GIST shall treat it.
-    pub(crate) registration: Registration,
-    /// The way to it.
-    pub(crate) line: Line,
-    /// Its name, for [`Ask::Application`] and [`Ask::ApplicationReady`], if it is taken.
-    pub(crate) answer: oneshot::Sender<Result<u64, RegisterError>>,
-}
+use crate::config::Config;
+use crate::requests::{Lease, LoopHandle, Replies, stopping};
 
 /// The service; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Applications {
-    asks: Asks,
+    handle: LoopHandle,
     node: Arc<str>,
 }
 
-impl Applications {
-    /// A service that asks through `asks`, of the node of this name.
-    pub(crate) fn new(asks: Asks, node: &str) -> Self {
-        Self { asks, node: node.into() }
-    }
+/// The generated server with this service.
+pub(crate) fn server(handle: &LoopHandle, config: &Config) -> GistServer<Applications> {
+    GistServer::new(Applications { handle: handle.clone(), node: config.node.name.as_str().into() })
 }
 
 #[tonic::async_trait]
@@ -96,93 +44,89 @@ impl Gist for Applications {
     ) -> Result<Response<Self::ApplicationStream>, Status> {
         let mut requests = requests.into_inner();
         let (nslp, registration) = convert::register(requests.message().await?)?;
+        let (application, Reader { queue, shared, registered }) = Application::new(nslp);
+        let command = ApplicationCommand::Register { nslp, registration };
+        let lease = self.handle.open_as(Box::new(application), |id| Command::Gist { id, command }).await?;
+        registered.await.map_err(|_| stopping())?.map_err(convert::not_registered)?;
         let (out, stream) = mpsc::channel(1);
-        let (taken, answer) = oneshot::channel();
-        let service = self.clone();
-        // A task of its own: it takes the application out of the node also if the client is gone before the answer.
+        let call = Call { handle: self.handle.clone(), lease, nslp, out };
+        let registered = Indication::Registered(v1::Registered { node: self.node.to_string() });
         tokio::spawn(async move {
-            let (line, waiting) = Line::new();
-            let lost = Arc::clone(&line.lost);
-            let lags = Arc::clone(&line.lags);
-            let (answer, joined) = oneshot::channel();
-            let joining = Joining { nslp, registration, line, answer };
-            let id = match service.asks.join(joining, joined).await {
-                Ok(id) => id,
-                Err(status) => {
-                    // If the client is gone as well, nobody needs to know.
-                    let _ = taken.send(Err(status));
-                    return;
-                }
-            };
-            let _ = taken.send(Ok(()));
-            let call = Call { asks: service.asks.clone(), id, nslp, out };
-            let registered = Told::Registered(v1::Registered { node: service.node.to_string() });
-            call.tell(0, registered).await;
+            call.send(0, registered).await;
             tokio::select! {
-                () = call.listen(requests, &lost) => {}
-                () = call.speak(waiting, &lags) => {}
+                () = call.pass_requests(requests, &shared) => {}
+                () = call.pass_indications(queue, &shared) => {}
                 () = call.out.closed() => {}
             }
-            // An error means that the daemon stops, and the application's place with it.
-            let _ = service.asks.send(Ask::Application(id, ApplicationCommand::Leave)).await;
+            tracing::info!(client = call.lease.id, "an application of another process is gone");
         });
-        answer.await.unwrap_or_else(|_| Err(Status::unavailable("the daemon is stopping")))?;
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }
 
-/// The call of an application that has its place.
+/// The call of a registered application. The application leaves the node when this is dropped.
 struct Call {
-    asks: Asks,
-    id: u64,
+    handle: LoopHandle,
+    lease: Lease,
     nslp: NslpId,
     out: mpsc::Sender<Result<v1::ToApplication, Status>>,
 }
 
 impl Call {
-    /// Tells the application something; waits until it has read what was before.
-    async fn tell(&self, lost: u64, told: Told) {
-        // If it is gone, the call ends elsewhere.
-        let _ = self.out.send(Ok(v1::ToApplication { lost, indication: Some(told) })).await;
+    /// Sends an indication to the application; waits until it has read what was before.
+    async fn send(&self, lost: u64, indication: Indication) {
+        // If the application is gone, the call ends elsewhere.
+        let _ = self.out.send(Ok(v1::ToApplication { lost, indication: Some(indication) })).await;
+    }
+
+    const fn command(&self, command: ApplicationCommand) -> Command {
+        Command::Gist { id: self.lease.id, command }
     }
 
     /// Passes requests to the event loop until they end.
-    async fn listen(&self, mut requests: Streaming<v1::FromApplication>, lost: &AtomicU64) {
+    async fn pass_requests(&self, mut requests: Streaming<v1::FromApplication>, shared: &Shared) {
         // The registration was number 0.
         for number in 1.. {
-            // Broken off or ended: for the node it is the same.
+            // For the node a broken connection is the same as an orderly end.
             let Ok(Some(message)) = requests.message().await else { return };
             let handle = match &message.request {
-                Some(Asked::SendMessage(message)) => message.handle,
-                _ => None,
+                Some(AppRequest::SendMessage(message)) => message.handle,
+                Some(
+                    AppRequest::Register(_)
+                    | AppRequest::PeeringDecision(_)
+                    | AppRequest::SetStateLifetime(_)
+                    | AppRequest::InvalidateRoutingState(_),
+                )
+                | None => None,
             };
             match convert::request(self.nslp, message.request) {
                 Ok(request) => {
-                    let ask = Ask::Application(self.id, ApplicationCommand::Request(request));
-                    if self.asks.send(ask).await.is_err() {
+                    let command = self.command(ApplicationCommand::Request(request));
+                    if self.handle.post(command).await.is_err() {
                         return;
                     }
                 }
                 Err(reason) => {
                     let refused = v1::RequestRefused { request: number, handle, reason };
-                    self.tell(lost.load(Ordering::SeqCst), Told::RequestRefused(refused)).await;
+                    let lost = shared.lost.load(Ordering::SeqCst);
+                    self.send(lost, Indication::RequestRefused(refused)).await;
                 }
             }
         }
     }
 
     /// Passes indications to the application until the event loop has no more.
-    async fn speak(&self, mut waiting: mpsc::Receiver<Waiting>, lags: &AtomicBool) {
-        while let Some(Waiting { indication, lost }) = waiting.recv().await {
-            if waiting.len() <= LOW
-                && lags.swap(false, Ordering::SeqCst)
-                && self.asks.send(Ask::ApplicationReady(self.id)).await.is_err()
-            {
-                break;
+    async fn pass_indications(&self, mut queue: mpsc::Receiver<Waiting>, shared: &Shared) {
+        while let Some(Waiting { indication, lost }) = queue.recv().await {
+            if queue.len() <= LOW && shared.lags.swap(false, Ordering::SeqCst) {
+                let command = self.command(ApplicationCommand::Blocked(false));
+                if self.handle.post(command).await.is_err() {
+                    break;
+                }
             }
-            self.tell(lost, convert::indication(indication)).await;
+            self.send(lost, convert::indication(indication)).await;
         }
-        let _ = self.out.send(Err(Status::unavailable("the daemon is stopping"))).await;
+        let _ = self.out.send(Err(stopping())).await;
     }
 }
 

@@ -2,17 +2,20 @@
 
 mod associations;
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use signalbox_node::gist;
+use signalbox_node::{Tls, gist};
 
+use crate::config::Config;
 use crate::config::error::Problem;
+use crate::config::section::{Present, Section};
 use crate::config::units;
 use associations::AssociationsConfig;
 
 /// `[gist]`. The ranges are the engine's; its documentation gives the reasons.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GistConfig {
     /// IPv4 switches.
@@ -76,6 +79,9 @@ pub(crate) struct GistConfig {
     pub(crate) dscp: u8,
     /// Connection mode.
     pub(crate) associations: AssociationsConfig,
+    /// Keys and certificates, read from the files that the section names.
+    #[serde(skip)]
+    pub(crate) tls: Option<Tls>,
 }
 
 /// `[gist.ipv4]`, `[gist.ipv6]`
@@ -149,6 +155,7 @@ impl Default for GistConfig {
             upstream_queries: engine.upstream_queries,
             dscp: engine.dscp,
             associations: AssociationsConfig::default(),
+            tls: None,
         }
     }
 }
@@ -189,9 +196,14 @@ impl GistConfig {
             ..gist::Config::default()
         }
     }
+}
 
-    /// The first value that is out of its range.
-    pub(crate) fn problem(&self) -> Option<Problem> {
+impl Section for GistConfig {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn problem(&self, _: &Config) -> Option<Problem> {
         if !self.ipv4.enabled && !self.ipv6.enabled {
             let message = "IPv4 and IPv6 are both switched off; leave one of them enabled".to_owned();
             return Some(Problem { key: "gist.ipv6.enabled".to_owned(), message });
@@ -202,5 +214,27 @@ impl GistConfig {
         let error = self.engine().validated().err()?;
         let key = RENAMED.iter().find(|(field, _)| *field == error.field).map_or(error.field, |(_, key)| key);
         Some(Problem { key: format!("gist.{key}"), message: format!("out of range: {}", error.rule) })
+    }
+
+    fn read_files(&mut self, directory: &Path) -> Result<(), Problem> {
+        self.tls = self.associations.read_tls(directory)?;
+        Ok(())
+    }
+
+    fn install(&self, node: &mut signalbox_node::Config) {
+        node.gist = Some(signalbox_node::GistConfig {
+            engine: self.engine(),
+            channels: self.associations.channels(self.tls.clone()),
+        });
+    }
+}
+
+impl Present for GistConfig {
+    fn section(&self) -> Option<&dyn Section> {
+        Some(self)
+    }
+
+    fn section_mut(&mut self) -> Option<&mut dyn Section> {
+        Some(self)
     }
 }

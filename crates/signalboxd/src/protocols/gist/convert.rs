@@ -4,11 +4,11 @@ use signalbox_api::v1;
 use signalbox_node::gist::{AssociationView, DirectionView, PeerView, SessionView, Transport, Validity};
 use tonic::Status;
 
-use crate::control::SessionFilter;
+use super::service::SessionFilter;
 use crate::convert::{address, flow, millis, session_id};
 
 /// The filter that a client asks for.
-pub(crate) fn session_filter(request: &v1::ListSessionsRequest) -> Result<SessionFilter, Status> {
+pub(super) fn session_filter(request: &v1::ListSessionsRequest) -> Result<SessionFilter, Status> {
     let prefix = request.session_prefix.to_ascii_lowercase();
     if prefix.len() > 32 || !prefix.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(Status::invalid_argument("session_prefix: at most 32 hexadecimal digits"));
@@ -23,7 +23,7 @@ pub(crate) fn session_filter(request: &v1::ListSessionsRequest) -> Result<Sessio
 }
 
 /// A session.
-pub(crate) fn session(session: &SessionView<'_>) -> v1::Session {
+pub(super) fn session(session: &SessionView<'_>) -> v1::Session {
     v1::Session {
         session_id: session_id(session.session),
         nslp_id: session.nslp.0.into(),
@@ -56,7 +56,7 @@ fn routing_state(state: &DirectionView<'_>) -> v1::RoutingState {
 }
 
 /// A peer.
-pub(crate) fn peer(peer: &PeerView<'_>) -> v1::Peer {
+pub(super) fn peer(peer: &PeerView<'_>) -> v1::Peer {
     v1::Peer {
         identity: peer.identity.to_vec(),
         address: peer.address.to_string(),
@@ -66,7 +66,7 @@ pub(crate) fn peer(peer: &PeerView<'_>) -> v1::Peer {
 }
 
 /// A messaging association.
-pub(crate) fn association(association: &AssociationView<'_>) -> v1::Association {
+pub(super) fn association(association: &AssociationView<'_>) -> v1::Association {
     v1::Association {
         channel: association.channel.0,
         stack: match association.transport {

@@ -9,7 +9,7 @@ use tonic::Status;
 use crate::convert::{address, flow, micros, session_id};
 
 /// The pings that a client asks for. What the values mean together is the application's to check.
-pub(crate) fn ping_request(request: &v1::PingRequest) -> Result<PingRequest, Status> {
+pub(super) fn ping_request(request: &v1::PingRequest) -> Result<PingRequest, Status> {
     let port = |name: &str, port: Option<u32>| {
         port.map(u16::try_from)
             .transpose()
@@ -37,7 +37,7 @@ pub(crate) fn ping_request(request: &v1::PingRequest) -> Result<PingRequest, Sta
 }
 
 /// What a client hears of its pings; an error is the last thing it hears.
-pub(crate) fn ping_event(event: PingEvent) -> Result<v1::PingEvent, Status> {
+pub(super) fn ping_event(event: PingEvent) -> Result<v1::PingEvent, Status> {
     use v1::ping_event::Event;
     let event = match event {
         PingEvent::Started { session, mri } => {

@@ -8,7 +8,9 @@ use signalbox_core::NslpId;
 use signalbox_node::qos::{self, StateKeeping, WayBack};
 use signalbox_node::resources::Rate;
 
+use crate::config::Config;
 use crate::config::error::Problem;
+use crate::config::section::Section;
 use crate::config::units;
 
 /// `[apps.qos]`
@@ -151,9 +153,15 @@ impl QosConfig {
             ..qos::Config::default()
         }
     }
+}
 
-    /// The first value that is out of its range; `ping` is the number of the Ping application, if it runs.
-    pub(crate) fn problem(&self, ping: Option<u16>) -> Option<Problem> {
+impl Section for QosConfig {
+    fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    fn problem(&self, config: &Config) -> Option<Problem> {
+        let ping = config.ping().map(|ping| ping.nslp_id);
         let second = Duration::from_secs(1);
         let day = Duration::from_secs(86_400);
         let taken = |nslp: u16| nslp == NslpId::NONE.0 || nslp == NslpId::NATFW.0 || Some(nslp) == ping;
@@ -182,6 +190,18 @@ impl QosConfig {
         };
         Some(Problem { key: format!("apps.qos.{key}"), message: message.to_owned() })
     }
+
+    fn install(&self, node: &mut signalbox_node::Config) {
+        node.qos = Some(self.engine());
+    }
+
+    fn nslps(&self) -> Vec<NslpId> {
+        vec![NslpId(self.nslp_id)]
+    }
+
+    fn reserves(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
@@ -189,7 +209,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::Config;
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(Path::new("node.toml"), text).map_err(|error| error.to_string())

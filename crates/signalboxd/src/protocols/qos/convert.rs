@@ -12,7 +12,7 @@ use tonic::Status;
 use crate::convert::{address, flow, micros, millis, session_id};
 
 /// The reservation that a client asks for. What the values mean together is the application's to check.
-pub(crate) fn reserve_request(request: v1::ReserveRequest) -> Result<ReserveRequest, Status> {
+pub(super) fn reserve_request(request: v1::ReserveRequest) -> Result<ReserveRequest, Status> {
     let (flow, qos) = wanted(request.wanted)?;
     let priority = narrow::<u16>("priority", request.priority, "between 0 and 65535")?;
     Ok(ReserveRequest {
@@ -27,7 +27,7 @@ pub(crate) fn reserve_request(request: v1::ReserveRequest) -> Result<ReserveRequ
 }
 
 /// The question that a client asks.
-pub(crate) fn query_request(request: v1::QueryRequest) -> Result<QueryRequest, Status> {
+pub(super) fn query_request(request: v1::QueryRequest) -> Result<QueryRequest, Status> {
     let (flow, qos) = wanted(request.wanted)?;
     Ok(QueryRequest::new(flow, qos))
 }
@@ -84,20 +84,8 @@ fn service(text: &str) -> Result<Service, Status> {
     })
 }
 
-/// Whether a client hears nothing of its command after `event`.
-pub(crate) const fn is_last(event: &QosEvent) -> bool {
-    match event {
-        QosEvent::Started { .. } | QosEvent::Granted(_) | QosEvent::Rerouted(_) => false,
-        QosEvent::Refused(_)
-        | QosEvent::Failed(_)
-        | QosEvent::Lost(_)
-        | QosEvent::Released
-        | QosEvent::Answer(_) => true,
-    }
-}
-
 /// What a client hears of its reservation `id`.
-pub(crate) fn reserve_event(id: u64, event: QosEvent) -> Result<v1::ReserveEvent, Status> {
+pub(super) fn reserve_event(id: u64, event: QosEvent) -> Result<v1::ReserveEvent, Status> {
     use v1::reserve_event::Event;
     let event = match event {
         QosEvent::Started { session, mri } => {
@@ -115,7 +103,7 @@ pub(crate) fn reserve_event(id: u64, event: QosEvent) -> Result<v1::ReserveEvent
 }
 
 /// What a client hears of its question; `None`: it has to wait on.
-pub(crate) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse, Status>> {
+pub(super) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse, Status>> {
     use v1::query_response::Answer as Told;
     let answer = match event {
         QosEvent::Answer(Answer { session, available, hops, gaps }) => {
@@ -171,7 +159,7 @@ fn path_refusal(failure: Failure) -> v1::PathRefusal {
 }
 
 /// A session with what is held for it.
-pub(crate) fn reservation(session: &SessionView, held: Option<v1::HeldReservation>) -> v1::Reservation {
+pub(super) fn reservation(session: &SessionView, held: Option<v1::HeldReservation>) -> v1::Reservation {
     let state = match (session.reserved, session.confirmed) {
         (true, true) => "confirmed",
         (true, false) => "granted",

@@ -1,4 +1,49 @@
 //! The QoS application (RFC 5974).
 
 pub(crate) mod config;
-pub(crate) mod convert;
+mod convert;
+pub(crate) mod service;
+
+use signalbox_node::qos::{Command as QosCommand, QosEvent};
+use signalbox_node::{Command, Event};
+
+use crate::clients::ClientProtocol;
+use crate::driver::DaemonCounters;
+
+/// QoS as its clients see it: each client has one reservation, or asks once what a path could give.
+pub(crate) struct Reservations;
+
+impl ClientProtocol for Reservations {
+    type Command = QosCommand;
+    type Event = QosEvent;
+
+    const WHAT: &'static str = "a reservation or a query";
+    const QUEUE: usize = 64;
+
+    fn command(id: u64, command: QosCommand) -> Command {
+        Command::Qos { id, command }
+    }
+
+    fn event(event: Event) -> Option<QosEvent> {
+        if let Event::Qos { event, .. } = event { Some(*event) } else { None }
+    }
+
+    fn close(id: u64) -> Command {
+        Command::Qos { id, command: QosCommand::Release }
+    }
+
+    fn is_last(event: &QosEvent) -> bool {
+        match event {
+            QosEvent::Started { .. } | QosEvent::Granted(_) | QosEvent::Rerouted(_) => false,
+            QosEvent::Refused(_)
+            | QosEvent::Failed(_)
+            | QosEvent::Lost(_)
+            | QosEvent::Released
+            | QosEvent::Answer(_) => true,
+        }
+    }
+
+    fn count(counters: &mut DaemonCounters) {
+        counters.reservations_started += 1;
+    }
+}

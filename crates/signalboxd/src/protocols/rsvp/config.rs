@@ -10,7 +10,9 @@ use serde::Deserialize;
 use signalbox_node::rsvp;
 use signalbox_node::rsvp::neighbour::Config as NeighboursConfig;
 
+use crate::config::Config;
 use crate::config::error::Problem;
+use crate::config::section::Section;
 use crate::config::units;
 use keys::KeySection;
 use neighbours::{HelloSection, IntegritySection, ReductionSection, Tables};
@@ -231,14 +233,8 @@ impl RsvpConfig {
         }
     }
 
-    /// Reads the secrets of its keys from their files, whose paths are relative to `directory`.
-    pub(crate) fn read_keys(&mut self, directory: &Path) -> Result<(), Problem> {
-        self.secrets = keys::read(&self.keys, directory)?;
-        self.problem().map_or(Ok(()), Err)
-    }
-
     /// The first value that is out of its range.
-    pub(crate) fn problem(&self) -> Option<Problem> {
+    fn out_of_range(&self) -> Option<Problem> {
         let dscps = self.interfaces.iter().filter_map(|own| own.dscp).chain([self.dscp]);
         let named = |name: &str| self.interfaces.iter().filter(|own| own.name == name).count();
         let (key, message) = if dscps.into_iter().any(|dscp| dscp > 63) {
@@ -324,12 +320,34 @@ impl RsvpConfig {
     }
 }
 
+impl Section for RsvpConfig {
+    fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    fn problem(&self, _: &Config) -> Option<Problem> {
+        self.out_of_range()
+    }
+
+    fn read_files(&mut self, directory: &Path) -> Result<(), Problem> {
+        self.secrets = keys::read(&self.keys, directory)?;
+        self.out_of_range().map_or(Ok(()), Err)
+    }
+
+    fn install(&self, node: &mut signalbox_node::Config) {
+        node.rsvp = Some(self.engine());
+    }
+
+    fn reserves(&self) -> bool {
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 
     use super::*;
-    use crate::config::Config;
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(Path::new("node.toml"), text).map_err(|error| error.to_string())

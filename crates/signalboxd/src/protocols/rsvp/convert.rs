@@ -26,7 +26,7 @@ const IN_PLACE: u8 = 1;
 const NOT_GUILTY: u8 = 2;
 
 /// The session that a client registers.
-pub(crate) fn session(register: &v1::RsvpRegister) -> Result<Session, Status> {
+pub(super) fn session(register: &v1::RsvpRegister) -> Result<Session, Status> {
     let wrong = |what: &str| Status::invalid_argument(what.to_owned());
     let dest = address("register.destination", &register.destination)?;
     let protocol = u8::try_from(register.protocol).ok().filter(|protocol| *protocol != 0);
@@ -39,7 +39,7 @@ pub(crate) fn session(register: &v1::RsvpRegister) -> Result<Session, Status> {
 }
 
 /// The sender that a client announces; without a source that of `own`.
-pub(crate) fn sender(
+pub(super) fn sender(
     sender: &v1::RsvpSender,
     own: impl FnOnce() -> Result<std::net::IpAddr, Status>,
 ) -> Result<SenderRequest, Status> {
@@ -60,7 +60,7 @@ pub(crate) fn sender(
 }
 
 /// The reservation that a client asks for.
-pub(crate) fn reserve(reserve: &v1::RsvpReserve) -> Result<ReserveRequest, Status> {
+pub(super) fn reserve(reserve: &v1::RsvpReserve) -> Result<ReserveRequest, Status> {
     let style = match reserve.style() {
         v1::RsvpStyle::FixedFilter => Style::Ff,
         v1::RsvpStyle::WildcardFilter => Style::Wf,
@@ -123,7 +123,7 @@ fn flowspec(asked: Option<&v1::RsvpFlowspec>) -> Result<FlowSpec, Status> {
 }
 
 /// This host's address at the interface that a client receives a group by.
-pub(crate) fn receive_at(at: &v1::RsvpReceiveAt) -> Result<std::net::IpAddr, Status> {
+pub(super) fn receive_at(at: &v1::RsvpReceiveAt) -> Result<std::net::IpAddr, Status> {
     address("receive_at.address", &at.address)
 }
 
@@ -132,7 +132,7 @@ fn out_of_range(field: &str, error: SpecError) -> Status {
 }
 
 /// What ends the call of a client whose registration is refused.
-pub(crate) fn not_registered(refused: Refused) -> Status {
+pub(super) fn not_registered(refused: Refused) -> Status {
     let text = refused.to_string();
     match refused {
         Refused::NotRunning => Status::failed_precondition(text),
@@ -143,7 +143,7 @@ pub(crate) fn not_registered(refused: Refused) -> Status {
 }
 
 /// What an application hears.
-pub(crate) fn upcall(event: RsvpEvent) -> v1::RsvpUpcall {
+pub(super) fn upcall(event: RsvpEvent) -> v1::RsvpUpcall {
     let upcall = match event {
         RsvpEvent::Refused(refused) => Upcall::Refused(v1::RsvpRefused { reason: refused.to_string() }),
         RsvpEvent::Path { sender, tspec, adspec, policy, broken } => Upcall::Path(v1::RsvpPath {
@@ -197,7 +197,7 @@ fn told_error(error: ErrorSpec) -> v1::RsvpError {
 }
 
 /// A sender's packets.
-pub(crate) fn told(filter: &Filter) -> v1::RsvpFilter {
+pub(super) fn told(filter: &Filter) -> v1::RsvpFilter {
     let selector = match filter.selector {
         Selector::Port(0) => None,
         Selector::Port(port) => Some(Told::Port(port.into())),
@@ -208,7 +208,7 @@ pub(crate) fn told(filter: &Filter) -> v1::RsvpFilter {
 }
 
 /// A token bucket.
-pub(crate) fn told_traffic(tspec: &TSpec) -> v1::RsvpTraffic {
+pub(super) fn told_traffic(tspec: &TSpec) -> v1::RsvpTraffic {
     v1::RsvpTraffic {
         rate: tspec.rate().into(),
         burst: tspec.bucket().into(),
@@ -219,7 +219,7 @@ pub(crate) fn told_traffic(tspec: &TSpec) -> v1::RsvpTraffic {
 }
 
 /// What is asked for, or in place.
-pub(crate) fn told_flowspec(flowspec: &FlowSpec) -> v1::RsvpFlowspec {
+pub(super) fn told_flowspec(flowspec: &FlowSpec) -> v1::RsvpFlowspec {
     v1::RsvpFlowspec {
         traffic: Some(told_traffic(&flowspec.tspec)),
         service_rate: flowspec.rspec.map(|rspec| rspec.rate().into()),
@@ -228,7 +228,7 @@ pub(crate) fn told_flowspec(flowspec: &FlowSpec) -> v1::RsvpFlowspec {
 }
 
 /// A style.
-pub(crate) const fn told_style(style: Style) -> v1::RsvpStyle {
+pub(super) const fn told_style(style: Style) -> v1::RsvpStyle {
     match style {
         Style::Ff => v1::RsvpStyle::FixedFilter,
         Style::Wf => v1::RsvpStyle::WildcardFilter,
@@ -237,16 +237,13 @@ pub(crate) const fn told_style(style: Style) -> v1::RsvpStyle {
 }
 
 /// A session as it stands at `now`, with the names of its interfaces; `enforced` tells whether the kernel keeps a grant.
-pub(crate) fn listed(
+pub(super) fn listed(
     view: &SessionView,
     now: Time,
     interfaces: &[Interface],
     enforced: impl Fn(Option<GrantId>) -> bool,
 ) -> v1::RsvpSession {
-    let name = |ifindex: IfIndex| {
-        let known = interfaces.iter().find(|interface| interface.ifindex == ifindex);
-        known.map(|interface| interface.name.clone()).unwrap_or_default()
-    };
+    let name = |ifindex: IfIndex| interface_name(interfaces, ifindex);
     let address = |address: Option<std::net::IpAddr>| address.map(|a| a.to_string()).unwrap_or_default();
     let senders = view.senders.iter().map(|sender| v1::RsvpSenderState {
         filter: Some(told(&sender.sender)),
@@ -278,8 +275,14 @@ pub(crate) fn listed(
     }
 }
 
-/// A neighbour as it stands at `now`, at the interface of that name.
-pub(crate) fn neighbour(view: &neighbour::View, now: Time, interface: String) -> v1::RsvpNeighbour {
+/// The name of an interface; empty if it is gone.
+fn interface_name(interfaces: &[Interface], ifindex: IfIndex) -> String {
+    let known = interfaces.iter().find(|interface| interface.ifindex == ifindex);
+    known.map(|interface| interface.name.clone()).unwrap_or_default()
+}
+
+/// A neighbour as it stands at `now`, with the name of its interface.
+pub(super) fn neighbour(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v1::RsvpNeighbour {
     let reduction = match view.reduction {
         (false, _) => v1::RsvpReduction::Off,
         (true, false) => v1::RsvpReduction::Names,
@@ -303,7 +306,7 @@ pub(crate) fn neighbour(view: &neighbour::View, now: Time, interface: String) ->
     });
     v1::RsvpNeighbour {
         address: view.address.to_string(),
-        interface,
+        interface: interface_name(interfaces, view.ifindex),
         heard_ms_ago: view.heard.map(|heard| millis(now.since(heard))),
         reduction: reduction.into(),
         names: view.names,

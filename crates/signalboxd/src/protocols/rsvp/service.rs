@@ -1,47 +1,42 @@
 //! RSVP sessions of other processes: each has one call, and is closed with it.
-//!
-//! What an application asks goes to the event loop as any question does. What it hears waits in a queue of [`QUEUE`]
-//! events; an application that does not read them loses its session.
 
 use std::net::IpAddr;
 
 use signalbox_api::v1;
-use signalbox_api::v1::rsvp_request::Request as Asked;
-use signalbox_api::v1::rsvp_server::Rsvp;
+use signalbox_api::v1::rsvp_request::Request as AppRequest;
+use signalbox_api::v1::rsvp_server::{Rsvp, RsvpServer};
 use signalbox_api::v1::rsvp_upcall::Upcall;
-use signalbox_node::rsvp::{Command, RsvpEvent, Session};
+use signalbox_core::node::RouteQuery;
+use signalbox_node::Command;
+use signalbox_node::rsvp::{Command as RsvpCommand, RsvpEvent, Session};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::convert;
-use crate::control::{Ask, Asks, Replies};
-
-/// Events that wait for one application before it is dropped.
-const QUEUE: usize = 1024;
+use super::{Sessions, convert, tables};
+use crate::config::Config;
+use crate::requests::{Lease, LoopHandle, Opened, Replies, must_run};
 
 /// The service; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Sessions {
-    asks: Asks,
+pub(crate) struct RsvpService {
+    handle: LoopHandle,
     running: bool,
 }
 
-impl Sessions {
-    /// A service that asks through `asks`; `running`: the node speaks RSVP.
-    pub(crate) const fn new(asks: Asks, running: bool) -> Self {
-        Self { asks, running }
-    }
+/// The generated server with this service.
+pub(crate) fn server(handle: &LoopHandle, config: &Config) -> RsvpServer<RsvpService> {
+    RsvpServer::new(RsvpService { handle: handle.clone(), running: config.rsvp().is_some() })
+}
 
+impl RsvpService {
     fn must_run(&self) -> Result<(), Status> {
-        self.running.then_some(()).ok_or_else(|| {
-            Status::failed_precondition("this node does not speak RSVP: add [rsvp] to its configuration")
-        })
+        must_run(self.running, "this node does not speak RSVP: add [rsvp] to its configuration")
     }
 }
 
 #[tonic::async_trait]
-impl Rsvp for Sessions {
+impl Rsvp for RsvpService {
     type SessionStream = Replies<v1::RsvpUpcall>;
 
     async fn session(
@@ -50,34 +45,32 @@ impl Rsvp for Sessions {
     ) -> Result<Response<Self::SessionStream>, Status> {
         self.must_run()?;
         let mut requests = requests.into_inner();
-        let Some(v1::RsvpRequest { request: Some(Asked::Register(register)) }) = requests.message().await?
+        let Some(v1::RsvpRequest { request: Some(AppRequest::Register(register)) }) =
+            requests.message().await?
         else {
             return Err(Status::invalid_argument("the first message must be register"));
         };
         let session = convert::session(&register)?;
-        let (events, mut heard) = mpsc::channel(QUEUE);
-        let id = self.asks.ask(|answer| Ask::RsvpOpen { session, events, answer }).await?;
-        // Events come in order: what a refusal follows at once was not registered.
-        let first = heard.try_recv().ok();
+        let Opened { lease, mut events } =
+            self.handle.open::<Sessions>(RsvpCommand::Session(session)).await?;
+        // The node has handled the registration: if it is refused, that is the first event.
+        let first = events.try_recv().ok();
         if let Some(RsvpEvent::Refused(refused)) = first {
-            let _ = self.asks.send(Ask::RsvpClose(id)).await;
             return Err(convert::not_registered(refused));
         }
         let (out, stream) = mpsc::channel(1);
-        let call = Call { asks: self.asks.clone(), id, session, out };
+        let call = Call { handle: self.handle.clone(), lease, session, out };
         tokio::spawn(async move {
-            let registered = Upcall::Registered(v1::RsvpRegistered { id });
-            call.tell(v1::RsvpUpcall { upcall: Some(registered) }).await;
+            let registered = Upcall::Registered(v1::RsvpRegistered { id: call.lease.id });
+            call.send(v1::RsvpUpcall { upcall: Some(registered) }).await;
             if let Some(event) = first {
-                call.tell(convert::upcall(event)).await;
+                call.send(convert::upcall(event)).await;
             }
             tokio::select! {
-                () = call.listen(requests) => {}
-                () = call.speak(heard) => {}
+                () = call.pass_requests(requests) => {}
+                () = call.pass_events(events) => {}
                 () = call.out.closed() => {}
             }
-            // An error means that the daemon stops, and the session with it.
-            let _ = call.asks.send(Ask::RsvpClose(id)).await;
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
@@ -89,7 +82,7 @@ impl Rsvp for Sessions {
         _: Request<v1::ListRsvpSessionsRequest>,
     ) -> Result<Response<Self::ListRsvpSessionsStream>, Status> {
         self.must_run()?;
-        Ok(Response::new(self.asks.table((), 0, Ask::RsvpSessions)))
+        Ok(Response::new(self.handle.table(0, tables::sessions)))
     }
 
     type ListRsvpNeighboursStream = Replies<v1::RsvpNeighbour>;
@@ -99,74 +92,79 @@ impl Rsvp for Sessions {
         _: Request<v1::ListRsvpNeighboursRequest>,
     ) -> Result<Response<Self::ListRsvpNeighboursStream>, Status> {
         self.must_run()?;
-        Ok(Response::new(self.asks.table((), 0, Ask::RsvpNeighbours)))
+        Ok(Response::new(self.handle.table(0, tables::neighbours)))
     }
 }
 
-/// The call of an application whose session is registered.
+/// The call of an application whose session is registered. The session is closed when this is dropped.
 struct Call {
-    asks: Asks,
-    id: u64,
+    handle: LoopHandle,
+    lease: Lease,
     session: Session,
     out: mpsc::Sender<Result<v1::RsvpUpcall, Status>>,
 }
 
 impl Call {
-    /// If the client is gone, nobody needs to know.
-    async fn tell(&self, upcall: v1::RsvpUpcall) {
+    async fn send(&self, upcall: v1::RsvpUpcall) {
+        // If the client is gone, the call ends elsewhere.
         let _ = self.out.send(Ok(upcall)).await;
     }
 
-    /// Passes on what the application asks, until it is gone or says something that cannot be.
-    async fn listen(&self, mut requests: Streaming<v1::RsvpRequest>) {
+    /// Passes requests to the event loop, until the client is gone or sends one that cannot be.
+    async fn pass_requests(&self, mut requests: Streaming<v1::RsvpRequest>) {
         loop {
             match requests.message().await {
-                Ok(Some(v1::RsvpRequest { request: Some(asked) })) => {
-                    if let Err(status) = self.ask(asked).await {
+                Ok(Some(v1::RsvpRequest { request: Some(request) })) => {
+                    if let Err(status) = self.pass_request(request).await {
                         let _ = self.out.send(Err(status)).await;
                         return;
                     }
                 }
-                // Of an application that is newer than this daemon.
-                Ok(Some(_)) => {}
-                // It has said all that it wants, and goes on to listen.
+                // A request of a client that is newer than this daemon.
+                Ok(Some(v1::RsvpRequest { request: None })) => {}
+                // The client has no more requests, and goes on to read upcalls.
                 Ok(None) => std::future::pending().await,
                 Err(_) => return,
             }
         }
     }
 
-    async fn ask(&self, asked: Asked) -> Result<(), Status> {
-        let command = match asked {
-            Asked::Register(_) => {
+    async fn pass_request(&self, request: AppRequest) -> Result<(), Status> {
+        let command = match request {
+            AppRequest::Register(_) => {
                 return Err(Status::invalid_argument("register: the session is registered already"));
             }
-            Asked::Sender(sender) => {
+            AppRequest::Sender(sender) => {
                 let own = match &sender.filter {
                     Some(filter) if !filter.source.is_empty() => None,
-                    _ => Some(self.own_address().await?),
+                    Some(_) | None => Some(self.own_address().await?),
                 };
                 let missing = || Status::invalid_argument("sender.filter.source: missing");
-                Command::Sender(convert::sender(&sender, || own.ok_or_else(missing))?)
+                RsvpCommand::Sender(convert::sender(&sender, || own.ok_or_else(missing))?)
             }
-            Asked::Reserve(reserve) => Command::Reserve(convert::reserve(&reserve)?),
-            Asked::ReceiveAt(at) => Command::ReceiveAt(convert::receive_at(&at)?),
-            Asked::ReleaseSender(_) => Command::ReleaseSender,
-            Asked::ReleaseReservation(_) => Command::ReleaseReservation,
+            AppRequest::Reserve(reserve) => RsvpCommand::Reserve(convert::reserve(&reserve)?),
+            AppRequest::ReceiveAt(at) => RsvpCommand::ReceiveAt(convert::receive_at(&at)?),
+            AppRequest::ReleaseSender(_) => RsvpCommand::ReleaseSender,
+            AppRequest::ReleaseReservation(_) => RsvpCommand::ReleaseReservation,
         };
-        self.asks.send(Ask::Rsvp(self.id, command)).await
+        self.handle.post(Command::Rsvp { id: self.lease.id, command }).await
     }
 
+    /// This node's address towards the destination of the session.
     async fn own_address(&self) -> Result<IpAddr, Status> {
         let dest = self.session.dest;
-        let source = self.asks.ask(|answer| Ask::SourceTowards(dest, answer)).await?;
-        source.ok_or_else(|| Status::failed_precondition(format!("this node has no route to {dest}")))
+        let route = self.handle.query(move |view| view.kernel.route(&RouteQuery::to(dest)));
+        match route.await? {
+            Ok(route) if route.local => Ok(dest),
+            Ok(route) => Ok(route.src),
+            Err(_) => Err(Status::failed_precondition(format!("this node has no route to {dest}"))),
+        }
     }
 
-    /// Passes on what the application hears.
-    async fn speak(&self, mut heard: mpsc::Receiver<RsvpEvent>) {
-        while let Some(event) = heard.recv().await {
-            self.tell(convert::upcall(event)).await;
+    /// Passes events to the client until the event loop closes the session.
+    async fn pass_events(&self, mut events: mpsc::Receiver<RsvpEvent>) {
+        while let Some(event) = events.recv().await {
+            self.send(convert::upcall(event)).await;
         }
         let slow = Status::resource_exhausted("the upcalls were not read: the session is closed");
         let _ = self.out.send(Err(slow)).await;

@@ -301,7 +301,7 @@ impl AssociationsConfig {
     }
 
     /// Keys and certificates from their files; paths are relative to `directory`.
-    pub(crate) fn read_tls(&self, directory: &Path) -> Result<Option<Tls>, Problem> {
+    pub(super) fn read_tls(&self, directory: &Path) -> Result<Option<Tls>, Problem> {
         let Some(tls) = &self.tls else { return Ok(None) };
         let read = |key: &str, file: &Option<PathBuf>| {
             let path = directory.join(file.as_deref().unwrap_or(Path::new("")));
@@ -369,7 +369,7 @@ mod tests {
     fn without_a_section_there_are_datagrams_only() {
         let config = parse("").unwrap();
         assert_eq!(config.gist.engine().associations.usable().count(), 0);
-        assert!(!config.io().sctp && config.tls.is_none());
+        assert!(!config.io().sctp && config.gist.tls.is_none());
     }
 
     #[test]
@@ -485,6 +485,6 @@ mod tests {
         );
         assert!(missing.contains("peers.pem") && missing.ends_with("may read"), "{missing}");
         assert!(empty.contains("node.toml:3:") && empty.contains("[tls-pem]"), "{empty}");
-        assert!(config.unwrap().tls.is_some());
+        assert!(config.unwrap().gist.tls.is_some());
     }
 }

@@ -1,0 +1,203 @@
+//! The one life cycle that the clients of all protocols have: open, command, event, close.
+//!
+//! A client begins something at a protocol (a ping, a reservation, an RSVP session, a signaling application), may
+//! send further commands, and receives events until it ends or goes away. The event loop keeps all clients in one
+//! map ([`Clients`]). It never waits for a client: a client that does not read its events is closed, unless its
+//! protocol has another rule ([`Delivery`]).
+//!
+//! Most protocols implement [`ClientProtocol`] and are served by [`EventQueue`]. A protocol whose clients need
+//! flow control implements [`Client`] itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use signalbox_node::{Command, Event};
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+use crate::driver::DaemonCounters;
+
+/// A protocol as its clients see it.
+pub(crate) trait ClientProtocol: 'static {
+    /// What a client may ask of the node.
+    type Command: Send;
+    /// What the node reports to a client.
+    type Event: Send;
+
+    /// Name of what a client begins, for the log.
+    const WHAT: &'static str;
+    /// Events that wait for a client before it counts as too slow.
+    const QUEUE: usize;
+
+    /// The node's command for the client `id`.
+    fn command(id: u64, command: Self::Command) -> Command;
+
+    /// The protocol's part of an event of the node; `None` if the event is another protocol's.
+    fn event(event: Event) -> Option<Self::Event>;
+
+    /// The command that ends what the client `id` began.
+    fn close(id: u64) -> Command;
+
+    /// Whether no event follows this one.
+    fn is_last(event: &Self::Event) -> bool;
+
+    /// Counts a client that opens.
+    fn count(_: &mut DaemonCounters) {}
+}
+
+/// The event loop's end of a client.
+pub(crate) trait Client: Send {
+    /// Passes an event on to the client. It must not wait.
+    fn deliver(&mut self, event: Event) -> Delivery;
+
+    /// Takes note of a further command of the client, before the node handles it.
+    fn commanded(&mut self, _: &Command) {}
+
+    /// The command that ends what the client began.
+    fn close(&self, id: u64) -> Command;
+
+    /// Counts and logs that the client opens.
+    fn opened(&self, id: u64, counters: &mut DaemonCounters);
+}
+
+impl fmt::Debug for dyn Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+/// What came of passing an event on to a client.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Delivery {
+    /// It waits for the client; further ones may follow.
+    Queued,
+    /// It was the last one: the client is forgotten, and the node has nothing left of it.
+    Last,
+    /// The client is gone: what it began is closed.
+    Gone,
+    /// The client does not read its events: what it began is closed.
+    TooSlow,
+    /// It is lost, because the client does not read its events; the client stays.
+    Lost,
+    /// It waits for the client, and the node shall handle this command next, which stops further ones for a while.
+    Paused(Command),
+}
+
+/// A client whose events wait in a queue.
+pub(crate) struct EventQueue<P: ClientProtocol> {
+    events: mpsc::Sender<P::Event>,
+}
+
+impl<P: ClientProtocol> EventQueue<P> {
+    /// A queue, and the end at which its events are read.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<P::Event>) {
+        let (events, reader) = mpsc::channel(P::QUEUE);
+        (Self { events }, reader)
+    }
+}
+
+impl<P: ClientProtocol> Client for EventQueue<P> {
+    fn deliver(&mut self, event: Event) -> Delivery {
+        let Some(event) = P::event(event) else { return Delivery::Queued };
+        let last = P::is_last(&event);
+        match self.events.try_send(event) {
+            Ok(()) if last => Delivery::Last,
+            Ok(()) => Delivery::Queued,
+            Err(TrySendError::Full(_)) => Delivery::TooSlow,
+            Err(TrySendError::Closed(_)) => Delivery::Gone,
+        }
+    }
+
+    fn close(&self, id: u64) -> Command {
+        P::close(id)
+    }
+
+    fn opened(&self, id: u64, counters: &mut DaemonCounters) {
+        tracing::debug!(client = id, "a client begins {}", P::WHAT);
+        P::count(counters);
+    }
+}
+
+/// All clients, by the identifier that the node gives back with each event.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    all: BTreeMap<u64, Box<dyn Client>>,
+    /// Commands that follow from deliveries and that the node has not handled yet.
+    pending: Vec<Command>,
+    too_slow: u64,
+    lost: u64,
+    paused: u64,
+}
+
+impl Clients {
+    /// Adds a client.
+    pub(crate) fn add(&mut self, id: u64, client: Box<dyn Client>) {
+        self.all.insert(id, client);
+    }
+
+    /// Takes note of a command of a client. False if there is no such client of the command's protocol.
+    pub(crate) fn command(&mut self, command: &Command) -> bool {
+        let id = command.id();
+        let Some(client) = self.all.get_mut(&id) else { return false };
+        // Identifiers are unique among all protocols: a client of another protocol is not meant.
+        if client.close(id).protocol() != command.protocol() {
+            return false;
+        }
+        client.commanded(command);
+        true
+    }
+
+    /// Forgets a client; gives the command that ends what it began.
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Command> {
+        self.all.remove(&id).map(|client| client.close(id))
+    }
+
+    /// Commands that end what all clients began. The clients stay, to receive the events that follow.
+    pub(crate) fn close_all(&self) -> Vec<Command> {
+        self.all.iter().map(|(id, client)| client.close(*id)).collect()
+    }
+
+    /// Passes an event on to its client.
+    pub(crate) fn deliver(&mut self, event: Event) {
+        let id = event.id();
+        let Some(client) = self.all.get_mut(&id) else { return };
+        match client.deliver(event) {
+            Delivery::Queued => {}
+            Delivery::Lost => self.lost += 1,
+            Delivery::Paused(command) => {
+                self.paused += 1;
+                self.pending.push(command);
+            }
+            Delivery::Last => {
+                self.all.remove(&id);
+            }
+            Delivery::TooSlow => {
+                self.too_slow += 1;
+                self.drop_client(id);
+            }
+            Delivery::Gone => self.drop_client(id),
+        }
+    }
+
+    fn drop_client(&mut self, id: u64) {
+        let close = self.remove(id);
+        self.pending.extend(close);
+    }
+
+    /// The next command that follows from deliveries.
+    pub(crate) fn next_pending(&mut self) -> Option<Command> {
+        self.pending.pop()
+    }
+
+    /// The daemon's counters with those of the clients.
+    pub(crate) const fn counted(&self, daemon: DaemonCounters) -> DaemonCounters {
+        DaemonCounters {
+            clients_too_slow: self.too_slow,
+            indications_lost: self.lost,
+            applications_lagged: self.paused,
+            ..daemon
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! The event loop's end of a signaling application, with flow control.
+//!
+//! Indications wait for the application in a queue of [`QUEUE`]. Past [`HIGH`] the node gives the application no more
+//! messages for a while, so that reliable ones wait at their sender; at [`LOW`] it goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use signalbox_core::NslpId;
+use signalbox_core::service::OwnedIndication;
+use signalbox_node::{ApplicationCommand, ApplicationEvent, Command, Event, RegisterError};
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::oneshot;
+
+use crate::clients::{Client, Delivery};
+use crate::driver::DaemonCounters;
+
+/// Indications that wait for one application before further ones are lost.
+pub(super) const QUEUE: usize = 2048;
+/// Indications that wait for an application when it is given no more messages. What one read of one stream can
+/// still bring fits behind them.
+pub(super) const HIGH: usize = 1024;
+/// Indications that may still wait for an application when it is given messages again.
+pub(super) const LOW: usize = 256;
+
+/// An indication that waits for an application.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// The indication.
+    pub(super) indication: OwnedIndication,
+    /// Indications lost before this one.
+    pub(super) lost: u64,
+}
+
+/// The event loop's end of an application.
+#[derive(Debug)]
+pub(super) struct Application {
+    nslp: NslpId,
+    queue: mpsc::Sender<Waiting>,
+    shared: Arc<Shared>,
+    /// Where the result of the registration goes; empty once it is known.
+    registered: Option<oneshot::Sender<Result<(), RegisterError>>>,
+    /// The node gives it no messages.
+    blocked: bool,
+}
+
+/// What both ends of an application see.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The node gives the application no messages until its queue has shrunk.
+    pub(super) lags: AtomicBool,
+    /// Indications lost.
+    pub(super) lost: AtomicU64,
+}
+
+/// The other end: where the application's call reads.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// The indications.
+    pub(super) queue: mpsc::Receiver<Waiting>,
+    /// What both ends see.
+    pub(super) shared: Arc<Shared>,
+    /// The result of the registration.
+    pub(super) registered: oneshot::Receiver<Result<(), RegisterError>>,
+}
+
+impl Application {
+    /// Both ends of an application with this number.
+    pub(super) fn new(nslp: NslpId) -> (Self, Reader) {
+        let (queue, reader) = mpsc::channel(QUEUE);
+        let (registered, result) = oneshot::channel();
+        let shared = Arc::<Shared>::default();
+        let reader = Reader { queue: reader, shared: Arc::clone(&shared), registered: result };
+        (Self { nslp, queue, shared, registered: Some(registered), blocked: false }, reader)
+    }
+
+    fn answer(&mut self, result: Result<(), RegisterError>) {
+        if let Some(registered) = self.registered.take() {
+            // A call that has ended closes its client.
+            let _ = registered.send(result);
+        }
+    }
+
+    fn indicate(&mut self, id: u64, indication: OwnedIndication) -> Delivery {
+        let pauses = !self.blocked && QUEUE - self.queue.capacity() >= HIGH;
+        if pauses {
+            self.blocked = true;
+            // Before the indication is queued, so that the reader that takes it out sees the flag.
+            self.shared.lags.store(true, Ordering::SeqCst);
+        }
+        let waiting = Waiting { indication, lost: self.shared.lost.load(Ordering::SeqCst) };
+        match self.queue.try_send(waiting) {
+            Ok(()) if pauses => {
+                Delivery::Paused(Command::Gist { id, command: ApplicationCommand::Blocked(true) })
+            }
+            Ok(()) => Delivery::Queued,
+            Err(TrySendError::Full(_)) => {
+                self.shared.lost.fetch_add(1, Ordering::SeqCst);
+                Delivery::Lost
+            }
+            Err(TrySendError::Closed(_)) => Delivery::Gone,
+        }
+    }
+}
+
+impl Client for Application {
+    fn deliver(&mut self, event: Event) -> Delivery {
+        let Event::Gist { id, event } = event else { return Delivery::Queued };
+        match event {
+            ApplicationEvent::Registered => {
+                self.answer(Ok(()));
+                Delivery::Queued
+            }
+            ApplicationEvent::Refused(error) => {
+                self.answer(Err(error));
+                Delivery::Last
+            }
+            ApplicationEvent::Indication(indication) => self.indicate(id, indication),
+        }
+    }
+
+    fn commanded(&mut self, command: &Command) {
+        if matches!(command, Command::Gist { command: ApplicationCommand::Blocked(false), .. }) {
+            self.blocked = false;
+        }
+    }
+
+    fn close(&self, id: u64) -> Command {
+        Command::Gist { id, command: ApplicationCommand::Leave }
+    }
+
+    fn opened(&self, id: u64, _: &mut DaemonCounters) {
+        tracing::info!(client = id, nslp = self.nslp.0, "an application of another process registers");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_core::SessionId;
+    use signalbox_core::octets::Octets;
+    use signalbox_core::service::{IndicationOf, MessageHandle, MessageStatus, SendError};
+
+    use super::*;
+
+    fn indication(number: u64) -> Event {
+        let status = MessageStatus::Failed(SendError::NoNextNode);
+        let (nslp, session) = (NslpId(5), SessionId::default());
+        let handle = MessageHandle(number);
+        let indication: IndicationOf<Octets> = IndicationOf::MessageStatus { nslp, handle, session, status };
+        Event::Gist { id: 7, event: ApplicationEvent::Indication(indication) }
+    }
+
+    fn blocked(blocked: bool) -> Command {
+        Command::Gist { id: 7, command: ApplicationCommand::Blocked(blocked) }
+    }
+
+    fn registered() -> (Application, Reader) {
+        let (mut application, mut reader) = Application::new(NslpId(5));
+        let event = Event::Gist { id: 7, event: ApplicationEvent::Registered };
+        assert_eq!(application.deliver(event), Delivery::Queued);
+        assert_eq!(reader.registered.try_recv(), Ok(Ok(())));
+        (application, reader)
+    }
+
+    #[test]
+    fn one_that_is_refused_is_no_client() {
+        let (mut application, mut reader) = Application::new(NslpId(5));
+        let error = RegisterError::Reserved(NslpId(0));
+        let event = Event::Gist { id: 7, event: ApplicationEvent::Refused(error) };
+        assert_eq!(application.deliver(event), Delivery::Last);
+        assert_eq!(reader.registered.try_recv(), Ok(Err(error)));
+    }
+
+    #[test]
+    fn one_that_does_not_read_is_blocked_once_and_then_loses() {
+        let (mut application, mut reader) = registered();
+        for number in 0..QUEUE as u64 + 3 {
+            let expected = match number {
+                _ if number == HIGH as u64 => Delivery::Paused(blocked(true)),
+                _ if number >= QUEUE as u64 => Delivery::Lost,
+                _ => Delivery::Queued,
+            };
+            assert_eq!(application.deliver(indication(number)), expected);
+        }
+        assert_eq!(reader.queue.try_recv().unwrap().lost, 0);
+        assert_eq!(application.deliver(indication(0)), Delivery::Queued);
+        let mut last = None;
+        while let Ok(next) = reader.queue.try_recv() {
+            last = Some(next.lost);
+        }
+        assert_eq!(last, Some(3), "what comes after the gap tells how wide it is");
+        application.commanded(&blocked(false));
+        assert!(!application.blocked, "it may be blocked again");
+    }
+
+    #[test]
+    fn one_that_is_gone_is_closed() {
+        let (mut application, reader) = registered();
+        drop(reader);
+        assert_eq!(application.deliver(indication(0)), Delivery::Gone);
+    }
+}

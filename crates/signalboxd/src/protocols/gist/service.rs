@@ -1,0 +1,62 @@
+//! GIST's tables over the control socket.
+
+use std::net::IpAddr;
+
+use signalbox_api::v1;
+use signalbox_node::gist::SessionView;
+use tonic::Status;
+
+use super::convert;
+use crate::requests::{LoopHandle, Replies};
+use crate::view::portion;
+
+/// The calls that belong to GIST; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct GistTables {
+    handle: LoopHandle,
+}
+
+impl GistTables {
+    /// Calls that look at GIST through `handle`.
+    pub(crate) fn new(handle: &LoopHandle) -> Self {
+        Self { handle: handle.clone() }
+    }
+
+    /// The sessions that fit the request.
+    pub(crate) fn sessions(&self, request: &v1::ListSessionsRequest) -> Result<Replies<v1::Session>, Status> {
+        let filter = convert::session_filter(request)?;
+        Ok(self.handle.table(request.limit, move |view, from| {
+            portion(view.node.sessions(), from, |row| filter.fits(row), convert::session)
+        }))
+    }
+
+    /// The peers.
+    pub(crate) fn peers(&self) -> Replies<v1::Peer> {
+        self.handle.table(0, |view, from| portion(view.node.peers(), from, |_| true, convert::peer))
+    }
+
+    /// The messaging associations.
+    pub(crate) fn associations(&self) -> Replies<v1::Association> {
+        self.handle
+            .table(0, |view, from| portion(view.node.associations(), from, |_| true, convert::association))
+    }
+}
+
+/// Which sessions are wanted; all conditions must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SessionFilter {
+    /// First hexadecimal digits of the identifier, in lower case.
+    pub(super) prefix: String,
+    /// Signaling application.
+    pub(super) nslp: Option<u16>,
+    /// Source or destination of the flow.
+    pub(super) address: Option<IpAddr>,
+}
+
+impl SessionFilter {
+    fn fits(&self, row: &SessionView<'_>) -> bool {
+        self.nslp.is_none_or(|nslp| row.nslp.0 == nslp)
+            && self.address.is_none_or(|address| row.mri.src() == address || row.mri.dst() == address)
+            && (self.prefix.is_empty() || row.session.to_string().starts_with(&self.prefix))
+    }
+}

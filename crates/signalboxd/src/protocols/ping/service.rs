@@ -1,0 +1,34 @@
+//! Pings over the control socket.
+
+use signalbox_api::v1;
+use signalbox_node::ping::Command;
+use tonic::Status;
+
+use super::{Pings, convert};
+use crate::config::Config;
+use crate::requests::{LoopHandle, Replies, must_run};
+
+/// The calls that belong to Ping; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct PingService {
+    handle: LoopHandle,
+    running: bool,
+}
+
+impl PingService {
+    /// Calls of a node of this configuration.
+    pub(crate) fn new(handle: &LoopHandle, config: &Config) -> Self {
+        Self { handle: handle.clone(), running: config.ping().is_some() }
+    }
+
+    /// Starts a ping, which stops when the stream of its events is dropped.
+    pub(crate) async fn ping(&self, request: v1::PingRequest) -> Result<Replies<v1::PingEvent>, Status> {
+        must_run(
+            self.running,
+            "this node does not run the Ping application: add [apps.ping] to its configuration",
+        )?;
+        let request = convert::ping_request(&request)?;
+        let opened = self.handle.open::<Pings>(Command::Start(request)).await?;
+        Ok(opened.replies(convert::ping_event))
+    }
+}

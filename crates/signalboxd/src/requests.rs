@@ -1,0 +1,239 @@
+//! Requests of the control thread to the event loop.
+//!
+//! The services of the control thread never touch the node. They open clients, pass on commands, and run queries on
+//! the event loop's thread; a table is read in portions, so that a long one does not hold up messages.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use signalbox_node::Command;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use crate::clients::{Client, ClientProtocol, EventQueue};
+use crate::view::{PORTION, Portion, View};
+
+/// A request to the event loop.
+#[derive(Debug)]
+pub(crate) enum LoopRequest {
+    /// A client begins something.
+    Open {
+        /// Its identifier, for its commands and events.
+        id: u64,
+        /// Where its events go.
+        client: Box<dyn Client>,
+        /// What it begins.
+        command: Command,
+        /// Answered when the node has handled the command.
+        done: oneshot::Sender<()>,
+    },
+    /// A client goes on. Who wants to know is answered whether there is such a client.
+    Command(Command, Option<oneshot::Sender<bool>>),
+    /// A client is gone; what it began ends.
+    Close(u64),
+    /// A look at the node.
+    Query(Query),
+    /// The event loop ends, because of the signal of this name.
+    Stop(&'static str),
+}
+
+/// A function that looks at the node and sends its answer to the client.
+pub(crate) struct Query(Box<dyn FnOnce(&mut View<'_>) + Send>);
+
+impl Query {
+    /// Runs it.
+    pub(crate) fn run(self, view: &mut View<'_>) {
+        (self.0)(view);
+    }
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Query")
+    }
+}
+
+/// Sends requests to the event loop; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct LoopHandle {
+    sender: mpsc::Sender<LoopRequest>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    last_id: Arc<AtomicU64>,
+}
+
+/// A stream of replies to a client.
+pub(crate) type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+impl LoopHandle {
+    /// A handle that sends through `sender` and calls `wake` after each request.
+    pub(crate) fn new(sender: mpsc::Sender<LoopRequest>, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { sender, wake: Arc::new(wake), last_id: Arc::default() }
+    }
+
+    /// Sends a request; waits while too many others do.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn send(&self, request: LoopRequest) -> Result<(), Status> {
+        self.sender.send(request).await.map_err(|_| stopping())?;
+        (self.wake)();
+        Ok(())
+    }
+
+    /// Opens a client whose events `client` takes, and waits until the node has handled its first command.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn open_as(
+        &self,
+        client: Box<dyn Client>,
+        command: impl FnOnce(u64) -> Command,
+    ) -> Result<Lease, Status> {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let (done, opened) = oneshot::channel();
+        self.send(LoopRequest::Open { id, client, command: command(id), done }).await?;
+        // From here on a caller that gives up closes the client as well.
+        let lease = Lease::new(self.clone(), id);
+        opened.await.map_err(|_| stopping())?;
+        Ok(lease)
+    }
+
+    /// Opens a client of protocol `P` with its first command, and waits until the node has handled it.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn open<P: ClientProtocol>(&self, command: P::Command) -> Result<Opened<P>, Status> {
+        let (queue, events) = EventQueue::<P>::new();
+        let lease = self.open_as(Box::new(queue), |id| P::command(id, command)).await?;
+        Ok(Opened { lease, events })
+    }
+
+    /// Passes a command of a client on. False if there is no such client.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn command(&self, command: Command) -> Result<bool, Status> {
+        let (answer, answered) = oneshot::channel();
+        self.send(LoopRequest::Command(command, Some(answer))).await?;
+        answered.await.map_err(|_| stopping())
+    }
+
+    /// Passes a command of a client on, without waiting for the node to handle it.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn post(&self, command: Command) -> Result<(), Status> {
+        self.send(LoopRequest::Command(command, None)).await
+    }
+
+    /// Runs `query` on the event loop's thread, and waits for what it gives.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn query<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut View<'_>) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let (sender, answer) = oneshot::channel();
+        let query = Query(Box::new(move |view| {
+            // A client that is gone needs no answer.
+            let _ = sender.send(query(view));
+        }));
+        self.send(LoopRequest::Query(query)).await?;
+        answer.await.map_err(|_| stopping())
+    }
+
+    /// Streams a table portion by portion, at most `limit` rows (0: all). `portion` gives the portion that begins at
+    /// a row.
+    pub(crate) fn table<T: Send + 'static>(
+        &self,
+        limit: u32,
+        portion: impl Fn(&mut View<'_>, usize) -> Portion<T> + Send + Sync + 'static,
+    ) -> Replies<T> {
+        let handle = self.clone();
+        let portion = Arc::new(portion);
+        let (rows, stream) = mpsc::channel(PORTION);
+        tokio::spawn(async move {
+            let mut left = if limit == 0 { u32::MAX } else { limit };
+            let mut from = Some(0);
+            while let Some(start) = from {
+                let portion = Arc::clone(&portion);
+                let (found, next) = match handle.query(move |view| portion(view, start)).await {
+                    Ok(found) => found,
+                    Err(status) => {
+                        // A client that is gone needs no answer.
+                        let _ = rows.send(Err(status)).await;
+                        return;
+                    }
+                };
+                for row in found {
+                    if left == 0 || rows.send(Ok(row)).await.is_err() {
+                        return;
+                    }
+                    left -= 1;
+                }
+                from = next;
+            }
+        });
+        Box::pin(ReceiverStream::new(stream))
+    }
+}
+
+/// What every client is answered when the event loop has ended.
+pub(crate) fn stopping() -> Status {
+    Status::unavailable("the daemon is stopping")
+}
+
+/// Refuses a call for a protocol that does not run here; `remedy` names what is missing.
+pub(crate) fn must_run(running: bool, remedy: &'static str) -> Result<(), Status> {
+    running.then_some(()).ok_or_else(|| Status::failed_precondition(remedy))
+}
+
+/// Keeps a client open: the client is closed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// The client's identifier.
+    pub(crate) id: u64,
+    /// Nothing is ever sent: the other end waits for this one to be dropped.
+    _alive: oneshot::Sender<Infallible>,
+}
+
+impl Lease {
+    fn new(handle: LoopHandle, id: u64) -> Self {
+        let (alive, gone) = oneshot::channel::<Infallible>();
+        tokio::spawn(async move {
+            let _ = gone.await;
+            // An error means that the event loop has ended, and the client with it.
+            let _ = handle.send(LoopRequest::Close(id)).await;
+        });
+        Self { id, _alive: alive }
+    }
+}
+
+/// An open client of protocol `P`; it is closed when this is dropped.
+pub(crate) struct Opened<P: ClientProtocol> {
+    /// Keeps it open.
+    pub(crate) lease: Lease,
+    /// Its events. They end after the last event, and if the client is closed because it reads too slowly.
+    pub(crate) events: mpsc::Receiver<P::Event>,
+}
+
+impl<P: ClientProtocol> Opened<P> {
+    /// The events as a stream of replies; the client is closed when the stream is dropped.
+    pub(crate) fn replies<T>(
+        self,
+        convert: impl Fn(P::Event) -> Result<T, Status> + Send + 'static,
+    ) -> Replies<T> {
+        let Self { lease, events } = self;
+        Box::pin(tokio_stream::StreamExt::map(ReceiverStream::new(events), move |event| {
+            // The lease goes with the stream.
+            let _ = &lease;
+            convert(event)
+        }))
+    }
+}
