@@ -48,6 +48,7 @@ impl Gist {
     pub(super) fn ask(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         if self.checks.len() >= self.config.max_checks {
             self.counters.checks_full += 1;
+            dropped!(a, subject, "too many peering decisions pending");
             if a.local {
                 self.accept_query(a, message, subject, None);
             } else {

@@ -66,10 +66,12 @@ impl Gist {
         });
         let (Some(to), Some(own)) = (to, own) else {
             self.counters.errors_unsendable += 1;
+            dropped!(a, "no address for the Error");
             return;
         };
         if !self.errors.allow(self.now) || !self.may_send() {
             self.counters.errors_suppressed += 1;
+            tracing::debug!(peer = %to, reason = "rate limit", "Error not sent");
             return;
         }
         let from = if through_nat && a.dst.is_ipv6() == to.is_ipv6() { a.dst.ip() } else { own };

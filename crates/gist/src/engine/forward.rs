@@ -27,6 +27,7 @@ impl Gist {
     pub(super) fn pass_on(&mut self, received: &Received<'_>) {
         if received.ttl <= 1 {
             self.counters.ttl_expired += 1;
+            dropped!(received, "IP TTL used up");
             return;
         }
         self.counters.passed_on += 1;
@@ -50,11 +51,13 @@ impl Gist {
     pub(super) fn forward(&mut self, a: &Arrival<'_>, header: &Header, payload: Option<&[u8]>) {
         if a.ttl <= 1 {
             self.counters.ttl_expired += 1;
+            dropped!(a, "IP TTL used up");
             return;
         }
         // GIST-4.3.1-09, GIST-4.3.4-11: what arrived with hop count 1 may be processed, not forwarded.
         if header.hops <= 1 {
             self.counters.hops_exceeded += 1;
+            dropped!(a, "GIST hop count used up");
             return self.refuse_with(a, GistError::HOP_LIMIT_EXCEEDED, None);
         }
         let mri = find_mri(a.octets);
@@ -64,6 +67,7 @@ impl Gist {
                 if p.dst.is_ipv6() { self.config.min_dst_prefix_v6 } else { self.config.min_dst_prefix_v4 };
             if p.direction == Direction::Downstream && p.dst_prefix < least {
                 self.counters.mri_rejected += 1;
+                dropped!(a, "destination prefix too short");
                 let offset = if p.dst.is_ipv6() { 41 } else { 17 };
                 let info = object_value_info(a.octets, ObjectType::MRI, offset);
                 return self.refuse_with(a, GistError::MRI_TOO_WILD, info);
@@ -94,6 +98,7 @@ impl Gist {
     pub(super) fn forward_along(&mut self, parcel: &Parcel, result: Result<Route, NoRoute>) {
         let Ok(route) = result else {
             self.counters.transmit_failed += 1;
+            dropped!(parcel, "no route");
             return;
         };
         let size = headers(parcel.dst.is_ipv6()) + parcel.options.len() + MAGIC.len() + parcel.octets.len();

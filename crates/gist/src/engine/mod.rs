@@ -23,6 +23,9 @@
 //! case a messaging association was requested" presumes a node that can). Messages that need an association
 //! (reliable, secured, or larger than a datagram may be) are refused to the application then.
 
+#[macro_use]
+mod trace;
+
 mod applications;
 mod association;
 mod checks;
@@ -196,7 +199,10 @@ impl Gist {
                 self.route_changed(prefix);
                 self.run_walks();
             }
-            Input::TransmitFailed { .. } => self.counters.transmit_failed += 1,
+            Input::TransmitFailed { dst, error } => {
+                self.counters.transmit_failed += 1;
+                tracing::debug!(%dst, reason = ?error, "datagram not sent");
+            }
             // Sent within the instant of the input that woke the application: no timer became due since.
             Input::Request(request @ Request::SendMessage(_)) => return self.request(request),
             Input::Request(request) => self.request(request),

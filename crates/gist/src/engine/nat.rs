@@ -183,6 +183,7 @@ impl Gist {
         });
         if let Some((kind, _)) = missing {
             self.counters.untranslated += 1;
+            dropped!(a, "object not translated by the NAT");
             let infos = Infos::one(Info::ObjectType(kind));
             // The address in an NLI that was not translated leads nowhere; where S=1 the packet's does.
             if message.header.s {
@@ -194,6 +195,7 @@ impl Gist {
         }
         if nat.mri().is_none() {
             self.counters.mri_rejected += 1;
+            dropped!(a, "MRI in the NAT-Traversal object");
             let info = object_value_info(a.octets, ObjectType::NAT_TRAVERSAL, 8);
             self.refuse_with(a, GistError::VALUE_NOT_SUPPORTED, info);
             return false;

@@ -32,6 +32,7 @@ impl Gist {
     pub(super) fn rx_query(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         if a.association == NONE && !self.query_limits.allow(self.now, subject.nli.interface) {
             self.counters.queries_limited += 1;
+            dropped!(a, subject, "rate limit of Queries per source");
             return;
         }
         self.counters.queries_received += 1;
@@ -121,7 +122,10 @@ impl Gist {
                     self.birth_confirmed(key, a, message, subject);
                 }
             }
-            (_, state) if state.is_querying() => self.counters.unexpected += 1,
+            (_, state) if state.is_querying() => {
+                self.counters.unexpected += 1;
+                dropped!(a, subject, "Confirm in a querying direction");
+            }
             _ if self.config.installation != Installation::Delayed || message.responder_cookie.is_none() => {
                 self.refuse_without_state(a);
             }
@@ -156,6 +160,7 @@ impl Gist {
         }
         if !same {
             self.counters.proposals_changed += 1; // GIST-5.7.1-17
+            tracing::debug!(session = %subject.session, peer = %a.src, reason = "Stack-Proposal was changed", "Confirm dropped");
             return None;
         }
         // GIST-5.5-01: our Response asked for an association, so the Confirm belongs there.
@@ -167,6 +172,7 @@ impl Gist {
             return None;
         }
         self.counters.cookies_invalid += 1;
+        dropped!(a, subject, "invalid Responder-Cookie");
         if self.config.cookie_errors {
             let info = object_value_info(a.octets, ObjectType::RESPONDER_COOKIE, 4);
             self.refuse_with(a, GistError::INVALID_COOKIE, info);
@@ -180,6 +186,7 @@ impl Gist {
         // GIST-4.1.1-02
         if self.associations.is_blocked(subject.nslp) {
             self.counters.data_blocked += 1;
+            dropped!(a, subject, "application is blocked");
             return;
         }
         // Check 1: explicitly routed or without state: delivered, and marked. GIST-4.3.2-12, GIST-7.1.4-06.
@@ -206,10 +213,14 @@ impl Gist {
                 self.touch(key, direction);
             }
             // Querying-SM, Awaiting Response: not to be expected; the Query is on its way. GIST-6.2-20.
-            (_, State::Resolving | State::AwaitingResponse) if !q_mode => self.counters.data_early += 1,
+            (_, State::Resolving | State::AwaitingResponse) if !q_mode => {
+                self.counters.data_early += 1;
+                dropped!(a, subject, "no Response received yet");
+            }
             // Node-SM rule 4 (GIST-6.1-07), Responding-SM rule 6 (GIST-6.3-08), GIST-4.4.6-06.
             _ => {
                 self.counters.data_without_state += 1;
+                dropped!(a, subject, "no routing state");
                 self.refuse_without_state(a);
             }
         }

@@ -108,6 +108,9 @@ impl Outbox {
             return Err(Unsent::TooLarge(size));
         }
         let payload = Span { start, end: self.mark() };
+        tracing::trace!(
+            session = message.session.map(display), peer = %envelope.dst, kind = %message.header.kind, "message sent"
+        );
         self.queue.push_back(Entry::Transmit { envelope, options, payload });
         Ok(payload)
     }
@@ -168,6 +171,12 @@ impl Outbox {
         let whole = self.octets.len();
         message.encode(&mut Writer::new(&mut self.octets)).inspect_err(|_| self.octets.truncate(whole))?;
         let octets = Span { start, end: self.mark() };
+        tracing::trace!(
+            session = message.session.map(display),
+            channel = channel.0,
+            kind = %message.header.kind,
+            "message sent"
+        );
         self.queue.push_back(Entry::SendChannel { channel, lane, lifetime, octets });
         Ok(())
     }

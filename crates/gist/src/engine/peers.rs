@@ -9,6 +9,7 @@ use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Full;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{IfIndex, Time};
+use tracing::field::{DisplayValue, display};
 
 use super::record::NONE;
 use super::sources::source;
@@ -142,6 +143,11 @@ impl Peers {
     /// By which address of ours a peer knows this node.
     pub(crate) fn told(&self, id: u32) -> Option<IpAddr> {
         self.told.get(id as usize).copied().flatten()
+    }
+
+    /// The address of a peer for the log.
+    pub(crate) fn logged(&self, id: u32) -> Option<DisplayValue<SocketAddr>> {
+        self.peer(id).map(|peer| display(peer.address))
     }
 
     pub(crate) fn egress(&self, id: u32) -> Option<&Egress> {

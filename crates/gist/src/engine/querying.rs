@@ -31,7 +31,8 @@ impl Gist {
         let Some(record) = self.records.get_mut(key) else { return };
         let mut half = Half { state: State::Resolving, query, inactivity, ..Half::default() };
         half.start_retry(now, RESOLVE);
-        *record.half_mut(direction) = half;
+        let from = core::mem::replace(record.half_mut(direction), half).state;
+        transition!(self.peers, record, direction, from, "application sends");
         self.lookup_record(key, direction);
         self.arm(key);
     }
@@ -45,9 +46,10 @@ impl Gist {
     fn restart(&mut self, key: Key, direction: Direction, state: State) {
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
-        half.state = state;
+        let from = core::mem::replace(&mut half.state, state);
         half.attempts = 0;
         half.set(EXPIRE, half.has(EXPIRE) && state == State::AwaitingRefresh);
+        transition!(self.peers, record, direction, from, "handshake starts");
         if let Some(pending) = &mut record.pending {
             pending.asking(direction).first = None;
         }
@@ -133,17 +135,20 @@ impl Gist {
         let record = key.and_then(|key| self.records.get(key).map(|record| (key, record)));
         let Some((key, record)) = record else {
             self.counters.responses_stray += 1;
+            dropped!(a, subject, "Response to no Query");
             return;
         };
         let direction = subject.mri.direction().inverted();
         let half = record.half(direction);
         if !half.state.is_querying() || half.attempts == 0 {
             self.counters.responses_stray += 1;
+            dropped!(a, subject, "Response to no Query");
             return;
         }
         let cookie = message.query_cookie.unwrap_or_default();
         if !self.is_query_cookie(key, direction, subject.session, half.query, half.attempts, cookie) {
             self.counters.cookies_invalid += 1;
+            dropped!(a, subject, "invalid Query-Cookie");
             if self.config.cookie_errors {
                 let info = object_value_info(a.octets, ObjectType::QUERY_COOKIE, 4);
                 self.refuse_with(a, GistError::INVALID_COOKIE, info);
@@ -153,6 +158,7 @@ impl Gist {
         // GIST-7.2.1-06: a NAT in between that does not know GIST; the handshake ends.
         if a.association == NONE && message.header.s && a.src.ip() != subject.nli.interface {
             self.counters.untranslated += 1;
+            dropped!(a, subject, "NLI address differs from the IP source");
             let GistError { code, subcode, .. } = GistError::UNTRANSLATED_OBJECT;
             return self.end_handshake(key, direction, SendError::Peer { code: code.0, subcode });
         }
@@ -186,6 +192,7 @@ impl Gist {
         if !same {
             let Ok(peer) = self.peers.intern(&subject.nli, PORT, ifindex) else {
                 self.counters.peers_full += 1;
+                dropped!(a, subject, "table of peers full");
                 return self.end_handshake(key, direction, SendError::Overload);
             };
             half.peer = peer;
@@ -202,6 +209,7 @@ impl Gist {
             self.counters.installed += 1;
             half.since = Stamp::of(now);
         }
+        transition!(self.peers, record, direction, before, "Response");
         self.note_end(key, direction);
 
         if message.header.r {
@@ -308,11 +316,12 @@ impl Gist {
             *pending.asking(direction) = Asking::default();
         }
         let half = record.half_mut(direction);
-        let established = half.state.is_established();
-        half.state = if established { State::RespondingEstablished } else { State::None };
+        let from = half.state;
+        half.state = if from.is_established() { State::RespondingEstablished } else { State::None };
         for flag in [RETRY, INACTIVE, TENTATIVE] {
             half.set(flag, false);
         }
+        transition!(self.peers, record, direction, from, "downstream Query from the upstream peer");
         true
     }
 
@@ -364,7 +373,10 @@ impl Gist {
             {
                 self.send_query(key, direction);
             }
-            _ => self.counters.unexpected += 1,
+            _ => {
+                self.counters.unexpected += 1;
+                tracing::debug!(session = %self.records.get(key).map(|r| r.session).unwrap_or_default(), reason = "no handshake to repeat", "Error dropped");
+            }
         }
     }
 

@@ -53,6 +53,7 @@ impl Gist {
         let Some(octets) = strip_magic(received.payload) else {
             if local {
                 self.counters.no_magic += 1;
+                dropped!(received, "no magic number");
             } else {
                 self.pass_on(received);
             }
@@ -60,6 +61,7 @@ impl Gist {
         };
         let Some([_, _, _, _, n1, n0, kind, _]) = octets.first_chunk::<HEADER_LENGTH>().copied() else {
             self.counters.malformed += 1;
+            dropped!(received, "shorter than the common header");
             if !local {
                 self.pass_on(received);
             }
@@ -76,6 +78,7 @@ impl Gist {
         // GIST-5.3.2.3-08, GIST-5.3.2.3-09: candidates beyond the limit are discarded.
         if q_mode && self.intercept.as_mut().is_some_and(|bucket| !bucket.allow(self.now)) {
             self.counters.intercept_limited += 1;
+            dropped!(received, "interception rate limit");
             return;
         }
         let arrival = Arrival {
@@ -104,6 +107,7 @@ impl Gist {
             Err(_) if !hosted && !a.local => return self.pass_on(received),
             Err(error) => {
                 self.counters.malformed += 1;
+                tracing::debug!(peer = %a.src, reason = %error, "message dropped");
                 if let Some(object) = error_object_for(&error, a.octets, a.encapsulation) {
                     self.send_error(a, object);
                 }
@@ -113,6 +117,7 @@ impl Gist {
         // GIST-4.3.1-08, GIST-A.4.4.2-01: hop count 0 is refused before anything else is done.
         if header.hops == 0 {
             self.counters.hops_exceeded += 1;
+            dropped!(a, "GIST hop count is 0");
             return self.refuse(a, GistError::HOP_LIMIT_EXCEEDED, Infos::NONE);
         }
         let of_application = !matches!(kind, MessageType::ERROR | MessageType::MA_HELLO);
@@ -125,6 +130,7 @@ impl Gist {
                 // GIST-4.3.4-03, GIST-A.4.4.6-01. A stray Response gets silence all the same (§4.4.6).
                 (false, _) => {
                     self.counters.unknown_nslp += 1;
+                    dropped!(a, "unknown NSLPID");
                     if kind != MessageType::RESPONSE {
                         self.refuse(a, GistError::UNKNOWN_NSLPID, Infos::NONE);
                     }
@@ -137,6 +143,7 @@ impl Gist {
             // GIST-5.1-03: refused as the error says; GIST-5.6-01: an Error never draws one.
             Err(error) => {
                 self.counters.malformed += 1;
+                tracing::debug!(peer = %a.src, reason = %error, "message dropped");
                 if let Some(object) = error_object_for(&error, a.octets, a.encapsulation) {
                     self.send_error(a, object);
                 }
@@ -154,6 +161,7 @@ impl Gist {
         // The grammar gives each of the four all of these; MA-Hello did not pass the encapsulation check.
         let (Some(mri), Some(session), Some(nli)) = (message.mri, message.session, message.nli) else {
             self.counters.malformed += 1;
+            dropped!(a, "object missing");
             return;
         };
         let mut subject = Subject { mri: mri.mri, session, nslp: message.header.nslp, nli, foreign: None };
@@ -170,6 +178,9 @@ impl Gist {
         if !self.is_plausible(a, message, subject) {
             return;
         }
+        tracing::trace!(
+            session = %subject.session, peer = %a.src, kind = %message.header.kind, "message received"
+        );
         match message.header.kind {
             MessageType::QUERY => self.rx_query(a, message, subject),
             MessageType::RESPONSE => self.rx_response(a, message, subject),
@@ -183,6 +194,7 @@ impl Gist {
         let sender = subject.nli.interface;
         if !self.is_possible_peer(sender) {
             self.counters.malformed += 1;
+            dropped!(a, subject, "NLI address cannot be a peer's");
             return false;
         }
         let q_mode = a.encapsulation == Encapsulation::QMode;
@@ -197,6 +209,7 @@ impl Gist {
             kind == MessageType::RESPONSE || kind == MessageType::CONFIRM && subject.foreign.is_some();
         if message.header.s && a.src.ip() != sender && !exempt {
             self.counters.untranslated += 1;
+            dropped!(a, subject, "NLI address differs from the IP source");
             // GIST-7.2.1-01, GIST-7.2.1-02, GIST-7.2.1-03
             if q_mode {
                 let infos = Infos::one(Info::ObjectType(ObjectType::MRI));
@@ -210,6 +223,7 @@ impl Gist {
         let problem = self.mri_problem(a, subject);
         if let Some((error, offset)) = problem {
             self.counters.mri_rejected += 1;
+            dropped!(a, subject, "MRI not acceptable");
             let info = object_value_info(a.octets, ObjectType::MRI, offset);
             self.refuse(a, error, Infos::some(info, None));
             return false;
@@ -219,6 +233,7 @@ impl Gist {
             if p.direction == signalbox_core::Direction::Upstream);
         if upstream && message.header.kind == MessageType::QUERY && a.ttl < 254 {
             self.counters.ttl_rejected += 1;
+            dropped!(a, subject, "IP TTL of an upstream Query");
             self.refuse(a, GistError::INVALID_IP_TTL, Infos::NONE);
             return false;
         }

@@ -20,6 +20,7 @@ impl Gist {
         });
         let Some((header, (key, mri))) = found else {
             self.counters.errors_stray += 1;
+            tracing::debug!(error = ?error.error, reason = "no such session", "Error dropped");
             return;
         };
         let handled = match error.error.code {
@@ -39,6 +40,7 @@ impl Gist {
             self.counters.errors_received += 1;
         } else {
             self.counters.errors_stray += 1;
+            tracing::debug!(session = ?error.session, error = ?error.error, reason = "does not fit the state", "Error dropped");
         }
     }
 

@@ -120,6 +120,7 @@ impl Gist {
         }
         let Ok(egress) = self.peers.egresses.intern(new) else {
             self.counters.peers_full += 1;
+            tracing::debug!(session = %self.records.get(key).map(|r| r.session).unwrap_or_default(), reason = "table of egresses full", "routing state removed");
             return self.remove_half(key, direction, SendError::Overload);
         };
         self.set_egress(key, direction, egress);
@@ -152,6 +153,7 @@ impl Gist {
         let half = record.half_mut(direction);
         half.state = State::Resolving;
         half.start_retry(now, RESOLVE);
+        transition!(self.peers, record, direction, state, "no route");
         self.arm(key);
     }
 

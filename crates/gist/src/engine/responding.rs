@@ -45,6 +45,7 @@ impl Gist {
     ) -> bool {
         let Some(address) = self.own_address(a, subject.nli.interface.is_ipv6()) else {
             self.counters.transmit_failed += 1;
+            dropped!(a, subject, "no address of this node for the peer");
             self.settle(key);
             return false;
         };
@@ -62,6 +63,7 @@ impl Gist {
         let ids = (self.peers.intern(&subject.nli, port, a.ifindex), self.peers.egresses.intern(egress));
         let (Ok(peer), Ok(egress)) = ids else {
             self.counters.peers_full += 1;
+            dropped!(a, subject, "table of peers full");
             if let Ok(peer) = ids.0 {
                 self.peers.release(peer);
             }
@@ -176,7 +178,8 @@ impl Gist {
         }
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
-        half.state = match half.state {
+        let from = half.state;
+        half.state = match from {
             State::RespondingEstablished | State::RespondingAwaitingRefresh => {
                 State::RespondingAwaitingRefresh
             }
@@ -184,6 +187,7 @@ impl Gist {
         };
         half.attempts = 1;
         half.start_retry(now, t1);
+        transition!(self.peers, record, direction, from, "Query");
         self.respond(Some(key), a, message, subject, true, payload);
         self.arm(key);
     }
@@ -202,6 +206,7 @@ impl Gist {
     ) {
         let Some(own) = self.own_address(a, subject.nli.interface.is_ipv6()) else {
             self.counters.transmit_failed += 1;
+            dropped!(a, subject, "no address of this node for the peer");
             return;
         };
         let answer = self.answer(message, subject);
@@ -262,6 +267,7 @@ impl Gist {
         }
         let Ok(payload) = sent else {
             self.counters.transmit_failed += 1;
+            tracing::debug!(session = %subject.session, peer = %to, reason = "not composed", "Response dropped");
             return;
         };
         self.counters.responses_sent += 1;
@@ -278,7 +284,8 @@ impl Gist {
         let (now, validity) = (self.now, self.validity());
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
-        let new = !half.state.is_established();
+        let from = half.state;
+        let new = !from.is_established();
         let tentative = half.has(TENTATIVE);
         half.state = State::RespondingEstablished;
         half.set(RETRY, false);
@@ -288,8 +295,9 @@ impl Gist {
             half.since = Stamp::of(now);
             self.counters.installed += 1;
             record.half_mut(direction.inverted()).set(NO_REFRESH, false);
-            self.peer_is_good(key, direction, NONE, false);
-        } else if tentative {
+        }
+        transition!(self.peers, record, direction, from, "handshake complete");
+        if new || tentative {
             self.peer_is_good(key, direction, NONE, false);
         }
         self.pass_refresh_on(key, direction.inverted());
@@ -337,6 +345,7 @@ impl Gist {
         let new_way = a.association != NONE && self.association_of(key, direction) != Some(a.association);
         if self.state(key, direction) == State::RespondingEstablished && !new_way {
             self.counters.confirms_duplicate += 1;
+            dropped!(a, subject, "state is confirmed already");
             return;
         }
         let Some(query) = self.confirmed(a, message, subject) else {

@@ -146,6 +146,7 @@ impl Gist {
     pub(super) fn lookup(&mut self, waiting: Waiting, query: RouteQuery) -> Option<Waiting> {
         if self.lookups.len() >= self.config.max_lookups {
             self.counters.lookups_full += 1;
+            tracing::debug!(dst = %query.dst, reason = "too many lookups pending", "route lookup refused");
             return Some(waiting);
         }
         let id = NOT_A_RECORD | self.next_lookup;
@@ -183,7 +184,10 @@ impl Gist {
                 Some(Waiting::Stateless(stateless)) => {
                     self.send_stateless_along(stateless, Err(NoRoute::Failed))
                 }
-                Some(Waiting::Forward(_)) => self.counters.transmit_failed += 1,
+                Some(Waiting::Forward(parcel)) => {
+                    self.counters.transmit_failed += 1;
+                    dropped!(parcel, "no answer to the route lookup");
+                }
                 None => {}
             }
         }

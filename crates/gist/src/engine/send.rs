@@ -53,6 +53,7 @@ impl Gist {
     pub(super) fn send_message(&mut self, m: &SendMessage<'_>) {
         if let Err(error) = self.try_send(m) {
             self.counters.requests_refused += 1;
+            tracing::debug!(session = %m.session, reason = ?error, "request to send refused");
             self.out.status((m.nslp, m.session), m.handle, MessageStatus::Failed(error));
         }
     }

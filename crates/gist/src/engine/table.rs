@@ -76,6 +76,18 @@ impl Gist {
         if half.state.is_established() {
             self.counters.removed += 1;
         }
+        if half.state != State::None {
+            tracing::debug!(
+                session = %record.session,
+                nslp = record.nslp.0,
+                ?direction,
+                peer = self.peers.logged(half.peer),
+                from = ?half.state,
+                to = ?State::None,
+                reason = ?error,
+                "routing state changed"
+            );
+        }
         // RFC 5971 §4.4.4: a session whose state towards the one who asked is gone is not refreshed.
         // GIST-4.4.4-08.
         if half.state.is_responding() {

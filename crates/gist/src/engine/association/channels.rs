@@ -35,13 +35,18 @@ impl Gist {
             })
         });
         match index {
-            Some(Some(_)) => self.counters.associations_accepted += 1,
+            Some(Some(_)) => {
+                self.counters.associations_accepted += 1;
+                tracing::debug!(channel = channel.0, %peer, ?transport, to = "Connected", reason = "peer opened a channel", "messaging association changed");
+            }
             Some(None) => {
                 self.counters.associations_full += 1;
+                tracing::debug!(channel = channel.0, %peer, reason = "table of associations full", "channel refused");
                 self.out.close_channel(channel, true);
             }
             None => {
                 self.counters.associations_limited += 1;
+                tracing::debug!(channel = channel.0, %peer, reason = "rate limit or transport not offered", "channel refused");
                 self.out.close_channel(channel, true);
             }
         }

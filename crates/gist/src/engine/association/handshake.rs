@@ -97,6 +97,7 @@ impl Gist {
             Some(index) => index,
             None if self.associations.must_wait(self.now, name.peer_identity, name.interface).is_some() => {
                 self.counters.associations_waiting += 1;
+                dropped!(a, subject, "peer must wait for its next association");
                 return Err(SendError::NoNextNode);
             }
             None => self.open(key, direction, &offer, subject, secure)?,
@@ -138,9 +139,18 @@ impl Gist {
         });
         let Some(index) = index else {
             self.counters.associations_full += 1;
+            tracing::debug!(peer = %subject.nli.interface, reason = "table of associations full", "messaging association refused");
             return Err(SendError::Overload);
         };
         self.associations.next_channel += 2;
+        tracing::debug!(
+            channel = channel.0,
+            peer = %subject.nli.interface,
+            ?transport,
+            to = ?State::AwaitingConnection,
+            reason = "Response with a Stack-Proposal",
+            "messaging association changed"
+        );
         let peer = SocketAddr::new(subject.nli.interface, port);
         self.out.open_channel(channel, transport, egress.address, peer);
         Ok(index)
@@ -225,11 +235,13 @@ impl Gist {
         }
         if association.peer.as_ref().is_some_and(|name| *name.identity != *subject.nli.peer_identity) {
             self.counters.data_misdelivered += 1;
+            dropped!(a, subject, "peer identity differs from that of the association");
             return self.refuse(a, GistError::INCORRECTLY_DELIVERED, Infos::NONE);
         }
         let only = association.sessions == 0;
         if !self.may_use(index, &subject.mri, &[]) {
             self.counters.associations_unauthorised += u64::from(!only);
+            tracing::debug!(session = %subject.session, peer = %a.src, reason = "not in the authorised peer database", "Confirm refused");
             if only {
                 // GIST-4.4.2-05, GIST-4.4.2-07: without another word.
                 self.close_channel(index, true);
@@ -354,8 +366,9 @@ impl Gist {
         let now = self.now;
         if let Some(record) = self.records.get_mut(key) {
             let half = record.half_mut(direction);
-            half.state = crate::engine::record::State::Established;
+            let from = core::mem::replace(&mut half.state, crate::engine::record::State::Established);
             half.start_retry(now, later);
+            transition!(self.peers, record, direction, from, "peer must wait for its next association");
         }
         self.fail_queue(key, direction, SendError::NoNextNode);
         self.settle(key);

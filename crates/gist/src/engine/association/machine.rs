@@ -58,6 +58,7 @@ impl Associations {
         let (idle_after, silence) = (self.config.idle_after, self.silence(now));
         let Some(association) = self.get_mut(index) else { return };
         if association.state == State::Idle {
+            association_transition!(association, State::Connected, "used again");
             association.state = State::Connected;
             association.silence = silence;
             association.unused = (association.sessions == 0).then_some(now + idle_after);
@@ -185,6 +186,7 @@ impl Gist {
         let silence = self.associations.silence(now);
         let rng = &mut self.rng;
         let Some(association) = self.associations.get_mut(index) else { return };
+        association_transition!(association, State::Connected, "channel connected and confirmed");
         association.state = State::Connected;
         association.setup = None;
         association.silence = silence;
@@ -202,6 +204,7 @@ impl Gist {
         let Some(association) = self.associations.get_mut(index) else { return };
         (association.unused, association.send_hello) = (None, None);
         (association.silence, association.question) = (None, None);
+        association_transition!(association, State::Idle, "no session uses it");
         association.state = State::Idle;
         association.no_hello = Some(now + hold_time);
     }
@@ -212,6 +215,15 @@ impl Gist {
     pub(super) fn end_association(&mut self, key: Key, end: End, lost: bool) {
         let index = key.index();
         let Some(association) = self.associations.slab.get_mut(key) else { return };
+        tracing::debug!(
+            channel = association.channel.0,
+            peer = %association.remote,
+            transport = ?association.transport,
+            from = ?association.state,
+            reason = ?end,
+            lost,
+            "messaging association ended"
+        );
         let unsent = core::mem::take(&mut association.queue);
         let octets = core::mem::take(&mut association.queued);
         let refused = association.opened && !association.heard && end != End::Unused;

@@ -113,6 +113,7 @@ impl Gist {
         }
         if self.associations.buffered + rest.len() > max {
             self.counters.associations_overrun += 1;
+            tracing::debug!(channel = association.channel.0, peer = %association.remote, reason = "limit of incomplete messages", "messaging association given up");
             self.close_channel(key.index(), true);
             return self.end_association(key, End::Failure, true);
         }
@@ -179,12 +180,14 @@ impl Gist {
         // GIST-4.3.1-08
         if header.hops == 0 {
             self.counters.hops_exceeded += 1;
+            dropped!(a, "GIST hop count is 0");
             return self.refuse(&a, GistError::HOP_LIMIT_EXCEEDED, Infos::NONE);
         }
         let of_application = !matches!(header.kind, MessageType::ERROR | MessageType::MA_HELLO);
         // GIST-4.3.4-03
         if of_application && self.registration(header.nslp).is_none() {
             self.counters.unknown_nslp += 1;
+            dropped!(a, "unknown NSLPID");
             if header.kind != MessageType::RESPONSE {
                 self.refuse(&a, GistError::UNKNOWN_NSLPID, Infos::NONE);
             }
@@ -209,6 +212,7 @@ impl Gist {
 
     fn malformed(&mut self, a: &Arrival<'_>, error: &crate::error::DecodeError) {
         self.counters.malformed += 1;
+        tracing::debug!(peer = %a.src, reason = %error, "message dropped");
         if let Some(object) = error_object_for(error, a.octets, a.encapsulation) {
             self.send_error(a, object);
         }
@@ -238,8 +242,12 @@ impl Gist {
         }
         if message.nli.is_some() && !self.is_possible_peer(subject.nli.interface) {
             self.counters.malformed += 1;
+            dropped!(a, subject, "NLI address cannot be a peer's");
             return;
         }
+        tracing::trace!(
+            session = %subject.session, peer = %a.src, kind = %message.header.kind, "message received"
+        );
         match message.header.kind {
             MessageType::RESPONSE => self.rx_response(&a, message, &subject),
             MessageType::CONFIRM => self.rx_confirm_associated(key, &a, message, &subject),
@@ -261,11 +269,13 @@ impl Gist {
         let found = found.filter(|key| self.comes_over(*key, direction, a.association));
         let Some(key) = found else {
             self.counters.data_misdelivered += 1;
+            dropped!(a, subject, "association is not that of the session");
             return self.refuse(a, GistError::INCORRECTLY_DELIVERED, Infos::NONE);
         };
         // Check 3. While our own handshake starts over, what the former peer sends reliably still counts.
         if self.state(key, direction) == State::None {
             self.counters.data_without_state += 1;
+            dropped!(a, subject, "no routing state");
             return self.refuse_without_state(a);
         }
         self.counters.data_received += 1;
