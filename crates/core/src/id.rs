@@ -35,6 +35,16 @@ signalbox_wire::code_points! {
     }
 }
 
+signalbox_wire::code_points! {
+    /// A signaling protocol that makes reservations. Values from 240 are for tests and experiments.
+    pub struct ReserverId(u8) {
+        /// QoS signaling (RFC 5974).
+        QOS = 1, "qos";
+        /// RSVP (RFC 2205).
+        RSVP = 2, "rsvp";
+    }
+}
+
 /// The kernel's number of a network interface; 0 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

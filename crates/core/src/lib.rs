@@ -35,7 +35,7 @@ pub mod traffic;
 pub mod wheel;
 
 pub use bucket::TokenBucket;
-pub use id::{IfIndex, NslpId, SessionId};
+pub use id::{IfIndex, NslpId, ReserverId, SessionId};
 pub use index::{Index, KeyedHasher};
 pub use intern::Interner;
 pub use mri::{Direction, LooseEnd, Mri, PathCoupled};

@@ -98,9 +98,10 @@ impl Node {
                     (owner, GrantInput::Lost { key: owner.key, grant, why })
                 }
             };
-            let owner = ProtocolId::ALL.iter().find(|id| id.name() == owner.protocol);
-            if let Some(owner) = owner {
-                self.one(*owner, |protocol, cx| protocol.grant(cx, input));
+            let mut cx = Context { now: self.now, resources: &mut self.resources };
+            let mut protocols = self.protocols.iter_mut();
+            if let Some((_, protocol)) = protocols.find(|(_, one)| one.reserver() == Some(owner.protocol)) {
+                protocol.grant(&mut cx, input);
             }
         }
     }

@@ -12,7 +12,7 @@ use signalbox_core::node::{
 use signalbox_core::packet::{IpReceived, Received};
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, Request};
-use signalbox_core::{IfIndex, NslpId, Time};
+use signalbox_core::{IfIndex, NslpId, ReserverId, Time};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use crate::config::ConfigError;
@@ -116,6 +116,11 @@ pub(crate) trait Protocol: fmt::Debug {
 
     /// Something happened to a stream.
     fn stream(&mut self, _: &mut Context<'_>, _: StreamInput<'_>) {}
+
+    /// The owner that it gives its reservations; `None`: it makes no reservations.
+    fn reserver(&self) -> Option<ReserverId> {
+        None
+    }
 
     /// Something happened to a grant of this protocol.
     fn grant(&mut self, _: &mut Context<'_>, _: GrantInput) {}

@@ -5,23 +5,23 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use signalbox_core::IfIndex;
 use signalbox_core::security::Identity;
 use signalbox_core::traffic::{
     Excess, FlowFilter, Reservation, ReservationId, ReserveError, ServiceClass, TrafficSpec, Treatment,
 };
+use signalbox_core::{IfIndex, ReserverId};
 
 use crate::intserv::{ErrorTerms, Latency, LocalTerms, RSpec, whole};
 use crate::refusal::{Refusal, RuleName};
 use crate::token::Token;
 
-/// Whose reservation it is: the engine that asked, and its own name for it. Given back with
-/// [`ResourceOutput::Lost`].
+/// The owner of a reservation: a protocol, and the protocol's own key of the reservation. It is given back with
+/// [`ResourceOutput::Lost`] and [`ResourceOutput::Reduced`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    /// Name of the engine, for people and to route what is lost: `"qos"`, for instance.
-    pub protocol: &'static str,
-    /// What the engine calls it.
+    /// The protocol; the node gives reports about the reservation to its engine.
+    pub protocol: ReserverId,
+    /// The key that the protocol chose.
     pub key: u64,
 }
 

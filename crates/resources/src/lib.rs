@@ -13,7 +13,7 @@
 //! ```
 //! use signalbox_core::node::{Interface, Prefix};
 //! use signalbox_core::traffic::{FlowFilter, TrafficSpec};
-//! use signalbox_core::{IfIndex, Time};
+//! use signalbox_core::{IfIndex, ReserverId, Time};
 //! use signalbox_resources::{Ask, Asker, Config, Owner, ResourceOutput, Resources};
 //!
 //! let mut resources = Resources::new(Config::of_link("eth1", "10mbit".parse()?), 0, [1; 32])?;
@@ -24,7 +24,7 @@
 //! let flow = FlowFilter::between(Prefix::host(from), Prefix::host(to));
 //! let traffic =
 //!     TrafficSpec { rate: 500_000, burst: 15_000, peak: None, min_policed: 64, max_packet: 1500 };
-//! let owner = Owner { protocol: "demo", key: 7 };
+//! let owner = Owner { protocol: ReserverId::RSVP, key: 7 };
 //! let ask = Ask::new(owner, Asker::at(from), IfIndex(2), flow, traffic);
 //!
 //! let admitted = resources.admit(Time::ZERO, &ask)?;

@@ -2,9 +2,9 @@
 
 use signalbox_core::node::{self, Interface, NoRoute, Route};
 use signalbox_core::service::Indication;
-use signalbox_core::{NslpId, Time};
+use signalbox_core::{NslpId, ReserverId, Time};
 pub(super) use signalbox_qos::engine::{Command, Config};
-use signalbox_qos::engine::{Input, Output as Out, Qos, QosEvent, Refusal};
+use signalbox_qos::engine::{Input, Output as Out, PROTOCOL, Qos, QosEvent, Refusal};
 
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, GrantInput, Next, Output, Protocol, Setup};
@@ -30,6 +30,10 @@ impl Protocol for Instance {
 
     fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
         self.engine.handle(cx.now, Input::Route { id, result }, cx.resources);
+    }
+
+    fn reserver(&self) -> Option<ReserverId> {
+        Some(PROTOCOL)
     }
 
     fn grant(&mut self, cx: &mut Context<'_>, input: GrantInput) {

@@ -1,10 +1,10 @@
 //! RSVP (RFC 2205).
 
-use signalbox_core::Time;
 use signalbox_core::node::{self, Interface, NoRoute, Prefix, Route};
 use signalbox_core::packet::Transmit;
+use signalbox_core::{ReserverId, Time};
 pub(super) use signalbox_rsvp::engine::{Command, Config};
-use signalbox_rsvp::engine::{Input, Output as Out, Refused, Rsvp, RsvpEvent};
+use signalbox_rsvp::engine::{Input, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Output, Packet, Protocol, Setup};
@@ -46,6 +46,10 @@ impl Protocol for Instance {
     fn multicast(&mut self, cx: &mut Context<'_>, route: MulticastRoute<'_>) {
         let MulticastRoute { group, source, iif, oifs } = route;
         self.engine.handle(cx.now, Input::Multicast { group, source, iif, oifs }, cx.resources);
+    }
+
+    fn reserver(&self) -> Option<ReserverId> {
+        Some(PROTOCOL)
     }
 
     fn grant(&mut self, cx: &mut Context<'_>, input: GrantInput) {

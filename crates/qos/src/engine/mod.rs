@@ -60,7 +60,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::service::{CheckId, Indication, InvalidStatus, MessageStatus, Next, Peering, Request};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Mri, NslpId, SessionId, Time};
+use signalbox_core::{Mri, NslpId, ReserverId, SessionId, Time};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 pub use command::{Command, Flow, Priority, QosRequest, QueryRequest, ReserveRequest, Service};
@@ -75,8 +75,8 @@ use parked::{Meta, Parked, Place};
 use session::{Marks, Session};
 use stateless::Sums;
 
-/// The protocol's name as owner of grants.
-pub const PROTOCOL: &str = "qos";
+/// The owner of this protocol's grants.
+pub const PROTOCOL: ReserverId = ReserverId::QOS;
 
 /// What comes in.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use signalbox_core::traffic::{FlowFilter, Reservation, ServiceClass, TrafficSpec, Treatment};
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, ReserverId, Time};
 
 use smallvec::SmallVec;
 
@@ -62,7 +62,7 @@ pub(crate) struct Group {
     pub(crate) reservation: Reservation,
     pub(crate) service: ServiceClass,
     /// Under which it is found by others of its session: few have one.
-    pub(crate) session: Option<Box<(&'static str, Session)>>,
+    pub(crate) session: Option<Box<(ReserverId, Session)>>,
     /// The newest last; never empty.
     pub(crate) members: Members,
     /// Which of all reservations ever made.

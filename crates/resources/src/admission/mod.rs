@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use signalbox_core::node::Interface;
 use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
-use signalbox_core::{IfIndex, Key, KeyedHasher, Random, Slab, Time};
+use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, Slab, Time};
 
 use crate::ask::{
     Admitted, Ask, Available, DryRun, GrantId, LostWhy, Policing, ResourceOutput, Session, WouldAdmit,
@@ -52,7 +52,7 @@ pub struct Resources {
     counters: Counters,
 }
 
-type SessionKey = (IfIndex, &'static str, Session);
+type SessionKey = (IfIndex, ReserverId, Session);
 
 impl Resources {
     /// Nothing reserved, no interfaces yet. `wall_clock_us` are the microseconds since 1970 at [`Time::ZERO`]: rules

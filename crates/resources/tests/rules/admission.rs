@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use signalbox_core::IfIndex;
 use signalbox_core::traffic::{Excess, ReserveError, ServiceClass, TrafficSpec, Treatment};
+use signalbox_core::{IfIndex, ReserverId};
 use signalbox_resources::ask::{GuaranteedAsk, Session};
 use signalbox_resources::config::{LinkConfig, Queue, ServiceConfig};
 use signalbox_resources::intserv::{ErrorTerms, RSpec};
@@ -375,7 +375,7 @@ fn a_session_has_one_service_and_so_many_sharers() {
     assert!(resources.modify(NOW, first.grant, &conflict).is_err());
     // Another engine's session of the same number is another session.
     let mut foreign = of_session(9, 1);
-    foreign.owner.protocol = "other";
+    foreign.owner.protocol = ReserverId(241);
     assert_ne!(admit(&mut resources, &foreign).reservation, first.reservation);
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use signalbox_core::node::{Interface, Prefix};
 use signalbox_core::traffic::{FlowFilter, Reservation, ReservationId, ServiceClass, TrafficSpec};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, ReserverId, Time};
 use signalbox_resources::config::LinkConfig;
 use signalbox_resources::intserv::{ErrorTerms, RSpec};
 use signalbox_resources::{
@@ -49,7 +49,7 @@ pub(crate) fn traffic(rate: u64) -> TrafficSpec {
 
 /// Controlled load of so many Mbit/s for the flow to this port, whose number is the owner's key as well.
 pub(crate) fn ask(port: u16, mbit: u64) -> Ask {
-    let owner = Owner { protocol: "test", key: u64::from(port) };
+    let owner = Owner { protocol: ReserverId(240), key: u64::from(port) };
     let asker = Asker::at(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
     Ask::new(owner, asker, ETH1, flow(port), traffic(mbit * MBIT))
 }

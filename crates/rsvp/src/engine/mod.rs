@@ -65,7 +65,7 @@ use signalbox_core::intern::Interner;
 use signalbox_core::slab::Slab;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Key, Random, Time};
+use signalbox_core::{Key, Random, ReserverId, Time};
 use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
@@ -91,8 +91,8 @@ use route::Walks;
 use sender::Sender;
 use session::Session;
 
-/// The protocol's name as owner of grants.
-pub const PROTOCOL: &str = "rsvp";
+/// The owner of this protocol's grants.
+pub const PROTOCOL: ReserverId = ReserverId::RSVP;
 
 /// What interfaces can do is asked anew after this time.
 const ADVERTISE: Duration = Duration::from_secs(1);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use signalbox_core::IfIndex;
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, TrafficSpec};
+use signalbox_core::{IfIndex, ReserverId};
 use signalbox_resources::ask::Priority;
 use signalbox_resources::view::ReservationView;
 use signalbox_resources::{Ask, Asker, Config as Links, Owner};
@@ -143,7 +143,7 @@ fn what_is_preempted_is_reported_and_removed() {
     let strong = Ask {
         priority: Priority { setup: 1, defending: 1 },
         ..Ask::new(
-            Owner { protocol: "another", key: 1 },
+            Owner { protocol: ReserverId(240), key: 1 },
             Asker::at(addr("10.1.1.1")),
             IfIndex(2),
             FlowFilter::between(host("10.1.1.1"), host("10.1.1.2")),

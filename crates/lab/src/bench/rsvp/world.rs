@@ -8,7 +8,7 @@ use signalbox_core::node::Prefix;
 use signalbox_core::node::{Interface, Route};
 use signalbox_core::packet::IpReceived;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, ReserverId, Time};
 use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{self as resources, Ask, Asker, Owner, Resources};
 use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
@@ -97,7 +97,7 @@ pub(super) fn admission(sessions: u32) -> Result<Resources> {
             dst_port: Some(5004),
             ..FlowFilter::between(Prefix::host(SENDER), Prefix::host(dest))
         };
-        let owner = Owner { protocol: "bench", key: number.into() };
+        let owner = Owner { protocol: ReserverId(240), key: number.into() };
         let traffic = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500)?.to_traffic()?;
         resources.admit(Time::ZERO, &Ask::new(owner, Asker::at(dest), DOWN, flow, traffic))?;
         install(&mut resources);

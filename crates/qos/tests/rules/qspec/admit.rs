@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use signalbox_core::node::{Interface, Prefix};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
+use signalbox_qos::engine::PROTOCOL;
 use signalbox_qos::qspec::{Denied, Message, Offer, Passed, Wish, query, reserve, respond};
 use signalbox_qos::wire::qspec::{
     Admission, AdmissionPriority, Flags, ObjectType, Outcome, ParameterId, PhbClass, Preemption, Procedure,
@@ -54,7 +55,7 @@ impl Node {
             ..FlowFilter::between(Prefix::host(from), Prefix::host(to))
         };
         let nothing = signalbox_qos::qspec::traffic_of(&tmod(1.0));
-        Ask::new(Owner { protocol: "qos", key: flow.into() }, Asker::at(from), IfIndex(2), filter, nothing)
+        Ask::new(Owner { protocol: PROTOCOL, key: flow.into() }, Asker::at(from), IfIndex(2), filter, nothing)
     }
 
     fn reserve(
