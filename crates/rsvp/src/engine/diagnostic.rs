@@ -96,12 +96,14 @@ impl Rsvp {
         }
         if !self.diagnoses.allow(self.now) {
             self.counters.diagnostics_limited += 1;
+            tracing::debug!(peer = %packet.src, reason = "limit of a second", "diagnostic dropped");
             return;
         }
         // They are unicast (§2): what comes to a group came to others, too.
         let (Some(asked), Some(hop), false) = (message.diagnostic(), message.hop, packet.dst.is_multicast())
         else {
             self.counters.diagnostics_dropped += 1;
+            tracing::debug!(reason = "not unicast, or without a DIAGNOSTIC", "diagnostic dropped");
             return;
         };
         let route = message.route().map(|route| (route.nodes().collect(), route.pointer));
@@ -136,9 +138,11 @@ impl Rsvp {
         let Some(spare) = room.checked_sub(least.octets() + DiagResponse::octets(ipv6)) else {
             // More is asked for than a packet could say, whatever is found.
             self.counters.diagnostics_dropped += 1;
+            tracing::debug!(reason = "the response fits no packet", "diagnostic dropped");
             return;
         };
         self.counters.dreqs_taken += 1;
+        tracing::debug!(requester = %asked.requester, sender = %asked.sender, "DREQ answered or passed on");
         let (objects, whole) = self.response_objects(&found, message.select().as_ref(), spare);
         let hops = message.send_ttl.saturating_sub(packet.ttl);
         let mut own = self.response(&found, hops, ipv6, &objects);
@@ -161,6 +165,7 @@ impl Rsvp {
             let Some(offset) = offset else {
                 // Nobody could tell where the rest belongs.
                 self.counters.diagnostics_dropped += 1;
+                tracing::debug!(reason = "the fragment offset overflows", "diagnostic dropped");
                 return;
             };
             draft.asked.offset = offset;
@@ -195,6 +200,7 @@ impl Rsvp {
     fn towards_last_hop(&mut self, packet: &IpReceived<'_>, last_hop: IpAddr) {
         if packet.ttl <= 1 {
             self.counters.diagnostics_dropped += 1;
+            tracing::debug!(reason = "TTL", "diagnostic dropped");
             return;
         }
         self.pass_on(packet, last_hop);
@@ -234,12 +240,14 @@ impl Rsvp {
         let last_hop = self.interfaces.is_local(draft.asked.last_hop);
         let Some((nodes, pointer)) = &mut draft.route else {
             self.counters.diagnostics_dropped += 1;
+            tracing::debug!(reason = "no ROUTE", "diagnostic dropped");
             return;
         };
         let at = usize::from(*pointer);
         // Nobody else is to have this node send for him.
         if !nodes.get(at).is_some_and(|own| self.interfaces.is_local(*own)) {
             self.counters.diagnostics_dropped += 1;
+            tracing::debug!(reason = "this node is not where the R-pointer says", "diagnostic dropped");
             return;
         }
         let before = at.checked_sub(1).filter(|_| !last_hop);
@@ -261,6 +269,7 @@ impl Rsvp {
         draft.write(&mut w);
         if !wire::is_host(envelope.dst) || envelope.dst.is_ipv6() != draft.asked.last_hop.is_ipv6() {
             self.counters.diagnostics_dropped += 1;
+            tracing::debug!(reason = "the next node has no usable address", "diagnostic dropped");
         } else if w.finish_without_checksum().is_ok() {
             let ifindex = envelope.ifindex.unwrap_or_default();
             self.neighbours.send_alone(envelope.at(ifindex), &octets);
@@ -279,6 +288,7 @@ impl Rsvp {
         let Diagnostic { requester, last_hop, .. } = draft.asked;
         if requester.port() == 0 {
             self.counters.diagnostics_dropped += 1;
+            tracing::debug!(reason = "no port to reply to", "diagnostic dropped");
             return;
         }
         let own = self.interfaces.is_local(last_hop).then_some(last_hop);

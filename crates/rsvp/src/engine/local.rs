@@ -76,6 +76,7 @@ impl Rsvp {
             Command::Close => self.close(id, resources),
         };
         if let Err(why) = result {
+            tracing::debug!(id, reason = %why, "command of an application refused");
             self.out.event(id, RsvpEvent::Refused(why));
         }
     }
@@ -126,6 +127,7 @@ impl Rsvp {
             receives: None,
         };
         self.applications.insert(id, application);
+        tracing::debug!(id, %session, "application registered");
         // Whoever registers later hears what is there (RFC 2205 §2.10).
         let senders: Vec<Key> =
             self.mates(key).filter(|(_, one)| one.goes_by(Place::LOCAL)).map(|(key, _)| key).collect();
@@ -187,6 +189,7 @@ impl Rsvp {
             .collect();
         if hearers.is_empty() {
             self.counters.unmatched += 1;
+            tracing::debug!(session = %self.logged(session), reason = "no application asked for it", "confirmation dropped");
         }
         for id in hearers {
             let senders = senders.clone();
@@ -526,6 +529,7 @@ impl Rsvp {
         let _ = self.withdraw_sender(id, resources);
         self.received_at(id, session, None, resources);
         self.applications.remove(&id);
+        tracing::debug!(id, session = %self.logged(session), "application closed its session");
         if let Some(record) = self.sessions.get_mut(session) {
             record.extra().applications.retain(|one| *one != id);
             record.shrink();

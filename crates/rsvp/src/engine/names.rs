@@ -185,6 +185,7 @@ impl Rsvp {
             let told = self.names.by_about.get(about).and_then(|key| self.names.told.get(*key));
             let Some(state) = told.and_then(|told| told.state) else { continue };
             refused = true;
+            tracing::debug!(?about, "neighbour refuses MESSAGE_IDs");
             if !self.neighbours.refused(state) {
                 self.tell_again(*about);
             }
@@ -291,6 +292,7 @@ impl Rsvp {
     /// A neighbour repeated by name what it said.
     pub(super) fn refreshed_by_name(&mut self, tag: u64) {
         let Some(said) = self.names.said.get(Key::from_u64(tag)) else { return };
+        tracing::trace!(what = ?said.what, "state refreshed by its MESSAGE_ID");
         let (what, life) = (said.what.clone(), said.life);
         self.revive(&what, life);
     }
@@ -360,7 +362,10 @@ impl Rsvp {
                 Upcall::Lost { neighbour, ifindex } => {
                     self.neighbour_lost(neighbour, self.interfaces.place(ifindex))
                 }
-                Upcall::LastKeyExpired { .. } => self.counters.keys_expired += 1,
+                Upcall::LastKeyExpired { id, ifindex } => {
+                    self.counters.keys_expired += 1;
+                    tracing::warn!(key = id, ifindex = ifindex.0, "the last key expired, and is used on");
+                }
             }
         }
     }
@@ -381,6 +386,7 @@ impl Rsvp {
     /// A neighbour restarted or cannot be reached: what it was told it is told anew, it may have lost it.
     fn neighbour_lost(&mut self, neighbour: core::net::IpAddr, place: Place) {
         self.counters.neighbours_lost += 1;
+        tracing::info!(peer = %neighbour, "neighbour lost: its state is sent again");
         let concerned = |about: &About| match about {
             About::Path(_, at) => *at == place,
             About::Resv(_, hop) => self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour),

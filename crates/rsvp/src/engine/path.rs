@@ -135,6 +135,7 @@ impl Rsvp {
             }
         }
         self.counters.paths_taken += 1;
+        tracing::debug!(session = %said.session, sender = %said.filter, peer = %said.hop.addr, "path state created");
         self.start_sender(key);
         self.find_way(key);
         Ok(Some(key))
@@ -151,6 +152,7 @@ impl Rsvp {
         let Some(sender) = self.senders.get(key) else { return Ok(None) };
         if sender.has(LOCAL) {
             self.counters.own += 1;
+            tracing::debug!(session = %said.session, sender = %said.filter, reason = "the sender is an application here", "Path dropped");
             return Ok(None);
         }
         if said.session.dest.is_multicast() && sender.iif != said.place {
@@ -207,6 +209,7 @@ impl Rsvp {
         }
         if !changed {
             self.counters.paths_refreshed += 1;
+            tracing::trace!(session = %said.session, sender = %said.filter, "path state refreshed");
             self.resume(key);
             if police != said.flags & E_POLICE {
                 self.reinstall_of(session, key, resources);
@@ -217,6 +220,7 @@ impl Rsvp {
             return Ok(Some(key));
         }
         self.counters.paths_taken += 1;
+        tracing::debug!(session = %said.session, sender = %said.filter, peer = %said.hop.addr, "path state changed");
         if let Some(sender) = self.senders.get_mut(key) {
             sender.set(HELD, false);
         }
@@ -268,6 +272,7 @@ impl Rsvp {
     fn change_hop(&mut self, session: Key, key: Key, old: u32, said: &Said<'_>) -> Result<(), Failure> {
         let Some(hop) = self.share_hop(said.hop) else { return Err(failure(Refusal::Full)) };
         self.counters.hop_changes += 1;
+        tracing::debug!(session = %said.session, sender = %said.filter, peer = %said.hop.addr, "previous hop changed");
         // By the name that the other one gave it, only that one's state would live on.
         self.forget_sender(key);
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
@@ -289,12 +294,10 @@ impl Rsvp {
         };
         let known = self.find_session(&session);
         let sender = known.and_then(|session| self.find_sender(session, &filter));
-        let Some(key) = sender else {
+        let remote = sender.filter(|key| self.senders.get(*key).is_some_and(|sender| !sender.has(LOCAL)));
+        let Some((key, sender)) = remote.and_then(|key| Some((key, self.senders.get(key)?))) else {
             self.counters.unmatched += 1;
-            return;
-        };
-        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL)) else {
-            self.counters.unmatched += 1;
+            tracing::debug!(%session, sender = %filter, peer = %hop.addr, reason = "no such path state", "PathTear dropped");
             return;
         };
         let multicast = session.dest.is_multicast();
@@ -312,8 +315,10 @@ impl Rsvp {
         }
         if self.hops.lookup(sender.hop).map(|known| known.addr) != Some(hop.addr) {
             self.counters.unmatched += 1;
+            tracing::debug!(%session, sender = %filter, peer = %hop.addr, reason = "not the previous hop", "PathTear dropped");
             return;
         }
+        tracing::debug!(%session, sender = %filter, peer = %hop.addr, "path state torn down");
         self.counters.senders_torn += 1;
         self.end_path(key, Some(message), resources);
     }

@@ -72,6 +72,11 @@ impl Rsvp {
             self.buffers.message = octets;
             sent
         };
+        if sent {
+            tracing::trace!(%kind, dst = %envelope.dst, "message sent");
+        } else {
+            tracing::debug!(%kind, dst = %envelope.dst, reason = "too large", "message not sent");
+        }
         let counters = &mut self.counters;
         let counter = match (sent, kind) {
             (false, _) => &mut counters.too_large,
@@ -178,6 +183,7 @@ impl Rsvp {
 
     /// A Path cannot go out now.
     fn hold_path(&mut self, key: Key) {
+        tracing::debug!(session = %self.logged_of(key), reason = "the incoming link is down", "Path held back");
         if let Some(sender) = self.senders.get_mut(key) {
             sender.set(HELD, true);
         }
@@ -305,6 +311,7 @@ impl Rsvp {
             code: failure.code,
             value: failure.value,
         };
+        tracing::debug!(peer = %hop.addr, reason = %error, "Path rejected");
         self.transmit(envelope, MessageType::PATH_ERR, |_, w| copy_path_err(w, message, &error));
     }
 
@@ -319,8 +326,10 @@ impl Rsvp {
         let key = self.find_session(&session).and_then(|session| self.find_sender(session, &filter));
         let Some(sender) = key.and_then(|key| self.senders.get(key)) else {
             self.counters.unmatched += 1;
+            tracing::debug!(%session, sender = %filter, reason = "no such path state", "PathErr dropped");
             return;
         };
+        tracing::debug!(%session, sender = %filter, reason = %error, "PathErr received");
         let told: Vec<About> =
             key.into_iter().flat_map(|key| sender.ways().map(move |way| About::Path(key, way))).collect();
         if self.names_refused(&told, &error) {

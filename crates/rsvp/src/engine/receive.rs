@@ -18,6 +18,7 @@ impl Rsvp {
         let place = self.interfaces.place(packet.ifindex);
         if self.interfaces.get(place).is_some_and(|known| !known.config.enabled) {
             self.counters.disabled += 1;
+            tracing::debug!(peer = %packet.src, ifindex = packet.ifindex.0, reason = "RSVP is off at the interface", "packet dropped");
             return;
         }
         let kind = packet.payload.get(1).copied().map_or(MessageType(0), MessageType);
@@ -28,7 +29,7 @@ impl Rsvp {
                 Err(error)
                     if matches!(error.fault, Fault::Version | Fault::MessageLength | Fault::Checksum) =>
                 {
-                    self.count(&error);
+                    self.count(packet, &error);
                 }
                 _ => self.pass_on(packet, packet.dst),
             };
@@ -39,19 +40,21 @@ impl Rsvp {
                 Arrival::Message => self.on_message(arrivals.message(), place, resources),
                 Arrival::Refreshed { tag } => self.refreshed_by_name(tag),
                 Arrival::Unknown(unknown) => self.unknown_name(&unknown),
-                Arrival::Malformed(error) => self.count(&error),
+                Arrival::Malformed(error) => self.count(packet, &error),
             }
         }
     }
 
     fn on_message(&mut self, incoming: &Incoming<'_>, place: Place, resources: &mut Resources) {
         let message = &incoming.message;
+        tracing::trace!(kind = %message.kind, peer = %incoming.neighbour, "message received");
         if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
             return self.on_diagnostic(incoming, place);
         }
         // A group's packets come back to who sent them, as do those of a routing loop.
         if message.hop.is_some_and(|hop| self.interfaces.is_local(hop.addr)) {
             self.counters.own += 1;
+            tracing::debug!(kind = %message.kind, peer = %incoming.neighbour, reason = "sent by this node", "message dropped");
             return;
         }
         if message.refusal.is_none() && matches!(message.kind, MessageType::PATH | MessageType::RESV) {
@@ -76,7 +79,10 @@ impl Rsvp {
             MessageType::PATH_ERR => self.on_path_err(message),
             MessageType::RESV_ERR => self.on_resv_err(message, place),
             MessageType::RESV_CONF => self.on_resv_conf(&incoming.packet, message, place),
-            _ => self.counters.unsupported += 1,
+            kind => {
+                self.counters.unsupported += 1;
+                tracing::debug!(%kind, peer = %incoming.neighbour, reason = "message type not supported", "message dropped");
+            }
         }
     }
 
@@ -134,8 +140,10 @@ impl Rsvp {
     /// forwarding (RFC 2205 §2.9), a diagnostic request to where it begins.
     pub(super) fn pass_on(&mut self, packet: &IpReceived<'_>, dst: IpAddr) {
         if packet.ttl <= 1 {
+            tracing::debug!(src = %packet.src, %dst, reason = "TTL", "packet dropped");
             return;
         }
+        tracing::trace!(src = %packet.src, %dst, "packet passed on");
         self.counters.passed_on += 1;
         let envelope = Envelope {
             src: packet.src,
@@ -149,7 +157,9 @@ impl Rsvp {
         self.out.send(envelope, |octets| octets.extend_from_slice(packet.payload));
     }
 
-    fn count(&mut self, error: &DecodeError) {
+    /// Counts a message that is dropped because of its format (RFC 2205 Appendix B).
+    fn count(&mut self, packet: &IpReceived<'_>, error: &DecodeError) {
+        tracing::debug!(peer = %packet.src, reason = %error, "message dropped");
         let counters = &mut self.counters;
         let counter = match error.fault {
             Fault::MessageLength => &mut counters.bad_length,

@@ -28,6 +28,7 @@ impl Rsvp {
         };
         branch.extra.get_or_insert_default().reduced = Some(rate);
         self.counters.reduced += 1;
+        tracing::debug!(grant = grant.0, rate, "reservation reduced");
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
             self.remind_of_reduction(key, hop);

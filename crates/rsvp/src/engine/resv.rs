@@ -117,6 +117,7 @@ impl Rsvp {
         // The handle names the interface, by whatever interface the message came in (RFC 2205 §3.3).
         let Some(oif) = self.interfaces.of_handle(hop.lih) else {
             self.counters.bad_handle += 1;
+            tracing::debug!(peer = %hop.addr, handle = hop.lih, reason = "no such interface handle", "Resv dropped");
             return Accepted::default();
         };
         if let Some(refusal) = message.refusal {
@@ -219,6 +220,7 @@ impl Rsvp {
                 }
                 Outcome::Changed { branch, largest } => {
                     self.counters.resvs_taken += 1;
+                    tracing::debug!(session = %context.session, sender = %filter, peer = %context.hop.addr, "reservation state changed");
                     context.accepted.branches.push(branch);
                     match confirm {
                         Some(asked) if !largest => {
@@ -281,6 +283,7 @@ impl Rsvp {
             }
             Outcome::Changed { branch, largest } => {
                 self.counters.resvs_taken += 1;
+                tracing::debug!(session = %context.session, style = %wanted.style, peer = %context.hop.addr, "reservation state changed");
                 context.accepted.branches.push(branch);
                 let asked = wanted.confirmation();
                 let mut upstream = core::mem::take(&mut context.upstream);
@@ -561,6 +564,7 @@ impl Rsvp {
     ) {
         self.counters.rejected += 1;
         context.accepted.partial = true;
+        tracing::debug!(session = %context.session, peer = %context.hop.addr, code = %failure.code, value = failure.value, "reservation refused");
         let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         let ResvContext { message, session, hop, oif, .. } = &*context;
         self.answer_resv(message, session, (*hop, *oif), (failure, flags), flow, filters);

@@ -181,6 +181,7 @@ impl Rsvp {
             known.filter(|key| self.sessions.get(*key).is_some_and(|one| one.style == Some(style)))
         else {
             self.counters.unmatched += 1;
+            tracing::debug!(%session, peer = %hop.addr, reason = "no such reservation", "ResvErr dropped");
             return;
         };
         let flowspec = message.flows().next().and_then(|flow| flow.flowspec?.read().ok());
@@ -206,8 +207,10 @@ impl Rsvp {
             named.into_iter().filter(|key| self.senders.get(*key).is_some_and(from_there)).collect();
         if concerned.is_empty() {
             self.counters.unmatched += 1;
+            tracing::debug!(%session, peer = %hop.addr, reason = "not a previous hop", "ResvErr dropped");
             return;
         }
+        tracing::debug!(%session, peer = %hop.addr, reason = %error, "ResvErr received");
         let mut told: Vec<About> = Vec::new();
         for sender in concerned.iter().filter_map(|sender| self.senders.get(*sender)) {
             if !told.contains(&About::Resv(key, sender.hop)) {
@@ -250,6 +253,7 @@ impl Rsvp {
                 record.blockade(self.now, Blockade { of, flowspec, until });
                 self.counters.blockades += 1;
             }
+            tracing::debug!(session = %self.logged(session), lifetime = ?life, "blockade state set");
             if !hops.contains(&hop) {
                 hops.push(hop);
             }

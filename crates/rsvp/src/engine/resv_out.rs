@@ -268,6 +268,7 @@ impl Rsvp {
             self.confirm_here(session, asked, node, style, Some(flowspec), senders);
             return;
         }
+        tracing::debug!(session = %of, receiver = %confirm.receiver, "reservation confirmed");
         let envelope = Envelope { router_alert: true, ..self.envelope_to(confirm.receiver, confirm.oif) };
         let receiver = confirm.receiver;
         self.transmit(envelope, MessageType::RESV_CONF, |_, w| {
@@ -297,11 +298,13 @@ impl Rsvp {
         };
         if packet.dst != receiver {
             self.counters.bad_confirmation += 1;
+            tracing::debug!(%session, dst = %packet.dst, %receiver, reason = "addressed to another than its receiver", "ResvConf dropped");
             return;
         }
         if self.interfaces.is_local(receiver) {
             let Some(session) = self.find_session(&session) else {
                 self.counters.unmatched += 1;
+                tracing::debug!(%session, reason = "no such session", "ResvConf dropped");
                 return;
             };
             let flowspec = message.flows().next().and_then(|flow| flow.flowspec?.read().ok());
@@ -309,6 +312,7 @@ impl Rsvp {
             return self.confirm_here(session, None, error.node, style, flowspec, senders);
         }
         if packet.ttl <= 1 {
+            tracing::debug!(%session, %receiver, reason = "TTL", "ResvConf dropped");
             return;
         }
         let ttl = packet.ttl - 1;

@@ -15,6 +15,7 @@ impl Rsvp {
         };
         let Some(oif) = self.interfaces.of_handle(hop.lih) else {
             self.counters.bad_handle += 1;
+            tracing::debug!(%session, peer = %hop.addr, handle = hop.lih, reason = "no such interface handle", "ResvTear dropped");
             return;
         };
         let known = self.find_session(&session);
@@ -23,6 +24,7 @@ impl Rsvp {
         let next = self.hops.find(&RsvpHop { lih: 0, ..hop });
         let (Some(key), Some(next)) = (matching, next) else {
             self.counters.unmatched += 1;
+            tracing::debug!(%session, peer = %hop.addr, reason = "no such reservation", "ResvTear dropped");
             return;
         };
         let senders: Vec<Key> = message
@@ -52,9 +54,11 @@ impl Rsvp {
         };
         if ended {
             self.counters.reservations_torn += 1;
+            tracing::debug!(%session, peer = %hop.addr, "reservation torn down");
             self.send_upstream(upstream, key, Tears::Send, None);
         } else {
             self.counters.unmatched += 1;
+            tracing::debug!(%session, peer = %hop.addr, reason = "no such request", "ResvTear dropped");
             self.recycle_change(upstream);
         }
         self.close_if_idle(key);

@@ -94,6 +94,8 @@ impl Rsvp {
         #[expect(clippy::cast_possible_truncation, reason = "a hash")]
         let gateway = gateway.map_or(0, |gateway| self.hasher.hash_one(&gateway) as u32);
         let before = core::mem::replace(&mut sender.gateway, gateway);
+        tracing::debug!(session = %self.logged_of(key), route = ?result, "route found");
+        let Some(sender) = self.senders.get(key) else { return };
         let turned = before != gateway && sender.oif == way && way.is_link() && !sender.has(UNSENT);
         let ways = [way];
         self.apply_ways(key, if way == Place::NONE { &[] } else { &ways }, resources);
@@ -114,6 +116,7 @@ impl Rsvp {
         oifs: &[IfIndex],
         resources: &mut Resources,
     ) {
+        tracing::debug!(%group, %source, iif = iif.0, oifs = oifs.len(), "multicast route");
         let Some(src) = self.addresses.find(source) else { return };
         let expected = if iif == IfIndex::NONE { Place::NONE } else { self.interfaces.place(iif) };
         let routed: Vec<Place> =
@@ -231,6 +234,7 @@ impl Rsvp {
 
     /// Routes to `prefix` may have changed.
     pub(super) fn on_route_changed(&mut self, prefix: Prefix) {
+        tracing::debug!(addr = %prefix.addr, len = prefix.len, "routes changed");
         self.walks.push(prefix);
     }
 
@@ -238,6 +242,7 @@ impl Rsvp {
     /// is or was this node's: the kernel takes routes away with a link and says nothing of them (IPv4).
     pub(super) fn on_interfaces(&mut self, list: &[Interface]) {
         let changes = self.interfaces.update(list, &self.config);
+        tracing::debug!(interfaces = list.len(), changed = changes.altered.len(), "interfaces updated");
         for known in self.interfaces.all() {
             self.neighbours.set_addresses(known.ifindex, known.address(false), known.address(true));
         }

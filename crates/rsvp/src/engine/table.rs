@@ -1,5 +1,6 @@
 //! The tables: finding, entering and removing sessions, senders and reservations, and the lists that connect them.
 
+use core::fmt;
 use core::net::IpAddr;
 
 use signalbox_core::Key;
@@ -94,7 +95,31 @@ impl<'a> Iterator for Listed<'a> {
     }
 }
 
+/// A session of the table in a log event.
+#[derive(Debug)]
+pub(super) struct Logged(Option<wire::Session>);
+
+impl fmt::Display for Logged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(session) => session.fmt(f),
+            None => f.write_str("unknown"),
+        }
+    }
+}
+
 impl Rsvp {
+    /// A session for log events.
+    pub(super) fn logged(&self, session: Key) -> Logged {
+        Logged(self.sessions.get(session).map(|record| self.session_of(record)))
+    }
+
+    /// The session of a sender for log events.
+    pub(super) fn logged_of(&self, sender: Key) -> Logged {
+        let index = self.senders.get(sender).map(|sender| sender.session);
+        Logged(index.and_then(|index| self.sessions.get_index(index)).map(|record| self.session_of(record)))
+    }
+
     pub(super) fn find_session(&self, wanted: &wire::Session) -> Option<Key> {
         self.find_hashed(wanted, self.hash_of(wanted)?)
     }
@@ -167,6 +192,7 @@ impl Rsvp {
         let Ok(key) = self.sessions.insert(record) else {
             self.addresses.release(dest, v6);
             self.counters.sessions_full += 1;
+            tracing::debug!(session = %wanted, reason = "table of sessions full", "session not created");
             return Err(Refusal::Full);
         };
         let Self { sessions, hasher, by_session, .. } = self;
@@ -259,6 +285,7 @@ impl Rsvp {
         }
         if record.count >= self.config.max_senders_per_session {
             self.counters.senders_full += 1;
+            tracing::debug!(session = %self.logged(session), sender = %wanted, reason = "too many senders in the session", "sender not created");
             return Err(Refusal::Full);
         }
         let (v6, first) = (record.v6, record.first);
@@ -266,6 +293,7 @@ impl Rsvp {
         let Ok(key) = self.senders.insert(Sender::new(session.index(), src, wanted.selector, tspec)) else {
             self.addresses.release(src, v6);
             self.counters.senders_full += 1;
+            tracing::debug!(session = %self.logged(session), sender = %wanted, reason = "table of senders full", "sender not created");
             return Err(Refusal::Full);
         };
         match self.senders.get_index_mut(first) {
@@ -421,6 +449,7 @@ impl Rsvp {
         branch.next = head.unwrap_or(NONE);
         let Ok(key) = self.branches.insert(branch) else {
             self.counters.reservations_full += 1;
+            tracing::debug!(session = %self.logged(session), reason = "table of reservations full", "reservation not created");
             return Err(Refusal::Full);
         };
         if let Some(sender) = sender.and_then(|sender| self.senders.get_mut(sender)) {

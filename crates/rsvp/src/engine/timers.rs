@@ -44,6 +44,7 @@ impl Rsvp {
         let mates = self.sessions.get_index(sender.session).map_or(0, |session| u32::from(session.count));
         if sender.is_over(now) {
             self.counters.senders_expired += 1;
+            tracing::debug!(session = %self.logged_of(key), "path state expired");
             self.end_path(key, None, resources);
             return mates;
         }
@@ -51,7 +52,10 @@ impl Rsvp {
             if sender.branches_out() && !sender.has(REPAIR) {
                 self.take_turns(key);
             } else {
-                self.counters.repairs += u64::from(sender.has(REPAIR));
+                if sender.has(REPAIR) {
+                    self.counters.repairs += 1;
+                    tracing::debug!(session = %self.logged_of(key), "local repair: Path follows the new route");
+                }
                 self.refresh_path(key);
                 self.schedule_path(key, false);
             }
@@ -207,6 +211,7 @@ impl Rsvp {
         });
         if over {
             self.counters.reservations_expired += 1;
+            tracing::debug!(session = %self.logged(session), "reservation state expired");
             let mut upstream = self.begin_change();
             self.record_branch(&mut upstream, session, key);
             while let Some(hop) = self.branches.get_mut(key).and_then(|branch| ended(branch, now)) {

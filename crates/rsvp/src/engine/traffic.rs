@@ -43,6 +43,7 @@ impl Rsvp {
         match result {
             Ok(admitted) => {
                 self.counters.granted += 1;
+                tracing::debug!(grant = admitted.grant.0, ifindex = ask.ifindex.0, "reservation granted");
                 let forward =
                     admitted.rspec.filter(|rspec| ask.guaranteed.is_some_and(|asked| asked.rspec != *rspec));
                 if let Some(branch) = self.branches.get_mut(key) {
@@ -54,6 +55,7 @@ impl Rsvp {
             }
             Err(refusal) => {
                 self.counters.refused += 1;
+                tracing::debug!(ifindex = ask.ifindex.0, reason = %refusal, "reservation refused by admission control");
                 Err(failure_of(&refusal, &ask))
             }
         }
@@ -198,6 +200,7 @@ impl Rsvp {
         branch.set_grant(None);
         let Some(session) = self.sessions.key_of(branch.session) else { return };
         self.counters.lost += 1;
+        tracing::debug!(session = %self.logged(session), grant = grant.0, reason = ?why, "reservation lost");
         let failure = match why {
             LostWhy::Preempted | LostWhy::CapacityReduced => Failure::new(ErrorCode::PREEMPTED, 0),
             LostWhy::KernelRefused(_) | LostWhy::InterfaceGone => {

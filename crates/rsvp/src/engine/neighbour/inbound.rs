@@ -162,6 +162,7 @@ impl Neighbours {
                     if message.kind == MessageType::BUNDLE {
                         if !self.config.of(packet.ifindex).reduction.summary {
                             self.counters.bundles_refused += 1;
+                            tracing::debug!(peer = %packet.src, reason = "Bundles are off", "Bundle dropped");
                             continue;
                         }
                         self.counters.bundles_received += 1;
@@ -225,6 +226,7 @@ impl Neighbours {
         incoming.peer = peer;
         if peer.is_none() {
             self.counters.overload += 1;
+            tracing::debug!(peer = %neighbour, reason = "table of neighbours full", "neighbour not remembered");
         }
         if message.kind == MessageType::HELLO {
             if let (Some(peer), Some(hello)) = (peer, message.hello) {
@@ -324,6 +326,7 @@ impl Neighbours {
                         integrity.sequence,
                     )
             });
+            tracing::debug!(peer = %sender, fits = taken, "Integrity Response received");
             let counter =
                 if taken { &mut self.counters.responses_taken } else { &mut self.counters.responses_ignored };
             *counter += 1;
@@ -360,6 +363,7 @@ impl Neighbours {
             Mistrust::Unwilling => &mut self.counters.handshake_refused,
         };
         *counter += 1;
+        tracing::debug!(peer = %sender, ifindex = ifindex.0, reason = ?why, "authentication failed, message dropped");
         self.mistrusted.note(self.now, (sender, ifindex), why);
         false
     }
@@ -372,8 +376,12 @@ impl Neighbours {
         let verdict = state.received(self.now, hello, &configured.unwrap_or_default(), &mut self.rng);
         let answer = (!hello.ack).then(|| state.answer());
         let (neighbour, ifindex) = (peer.addr, peer.ifindex);
-        if verdict == hello::Verdict::Lost {
-            self.lost(neighbour, ifindex);
+        match verdict {
+            hello::Verdict::Same => {}
+            hello::Verdict::Up => {
+                tracing::info!(peer = %neighbour, ifindex = ifindex.0, "neighbour answers Hellos");
+            }
+            hello::Verdict::Lost => self.lost(neighbour, ifindex),
         }
         if let Some(answer) = answer {
             self.send_hello(neighbour, ifindex, &answer);
@@ -397,6 +405,7 @@ impl Neighbours {
 
     pub(super) fn lost(&mut self, neighbour: IpAddr, ifindex: IfIndex) {
         self.counters.neighbours_lost += 1;
+        tracing::info!(peer = %neighbour, ifindex = ifindex.0, "neighbour lost");
         self.upcalls.push_back(Upcall::Lost { neighbour, ifindex });
     }
 
@@ -408,6 +417,7 @@ impl Neighbours {
         let Some(key) = self.sent.find(name.id) else { return };
         if negative {
             self.counters.nacks_received += 1;
+            tracing::debug!(id = name.id, "neighbour does not know a MESSAGE_ID");
             if let Some(tag) = self.sent.get(key).and_then(|sent| sent.tag) {
                 self.set_acknowledged(key, None);
                 self.upcalls.push_back(Upcall::Wanted { tag });
@@ -459,6 +469,7 @@ impl Neighbours {
                 return Some(Arrival::Refreshed { tag: heard.tag });
             }
             self.counters.names_unknown += 1;
+            tracing::debug!(peer = %packet.src, id = listed.id, "Srefresh of an unknown MESSAGE_ID");
             let name = MessageId { ack_desired: false, epoch: list.epoch, id: listed.id };
             match listed.source {
                 None => self.acknowledge(lists.peer, packet, name, true),
@@ -498,6 +509,7 @@ impl Neighbours {
         };
         if verdict == Verdict::OutOfOrder {
             self.counters.out_of_order += 1;
+            tracing::debug!(peer = %incoming.neighbour, id = name.id, reason = "older than what was received", "message dropped");
         } else {
             self.acknowledge(peer, &incoming.packet, name, false);
         }

@@ -322,6 +322,7 @@ impl Neighbours {
             Signed::AsConfigured if sending => {
                 let Some((key, expired)) = self.keys.sending(self.config.wall(self.now), ifindex, to) else {
                     self.counters.no_key += 1;
+                    tracing::debug!(dst = %to, ifindex = ifindex.0, reason = "no key", "message not sent");
                     return;
                 };
                 if expired {
@@ -458,6 +459,7 @@ impl Neighbours {
         w.id_list(self.epoch, &ids);
         if w.finish_without_checksum().is_ok() {
             self.counters.srefreshes_sent += 1;
+            tracing::trace!(dst = %envelope.dst, states = ids.len(), "Srefresh sent");
             let mut out = core::mem::take(&mut self.out.octets);
             let start = out.len();
             self.compose(&mut out, (envelope.ifindex, envelope.dst), &message, Self::PLAIN);
@@ -479,6 +481,7 @@ impl Neighbours {
     /// goes without from now on. Whether the message was sent again; else the engine does it.
     pub fn refused(&mut self, state: Advertised) -> bool {
         self.counters.names_refused += 1;
+        tracing::debug!("state goes without MESSAGE_ID from now on");
         if let Some(sent) = self.sent.get_mut(state.0) {
             sent.plain = true;
         }
@@ -500,6 +503,7 @@ impl Neighbours {
     pub(super) fn send_hello(&mut self, to: IpAddr, ifindex: IfIndex, hello: &Hello) {
         let sent = self.own_packet((to, ifindex, 1), MessageType::HELLO, Self::PLAIN, |w| _ = w.hello(hello));
         self.counters.hellos_sent += u64::from(sent);
+        tracing::trace!(peer = %to, ack = hello.ack, "Hello sent");
     }
 
     pub(super) fn challenge(&mut self, ask: &Ask) {
@@ -509,6 +513,7 @@ impl Neighbours {
         let kind = MessageType::INTEGRITY_CHALLENGE;
         let sent = self.own_packet(place, kind, preface, |w| _ = w.challenge(&challenge));
         self.counters.challenges_sent += u64::from(sent);
+        tracing::debug!(peer = %ask.to, key = ask.key_id, "Integrity Challenge sent");
     }
 
     /// A challenge, which nobody signed: it is answered to where it came from, with the key that it names, at a limited
@@ -527,5 +532,6 @@ impl Neighbours {
         let kind = MessageType::INTEGRITY_RESPONSE;
         let sent = self.own_packet(place, kind, preface, |w| _ = w.challenge(&challenge));
         self.counters.responses_sent += u64::from(sent);
+        tracing::debug!(peer = %packet.src, key = challenge.key_id, "Integrity Response sent");
     }
 }

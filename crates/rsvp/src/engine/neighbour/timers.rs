@@ -43,6 +43,7 @@ impl Neighbours {
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
         if pending.count >= settings.limit.max(1) {
             self.counters.unacknowledged += 1;
+            tracing::debug!(dst = %pending.envelope.dst, id, reason = "retry limit", "message not acknowledged");
             if tag.is_none() {
                 self.sent.remove(name);
             } else {
@@ -58,6 +59,7 @@ impl Neighbours {
         let octets = core::mem::take(&mut pending.octets);
         self.sent.rearm(waiting, self.now + interval);
         self.counters.retransmissions += 1;
+        tracing::debug!(dst = %envelope.dst, id, "message sent again");
         self.retransmit(envelope, &octets, id);
         if let Some(pending) = self.sent.pending_mut(waiting) {
             pending.octets = octets;
