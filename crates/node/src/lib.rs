@@ -57,8 +57,8 @@ pub mod rsvp {
     /// What neighbours do for each other on one hop.
     pub mod neighbour {
         pub use signalbox_rsvp::engine::neighbour::{
-            Algorithm, AssociationView, Config, HelloConfig, IntegrityConfig, Interface, KeyUse, Mistrust,
-            Mistrusted, Reduction, View,
+            Algorithm, AssociationView, AuthenticationFailure, AuthenticationFailures, Config, HelloConfig,
+            IntegrityConfig, Interface, KeyUse, Reduction, View,
         };
     }
     pub use signalbox_rsvp::wire::{

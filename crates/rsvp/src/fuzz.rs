@@ -9,7 +9,7 @@ use signalbox_resources::intserv::{Latency, LocalTerms, Path};
 
 use crate::wire::{
     self, Class, Identity, LocalService, LocalServices, Message, MessageType, Overrides, Preemption,
-    RawAdspec, policy_data, sums_up,
+    RawAdspec, checksum_is_valid, policy_data,
 };
 
 #[cfg(feature = "engine")]
@@ -49,7 +49,7 @@ fn one(octets: &[u8]) {
         return;
     }
     let once = recompose(&message);
-    assert!(sums_up(&once));
+    assert!(checksum_is_valid(&once));
     match Message::parse(&once) {
         Ok(again) => {
             assert_eq!((again.session, again.e_police), (message.session, message.e_police));

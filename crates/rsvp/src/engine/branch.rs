@@ -8,7 +8,7 @@ use signalbox_resources::GrantId;
 use signalbox_resources::intserv::RSpec;
 
 use super::carried::Carried;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::merge;
 use super::session::{NONE, is_application};
 use crate::wire::FlowSpec;
@@ -22,10 +22,10 @@ pub(crate) struct Branch {
     pub(crate) sender: u32,
     /// Next in the list of the sender or the session.
     pub(crate) next: u32,
-    /// Where the data leave; [`Place::LOCAL`]: to an application of this node.
-    pub(crate) oif: Place,
+    /// Where the data leave; [`Iface::LOCAL`]: to an application of this node.
+    pub(crate) oif: Iface,
     /// What stands is not what is asked for and sent now: that was refused, and is asked for again with the next request.
-    pub(crate) owed: bool,
+    pub(crate) retry_install: bool,
     grant: [u32; 2],
     pub(crate) first: Request,
     pub(crate) extra: Option<Box<BranchExtra>>,
@@ -36,7 +36,7 @@ pub(crate) struct Branch {
 pub(crate) struct BranchExtra {
     /// The other next hops.
     pub(crate) more: Vec<Request>,
-    /// What traffic control wants passed on in place of the rate and slack that were asked for (Fwd_Flowspec).
+    /// What traffic control wants passed on in iface of the rate and slack that were asked for (Fwd_Flowspec).
     pub(crate) forward: Option<RSpec>,
     /// What is left of the rate since a part was taken, octets a second.
     pub(crate) reduced: Option<u64>,
@@ -111,14 +111,14 @@ impl Request {
 }
 
 impl Branch {
-    pub(crate) fn new(session: u32, sender: u32, oif: Place, first: Request) -> Self {
+    pub(crate) fn new(session: u32, sender: u32, oif: Iface, first: Request) -> Self {
         Self {
             link: Link::default(),
             session,
             sender,
             next: NONE,
             oif,
-            owed: false,
+            retry_install: false,
             grant: [0; 2],
             first,
             extra: None,
@@ -132,7 +132,7 @@ impl Branch {
 
     /// Whether what is asked for stands.
     pub(crate) fn is_installed(&self) -> bool {
-        self.grant().is_some() && !self.owed || !self.oif.is_link()
+        self.grant().is_some() && !self.retry_install || !self.oif.is_real()
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "two halves")]

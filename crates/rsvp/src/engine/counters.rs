@@ -105,13 +105,13 @@ signalbox_core::counters! {
         keys_expired: u64,
         /// Messages too large to be sent.
         too_large: u64,
-        /// Sessions that found no place.
+        /// Sessions that found no iface.
         sessions_full: u64,
-        /// Senders that found no place.
+        /// Senders that found no iface.
         senders_full: u64,
-        /// Reservations that found no place.
+        /// Reservations that found no iface.
         reservations_full: u64,
-        /// Neighbours, addresses, contents of ADSPECs and other parts that found no place.
+        /// Neighbours, addresses, contents of ADSPECs and other parts that found no iface.
         overload: u64,
     }
 }

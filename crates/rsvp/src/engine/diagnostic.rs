@@ -11,7 +11,7 @@ use signalbox_core::Key;
 use signalbox_core::packet::IpReceived;
 
 use super::Rsvp;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::neighbour::Incoming;
 use super::outbox::Envelope;
 use crate::wire::{
@@ -88,7 +88,7 @@ const fn least_mtu(ipv6: bool) -> usize {
 
 impl Rsvp {
     /// A DREQ or DREP that was addressed to this node.
-    pub(super) fn on_diagnostic(&mut self, incoming: &Incoming<'_>, place: Place) {
+    pub(super) fn on_diagnostic(&mut self, incoming: &Incoming<'_>, iface: Iface) {
         let (message, packet) = (&incoming.message, &incoming.packet);
         if self.config.diagnostics == 0 {
             self.counters.unsupported += 1;
@@ -109,21 +109,21 @@ impl Rsvp {
         let route = message.route().map(|route| (route.nodes().collect(), route.pointer));
         let draft = Draft { message, hop, asked, route, others: true, own: None };
         if message.kind == MessageType::DREQ {
-            self.on_dreq(packet, draft, place);
+            self.on_dreq(packet, draft, iface);
         } else {
-            self.on_drep(draft, place);
+            self.on_drep(draft, iface);
         }
     }
 
     /// DREQ forwarding, by the steps of §4.1.
-    fn on_dreq(&mut self, packet: &IpReceived<'_>, mut draft: Draft<'_>, place: Place) {
+    fn on_dreq(&mut self, packet: &IpReceived<'_>, mut draft: Draft<'_>, iface: Iface) {
         let (message, asked) = (draft.message, draft.asked);
         let begins = asked.offset == 0 && message.responses().next().is_none();
         if begins && !self.interfaces.is_local(asked.last_hop) {
             return self.towards_last_hop(packet, asked.last_hop);
         }
         // Steps 1 to 6.
-        let found = self.find(message, &asked, begins, place);
+        let found = self.find(message, &asked, begins, iface);
         let ipv6 = asked.last_hop.is_ipv6();
         (draft.asked.more, draft.asked.hops) = (false, asked.hops.saturating_add(1));
         let limit = if asked.max_hops == 0 { u8::MAX } else { asked.max_hops };
@@ -131,7 +131,7 @@ impl Rsvp {
         if let Some(known) = onward.and_then(|_| self.interfaces.get(found.iif)) {
             draft.asked.path_mtu = asked.path_mtu.min(u16::try_from(known.mtu).unwrap_or(u16::MAX));
         }
-        let room = self.room(&draft, onward.is_some(), [found.iif, place]);
+        let room = self.room(&draft, onward.is_some(), [found.iif, iface]);
         let mut least = draft.clone();
         least.others = false;
         least.route = draft.route.as_ref().map(|_| (Vec::new(), 0));
@@ -158,7 +158,7 @@ impl Rsvp {
             let returned: usize = of_others.map(|one| one.octets.len()).sum();
             if returned > 0 {
                 let asked = Diagnostic { more: true, ..draft.asked };
-                self.send_back(Draft { asked, own: None, ..draft.clone() }, place, hops > 0);
+                self.send_back(Draft { asked, own: None, ..draft.clone() }, iface, hops > 0);
             }
             draft.others = false;
             let offset = u16::try_from(returned).ok().and_then(|more| asked.offset.checked_add(more));
@@ -179,18 +179,18 @@ impl Rsvp {
         // Steps 8 to 10.
         match onward {
             Some(previous) => self.pass_upstream(draft, previous, found.sender),
-            None => self.send_back(draft, place, hops > 0),
+            None => self.send_back(draft, iface, hops > 0),
         }
     }
 
     /// Octets that a message may have: as many as the Path MTU leaves beside the IP header and what may be added.
-    fn room(&self, draft: &Draft<'_>, onward: bool, places: [Place; 2]) -> usize {
+    fn room(&self, draft: &Draft<'_>, onward: bool, ifaces: [Iface; 2]) -> usize {
         let ipv6 = draft.asked.last_hop.is_ipv6();
-        let signs = |place| {
-            let ifindex = self.interfaces.get(place).map(|known| known.ifindex);
+        let signs = |iface| {
+            let ifindex = self.interfaces.get(iface).map(|known| known.ifindex);
             ifindex.is_some_and(|ifindex| self.neighbours.config().of(ifindex).integrity.sending)
         };
-        let signature = if places.into_iter().any(signs) { SIGNATURE } else { 0 };
+        let signature = if ifaces.into_iter().any(signs) { SIGNATURE } else { 0 };
         let listed = if onward && draft.route.is_some() { address_octets(ipv6) } else { 0 };
         let packet = usize::from(draft.asked.path_mtu).max(least_mtu(ipv6));
         packet.saturating_sub(ip_header(ipv6) + signature + listed)
@@ -220,7 +220,7 @@ impl Rsvp {
 
     /// Step 10 and SD2: a DREP from here, back along the ROUTE or to the requester; `far`: the DREQ came over nodes without
     /// RSVP, whose routing knows the way back.
-    fn send_back(&mut self, mut draft: Draft<'_>, place: Place, far: bool) {
+    fn send_back(&mut self, mut draft: Draft<'_>, iface: Iface, far: bool) {
         let last = draft.route.as_mut().and_then(|(nodes, pointer)| {
             let last = *nodes.last()?;
             *pointer = u8::try_from(nodes.len() - 1).unwrap_or(u8::MAX);
@@ -228,15 +228,15 @@ impl Rsvp {
         });
         match last {
             Some(node) => {
-                let envelope = self.envelope_back(node, place, far);
+                let envelope = self.envelope_back(node, iface, far);
                 self.send_diagnostic(envelope, MessageType::DREP, &draft);
             }
-            None => self.reply(&draft, place),
+            None => self.reply(&draft, iface),
         }
     }
 
     /// DREP forwarding (§4.2): along the ROUTE, in which this node is where the R-pointer says.
-    fn on_drep(&mut self, mut draft: Draft<'_>, place: Place) {
+    fn on_drep(&mut self, mut draft: Draft<'_>, iface: Iface) {
         let last_hop = self.interfaces.is_local(draft.asked.last_hop);
         let Some((nodes, pointer)) = &mut draft.route else {
             self.counters.diagnostics_dropped += 1;
@@ -252,13 +252,13 @@ impl Rsvp {
         }
         let before = at.checked_sub(1).filter(|_| !last_hop);
         let Some(node) = before.and_then(|before| nodes.get(before).copied()) else {
-            return self.reply(&draft, place);
+            return self.reply(&draft, iface);
         };
         *pointer -= 1;
-        // Where the data leave, if it is by one interface; else routing knows the way.
+        // Where the data leave, if it is by one interface; else routing knows the iface.
         let session = draft.message.session.and_then(|session| self.find_session(&session));
-        let way = session.and_then(|session| self.only_way(session)).unwrap_or(Place::NONE);
-        self.send_diagnostic(self.envelope_to(node, way), MessageType::DREP, &draft);
+        let iface = session.and_then(|session| self.only_egress(session)).unwrap_or(Iface::NONE);
+        self.send_diagnostic(self.envelope_to(node, iface), MessageType::DREP, &draft);
     }
 
     /// To the next node, with a digest where that is demanded.
@@ -284,7 +284,7 @@ impl Rsvp {
     }
 
     /// To the requester, by UDP (§6). What cannot be sent is dropped (§4.4).
-    fn reply(&mut self, draft: &Draft<'_>, place: Place) {
+    fn reply(&mut self, draft: &Draft<'_>, iface: Iface) {
         let Diagnostic { requester, last_hop, .. } = draft.asked;
         if requester.port() == 0 {
             self.counters.diagnostics_dropped += 1;
@@ -292,7 +292,7 @@ impl Rsvp {
             return;
         }
         let own = self.interfaces.is_local(last_hop).then_some(last_hop);
-        let src = own.unwrap_or_else(|| self.own_address(place, requester.is_ipv6()));
+        let src = own.unwrap_or_else(|| self.own_address(iface, requester.is_ipv6()));
         let src = SocketAddr::new(src, REPLY_PORT);
         let sent = self.out.reply(src, requester, self.config.interface.tos, |octets| {
             let start = octets.len();

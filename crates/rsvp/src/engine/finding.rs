@@ -6,7 +6,7 @@ use signalbox_core::Key;
 
 use super::Rsvp;
 use super::branch::Branch;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::sender::{LOCAL, Sender};
 use crate::wire::{
     Class, DiagErrors, DiagResponse, DiagSelect, Diagnostic, HeaderFlags, Message, MessageType, ObjectType,
@@ -22,9 +22,9 @@ pub(super) struct Found {
     branch: Option<Key>,
     style: Option<Style>,
     /// Interface by which messages of the sender come.
-    pub(super) iif: Place,
+    pub(super) iif: Iface,
     /// Interface that the DREQ is about, and its address.
-    oif: Place,
+    oif: Iface,
     outgoing: Option<IpAddr>,
     /// The node before, unless the sender is here, or an interface that cannot be used lies between.
     pub(super) previous: Option<RsvpHop>,
@@ -33,36 +33,36 @@ pub(super) struct Found {
 }
 
 impl Rsvp {
-    /// What is here of what is asked; `begins`: this node is the LAST-HOP. The DREQ came in by `place`.
+    /// What is here of what is asked; `begins`: this node is the LAST-HOP. The DREQ came in by `iface`.
     pub(super) fn find(
         &self,
         message: &Message<'_>,
         asked: &Diagnostic,
         begins: bool,
-        place: Place,
+        iface: Iface,
     ) -> Found {
         let session = message.session.and_then(|session| self.find_session(&session));
         let key = session.and_then(|session| self.find_sender(session, &asked.sender));
         let sender = key.and_then(|key| self.senders.get(key));
         let oif = match sender {
             Some(sender) if begins => self.where_data_leave(sender),
-            None if begins => Place::NONE,
+            None if begins => Iface::NONE,
             // As of a Resv, its handle tells the interface (§3.2).
             _ => {
                 let named = message.hop.and_then(|hop| self.interfaces.of_handle(hop.lih));
-                let goes = |way: &Place| sender.is_some_and(|sender| sender.goes_by(*way));
-                named.filter(goes).unwrap_or(place)
+                let goes = |iface: &Iface| sender.is_some_and(|sender| sender.leaves_by(*iface));
+                named.filter(goes).unwrap_or(iface)
             }
         };
         let dest = message.session.map(|session| session.dest);
         let received_here = dest.filter(|dest| self.interfaces.is_local(*dest));
         let ipv6 = asked.last_hop.is_ipv6();
-        let outgoing = if oif.is_link() {
+        let outgoing = if oif.is_real() {
             Some(self.own_address(oif, ipv6))
-        } else if let (Some(sender), Some(session)) = (sender.filter(|_| oif == Place::LOCAL), session) {
+        } else if let (Some(sender), Some(session)) = (sender.filter(|_| oif == Iface::LOCAL), session) {
             // To an application: of a group by the interface that it joined it at.
             let joined = self.received_by(session);
-            let by = if joined.is_link() { joined } else { sender.iif };
+            let by = if joined.is_real() { joined } else { sender.iif };
             received_here.or_else(|| Some(self.own_address(by, ipv6)))
         } else {
             received_here
@@ -79,7 +79,7 @@ impl Rsvp {
         let merged = branch.is_some()
             && sender.is_some_and(|sender| {
                 let mut others = self.branches_of(sender).filter(|(key, _)| Some(*key) != branch);
-                others.any(|(_, other)| sender.goes_by(other.oif) && of_sender(other))
+                others.any(|(_, other)| sender.leaves_by(other.oif) && of_sender(other))
             });
         let usable =
             |sender: &&Sender| self.interfaces.get(sender.iif).is_some_and(|known| known.is_usable());
@@ -87,7 +87,7 @@ impl Rsvp {
             sender: key,
             branch,
             style,
-            iif: sender.filter(|sender| !sender.has(LOCAL)).map_or(Place::NONE, |sender| sender.iif),
+            iif: sender.filter(|sender| !sender.has(LOCAL)).map_or(Iface::NONE, |sender| sender.iif),
             oif,
             outgoing,
             previous: sender.filter(usable).and_then(|sender| self.previous_hop(sender)),
@@ -97,9 +97,9 @@ impl Rsvp {
 
     /// Where a LAST-HOP sends the data of a sender; to a group by several interfaces, one with a reservation if there is
     /// one.
-    fn where_data_leave(&self, sender: &Sender) -> Place {
-        let reserved = |way: &Place| self.branches_of(sender).any(|(_, branch)| branch.oif == *way);
-        sender.ways().find(reserved).unwrap_or(sender.oif)
+    fn where_data_leave(&self, sender: &Sender) -> Iface {
+        let reserved = |iface: &Iface| self.branches_of(sender).any(|(_, branch)| branch.oif == *iface);
+        sender.egress().find(reserved).unwrap_or(sender.oif)
     }
 
     /// The DIAG_RESPONSE; `hops`: how far the DREQ came on IP.
@@ -111,9 +111,9 @@ impl Rsvp {
         objects: &'a [u8],
     ) -> DiagResponse<'a> {
         let unknown: IpAddr = if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        let incoming = found.iif.is_link().then(|| self.own_address(found.iif, ipv6));
+        let incoming = found.iif.is_real().then(|| self.own_address(found.iif, ipv6));
         let sender = found.sender.and_then(|key| self.senders.get(key));
-        let timed = if found.oif.is_link() { found.oif } else { found.iif };
+        let timed = if found.oif.is_real() { found.oif } else { found.iif };
         let (errors, cleanup, period) = if sender.is_some() {
             (DiagErrors::default(), self.interfaces.cleanup(timed), self.interfaces.period_now(timed))
         } else {

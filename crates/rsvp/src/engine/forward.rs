@@ -10,7 +10,7 @@ use signalbox_core::stamp::Stamp;
 use signalbox_core::{Key, Time};
 
 use super::Rsvp;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::merge;
 use super::path::policy_in;
@@ -75,7 +75,7 @@ pub(super) struct Confirm {
     /// The receiver.
     pub(super) receiver: IpAddr,
     /// Where its request has been reserved.
-    pub(super) oif: Place,
+    pub(super) oif: Iface,
     /// The next hop, or application of this node, that asked.
     pub(super) hop: u32,
 }
@@ -99,7 +99,7 @@ impl Rsvp {
         }
         if session.extra.is_none() && session.style == Some(Style::Ff) {
             // Nothing is blockaded, and nothing is for applications of this node.
-            let met = self.branches_of(sender).filter(|(_, branch)| sender.goes_by(branch.oif));
+            let met = self.branches_of(sender).filter(|(_, branch)| sender.leaves_by(branch.oif));
             return met.map(|(_, branch)| branch.forwarded()).reduce(|a, b| merge::merged(&a, &b));
         }
         let explicit = session.style == Some(Style::Se);
@@ -107,7 +107,7 @@ impl Rsvp {
         let mut in_scope = session.style != Some(Style::Wf) || !self.config.source_trees;
         let (mut open, mut least): (Option<FlowSpec>, Option<FlowSpec>) = (None, None);
         for (_, branch) in self.branches_of(sender) {
-            if !sender.goes_by(branch.oif) || explicit && !branch.names(key) {
+            if !sender.leaves_by(branch.oif) || explicit && !branch.names(key) {
                 continue;
             }
             in_scope = in_scope || branch.is_for(sender.src);
@@ -119,7 +119,7 @@ impl Rsvp {
                     open = Some(open.map_or(flowspec, |open| merge::merged(&open, &flowspec)));
                 }
             };
-            if branch.oif.is_link() {
+            if branch.oif.is_real() {
                 take(branch.forwarded(), session.extra.is_some() && blocked(&branch.flowspec()));
             } else {
                 // Nothing is installed for applications of this node together: each is blockaded by itself.
@@ -159,7 +159,7 @@ impl Rsvp {
     /// Records what goes upstream for all senders of a session.
     pub(super) fn record_session(&self, change: &mut UpstreamChange, session: Key) {
         change.style = self.sessions.get(session).and_then(|one| one.style);
-        change.entries.extend(self.mates(session).map(|(key, sender)| self.upstream_of(key, sender)));
+        change.entries.extend(self.senders_of(session).map(|(key, sender)| self.upstream_of(key, sender)));
     }
 
     fn upstream_of(&self, key: Key, sender: &Sender) -> SenderChange {
@@ -316,7 +316,7 @@ impl Rsvp {
         let mut flows = core::mem::take(&mut self.buffers.flows);
         flows.clear();
         flows.extend(
-            self.mates(session)
+            self.senders_of(session)
                 .filter(|(_, sender)| sender.hop == hop && !sender.has(LOCAL))
                 .filter_map(|(key, sender)| Some((key, self.forwarded(key, sender, false)?))),
         );
@@ -333,7 +333,7 @@ impl Rsvp {
             let Some(session) = self.sessions.get_index(sender.session) else { continue };
             let mut met = self.branches_of(sender);
             let Some((own, branch)) = met.find(|(_, branch)| branch.oif == confirm.oif) else { continue };
-            let link = branch.oif.is_link();
+            let link = branch.oif.is_real();
             let asked = branch.request(confirm.hop).map(|one| one.flowspec).filter(|_| !link);
             let (installed, flowspec) =
                 asked.map_or_else(|| (branch.flowspec(), branch.forwarded()), |asked| (asked, asked));
@@ -344,7 +344,7 @@ impl Rsvp {
             }
             let mut others = self.branches_of(sender).filter(|(key, other)| {
                 *key != own
-                    && sender.goes_by(other.oif)
+                    && sender.leaves_by(other.oif)
                     && (session.style != Some(Style::Se) || other.names(entry.sender))
                     && !blockaded(&other.flowspec())
             });
@@ -376,7 +376,7 @@ impl Rsvp {
     /// no reason for a Resv (RFC 2205 §3.1.5).
     pub(super) fn hand_over_refresh(&mut self, session: Key, hop: u32, at: Stamp) {
         let mut from_there =
-            self.mates(session).filter(|(_, sender)| sender.hop == hop && !sender.has(LOCAL));
+            self.senders_of(session).filter(|(_, sender)| sender.hop == hop && !sender.has(LOCAL));
         let Some(key) = from_there.next().map(|(key, _)| key) else { return };
         if let Some(sender) = self.senders.get_mut(key) {
             sender.resv_at = at;
@@ -390,7 +390,7 @@ impl Rsvp {
         if self.sessions.get(session).is_some_and(|one| one.count <= 1) {
             return first;
         }
-        self.mates(session)
+        self.senders_of(session)
             .find(|(_, sender)| sender.hop == hop && sender.has(RESV))
             .map_or(first, |(key, _)| key)
     }

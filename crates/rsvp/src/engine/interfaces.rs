@@ -11,23 +11,23 @@ use super::config::{Config, InterfaceConfig};
 
 /// Number of an interface in records. It keeps its number as long as the engine lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place(pub(crate) u16);
+pub(crate) struct Iface(pub(crate) u16);
 
-impl Place {
+impl Iface {
     /// Nowhere: no route, or not known yet.
     pub(crate) const NONE: Self = Self(u16::MAX);
     /// This node itself: its applications.
     pub(crate) const LOCAL: Self = Self(u16::MAX - 1);
 
     /// A real interface.
-    pub(crate) const fn is_link(self) -> bool {
+    pub(crate) const fn is_real(self) -> bool {
         self.0 < Self::LOCAL.0
     }
 }
 
 /// What is known of one.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct InterfaceState {
     pub(crate) ifindex: IfIndex,
     pub(crate) name: String,
     pub(crate) up: bool,
@@ -70,7 +70,7 @@ fn milliseconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
-impl Known {
+impl InterfaceState {
     /// This node's address there, of that version: a routable one, or else a link-local one.
     pub(crate) fn address(&self, v6: bool) -> Option<IpAddr> {
         if v6 { self.v6 } else { self.v4 }
@@ -85,7 +85,7 @@ impl Known {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// Interfaces by which nothing can leave any more, or by other addresses.
-    pub(crate) altered: Vec<Place>,
+    pub(crate) altered: Vec<Iface>,
     /// Addresses that are or were this node's, and were not or are not any more.
     pub(crate) addresses: Vec<IpAddr>,
 }
@@ -93,8 +93,8 @@ pub(crate) struct Changes {
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Interfaces {
-    known: Vec<Known>,
-    by_index: BTreeMap<IfIndex, Place>,
+    known: Vec<InterfaceState>,
+    by_index: BTreeMap<IfIndex, Iface>,
     /// Sorted.
     local: Vec<IpAddr>,
     /// Those of IPv4 among them: asked of each message.
@@ -131,21 +131,21 @@ impl Interfaces {
             })
             .collect();
         self.local = local;
-        for (place, known) in (0..).map(Place).zip(&mut self.known) {
+        for (iface, known) in (0..).map(Iface).zip(&mut self.known) {
             if known.up && !list.iter().any(|one| one.ifindex == known.ifindex) {
                 known.up = false;
                 known.all.clear();
-                changes.altered.push(place);
+                changes.altered.push(iface);
             }
         }
         for one in list {
             let config = *config.of_interface(&one.name);
             let (v4, v6) = (preferred(&one.addresses, false), preferred(&one.addresses, true));
-            if let Some(&place) = self.by_index.get(&one.ifindex)
-                && let Some(known) = self.known.get_mut(usize::from(place.0))
+            if let Some(&iface) = self.by_index.get(&one.ifindex)
+                && let Some(known) = self.known.get_mut(usize::from(iface.0))
             {
                 if known.up != one.up || known.all != one.addresses {
-                    changes.altered.push(place);
+                    changes.altered.push(iface);
                 }
                 if known.name != one.name {
                     known.name.clone_from(&one.name);
@@ -157,13 +157,13 @@ impl Interfaces {
                 continue;
             }
             let Ok(number) = u16::try_from(self.known.len()) else { continue };
-            let place = Place(number);
-            if !place.is_link() {
+            let iface = Iface(number);
+            if !iface.is_real() {
                 continue; // 65534 interfaces are all there are numbers for
             }
             let ms = milliseconds(config.refresh);
-            self.by_index.insert(one.ifindex, place);
-            self.known.push(Known {
+            self.by_index.insert(one.ifindex, iface);
+            self.known.push(InterfaceState {
                 ifindex: one.ifindex,
                 name: one.name.clone(),
                 up: one.up,
@@ -179,38 +179,38 @@ impl Interfaces {
         changes
     }
 
-    pub(crate) fn get(&self, place: Place) -> Option<&Known> {
-        self.known.get(usize::from(place.0))
+    pub(crate) fn get(&self, iface: Iface) -> Option<&InterfaceState> {
+        self.known.get(usize::from(iface.0))
     }
 
-    pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut Known> {
-        self.known.get_mut(usize::from(place.0))
+    pub(crate) fn get_mut(&mut self, iface: Iface) -> Option<&mut InterfaceState> {
+        self.known.get_mut(usize::from(iface.0))
     }
 
     /// All that were ever known, by rising number.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Known> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &InterfaceState> {
         self.known.iter()
     }
 
-    /// The number of an interface, [`Place::NONE`] if it is unknown.
-    pub(crate) fn place(&self, ifindex: IfIndex) -> Place {
-        self.by_index.get(&ifindex).copied().unwrap_or(Place::NONE)
+    /// The number of an interface, [`Iface::NONE`] if it is unknown.
+    pub(crate) fn iface(&self, ifindex: IfIndex) -> Iface {
+        self.by_index.get(&ifindex).copied().unwrap_or(Iface::NONE)
     }
 
     /// The interface that a logical interface handle of ours names: it is the kernel's number.
-    pub(crate) fn of_handle(&self, handle: u32) -> Option<Place> {
+    pub(crate) fn of_handle(&self, handle: u32) -> Option<Iface> {
         self.by_index.get(&IfIndex(handle)).copied()
     }
 
     /// The interface that has this address, to send and receive by.
-    pub(crate) fn owner(&self, address: IpAddr) -> Option<Place> {
+    pub(crate) fn owner(&self, address: IpAddr) -> Option<Iface> {
         if address.is_loopback() {
             return None;
         }
-        let has = |known: &Known| {
+        let has = |known: &InterfaceState| {
             known.up && known.all.contains(&address) && !known.all.iter().any(IpAddr::is_loopback)
         };
-        (0..).map(Place).zip(&self.known).find(|(_, known)| has(known)).map(|(place, _)| place)
+        (0..).map(Iface).zip(&self.known).find(|(_, known)| has(known)).map(|(iface, _)| iface)
     }
 
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
@@ -222,32 +222,32 @@ impl Interfaces {
     }
 
     /// This node's address at an interface, or else any that is not of the loopback.
-    pub(crate) fn address(&self, place: Place, v6: bool) -> Option<IpAddr> {
+    pub(crate) fn address(&self, iface: Iface, v6: bool) -> Option<IpAddr> {
         let any = || self.local.iter().copied().find(|a| a.is_ipv6() == v6 && !a.is_loopback());
-        self.get(place).and_then(|known| known.address(v6)).or_else(any)
+        self.get(iface).and_then(|known| known.address(v6)).or_else(any)
     }
 
     /// R at an interface now, milliseconds.
-    pub(crate) fn period(&mut self, place: Place, now: Time) -> u32 {
-        self.get_mut(place).map_or(30_000, |known| known.period.at(now, known.config.slew_max))
+    pub(crate) fn period(&mut self, iface: Iface, now: Time) -> u32 {
+        self.get_mut(iface).map_or(30_000, |known| known.period.at(now, known.config.slew_max))
     }
 
     /// R at an interface as it was last used, milliseconds.
-    pub(crate) fn period_now(&self, place: Place) -> u32 {
-        self.get(place).map_or(30_000, |known| known.period.now_ms)
+    pub(crate) fn period_now(&self, iface: Iface) -> u32 {
+        self.get(iface).map_or(30_000, |known| known.period.now_ms)
     }
 
     /// Gives an interface another refresh period; whether there is such an interface.
     pub(crate) fn set_period(&mut self, ifindex: IfIndex, refresh: Duration) -> bool {
-        let place = self.place(ifindex);
-        let Some(known) = self.get_mut(place) else { return false };
+        let iface = self.iface(ifindex);
+        let Some(known) = self.get_mut(iface) else { return false };
         known.period.target_ms = milliseconds(refresh);
         true
     }
 
     /// K of an interface.
-    pub(crate) fn cleanup(&self, place: Place) -> u32 {
-        self.get(place).map_or(3, |known| known.config.cleanup)
+    pub(crate) fn cleanup(&self, iface: Iface) -> u32 {
+        self.get(iface).map_or(3, |known| known.config.cleanup)
     }
 }
 
@@ -280,15 +280,15 @@ mod tests {
             &[interface(7, true, &["fe80::1", "10.0.7.1", "fd00::1"]), interface(3, true, &[])],
             &config,
         );
-        let seven = all.place(IfIndex(7));
+        let seven = all.iface(IfIndex(7));
         assert_eq!(all.of_handle(7), Some(seven));
-        assert_eq!((all.of_handle(9), all.place(IfIndex(9))), (None, Place::NONE));
+        assert_eq!((all.of_handle(9), all.iface(IfIndex(9))), (None, Iface::NONE));
         assert_eq!(all.address(seven, true), Some("fd00::1".parse().unwrap()));
         assert!(all.is_local("10.0.7.1".parse().unwrap()));
         let changes = all.update(&[interface(7, false, &["10.0.7.1"])], &config);
         assert_eq!(changes.altered.len(), 2, "one is gone, one is down");
         assert_eq!(changes.addresses.len(), 3);
-        assert_eq!(all.place(IfIndex(7)), seven);
+        assert_eq!(all.iface(IfIndex(7)), seven);
         assert!(!all.is_local("10.0.7.1".parse().unwrap()) && !all.get(seven).unwrap().is_usable());
     }
 

@@ -280,7 +280,7 @@ pub enum Refused {
     SenderTaken,
     /// The list of flows does not suit the style.
     BadFlows,
-    /// Another style is in place in the session.
+    /// Another style is in iface in the session.
     ConflictingStyle,
     /// The flowspec or traffic specification is none, or is for another service than what it would be merged with.
     BadFlowspec,
@@ -309,8 +309,8 @@ impl fmt::Display for Refused {
             Self::BadReceiver => "the receiver's address is not that of an interface here",
             Self::SenderTaken => "the sender is announced already, or was announced with another source",
             Self::BadFlows => "the list of flows does not suit the style",
-            Self::ConflictingStyle => "another style is in place in the session",
-            Self::BadFlowspec => "no such flowspec can be, or not together with those in place",
+            Self::ConflictingStyle => "another style is in iface in the session",
+            Self::BadFlowspec => "no such flowspec can be, or not together with those in iface",
             Self::NotOffered => "the senders do not offer this service",
             Self::BadPolicy => "policy data that are no whole objects, or too many",
             Self::NothingToRelease => "nothing to release",

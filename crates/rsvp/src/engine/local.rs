@@ -10,7 +10,7 @@ use super::Rsvp;
 use super::branch::Branch;
 use super::carried::{Carried, Received};
 use super::forward::Tears;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use super::receive::Failure;
 use super::resv::{Outcome, Wanted};
@@ -42,7 +42,7 @@ pub(super) struct Application {
     /// A confirmation was asked for, now or for what it reserved before: one that comes is its own.
     asked: bool,
     /// The interface that data come to it by, if it says so.
-    pub(super) receives: Option<Place>,
+    pub(super) receives: Option<Iface>,
 }
 
 impl Application {
@@ -130,7 +130,7 @@ impl Rsvp {
         tracing::debug!(id, %session, "application registered");
         // Whoever registers later hears what is there (RFC 2205 §2.10).
         let senders: Vec<Key> =
-            self.mates(key).filter(|(_, one)| one.goes_by(Place::LOCAL)).map(|(key, _)| key).collect();
+            self.senders_of(key).filter(|(_, one)| one.leaves_by(Iface::LOCAL)).map(|(key, _)| key).collect();
         self.members_changed(key, resources);
         for sender in senders {
             self.path_event_to(sender, id);
@@ -179,7 +179,7 @@ impl Rsvp {
             let mut named = request.flows.iter().flat_map(|flow| &flow.senders);
             request.style == style && (!style.is_explicit() || named.any(|sender| senders.contains(sender)))
         };
-        let hearers: Vec<u64> = self
+        let applications: Vec<u64> = self
             .applications_of(session)
             .filter(|(id, one)| match asked {
                 Some(asked) => *id == asked,
@@ -187,11 +187,11 @@ impl Rsvp {
             })
             .map(|(id, _)| id)
             .collect();
-        if hearers.is_empty() {
+        if applications.is_empty() {
             self.counters.unmatched += 1;
             tracing::debug!(session = %self.logged(session), reason = "no application asked for it", "confirmation dropped");
         }
-        for id in hearers {
+        for id in applications {
             let senders = senders.clone();
             self.out.event(id, RsvpEvent::Confirmed { node, style, flowspec, senders });
         }
@@ -203,9 +203,9 @@ impl Rsvp {
             return;
         }
         let senders: Vec<Key> =
-            self.mates(session).filter(|(_, one)| !one.has(LOCAL_ONLY)).map(|(key, _)| key).collect();
+            self.senders_of(session).filter(|(_, one)| !one.has(LOCAL_ONLY)).map(|(key, _)| key).collect();
         for sender in senders {
-            self.rejoin(sender, resources);
+            self.update_egress(sender, resources);
         }
     }
 
@@ -260,7 +260,7 @@ impl Rsvp {
             application.sender = Some(key);
         }
         if found.is_none() {
-            self.find_way(key);
+            self.look_up_route(key);
             return Ok(());
         }
         self.send_path(key);
@@ -296,7 +296,7 @@ impl Rsvp {
     ) -> Result<(), Refused> {
         let session = self.application(id)?.session;
         let record = self.sessions.get(session).ok_or(Refused::NoSession)?;
-        // Applications that wait for their senders have a style in place as well.
+        // Applications that wait for their senders have a style in iface as well.
         let differs =
             record.style.is_some_and(|style| style != request.style) && !self.is_only_reserver(id, session);
         if differs || self.others_ask(id, session).any(|other| other.style != request.style) {
@@ -341,11 +341,11 @@ impl Rsvp {
 
     /// Whether what is reserved in a session is this application's own alone.
     fn is_only_reserver(&self, id: u64, session: Key) -> bool {
-        let local = |branch: &Branch| branch.oif == Place::LOCAL;
+        let local = |branch: &Branch| branch.oif == Iface::LOCAL;
         let own = self.applications.get(&id).is_some_and(|one| one.reserve.is_some());
         own && self.others_ask(id, session).next().is_none()
             && self
-                .mates(session)
+                .senders_of(session)
                 .all(|(_, sender)| self.branches_of(sender).all(|(_, branch)| local(branch)))
     }
 
@@ -360,7 +360,7 @@ impl Rsvp {
         let wanted: Vec<Filter> =
             request.flows.iter().flat_map(|flow| flow.senders.iter().copied()).collect();
         let gone: Vec<Key> = self
-            .mates(session)
+            .senders_of(session)
             .filter(|(_, sender)| !wanted.contains(&self.filter_of(sender)))
             .map(|(key, _)| key)
             .collect();
@@ -390,7 +390,7 @@ impl Rsvp {
         let wanted = Wanted {
             session,
             style: request.style,
-            oif: Place::LOCAL,
+            oif: Iface::LOCAL,
             hop,
             application: Some(id),
             expires: Stamp::after(self.now),
@@ -410,13 +410,13 @@ impl Rsvp {
             let mut senders: Vec<Key> = if request.style.is_explicit() {
                 named.collect()
             } else {
-                self.mates(session).map(|(key, _)| key).collect()
+                self.senders_of(session).map(|(key, _)| key).collect()
             };
             // Its own data do not come to it through the network.
             senders.retain(|key| {
                 self.senders.get(*key).is_some_and(|one| {
                     let own = one.extra.as_ref().is_some_and(|extra| extra.application == Some(id));
-                    one.goes_by(Place::LOCAL) && !own
+                    one.leaves_by(Iface::LOCAL) && !own
                 })
             });
             senders.sort_unstable();
@@ -425,7 +425,7 @@ impl Rsvp {
             if let Some(other) = conflict {
                 // Somebody was first while this one waited for its senders.
                 let (failure, filters) = (Failure::style_in_place(other), flow.senders.clone());
-                self.blame_application(&wanted, failure, false, &flow.flowspec, filters);
+                self.report_failure_to_application(&wanted, failure, false, &flow.flowspec, filters);
                 continue;
             }
             let own = (request.style == Style::Ff).then_some(first);
@@ -446,7 +446,7 @@ impl Rsvp {
                 }
                 Outcome::Failed(failure, in_place) => {
                     let filters = flow.senders.clone();
-                    self.blame_application(&wanted, failure, in_place, &flowspec, filters);
+                    self.report_failure_to_application(&wanted, failure, in_place, &flowspec, filters);
                 }
             }
         }
@@ -482,8 +482,9 @@ impl Rsvp {
         if let Some(address) = self.interfaces.get(self.received_by(session)) {
             return address.address(record.v6);
         }
-        let iif = self.mates(session).find(|(_, sender)| !sender.has(LOCAL)).map(|(_, sender)| sender.iif);
-        self.interfaces.address(iif.unwrap_or(Place::NONE), record.v6)
+        let iif =
+            self.senders_of(session).find(|(_, sender)| !sender.has(LOCAL)).map(|(_, sender)| sender.iif);
+        self.interfaces.address(iif.unwrap_or(Iface::NONE), record.v6)
     }
 
     fn withdraw_sender(&mut self, id: u64, resources: &mut Resources) -> Result<(), Refused> {
@@ -509,7 +510,7 @@ impl Rsvp {
     fn end_local(&mut self, id: u64, session: Key, resources: &mut Resources) {
         let Some(hop) = self.applications.get(&id).map(|one| one.hop) else { return };
         let Some(style) = self.sessions.get(session).and_then(|one| one.style) else { return };
-        let senders: Vec<Key> = self.mates(session).map(|(key, _)| key).collect();
+        let senders: Vec<Key> = self.senders_of(session).map(|(key, _)| key).collect();
         let mut upstream = self.begin_change();
         if style == Style::Ff {
             for sender in senders {

@@ -12,9 +12,9 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::forward::Tears;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::io::Refused;
-use super::sender::{Aside, LOCAL, LOCAL_ONLY, Sender};
+use super::sender::{LOCAL, LOCAL_ONLY, Sender, UnexpectedPath};
 use crate::wire::Style;
 
 impl Rsvp {
@@ -27,10 +27,10 @@ impl Rsvp {
     ) -> Result<(), Refused> {
         let session = self.application(id)?.session();
         let record = self.sessions.get(session).ok_or(Refused::NoSession)?;
-        let place = self.interfaces.owner(address).filter(|_| address.is_ipv6() == record.v6);
-        let place = place.ok_or(Refused::BadReceiver)?;
+        let iface = self.interfaces.owner(address).filter(|_| address.is_ipv6() == record.v6);
+        let iface = iface.ok_or(Refused::BadReceiver)?;
         if record.multicast {
-            self.received_at(id, session, Some(place), resources);
+            self.received_at(id, session, Some(iface), resources);
         }
         Ok(())
     }
@@ -40,73 +40,76 @@ impl Rsvp {
         &mut self,
         id: u64,
         session: Key,
-        place: Option<Place>,
+        iface: Option<Iface>,
         resources: &mut Resources,
     ) {
         let Some(application) = self.applications.get_mut(&id) else { return };
-        if core::mem::replace(&mut application.receives, place) == place {
+        if core::mem::replace(&mut application.receives, iface) == iface {
             return;
         }
-        let senders: Vec<Key> =
-            self.mates(session).filter(|(_, one)| !one.has(LOCAL | LOCAL_ONLY)).map(|(key, _)| key).collect();
+        let senders: Vec<Key> = self
+            .senders_of(session)
+            .filter(|(_, one)| !one.has(LOCAL | LOCAL_ONLY))
+            .map(|(key, _)| key)
+            .collect();
         for sender in senders {
-            self.turn(session, sender, resources);
-            self.settle(session, sender, resources);
+            self.follow_expected(session, sender, resources);
+            self.update_local_only(session, sender, resources);
         }
     }
 
     /// The interface that applications of this node receive a session by, if they say so.
-    pub(super) fn received_by(&self, session: Key) -> Place {
-        let hearers = self.sessions.get(session).map_or(&[][..], |one| one.applications());
-        let said = hearers.iter().find_map(|id| self.applications.get(id)?.receives);
-        said.unwrap_or(Place::NONE)
+    pub(super) fn received_by(&self, session: Key) -> Iface {
+        let applications = self.sessions.get(session).map_or(&[][..], |one| one.applications());
+        let said = applications.iter().find_map(|id| self.applications.get(id)?.receives);
+        said.unwrap_or(Iface::NONE)
     }
 
     /// The record of a sender's path state that is for applications only.
     pub(super) fn local_only(&self, session: Key, of: Key) -> Option<Key> {
         let sender = self.senders.get(of)?;
         let same = |one: &Sender| one.src == sender.src && one.selector() == sender.selector();
-        self.mates(session).find(|(_, one)| one.has(LOCAL_ONLY) && same(one)).map(|(key, _)| key)
+        self.senders_of(session).find(|(_, one)| one.has(LOCAL_ONLY) && same(one)).map(|(key, _)| key)
     }
 
     /// The record that an application's reservation for a sender is about.
     pub(super) fn for_application(&self, session: Key, sender: Key) -> Key {
-        let apart = self.received_by(session) != Place::NONE;
+        let apart = self.received_by(session) != Iface::NONE;
         apart.then(|| self.local_only(session, sender)).flatten().unwrap_or(sender)
     }
 
     /// Keeps path state of the application's interface apart if it is a branch of its own, and ends that when it is not
     /// any more.
-    pub(super) fn settle(&mut self, session: Key, key: Key, resources: &mut Resources) {
-        let place = self.received_by(session);
+    pub(super) fn update_local_only(&mut self, session: Key, key: Key, resources: &mut Resources) {
+        let iface = self.received_by(session);
         let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL | LOCAL_ONLY)) else {
             return;
         };
         let Some(extra) = &sender.extra else { return };
         // Where routing sends the data on to that interface itself, they come the way of all others.
-        let apart = place != Place::NONE
+        let apart = iface != Iface::NONE
             && extra.expected == sender.iif
-            && place != sender.iif
-            && !extra.routed.contains(&place);
+            && iface != sender.iif
+            && !extra.routed.contains(&iface);
         match self.local_only(session, key) {
-            Some(own) if !(apart && self.senders.get(own).is_some_and(|one| one.iif == place)) => {
+            Some(own) if !(apart && self.senders.get(own).is_some_and(|one| one.iif == iface)) => {
                 self.end_local_only(session, own, resources);
             }
             None if apart => {
-                let aside = self.senders.get_mut(key).and_then(|sender| {
-                    let aside = &mut sender.extra.as_mut()?.aside;
-                    let at = aside.iter().position(|one| one.iif == place)?;
-                    Some(aside.swap_remove(at))
+                let found = self.senders.get_mut(key).and_then(|sender| {
+                    let unexpected = &mut sender.extra.as_mut()?.unexpected;
+                    let at = unexpected.iter().position(|one| one.iif == iface)?;
+                    Some(unexpected.swap_remove(at))
                 });
-                if let Some(aside) = aside {
-                    self.open_local_only(session, key, aside, resources);
+                if let Some(unexpected) = found {
+                    self.open_local_only(session, key, unexpected, resources);
                 }
             }
             _ => {}
         }
     }
 
-    fn open_local_only(&mut self, session: Key, key: Key, from: Aside, resources: &mut Resources) {
+    fn open_local_only(&mut self, session: Key, key: Key, from: UnexpectedPath, resources: &mut Resources) {
         let Some(filter) = self.senders.get(key).map(|sender| self.filter_of(sender)) else { return };
         let Ok(own) = self.open_sender(session, &filter, from.tspec) else {
             self.release_hop(from.hop);
@@ -119,17 +122,17 @@ impl Rsvp {
             sender.flags |= from.flags | LOCAL_ONLY;
         }
         self.leave_local(session, key, resources);
-        self.rejoin(key, resources);
-        self.rejoin(own, resources);
+        self.update_egress(key, resources);
+        self.update_egress(own, resources);
         self.arm_sender(own);
     }
 
-    /// What applications reserved for a sender ends: it goes on, if at all, the other way.
+    /// What applications reserved for a sender ends: it goes on, if at all, the other iface.
     fn leave_local(&mut self, session: Key, key: Key, resources: &mut Resources) {
         if self.sessions.get(session).is_none_or(|one| one.style != Some(Style::Ff)) {
             return;
         }
-        let branch = self.find_branch(session, Some(key), Place::LOCAL);
+        let branch = self.find_branch(session, Some(key), Iface::LOCAL);
         let Some((branch, of)) = branch.and_then(|key| Some((key, self.branches.get(key)?))) else { return };
         let applications: Vec<u32> = of.requests().map(|request| request.hop).collect();
         let mut upstream = self.begin_change();

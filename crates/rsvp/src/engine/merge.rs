@@ -35,7 +35,7 @@ pub(crate) fn is_at_least(a: &FlowSpec, b: &FlowSpec) -> bool {
 }
 
 /// What goes upstream for both, and is installed for both: the least upper bound, but for the largest packet, of which
-/// the smaller one counts. Of different services the first one stays: they are never together in one place, see
+/// the smaller one counts. Of different services the first one stays: they are never together in one iface, see
 /// [`Incompatible`].
 pub(crate) fn merged(a: &FlowSpec, b: &FlowSpec) -> FlowSpec {
     let rspec = match (a.rspec, b.rspec) {

@@ -18,7 +18,6 @@
 //!   `local` the interface to applications, `local_only` by which interface a group comes to them, `aside` what came of a
 //!   sender by other interfaces than routing expects.
 
-mod aside;
 mod branch;
 mod carried;
 mod config;
@@ -33,7 +32,7 @@ mod keyring;
 mod local;
 mod local_only;
 mod merge;
-mod names;
+mod message_ids;
 pub mod neighbour;
 mod outbox;
 mod packed;
@@ -54,6 +53,7 @@ mod session;
 mod table;
 mod timers;
 mod traffic;
+mod unexpected;
 mod view;
 
 use core::time::Duration;
@@ -80,14 +80,14 @@ use destinations::Destinations;
 use forward::SenderChange;
 use interfaces::Interfaces;
 use local::Application;
-use names::Names;
+use message_ids::MessageIds;
 use neighbour::Neighbours;
 use outbox::Outbox;
 use packed::Packed;
 use path_out::Advertised;
-use police::Uneven;
+use police::PolicingCheck;
 use recent::Recent;
-use route::Walks;
+use route::RouteChecks;
 use sender::Sender;
 use session::Session;
 
@@ -123,7 +123,7 @@ pub struct Rsvp {
     /// The time of the input in hand.
     now: Time,
     interfaces: Interfaces,
-    /// What each interface does for flows, by its place, and until when that holds.
+    /// What each interface does for flows, by its iface, and until when that holds.
     advertised: Vec<Option<Advertised>>,
     advertised_until: Time,
     /// Peers choose what is hashed.
@@ -148,14 +148,14 @@ pub struct Rsvp {
     applications: BTreeMap<u64, Application>,
     /// Applications whose reservation has to be looked at again.
     pending: Vec<u64>,
-    walks: Walks,
+    route_checks: RouteChecks,
     buffers: Buffers,
     /// Reservations to be compared with each other again, for policing.
-    uneven: Vec<Uneven>,
+    policing_checks: Vec<PolicingCheck>,
     neighbours: Neighbours,
     /// Diagnostic messages that may be worked on now.
     diagnoses: TokenBucket,
-    names: Names,
+    message_ids: MessageIds,
     out: Outbox,
 }
 
@@ -190,12 +190,12 @@ impl Rsvp {
             branch_wheel: Wheel::default(),
             applications: BTreeMap::new(),
             pending: Vec::new(),
-            walks: Walks::default(),
+            route_checks: RouteChecks::default(),
             buffers: Buffers::default(),
-            uneven: Vec::new(),
+            policing_checks: Vec::new(),
             diagnoses: TokenBucket::new(config.diagnostics, config.diagnostics),
             neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),
-            names: Names::new(config.max_senders.saturating_add(config.max_reservations), || {
+            message_ids: MessageIds::new(config.max_senders.saturating_add(config.max_reservations), || {
                 KeyedHasher::new(&mut rng)
             }),
             out: Outbox::default(),
@@ -235,14 +235,14 @@ impl Rsvp {
         while let Some(id) = self.pending.pop() {
             self.apply_reserve(id, resources);
         }
-        self.run_walks();
+        self.run_route_checks();
         self.neighbours.tick();
         self.run_timers(resources);
         self.serve_neighbours();
         while let Some(id) = self.pending.pop() {
             self.apply_reserve(id, resources);
         }
-        self.police_again(resources);
+        self.run_policing_checks(resources);
     }
 
     /// The next output, if any; its octets live until the next call.
@@ -258,7 +258,7 @@ impl Rsvp {
     /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let walk = (!self.walks.is_idle()).then_some(self.now);
+        let walk = (!self.route_checks.is_idle()).then_some(self.now);
         let neighbours = self.neighbours.next_deadline();
         [self.sender_wheel.next_deadline(), self.branch_wheel.next_deadline(), neighbours, walk]
             .into_iter()
@@ -294,7 +294,7 @@ impl Rsvp {
             && self.addresses.is_empty()
             && self.by_session.is_empty()
             && self.by_sender.is_empty()
-            && self.names.is_empty()
+            && self.message_ids.is_empty()
             && self.applications.is_empty()
     }
 

@@ -10,7 +10,7 @@ use signalbox_resources::intserv::TSpec;
 use super::Rsvp;
 use super::carried::{Carried, Received};
 use super::forward::Tears;
-use super::interfaces::{Place, lifetime};
+use super::interfaces::{Iface, lifetime};
 use super::io::RsvpEvent;
 use super::neighbour::Incoming;
 use super::receive::Failure;
@@ -21,13 +21,13 @@ use crate::wire::{Class, ErrorCode, Filter, Message, RawAdspec, RsvpHop, Session
 
 /// What a Path says, taken apart.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Said<'a> {
+pub(super) struct PathContents<'a> {
     session: Session,
     filter: Filter,
     pub(super) hop: RsvpHop,
     pub(super) tspec: TSpec,
     pub(super) adspec: Option<RawAdspec<'a>>,
-    pub(super) place: Place,
+    pub(super) iface: Iface,
     pub(super) expires: Stamp,
     received: Received,
     pub(super) ttl: u8,
@@ -40,14 +40,14 @@ impl Rsvp {
     pub(super) fn on_path(
         &mut self,
         incoming: &Incoming<'_>,
-        place: Place,
+        iface: Iface,
         resources: &mut Resources,
     ) -> Option<Key> {
         let (message, packet) = (&incoming.message, &incoming.packet);
         let hop = message.hop?;
-        let config = self.interfaces.get(place).map(|known| known.config);
+        let config = self.interfaces.get(iface).map(|known| known.config);
         let non_rsvp = config.and_then(|config| config.non_rsvp).unwrap_or(packet.ttl != message.send_ttl);
-        let from = (place, non_rsvp);
+        let from = (iface, non_rsvp);
         if let Some(refusal) = message.refusal {
             self.reject_path(message, hop, from, Failure::new(refusal.code, refusal.value));
             return None;
@@ -65,15 +65,15 @@ impl Rsvp {
                 return None;
             }
         };
-        let life = lifetime(self.interfaces.cleanup(place), period);
+        let life = lifetime(self.interfaces.cleanup(iface), period);
         let flag = |flag, on| if on { flag } else { 0 };
-        let said = Said {
+        let contents = PathContents {
             session,
             filter,
             hop,
             tspec,
             adspec: message.adspec,
-            place,
+            iface,
             expires: Stamp::after(self.now + life),
             received: self.received(life, period),
             ttl: packet.ttl,
@@ -83,8 +83,10 @@ impl Rsvp {
         let known = hash.and_then(|hash| self.find_hashed(&session, hash));
         let sender = known.and_then(|session| self.find_sender(session, &filter));
         let result = match (known, sender) {
-            (Some(session), Some(sender)) => self.refresh_sender(session, sender, &said, message, resources),
-            _ => self.new_sender(known, hash, &said, message),
+            (Some(session), Some(sender)) => {
+                self.refresh_sender(session, sender, &contents, message, resources)
+            }
+            _ => self.new_sender(known, hash, &contents, message),
         };
         match result {
             Ok(sender) => sender,
@@ -99,45 +101,45 @@ impl Rsvp {
         &mut self,
         known: Option<Key>,
         hash: Option<u64>,
-        said: &Said<'_>,
+        contents: &PathContents<'_>,
         message: &Message<'_>,
     ) -> Result<Option<Key>, Failure> {
-        if let Some(adspec) = said.adspec {
+        if let Some(adspec) = contents.adspec {
             readable(&adspec)?;
         }
         let session = match known {
             Some(session) => session,
-            None => self.open_session(&said.session, hash).map_err(failure)?,
+            None => self.open_session(&contents.session, hash).map_err(failure)?,
         };
-        let key = match self.open_sender(session, &said.filter, said.tspec) {
+        let key = match self.open_sender(session, &contents.filter, contents.tspec) {
             Ok(key) => key,
             Err(refusal) => {
                 self.close_if_idle(session);
                 return Err(failure(refusal));
             }
         };
-        let Some(hop) = self.share_hop(said.hop) else {
+        let Some(hop) = self.share_hop(contents.hop) else {
             self.remove_sender(key);
             self.close_if_idle(session);
             return Err(failure(Refusal::Full));
         };
-        let adspec = self.share_adspec(said.adspec);
+        let adspec = self.share_adspec(contents.adspec);
         let carried = self.carried_of(message);
         if let Some(sender) = self.senders.get_mut(key) {
             sender.hop = hop;
-            sender.iif = said.place;
+            sender.iif = contents.iface;
             sender.adspec = adspec;
-            sender.ttl = said.ttl;
-            sender.expires = said.expires;
-            sender.flags |= said.flags;
+            sender.ttl = contents.ttl;
+            sender.expires = contents.expires;
+            sender.flags |= contents.flags;
             if !carried.is_empty() {
-                sender.extra().carried = Carried::of(&carried, said.received);
+                sender.extra().carried = Carried::of(&carried, contents.received);
             }
         }
         self.counters.paths_taken += 1;
-        tracing::debug!(session = %said.session, sender = %said.filter, peer = %said.hop.addr, "path state created");
+        tracing::debug!(session = %contents.session, sender = %contents.filter, peer = %contents.hop.addr, "path state created");
         self.start_sender(key);
-        self.find_way(key);
+        self.look_up_route(key);
         Ok(Some(key))
     }
 
@@ -145,41 +147,41 @@ impl Rsvp {
         &mut self,
         session: Key,
         key: Key,
-        said: &Said<'_>,
+        contents: &PathContents<'_>,
         message: &Message<'_>,
         resources: &mut Resources,
     ) -> Result<Option<Key>, Failure> {
         let Some(sender) = self.senders.get(key) else { return Ok(None) };
         if sender.has(LOCAL) {
             self.counters.own += 1;
-            tracing::debug!(session = %said.session, sender = %said.filter, reason = "the sender is an application here", "Path dropped");
+            tracing::debug!(session = %contents.session, sender = %contents.filter, reason = "the sender is an application here", "Path dropped");
             return Ok(None);
         }
-        if said.session.dest.is_multicast() && sender.iif != said.place {
-            if !self.refresh_local_only(session, key, said, resources) {
-                self.take_aside(key, said)?;
-                self.turn(session, key, resources);
-                self.settle(session, key, resources);
+        if contents.session.dest.is_multicast() && sender.iif != contents.iface {
+            if !self.refresh_local_only(session, key, contents, resources) {
+                self.store_unexpected(key, contents)?;
+                self.follow_expected(session, key, resources);
+                self.update_local_only(session, key, resources);
             }
             return Ok(None);
         }
-        let same_hop = self.hops.lookup(sender.hop) == Some(&said.hop) && sender.iif == said.place;
+        let same_hop = self.hops.lookup(sender.hop) == Some(&contents.hop) && sender.iif == contents.iface;
         let (old_hop, old_tspec, old_expires) = (sender.hop, sender.tspec, sender.expires);
-        let same_adspec = match (&said.adspec, self.adspecs.lookup(sender.adspec)) {
+        let same_adspec = match (&contents.adspec, self.adspecs.lookup(sender.adspec)) {
             (None, None) => true,
             (Some(new), Some(old)) => **old == *new.octets(),
             _ => false,
         };
-        if !same_adspec && let Some(adspec) = said.adspec {
+        if !same_adspec && let Some(adspec) = contents.adspec {
             readable(&adspec)?;
         }
         let same_carried = if message.carries() || sender.extra.is_some() {
             let carried = self.carried_of(message);
             self.senders.get_mut(key).is_some_and(|sender| {
                 let stored = &mut sender.extra().carried;
-                let same = stored.repeat(&carried, said.received);
+                let same = stored.repeat(&carried, contents.received);
                 if !same {
-                    *stored = stored.after(&carried, said.received);
+                    *stored = stored.after(&carried, contents.received);
                 }
                 same
             })
@@ -187,31 +189,31 @@ impl Rsvp {
             true
         };
         if !same_adspec {
-            let adspec = self.share_adspec(said.adspec);
+            let adspec = self.share_adspec(contents.adspec);
             let old = self.senders.get_mut(key).map(|sender| core::mem::replace(&mut sender.adspec, adspec));
             self.release_adspec(old.unwrap_or(NONE));
         }
-        let changed = !same_hop || old_tspec != said.tspec || !same_carried;
+        let changed = !same_hop || old_tspec != contents.tspec || !same_carried;
         let upstream = if changed { self.change_of_sender(session, key) } else { None };
         if !same_hop {
-            self.change_hop(session, key, old_hop, said)?;
+            self.change_hop(session, key, old_hop, contents)?;
         }
         let Some(sender) = self.senders.get_mut(key) else { return Ok(None) };
         let police = sender.flags & E_POLICE;
-        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | said.flags;
-        sender.ttl = said.ttl;
-        sender.tspec = said.tspec;
-        sender.expires = said.expires;
-        if said.expires.min(old_expires) != old_expires {
+        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | contents.flags;
+        sender.ttl = contents.ttl;
+        sender.tspec = contents.tspec;
+        sender.expires = contents.expires;
+        if contents.expires.min(old_expires) != old_expires {
             self.arm_sender(key);
         } else {
             self.keep_sender(key);
         }
         if !changed {
             self.counters.paths_refreshed += 1;
-            tracing::trace!(session = %said.session, sender = %said.filter, "path state refreshed");
+            tracing::trace!(session = %contents.session, sender = %contents.filter, "path state refreshed");
             self.resume(key);
-            if police != said.flags & E_POLICE {
+            if police != contents.flags & E_POLICE {
                 self.reinstall_of(session, key, resources);
             }
             if !same_adspec {
@@ -220,7 +222,7 @@ impl Rsvp {
             return Ok(Some(key));
         }
         self.counters.paths_taken += 1;
-        tracing::debug!(session = %said.session, sender = %said.filter, peer = %said.hop.addr, "path state changed");
+        tracing::debug!(session = %contents.session, sender = %contents.filter, peer = %contents.hop.addr, "path state changed");
         if let Some(sender) = self.senders.get_mut(key) {
             sender.set(HELD, false);
         }
@@ -229,7 +231,7 @@ impl Rsvp {
         self.arm_sender(key);
         self.path_event(key);
         if let Some(mut upstream) = upstream {
-            if old_tspec != said.tspec {
+            if old_tspec != contents.tspec {
                 self.reinstall_of(session, key, resources);
             }
             upstream.redirect(key, self.senders.get(key).map(|sender| sender.hop));
@@ -243,23 +245,23 @@ impl Rsvp {
         &mut self,
         session: Key,
         key: Key,
-        said: &Said<'_>,
+        contents: &PathContents<'_>,
         resources: &mut Resources,
     ) -> bool {
         let own = self.for_application(session, key);
-        let Some(sender) = self.senders.get(own).filter(|one| own != key && one.iif == said.place) else {
+        let Some(sender) = self.senders.get(own).filter(|one| own != key && one.iif == contents.iface) else {
             return false;
         };
-        if self.hops.lookup(sender.hop) != Some(&said.hop) {
+        if self.hops.lookup(sender.hop) != Some(&contents.hop) {
             self.end_sender(own, None, resources);
             return false;
         }
-        let adspec = self.share_adspec(said.adspec.filter(|adspec| readable(adspec).is_ok()));
+        let adspec = self.share_adspec(contents.adspec.filter(|adspec| readable(adspec).is_ok()));
         let Some(sender) = self.senders.get_mut(own) else { return false };
-        let changed = sender.tspec != said.tspec || sender.adspec != adspec;
-        (sender.tspec, sender.expires, sender.ttl) = (said.tspec, said.expires, said.ttl);
+        let changed = sender.tspec != contents.tspec || sender.adspec != adspec;
+        (sender.tspec, sender.expires, sender.ttl) = (contents.tspec, contents.expires, contents.ttl);
         let old = core::mem::replace(&mut sender.adspec, adspec);
-        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | said.flags;
+        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | contents.flags;
         self.release_adspec(old);
         if changed {
             self.path_event(own);
@@ -269,15 +271,21 @@ impl Rsvp {
     }
 
     /// The previous hop is another one now: reservations go there from now on (RFC 2205 §3.6).
-    fn change_hop(&mut self, session: Key, key: Key, old: u32, said: &Said<'_>) -> Result<(), Failure> {
-        let Some(hop) = self.share_hop(said.hop) else { return Err(failure(Refusal::Full)) };
+    fn change_hop(
+        &mut self,
+        session: Key,
+        key: Key,
+        old: u32,
+        contents: &PathContents<'_>,
+    ) -> Result<(), Failure> {
+        let Some(hop) = self.share_hop(contents.hop) else { return Err(failure(Refusal::Full)) };
         self.counters.hop_changes += 1;
-        tracing::debug!(session = %said.session, sender = %said.filter, peer = %said.hop.addr, "previous hop changed");
+        tracing::debug!(session = %contents.session, sender = %contents.filter, peer = %contents.hop.addr, "previous hop changed");
         // By the name that the other one gave it, only that one's state would live on.
-        self.forget_sender(key);
+        self.forget_path_id(key);
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
         sender.hop = hop;
-        sender.iif = said.place;
+        sender.iif = contents.iface;
         let (refreshed, at) = (sender.has(RESV), sender.resv_at);
         sender.set(RESV, false);
         if refreshed {
@@ -288,7 +296,7 @@ impl Rsvp {
         Ok(())
     }
 
-    pub(super) fn on_path_tear(&mut self, message: &Message<'_>, place: Place, resources: &mut Resources) {
+    pub(super) fn on_path_tear(&mut self, message: &Message<'_>, iface: Iface, resources: &mut Resources) {
         let (Some(session), Some(filter), Some(hop)) = (message.session, message.sender, message.hop) else {
             return;
         };
@@ -302,15 +310,15 @@ impl Rsvp {
         };
         let multicast = session.dest.is_multicast();
         // Of a multicast session it is about the interface that it came by, of any about the previous hop.
-        if multicast && sender.iif != place {
+        if multicast && sender.iif != iface {
             let own = known.map_or(key, |session| self.for_application(session, key));
-            if let Some(sender) = self.senders.get(own).filter(|one| own != key && one.iif == place)
+            if let Some(sender) = self.senders.get(own).filter(|one| own != key && one.iif == iface)
                 && self.hops.lookup(sender.hop).map(|known| known.addr) == Some(hop.addr)
             {
                 self.counters.senders_torn += 1;
                 return self.end_sender(own, None, resources);
             }
-            self.tear_aside(key, place, &hop);
+            self.tear_unexpected(key, iface, &hop);
             return;
         }
         if self.hops.lookup(sender.hop).map(|known| known.addr) != Some(hop.addr) {
@@ -325,13 +333,13 @@ impl Rsvp {
 
     /// Applications of this node hear of a sender whose data come here, and reserve if they were waiting for it.
     pub(super) fn path_event(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key).filter(|sender| sender.goes_by(Place::LOCAL)) else {
+        let Some(sender) = self.senders.get(key).filter(|sender| sender.leaves_by(Iface::LOCAL)) else {
             return;
         };
         let Some(session) = self.sessions.get_index(sender.session) else { return };
         let own = sender.extra.as_ref().and_then(|extra| extra.application);
-        let hearers = session.applications().to_vec();
-        for id in hearers {
+        let applications = session.applications().to_vec();
+        for id in applications {
             if Some(id) != own {
                 self.path_event_to(key, id);
             }
@@ -351,7 +359,7 @@ impl Rsvp {
 
     /// Applications of this node hear that a sender is gone.
     pub(super) fn path_gone(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key).filter(|sender| sender.goes_by(Place::LOCAL)) else {
+        let Some(sender) = self.senders.get(key).filter(|sender| sender.leaves_by(Iface::LOCAL)) else {
             return;
         };
         let Some(session) = self.sessions.get_index(sender.session) else { return };
@@ -378,7 +386,7 @@ impl Rsvp {
         shared
     }
 
-    /// The contents of an ADSPEC; [`NONE`] for none, and where there is no place: Paths go on without it.
+    /// The contents of an ADSPEC; [`NONE`] for none, and where there is no iface: Paths go on without it.
     pub(super) fn share_adspec(&mut self, adspec: Option<RawAdspec<'_>>) -> u32 {
         let Some(adspec) = adspec else { return NONE };
         let shared = self.adspecs.intern(adspec.octets().into());

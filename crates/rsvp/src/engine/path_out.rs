@@ -9,9 +9,9 @@ use signalbox_resources::{Available, Resources};
 use signalbox_core::traffic::ServiceClass;
 
 use super::Rsvp;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::io::RsvpEvent;
-use super::names::About;
+use super::message_ids::SentState;
 use super::outbox::Envelope;
 use super::receive::Failure;
 use super::sender::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, Sender, UNSENT};
@@ -39,16 +39,16 @@ impl Rsvp {
         kind: MessageType,
         compose: impl FnOnce(&Self, &mut Writer<'_>),
     ) -> bool {
-        self.transmit_about(envelope, kind, About::Nothing, false, compose)
+        self.transmit_state(envelope, kind, SentState::Nothing, false, compose)
     }
 
     /// Composes a message and sends it: the one way out. If it repeats what was told, a name may stand for it.
-    pub(super) fn transmit_about(
+    pub(super) fn transmit_state(
         &mut self,
         envelope: Envelope,
         kind: MessageType,
-        about: About,
-        by_name: bool,
+        about: SentState,
+        by_id: bool,
         compose: impl FnOnce(&Self, &mut Writer<'_>),
     ) -> bool {
         let ifindex = envelope.ifindex.unwrap_or_default();
@@ -67,7 +67,7 @@ impl Rsvp {
             compose(self, &mut writer);
             let sent = writer.finish_without_checksum().is_ok();
             if sent {
-                self.dispatch(envelope, &octets, about, by_name);
+                self.dispatch(envelope, &octets, about, by_id);
             }
             self.buffers.message = octets;
             sent
@@ -93,10 +93,10 @@ impl Rsvp {
     }
 
     /// To a neighbour, from this node's address at an interface.
-    pub(super) fn envelope_to(&self, dst: IpAddr, place: Place) -> Envelope {
-        let known = self.interfaces.get(place);
+    pub(super) fn envelope_to(&self, dst: IpAddr, iface: Iface) -> Envelope {
+        let known = self.interfaces.get(iface);
         Envelope {
-            src: self.own_address(place, dst.is_ipv6()),
+            src: self.own_address(iface, dst.is_ipv6()),
             dst,
             ifindex: known.map(|known| known.ifindex),
             routed: false,
@@ -108,7 +108,7 @@ impl Rsvp {
 
     /// To the previous hop whose Paths come by `iif`. If hops without RSVP lie between, the way back may begin elsewhere:
     /// there the message is a packet as any other, and its handle tells what it is about (RFC 2205 §2.9, §3.3).
-    pub(super) fn envelope_back(&self, hop: IpAddr, iif: Place, far: bool) -> Envelope {
+    pub(super) fn envelope_back(&self, hop: IpAddr, iif: Iface, far: bool) -> Envelope {
         let near = match hop {
             IpAddr::V4(address) => address.is_link_local(),
             IpAddr::V6(address) => address.is_unicast_link_local(),
@@ -127,9 +127,9 @@ impl Rsvp {
     }
 
     /// This node as a hop at an interface; the handle is the kernel's number of it.
-    pub(super) fn hop_at(&self, place: Place, v6: bool) -> RsvpHop {
-        let lih = self.interfaces.get(place).map_or(0, |known| known.ifindex.0);
-        RsvpHop { addr: self.own_address(place, v6), lih }
+    pub(super) fn hop_at(&self, iface: Iface, v6: bool) -> RsvpHop {
+        let lih = self.interfaces.get(iface).map_or(0, |known| known.ifindex.0);
+        RsvpHop { addr: self.own_address(iface, v6), lih }
     }
 
     /// Sends the Path of a sender by all its interfaces, because it is new or has changed.
@@ -143,16 +143,16 @@ impl Rsvp {
     }
 
     /// Repeats it by one of several interfaces.
-    pub(super) fn refresh_path_by(&mut self, key: Key, place: Place) {
-        self.say_path(key, Some(place), true);
+    pub(super) fn refresh_path_by(&mut self, key: Key, iface: Iface) {
+        self.say_path(key, Some(iface), true);
     }
 
     /// Sends the Path of a sender once more by one interface.
-    pub(super) fn send_path_again(&mut self, key: Key, place: Place) {
-        self.say_path(key, Some(place), false);
+    pub(super) fn send_path_again(&mut self, key: Key, iface: Iface) {
+        self.say_path(key, Some(iface), false);
     }
 
-    fn say_path(&mut self, key: Key, only: Option<Place>, by_name: bool) {
+    fn say_path(&mut self, key: Key, only: Option<Iface>, by_id: bool) {
         let Some(sender) = self.senders.get(key) else { return };
         let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
         if ttl == 0 {
@@ -162,16 +162,16 @@ impl Rsvp {
             return self.hold_path(key);
         }
         if sender.extra.is_none() {
-            let place = sender.oif;
-            if only.is_none_or(|only| only == place) {
-                self.send_path_by(key, place, ttl, by_name);
+            let iface = sender.oif;
+            if only.is_none_or(|only| only == iface) {
+                self.send_path_by(key, iface, ttl, by_id);
             }
             return;
         }
-        let places: Vec<Place> =
-            sender.ways().filter(|place| only.is_none_or(|only| only == *place)).collect();
-        for place in places {
-            self.send_path_by(key, place, ttl, by_name);
+        let ifaces: Vec<Iface> =
+            sender.egress().filter(|iface| only.is_none_or(|only| only == *iface)).collect();
+        for iface in ifaces {
+            self.send_path_by(key, iface, ttl, by_id);
         }
     }
 
@@ -198,8 +198,8 @@ impl Rsvp {
         self.arm_sender(key);
     }
 
-    fn path_envelope(&self, sender: &Sender, place: Place, ttl: u8) -> Option<Envelope> {
-        let known = self.interfaces.get(place).filter(|known| known.is_usable())?;
+    fn path_envelope(&self, sender: &Sender, iface: Iface, ttl: u8) -> Option<Envelope> {
+        let known = self.interfaces.get(iface).filter(|known| known.is_usable())?;
         let session = self.sessions.get_index(sender.session)?;
         Some(Envelope {
             src: self.addresses.unpack(sender.src, session.v6),
@@ -212,24 +212,24 @@ impl Rsvp {
         })
     }
 
-    fn send_path_by(&mut self, key: Key, place: Place, ttl: u8, by_name: bool) {
-        let period = self.interfaces.period(place, self.now);
+    fn send_path_by(&mut self, key: Key, iface: Iface, ttl: u8, by_id: bool) {
+        let period = self.interfaces.period(iface, self.now);
         let Some(sender) = self.senders.get(key) else { return };
-        let Some(envelope) = self.path_envelope(sender, place, ttl) else { return };
-        let advertised = self.advertised.get(usize::from(place.0)).copied().flatten();
+        let Some(envelope) = self.path_envelope(sender, iface, ttl) else { return };
+        let advertised = self.advertised.get(usize::from(iface.0)).copied().flatten();
         let mut adspec = core::mem::take(&mut self.buffers.adspec);
         adspec.clear();
         if let Some(stored) = self.adspecs.lookup(sender.adspec) {
             self.advance_adspec(stored, sender.has(NON_RSVP), advertised, &mut adspec);
         }
-        let about = About::Path(key, place);
-        self.transmit_about(envelope, MessageType::PATH, about, by_name, |node, w| {
+        let about = SentState::Path(key, iface);
+        self.transmit_state(envelope, MessageType::PATH, about, by_id, |node, w| {
             let Some(sender) = node.senders.get(key) else { return };
             let Some(session) = node.sessions.get_index(sender.session) else { return };
             let police = sender.has(E_POLICE) && !advertised.is_some_and(|one| one.polices);
             let (filter, carried) = (node.filter_of(sender), sender.carried());
             w.session(&node.session_of(session), police)
-                .hop(&node.hop_at(place, session.v6))
+                .hop(&node.hop_at(iface, session.v6))
                 .time_values(period);
             carry(w, carried);
             w.sender_template(&filter).sender_tspec(&sender.tspec);
@@ -278,14 +278,14 @@ impl Rsvp {
         if ttl == 0 {
             return;
         }
-        let places: Vec<Place> = sender.ways().collect();
-        for place in places {
+        let ifaces: Vec<Iface> = sender.egress().collect();
+        for iface in ifaces {
             let Some(sender) = self.senders.get(key) else { return };
-            let Some(envelope) = self.path_envelope(sender, place, ttl) else { continue };
+            let Some(envelope) = self.path_envelope(sender, iface, ttl) else { continue };
             self.transmit(envelope, MessageType::PATH_TEAR, |node, w| {
                 let Some(sender) = node.senders.get(key) else { return };
                 let Some(session) = node.sessions.get_index(sender.session) else { return };
-                w.session(&node.session_of(session), false).hop(&node.hop_at(place, session.v6));
+                w.session(&node.session_of(session), false).hop(&node.hop_at(iface, session.v6));
                 for object in tear.iter().flat_map(|tear| tear.kept()) {
                     w.raw(object.octets);
                 }
@@ -300,11 +300,11 @@ impl Rsvp {
         &mut self,
         message: &Message<'_>,
         hop: RsvpHop,
-        (place, far): (Place, bool),
+        (iface, far): (Iface, bool),
         failure: Failure,
     ) {
         self.counters.rejected += 1;
-        let envelope = self.envelope_back(hop.addr, place, far);
+        let envelope = self.envelope_back(hop.addr, iface, far);
         let error = ErrorSpec {
             node: envelope.src,
             flags: ErrorFlags::default(),
@@ -330,9 +330,11 @@ impl Rsvp {
             return;
         };
         tracing::debug!(%session, sender = %filter, reason = %error, "PathErr received");
-        let told: Vec<About> =
-            key.into_iter().flat_map(|key| sender.ways().map(move |way| About::Path(key, way))).collect();
-        if self.names_refused(&told, &error) {
+        let told: Vec<SentState> = key
+            .into_iter()
+            .flat_map(|key| sender.egress().map(move |iface| SentState::Path(key, iface)))
+            .collect();
+        if self.message_ids_refused(&told, &error) {
             return;
         }
         let Some(sender) = key.and_then(|key| self.senders.get(key)) else { return };

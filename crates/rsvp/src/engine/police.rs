@@ -13,7 +13,7 @@ use crate::wire::Style;
 
 /// Whose reservations are to be compared with each other again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Uneven {
+pub(super) enum PolicingCheck {
     /// Those of a sender (FF).
     Sender(Key),
     /// Those of a session (shared styles).
@@ -36,15 +36,15 @@ impl Rsvp {
         let all = self.sessions.get(session).is_some_and(|one| one.style == Some(Style::Wf));
         let (mut senders, mut entry, mut uneven) = (0_u32, false, false);
         for (sender, one) in self
-            .mates(session)
-            .filter(|(sender, one)| one.goes_by(branch.oif) && (all || branch.names(*sender)))
+            .senders_of(session)
+            .filter(|(sender, one)| one.leaves_by(branch.oif) && (all || branch.names(*sender)))
         {
             senders = senders.saturating_add(1);
             entry |= one.has(E_POLICE);
             uneven = uneven
                 || self.shared_branches(session).any(|(other, another)| {
                     other != key
-                        && one.goes_by(another.oif)
+                        && one.leaves_by(another.oif)
                         && (all || another.names(sender))
                         && exceeds(another)
                 });
@@ -53,27 +53,29 @@ impl Rsvp {
     }
 
     /// A reservation changes: it is to be compared with those of the same flow at other interfaces.
-    pub(super) fn is_uneven(&mut self, branch: Key) {
+    pub(super) fn queue_policing_check(&mut self, branch: Key) {
         let Some(branch) = self.branches.get(branch) else { return };
         if self.sessions.get_index(branch.session).is_none_or(|session| session.reserved <= 1) {
             return;
         }
         let which = if branch.sender == NONE {
-            self.sessions.key_of(branch.session).map(Uneven::Session)
+            self.sessions.key_of(branch.session).map(PolicingCheck::Session)
         } else {
-            self.senders.key_of(branch.sender).map(Uneven::Sender)
+            self.senders.key_of(branch.sender).map(PolicingCheck::Sender)
         };
-        if let Some(which) = which.filter(|which| self.uneven.last() != Some(which)) {
-            self.uneven.push(which);
+        if let Some(which) = which.filter(|which| self.policing_checks.last() != Some(which)) {
+            self.policing_checks.push(which);
         }
     }
 
     /// Tells admission control what changed.
-    pub(super) fn police_again(&mut self, resources: &mut Resources) {
-        while let Some(which) = self.uneven.pop() {
+    pub(super) fn run_policing_checks(&mut self, resources: &mut Resources) {
+        while let Some(which) = self.policing_checks.pop() {
             let list = match which {
-                Uneven::Sender(sender) => self.senders.get(sender).map(|sender| self.branches_of(sender)),
-                Uneven::Session(session) => Some(self.shared_branches(session)),
+                PolicingCheck::Sender(sender) => {
+                    self.senders.get(sender).map(|sender| self.branches_of(sender))
+                }
+                PolicingCheck::Session(session) => Some(self.shared_branches(session)),
             };
             for (key, branch) in list.into_iter().flatten() {
                 if let Some(grant) = branch.grant() {

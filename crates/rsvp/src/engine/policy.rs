@@ -40,7 +40,7 @@ fn active(all: PolicyElements<'_>) -> impl Iterator<Item = PolicyElement<'_>> {
 
 /// The highest preemption and defending priorities in what goes along with several requests, and the names of users and
 /// applications there, if any.
-pub(super) fn says<'a>(
+pub(super) fn read<'a>(
     carried: impl Iterator<Item = &'a [u8]>,
     own: impl Fn(&RsvpHop) -> bool,
 ) -> (Priority, Option<Arc<Vec<String>>>) {
@@ -83,7 +83,7 @@ pub(super) fn with_preempted(policy: &[u8]) -> Box<[u8]> {
 }
 
 /// A POLICY_DATA object that says no more than whose it is.
-pub(super) fn of(node: &RsvpHop) -> Vec<u8> {
+pub(super) fn empty_object(node: &RsvpHop) -> Vec<u8> {
     let mut octets = Vec::new();
     let mut writer = Writer::new(&mut octets, MessageType::RESV_ERR, HeaderFlags::default(), 0);
     writer.hop(node);

@@ -6,8 +6,8 @@ use signalbox_core::packet::IpReceived;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
-use super::interfaces::{Place, lifetime};
-use super::names::SaidWhat;
+use super::interfaces::{Iface, lifetime};
+use super::message_ids::ReceivedState;
 use super::neighbour::{Arrival, Incoming, Verdict};
 use super::outbox::Envelope;
 use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Style};
@@ -15,8 +15,8 @@ use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, 
 impl Rsvp {
     /// A packet of IP protocol 46.
     pub(super) fn receive(&mut self, packet: &IpReceived<'_>, resources: &mut Resources) {
-        let place = self.interfaces.place(packet.ifindex);
-        if self.interfaces.get(place).is_some_and(|known| !known.config.enabled) {
+        let iface = self.interfaces.iface(packet.ifindex);
+        if self.interfaces.get(iface).is_some_and(|known| !known.config.enabled) {
             self.counters.disabled += 1;
             tracing::debug!(peer = %packet.src, ifindex = packet.ifindex.0, reason = "RSVP is off at the interface", "packet dropped");
             return;
@@ -37,19 +37,19 @@ impl Rsvp {
         let mut arrivals = self.neighbours.receive(packet);
         while let Some(arrival) = self.neighbours.next(&mut arrivals) {
             match arrival {
-                Arrival::Message => self.on_message(arrivals.message(), place, resources),
-                Arrival::Refreshed { tag } => self.refreshed_by_name(tag),
-                Arrival::Unknown(unknown) => self.unknown_name(&unknown),
+                Arrival::Message => self.on_message(arrivals.message(), iface, resources),
+                Arrival::Refreshed { tag } => self.refresh_by_id(tag),
+                Arrival::Unknown(unknown) => self.on_unknown_id(&unknown),
                 Arrival::Malformed(error) => self.count(packet, &error),
             }
         }
     }
 
-    fn on_message(&mut self, incoming: &Incoming<'_>, place: Place, resources: &mut Resources) {
+    fn on_message(&mut self, incoming: &Incoming<'_>, iface: Iface, resources: &mut Resources) {
         let message = &incoming.message;
         tracing::trace!(kind = %message.kind, peer = %incoming.neighbour, "message received");
         if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
-            return self.on_diagnostic(incoming, place);
+            return self.on_diagnostic(incoming, iface);
         }
         // A group's packets come back to who sent them, as do those of a routing loop.
         if message.hop.is_some_and(|hop| self.interfaces.is_local(hop.addr)) {
@@ -58,27 +58,27 @@ impl Rsvp {
             return;
         }
         if message.refusal.is_none() && matches!(message.kind, MessageType::PATH | MessageType::RESV) {
-            return self.on_state(incoming, place, resources);
+            return self.on_state(incoming, iface, resources);
         }
         // A tear that comes behind what was said later is not about that (RFC 2961 §4.5).
         let tears = matches!(message.kind, MessageType::PATH_TEAR | MessageType::RESV_TEAR);
-        let known = if tears && message.message_id.is_some() { self.known_by(message, place) } else { None };
-        let heard = known.and_then(|what| self.names.heard(&what));
+        let known = if tears && message.message_id.is_some() { self.known_by(message, iface) } else { None };
+        let heard = known.and_then(|what| self.message_ids.heard(&what));
         if self.neighbours.judge(incoming, heard) == Verdict::OutOfOrder {
             return;
         }
         match message.kind {
             MessageType::PATH => {
-                self.on_path(incoming, place, resources);
+                self.on_path(incoming, iface, resources);
             }
             MessageType::RESV => {
-                self.on_resv(message, place, resources);
+                self.on_resv(message, iface, resources);
             }
-            MessageType::PATH_TEAR => self.on_path_tear(message, place, resources),
+            MessageType::PATH_TEAR => self.on_path_tear(message, iface, resources),
             MessageType::RESV_TEAR => self.on_resv_tear(message, resources),
             MessageType::PATH_ERR => self.on_path_err(message),
-            MessageType::RESV_ERR => self.on_resv_err(message, place),
-            MessageType::RESV_CONF => self.on_resv_conf(&incoming.packet, message, place),
+            MessageType::RESV_ERR => self.on_resv_err(message, iface),
+            MessageType::RESV_CONF => self.on_resv_conf(&incoming.packet, message, iface),
             kind => {
                 self.counters.unsupported += 1;
                 tracing::debug!(%kind, peer = %incoming.neighbour, reason = "message type not supported", "message dropped");
@@ -87,43 +87,47 @@ impl Rsvp {
     }
 
     /// A message about state that lasts: its name tells whether it says anything new (RFC 2961 §4.5).
-    fn on_state(&mut self, incoming: &Incoming<'_>, place: Place, resources: &mut Resources) {
+    fn on_state(&mut self, incoming: &Incoming<'_>, iface: Iface, resources: &mut Resources) {
         let message = &incoming.message;
         let named = message.message_id.is_some();
-        let known = if named { self.known_by(message, place) } else { None };
-        let heard = known.as_ref().and_then(|what| self.names.heard(what));
+        let known = if named { self.known_by(message, iface) } else { None };
+        let heard = known.as_ref().and_then(|what| self.message_ids.heard(what));
         match (self.neighbours.judge(incoming, heard), known) {
             (Verdict::OutOfOrder, _) => return,
-            (Verdict::Refresh, Some(_)) if heard.is_some() => return self.revive_named(heard),
+            (Verdict::Refresh, Some(_)) if heard.is_some() => return self.refresh_received(heard),
             _ => {}
         }
         let period = message.refresh_period.unwrap_or_default();
-        let life = lifetime(self.interfaces.cleanup(place), period);
+        let life = lifetime(self.interfaces.cleanup(iface), period);
         if message.kind == MessageType::PATH {
-            let sender = self.on_path(incoming, place, resources);
+            let sender = self.on_path(incoming, iface, resources);
             if let Some(sender) = sender.filter(|_| named) {
-                self.hear(incoming, SaidWhat::Path(sender), life);
+                self.store_received_id(incoming, ReceivedState::Path(sender), life);
             }
             return;
         }
-        let accepted = self.on_resv(message, place, resources);
+        let accepted = self.on_resv(message, iface, resources);
         if named
             && !accepted.partial
             && !accepted.branches.is_empty()
             && let Some(hop) = message.hop.and_then(|hop| self.hops.find(&RsvpHop { lih: 0, ..hop }))
         {
             let (branches, senders) = (accepted.branches.clone(), accepted.senders.clone());
-            self.hear(incoming, SaidWhat::Resv { hop, branches, senders }, life);
+            self.store_received_id(incoming, ReceivedState::Resv { hop, branches, senders }, life);
         }
         self.recycle_accepted(accepted);
     }
 
     /// The state that a message is about, if it is known here.
-    fn known_by(&self, message: &Message<'_>, place: Place) -> Option<SaidWhat> {
+    fn known_by(&self, message: &Message<'_>, iface: Iface) -> Option<ReceivedState> {
         let session = self.find_session(&message.session?)?;
         if matches!(message.kind, MessageType::PATH | MessageType::PATH_TEAR) {
             let key = self.find_sender(session, &message.sender?)?;
-            return self.senders.get(key).filter(|sender| sender.iif == place).map(|_| SaidWhat::Path(key));
+            return self
+                .senders
+                .get(key)
+                .filter(|sender| sender.iif == iface)
+                .map(|_| ReceivedState::Path(key));
         }
         let hop = message.hop?;
         let oif = self.interfaces.of_handle(hop.lih)?;
@@ -133,7 +137,7 @@ impl Rsvp {
             _ => None,
         };
         let branch = self.find_branch(session, own, oif)?;
-        Some(SaidWhat::Resv { hop: next, branches: vec![branch], senders: Vec::new() })
+        Some(ReceivedState::Resv { hop: next, branches: vec![branch], senders: Vec::new() })
     }
 
     /// What is not for this node goes on to `dst` as any IP packet does: somebody else's message that was taken out of
@@ -192,7 +196,7 @@ impl Failure {
         Self { code, value }
     }
 
-    /// Another style is in place.
+    /// Another style is in iface.
     pub(super) fn style_in_place(style: Style) -> Self {
         let vector = u16::try_from(style.option_vector() & 0xffff).unwrap_or(0);
         Self::new(ErrorCode::CONFLICTING_STYLE, vector)

@@ -1,4 +1,4 @@
-//! Reservations of which a part is taken for a stronger one, in place of all of it (RFC 4495).
+//! Reservations of which a part is taken for a stronger one, in iface of all of it (RFC 4495).
 
 use signalbox_core::Key;
 use signalbox_resources::GrantId;
@@ -31,13 +31,13 @@ impl Rsvp {
         tracing::debug!(grant = grant.0, rate, "reservation reduced");
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
-            self.remind_of_reduction(key, hop);
+            self.report_reduction(key, hop);
         }
     }
 
     /// Tells a next hop how much is left of a reduced reservation, if it asks for more. What it says is absolute: whoever
     /// hears it twice gives up no more.
-    pub(super) fn remind_of_reduction(&mut self, key: Key, hop: u32) {
+    pub(super) fn report_reduction(&mut self, key: Key, hop: u32) {
         let Some(branch) = self.branches.get(key) else { return };
         let Some((rate, request)) = branch.reduced().zip(branch.request(hop)) else { return };
         let granted = left(&request.flowspec, rate);
@@ -46,7 +46,7 @@ impl Rsvp {
         }
         let policy = policy::with_preempted(&policy_in(request.carried()));
         let failure = Failure::new(ErrorCode::POLICY, PolicyValue::PARTIAL_PREEMPT.0);
-        self.blame_for(key, hop, (failure, ErrorFlags::IN_PLACE), granted, policy);
+        self.report_failure_with(key, hop, (failure, ErrorFlags::IN_PLACE), granted, policy);
     }
 
     /// An application of this node hears that only this is left for these senders (of WF for all): it asks for no more from

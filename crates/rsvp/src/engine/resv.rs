@@ -10,11 +10,11 @@ use super::Rsvp;
 use super::branch::{Request, RequestExtra};
 use super::carried::{Carried, Received};
 use super::forward::{Confirm, Tears, UpstreamChange};
-use super::interfaces::{Place, lifetime};
+use super::interfaces::{Iface, lifetime};
 use super::merge;
 use super::path::policy_in;
 use super::receive::Failure;
-use super::resv_err::Blame;
+use super::resv_err::ResvErrContents;
 use super::session::{NONE, is_application};
 use crate::wire::{
     self, ErrorCode, ErrorFlags, Filter, Flow, FlowSpec, Message, RsvpHop, Style, TrafficControlValue,
@@ -25,7 +25,7 @@ use crate::wire::{
 pub(super) struct Wanted<'a> {
     pub(super) session: Key,
     pub(super) style: Style,
-    pub(super) oif: Place,
+    pub(super) oif: Iface,
     /// The next hop, shared, or an application of this node ([`is_application`]).
     pub(super) hop: u32,
     pub(super) application: Option<u64>,
@@ -59,7 +59,7 @@ pub(super) enum Outcome {
         /// The request is larger than all others at the interface.
         largest: bool,
     },
-    /// The request failed; `true`: another reservation is in place, or the former one of this next hop.
+    /// The request failed; `true`: another reservation is in iface, or the former one of this next hop.
     Failed(Failure, bool),
 }
 
@@ -82,13 +82,13 @@ struct ResvContext<'a> {
     session: wire::Session,
     hop: RsvpHop,
     /// The interface that its handle names.
-    oif: Place,
+    oif: Iface,
     upstream: UpstreamChange,
     accepted: Accepted,
 }
 
 impl<'a> ResvContext<'a> {
-    fn of(message: &'a Message<'a>, session: wire::Session, hop: RsvpHop, oif: Place) -> Self {
+    fn of(message: &'a Message<'a>, session: wire::Session, hop: RsvpHop, oif: Iface) -> Self {
         Self {
             message,
             session,
@@ -106,11 +106,11 @@ impl<'a> ResvContext<'a> {
 }
 
 impl Rsvp {
-    /// A Resv arrived by `place` (RFC 2205 §3.1.4). Returns what of it is reserved now.
+    /// A Resv arrived by `iface` (RFC 2205 §3.1.4). Returns what of it is reserved now.
     pub(super) fn on_resv(
         &mut self,
         message: &Message<'_>,
-        place: Place,
+        iface: Iface,
         resources: &mut Resources,
     ) -> Accepted {
         let Some(hop) = message.hop else { return Accepted::default() };
@@ -152,7 +152,7 @@ impl Rsvp {
             packed.sort_unstable();
             packed
         });
-        let life = lifetime(self.interfaces.cleanup(place), period);
+        let life = lifetime(self.interfaces.cleanup(iface), period);
         let expires = Stamp::after(self.now + life);
         let wanted = Wanted {
             session: key,
@@ -207,7 +207,7 @@ impl Rsvp {
             };
             let sender = self.find_sender(wanted.session, &filter);
             let routed =
-                sender.filter(|sender| self.senders.get(*sender).is_some_and(|s| s.goes_by(wanted.oif)));
+                sender.filter(|sender| self.senders.get(*sender).is_some_and(|s| s.leaves_by(wanted.oif)));
             let Some(sender) = routed else {
                 let failure = Failure::new(ErrorCode::NO_SENDER, 0);
                 self.reject_flow(context, (failure, false), &flow, &[filter]);
@@ -264,10 +264,10 @@ impl Rsvp {
             let filters = message.flows().filter_map(|flow| flow.filter).inspect(|_| named += 1);
             senders.extend(filters.filter_map(|filter| self.find_sender(wanted.session, &filter)));
         } else {
-            senders.extend(self.mates(wanted.session).map(|(key, _)| key));
+            senders.extend(self.senders_of(wanted.session).map(|(key, _)| key));
         }
         // Senders that are not known, or whose data leave by another interface, are ignored without an error.
-        senders.retain(|key| self.senders.get(*key).is_some_and(|sender| sender.goes_by(wanted.oif)));
+        senders.retain(|key| self.senders.get(*key).is_some_and(|sender| sender.leaves_by(wanted.oif)));
         context.accepted.partial |= senders.len() < named;
         senders.sort_unstable();
         senders.dedup();
@@ -389,7 +389,7 @@ impl Rsvp {
         } else {
             self.keep_branch(key);
         }
-        self.remind_of_reduction(key, wanted.hop);
+        self.report_reduction(key, wanted.hop);
         true
     }
 
@@ -404,7 +404,7 @@ impl Rsvp {
     ) -> bool {
         let fits = |key: Key, other: &super::branch::Branch| {
             other.requests().all(|request| {
-                // Its own former request does not stand in its way.
+                // Its own former request does not stand in its iface.
                 Some(key) == branch && request.hop == hop
                     || merge::compare(&request.flowspec, flowspec).is_ok()
             })
@@ -554,7 +554,7 @@ impl Rsvp {
     }
 
     /// Answers a flow descriptor that cannot be granted with a ResvErr (RFC 2205 §3.1.8). The flag says that a reservation
-    /// is in place all the same.
+    /// is in iface all the same.
     fn reject_flow(
         &mut self,
         context: &mut ResvContext<'_>,
@@ -585,7 +585,7 @@ impl Rsvp {
     }
 
     /// A request of an application of this node failed; it hears of it.
-    pub(super) fn blame_application(
+    pub(super) fn report_failure_to_application(
         &mut self,
         wanted: &Wanted<'_>,
         failure: Failure,
@@ -595,7 +595,7 @@ impl Rsvp {
     ) {
         let Some(session) = self.sessions.get(wanted.session).map(|one| self.session_of(one)) else { return };
         let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
-        self.send_resv_err(Blame {
+        self.send_resv_err(ResvErrContents {
             session,
             oif: wanted.oif,
             hop: wanted.hop,

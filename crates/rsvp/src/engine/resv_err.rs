@@ -8,10 +8,10 @@ use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
 
 use super::Rsvp;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::merge;
-use super::names::About;
+use super::message_ids::SentState;
 use super::policy;
 use super::receive::Failure;
 use super::reduce::is_reduction;
@@ -25,9 +25,9 @@ use crate::wire::{
 
 /// What a ResvErr of this node says, and to whom.
 #[derive(Debug)]
-pub(super) struct Blame {
+pub(super) struct ResvErrContents {
     pub(super) session: wire::Session,
-    pub(super) oif: Place,
+    pub(super) oif: Iface,
     /// The next hop, shared, or an application of this node ([`is_application`]).
     pub(super) hop: u32,
     pub(super) application: Option<u64>,
@@ -58,7 +58,7 @@ struct PassedError<'a> {
 
 impl Rsvp {
     /// Tells whoever asked that a request failed or is no more.
-    pub(super) fn send_resv_err(&mut self, blame: Blame) {
+    pub(super) fn send_resv_err(&mut self, blame: ResvErrContents) {
         let v6 = blame.session.dest.is_ipv6();
         let Failure { code, value } = blame.failure;
         let error = ErrorSpec { node: self.own_address(blame.oif, v6), flags: blame.flags, code, value };
@@ -86,7 +86,7 @@ impl Rsvp {
             if !blame.policy.is_empty() {
                 w.body(&blame.policy);
             } else if code == ErrorCode::POLICY {
-                w.body(&policy::of(&node.hop_at(blame.oif, v6)));
+                w.body(&policy::empty_object(&node.hop_at(blame.oif, v6)));
             }
             w.style(blame.style);
             if let Some(flowspec) = &blame.flowspec {
@@ -103,7 +103,7 @@ impl Rsvp {
         &mut self,
         message: &Message<'_>,
         session: &wire::Session,
-        (hop, oif): (RsvpHop, Place),
+        (hop, oif): (RsvpHop, Iface),
         (failure, flags): (Failure, ErrorFlags),
         flow: &Flow<'_>,
         filters: &[Filter],
@@ -121,7 +121,7 @@ impl Rsvp {
             }
             // The refusal of a policy comes with POLICY_DATA: at least with whose policy it was (RFC 2750 §4.3).
             if failure.code == ErrorCode::POLICY && message.policy().next().is_none() {
-                w.body(&policy::of(&node.hop_at(oif, hop.addr.is_ipv6())));
+                w.body(&policy::empty_object(&node.hop_at(oif, hop.addr.is_ipv6())));
             }
             for object in message.kept() {
                 w.raw(object.octets);
@@ -143,7 +143,7 @@ impl Rsvp {
         &mut self,
         message: &Message<'_>,
         hop: RsvpHop,
-        oif: Place,
+        oif: Iface,
         failure: Failure,
     ) {
         let envelope = self.envelope_to(hop.addr, oif);
@@ -168,7 +168,7 @@ impl Rsvp {
     }
 
     /// A ResvErr from a previous hop: blockade state if resources were short, and on to those who may have caused it.
-    pub(super) fn on_resv_err(&mut self, message: &Message<'_>, place: Place) {
+    pub(super) fn on_resv_err(&mut self, message: &Message<'_>, iface: Iface) {
         let (Some(session), Some(hop), Some(error), Some(style)) =
             (message.session, message.hop, message.error, message.style)
         else {
@@ -198,7 +198,7 @@ impl Rsvp {
                 .flatten()
                 .collect()
         } else {
-            self.mates(key).map(|(key, _)| key).collect()
+            self.senders_of(key).map(|(key, _)| key).collect()
         };
         let from_there = |sender: &Sender| {
             !sender.has(LOCAL) && self.hops.lookup(sender.hop).is_some_and(|known| known.addr == hop.addr)
@@ -211,13 +211,13 @@ impl Rsvp {
             return;
         }
         tracing::debug!(%session, peer = %hop.addr, reason = %error, "ResvErr received");
-        let mut told: Vec<About> = Vec::new();
+        let mut told: Vec<SentState> = Vec::new();
         for sender in concerned.iter().filter_map(|sender| self.senders.get(*sender)) {
-            if !told.contains(&About::Resv(key, sender.hop)) {
-                told.push(About::Resv(key, sender.hop));
+            if !told.contains(&SentState::Resv(key, sender.hop)) {
+                told.push(SentState::Resv(key, sender.hop));
             }
         }
-        if self.names_refused(&told, &error) {
+        if self.message_ids_refused(&told, &error) {
             return;
         }
         let blockade = flowspec.filter(|_| error.code == ErrorCode::ADMISSION);
@@ -234,7 +234,7 @@ impl Rsvp {
             spared_under: blockade.filter(|_| in_place),
             failed: flowspec,
         };
-        self.pass_resv_err(&passed, place);
+        self.pass_resv_err(&passed, iface);
     }
 
     fn set_blockades(&mut self, session: Key, style: Style, concerned: &[Key], flowspec: FlowSpec) {
@@ -261,7 +261,7 @@ impl Rsvp {
         for hop in hops {
             // At once what is not blockaded; if all is, nothing until the next refresh.
             let flows: Vec<(Key, FlowSpec)> = self
-                .mates(session)
+                .senders_of(session)
                 .filter(|(key, sender)| {
                     sender.hop == hop && !sender.has(LOCAL) && (style != Style::Ff || concerned.contains(key))
                 })
@@ -273,11 +273,11 @@ impl Rsvp {
 
     /// Passes a ResvErr on to the next hops whose requests share a sender with it, but not back to where it came from
     /// (RFC 2205 §3.1.8).
-    fn pass_resv_err(&mut self, passed: &PassedError<'_>, place: Place) {
+    fn pass_resv_err(&mut self, passed: &PassedError<'_>, iface: Iface) {
         let mut branches: Vec<Key> = Vec::new();
         for sender in passed.senders.iter().filter_map(|key| self.senders.get(*key)) {
             for (key, branch) in self.branches_of(sender) {
-                if branch.oif != place && !branches.contains(&key) {
+                if branch.oif != iface && !branches.contains(&key) {
                     branches.push(key);
                 }
             }
@@ -317,8 +317,8 @@ impl Rsvp {
         if let Some(arrived) = message.scope.filter(|_| style == Style::Wf) {
             let arrived: Vec<IpAddr> = arrived.senders().collect();
             scope.extend(
-                self.mates(session)
-                    .filter(|(_, sender)| sender.goes_by(oif))
+                self.senders_of(session)
+                    .filter(|(_, sender)| sender.leaves_by(oif))
                     .map(|(_, sender)| self.filter_of(sender).src)
                     .filter(|src| arrived.contains(src)),
             );

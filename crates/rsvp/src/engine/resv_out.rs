@@ -7,9 +7,9 @@ use signalbox_core::packet::IpReceived;
 
 use super::Rsvp;
 use super::forward::Confirm;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::merge;
-use super::names::About;
+use super::message_ids::SentState;
 use super::outbox::Envelope;
 use super::path_out::carry;
 use super::sender::{LOCAL, Sender};
@@ -28,9 +28,9 @@ struct OutgoingResv {
     style: Style,
     /// The receiver that asks for a confirmation.
     confirm: Option<IpAddr>,
-    about: About,
+    about: SentState,
     /// Its MESSAGE_ID may stand for it (RFC 2961 §5).
-    by_name: bool,
+    by_id: bool,
 }
 
 impl Rsvp {
@@ -73,17 +73,17 @@ impl Rsvp {
         style: Style,
         flows: &[(Key, FlowSpec)],
         confirm: Option<IpAddr>,
-        by_name: bool,
+        by_id: bool,
     ) -> bool {
         // Only a message with all flow descriptors of the previous hop can be refreshed by its MESSAGE_ID. One with a part
         // of them, or with a RESV_CONFIRM, is not repeated as it is.
         let whole = confirm.is_none()
             && (style != Style::Ff
                 || flows.len() <= FF_AT_ONCE && flows.len() == self.count_flows(session, hop));
-        let about = if whole { About::Resv(session, hop) } else { About::Nothing };
-        let resv = OutgoingResv { session, hop, style, confirm, about, by_name };
+        let about = if whole { SentState::Resv(session, hop) } else { SentState::Nothing };
+        let resv = OutgoingResv { session, hop, style, confirm, about, by_id };
         if !whole {
-            self.forget_told(About::Resv(session, hop));
+            self.forget_sent(SentState::Resv(session, hop));
         }
         let mut sent = false;
         let scope = if style == Style::Wf { self.scope_for(session, hop) } else { None };
@@ -102,7 +102,7 @@ impl Rsvp {
         if self.sessions.get(session).is_some_and(|one| one.count <= 1) {
             return 1;
         }
-        self.mates(session)
+        self.senders_of(session)
             .filter(|(key, sender)| {
                 sender.hop == hop && !sender.has(LOCAL) && self.forwarded(*key, sender, false).is_some()
             })
@@ -115,7 +115,7 @@ impl Rsvp {
         flows: &[(Key, FlowSpec)],
         scope: Option<Vec<IpAddr>>,
     ) -> bool {
-        let OutgoingResv { session, hop, style, confirm, about, by_name } = *resv;
+        let OutgoingResv { session, hop, style, confirm, about, by_id } = *resv;
         let Some(before) = self.hops.lookup(hop).copied() else { return false };
         let Some(sender) = flows.first().and_then(|(key, _)| self.senders.get(*key)) else { return false };
         let iif = sender.iif;
@@ -125,7 +125,7 @@ impl Rsvp {
         let envelope = self.envelope_before(before.addr, sender);
         let period = self.interfaces.period(iif, self.now);
         let carried = self.carried_for(flows);
-        self.transmit_about(envelope, MessageType::RESV, about, by_name, |node, w| {
+        self.transmit_state(envelope, MessageType::RESV, about, by_id, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih: before.lih };
             w.session(&node.session_of(record), false).hop(&own).time_values(period);
@@ -164,7 +164,7 @@ impl Rsvp {
         for (key, _) in flows {
             let Some(sender) = self.senders.get(*key) else { continue };
             for (_, branch) in self.branches_of(sender) {
-                if !branch.carries() || !sender.goes_by(branch.oif) {
+                if !branch.carries() || !sender.leaves_by(branch.oif) {
                     continue;
                 }
                 for request in branch.requests().filter(|request| !request.carried().is_empty()) {
@@ -186,7 +186,7 @@ impl Rsvp {
         if !self.config.source_trees {
             return None;
         }
-        let remote = || self.mates(session).filter(|(_, sender)| !sender.has(LOCAL));
+        let remote = || self.senders_of(session).filter(|(_, sender)| !sender.has(LOCAL));
         let several = remote().any(|(_, sender)| sender.hop != hop);
         // What came with a SCOPE goes on with one.
         let scoped = || {
@@ -203,14 +203,14 @@ impl Rsvp {
     /// Whether any next hop that a sender's data go to wants them.
     fn is_in_scope(&self, session: Key, sender: &Sender) -> bool {
         self.shared_branches(session)
-            .any(|(_, branch)| sender.goes_by(branch.oif) && branch.is_for(sender.src))
+            .any(|(_, branch)| sender.leaves_by(branch.oif) && branch.is_for(sender.src))
     }
 
     /// The interface by which all data of a session leave, if it is one.
-    pub(super) fn only_way(&self, session: Key) -> Option<Place> {
-        let mut ways = self.mates(session).flat_map(|(_, sender)| sender.ways());
-        let first = ways.next()?;
-        (first.is_link() && ways.all(|way| way == first)).then_some(first)
+    pub(super) fn only_egress(&self, session: Key) -> Option<Iface> {
+        let mut egress = self.senders_of(session).flat_map(|(_, sender)| sender.egress());
+        let first = egress.next()?;
+        (first.is_real() && egress.all(|iface| iface == first)).then_some(first)
     }
 
     /// Tells a previous hop that nothing is reserved for these senders any more.
@@ -226,7 +226,7 @@ impl Rsvp {
         let Some(before) = self.hops.lookup(hop).copied() else { return };
         let Some(sender) = senders.iter().find_map(|key| self.senders.get(*key)) else { return };
         let envelope = self.envelope_before(before.addr, sender);
-        self.forget_told(About::Resv(session, hop));
+        self.forget_sent(SentState::Resv(session, hop));
         self.transmit(envelope, MessageType::RESV_TEAR, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih: before.lih };
@@ -290,7 +290,7 @@ impl Rsvp {
     }
 
     /// A ResvConf ends at the receiver that it is for, and is passed on elsewhere.
-    pub(super) fn on_resv_conf(&mut self, packet: &IpReceived<'_>, message: &Message<'_>, place: Place) {
+    pub(super) fn on_resv_conf(&mut self, packet: &IpReceived<'_>, message: &Message<'_>, iface: Iface) {
         let (Some(session), Some(error), Some(receiver), Some(style)) =
             (message.session, message.error, message.confirm, message.style)
         else {
@@ -317,10 +317,10 @@ impl Rsvp {
         }
         let ttl = packet.ttl - 1;
         // Where the reservation is, if it is at one interface, but not back to where it came from; else routing knows the
-        // way.
+        // iface.
         let known = self.find_session(&session);
-        let oif = known.and_then(|key| self.only_way(key)).filter(|way| *way != place);
-        let own = self.envelope_to(receiver, oif.unwrap_or(place));
+        let oif = known.and_then(|key| self.only_egress(key)).filter(|egress| *egress != iface);
+        let own = self.envelope_to(receiver, oif.unwrap_or(iface));
         let ifindex = own.ifindex.filter(|_| oif.is_some());
         let envelope = Envelope { router_alert: true, ttl, ifindex, ..own };
         self.transmit(envelope, MessageType::RESV_CONF, |_, w| {

@@ -93,7 +93,7 @@ impl Rsvp {
             self.remove_request(branch, hop, resources);
         } else {
             // What its message said does not all stand any more.
-            self.forget_request(branch, hop);
+            self.forget_request_id(branch, hop);
         }
         self.reinstall(branch, resources);
         true
@@ -101,7 +101,7 @@ impl Rsvp {
 
     /// Takes a next hop out of a reservation, which ends with its last.
     pub(super) fn remove_request(&mut self, key: Key, hop: u32, resources: &mut Resources) {
-        self.forget_request(key, hop);
+        self.forget_request_id(key, hop);
         let Some(branch) = self.branches.get_mut(key) else { return };
         match branch.remove(hop) {
             Some(request) => self.release_hop(request.hop),
@@ -115,15 +115,15 @@ impl Rsvp {
         let Some(style) = record.style else { return };
         let Some(sender) = self.senders.get(key) else { return };
         let branches: Vec<Key> = self.branches_of(sender).map(|(branch, _)| branch).collect();
-        let ways: Vec<_> = sender.ways().collect();
+        let egress: Vec<_> = sender.egress().collect();
         if style != Style::Ff {
             // From now on its data meet nothing.
-            self.set_ways(key, &[]);
+            self.set_egress(key, &[]);
         }
         for branch in branches {
             match style {
                 Style::Ff => self.remove_branch(branch, resources),
-                Style::Wf => self.without_sender(session, branch, &ways, resources),
+                Style::Wf => self.without_sender(session, branch, &egress, resources),
                 Style::Se => self.without_named(session, branch, key, resources),
             }
         }
@@ -133,10 +133,12 @@ impl Rsvp {
         &mut self,
         session: Key,
         key: Key,
-        ways: &[super::interfaces::Place],
+        egress: &[super::interfaces::Iface],
         resources: &mut Resources,
     ) {
-        let Some(branch) = self.branches.get(key).filter(|branch| ways.contains(&branch.oif)) else { return };
+        let Some(branch) = self.branches.get(key).filter(|branch| egress.contains(&branch.oif)) else {
+            return;
+        };
         if self.has_senders(session, branch) {
             self.reinstall(key, resources);
         } else {
@@ -169,7 +171,7 @@ impl Rsvp {
             .map(|one| one.requests().map(|request| request.hop).collect())
             .unwrap_or_default();
         for hop in hops {
-            self.forget_request(key, hop);
+            self.forget_request_id(key, hop);
         }
         for hop in ended {
             self.remove_request(key, hop, resources);
@@ -182,7 +184,7 @@ impl Rsvp {
 
     /// What is reserved for an application of this node, if anything is.
     pub(super) fn local_branch(&self, session: Key, sender: Option<Key>, hop: u32) -> Option<Key> {
-        let key = self.find_branch(session, sender, super::interfaces::Place::LOCAL)?;
+        let key = self.find_branch(session, sender, super::interfaces::Iface::LOCAL)?;
         self.branches.get(key)?.request(hop).map(|_| key)
     }
 }

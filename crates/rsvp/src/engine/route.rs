@@ -10,8 +10,8 @@ use signalbox_resources::Resources;
 use super::Rsvp;
 use super::destinations::Range;
 use super::forward::Tears;
-use super::interfaces::Place;
-use super::names::About;
+use super::interfaces::Iface;
+use super::message_ids::SentState;
 use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESOLVING, UNSENT};
 use super::session::NONE;
 use crate::wire::{Selector, Style};
@@ -23,11 +23,11 @@ const MAX_RANGES: usize = 256;
 
 /// Destinations to be looked at again.
 #[derive(Debug, Default)]
-pub(super) struct Walks {
+pub(super) struct RouteChecks {
     ranges: std::collections::VecDeque<Range>,
 }
 
-impl Walks {
+impl RouteChecks {
     pub(super) fn is_idle(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -49,9 +49,9 @@ impl Walks {
 
 impl Rsvp {
     /// Asks where the data of a sender go.
-    pub(super) fn find_way(&mut self, key: Key) {
+    pub(super) fn look_up_route(&mut self, key: Key) {
         let Some(sender) = self.senders.get_mut(key) else { return };
-        if sender.oif == Place::NONE && !sender.has(REPAIR) {
+        if sender.oif == Iface::NONE && !sender.has(REPAIR) {
             sender.set(UNSENT, true);
         }
         sender.set(RESOLVING, true);
@@ -84,11 +84,11 @@ impl Rsvp {
         let key = Key::from_u64(id);
         let Some(sender) = self.senders.get_mut(key).filter(|sender| sender.has(RESOLVING)) else { return };
         sender.set(RESOLVING, false);
-        let way = match result {
-            Ok(route) if route.local => Place::LOCAL,
-            Ok(route) => self.interfaces.place(route.ifindex),
+        let iface = match result {
+            Ok(route) if route.local => Iface::LOCAL,
+            Ok(route) => self.interfaces.iface(route.ifindex),
             // State is kept and updated, Paths go nowhere (RFC 2205 §3.11.4).
-            Err(_) => Place::NONE,
+            Err(_) => Iface::NONE,
         };
         let gateway = result.ok().and_then(|route| route.gateway);
         #[expect(clippy::cast_possible_truncation, reason = "a hash")]
@@ -96,14 +96,14 @@ impl Rsvp {
         let before = core::mem::replace(&mut sender.gateway, gateway);
         tracing::debug!(session = %self.logged_of(key), route = ?result, "route found");
         let Some(sender) = self.senders.get(key) else { return };
-        let turned = before != gateway && sender.oif == way && way.is_link() && !sender.has(UNSENT);
-        let ways = [way];
-        self.apply_ways(key, if way == Place::NONE { &[] } else { &ways }, resources);
+        let turned = before != gateway && sender.oif == iface && iface.is_real() && !sender.has(UNSENT);
+        let egress = [iface];
+        self.apply_egress(key, if iface == Iface::NONE { &[] } else { &egress }, resources);
         if turned {
             // Another router at the same interface: what the former one was told by name this one does not know, and a
             // Bundle would still go to that.
-            self.forget_told(About::Path(key, way));
-            self.repair(key, &ways, &[]);
+            self.forget_sent(SentState::Path(key, iface));
+            self.repair(key, &egress, &[]);
         }
     }
 
@@ -118,14 +118,14 @@ impl Rsvp {
     ) {
         tracing::debug!(%group, %source, iif = iif.0, oifs = oifs.len(), "multicast route");
         let Some(src) = self.addresses.find(source) else { return };
-        let expected = if iif == IfIndex::NONE { Place::NONE } else { self.interfaces.place(iif) };
-        let routed: Vec<Place> =
-            oifs.iter().map(|oif| self.interfaces.place(*oif)).filter(|place| place.is_link()).collect();
+        let expected = if iif == IfIndex::NONE { Iface::NONE } else { self.interfaces.iface(iif) };
+        let routed: Vec<Iface> =
+            oifs.iter().map(|oif| self.interfaces.iface(*oif)).filter(|iface| iface.is_real()).collect();
         let mut range = Range::of(Prefix::host(group));
         while let Some(index) = self.destinations.step(&mut range) {
             let Some(session) = self.sessions.key_of(index) else { continue };
             let senders: Vec<Key> = self
-                .mates(session)
+                .senders_of(session)
                 .filter(|(_, one)| one.src == src && !one.has(LOCAL_ONLY))
                 .map(|(key, _)| key)
                 .collect();
@@ -136,15 +136,15 @@ impl Rsvp {
                     extra.expected = expected;
                     extra.routed.clone_from(&routed);
                 }
-                self.turn(session, key, resources);
-                self.rejoin(key, resources);
-                self.settle(session, key, resources);
+                self.follow_expected(session, key, resources);
+                self.update_egress(key, resources);
+                self.update_local_only(session, key, resources);
             }
         }
     }
 
     /// What a sender's data meet by its multicast route: the interfaces out, and the applications of this node.
-    pub(super) fn rejoin(&mut self, key: Key, resources: &mut Resources) {
+    pub(super) fn update_egress(&mut self, key: Key, resources: &mut Resources) {
         let Some(sender) = self.senders.get(key) else { return };
         let Some(session) = self.sessions.get_index(sender.session) else { return };
         let apart = self
@@ -153,47 +153,47 @@ impl Rsvp {
             .is_some_and(|session| !sender.has(LOCAL_ONLY) && self.for_application(session, key) != key);
         let member = !apart
             && (!session.applications().is_empty() && !sender.has(LOCAL) || session.applications().len() > 1);
-        let mut ways = Vec::new();
+        let mut egress = Vec::new();
         // What a sender of this node named is where its data leave (RFC 2205 §3.9).
         let own = sender.has(LOCAL).then(|| self.addresses.unpack(sender.src, session.v6));
-        if let Some(place) = own.and_then(|address| self.interfaces.owner(address)) {
-            ways.push(place);
+        if let Some(iface) = own.and_then(|address| self.interfaces.owner(address)) {
+            egress.push(iface);
         } else if let Some(extra) = &sender.extra
-            && (extra.expected == Place::NONE || extra.expected == sender.iif || sender.has(LOCAL))
+            && (extra.expected == Iface::NONE || extra.expected == sender.iif || sender.has(LOCAL))
         {
             let iif = sender.iif;
-            ways.extend(extra.routed.iter().copied().filter(|place| *place != iif));
+            egress.extend(extra.routed.iter().copied().filter(|iface| *iface != iif));
         }
         if member {
-            ways.push(Place::LOCAL);
+            egress.push(Iface::LOCAL);
         }
-        self.apply_ways(key, &ways, resources);
+        self.apply_egress(key, &egress, resources);
     }
 
     /// The data of a sender leave by these interfaces from now on.
-    fn apply_ways(&mut self, key: Key, ways: &[Place], resources: &mut Resources) {
+    fn apply_egress(&mut self, key: Key, egress: &[Iface], resources: &mut Resources) {
         let Some(sender) = self.senders.get(key) else { return };
         let Some(session) = self.sessions.key_of(sender.session) else { return };
         let unsent = sender.has(UNSENT);
-        let same = sender.ways().eq(ways.iter().copied());
+        let same = sender.egress().eq(egress.iter().copied());
         if same && !unsent {
             return;
         }
-        let before: Vec<Place> = if unsent { Vec::new() } else { sender.ways().collect() };
+        let before: Vec<Iface> = if unsent { Vec::new() } else { sender.egress().collect() };
         let upstream = self.change_of_sender(session, key);
-        self.set_ways(key, ways);
+        self.set_egress(key, egress);
         if unsent {
-            if ways.iter().any(|way| way.is_link()) {
+            if egress.iter().any(|iface| iface.is_real()) {
                 self.send_path(key);
                 self.schedule_path(key, true);
                 self.arm_sender(key);
             } else if let Some(sender) = self.senders.get_mut(key) {
-                sender.set(UNSENT, ways.is_empty());
+                sender.set(UNSENT, egress.is_empty());
             }
         } else {
-            self.repair(key, ways, &before);
+            self.repair(key, egress, &before);
         }
-        if ways.contains(&Place::LOCAL) && !before.contains(&Place::LOCAL) {
+        if egress.contains(&Iface::LOCAL) && !before.contains(&Iface::LOCAL) {
             self.path_event(key);
         }
         if let Some(upstream) = upstream {
@@ -204,12 +204,12 @@ impl Rsvp {
 
     /// Data of a sender meet other reservations than before. Of shared styles each is for other senders now; of FF one that
     /// they meet again may be for what the sender sent when they left it.
-    fn reinstall_on(&mut self, session: Key, key: Key, before: &[Place], resources: &mut Resources) {
+    fn reinstall_on(&mut self, session: Key, key: Key, before: &[Iface], resources: &mut Resources) {
         if self.sessions.get(session).is_some_and(|one| one.style != Some(Style::Ff)) {
             return self.reinstall_of(session, key, resources);
         }
         let Some(sender) = self.senders.get(key) else { return };
-        let again = |place: Place| sender.goes_by(place) && !before.contains(&place);
+        let again = |iface: Iface| sender.leaves_by(iface) && !before.contains(&iface);
         let met: Vec<Key> =
             self.branches_of(sender).filter(|(_, branch)| again(branch.oif)).map(|(key, _)| key).collect();
         for branch in met {
@@ -218,9 +218,9 @@ impl Rsvp {
     }
 
     /// Local repair: after W a Path goes where the data go now (RFC 2205 §3.6).
-    fn repair(&mut self, key: Key, ways: &[Place], before: &[Place]) {
-        let new = ways.iter().filter(|way| way.is_link() && !before.contains(way));
-        let delay = new.filter_map(|way| Some(self.interfaces.get(*way)?.config.repair_delay)).min();
+    fn repair(&mut self, key: Key, egress: &[Iface], before: &[Iface]) {
+        let new = egress.iter().filter(|iface| iface.is_real() && !before.contains(iface));
+        let delay = new.filter_map(|iface| Some(self.interfaces.get(*iface)?.config.repair_delay)).min();
         let Some(delay) = delay else { return };
         let at = Stamp::after(self.now + delay);
         let Some(sender) = self.senders.get_mut(key) else { return };
@@ -235,7 +235,7 @@ impl Rsvp {
     /// Routes to `prefix` may have changed.
     pub(super) fn on_route_changed(&mut self, prefix: Prefix) {
         tracing::debug!(addr = %prefix.addr, len = prefix.len, "routes changed");
-        self.walks.push(prefix);
+        self.route_checks.push(prefix);
     }
 
     /// The node's interfaces changed. What leaves by one that changed is looked at, and what goes to an address that
@@ -247,41 +247,41 @@ impl Rsvp {
             self.neighbours.set_addresses(known.ifindex, known.address(false), known.address(true));
         }
         self.settle_neighbours();
-        for place in changes.altered {
-            let mut next = self.interfaces.get(place).map_or(NONE, |known| known.first_leaving);
+        for iface in changes.altered {
+            let mut next = self.interfaces.get(iface).map_or(NONE, |known| known.first_leaving);
             while let Some(key) = self.senders.key_of(next) {
                 next = self.senders.get(key).map_or(NONE, |sender| sender.leaving[1]);
-                self.look_again(key);
+                self.look_up_again(key);
             }
         }
         for address in changes.addresses {
-            self.walks.push(Prefix::host(address));
+            self.route_checks.push(Prefix::host(address));
         }
     }
 
-    fn look_again(&mut self, key: Key) {
+    fn look_up_again(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
         // The kernel tells by itself when a multicast route changes.
         let multicast = self.sessions.get_index(sender.session).is_some_and(|one| one.multicast);
         if !multicast && !sender.has(RESOLVING) {
-            self.find_way(key);
+            self.look_up_route(key);
         }
     }
 
     /// Looks at sessions that a change may concern, a bounded number of them.
-    pub(super) fn run_walks(&mut self) {
+    pub(super) fn run_route_checks(&mut self) {
         let mut left = STEPS;
-        while left > 0 && !self.walks.is_idle() {
-            let Some(range) = self.walks.ranges.front_mut() else { return };
+        while left > 0 && !self.route_checks.is_idle() {
+            let Some(range) = self.route_checks.ranges.front_mut() else { return };
             let Some(index) = self.destinations.step(range) else {
-                self.walks.ranges.pop_front();
+                self.route_checks.ranges.pop_front();
                 continue;
             };
             left -= 1;
             let Some(session) = self.sessions.key_of(index) else { continue };
-            let senders: Vec<Key> = self.mates(session).map(|(key, _)| key).collect();
+            let senders: Vec<Key> = self.senders_of(session).map(|(key, _)| key).collect();
             for key in senders {
-                self.look_again(key);
+                self.look_up_again(key);
             }
         }
     }

@@ -6,7 +6,7 @@ use signalbox_core::wheel::{Link, Timed};
 use signalbox_resources::intserv::TSpec;
 
 use super::carried::Carried;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::session::NONE;
 use crate::wire::Selector;
 
@@ -16,7 +16,7 @@ pub(crate) struct Sender {
     pub(crate) link: Link,
     pub(crate) session: u32,
     /// Neighbours in the session's list.
-    pub(crate) mates: [u32; 2],
+    pub(crate) siblings: [u32; 2],
     /// Neighbours in the list of senders that leave by the same interface.
     pub(crate) leaving: [u32; 2],
     /// First of its own reservations (FF).
@@ -37,9 +37,9 @@ pub(crate) struct Sender {
     /// When the next Resv goes to the previous hop, if [`RESV`].
     pub(crate) resv_at: Stamp,
     /// Interface by which Paths come.
-    pub(crate) iif: Place,
+    pub(crate) iif: Iface,
     /// Interface by which they go on; of several the first.
-    pub(crate) oif: Place,
+    pub(crate) oif: Iface,
     pub(crate) flags: u16,
     /// Router that its data go to next, hashed; 0: none, or not known.
     pub(crate) gateway: u32,
@@ -81,30 +81,30 @@ pub(crate) const HELD: u16 = 2048;
 #[derive(Debug)]
 pub(crate) struct SenderExtra {
     /// Interfaces by which Paths go on beside the first.
-    pub(crate) oifs: Vec<Place>,
+    pub(crate) oifs: Vec<Iface>,
     /// When the next Path leaves by each interface, if there are several: each has its own refresh period.
-    pub(crate) turns: Vec<(Place, Stamp)>,
+    pub(crate) path_times: Vec<(Iface, Stamp)>,
     /// POLICY_DATA and unknown objects of its Paths.
     pub(crate) carried: Carried,
     /// The application that announced it.
     pub(crate) application: Option<u64>,
     /// Path state of the same sender that came by other interfaces (multicast): none of it is forwarded.
-    pub(crate) aside: Vec<Aside>,
-    /// The interface that multicast routing expects it by; [`Place::NONE`]: it does not say.
-    pub(crate) expected: Place,
+    pub(crate) unexpected: Vec<UnexpectedPath>,
+    /// The interface that multicast routing expects it by; [`Iface::NONE`]: it does not say.
+    pub(crate) expected: Iface,
     /// The interfaces that multicast routing sends its data out by.
-    pub(crate) routed: Vec<Place>,
+    pub(crate) routed: Vec<Iface>,
 }
 
 impl Default for SenderExtra {
     fn default() -> Self {
         Self {
             oifs: Vec::new(),
-            turns: Vec::new(),
+            path_times: Vec::new(),
             carried: Carried::default(),
             application: None,
-            aside: Vec::new(),
-            expected: Place::NONE,
+            unexpected: Vec::new(),
+            expected: Iface::NONE,
             routed: Vec::new(),
         }
     }
@@ -112,8 +112,8 @@ impl Default for SenderExtra {
 
 /// Path state that waits aside for the routing to turn to it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Aside {
-    pub(crate) iif: Place,
+pub(crate) struct UnexpectedPath {
+    pub(crate) iif: Iface,
     pub(crate) hop: u32,
     pub(crate) tspec: TSpec,
     pub(crate) adspec: u32,
@@ -144,7 +144,7 @@ impl Sender {
         Self {
             link: Link::default(),
             session,
-            mates: [NONE; 2],
+            siblings: [NONE; 2],
             leaving: [NONE; 2],
             branches: NONE,
             src,
@@ -155,8 +155,8 @@ impl Sender {
             expires: Stamp::default(),
             path_at: Stamp::default(),
             resv_at: Stamp::default(),
-            iif: Place::NONE,
-            oif: Place::NONE,
+            iif: Iface::NONE,
+            oif: Iface::NONE,
             flags,
             gateway: 0,
             ttl: 0,
@@ -202,21 +202,21 @@ impl Sender {
     }
 
     /// Interfaces by which its Paths and its data go on.
-    pub(crate) fn ways(&self) -> impl Iterator<Item = Place> + '_ {
-        let first = Some(self.oif).filter(|oif| *oif != Place::NONE);
+    pub(crate) fn egress(&self) -> impl Iterator<Item = Iface> + '_ {
+        let first = Some(self.oif).filter(|oif| *oif != Iface::NONE);
         first.into_iter().chain(self.extra.iter().flat_map(|extra| extra.oifs.iter().copied()))
     }
 
     /// Whether its Paths leave by several interfaces.
     pub(crate) fn branches_out(&self) -> bool {
-        self.extra.as_ref().is_some_and(|extra| extra.oifs.iter().any(|place| place.is_link()))
-            && self.oif.is_link()
+        self.extra.as_ref().is_some_and(|extra| extra.oifs.iter().any(|iface| iface.is_real()))
+            && self.oif.is_real()
     }
 
-    /// Whether its data leave by `place`.
-    pub(crate) fn goes_by(&self, place: Place) -> bool {
-        self.oif == place && place != Place::NONE
-            || self.extra.as_ref().is_some_and(|extra| extra.oifs.contains(&place))
+    /// Whether its data leave by `iface`.
+    pub(crate) fn leaves_by(&self, iface: Iface) -> bool {
+        self.oif == iface && iface != Iface::NONE
+            || self.extra.as_ref().is_some_and(|extra| extra.oifs.contains(&iface))
     }
 
     /// The first of its timers; a sender of this node has no end.
@@ -229,7 +229,7 @@ impl Sender {
         if self.has(RESV) {
             sooner(self.resv_at);
         }
-        self.extra.iter().flat_map(|extra| &extra.aside).for_each(|aside| sooner(aside.expires));
+        self.extra.iter().flat_map(|extra| &extra.unexpected).for_each(|path| sooner(path.expires));
         self.extra.iter().filter_map(|extra| extra.carried.deadline()).for_each(sooner);
         first
     }

@@ -26,7 +26,7 @@ pub(crate) struct Session {
     pub(crate) protocol: u8,
     pub(crate) kind: SessionKind,
     pub(crate) v6: bool,
-    /// Of the reservations in place; `None`: there are none.
+    /// Of the reservations in iface; `None`: there are none.
     pub(crate) style: Option<Style>,
     pub(crate) multicast: bool,
     /// Senders.

@@ -12,8 +12,8 @@ use signalbox_resources::intserv::TSpec;
 
 use super::Rsvp;
 use super::branch::{Branch, Request};
-use super::interfaces::Place;
-use super::names::About;
+use super::interfaces::Iface;
+use super::message_ids::SentState;
 use super::sender::{LOCAL, RESV, Sender};
 use super::session::{Blocked, NONE, Session, is_application};
 use crate::wire::{self, Filter, Selector, SessionKind, Style};
@@ -52,8 +52,8 @@ fn sender_octets(session: u32, src: u32, selector: Selector) -> [u8; 13] {
     let (ids, rest) = octets.split_at_mut(8);
     ids.copy_from_slice(&(u64::from(session) << 32 | u64::from(src)).to_be_bytes());
     rest.copy_from_slice(&[kind; 5]);
-    if let Some(place) = rest.first_chunk_mut::<4>() {
-        *place = word.to_be_bytes();
+    if let Some(octets) = rest.first_chunk_mut::<4>() {
+        *octets = word.to_be_bytes();
     }
     octets
 }
@@ -63,29 +63,29 @@ fn sender_hash(hasher: &KeyedHasher, one: &Sender) -> u64 {
 }
 
 /// Senders of a session, from the list's head on.
-pub(super) struct Mates<'a> {
+pub(super) struct SessionSenders<'a> {
     senders: &'a Slab<Sender>,
     next: u32,
 }
 
-impl<'a> Iterator for Mates<'a> {
+impl<'a> Iterator for SessionSenders<'a> {
     type Item = (Key, &'a Sender);
 
     fn next(&mut self) -> Option<Self::Item> {
         let (key, sender) = self.senders.entry(self.next)?;
-        let [_, next] = sender.mates;
+        let [_, next] = sender.siblings;
         self.next = next;
         Some((key, sender))
     }
 }
 
 /// Reservations in a list.
-pub(super) struct Listed<'a> {
+pub(super) struct BranchList<'a> {
     branches: &'a Slab<Branch>,
     next: u32,
 }
 
-impl<'a> Iterator for Listed<'a> {
+impl<'a> Iterator for BranchList<'a> {
     type Item = (Key, &'a Branch);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -255,13 +255,16 @@ impl Rsvp {
     }
 
     /// The senders of a session.
-    pub(super) fn mates(&self, session: Key) -> Mates<'_> {
-        Mates { senders: &self.senders, next: self.sessions.get(session).map_or(NONE, |one| one.first) }
+    pub(super) fn senders_of(&self, session: Key) -> SessionSenders<'_> {
+        SessionSenders {
+            senders: &self.senders,
+            next: self.sessions.get(session).map_or(NONE, |one| one.first),
+        }
     }
 
     fn source_conflicts(&self, session: Key, wanted: &Filter) -> bool {
         match wanted.selector {
-            Selector::Port(0) => self.mates(session).any(|(_, one)| {
+            Selector::Port(0) => self.senders_of(session).any(|(_, one)| {
                 let other = self.filter_of(one);
                 other.src == wanted.src && other.port() != 0
             }),
@@ -303,14 +306,14 @@ impl Rsvp {
                 }
             }
             Some(head) => {
-                let [_, second] = head.mates;
-                head.mates = [NONE, key.index()];
+                let [_, second] = head.siblings;
+                head.siblings = [NONE, key.index()];
                 if let Some(after) = self.senders.get_index_mut(second) {
-                    let [_, next] = after.mates;
-                    after.mates = [key.index(), next];
+                    let [_, next] = after.siblings;
+                    after.siblings = [key.index(), next];
                 }
                 if let Some(own) = self.senders.get_mut(key) {
-                    own.mates = [first, second];
+                    own.siblings = [first, second];
                 }
                 self.index_sender(key.index());
             }
@@ -335,20 +338,20 @@ impl Rsvp {
 
     /// Removes a sender that has no reservations of its own and leaves by no interface; the session stays.
     pub(super) fn remove_sender(&mut self, key: Key) {
-        self.set_ways(key, &[]);
-        self.forget_sender(key);
+        self.set_egress(key, &[]);
+        self.forget_path_id(key);
         self.sender_wheel.cancel(&mut self.senders, key.index());
         let Some(sender) = self.senders.get(key) else { return };
-        let ([before, after], session) = (sender.mates, sender.session);
+        let ([before, after], session) = (sender.siblings, sender.session);
         let (hop, adspec, src) = (sender.hop, sender.adspec, sender.src);
         let refreshes = sender.has(RESV).then_some(sender.resv_at);
         if let Some(one) = self.senders.get_index_mut(after) {
-            let [_, next] = one.mates;
-            one.mates = [before, next];
+            let [_, next] = one.siblings;
+            one.siblings = [before, next];
         }
         if let Some(one) = self.senders.get_index_mut(before) {
-            let [previous, _] = one.mates;
-            one.mates = [previous, after];
+            let [previous, _] = one.siblings;
+            one.siblings = [previous, after];
         }
         if before == NONE {
             // The second one becomes the first, which is not in the index.
@@ -366,9 +369,9 @@ impl Rsvp {
             v6 = record.v6;
         }
         if let Some(sender) = self.senders.remove(key) {
-            for aside in sender.extra.iter().flat_map(|extra| &extra.aside) {
-                self.release_hop(aside.hop);
-                self.release_adspec(aside.adspec);
+            for path in sender.extra.iter().flat_map(|extra| &extra.unexpected) {
+                self.release_hop(path.hop);
+                self.release_adspec(path.adspec);
             }
         }
         self.release_hop(hop);
@@ -384,8 +387,8 @@ impl Rsvp {
 
     /// A sender does not come from a previous hop any more: if it was the last, nothing is told there any more.
     pub(super) fn hop_left(&mut self, session: Key, hop: u32) {
-        if hop != NONE && !self.mates(session).any(|(_, sender)| sender.hop == hop) {
-            self.forget_told(About::Resv(session, hop));
+        if hop != NONE && !self.senders_of(session).any(|(_, sender)| sender.hop == hop) {
+            self.forget_sent(SentState::Resv(session, hop));
         }
     }
 
@@ -402,28 +405,31 @@ impl Rsvp {
     }
 
     /// The reservations that a sender may have a part in: its own with FF, else those of the session.
-    pub(super) fn branches_of(&self, sender: &Sender) -> Listed<'_> {
+    pub(super) fn branches_of(&self, sender: &Sender) -> BranchList<'_> {
         let session = self.sessions.get_index(sender.session);
         let next = match session.and_then(|session| session.style.map(|style| (style, session.branches))) {
             Some((Style::Ff, _)) => sender.branches,
             Some((_, shared)) => shared,
             None => NONE,
         };
-        Listed { branches: &self.branches, next }
+        BranchList { branches: &self.branches, next }
     }
 
     /// The reservations of a session of a shared style.
-    pub(super) fn shared_branches(&self, session: Key) -> Listed<'_> {
-        Listed { branches: &self.branches, next: self.sessions.get(session).map_or(NONE, |one| one.branches) }
+    pub(super) fn shared_branches(&self, session: Key) -> BranchList<'_> {
+        BranchList {
+            branches: &self.branches,
+            next: self.sessions.get(session).map_or(NONE, |one| one.branches),
+        }
     }
 
     /// The reservation at an interface: of a sender with FF, of the session otherwise.
-    pub(super) fn find_branch(&self, session: Key, sender: Option<Key>, oif: Place) -> Option<Key> {
+    pub(super) fn find_branch(&self, session: Key, sender: Option<Key>, oif: Iface) -> Option<Key> {
         let next = match sender {
             Some(sender) => self.senders.get(sender)?.branches,
             None => self.sessions.get(session)?.branches,
         };
-        let mut all = Listed { branches: &self.branches, next };
+        let mut all = BranchList { branches: &self.branches, next };
         all.find(|(_, branch)| branch.oif == oif).map(|(key, _)| key)
     }
 
@@ -432,7 +438,7 @@ impl Rsvp {
         &mut self,
         session: Key,
         sender: Option<Key>,
-        oif: Place,
+        oif: Iface,
         request: Request,
         style: Style,
     ) -> Result<Key, Refusal> {
@@ -467,7 +473,7 @@ impl Rsvp {
 
     /// Removes a reservation with all its next hops, and gives back what traffic control holds for it.
     pub(super) fn remove_branch(&mut self, key: Key, resources: &mut Resources) {
-        self.is_uneven(key);
+        self.queue_policing_check(key);
         let Some(branch) = self.branches.get(key) else { return };
         let (session, sender, next) = (branch.session, branch.sender, branch.next);
         if let Some(grant) = branch.grant() {
@@ -475,7 +481,7 @@ impl Rsvp {
         }
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
-            self.forget_request(key, hop);
+            self.forget_request_id(key, hop);
             self.release_hop(hop);
         }
         let head = if sender == NONE {
@@ -547,19 +553,19 @@ impl Rsvp {
     }
 
     /// Makes a sender's data leave by these interfaces.
-    pub(super) fn set_ways(&mut self, key: Key, ways: &[Place]) {
-        if self.tells_by_name() {
-            let left: Vec<Place> = match self.senders.get(key) {
-                Some(sender) => sender.ways().filter(|way| !ways.contains(way)).collect(),
+    pub(super) fn set_egress(&mut self, key: Key, egress: &[Iface]) {
+        if self.has_sent_ids() {
+            let left: Vec<Iface> = match self.senders.get(key) {
+                Some(sender) => sender.egress().filter(|iface| !egress.contains(iface)).collect(),
                 None => return,
             };
-            for place in left {
-                self.forget_told(About::Path(key, place));
+            for iface in left {
+                self.forget_sent(SentState::Path(key, iface));
             }
         }
         let Some(sender) = self.senders.get_mut(key) else { return };
-        let first = ways.first().copied().unwrap_or(Place::NONE);
-        let rest = ways.get(1..).unwrap_or_default();
+        let first = egress.first().copied().unwrap_or(Iface::NONE);
+        let rest = egress.get(1..).unwrap_or_default();
         if rest.is_empty() {
             if let Some(extra) = &mut sender.extra {
                 extra.oifs.clear();
@@ -603,8 +609,8 @@ impl Rsvp {
     }
 
     /// Addresses of this node that neighbours at an interface know, of the version of a session.
-    pub(super) fn own_address(&self, place: Place, v6: bool) -> IpAddr {
-        self.interfaces.address(place, v6).unwrap_or(if v6 {
+    pub(super) fn own_address(&self, iface: Iface, v6: bool) -> IpAddr {
+        self.interfaces.address(iface, v6).unwrap_or(if v6 {
             IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED)
         } else {
             IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED)

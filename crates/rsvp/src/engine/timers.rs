@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 use super::Rsvp;
 use super::branch::Branch;
 use super::forward::Tears;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESV, UNSENT};
 use super::session::is_application;
 
@@ -50,7 +50,7 @@ impl Rsvp {
         }
         if sender.has(PATH) && sender.path_at.is_due(now) {
             if sender.branches_out() && !sender.has(REPAIR) {
-                self.take_turns(key);
+                self.refresh_due_paths(key);
             } else {
                 if sender.has(REPAIR) {
                     self.counters.repairs += 1;
@@ -84,7 +84,7 @@ impl Rsvp {
         if extra.is_some_and(|extra| extra.carried.expire(now)) {
             self.path_event(key);
         }
-        self.drop_aside(key);
+        self.expire_unexpected(key);
         self.arm_sender(key);
         seen
     }
@@ -93,8 +93,8 @@ impl Rsvp {
     pub(super) fn schedule_path(&mut self, key: Key, changed: bool) {
         let Some(sender) = self.senders.get(key) else { return };
         if sender.branches_out() {
-            let all: Vec<Place> = sender.ways().filter(|way| way.is_link()).collect();
-            self.schedule_turns(key, changed, &all);
+            let all: Vec<Iface> = sender.egress().filter(|iface| iface.is_real()).collect();
+            self.schedule_paths(key, changed, &all);
             return;
         }
         let (oif, stages) = (sender.oif, sender.stages);
@@ -109,35 +109,35 @@ impl Rsvp {
     }
 
     /// Of a sender whose Paths leave by several interfaces: refreshes it where it is due.
-    fn take_turns(&mut self, key: Key) {
+    fn refresh_due_paths(&mut self, key: Key) {
         let now = self.now;
         let Some(sender) = self.senders.get(key) else { return };
-        let turns = sender.extra.as_ref().map_or(&[][..], |extra| &extra.turns);
-        let waits = |way: &Place| turns.iter().any(|(place, at)| place == way && !at.is_due(now));
-        let due: Vec<Place> = sender.ways().filter(|way| way.is_link() && !waits(way)).collect();
-        for place in &due {
-            self.refresh_path_by(key, *place);
+        let path_times = sender.extra.as_ref().map_or(&[][..], |extra| &extra.path_times);
+        let waits = |way: &Iface| path_times.iter().any(|(iface, at)| iface == way && !at.is_due(now));
+        let due: Vec<Iface> = sender.egress().filter(|iface| iface.is_real() && !waits(iface)).collect();
+        for iface in &due {
+            self.refresh_path_by(key, *iface);
         }
-        self.schedule_turns(key, false, &due);
+        self.schedule_paths(key, false, &due);
     }
 
     /// Sets when the next Path leaves by these of several interfaces, each by its own refresh period.
-    fn schedule_turns(&mut self, key: Key, changed: bool, places: &[Place]) {
+    fn schedule_paths(&mut self, key: Key, changed: bool, ifaces: &[Iface]) {
         let Some(stages) = self.senders.get(key).map(|sender| sender.stages) else { return };
         let stage = if changed { 0 } else { (stages & 0x0f).saturating_add(1).min(MAX_STAGE) };
         let mut any_staged = false;
-        let mut turns = Vec::with_capacity(places.len());
-        for place in places {
-            let period = self.interfaces.period(*place, self.now);
+        let mut path_times = Vec::with_capacity(ifaces.len());
+        for iface in ifaces {
+            let period = self.interfaces.period(*iface, self.now);
             let (at, staged) = self.after_stage(stage, period);
             any_staged |= staged;
-            turns.push((*place, Stamp::after(at)));
+            path_times.push((*iface, Stamp::after(at)));
         }
         let Some(sender) = self.senders.get_mut(key) else { return };
-        let kept = sender.extra.iter().flat_map(|extra| extra.turns.iter().copied());
-        turns.extend(kept.filter(|(place, _)| !places.contains(place) && sender.goes_by(*place)));
-        let first = turns.iter().map(|(_, at)| *at).reduce(Stamp::min);
-        sender.extra().turns = turns;
+        let kept = sender.extra.iter().flat_map(|extra| extra.path_times.iter().copied());
+        path_times.extend(kept.filter(|(iface, _)| !ifaces.contains(iface) && sender.leaves_by(*iface)));
+        let first = path_times.iter().map(|(_, at)| *at).reduce(Stamp::min);
+        sender.extra().path_times = path_times;
         sender.path_at = first.unwrap_or(sender.path_at);
         sender.set(PATH, true);
         sender.set(REPAIR | UNSENT, false);
@@ -197,7 +197,7 @@ impl Rsvp {
         self.leave_reservations(session, key, resources);
         self.remove_sender(key);
         if let Some(sender) = apart.and_then(|filter| self.find_sender(session, &filter)) {
-            self.rejoin(sender, resources);
+            self.update_egress(sender, resources);
         }
         self.close_if_idle(session);
     }

@@ -13,7 +13,7 @@ use super::forward::Tears;
 use super::path::policy_in;
 use super::policy;
 use super::receive::Failure;
-use super::resv_err::Blame;
+use super::resv_err::ResvErrContents;
 use super::sender::Sender;
 use super::session::{NONE, Session};
 use super::{PROTOCOL, Rsvp};
@@ -23,14 +23,14 @@ use crate::wire::{
 };
 
 impl Rsvp {
-    /// Has what the next hops ask for at an interface reserved, in place of what was. Policy and admission control both
+    /// Has what the next hops ask for at an interface reserved, in iface of what was. Policy and admission control both
     /// have to accept; if they do not, what was stands (RFC 2205 §1.2, §2.5).
     pub(super) fn install(&mut self, key: Key, resources: &mut Resources) -> Result<(), Failure> {
-        self.is_uneven(key);
+        self.queue_policing_check(key);
         let mut filters = core::mem::take(&mut self.buffers.filters);
         filters.clear();
         let Some(branch) = self.branches.get(key) else { return Ok(()) };
-        if !branch.oif.is_link() {
+        if !branch.oif.is_real() {
             return Ok(()); // an application of this node: nothing leaves
         }
         let grant = branch.grant();
@@ -47,7 +47,7 @@ impl Rsvp {
                 let forward =
                     admitted.rspec.filter(|rspec| ask.guaranteed.is_some_and(|asked| asked.rspec != *rspec));
                 if let Some(branch) = self.branches.get_mut(key) {
-                    branch.owed = false;
+                    branch.retry_install = false;
                     branch.set_grant(Some(admitted.grant));
                     branch.set_forward(forward);
                 }
@@ -75,7 +75,7 @@ impl Rsvp {
             let all = self.sessions.key_of(branch.session).ok_or(GONE)?;
             let mut parts = Vec::new();
             let mut terms = None;
-            for (key, sender) in self.mates(all).filter(|(_, sender)| sender.goes_by(branch.oif)) {
+            for (key, sender) in self.senders_of(all).filter(|(_, sender)| sender.leaves_by(branch.oif)) {
                 if session.style == Some(Style::Se) {
                     if !branch.names(key) {
                         continue;
@@ -114,7 +114,7 @@ impl Rsvp {
         ask.reducible = self.config.reduction;
         if branch.carries() {
             let own = |hop: &RsvpHop| self.interfaces.is_local(hop.addr);
-            (ask.priority, ask.asker.names) = policy::says(branch.requests().map(Request::carried), own);
+            (ask.priority, ask.asker.names) = policy::read(branch.requests().map(Request::carried), own);
         }
         if let Some(rspec) = flowspec.rspec {
             ask.service = ServiceClass::Guaranteed;
@@ -158,12 +158,12 @@ impl Rsvp {
         }
         let Err(failure) = self.install(key, resources) else { return };
         let Some(branch) = self.branches.get_mut(key) else { return };
-        branch.owed = true;
+        branch.retry_install = true;
         let flags = if branch.grant().is_some() { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
-            self.forget_request(key, hop); // by its name it would not be asked for again
-            self.blame_request(key, hop, failure, flags);
+            self.forget_request_id(key, hop); // by its name it would not be asked for again
+            self.report_failure(key, hop, failure, flags);
         }
     }
 
@@ -186,10 +186,10 @@ impl Rsvp {
     pub(super) fn has_senders(&self, session: Key, branch: &Branch) -> bool {
         let style = self.sessions.get(session).and_then(|one| one.style);
         if branch.sender != NONE {
-            return self.senders.get_index(branch.sender).is_some_and(|one| one.goes_by(branch.oif));
+            return self.senders.get_index(branch.sender).is_some_and(|one| one.leaves_by(branch.oif));
         }
-        self.mates(session)
-            .any(|(key, one)| one.goes_by(branch.oif) && (style == Some(Style::Wf) || branch.names(key)))
+        self.senders_of(session)
+            .any(|(key, one)| one.leaves_by(branch.oif) && (style == Some(Style::Wf) || branch.names(key)))
     }
 
     /// A grant is no more: the reservation ends, its next hops and all above hear of it (RFC 2205 §3.11.2).
@@ -214,7 +214,7 @@ impl Rsvp {
             None => return,
         };
         for hop in hops {
-            self.blame_request(key, hop, failure, ErrorFlags::default());
+            self.report_failure(key, hop, failure, ErrorFlags::default());
         }
         self.remove_branch(key, resources);
         self.send_upstream(upstream, session, Tears::Send, None);
@@ -222,16 +222,16 @@ impl Rsvp {
     }
 
     /// Tells one next hop of a reservation what became of its request.
-    pub(super) fn blame_request(&mut self, key: Key, hop: u32, failure: Failure, flags: ErrorFlags) {
+    pub(super) fn report_failure(&mut self, key: Key, hop: u32, failure: Failure, flags: ErrorFlags) {
         let Some(branch) = self.branches.get(key) else { return };
         let Some(request) = branch.request(hop) else { return };
         let policy =
             if failure.code == ErrorCode::POLICY { policy_in(request.carried()) } else { Box::default() };
-        self.blame_for(key, hop, (failure, flags), request.flowspec, policy);
+        self.report_failure_with(key, hop, (failure, flags), request.flowspec, policy);
     }
 
     /// Tells one next hop of a reservation what became of its request, with this flowspec and these POLICY_DATA objects.
-    pub(super) fn blame_for(
+    pub(super) fn report_failure_with(
         &mut self,
         key: Key,
         hop: u32,
@@ -252,7 +252,7 @@ impl Rsvp {
         let scope = request
             .scope()
             .map(|scope| scope.iter().map(|src| self.addresses.unpack(*src, session.v6)).collect::<Vec<_>>());
-        let blame = Blame {
+        let blame = ResvErrContents {
             session: self.session_of(session),
             oif: branch.oif,
             hop,

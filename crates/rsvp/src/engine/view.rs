@@ -8,7 +8,7 @@ use signalbox_resources::intserv::TSpec;
 
 use super::Rsvp;
 use super::branch::Branch;
-use super::interfaces::Place;
+use super::interfaces::Iface;
 use super::path::policy_in;
 use super::sender::{LOCAL, NON_RSVP, Sender};
 use super::session::{NONE, is_application};
@@ -72,13 +72,13 @@ impl Rsvp {
     pub fn view(&self) -> impl Iterator<Item = SessionView> + '_ {
         self.sessions.iter().map(|(key, record)| {
             let style = record.style.unwrap_or(Style::Ff);
-            let own = self.mates(key).flat_map(|(_, sender)| {
+            let own = self.senders_of(key).flat_map(|(_, sender)| {
                 self.branches_of(sender).filter(|_| style == Style::Ff).map(|(_, branch)| branch)
             });
             let shared = self.shared_branches(key).map(|(_, branch)| branch);
             SessionView {
                 session: self.session_of(record),
-                senders: self.mates(key).map(|(_, sender)| self.sender_view(sender)).collect(),
+                senders: self.senders_of(key).map(|(_, sender)| self.sender_view(sender)).collect(),
                 reservations: own.chain(shared).map(|branch| self.reservation_view(style, branch)).collect(),
             }
         })
@@ -128,7 +128,7 @@ impl Rsvp {
         }
     }
 
-    fn ifindex(&self, place: Place) -> IfIndex {
-        self.interfaces.get(place).map_or(IfIndex::NONE, |known| known.ifindex)
+    fn ifindex(&self, iface: Iface) -> IfIndex {
+        self.interfaces.get(iface).map_or(IfIndex::NONE, |known| known.ifindex)
     }
 }

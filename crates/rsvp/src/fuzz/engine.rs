@@ -12,7 +12,7 @@ use signalbox_resources::{ResourceOutput, Resources, units::Rate};
 use crate::engine::{Config, Input, Output, PROTOCOL, Rsvp};
 use crate::wire::{
     Diagnostic, ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, HeaderFlags, Hello, ListedId, MessageId,
-    MessageType, RsvpHop, Selector, Session, SessionKind, Style, Writer, sums_up,
+    MessageType, RsvpHop, Selector, Session, SessionKind, Style, Writer, checksum_is_valid,
 };
 
 /// What each link carries, octets a second.
@@ -164,7 +164,7 @@ impl Node {
             while let Some(output) = self.rsvp.poll() {
                 match output {
                     Output::Send(packet) => assert!(packet.payload.len() >= 8, "a whole message"),
-                    Output::Reply { payload, .. } => assert!(sums_up(payload), "a whole message"),
+                    Output::Reply { payload, .. } => assert!(checksum_is_valid(payload), "a whole message"),
                     Output::RouteLookup { id, query } => routes.push((id, query.dst)),
                     Output::MulticastLookup { group, source } => groups.push((group, source)),
                     Output::Event { .. } => {}

@@ -33,7 +33,7 @@ pub fn checksum(message: &[u8]) -> u16 {
 
 /// Whether a message with its checksum in place is as its sender summed it.
 #[must_use]
-pub fn sums_up(message: &[u8]) -> bool {
+pub fn checksum_is_valid(message: &[u8]) -> bool {
     sum(message) == u16::MAX
 }
 
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn no_message_looks_unsummed() {
         assert_eq!(checksum(&[0xff, 0xff]), 0xffff);
-        assert!(sums_up(&[0xff, 0xff, 0xff, 0xff]));
+        assert!(checksum_is_valid(&[0xff, 0xff, 0xff, 0xff]));
         assert_eq!(checksum(&[0; 4]), 0xffff);
     }
 }

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use super::RawAdspec;
 use super::bundle::SubMessages;
-use super::checksum::sums_up;
+use super::checksum::checksum_is_valid;
 use super::code_points::{Class, ErrorCode, HeaderFlags, MessageType, UnknownClass};
 use super::diagnostic::{DiagResponse, Diagnostic, Route};
 use super::grammar::{Place, Rules, bit, has_style, is_diagnostic, missing};
@@ -127,7 +127,7 @@ impl<'a> Message<'a> {
         if usize::from(u16::from_be_bytes([l1, l0])) != octets.len() || !octets.len().is_multiple_of(4) {
             return Err(length);
         }
-        if [c1, c0] != [0, 0] && !sums_up(octets) {
+        if [c1, c0] != [0, 0] && !checksum_is_valid(octets) {
             return Err(DecodeError::header(Fault::Checksum, 2));
         }
         let kind = MessageType(kind);

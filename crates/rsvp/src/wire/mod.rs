@@ -25,7 +25,7 @@ mod writer;
 pub use crate::error::{DecodeError, EncodeError, Fault, Refusal};
 pub use adspec::{Adspec, ControlledLoad, Guaranteed, LocalService, LocalServices, Overrides, RawAdspec};
 pub use bundle::SubMessages;
-pub use checksum::{checksum, sums_up};
+pub use checksum::{checksum, checksum_is_valid};
 pub use code_points::{
     AdmissionValue, Class, DiagErrors, ErrorCode, ErrorFlags, ErrorValue, HeaderFlags, MessageType,
     PolicyValue, TrafficControlValue, UnknownClass, ValueScope,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use ring::hmac;
 use signalbox_core::{IfIndex, Time};
 use signalbox_rsvp::engine::neighbour::{
-    Algorithm, AssociationView, Config, Envelope, IntegrityConfig, KeyConfig, KeyUse, Mistrust, Upcall,
-    Verdict,
+    Algorithm, AssociationView, AuthenticationFailure, Config, Envelope, IntegrityConfig, KeyConfig, KeyUse,
+    Upcall, Verdict,
 };
 use signalbox_rsvp::wire::{Message, MessageType, checksum};
 
@@ -565,7 +565,7 @@ fn reasons_are_seen() {
     };
     let before = view(&b, 1);
     assert_eq!(before.associations, [AssociationView { key_id: 7, sequence: None, asked: 1 }]);
-    assert_eq!((before.heard, before.signs_with), (None, Some(7)));
+    assert_eq!((before.last_message, before.signs_with), (None, Some(7)));
     talk(ms(1), &mut a, &mut b);
     let second = path(&mut a, ms(2), 5001);
     assert_eq!(b.take(ms(2), &second).len(), 1);
@@ -579,13 +579,13 @@ fn reasons_are_seen() {
     let after = view(&b, 1);
     let sequence = second.message().integrity.unwrap().sequence;
     assert_eq!(after.associations, [AssociationView { key_id: 7, sequence: Some(sequence), asked: 0 }]);
-    assert_eq!((after.heard, after.capable, after.far), (Some(ms(2)), true, false));
-    let mistrusted = after.mistrusted.unwrap();
-    let counts = Mistrust::ALL.map(|why| mistrusted.count(why));
+    assert_eq!((after.last_message, after.capable, after.far), (Some(ms(2)), true, false));
+    let failures = after.failures.unwrap();
+    let counts = AuthenticationFailure::ALL.map(|why| failures.count(why));
     assert_eq!(counts, [0, 0, 1, 1, 1, 0]);
-    assert_eq!((mistrusted.last, mistrusted.at), (Mistrust::WrongDigest, ms(4)));
-    assert_eq!(view(&b, 3).mistrusted.unwrap().last, Mistrust::Unsigned);
+    assert_eq!((failures.last, failures.at), (AuthenticationFailure::WrongDigest, ms(4)));
+    assert_eq!(view(&b, 3).failures.unwrap().last, AuthenticationFailure::Unsigned);
     let stranger = view(&b, 4);
-    assert_eq!((stranger.heard, stranger.signs_with), (None, Some(9)));
-    assert_eq!(stranger.mistrusted.unwrap().count(Mistrust::UnknownKey), 1);
+    assert_eq!((stranger.last_message, stranger.signs_with), (None, Some(9)));
+    assert_eq!(stranger.failures.unwrap().count(AuthenticationFailure::UnknownKey), 1);
 }

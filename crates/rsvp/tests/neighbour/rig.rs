@@ -8,8 +8,8 @@ use signalbox_core::packet::IpReceived;
 use signalbox_core::rng::Random;
 use signalbox_core::{IfIndex, Time};
 use signalbox_rsvp::engine::neighbour::{
-    Advertised, Arrival, Config, Envelope, Heard, Incoming, Neighbours, Outgoing, Reduction, SummaryTo,
-    Upcall, Verdict, What,
+    Arrival, Config, Envelope, Incoming, Neighbours, Outgoing, ReceivedHandle, Reduction, SendReason,
+    SentHandle, SummaryTo, Upcall, Verdict,
 };
 use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, HeaderFlags, Message, MessageId, MessageType, RsvpHop,
@@ -88,9 +88,9 @@ pub(crate) struct Node {
     pub(crate) layer: Neighbours,
     pub(crate) addr: IpAddr,
     /// Names of the states that it heard, by port.
-    pub(crate) states: BTreeMap<u16, Option<Heard>>,
+    pub(crate) states: BTreeMap<u16, Option<ReceivedHandle>>,
     /// Names of the states that it told, by port.
-    pub(crate) told: BTreeMap<u16, Advertised>,
+    pub(crate) told: BTreeMap<u16, SentHandle>,
     /// It is on the tree of every group.
     pub(crate) on_tree: bool,
     pub(crate) upcalls: Vec<Upcall>,
@@ -217,12 +217,12 @@ impl Node {
         if verdict == Verdict::Process {
             match message.kind {
                 MessageType::PATH | MessageType::RESV => {
-                    let heard = self.layer.hear(incoming, stored.flatten(), u64::from(port));
+                    let heard = self.layer.store_received(incoming, stored.flatten(), u64::from(port));
                     self.states.insert(port, heard);
                 }
                 MessageType::PATH_TEAR | MessageType::RESV_TEAR => {
                     if let Some(heard) = self.states.remove(&port).flatten() {
-                        self.layer.forget_heard(heard);
+                        self.layer.forget_received(heard);
                     }
                 }
                 _ => {}
@@ -285,12 +285,12 @@ impl Node {
             router_alert: down,
         };
         let state = self.told.get(&port).copied();
-        let what = match what {
-            Kind::Trigger => What::Trigger { state, tag: u64::from(port) },
-            Kind::Refresh => What::Refresh { state },
-            Kind::Once => What::Once,
+        let reason = match what {
+            Kind::Trigger => SendReason::Trigger { state, tag: u64::from(port) },
+            Kind::Refresh => SendReason::Refresh { state },
+            Kind::Once => SendReason::Once,
         };
-        let outgoing = Outgoing { envelope, next_hop, octets: &octets, what };
+        let outgoing = Outgoing { envelope, next_hop, octets: &octets, reason };
         self.layer.advance(now);
         if let Some(told) = self.layer.send(&outgoing) {
             self.told.insert(port, told);

@@ -78,7 +78,7 @@ fn lost_state_is_restored() {
     assert_eq!(refused, listed.iter().map(|name| (true, *name)).collect::<Vec<_>>());
     assert_eq!(a.take(ms(1050), &nacks[0]), []);
     a.drain();
-    assert_eq!(a.upcalls, [Upcall::Wanted { tag: 5000 }, Upcall::Wanted { tag: 5001 }]);
+    assert_eq!(a.upcalls, [Upcall::SendWhole { tag: 5000 }, Upcall::SendWhole { tag: 5001 }]);
     // Until it is told, the state goes whole.
     assert!(!a.summarise(ms(1060), 5000, 2));
     a.path(ms(1060), Kind::Refresh, 5000, To::Next(2));
@@ -92,7 +92,7 @@ fn lost_state_is_restored() {
     a.upcalls.clear();
     assert_eq!(a.take(ms(2000), &nacks[0]), []);
     a.drain();
-    assert_eq!(a.upcalls, [Upcall::Wanted { tag: 5000 }]);
+    assert_eq!(a.upcalls, [Upcall::SendWhole { tag: 5000 }]);
 }
 
 /// Proves RSVPRR-2961-5-01, RSVPRR-2961-5.6-01, RSVPRR-2961-5.3-03 and RSVPRR-2961-5.3-08: what was never acknowledged,

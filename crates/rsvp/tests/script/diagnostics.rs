@@ -296,7 +296,7 @@ fn what_goes_upstream() {
     assert_eq!((on.src, on.dst, on.oif, on.ttl), (at(1, 1), at(1, 9), 1, 255));
     assert!(!on.router_alert);
     let message = on.message();
-    assert!(signalbox_rsvp::wire::sums_up(&on.octets));
+    assert!(signalbox_rsvp::wire::checksum_is_valid(&on.octets));
     assert_eq!(message.hop, Some(RsvpHop { addr: at(1, 1), lih: 77 }), "the handle of the previous hop");
     let route = message.route().unwrap();
     assert_eq!((route.pointer, route.nodes().collect::<Vec<_>>()), (2, vec![at(2, 9), at(1, 1)]));

@@ -71,7 +71,7 @@ impl Timed for Association {
 
 /// A challenge to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct ChallengeRequest {
     pub(crate) to: IpAddr,
     pub(crate) ifindex: IfIndex,
     pub(crate) key_id: u64,
@@ -86,7 +86,7 @@ pub(crate) enum Admitted {
     /// Its number was seen, or is too old.
     Replayed,
     /// Its sender is to prove first that it is there.
-    Challenged(Option<Ask>),
+    Challenged(Option<ChallengeRequest>),
     /// Its sender does not answer challenges.
     Unwilling,
     /// No room for another sender.
@@ -166,7 +166,7 @@ impl Associations {
                 Handshake::Pending { .. } if association.link.is_armed() => Admitted::Challenged(None),
                 Handshake::Pending { cookie, .. } => {
                     association.handshake = Handshake::Pending { cookie, asked: 1 };
-                    let ask = Ask { to: sender, ifindex, key_id, cookie };
+                    let ask = ChallengeRequest { to: sender, ifindex, key_id, cookie };
                     self.wheel.arm(&mut self.slab, at, now + settings.challenge);
                     Admitted::Challenged(Some(ask))
                 }
@@ -181,7 +181,7 @@ impl Associations {
         let Some(key) = self.insert(sender, key_id, ifindex, handshake) else { return Admitted::Full };
         if challenge {
             self.wheel.arm(&mut self.slab, key.index(), now + settings.challenge);
-            return Admitted::Challenged(Some(Ask { to: sender, ifindex, key_id, cookie }));
+            return Admitted::Challenged(Some(ChallengeRequest { to: sender, ifindex, key_id, cookie }));
         }
         if let Some(association) = self.slab.get_mut(key) {
             association.window.start(number);
@@ -205,7 +205,11 @@ impl Associations {
     }
 
     /// The next challenge that nobody answered in time.
-    pub(crate) fn next_ask(&mut self, now: Time, settings: impl Fn(IfIndex) -> Integrity) -> Option<Ask> {
+    pub(crate) fn next_challenge(
+        &mut self,
+        now: Time,
+        settings: impl Fn(IfIndex) -> Integrity,
+    ) -> Option<ChallengeRequest> {
         while let Some(at) = self.wheel.pop_due(&mut self.slab, now) {
             let Some(association) = self.slab.get_index_mut(at) else { continue };
             let Handshake::Pending { cookie, asked } = association.handshake else { continue };
@@ -213,7 +217,7 @@ impl Associations {
                 continue; // its next message is a reason to ask again
             }
             association.handshake = Handshake::Pending { cookie, asked: asked + 1 };
-            let ask = Ask {
+            let ask = ChallengeRequest {
                 to: association.sender,
                 ifindex: association.ifindex,
                 key_id: association.key_id,

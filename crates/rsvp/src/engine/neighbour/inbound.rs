@@ -7,8 +7,8 @@ use signalbox_core::packet::IpReceived;
 use signalbox_core::slab::Key;
 
 use super::association::Admitted;
-use super::mistrust::Mistrust;
-use super::names::{Advertised, Heard};
+use super::failures::AuthenticationFailure;
+use super::message_ids::{ReceivedHandle, SentHandle};
 use super::peers::Age;
 use super::{Neighbours, Upcall, hello};
 use crate::wire::{
@@ -222,7 +222,7 @@ impl Neighbours {
             message.message_id = None;
             return Admission::Message;
         }
-        let peer = self.peers.heard(self.now, *neighbour, packet.ifindex, (message.flags, *non_rsvp));
+        let peer = self.peers.received_from(self.now, *neighbour, packet.ifindex, (message.flags, *non_rsvp));
         incoming.peer = peer;
         if peer.is_none() {
             self.counters.overload += 1;
@@ -246,7 +246,7 @@ impl Neighbours {
             self.acknowledged(peer, name, negative);
         }
         incoming.age = match (message.message_id, peer.and_then(|peer| self.peers.get_mut(peer))) {
-            (Some(name), Some(peer)) => peer.named(name),
+            (Some(name), Some(peer)) => peer.record_id(name),
             _ => Age::Newest,
         };
         match message.kind {
@@ -295,11 +295,11 @@ impl Neighbours {
         }
         let settings = *settings;
         let Some(integrity) = message.integrity else {
-            return self.mistrust(sender, packet.ifindex, Mistrust::Unsigned);
+            return self.authentication_failed(sender, packet.ifindex, AuthenticationFailure::Unsigned);
         };
         let wall = self.config.wall(self.now);
         let Some(key) = self.keys.received(wall, integrity.key_id, packet.ifindex, sender) else {
-            return self.mistrust(sender, packet.ifindex, Mistrust::UnknownKey);
+            return self.authentication_failed(sender, packet.ifindex, AuthenticationFailure::UnknownKey);
         };
         // Checksum and digest count as zero.
         let octets = message.octets;
@@ -313,7 +313,7 @@ impl Neighbours {
             octets.get(end..).unwrap_or_default(),
         ];
         if !key.verifies(&parts, integrity.digest) {
-            return self.mistrust(sender, packet.ifindex, Mistrust::WrongDigest);
+            return self.authentication_failed(sender, packet.ifindex, AuthenticationFailure::WrongDigest);
         }
         if response {
             let taken = message.challenge.is_some_and(|challenge| {
@@ -336,8 +336,8 @@ impl Neighbours {
         let number = (integrity.sequence, integrity.handshake);
         let why = match self.associations.admit(self.now, place, number, &settings, &mut self.rng) {
             Admitted::Yes => return true,
-            Admitted::Replayed => Mistrust::Replayed,
-            Admitted::Unwilling => Mistrust::Unwilling,
+            Admitted::Replayed => AuthenticationFailure::Replayed,
+            Admitted::Unwilling => AuthenticationFailure::Unwilling,
             Admitted::Full => {
                 self.counters.overload += 1;
                 return false;
@@ -346,25 +346,30 @@ impl Neighbours {
                 if let Some(ask) = ask {
                     self.challenge(&ask);
                 }
-                Mistrust::Unproven
+                AuthenticationFailure::Unproven
             }
         };
-        self.mistrust(sender, packet.ifindex, why)
+        self.authentication_failed(sender, packet.ifindex, why)
     }
 
     /// Counts a message that is not believed, and remembers who is said to have sent it. Always false.
-    fn mistrust(&mut self, sender: IpAddr, ifindex: IfIndex, why: Mistrust) -> bool {
+    fn authentication_failed(
+        &mut self,
+        sender: IpAddr,
+        ifindex: IfIndex,
+        why: AuthenticationFailure,
+    ) -> bool {
         let counter = match why {
-            Mistrust::Unsigned => &mut self.counters.integrity_missing,
-            Mistrust::UnknownKey => &mut self.counters.key_unknown,
-            Mistrust::WrongDigest => &mut self.counters.digest_wrong,
-            Mistrust::Replayed => &mut self.counters.replayed,
-            Mistrust::Unproven => &mut self.counters.challenge_pending,
-            Mistrust::Unwilling => &mut self.counters.handshake_refused,
+            AuthenticationFailure::Unsigned => &mut self.counters.integrity_missing,
+            AuthenticationFailure::UnknownKey => &mut self.counters.key_unknown,
+            AuthenticationFailure::WrongDigest => &mut self.counters.digest_wrong,
+            AuthenticationFailure::Replayed => &mut self.counters.replayed,
+            AuthenticationFailure::Unproven => &mut self.counters.challenge_pending,
+            AuthenticationFailure::Unwilling => &mut self.counters.handshake_refused,
         };
         *counter += 1;
         tracing::debug!(peer = %sender, ifindex = ifindex.0, reason = ?why, "authentication failed, message dropped");
-        self.mistrusted.note(self.now, (sender, ifindex), why);
+        self.failures.note(self.now, (sender, ifindex), why);
         false
     }
 
@@ -420,7 +425,7 @@ impl Neighbours {
             tracing::debug!(id = name.id, "neighbour does not know a MESSAGE_ID");
             if let Some(tag) = self.sent.get(key).and_then(|sent| sent.tag) {
                 self.set_acknowledged(key, None);
-                self.upcalls.push_back(Upcall::Wanted { tag });
+                self.upcalls.push_back(Upcall::SendWhole { tag });
             }
             return;
         }
@@ -489,7 +494,7 @@ impl Neighbours {
 
     /// What to do with a message, by its name and what was stored for the state it is about; `stored` is `None` if there
     /// is no such state, or it has no name. Queues the acknowledgment, so: only for messages that are valid.
-    pub fn judge(&mut self, incoming: &Incoming<'_>, stored: Option<Heard>) -> Verdict {
+    pub fn judge(&mut self, incoming: &Incoming<'_>, stored: Option<ReceivedHandle>) -> Verdict {
         let (Some(name), Some(peer)) = (incoming.message.message_id, incoming.peer) else {
             return Verdict::Process;
         };
@@ -518,9 +523,14 @@ impl Neighbours {
 
     /// Stores the name of the state that the message is about, instead of what was stored before. `None` if the message
     /// has no name, or there is no room: then nothing is refreshed by summary.
-    pub fn hear(&mut self, incoming: &Incoming<'_>, stored: Option<Heard>, tag: u64) -> Option<Heard> {
+    pub fn store_received(
+        &mut self,
+        incoming: &Incoming<'_>,
+        stored: Option<ReceivedHandle>,
+        tag: u64,
+    ) -> Option<ReceivedHandle> {
         if let Some(stored) = stored {
-            self.forget_heard(stored);
+            self.forget_received(stored);
         }
         let (name, peer) = (incoming.message.message_id?, incoming.peer?);
         // One message may be about several states of its keeper; the last one answers for all.
@@ -537,19 +547,19 @@ impl Neighbours {
 
     /// What the keeper of a state called it.
     #[must_use]
-    pub fn tag_of(&self, stored: Heard) -> Option<u64> {
+    pub fn tag_of(&self, stored: ReceivedHandle) -> Option<u64> {
         self.heard.get(stored).map(|heard| heard.tag)
     }
 
     /// The state is gone.
-    pub fn forget_heard(&mut self, stored: Heard) {
+    pub fn forget_received(&mut self, stored: ReceivedHandle) {
         if let Some(heard) = self.heard.remove(stored) {
             self.count_refs(Some(heard.name.0), None);
         }
     }
 
     /// An error that came back says that the message arrived (RFC 2961 §4.5).
-    pub fn implicitly_acknowledged(&mut self, state: Advertised) {
+    pub fn implicitly_acknowledged(&mut self, state: SentHandle) {
         self.sent.settle(state.0);
     }
 }

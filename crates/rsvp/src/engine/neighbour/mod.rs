@@ -13,11 +13,11 @@
 mod acks;
 mod association;
 mod config;
+mod failures;
 mod hello;
 mod inbound;
 mod keys;
-mod mistrust;
-mod names;
+mod message_ids;
 mod outbound;
 mod outbox;
 mod peers;
@@ -35,9 +35,9 @@ use signalbox_core::slab::Key;
 use signalbox_core::{IfIndex, Time};
 
 use association::Associations;
+use failures::FailureTable;
 use keys::Keys;
-use mistrust::Suspects;
-use names::{HeardNames, SentNames};
+use message_ids::{ReceivedIds, SentIds};
 use outbox::Outbox;
 use peers::Peers;
 use summary::Summaries;
@@ -45,11 +45,11 @@ use summary::Summaries;
 pub use config::{
     Algorithm, Config, HelloConfig, Integrity as IntegrityConfig, Interface, KeyConfig, KeyUse, Reduction,
 };
+pub use failures::{AuthenticationFailure, AuthenticationFailures};
 pub use inbound::{Arrival, Arrivals, Incoming, Unknown, Verdict};
 pub use keys::KeyError;
-pub use mistrust::{Mistrust, Mistrusted};
-pub use names::{Advertised, Heard};
-pub use outbound::{Outgoing, SummaryTo, What};
+pub use message_ids::{ReceivedHandle, SentHandle};
+pub use outbound::{Outgoing, SendReason, SummaryTo};
 pub use outbox::Envelope;
 pub use view::{AssociationView, View};
 
@@ -131,7 +131,7 @@ signalbox_core::counters! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upcall {
     /// A neighbour does not know this state: send it whole.
-    Wanted {
+    SendWhole {
         /// The state, as it was called when it was sent.
         tag: u64,
     },
@@ -169,12 +169,12 @@ pub struct Neighbours {
     epoch: u32,
     own: BTreeMap<IfIndex, Own>,
     peers: Peers,
-    heard: HeardNames,
-    sent: SentNames,
+    heard: ReceivedIds,
+    sent: SentIds,
     summaries: Summaries,
     keys: Keys,
     associations: Associations,
-    mistrusted: Suspects,
+    failures: FailureTable,
     answers: TokenBucket,
     out: Outbox,
     upcalls: VecDeque<Upcall>,
@@ -200,12 +200,12 @@ impl Neighbours {
             epoch,
             own: BTreeMap::new(),
             peers: Peers::new(config.max_neighbours, &mut rng),
-            heard: HeardNames::new(config.max_names, &mut rng),
-            sent: SentNames::new(config.max_names, config.max_unacknowledged, &mut rng),
+            heard: ReceivedIds::new(config.max_names, &mut rng),
+            sent: SentIds::new(config.max_names, config.max_unacknowledged, &mut rng),
             summaries: Summaries::new(&mut rng),
             keys: Keys::default(),
             associations: Associations::new(config.max_associations, &mut rng),
-            mistrusted: Suspects::default(),
+            failures: FailureTable::default(),
             answers: TokenBucket::new(answers, answers),
             out: Outbox::default(),
             upcalls: VecDeque::new(),

@@ -6,9 +6,9 @@ use signalbox_core::IfIndex;
 use signalbox_core::packet::IpReceived;
 use signalbox_core::slab::Key;
 
-use super::association::Ask;
+use super::association::ChallengeRequest;
 use super::config::Interface;
-use super::names::Advertised;
+use super::message_ids::SentHandle;
 use super::outbox::Envelope;
 use super::{Neighbours, Upcall};
 use crate::wire::{
@@ -30,23 +30,23 @@ pub struct Outgoing<'a> {
     /// The message, whole, without INTEGRITY, acknowledgments and name.
     pub octets: &'a [u8],
     /// What it is about.
-    pub what: What,
+    pub reason: SendReason,
 }
 
 /// Why a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum SendReason {
     /// It tells something new about a lasting state (Path, Resv): it gets a new name.
     Trigger {
         /// What was returned when the state was told before.
-        state: Option<Advertised>,
-        /// The state, for [`Upcall::Wanted`].
+        state: Option<SentHandle>,
+        /// The state, for [`Upcall::SendWhole`].
         tag: u64,
     },
     /// It repeats what was told before.
     Refresh {
         /// What was returned when it was told.
-        state: Option<Advertised>,
+        state: Option<SentHandle>,
     },
     /// It is about no state that lasts: errors, tears, confirmations.
     Once,
@@ -102,30 +102,30 @@ impl Neighbours {
     /// Sends a message; a packet may come of it later, together with others. Returns the name of the state that a
     /// trigger told, to be given back with all messages about it; `None` where names are not used, and of messages that
     /// are no triggers.
-    pub fn send(&mut self, outgoing: &Outgoing<'_>) -> Option<Advertised> {
+    pub fn send(&mut self, outgoing: &Outgoing<'_>) -> Option<SentHandle> {
         self.out.recycle();
-        let Outgoing { envelope, octets, what, .. } = *outgoing;
+        let Outgoing { envelope, octets, reason, .. } = *outgoing;
         let settings = *self.config.of(envelope.ifindex);
         let reliable = settings.reduction.reliable;
-        let key = match what {
-            What::Trigger { state, tag } if reliable => {
+        let key = match reason {
+            SendReason::Trigger { state, tag } if reliable => {
                 if let Some(state) = state {
                     self.set_acknowledged(state.0, None);
                 }
                 self.sent.give(state.map(|state| state.0), Some(tag))
             }
-            What::Once if reliable => self.sent.give(None, None),
-            What::Refresh { state } if reliable => state.map(|state| state.0),
-            What::Trigger { state, .. } | What::Refresh { state } => {
+            SendReason::Once if reliable => self.sent.give(None, None),
+            SendReason::Refresh { state } if reliable => state.map(|state| state.0),
+            SendReason::Trigger { state, .. } | SendReason::Refresh { state } => {
                 state.iter().for_each(|state| self.forget(*state));
                 None
             }
-            What::Once => None,
+            SendReason::Once => None,
         };
-        if reliable && key.is_none() && !matches!(what, What::Refresh { .. }) {
+        if reliable && key.is_none() && !matches!(reason, SendReason::Refresh { .. }) {
             self.counters.overload += 1;
         }
-        let repeated = matches!(what, What::Refresh { .. });
+        let repeated = matches!(reason, SendReason::Refresh { .. });
         let mut name = None;
         if let Some((key, sent)) = key.and_then(|key| Some((key, self.sent.get_mut(key)?)))
             && !sent.plain
@@ -142,8 +142,8 @@ impl Neighbours {
             }
         }
         self.dispatch(outgoing, name, repeated);
-        match what {
-            What::Trigger { .. } => key.map(Advertised),
+        match reason {
+            SendReason::Trigger { .. } => key.map(SentHandle),
             _ => None,
         }
     }
@@ -402,7 +402,7 @@ impl Neighbours {
     /// Refreshes a state by its name instead of a message; false if that cannot be: then the engine sends the message.
     /// It cannot if the state was never acknowledged by a neighbour that does refresh reduction, and now and then it
     /// shall not, so that what went wrong unnoticed is put right (RFC 2961 §5.5).
-    pub fn summarise(&mut self, state: Advertised, to: &SummaryTo) -> bool {
+    pub fn summarise(&mut self, state: SentHandle, to: &SummaryTo) -> bool {
         let (envelope, source) = match *to {
             SummaryTo::Neighbour { neighbour, src, ifindex } => {
                 let (dst, routed, ttl, tos) = (neighbour, false, TTL, TOS);
@@ -446,7 +446,7 @@ impl Neighbours {
 
     /// The neighbour that acknowledged a state.
     #[must_use]
-    pub fn told_to(&self, state: Advertised) -> Option<IpAddr> {
+    pub fn acknowledged_by(&self, state: SentHandle) -> Option<IpAddr> {
         let peer = self.sent.get(state.0)?.peer?;
         self.peers.get(peer).map(|peer| peer.addr)
     }
@@ -471,7 +471,7 @@ impl Neighbours {
     }
 
     /// The state is not told any more: nothing about it is sent again. A tear that is sent afterwards looks after itself.
-    pub fn forget(&mut self, state: Advertised) {
+    pub fn forget(&mut self, state: SentHandle) {
         if let Some(sent) = self.sent.remove(state.0) {
             self.count_refs(sent.peer, None);
         }
@@ -479,7 +479,7 @@ impl Neighbours {
 
     /// A PathErr or ResvErr says that the neighbour knows no MESSAGE_IDs (error 13 about one of their classes): the state
     /// goes without from now on. Whether the message was sent again; else the engine does it.
-    pub fn refused(&mut self, state: Advertised) -> bool {
+    pub fn refused(&mut self, state: SentHandle) -> bool {
         self.counters.names_refused += 1;
         tracing::debug!("state goes without MESSAGE_ID from now on");
         if let Some(sent) = self.sent.get_mut(state.0) {
@@ -488,16 +488,16 @@ impl Neighbours {
         let Some(waiting) = self.sent.waiting(state.0) else { return false };
         let (envelope, octets) = (waiting.envelope, waiting.octets.clone());
         self.sent.settle(state.0);
-        let what = What::Refresh { state: None };
-        self.dispatch(&Outgoing { envelope, next_hop: None, octets: &octets, what }, None, false);
+        let reason = SendReason::Refresh { state: None };
+        self.dispatch(&Outgoing { envelope, next_hop: None, octets: &octets, reason }, None, false);
         true
     }
 
     /// Sends a message again that nobody acknowledged.
     pub(super) fn retransmit(&mut self, envelope: Envelope, octets: &[u8], id: u32) {
         let name = Some(MessageId { ack_desired: true, epoch: self.epoch, id });
-        let what = What::Refresh { state: None };
-        self.dispatch(&Outgoing { envelope, next_hop: None, octets, what }, name, false);
+        let reason = SendReason::Refresh { state: None };
+        self.dispatch(&Outgoing { envelope, next_hop: None, octets, reason }, name, false);
     }
 
     pub(super) fn send_hello(&mut self, to: IpAddr, ifindex: IfIndex, hello: &Hello) {
@@ -506,7 +506,7 @@ impl Neighbours {
         tracing::trace!(peer = %to, ack = hello.ack, "Hello sent");
     }
 
-    pub(super) fn challenge(&mut self, ask: &Ask) {
+    pub(super) fn challenge(&mut self, ask: &ChallengeRequest) {
         let challenge = Challenge { key_id: ask.key_id, cookie: ask.cookie };
         let preface = Preface { signed: Signed::Not, ..Self::PLAIN };
         let place = (ask.to, ask.ifindex, TTL);

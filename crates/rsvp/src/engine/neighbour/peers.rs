@@ -44,7 +44,7 @@ pub(crate) struct Peer {
     pub(crate) envelope: Option<Envelope>,
     pub(crate) bundle_due: Option<Time>,
     pub(crate) hello: Option<hello::State>,
-    heard: Time,
+    last_received: Time,
     /// When it was last found silent but referred to.
     kept: Time,
     link: Link,
@@ -84,12 +84,12 @@ impl Peer {
     }
 
     /// When its last message came.
-    pub(crate) const fn heard(&self) -> Time {
-        self.heard
+    pub(crate) const fn last_received(&self) -> Time {
+        self.last_received
     }
 
     /// Takes note of a name.
-    pub(crate) fn named(&mut self, name: MessageId) -> Age {
+    pub(crate) fn record_id(&mut self, name: MessageId) -> Age {
         if self.epoch != Some(name.epoch) {
             (self.epoch, self.largest) = (Some(name.epoch), name.id);
             Age::NewEpoch
@@ -103,18 +103,18 @@ impl Peer {
 
     /// When there is something to do for it.
     fn deadline(&self) -> Time {
-        let idle = self.heard.max(self.kept) + IDLE;
+        let idle = self.last_received.max(self.kept) + IDLE;
         let soon = [self.acks_due, self.bundle_due, self.hello.and_then(|hello| hello.due())];
         soon.into_iter().flatten().fold(idle, Time::min)
     }
 
     pub(crate) fn is_idle(&self, now: Time) -> bool {
-        self.refs == 0 && now.since(self.heard) >= IDLE && self.acks.is_empty() && self.bundled == 0
+        self.refs == 0 && now.since(self.last_received) >= IDLE && self.acks.is_empty() && self.bundled == 0
     }
 
     /// It is still referred to: whether it may be forgotten is asked again later.
     pub(crate) fn touch_if_silent(&mut self, now: Time) {
-        if now.since(self.heard) >= IDLE {
+        if now.since(self.last_received) >= IDLE {
             self.kept = now;
         }
     }
@@ -170,7 +170,7 @@ impl Peers {
     }
 
     /// The neighbour that a message came from, by its flags and whether it came past others; `None` when there is no room for it.
-    pub(crate) fn heard(
+    pub(crate) fn received_from(
         &mut self,
         now: Time,
         addr: IpAddr,
@@ -181,7 +181,7 @@ impl Peers {
         if let Some(key) = self.find(addr, ifindex) {
             self.recent.set(addr, key.index());
             if let Some(peer) = self.slab.get_mut(key) {
-                (peer.capable, peer.far, peer.ifindex, peer.heard) = (capable, far, ifindex, now);
+                (peer.capable, peer.far, peer.ifindex, peer.last_received) = (capable, far, ifindex, now);
             }
             return Some(key);
         }
@@ -200,7 +200,7 @@ impl Peers {
             envelope: None,
             bundle_due: None,
             hello: None,
-            heard: now,
+            last_received: now,
             kept: now,
             link: Link::default(),
         };

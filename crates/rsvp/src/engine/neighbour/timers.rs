@@ -25,7 +25,8 @@ impl Neighbours {
         }
         loop {
             let config = &self.config;
-            let Some(ask) = self.associations.next_ask(self.now, |ifindex| config.of(ifindex).integrity)
+            let Some(ask) =
+                self.associations.next_challenge(self.now, |ifindex| config.of(ifindex).integrity)
             else {
                 break;
             };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use signalbox_core::{IfIndex, Time};
 
-use super::mistrust::Mistrusted;
+use super::failures::AuthenticationFailures;
 use super::{IntegrityConfig, Neighbours};
 
 /// A neighbour, or somebody who would be one and is not believed.
@@ -16,7 +16,7 @@ pub struct View {
     /// Interface that it was heard by last.
     pub ifindex: IfIndex,
     /// When its last message came; `None`: none was believed, or that is long ago and nothing refers to it.
-    pub heard: Option<Time>,
+    pub last_message: Option<Time>,
     /// What this node is set to do there: MESSAGE_IDs, and with them Bundles and summary refreshes.
     pub reduction: (bool, bool),
     /// It sets the bit that says that it does refresh reduction.
@@ -24,7 +24,7 @@ pub struct View {
     /// Hops without RSVP lie between: nothing is bundled for it nor summarised.
     pub far: bool,
     /// States that it or this node calls by a name.
-    pub names: u32,
+    pub states: u32,
     /// Whether Hello says that it is there; `None`: none was exchanged.
     pub hello: Option<bool>,
     /// What is demanded there.
@@ -34,7 +34,7 @@ pub struct View {
     /// By which keys it signs, and how far each is believed.
     pub associations: Vec<AssociationView>,
     /// What of it was not believed.
-    pub mistrusted: Option<Mistrusted>,
+    pub failures: Option<AuthenticationFailures>,
 }
 
 /// A key that a neighbour signs with.
@@ -55,15 +55,15 @@ impl Neighbours {
         let mut all = BTreeMap::new();
         for (_, peer) in self.peers.slab.iter() {
             let view = entry(self, now, &mut all, (peer.addr, peer.ifindex));
-            view.heard = Some(peer.heard());
-            (view.capable, view.far, view.names) = (peer.says_capable(), peer.is_far(), peer.refs);
+            view.last_message = Some(peer.last_received());
+            (view.capable, view.far, view.states) = (peer.says_capable(), peer.is_far(), peer.refs);
             view.hello = peer.hello.map(|hello| hello.is_up());
         }
         for (sender, ifindex, association) in self.associations.view() {
             entry(self, now, &mut all, (sender, ifindex)).associations.push(association);
         }
-        for (who, mistrusted) in self.mistrusted.iter() {
-            entry(self, now, &mut all, *who).mistrusted = Some(*mistrusted);
+        for (who, failures) in self.failures.iter() {
+            entry(self, now, &mut all, *who).failures = Some(*failures);
         }
         all.into_values().collect()
     }
@@ -81,16 +81,16 @@ fn entry<'a>(
         View {
             address,
             ifindex,
-            heard: None,
+            last_message: None,
             reduction: (reduction.reliable, reduction.reliable && reduction.summary),
             capable: false,
             far: false,
-            names: 0,
+            states: 0,
             hello: None,
             integrity: settings.integrity,
             signs_with: layer.keys.in_use(layer.config.wall(now), ifindex, address),
             associations: Vec::new(),
-            mistrusted: None,
+            failures: None,
         }
     })
 }

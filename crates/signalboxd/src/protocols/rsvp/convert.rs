@@ -9,7 +9,7 @@ use signalbox_core::node::Interface;
 use signalbox_core::{IfIndex, Time};
 use signalbox_node::resources::GrantId;
 use signalbox_node::resources::intserv::{RSpec, SpecError, TSpec};
-use signalbox_node::rsvp::neighbour::{self, Mistrust};
+use signalbox_node::rsvp::neighbour::{self, AuthenticationFailure};
 use signalbox_node::rsvp::{
     ErrorSpec, Filter, FlowRequest, FlowSpec, Refused, ReserveRequest, RsvpEvent, Selector, SenderRequest,
     Session, SessionKind, SessionView, Style,
@@ -300,35 +300,35 @@ pub(super) fn neighbour(view: &neighbour::View, now: Time, interfaces: &[Interfa
         sequence: one.sequence,
         unanswered: one.asked,
     });
-    let distrusted = Mistrust::ALL.into_iter().filter_map(|why| {
-        let messages = view.mistrusted.map(|mistrusted| mistrusted.count(why)).filter(|count| *count > 0)?;
+    let distrusted = AuthenticationFailure::ALL.into_iter().filter_map(|why| {
+        let messages = view.failures.map(|failures| failures.count(why)).filter(|count| *count > 0)?;
         Some(v1::RsvpDistrusted { reason: distrust(why).into(), messages })
     });
     v1::RsvpNeighbour {
         address: view.address.to_string(),
         interface: interface_name(interfaces, view.ifindex),
-        heard_ms_ago: view.heard.map(|heard| millis(now.since(heard))),
+        heard_ms_ago: view.last_message.map(|heard| millis(now.since(heard))),
         reduction: reduction.into(),
-        names: view.names,
+        names: view.states,
         hello: hello.into(),
         signs: view.integrity.sending,
         requires_signature: view.integrity.receiving,
         key_id: view.signs_with,
         associations: associations.collect(),
         distrusted: distrusted.collect(),
-        last_distrust: view.mistrusted.map_or(0, |mistrusted| distrust(mistrusted.last).into()),
-        distrusted_ms_ago: view.mistrusted.map_or(0, |mistrusted| millis(now.since(mistrusted.at))),
+        last_distrust: view.failures.map_or(0, |failures| distrust(failures.last).into()),
+        distrusted_ms_ago: view.failures.map_or(0, |failures| millis(now.since(failures.at))),
     }
 }
 
-const fn distrust(why: Mistrust) -> v1::RsvpDistrust {
+const fn distrust(why: AuthenticationFailure) -> v1::RsvpDistrust {
     match why {
-        Mistrust::Unsigned => v1::RsvpDistrust::Unsigned,
-        Mistrust::UnknownKey => v1::RsvpDistrust::UnknownKey,
-        Mistrust::WrongDigest => v1::RsvpDistrust::WrongDigest,
-        Mistrust::Replayed => v1::RsvpDistrust::Replayed,
-        Mistrust::Unproven => v1::RsvpDistrust::Unproven,
-        Mistrust::Unwilling => v1::RsvpDistrust::Unwilling,
+        AuthenticationFailure::Unsigned => v1::RsvpDistrust::Unsigned,
+        AuthenticationFailure::UnknownKey => v1::RsvpDistrust::UnknownKey,
+        AuthenticationFailure::WrongDigest => v1::RsvpDistrust::WrongDigest,
+        AuthenticationFailure::Replayed => v1::RsvpDistrust::Replayed,
+        AuthenticationFailure::Unproven => v1::RsvpDistrust::Unproven,
+        AuthenticationFailure::Unwilling => v1::RsvpDistrust::Unwilling,
     }
 }
 

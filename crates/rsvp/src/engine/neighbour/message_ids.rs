@@ -13,59 +13,59 @@ use super::outbox::Envelope;
 
 /// A state that a neighbour named: kept by whoever keeps the state, and given back with each message about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard(pub(crate) Key);
+pub struct ReceivedHandle(pub(crate) Key);
 
 /// A state that was named to neighbours: kept by whoever keeps the state, and given back with each message about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Advertised(pub(crate) Key);
+pub struct SentHandle(pub(crate) Key);
 
 /// By whom, in which epoch, under which identifier.
-pub(crate) type Name = (Key, u32, u32);
+pub(crate) type NeighbourId = (Key, u32, u32);
 
 #[derive(Debug)]
-pub(crate) struct HeardName {
-    pub(crate) name: Name,
+pub(crate) struct ReceivedId {
+    pub(crate) name: NeighbourId,
     /// The state, as its keeper calls it.
     pub(crate) tag: u64,
 }
 
 #[derive(Debug)]
-pub(crate) struct HeardNames {
-    slab: Slab<HeardName>,
+pub(crate) struct ReceivedIds {
+    slab: Slab<ReceivedId>,
     index: Index,
     hasher: KeyedHasher,
 }
 
-fn hash_name(hasher: &KeyedHasher, (peer, epoch, id): Name) -> u64 {
+fn hash_of(hasher: &KeyedHasher, (peer, epoch, id): NeighbourId) -> u64 {
     hasher.hash_one(&(peer.index(), epoch, id))
 }
 
-impl HeardNames {
+impl ReceivedIds {
     pub(crate) fn new(limit: u32, rng: &mut Random) -> Self {
         Self { slab: Slab::new(limit), index: Index::new(), hasher: KeyedHasher::new(rng) }
     }
 
-    pub(crate) fn get(&self, heard: Heard) -> Option<&HeardName> {
+    pub(crate) fn get(&self, heard: ReceivedHandle) -> Option<&ReceivedId> {
         self.slab.get(heard.0)
     }
 
-    pub(crate) fn find(&self, name: Name) -> Option<&HeardName> {
+    pub(crate) fn find(&self, name: NeighbourId) -> Option<&ReceivedId> {
         let is = |at| self.slab.get_index(at).is_some_and(|heard| heard.name == name);
-        self.slab.get_index(self.index.find(hash_name(&self.hasher, name), is)?)
+        self.slab.get_index(self.index.find(hash_of(&self.hasher, name), is)?)
     }
 
-    pub(crate) fn insert(&mut self, name: Name, tag: u64) -> Option<Heard> {
-        let key = self.slab.insert(HeardName { name, tag }).ok()?;
+    pub(crate) fn insert(&mut self, name: NeighbourId, tag: u64) -> Option<ReceivedHandle> {
+        let key = self.slab.insert(ReceivedId { name, tag }).ok()?;
         let (slab, hasher) = (&self.slab, &self.hasher);
-        self.index.insert(hash_name(hasher, name), key.index(), |at| {
-            slab.get_index(at).map_or(0, |heard| hash_name(hasher, heard.name))
+        self.index.insert(hash_of(hasher, name), key.index(), |at| {
+            slab.get_index(at).map_or(0, |heard| hash_of(hasher, heard.name))
         });
-        Some(Heard(key))
+        Some(ReceivedHandle(key))
     }
 
-    pub(crate) fn remove(&mut self, heard: Heard) -> Option<HeardName> {
+    pub(crate) fn remove(&mut self, heard: ReceivedHandle) -> Option<ReceivedId> {
         let name = self.slab.get(heard.0)?.name;
-        self.index.remove(hash_name(&self.hasher, name), |at| at == heard.0.index());
+        self.index.remove(hash_of(&self.hasher, name), |at| at == heard.0.index());
         self.slab.remove(heard.0)
     }
 }
@@ -91,7 +91,7 @@ impl Timed for Pending {
 
 /// A name that we gave.
 #[derive(Debug)]
-pub(crate) struct SentName {
+pub(crate) struct SentId {
     pub(crate) id: u32,
     /// The state, as its keeper calls it; `None`: of a message that is about no lasting state.
     pub(crate) tag: Option<u64>,
@@ -108,8 +108,8 @@ pub(crate) struct SentName {
 const SPARE: usize = 64;
 
 #[derive(Debug)]
-pub(crate) struct SentNames {
-    slab: Slab<SentName>,
+pub(crate) struct SentIds {
+    slab: Slab<SentId>,
     index: Index,
     hasher: KeyedHasher,
     pending: Slab<Pending>,
@@ -118,7 +118,7 @@ pub(crate) struct SentNames {
     spare: Vec<Vec<u8>>,
 }
 
-impl SentNames {
+impl SentIds {
     pub(crate) fn new(names: u32, pending: u32, rng: &mut Random) -> Self {
         Self {
             slab: Slab::new(names),
@@ -135,11 +135,11 @@ impl SentNames {
         self.hasher.hash_one(&id)
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<&SentName> {
+    pub(crate) fn get(&self, key: Key) -> Option<&SentId> {
         self.slab.get(key)
     }
 
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut SentName> {
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut SentId> {
         self.slab.get_mut(key)
     }
 
@@ -161,7 +161,7 @@ impl SentNames {
                 key
             }
             None => {
-                let name = SentName { id, tag, peer: None, plain: false, summaries: 0, pending: None };
+                let name = SentId { id, tag, peer: None, plain: false, summaries: 0, pending: None };
                 self.slab.insert(name).ok()?
             }
         };
@@ -233,7 +233,7 @@ impl SentNames {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<SentName> {
+    pub(crate) fn remove(&mut self, key: Key) -> Option<SentId> {
         self.settle(key);
         let id = self.slab.get(key)?.id;
         self.index.remove(self.hash(id), |at| at == key.index());

@@ -10,16 +10,18 @@ use signalbox_core::slab::Slab;
 use signalbox_core::stamp::Stamp;
 
 use super::Rsvp;
-use super::interfaces::Place;
-use super::neighbour::{Advertised, Heard, Incoming, Outgoing, SummaryTo, Unknown, Upcall, What};
+use super::interfaces::Iface;
+use super::neighbour::{
+    Incoming, Outgoing, ReceivedHandle, SendReason, SentHandle, SummaryTo, Unknown, Upcall,
+};
 use super::outbox::Envelope;
 use crate::wire::{Class, ErrorCode, ErrorSpec};
 
 /// What a message that leaves is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum About {
+pub(super) enum SentState {
     /// Path state of a sender, at one interface.
-    Path(Key, Place),
+    Path(Key, Iface),
     /// All that is reserved in a session towards a previous hop.
     Resv(Key, u32),
     /// Nothing that lasts.
@@ -29,8 +31,8 @@ pub(super) enum About {
 /// Something told to a neighbour.
 #[derive(Debug)]
 struct Told {
-    about: About,
-    state: Option<Advertised>,
+    about: SentState,
+    state: Option<SentHandle>,
     /// Of the message that told it.
     digest: u64,
 }
@@ -38,15 +40,15 @@ struct Told {
 /// Something that a neighbour told.
 #[derive(Debug)]
 struct Said {
-    what: SaidWhat,
-    heard: Option<Heard>,
+    what: ReceivedState,
+    heard: Option<ReceivedHandle>,
     /// How long it lives after each refresh.
     life: Duration,
 }
 
 /// What a message that came is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SaidWhat {
+pub(super) enum ReceivedState {
     /// Path state of a sender.
     Path(Key),
     /// Requests of a next hop: in these reservations, of SE for these senders.
@@ -62,15 +64,15 @@ pub(super) enum SaidWhat {
 
 /// What is known by name.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct MessageIds {
     told: Slab<Told>,
-    by_about: HashMap<About, Key, KeyedHasher>,
+    by_about: HashMap<SentState, Key, KeyedHasher>,
     said: Slab<Said>,
     of_sender: HashMap<Key, Key, KeyedHasher>,
     of_request: HashMap<(Key, u32), Key, KeyedHasher>,
 }
 
-impl Names {
+impl MessageIds {
     pub(super) fn new(limit: u32, mut hasher: impl FnMut() -> KeyedHasher) -> Self {
         Self {
             told: Slab::new(limit),
@@ -87,15 +89,17 @@ impl Names {
         maps && self.told.is_empty() && self.said.is_empty()
     }
 
-    fn key_of(&self, what: &SaidWhat) -> Option<Key> {
+    fn key_of(&self, what: &ReceivedState) -> Option<Key> {
         match what {
-            SaidWhat::Path(sender) => self.of_sender.get(sender).copied(),
-            SaidWhat::Resv { hop, branches, .. } => self.of_request.get(&(*branches.first()?, *hop)).copied(),
+            ReceivedState::Path(sender) => self.of_sender.get(sender).copied(),
+            ReceivedState::Resv { hop, branches, .. } => {
+                self.of_request.get(&(*branches.first()?, *hop)).copied()
+            }
         }
     }
 
     /// The name that a neighbour gave to what its message is about.
-    pub(super) fn heard(&self, what: &SaidWhat) -> Option<Heard> {
+    pub(super) fn heard(&self, what: &ReceivedState) -> Option<ReceivedHandle> {
         self.said.get(self.key_of(what)?)?.heard
     }
 }
@@ -103,55 +107,55 @@ impl Names {
 impl Rsvp {
     /// Sends a composed message: whole and under a new name if it says something new; else by the name of what it
     /// repeats, if it may, or whole.
-    pub(super) fn dispatch(&mut self, envelope: Envelope, octets: &[u8], about: About, by_name: bool) {
+    pub(super) fn dispatch(&mut self, envelope: Envelope, octets: &[u8], about: SentState, by_id: bool) {
         let ifindex = envelope.ifindex.unwrap_or_default();
         let envelope = envelope.at(ifindex);
-        let named = about != About::Nothing && self.neighbours.config().of(ifindex).reduction.reliable;
-        let Some(key) = named.then(|| self.told_key(about)).flatten() else {
-            let what = What::Once;
-            self.neighbours.send(&Outgoing { envelope, next_hop: None, octets, what });
+        let named = about != SentState::Nothing && self.neighbours.config().of(ifindex).reduction.reliable;
+        let Some(key) = named.then(|| self.sent_key(about)).flatten() else {
+            let reason = SendReason::Once;
+            self.neighbours.send(&Outgoing { envelope, next_hop: None, octets, reason });
             return;
         };
         let digest = self.hasher.hash_octets(octets);
-        let Some(told) = self.names.told.get_mut(key) else { return };
+        let Some(told) = self.message_ids.told.get_mut(key) else { return };
         let (before, same) = (told.state, told.digest == digest);
         told.digest = digest;
-        let next_hop = before.and_then(|state| self.neighbours.told_to(state));
+        let next_hop = before.and_then(|state| self.neighbours.acknowledged_by(state));
         if let Some(state) = before.filter(|_| same) {
             // A list of names goes by the interface that it is kept for.
-            if by_name && !envelope.routed && self.summarise(state, about, &envelope, next_hop) {
+            if by_id && !envelope.routed && self.summarise(state, about, &envelope, next_hop) {
                 return;
             }
-            let what = What::Refresh { state: Some(state) };
-            self.neighbours.send(&Outgoing { envelope, next_hop, octets, what });
+            let reason = SendReason::Refresh { state: Some(state) };
+            self.neighbours.send(&Outgoing { envelope, next_hop, octets, reason });
             return;
         }
-        let what = What::Trigger { state: before, tag: key.to_u64() };
-        let state = self.neighbours.send(&Outgoing { envelope, next_hop, octets, what });
-        if let Some(told) = self.names.told.get_mut(key) {
+        let reason = SendReason::Trigger { state: before, tag: key.to_u64() };
+        let state = self.neighbours.send(&Outgoing { envelope, next_hop, octets, reason });
+        if let Some(told) = self.message_ids.told.get_mut(key) {
             told.state = state;
         }
     }
 
     fn summarise(
         &mut self,
-        state: Advertised,
-        about: About,
+        state: SentHandle,
+        about: SentState,
         envelope: &super::neighbour::Envelope,
         next_hop: Option<core::net::IpAddr>,
     ) -> bool {
         let ifindex = envelope.ifindex;
-        let place = self.interfaces.place(ifindex);
-        let src = self.own_address(place, envelope.dst.is_ipv6());
+        let iface = self.interfaces.iface(ifindex);
+        let src = self.own_address(iface, envelope.dst.is_ipv6());
         let to = match about {
-            About::Path(..) if envelope.dst.is_multicast() => SummaryTo::Group {
+            SentState::Path(..) if envelope.dst.is_multicast() => SummaryTo::Group {
                 group: envelope.dst,
                 source: envelope.src,
                 src,
                 ifindex,
                 ttl: envelope.ttl,
             },
-            About::Path(..) => match next_hop {
+            SentState::Path(..) => match next_hop {
                 Some(neighbour) => SummaryTo::Neighbour { neighbour, src, ifindex },
                 None => return false,
             },
@@ -160,20 +164,20 @@ impl Rsvp {
         self.neighbours.summarise(state, &to)
     }
 
-    fn told_key(&mut self, about: About) -> Option<Key> {
-        if let Some(key) = self.names.by_about.get(&about) {
+    fn sent_key(&mut self, about: SentState) -> Option<Key> {
+        if let Some(key) = self.message_ids.by_about.get(&about) {
             return Some(*key);
         }
-        let Ok(key) = self.names.told.insert(Told { about, state: None, digest: 0 }) else {
+        let Ok(key) = self.message_ids.told.insert(Told { about, state: None, digest: 0 }) else {
             self.counters.overload += 1;
             return None;
         };
-        self.names.by_about.insert(about, key);
+        self.message_ids.by_about.insert(about, key);
         Some(key)
     }
 
     /// An error says that a neighbour knows no names: what was told goes to it without. Whether it says that.
-    pub(super) fn names_refused(&mut self, abouts: &[About], error: &ErrorSpec) -> bool {
+    pub(super) fn message_ids_refused(&mut self, states: &[SentState], error: &ErrorSpec) -> bool {
         let class = Class(error.value.to_be_bytes()[0]);
         if error.code != ErrorCode::UNKNOWN_CLASS
             || !matches!(class, Class::MESSAGE_ID | Class::MESSAGE_ID_ACK)
@@ -181,128 +185,131 @@ impl Rsvp {
             return false;
         }
         let mut refused = false;
-        for about in abouts {
-            let told = self.names.by_about.get(about).and_then(|key| self.names.told.get(*key));
+        for about in states {
+            let told = self.message_ids.by_about.get(about).and_then(|key| self.message_ids.told.get(*key));
             let Some(state) = told.and_then(|told| told.state) else { continue };
             refused = true;
             tracing::debug!(?about, "neighbour refuses MESSAGE_IDs");
             if !self.neighbours.refused(state) {
-                self.tell_again(*about);
+                self.send_again(*about);
             }
         }
         refused
     }
 
     /// Whether anything was told by name.
-    pub(super) fn tells_by_name(&self) -> bool {
-        !self.names.by_about.is_empty()
+    pub(super) fn has_sent_ids(&self) -> bool {
+        !self.message_ids.by_about.is_empty()
     }
 
     /// What was told is told no more, or shall be told anew.
-    pub(super) fn forget_told(&mut self, about: About) {
-        if self.names.by_about.is_empty() {
+    pub(super) fn forget_sent(&mut self, about: SentState) {
+        if self.message_ids.by_about.is_empty() {
             return;
         }
-        let told = self.names.by_about.remove(&about).and_then(|key| self.names.told.remove(key));
+        let told = self.message_ids.by_about.remove(&about).and_then(|key| self.message_ids.told.remove(key));
         if let Some(state) = told.and_then(|told| told.state) {
             self.neighbours.forget(state);
         }
     }
 
     /// Remembers the name of what a message said; `life` is how long each refresh keeps it.
-    pub(super) fn hear(&mut self, incoming: &Incoming<'_>, what: SaidWhat, life: Duration) {
-        let key = match self.names.key_of(&what) {
+    pub(super) fn store_received_id(&mut self, incoming: &Incoming<'_>, what: ReceivedState, life: Duration) {
+        let key = match self.message_ids.key_of(&what) {
             Some(key) => key,
             None if incoming.message.message_id.is_none() => return,
             None => {
                 let said = Said { what: what.clone(), heard: None, life };
-                let Ok(key) = self.names.said.insert(said) else {
+                let Ok(key) = self.message_ids.said.insert(said) else {
                     self.counters.overload += 1;
                     return;
                 };
                 key
             }
         };
-        self.enter_said(key, &what);
-        let Some(said) = self.names.said.get_mut(key) else { return };
-        said.heard = self.neighbours.hear(incoming, said.heard, key.to_u64());
+        self.enter_received(key, &what);
+        let Some(said) = self.message_ids.said.get_mut(key) else { return };
+        said.heard = self.neighbours.store_received(incoming, said.heard, key.to_u64());
         (said.what, said.life) = (what, life);
     }
 
     /// Enters what a message said under all that it is about; what was said of that before, by whatever message, is not
     /// what holds any more.
-    fn enter_said(&mut self, key: Key, what: &SaidWhat) {
+    fn enter_received(&mut self, key: Key, what: &ReceivedState) {
         let (hop, branches) = match what {
-            SaidWhat::Path(sender) => {
-                self.names.of_sender.insert(*sender, key);
+            ReceivedState::Path(sender) => {
+                self.message_ids.of_sender.insert(*sender, key);
                 return;
             }
-            SaidWhat::Resv { hop, branches, .. } => (*hop, branches),
+            ReceivedState::Resv { hop, branches, .. } => (*hop, branches),
         };
-        let Names { said, of_request, .. } = &mut self.names;
-        if let Some(SaidWhat::Resv { hop, branches: before, .. }) = said.get(key).map(|said| &said.what) {
+        let MessageIds { said, of_request, .. } = &mut self.message_ids;
+        if let Some(ReceivedState::Resv { hop, branches: before, .. }) = said.get(key).map(|said| &said.what)
+        {
             for gone in before.iter().filter(|one| !branches.contains(one)) {
                 of_request.remove(&(*gone, *hop));
             }
         }
         for branch in branches {
-            let other = self.names.of_request.insert((*branch, hop), key);
-            self.forget_said(other.filter(|other| *other != key));
+            let other = self.message_ids.of_request.insert((*branch, hop), key);
+            self.forget_received_key(other.filter(|other| *other != key));
         }
     }
 
     /// Path state is gone.
-    pub(super) fn forget_sender(&mut self, sender: Key) {
-        if !self.names.of_sender.is_empty() {
-            let key = self.names.of_sender.remove(&sender);
-            self.forget_said(key);
+    pub(super) fn forget_path_id(&mut self, sender: Key) {
+        if !self.message_ids.of_sender.is_empty() {
+            let key = self.message_ids.of_sender.remove(&sender);
+            self.forget_received_key(key);
         }
     }
 
     /// What a next hop asked for is gone: its message does not hold any more, whatever else it said.
-    pub(super) fn forget_request(&mut self, branch: Key, hop: u32) {
-        if !self.names.of_request.is_empty() {
-            let key = self.names.of_request.get(&(branch, hop)).copied();
-            self.forget_said(key);
+    pub(super) fn forget_request_id(&mut self, branch: Key, hop: u32) {
+        if !self.message_ids.of_request.is_empty() {
+            let key = self.message_ids.of_request.get(&(branch, hop)).copied();
+            self.forget_received_key(key);
         }
     }
 
-    fn forget_said(&mut self, key: Option<Key>) {
-        let Some((key, said)) = key.and_then(|key| Some((key, self.names.said.remove(key)?))) else { return };
-        if let SaidWhat::Resv { hop, branches, .. } = &said.what {
+    fn forget_received_key(&mut self, key: Option<Key>) {
+        let Some((key, said)) = key.and_then(|key| Some((key, self.message_ids.said.remove(key)?))) else {
+            return;
+        };
+        if let ReceivedState::Resv { hop, branches, .. } = &said.what {
             for branch in branches {
-                if self.names.of_request.get(&(*branch, *hop)) == Some(&key) {
-                    self.names.of_request.remove(&(*branch, *hop));
+                if self.message_ids.of_request.get(&(*branch, *hop)) == Some(&key) {
+                    self.message_ids.of_request.remove(&(*branch, *hop));
                 }
             }
         }
         if let Some(heard) = said.heard {
-            self.neighbours.forget_heard(heard);
+            self.neighbours.forget_received(heard);
         }
     }
 
     /// A neighbour sent again what it said under this name.
-    pub(super) fn revive_named(&mut self, heard: Option<Heard>) {
+    pub(super) fn refresh_received(&mut self, heard: Option<ReceivedHandle>) {
         let tag = heard.and_then(|heard| self.neighbours.tag_of(heard));
         if let Some(tag) = tag {
-            self.refreshed_by_name(tag);
+            self.refresh_by_id(tag);
         }
     }
 
     /// A neighbour repeated by name what it said.
-    pub(super) fn refreshed_by_name(&mut self, tag: u64) {
-        let Some(said) = self.names.said.get(Key::from_u64(tag)) else { return };
+    pub(super) fn refresh_by_id(&mut self, tag: u64) {
+        let Some(said) = self.message_ids.said.get(Key::from_u64(tag)) else { return };
         tracing::trace!(what = ?said.what, "state refreshed by its MESSAGE_ID");
         let (what, life) = (said.what.clone(), said.life);
-        self.revive(&what, life);
+        self.extend_lifetime(&what, life);
     }
 
     /// Restarts the lifetime of what a message said.
-    pub(super) fn revive(&mut self, what: &SaidWhat, life: Duration) {
+    pub(super) fn extend_lifetime(&mut self, what: &ReceivedState, life: Duration) {
         let now = self.now;
         let expires = Stamp::after(now + life);
         match what {
-            SaidWhat::Path(sender) => {
+            ReceivedState::Path(sender) => {
                 let Some(record) = self.senders.get_mut(*sender) else { return };
                 record.expires = expires;
                 if let Some(extra) = &mut record.extra {
@@ -312,7 +319,7 @@ impl Rsvp {
                 self.keep_sender(*sender);
                 self.resume(*sender);
             }
-            SaidWhat::Resv { hop, branches, senders } => {
+            ReceivedState::Resv { hop, branches, senders } => {
                 for key in branches {
                     let Some(request) = self.branches.get_mut(*key).and_then(|one| one.request_mut(*hop))
                     else {
@@ -336,13 +343,13 @@ impl Rsvp {
 
     /// A neighbour uses a name that is not known here for something of a group's source: it is asked for it if data of
     /// that source come in there.
-    pub(super) fn unknown_name(&mut self, unknown: &Unknown) {
-        let place = self.interfaces.place(unknown.ifindex);
+    pub(super) fn on_unknown_id(&mut self, unknown: &Unknown) {
+        let iface = self.interfaces.iface(unknown.ifindex);
         let src = self.addresses.find(unknown.source);
         let mut sessions = self.destinations.sessions(unknown.group);
         let here = sessions.any(|index| {
             self.sessions.key_of(index).is_some_and(|session| {
-                self.mates(session).any(|(_, sender)| Some(sender.src) == src && sender.iif == place)
+                self.senders_of(session).any(|(_, sender)| Some(sender.src) == src && sender.iif == iface)
             })
         });
         drop(sessions);
@@ -355,12 +362,12 @@ impl Rsvp {
     pub(super) fn serve_neighbours(&mut self) {
         while let Some(upcall) = self.neighbours.upcall() {
             match upcall {
-                Upcall::Wanted { tag } => {
-                    let about = self.names.told.get(Key::from_u64(tag)).map(|told| told.about);
-                    self.tell_again(about.unwrap_or(About::Nothing));
+                Upcall::SendWhole { tag } => {
+                    let about = self.message_ids.told.get(Key::from_u64(tag)).map(|told| told.about);
+                    self.send_again(about.unwrap_or(SentState::Nothing));
                 }
                 Upcall::Lost { neighbour, ifindex } => {
-                    self.neighbour_lost(neighbour, self.interfaces.place(ifindex))
+                    self.neighbour_lost(neighbour, self.interfaces.iface(ifindex))
                 }
                 Upcall::LastKeyExpired { id, ifindex } => {
                     self.counters.keys_expired += 1;
@@ -371,32 +378,33 @@ impl Rsvp {
     }
 
     /// Tells a state whole.
-    fn tell_again(&mut self, about: About) {
+    fn send_again(&mut self, about: SentState) {
         match about {
-            About::Path(sender, place) => self.send_path_again(sender, place),
-            About::Resv(session, hop) => {
+            SentState::Path(sender, iface) => self.send_path_again(sender, iface),
+            SentState::Resv(session, hop) => {
                 let flows = self.resv_contents(session, hop);
                 self.repeat_resv(session, hop, &flows);
                 self.buffers.flows = flows;
             }
-            About::Nothing => {}
+            SentState::Nothing => {}
         }
     }
 
     /// A neighbour restarted or cannot be reached: what it was told it is told anew, it may have lost it.
-    fn neighbour_lost(&mut self, neighbour: core::net::IpAddr, place: Place) {
+    fn neighbour_lost(&mut self, neighbour: core::net::IpAddr, iface: Iface) {
         self.counters.neighbours_lost += 1;
         tracing::info!(peer = %neighbour, "neighbour lost: its state is sent again");
-        let concerned = |about: &About| match about {
-            About::Path(_, at) => *at == place,
-            About::Resv(_, hop) => self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour),
-            About::Nothing => false,
+        let concerned = |about: &SentState| match about {
+            SentState::Path(_, at) => *at == iface,
+            SentState::Resv(_, hop) => self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour),
+            SentState::Nothing => false,
         };
         // Every state towards one neighbour, once in its life: a walk is what it takes.
-        let all: Vec<About> = self.names.told.iter().map(|(_, told)| told.about).filter(concerned).collect();
+        let all: Vec<SentState> =
+            self.message_ids.told.iter().map(|(_, told)| told.about).filter(concerned).collect();
         for about in all {
-            self.forget_told(about);
-            self.tell_again(about);
+            self.forget_sent(about);
+            self.send_again(about);
         }
     }
 }

@@ -6,7 +6,7 @@ use signalbox_core::{IfIndex, Time};
 
 /// Why a message was not believed (RFC 2747).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mistrust {
+pub enum AuthenticationFailure {
     /// It has no INTEGRITY.
     Unsigned,
     /// It names a key that is not known for its sender, or not valid now.
@@ -21,7 +21,7 @@ pub enum Mistrust {
     Unwilling,
 }
 
-impl Mistrust {
+impl AuthenticationFailure {
     /// All reasons.
     pub const ALL: [Self; 6] = [
         Self::Unsigned,
@@ -35,18 +35,18 @@ impl Mistrust {
 
 /// What was not believed of one sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mistrusted {
-    counts: [u64; Mistrust::ALL.len()],
+pub struct AuthenticationFailures {
+    counts: [u64; AuthenticationFailure::ALL.len()],
     /// Why the last message was not.
-    pub last: Mistrust,
+    pub last: AuthenticationFailure,
     /// When it came.
     pub at: Time,
 }
 
-impl Mistrusted {
+impl AuthenticationFailures {
     /// How many messages were not believed for this reason.
     #[must_use]
-    pub fn count(&self, why: Mistrust) -> u64 {
+    pub fn count(&self, why: AuthenticationFailure) -> u64 {
         self.counts.get(why as usize).copied().unwrap_or(0)
     }
 }
@@ -58,16 +58,23 @@ const MOST: usize = 64;
 pub(super) type Claimed = (IpAddr, IfIndex);
 
 #[derive(Debug, Default)]
-pub(super) struct Suspects {
-    list: Vec<(Claimed, Mistrusted)>,
+pub(super) struct FailureTable {
+    list: Vec<(Claimed, AuthenticationFailures)>,
 }
 
-impl Suspects {
-    pub(super) fn note(&mut self, now: Time, who: Claimed, why: Mistrust) {
+impl FailureTable {
+    pub(super) fn note(&mut self, now: Time, who: Claimed, why: AuthenticationFailure) {
         let at = match self.list.iter().position(|(known, _)| *known == who) {
             Some(at) => at,
             None => {
-                let new = (who, Mistrusted { counts: [0; Mistrust::ALL.len()], last: why, at: now });
+                let new = (
+                    who,
+                    AuthenticationFailures {
+                        counts: [0; AuthenticationFailure::ALL.len()],
+                        last: why,
+                        at: now,
+                    },
+                );
                 if self.list.len() < MOST {
                     self.list.push(new);
                     self.list.len() - 1
@@ -89,7 +96,7 @@ impl Suspects {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(Claimed, Mistrusted)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Claimed, AuthenticationFailures)> {
         self.list.iter()
     }
 }
@@ -100,19 +107,22 @@ mod tests {
 
     #[test]
     fn the_longest_silent_makes_room() {
-        let mut suspects = Suspects::default();
+        let mut table = FailureTable::default();
         let who = |n: u16| (IpAddr::from([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]]), IfIndex(2));
         for n in 0..1000 {
-            suspects.note(Time::from_secs(n.into()), who(n), Mistrust::Replayed);
-            suspects.note(Time::from_secs(n.into()), who(0), Mistrust::Unsigned);
+            table.note(Time::from_secs(n.into()), who(n), AuthenticationFailure::Replayed);
+            table.note(Time::from_secs(n.into()), who(0), AuthenticationFailure::Unsigned);
         }
-        assert_eq!(suspects.iter().count(), MOST);
-        let of = |n| suspects.iter().find(|(one, _)| *one == who(n)).map(|(_, one)| *one);
+        assert_eq!(table.iter().count(), MOST);
+        let of = |n| table.iter().find(|(one, _)| *one == who(n)).map(|(_, one)| *one);
         let first = of(0).unwrap();
-        assert_eq!((first.count(Mistrust::Unsigned), first.count(Mistrust::Replayed)), (1000, 1));
-        assert_eq!((first.last, first.at), (Mistrust::Unsigned, Time::from_secs(999)));
+        assert_eq!(
+            (first.count(AuthenticationFailure::Unsigned), first.count(AuthenticationFailure::Replayed)),
+            (1000, 1)
+        );
+        assert_eq!((first.last, first.at), (AuthenticationFailure::Unsigned, Time::from_secs(999)));
         assert!(of(1).is_none() && of(999).is_some());
-        for (at, why) in Mistrust::ALL.into_iter().enumerate() {
+        for (at, why) in AuthenticationFailure::ALL.into_iter().enumerate() {
             assert_eq!(at, why as usize);
         }
     }
