@@ -34,7 +34,7 @@ impl Control {
             handle: handle.clone(),
             node: config.node.name.clone(),
             nslps: sections(config).flat_map(|section| section.nslps()).collect(),
-            gist: GistTables::new(handle),
+            gist: GistTables::new(handle, config),
             ping: PingService::new(handle, config),
             qos: QosService::new(handle, config),
             resources: ResourceService::new(handle, config),
@@ -93,7 +93,7 @@ impl control_server::Control for Control {
         &self,
         _: Request<v1::ListPeersRequest>,
     ) -> Result<Response<Self::ListPeersStream>, Status> {
-        Ok(Response::new(self.gist.peers()))
+        self.gist.peers().map(Response::new)
     }
 
     type ListAssociationsStream = Replies<v1::Association>;
@@ -102,7 +102,7 @@ impl control_server::Control for Control {
         &self,
         _: Request<v1::ListAssociationsRequest>,
     ) -> Result<Response<Self::ListAssociationsStream>, Status> {
-        Ok(Response::new(self.gist.associations()))
+        self.gist.associations().map(Response::new)
     }
 
     type PingStream = Replies<v1::PingEvent>;

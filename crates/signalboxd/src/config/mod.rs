@@ -4,6 +4,7 @@
 //! falls back to a default silently.
 
 pub(crate) mod error;
+pub(crate) mod log;
 pub(crate) mod secret;
 pub(crate) mod section;
 pub(crate) mod units;
@@ -12,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use signalbox_linux::IoConfig;
-use tracing_subscriber::filter::LevelFilter;
 
 pub(crate) use error::ConfigError;
 use error::Problem;
+use log::LogFilter;
 
 use crate::protocols::gist::config::GistConfig;
 use crate::protocols::ping::config::PingConfig;
@@ -86,6 +87,10 @@ impl Default for ControlConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct IoSection {
+    /// Signal over IPv4.
+    pub(crate) ipv4: bool,
+    /// Signal over IPv6.
+    pub(crate) ipv6: bool,
     /// Take GIST packets that pass by with a Router Alert.
     pub(crate) intercept: bool,
     /// Packet mark for those.
@@ -98,8 +103,8 @@ pub(crate) struct IoSection {
 
 impl Default for IoSection {
     fn default() -> Self {
-        let IoConfig { intercept, mark, own_mark, table, .. } = IoConfig::default();
-        Self { intercept, mark, own_mark, table }
+        let IoConfig { ipv4, ipv6, intercept, mark, own_mark, table, .. } = IoConfig::default();
+        Self { ipv4, ipv6, intercept, mark, own_mark, table }
     }
 }
 
@@ -117,39 +122,10 @@ pub(crate) struct AppsConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LogConfig {
-    /// What is logged.
-    pub(crate) level: LogLevel,
+    /// What is logged, of which module.
+    pub(crate) level: LogFilter,
     /// How it looks.
     pub(crate) format: LogFormat,
-}
-
-/// Least important message that is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogLevel {
-    /// What makes the daemon stop.
-    Error,
-    /// What somebody should look at.
-    Warn,
-    /// Start, stop, changes.
-    #[default]
-    Info,
-    /// What the engines do.
-    Debug,
-    /// Each message.
-    Trace,
-}
-
-impl From<LogLevel> for LevelFilter {
-    fn from(level: LogLevel) -> Self {
-        match level {
-            LogLevel::Error => Self::ERROR,
-            LogLevel::Warn => Self::WARN,
-            LogLevel::Info => Self::INFO,
-            LogLevel::Debug => Self::DEBUG,
-            LogLevel::Trace => Self::TRACE,
-        }
-    }
 }
 
 /// Shape of the log.
@@ -214,6 +190,9 @@ impl Config {
         if !self.control.socket.is_absolute() {
             return problem("control.socket", "an absolute path, such as \"/run/signalbox/signalboxd.sock\"");
         }
+        if !self.io.ipv4 && !self.io.ipv6 {
+            return problem("io.ipv6", "IPv4 and IPv6 are both switched off; leave one of them on");
+        }
         if self.io.mark == 0 {
             return problem("io.mark", "not 0, and a mark that nothing else on this machine uses");
         }
@@ -241,8 +220,8 @@ impl Config {
     /// What to open of the kernel.
     pub(crate) fn io(&self) -> IoConfig {
         IoConfig {
-            ipv4: self.gist.ipv4.enabled,
-            ipv6: self.gist.ipv6.enabled,
+            ipv4: self.io.ipv4,
+            ipv6: self.io.ipv6,
             intercept: self.io.intercept,
             mark: self.io.mark,
             own_mark: self.io.own_mark,

@@ -51,6 +51,22 @@ fn a_ping_section_switches_it_on_and_enabled_off() {
 }
 
 #[test]
+fn every_protocol_can_be_left_out() {
+    let protocols = |text: &str| {
+        let config = parse(text).unwrap();
+        let mut node = signalbox_node::Config::empty();
+        for section in sections(&config) {
+            section.install(&mut node);
+        }
+        (node.gist.is_some(), node.ping.is_some(), node.qos.is_some(), node.rsvp.is_some())
+    };
+    assert_eq!(protocols(""), (true, false, false, false));
+    assert_eq!(protocols("[gist]\nenabled = false\n[rsvp]\n"), (false, false, false, true));
+    assert_eq!(protocols("[gist]\nenabled = false\n"), (false, false, false, false));
+    assert_eq!(protocols("[apps.ping]\n[apps.qos]\n[rsvp]\nenabled = false\n"), (true, true, true, false));
+}
+
+#[test]
 fn values_reach_the_engine() {
     let config = parse(
         "[gist]\nstate_validity = \"4s\"\nt1 = \"100ms\"\nt2 = \"5s\"\nstate_installation = \"confirmed\"\n\
@@ -78,7 +94,14 @@ fn mistakes_are_named_with_file_line_and_column() {
         ("[gist]\nattempts = 300\n", "node.toml:2:12: ", "expected u8"),
         ("[gist]\nhop_count = 0\n", "node.toml:2:13: ", "gist.hop_count: out of range: 1 to 255"),
         ("[gist]\nstate_installation = \"late\"\n", "node.toml:2:22: ", "expected one of `immediate`"),
-        ("gist.ipv4.enabled = false\ngist.ipv6.enabled = false\n", "node.toml:2:21: ", "both switched off"),
+        ("[io]\nipv4 = false\nipv6 = false\n", "node.toml:3:8: ", "both switched off"),
+        ("[gist.ipv6]\nenabled = false\n", "node.toml:1:", "give `ipv4` or `ipv6` in [io]"),
+        (
+            "[gist]\nenabled = false\n[apps.ping]\n",
+            "node.toml:2:11: ",
+            "[apps.ping] is there, and needs GIST",
+        ),
+        ("[gist]\nenabled = false\n[apps.qos]\n", "node.toml:2:11: ", "[apps.qos] is there, and needs GIST"),
         ("[control]\nmode = \"0999\"\n", "node.toml:2:8: ", "octal"),
         ("[control]\nmode = 660\n", "node.toml:2:8: ", "octal"),
         ("[control]\nsocket = \"run/x\"\n", "node.toml:2:10: ", "absolute path"),
@@ -89,6 +112,7 @@ fn mistakes_are_named_with_file_line_and_column() {
         ("[io]\ntable = 254\n", "node.toml:2:9: ", "not 253 to 255"),
         ("[apps.rsvp]\n", "node.toml:1:7: ", "unknown field `rsvp`, expected `ping` or `qos`"),
         ("[log]\nlevel = \"loud\"\n", "node.toml:2:9: ", "expected one of `error`"),
+        ("[log]\nlevel = \"info,gist=debug\"\n", "node.toml:2:9: ", "no module of Signalbox"),
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.starts_with(place), "{text:?}: {error}");

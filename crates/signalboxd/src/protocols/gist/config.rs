@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::{self, Deserializer};
 use signalbox_node::{Tls, gist};
 
 use crate::config::Config;
@@ -18,10 +19,14 @@ use associations::AssociationsConfig;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GistConfig {
-    /// IPv4 switches.
-    pub(crate) ipv4: FamilyConfig,
-    /// IPv6 switches.
-    pub(crate) ipv6: FamilyConfig,
+    /// Whether it runs.
+    pub(crate) enabled: bool,
+    /// Not a setting any more.
+    #[serde(deserialize_with = "moved_to_io")]
+    ipv4: (),
+    /// Not a setting any more.
+    #[serde(deserialize_with = "moved_to_io")]
+    ipv6: (),
     /// Peer identity as text; empty: random, new with each start.
     peer_identity: String,
     /// Validity time of routing state that we propose and require.
@@ -84,18 +89,9 @@ pub(crate) struct GistConfig {
     pub(crate) tls: Option<Tls>,
 }
 
-/// `[gist.ipv4]`, `[gist.ipv6]`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct FamilyConfig {
-    /// Whether GIST speaks over it.
-    pub(crate) enabled: bool,
-}
-
-impl Default for FamilyConfig {
-    fn default() -> Self {
-        Self { enabled: true }
-    }
+/// The switches of the IP versions, which hold for all protocols.
+fn moved_to_io<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
+    Err(de::Error::custom("IP versions are switched for all protocols: give `ipv4` or `ipv6` in [io]"))
 }
 
 /// When a responding node installs state (RFC 5971 §6.3).
@@ -124,8 +120,9 @@ impl Default for GistConfig {
     fn default() -> Self {
         let engine = gist::Config::default();
         Self {
-            ipv4: FamilyConfig::default(),
-            ipv6: FamilyConfig::default(),
+            enabled: true,
+            ipv4: (),
+            ipv6: (),
             peer_identity: String::new(),
             state_validity: engine.validity,
             inactivity: engine.inactivity,
@@ -200,14 +197,10 @@ impl GistConfig {
 
 impl Section for GistConfig {
     fn enabled(&self) -> bool {
-        true
+        self.enabled
     }
 
     fn problem(&self, _: &Config) -> Option<Problem> {
-        if !self.ipv4.enabled && !self.ipv6.enabled {
-            let message = "IPv4 and IPv6 are both switched off; leave one of them enabled".to_owned();
-            return Some(Problem { key: "gist.ipv6.enabled".to_owned(), message });
-        }
         if let Some(problem) = self.associations.problem() {
             return Some(problem);
         }
@@ -237,4 +230,10 @@ impl Present for GistConfig {
     fn section_mut(&mut self) -> Option<&mut dyn Section> {
         Some(self)
     }
+}
+
+/// The problem of a signaling application, configured in `section`, on a node without GIST.
+pub(crate) fn needs_gist(config: &Config, section: &str) -> Option<Problem> {
+    let message = format!("[{section}] is there, and needs GIST: leave GIST on, or remove that section");
+    (!config.gist.enabled).then(|| Problem { key: "gist.enabled".to_owned(), message })
 }

@@ -7,23 +7,33 @@ use signalbox_node::gist::SessionView;
 use tonic::Status;
 
 use super::convert;
-use crate::requests::{LoopHandle, Replies};
+use crate::config::Config;
+use crate::requests::{LoopHandle, Replies, must_run};
 use crate::view::portion;
 
 /// The calls that belong to GIST; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct GistTables {
     handle: LoopHandle,
+    running: bool,
 }
 
 impl GistTables {
-    /// Calls that look at GIST through `handle`.
-    pub(crate) fn new(handle: &LoopHandle) -> Self {
-        Self { handle: handle.clone() }
+    /// Calls of a node of this configuration.
+    pub(crate) fn new(handle: &LoopHandle, config: &Config) -> Self {
+        Self { handle: handle.clone(), running: config.gist.enabled }
+    }
+
+    fn must_run(&self) -> Result<(), Status> {
+        must_run(
+            self.running,
+            "this node does not run GIST: set enabled = true in [gist] of its configuration",
+        )
     }
 
     /// The sessions that fit the request.
     pub(crate) fn sessions(&self, request: &v1::ListSessionsRequest) -> Result<Replies<v1::Session>, Status> {
+        self.must_run()?;
         let filter = convert::session_filter(request)?;
         Ok(self.handle.table(request.limit, move |view, from| {
             portion(view.node.sessions(), from, |row| filter.fits(row), convert::session)
@@ -31,14 +41,17 @@ impl GistTables {
     }
 
     /// The peers.
-    pub(crate) fn peers(&self) -> Replies<v1::Peer> {
-        self.handle.table(0, |view, from| portion(view.node.peers(), from, |_| true, convert::peer))
+    pub(crate) fn peers(&self) -> Result<Replies<v1::Peer>, Status> {
+        self.must_run()?;
+        Ok(self.handle.table(0, |view, from| portion(view.node.peers(), from, |_| true, convert::peer)))
     }
 
     /// The messaging associations.
-    pub(crate) fn associations(&self) -> Replies<v1::Association> {
-        self.handle
-            .table(0, |view, from| portion(view.node.associations(), from, |_| true, convert::association))
+    pub(crate) fn associations(&self) -> Result<Replies<v1::Association>, Status> {
+        self.must_run()?;
+        Ok(self
+            .handle
+            .table(0, |view, from| portion(view.node.associations(), from, |_| true, convert::association)))
     }
 }
 

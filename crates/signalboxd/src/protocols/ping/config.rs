@@ -7,6 +7,7 @@ use signalbox_node::ping;
 use crate::config::Config;
 use crate::config::error::Problem;
 use crate::config::section::Section;
+use crate::protocols::gist::config::needs_gist;
 
 /// `[apps.ping]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -32,11 +33,12 @@ impl Section for PingConfig {
         self.enabled
     }
 
-    fn problem(&self, _: &Config) -> Option<Problem> {
-        TAKEN.contains(&self.nslp_id).then(|| Problem {
+    fn problem(&self, config: &Config) -> Option<Problem> {
+        let taken = TAKEN.contains(&self.nslp_id).then(|| Problem {
             key: "apps.ping.nslp_id".to_owned(),
             message: "belongs to another application; 32704 to 32767 are for private use".to_owned(),
-        })
+        });
+        taken.or_else(|| needs_gist(config, "apps.ping"))
     }
 
     fn install(&self, node: &mut signalbox_node::Config) {

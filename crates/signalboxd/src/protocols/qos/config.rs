@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::config::error::Problem;
 use crate::config::section::Section;
 use crate::config::units;
+use crate::protocols::gist::config::needs_gist;
 
 /// `[apps.qos]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -186,7 +187,7 @@ impl Section for QosConfig {
         } else if self.max_sessions == 0 {
             ("max_sessions", "at least 1")
         } else {
-            return None;
+            return needs_gist(config, "apps.qos");
         };
         Some(Problem { key: format!("apps.qos.{key}"), message: message.to_owned() })
     }
