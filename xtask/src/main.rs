@@ -6,6 +6,8 @@ mod conformance;
 mod deps;
 mod licences;
 mod metadata;
+mod mutate;
+mod skeleton;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,13 +20,20 @@ Usage: cargo xtask <COMMAND>
 Commands:
   deps                                         check which crate may depend on which (ARCHITECTURE.md)
   licences                                     check licences, sources and bans of all dependencies (deny.toml)
+  skeleton                                     check that all engine crates have the same files, lints and signatures
   conformance [--table NAME] [--check] [--json] [--open] [--why ID]
-                                               what the tables in conformance/ ask and what tests prove
+                                               count the requirements in conformance/ and the tests that name them
       --table NAME   only this table (gist)
-      --check        fail if a row due now is neither tested nor exempt
+      --check        fail if a row has no test and is in none of the lists
       --json         one JSON object instead of text
-      --open         list the open rows with their words
-      --why ID       where one row is tested, or why not
+      --open         list the open rows with their text
+      --why ID       the tests that name one row, or why there are none
+  mutate ID… | --all | --audit | --list [--json] [--record]
+                                               break a rule and see whether the tests that name it fail
+      --all          every mutation of conformance/mutations.toml
+      --record       write the tests that failed to conformance/proved.tsv
+      --audit        count tests that name several ids, and how many of them are proved
+      --list         the same, with the ids that are still to prove
   help                                         this text
 
 Unknown ids, in code, documents or lists, always fail `conformance`.
@@ -40,6 +49,8 @@ fn main() -> ExitCode {
         }
         ["deps"] => deps::run(&root()),
         ["licences"] => licences::run(&root()),
+        ["skeleton"] => skeleton::run(&root()),
+        ["mutate", options @ ..] => mutate::run(&root(), options),
         ["conformance", options @ ..] => conformance::run(&root(), options),
         [other, ..] => {
             eprintln!("xtask: no command `{other}` with these arguments\n\n{HELP}");

@@ -1,4 +1,4 @@
-//! What the tables in `conformance/` ask, and what tests prove.
+//! The requirements in `conformance/`, and the tests that name them.
 
 mod report;
 mod scan;
@@ -10,18 +10,21 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use scan::Mention;
+pub(crate) use scan::TestRegion;
 use table::{Rule, Table};
 
-/// Where a row stands.
+/// The status of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Tests name it.
     Tested,
-    /// No test is due, for this reason.
+    /// No test is due, for this reason: the row binds others, or is a permission.
     Exempt(String),
+    /// It belongs to this feature, which is not part of the suite.
+    NotBuilt(String),
     /// It belongs to this scope, which is not built yet.
     Later(String),
-    /// It is due, and nothing proves it.
+    /// A test is due, and none names it.
     Open,
 }
 
@@ -30,6 +33,7 @@ impl Status {
         match self {
             Self::Tested => "tested",
             Self::Exempt(_) => "exempt",
+            Self::NotBuilt(_) => "not built",
             Self::Later(_) => "later",
             Self::Open => "open",
         }
@@ -37,13 +41,13 @@ impl Status {
 
     pub(crate) fn why(&self) -> &str {
         match self {
-            Self::Exempt(why) | Self::Later(why) => why,
+            Self::Exempt(why) | Self::NotBuilt(why) | Self::Later(why) => why,
             Self::Tested | Self::Open => "",
         }
     }
 }
 
-/// A table with where each row stands, and where tests name it (`file:line`).
+/// A table with the status of each row, and the places (`file:line`) where tests name it.
 pub(crate) struct Standing {
     pub(crate) table: Table,
     pub(crate) status: Vec<Status>,
@@ -61,16 +65,17 @@ struct Options<'a> {
     open: bool,
 }
 
-/// Prints the report; false if an id is unknown or, with `--check`, a due row is open.
+/// Prints the report. Returns false if an id is unknown or, with `--check`, a row that is due is open.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     let options = parse(args)?;
     let tables = table::load_all(&root.join("conformance"))?;
     let exempt = table::rules(&root.join("conformance/exempt.tsv"), &tables)?;
+    let not_built = table::rules(&root.join("conformance/not-built.tsv"), &tables)?;
     let later = table::rules(&root.join("conformance/later.tsv"), &tables)?;
     let mentions = scan::workspace(root, &tables)?;
 
     let mut faults = Vec::new();
-    for list in [&exempt, &later] {
+    for list in [&exempt, &not_built, &later] {
         faults.extend(list.unknown.iter().cloned());
     }
     let mut proofs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -83,7 +88,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     let standings: Vec<Standing> = tables
         .into_iter()
         .filter(|table| options.table.is_none_or(|name| name == table.name))
-        .map(|table| stand(table, &exempt.rules, &later.rules, &proofs))
+        .map(|table| stand(table, [&exempt.rules, &not_built.rules, &later.rules], &proofs))
         .collect();
     if standings.is_empty() {
         bail!("no table {:?} in conformance/", options.table.unwrap_or("*.tsv"));
@@ -106,10 +111,21 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     let open: usize = standings.iter().map(report::open_binding).sum();
     if options.check && open > 0 && !options.json {
         println!(
-            "error: {open} rows of the scope are neither tested nor exempt (cargo xtask conformance --open)"
+            "error: {open} rows of the scope have no test and no reason for it (cargo xtask conformance --open)"
         );
     }
     Ok(faults.is_empty() && !(options.check && open > 0))
+}
+
+/// All places where tests name ids: id and `file:line`.
+pub(crate) fn proofs(root: &Path) -> Result<Vec<(String, String)>> {
+    let tables = table::load_all(&root.join("conformance"))?;
+    let mentions = scan::workspace(root, &tables)?;
+    let proofs = mentions.into_iter().filter_map(|mention| match mention {
+        Mention::Proof { id, place } => Some((id, place)),
+        Mention::Unknown { .. } => None,
+    });
+    Ok(proofs.collect())
 }
 
 fn parse<'a>(args: &[&'a str]) -> Result<Options<'a>> {
@@ -128,11 +144,10 @@ fn parse<'a>(args: &[&'a str]) -> Result<Options<'a>> {
     Ok(options)
 }
 
-/// A test outranks an exemption, an exemption outranks a later scope.
+/// The status of each row: a test goes before the lists, and the lists in their order.
 fn stand(
     table: Table,
-    exempt: &BTreeMap<String, Rule>,
-    later: &BTreeMap<String, Rule>,
+    [exempt, not_built, later]: [&BTreeMap<String, Rule>; 3],
     proofs: &BTreeMap<&str, Vec<String>>,
 ) -> Standing {
     let mut status = Vec::new();
@@ -143,6 +158,8 @@ fn stand(
             Status::Tested
         } else if let Some(rule) = exempt.get(&row.id) {
             Status::Exempt(rule.reason.clone())
+        } else if let Some(rule) = not_built.get(&row.id) {
+            Status::NotBuilt(rule.reason.clone())
         } else if let Some(rule) = later.get(&row.id) {
             Status::Later(rule.reason.clone())
         } else {

@@ -9,47 +9,54 @@ use super::{Standing, Status};
 
 const LEVELS: &[&str] =
     &["MUST", "MUST NOT", "FORMAT", "TIMER", "ERROR", "RULE", "SHOULD", "SHOULD NOT", "MAY-feature"];
-const WORDS: &[&str] = &["tested", "exempt", "later", "open"];
+const WORDS: [&str; 5] = ["tested", "exempt", "not built", "later", "open"];
 
-/// Open rows of the levels that bind.
+/// The number of open rows of levels that bind.
 pub(crate) fn open_binding(standing: &Standing) -> usize {
     let rows = standing.table.rows.iter().zip(&standing.status);
     rows.filter(|(row, status)| row.binds() && **status == Status::Open).count()
 }
 
-fn counts(standing: &Standing, level: &str) -> [usize; 4] {
+fn counts(standing: &Standing, level: &str) -> [usize; 5] {
     let rows = standing.table.rows.iter().zip(&standing.status).filter(|(row, _)| row.level == level);
-    rows.fold([0; 4], |mut counts, (_, status)| {
+    rows.fold([0; 5], |mut counts, (_, status)| {
         let place = WORDS.iter().position(|word| *word == status.word()).unwrap_or(0);
         counts[place] += 1;
         counts
     })
 }
 
+/// A line of a table of counts.
+fn line(name: &str, cells: [impl std::fmt::Display; 5]) -> String {
+    let cells: String = cells.iter().map(|cell| format!(" {cell:>9}")).collect();
+    format!("  {name:<12}{cells}")
+}
+
+/// Prints the counts of each table.
 pub(crate) fn text(standings: &[Standing], list_open: bool) {
     for standing in standings {
         println!("{} ({} rows)", standing.table.name, standing.table.rows.len());
-        println!("  {:<12} {:>7} {:>7} {:>7} {:>7}", "level", "tested", "exempt", "later", "open");
-        let mut total = [0; 4];
+        println!("{}", line("level", WORDS));
+        let mut total = [0; 5];
         for level in LEVELS {
             let counts = counts(standing, level);
             if counts.iter().sum::<usize>() == 0 {
                 continue;
             }
-            println!("  {:<12} {:>7} {:>7} {:>7} {:>7}", level, counts[0], counts[1], counts[2], counts[3]);
+            println!("{}", line(level, counts));
             for (sum, count) in total.iter_mut().zip(counts) {
                 *sum += count;
             }
         }
-        println!("  {:<12} {:>7} {:>7} {:>7} {:>7}", "all", total[0], total[1], total[2], total[3]);
-        let mut scopes: BTreeMap<&str, usize> = BTreeMap::new();
+        println!("{}", line("all", total));
+        let mut scopes: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for status in &standing.status {
-            if let Status::Later(scope) = status {
-                *scopes.entry(scope).or_default() += 1;
+            if let Status::Later(scope) | Status::NotBuilt(scope) = status {
+                *scopes.entry((status.word(), scope)).or_default() += 1;
             }
         }
-        for (scope, count) in scopes {
-            println!("  later: {count:>3} {scope}");
+        for ((word, scope), count) in scopes {
+            println!("  {word}: {count:>3} {scope}");
         }
         if list_open {
             for (row, _) in rows_with(standing, &Status::Open) {
@@ -66,6 +73,7 @@ fn rows_with<'a>(
     standing.table.rows.iter().zip(&standing.status).filter(move |(_, status)| *status == wanted)
 }
 
+/// Prints everything as one JSON object.
 pub(crate) fn json(standings: &[Standing], faults: &[String]) {
     let tables: Vec<Value> = standings
         .iter()
@@ -74,8 +82,10 @@ pub(crate) fn json(standings: &[Standing], faults: &[String]) {
                 .iter()
                 .map(|level| (*level, counts(standing, level)))
                 .filter(|(_, counts)| counts.iter().sum::<usize>() > 0)
-                .map(|(level, [tested, exempt, later, open])| {
-                    let counts = json!({"tested": tested, "exempt": exempt, "later": later, "open": open});
+                .map(|(level, [tested, exempt, not_built, later, open])| {
+                    let counts = json!({
+                        "tested": tested, "exempt": exempt, "not_built": not_built, "later": later, "open": open,
+                    });
                     (level.to_owned(), counts)
                 })
                 .collect();
@@ -91,7 +101,7 @@ pub(crate) fn json(standings: &[Standing], faults: &[String]) {
     println!("{}", json!({"tables": tables, "faults": faults}));
 }
 
-/// Where one row stands.
+/// Prints the status of one row and the tests that name it.
 pub(crate) fn why(standings: &[Standing], id: &str) -> Result<bool> {
     for standing in standings {
         let rows = standing.table.rows.iter().zip(&standing.status).zip(&standing.proofs);

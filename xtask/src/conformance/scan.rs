@@ -1,8 +1,8 @@
-//! Finds the ids that code and documents name, and tells tests from the rest.
+//! Finds the ids that code and documents name, in tests and elsewhere.
 //!
 //! A row counts as tested where test code names it: in a doc comment, a string or a function's name (there with
-//! `_` for `-` and `.`). Test code is all of a `tests` directory or a `tests.rs`, and what stands under
-//! `#[cfg(test)]`. A plain `//` comment proves nothing.
+//! `_` for `-` and `.`). Test code is all of a `tests` directory or a `tests.rs`, and the item under
+//! `#[cfg(test)]`. A plain `//` comment does not count.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,8 +77,8 @@ impl Known {
         self.names.get(&as_name(id)).is_some_and(|known| known == id)
     }
 
-    /// Ids as the tables write them, in `line`: the prefix, a section, two digits. Where a section has hyphens itself,
-    /// what a table knows counts.
+    /// The ids in `line`: the prefix, a section, two digits. Where a section itself has hyphens, the id that is in a
+    /// table counts.
     fn written<'a>(&self, line: &'a str) -> Vec<&'a str> {
         let mut found = Vec::new();
         for prefix in &self.prefixes {
@@ -147,17 +147,17 @@ fn is_plain_comment(line: &str) -> bool {
     line.starts_with("//") && !line.starts_with("///") && !line.starts_with("//!")
 }
 
-/// Follows the item below `#[cfg(test)]` by the way rustfmt lays code out: it ends at the closing brace that
-/// stands as far in as the attribute.
+/// Follows the item below `#[cfg(test)]` in the layout of rustfmt: it ends at the closing brace with the indentation of
+/// the attribute.
 #[derive(Default)]
-struct TestRegion {
+pub(crate) struct TestRegion {
     indent: Option<usize>,
     opened: bool,
 }
 
 impl TestRegion {
     /// Whether `line` belongs to test code.
-    fn takes(&mut self, line: &str) -> bool {
+    pub(crate) fn takes(&mut self, line: &str) -> bool {
         let trimmed = line.trim_start();
         let indent = line.len() - trimmed.len();
         let Some(start) = self.indent else {

@@ -14,7 +14,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Levels that bind whoever has the feature: the check fails on these.
+    /// The level binds every implementation that has the feature: the check fails on such rows.
     pub(crate) fn binds(&self) -> bool {
         matches!(self.level.as_str(), "MUST" | "MUST NOT" | "FORMAT" | "TIMER" | "ERROR" | "RULE")
     }
@@ -24,7 +24,7 @@ impl Row {
 pub(crate) struct Table {
     /// The file's name without `.tsv`.
     pub(crate) name: String,
-    /// What every id starts with, such as `GIST-`.
+    /// The common prefix of the ids, such as `GIST-`.
     pub(crate) prefix: String,
     pub(crate) rows: Vec<Row>,
 }
@@ -37,17 +37,20 @@ pub(crate) struct Rule {
 /// A list of such rows, by id.
 pub(crate) struct Rules {
     pub(crate) rules: BTreeMap<String, Rule>,
-    /// Lines that name nothing in any table.
+    /// Lines whose ids are in no table.
     pub(crate) unknown: Vec<String>,
 }
 
-/// Reads every table of a directory; `exempt.tsv` and `later.tsv` are none.
+/// Files in `conformance/` that are lists, not tables of requirements.
+const LISTS: [&str; 4] = ["exempt", "later", "not-built", "proved"];
+
+/// Reads every table of a directory.
 pub(crate) fn load_all(dir: &Path) -> Result<Vec<Table>> {
     let mut tables = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
         let path = entry?.path();
         let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_owned();
-        if path.extension().is_some_and(|e| e == "tsv") && name != "exempt" && name != "later" {
+        if path.extension().is_some_and(|e| e == "tsv") && !LISTS.contains(&name.as_str()) {
             tables.push(load(&path, name)?);
         }
     }
