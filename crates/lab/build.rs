@@ -1,7 +1,5 @@
 //! Builds the scenarios in: every TOML file of `scenarios/`, as a list of name and text.
 
-#![expect(clippy::print_stdout, reason = "cargo reads the instructions of a build script there")]
-
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

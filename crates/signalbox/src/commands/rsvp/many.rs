@@ -50,7 +50,7 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
     mut stop: Stop,
     role: R,
 ) -> Result<ExitCode> {
-    let ports = ports(arguments.destination_port.map(Into::into), flows)?;
+    let ports = ports(arguments.destination_port, flows)?;
     let (stopping, stopped) = watch::channel(false);
     let (sender, mut reports) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(CONCURRENT));
