@@ -1,4 +1,4 @@
-//! `signalbox lab`: list, up, exec, down, run.
+//! `signalbox lab`: list, steps, checks, up, exec, down, run.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::plan::{NAMESPACE_PREFIX, Plan, namespace};
 use crate::report::Report;
 use crate::run::Run;
 use crate::scenario::{Scenario, builtins, find, read};
-use crate::{checks, kernel, net, plot, state, wait};
+use crate::{checks, kernel, kinds, net, plot, state, steps, wait};
 
 /// Exit status of a scenario of which a check fails.
 const CHECK_FAILED: u8 = 1;
@@ -39,6 +39,18 @@ pub enum LabCommand {
         /// Print only the names of the scenarios, one a line.
         #[arg(long, conflicts_with = "json")]
         names: bool,
+    },
+    /// Explain the steps that the workload of a scenario can have, with their keys.
+    Steps {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Explain the checks that a scenario can have, with their keys.
+    Checks {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Make the network of a scenario and start its daemons, to look around by hand.
     Up {
@@ -80,13 +92,14 @@ pub enum LabCommand {
 const EXAMPLES: &str = "\
 Examples:
   signalbox lab list
+  signalbox lab steps
   signalbox lab run quickstart
   signalbox lab run ./mine.toml --json --pcap captures
   signalbox lab up quickstart
   signalbox lab exec h1 -- signalbox ping 10.0.3.2 --count 3
   signalbox lab down
 
-Needs root, or a kernel that allows user namespaces (then only `list` and `run`, and nothing outlives the run).";
+Needs root, or a kernel that allows user namespaces (then only `list`, `steps`, `checks` and `run`, and nothing outlives the run).";
 
 /// Does what the arguments say; the status is 0 if all is well and 1 if a check of a scenario fails.
 ///
@@ -97,6 +110,16 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
     match arguments.command {
         LabCommand::List { names: true, .. } => list_names(),
         LabCommand::List { json, .. } => list(json),
+        LabCommand::Steps { json } => {
+            let steps: Vec<_> = steps::STEPS.iter().map(|step| &step.kind).collect();
+            let text = kinds::describe(steps.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
+            explain(json, &json!({ "steps": steps }), &text)
+        }
+        LabCommand::Checks { json } => {
+            let checks = checks::CHECKS;
+            let text = kinds::describe(checks.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
+            explain(json, &json!({ "checks": checks }), &text)
+        }
         LabCommand::Up { name } => {
             need_root("up")?;
             up(&find(&name)?)
@@ -110,7 +133,7 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
             down(name.as_deref())
         }
         LabCommand::Run { name, json, pcap, plot, keep } => {
-            // A mistake in the file is told before anything is tried.
+            // A mistake in the file is reported before anything is made.
             let scenario = find(&name)?;
             if !nix::unistd::geteuid().is_root() {
                 if keep {
@@ -141,6 +164,16 @@ fn without_root() -> Result<ExitCode> {
     })?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+fn explain(json: bool, value: &serde_json::Value, text: &str) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{value}")?;
+    } else {
+        write!(out, "{text}")?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn list_names() -> Result<ExitCode> {
@@ -263,7 +296,7 @@ fn run_scenario(
             return Err(lab.abandon(error));
         }
     };
-    let outcomes = scenario.checks.iter().map(|check| checks::run(check, &evidence)).collect();
+    let outcomes = scenario.checks.iter().map(|check| checks::judge(check, &evidence)).collect();
     let report = Report::new(scenario, outcomes, &evidence);
     if !report.ok {
         show_logs(&lab);

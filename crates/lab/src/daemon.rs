@@ -18,7 +18,7 @@ use signalbox_linux::process::Identity;
 use crate::evidence::Stop;
 use crate::plan::{Plan, PlannedInterface, PlannedNode, merge};
 use crate::state;
-use crate::{certificates, kernel, net, wait};
+use crate::{certificates, kernel, net, protocols, wait};
 
 /// A daemon has this long to be ready after its start, and to end when asked to.
 const BUDGET: Duration = Duration::from_secs(30);
@@ -59,19 +59,12 @@ pub(crate) fn configuration(plan: &Plan, node: &PlannedNode) -> Result<String> {
     let mut table: toml::Table = [
         ("node".to_owned(), one("name", node.name.clone().into())),
         ("control".to_owned(), one("socket", socket.into())),
-        ("apps".to_owned(), one("ping", one("enabled", node.ping.into()))),
     ]
     .into_iter()
     .collect();
     certificates::configure(node, &mut table);
-    if node.qos {
-        merge(
-            &mut table,
-            &[("apps".to_owned(), one("qos", toml::Table::new().into()))].into_iter().collect(),
-        );
-    }
-    if node.rsvp {
-        merge(&mut table, &[("rsvp".to_owned(), toml::Table::new().into())].into_iter().collect());
+    for protocol in protocols::all() {
+        protocol.configure(node.runs(protocol), &mut table);
     }
     merge(&mut table, &node.config);
     if node.reserves() {

@@ -1,255 +1,54 @@
-//! What a run leaves behind for the checks and the report.
+//! What was observed during a run, for the checks and the report.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::observe::trace::{Session, Trace};
-use crate::plan::Plan;
+use crate::observe::trace::Trace;
+use crate::plan::{Leg, Plan};
 
 /// Everything that was observed.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     pub(crate) plan: Plan,
     pub(crate) trace: Trace,
-    pub(crate) udp: Vec<UdpRun>,
-    pub(crate) pings: Vec<PingRun>,
-    pub(crate) programs: Vec<ProgramRun>,
+    /// What steps observed, in the order of time. Each step has a type of its own for it.
+    records: Vec<Box<dyn Record>>,
     /// By label, in the order in which the daemons were asked.
     pub(crate) snapshots: Vec<(String, Snapshot)>,
     /// Since 1970, by label: from when to when the lab watched.
     pub(crate) windows: BTreeMap<String, (Duration, Duration)>,
-    pub(crate) probes: Vec<ExpiredProbe>,
-    pub(crate) losses: Vec<LossCount>,
     /// Since 1970, by label: when something was done to a link or a daemon.
     pub(crate) moments: BTreeMap<String, Duration>,
-    pub(crate) floods: Vec<FloodRun>,
-    pub(crate) traffic: Vec<TrafficRun>,
-    pub(crate) reserves: Vec<ReserveRun>,
-    pub(crate) queues: Vec<QueuesRun>,
-    pub(crate) costs: Vec<CostRun>,
+    pub(crate) losses: Vec<LossCount>,
     pub(crate) stops: Vec<Stop>,
-    /// What tshark found in the captures, if a check wants it.
-    pub(crate) dissected: Option<Result<Vec<Dissected>, String>>,
 }
 
-/// RSVP messages on a link, as tshark read them.
-#[derive(Debug, Clone)]
-pub(crate) struct Dissected {
-    pub(crate) link: String,
-    pub(crate) messages: usize,
-    /// Lines that tell of something wrong.
-    pub(crate) faults: Vec<String>,
-}
+/// What a step observed.
+pub(crate) trait Record: Any + Debug {}
 
-/// A `udp` step.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UdpRun {
-    pub(crate) from: usize,
-    pub(crate) to: usize,
-    pub(crate) sent: u32,
-    pub(crate) arrived: u32,
-}
+impl<T: Any + Debug> Record for T {}
 
-/// One session of a `ping` step.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PingRun {
-    pub(crate) from: usize,
-    pub(crate) to: usize,
-    pub(crate) replies: Vec<Reply>,
-    /// Why probes were not answered.
-    pub(crate) lost: Vec<String>,
-    /// What the command wrote last, if it wrote a summary.
-    pub(crate) summary: Option<Value>,
-    /// What the command complained of.
-    pub(crate) complaint: String,
-}
-
-/// A `run` step.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ProgramRun {
-    pub(crate) label: String,
-    pub(crate) node: usize,
-    /// What it wrote to its standard output.
-    pub(crate) lines: Vec<String>,
-    /// What it wrote to its standard error.
-    pub(crate) complaint: String,
-    /// How it ended, if it did so in time.
-    pub(crate) status: Option<String>,
-    /// It ended with status 0.
-    pub(crate) good: bool,
-}
-
-/// An answered probe, as the command showed it.
-#[derive(Debug, Clone)]
-pub(crate) struct Reply {
-    /// Since 1970.
-    pub(crate) sent: Duration,
-    pub(crate) rtt_ms: f64,
-    /// Nodes on the way there, in order.
-    pub(crate) hops: Vec<Hop>,
-    pub(crate) last_link_ms: Option<f64>,
-    /// Octets of padding that came back as they went.
-    pub(crate) padding: usize,
-}
-
-/// A node that a probe visited.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Hop {
-    pub(crate) address: IpAddr,
-    /// On the way from the hop before.
-    pub(crate) link_ms: Option<f64>,
-    /// Inside the node.
-    pub(crate) node_ms: Option<f64>,
-}
-
-/// What the daemons said of themselves, by the index of the node.
+/// What the daemons showed, by the index of the node.
 pub(crate) type Snapshot = BTreeMap<usize, Shown>;
 
-/// What a daemon said of itself.
+/// What the daemon of a node showed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shown {
-    pub(crate) sessions: Vec<Value>,
-    pub(crate) associations: Vec<Value>,
-    pub(crate) counters: Vec<Value>,
-    /// Of nodes with QoS.
-    pub(crate) reservations: Vec<Value>,
-    /// Of nodes that reserve, what their kernels held then, one thing a line.
+    /// The rows of its tables, by the words of the command that shows them.
+    pub(crate) tables: BTreeMap<&'static str, Vec<Value>>,
+    /// What the kernel of a node that reserves held at that time, one thing a line.
     pub(crate) kernel: Vec<String>,
-    /// RSVP sessions, of nodes that speak it.
-    pub(crate) rsvp: Vec<Value>,
-    /// RSVP neighbours, of the same.
-    pub(crate) rsvp_neighbours: Vec<Value>,
 }
 
-impl Shown {
-    /// The counter of this name, like `gist.queries`; 0 if there is none.
-    pub(crate) fn counter(&self, name: &str) -> u64 {
-        let (room, name) = name.split_once('.').unwrap_or(("", name));
-        let counter = self.counters.iter().find(|counter| counter["room"] == room && counter["name"] == name);
-        counter.and_then(|counter| counter["value"].as_u64()).unwrap_or(0)
-    }
-}
+/// The command that shows the counters of any daemon.
+pub(crate) const COUNTERS: &str = "show counters";
 
-/// A `flood` step.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FloodRun {
-    pub(crate) from: usize,
-    /// The node that got it.
-    pub(crate) node: usize,
-    pub(crate) sent: u64,
-    pub(crate) span: Duration,
-    /// Time of a processor that the node's daemon took meanwhile.
-    pub(crate) cpu: Duration,
-    /// Octets of the daemon's memory before and after.
-    pub(crate) memory: [u64; 2],
-}
-
-/// A `traffic` step.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct TrafficRun {
-    pub(crate) name: String,
-    /// Bits a second that were to be sent.
-    pub(crate) rate: u64,
-    /// Octets of a packet, IP header included.
-    pub(crate) size: u16,
-    /// In the order in which they were sent.
-    pub(crate) packets: Vec<Packet>,
-}
-
-/// A packet of a flow; times since 1970.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Packet {
-    pub(crate) sent: Duration,
-    pub(crate) arrived: Option<Duration>,
-}
-
-/// A `reserve` step.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ReserveRun {
-    pub(crate) name: String,
-    /// When the command was started, since 1970.
-    pub(crate) started: Duration,
-    /// What it wrote, and when.
-    pub(crate) events: Vec<(Duration, Value)>,
-    /// What it complained of.
-    pub(crate) complaint: String,
-    /// How it ended, if it did so in time.
-    pub(crate) status: Option<i32>,
-}
-
-/// A `queues` step.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct QueuesRun {
-    pub(crate) label: String,
-    /// They became as they should be.
-    pub(crate) good: bool,
-    /// What was seen last of each, in words.
-    pub(crate) seen: Vec<String>,
-    /// How long they were looked at.
-    pub(crate) took: Duration,
-}
-
-/// A `cost` step.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CostRun {
-    pub(crate) label: String,
-    /// Microseconds a packet, of each run in which every packet arrived while it went on; sorted.
-    pub(crate) micros: Vec<f64>,
-    /// Runs that do not count: something else went on meanwhile.
-    pub(crate) disturbed: usize,
-}
-
-impl CostRun {
-    /// Microseconds a packet when nothing else goes on.
-    pub(crate) fn least(&self) -> Option<f64> {
-        self.micros.first().copied()
-    }
-}
-
-/// What comes out of a reserving command.
-#[derive(Debug)]
-pub(crate) enum Said {
-    Event(Duration, Value),
-    Complaint(String),
-}
-
-impl ReserveRun {
-    /// Takes in what the command says.
-    pub(crate) fn take(&mut self, said: Said) {
-        match said {
-            Said::Event(at, event) => self.events.push((at, event)),
-            Said::Complaint(complaint) => self.complaint = complaint,
-        }
-    }
-
-    /// The first event of this type, and when it was told.
-    pub(crate) fn event(&self, kind: &str) -> Option<&(Duration, Value)> {
-        self.events.iter().find(|(_, event)| event["type"] == kind)
-    }
-
-    /// The whole path granted it.
-    pub(crate) fn granted(&self) -> Option<&(Duration, Value)> {
-        self.event("granted")
-    }
-
-    /// It was not granted.
-    pub(crate) fn refused(&self) -> Option<&(Duration, Value)> {
-        self.event("refused")
-    }
-}
-
-/// A Data message sent for a session that should be gone.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ExpiredProbe {
-    pub(crate) to: usize,
-    pub(crate) at: Duration,
-    pub(crate) session: Session,
-}
-
-/// Packets that came to one end of a link, and what of them was thrown away there.
+/// Packets that came to one end of a link, and how many of them were discarded there.
 #[derive(Debug, Clone)]
 pub(crate) struct LossCount {
     /// Index of the link.
@@ -270,24 +69,99 @@ pub(crate) struct Stop {
     pub(crate) changed: Vec<String>,
 }
 
-impl Evidence {
-    /// What the daemons said under a label.
-    pub(crate) fn snapshot(&self, label: &str) -> Option<&Snapshot> {
-        self.snapshots.iter().find(|(known, _)| known == label).map(|(_, snapshot)| snapshot)
+impl Shown {
+    /// Returns the rows that a command showed; none if the node was not asked.
+    pub(crate) fn table(&self, command: &str) -> &[Value] {
+        self.tables.get(command).map_or(&[], Vec::as_slice)
     }
 
-    /// The nodes that a reply visited, the sender first.
-    pub(crate) fn visited(&self, ping: &PingRun, reply: &Reply) -> Vec<&str> {
-        let name = |node: usize| self.plan.nodes.get(node).map_or("?", |node| node.name.as_str());
-        let mut visited = vec![name(ping.from)];
-        for hop in &reply.hops {
-            match self.plan.owner(hop.address) {
-                // Whether the sender counts itself is the application's affair.
-                Some(node) if node == ping.from && visited.len() == 1 => {}
-                Some(node) => visited.push(name(node)),
-                None => visited.push("?"),
-            }
+    /// Returns the counter of this name, like `gist.queries`; 0 if there is none.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let (room, name) = name.split_once('.').unwrap_or(("", name));
+        let rows = self.table(COUNTERS);
+        let counter = rows.iter().find(|counter| counter["room"] == room && counter["name"] == name);
+        counter.and_then(|counter| counter["value"].as_u64()).unwrap_or(0)
+    }
+}
+
+impl Evidence {
+    /// Returns the evidence of a run that has not begun.
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            trace: Trace::default(),
+            records: Vec::new(),
+            snapshots: Vec::new(),
+            windows: BTreeMap::new(),
+            moments: BTreeMap::new(),
+            losses: Vec::new(),
+            stops: Vec::new(),
         }
-        visited
+    }
+
+    /// Adds what a step observed.
+    pub(crate) fn record<T: Record>(&mut self, record: T) {
+        self.records.push(Box::new(record));
+    }
+
+    /// Returns what all steps of a kind observed, in the order of time.
+    pub(crate) fn all<T: Record>(&self) -> impl Iterator<Item = &T> {
+        self.records.iter().filter_map(|record| {
+            let record: &dyn Any = &**record;
+            record.downcast_ref()
+        })
+    }
+
+    /// Returns the first record of a kind, to be changed by a test.
+    #[cfg(test)]
+    pub(crate) fn first_mut<T: Record>(&mut self) -> &mut T {
+        let mut records = self.records.iter_mut().filter_map(|record| {
+            let record: &mut dyn Any = &mut **record;
+            record.downcast_mut()
+        });
+        records.next().expect("there is one")
+    }
+
+    /// Removes all records of a kind.
+    #[cfg(test)]
+    pub(crate) fn forget<T: Record>(&mut self) {
+        self.records.retain(|record| {
+            let record: &dyn Any = &**record;
+            !record.is::<T>()
+        });
+    }
+
+    /// Returns what the daemons showed under a label.
+    pub(crate) fn snapshot(&self, label: &str) -> Result<&Snapshot, String> {
+        let found = self.snapshots.iter().find(|(known, _)| known == label);
+        found.map(|(_, snapshot)| snapshot).ok_or_else(|| format!("no daemon was asked at {label:?}"))
+    }
+
+    /// Returns from when to when the lab watched under a label.
+    pub(crate) fn window(&self, label: &str) -> Result<(Duration, Duration), String> {
+        self.windows.get(label).copied().ok_or_else(|| format!("the lab did not watch at {label:?}"))
+    }
+
+    /// Returns when something happened under a label.
+    pub(crate) fn moment(&self, label: &str) -> Result<Duration, String> {
+        self.moments.get(label).copied().ok_or_else(|| format!("nothing happened at {label:?}"))
+    }
+
+    /// Returns the indexes of two nodes.
+    pub(crate) fn nodes(&self, from: &str, to: &str) -> Result<(usize, usize), String> {
+        let pair = self.plan.node(from).zip(self.plan.node(to));
+        pair.ok_or_else(|| format!("{from} or {to} is no node"))
+    }
+
+    /// Returns the links between two nodes, and the address of the far one.
+    pub(crate) fn legs(&self, from: usize, to: usize) -> Result<(Vec<Leg>, IpAddr), String> {
+        let name = |node: usize| self.plan.nodes.get(node).map_or("?", |node| node.name.as_str());
+        let dst = self.plan.address(to).ok_or_else(|| format!("{} has no address", name(to)))?;
+        let legs = self.plan.path(from, dst);
+        if legs.is_empty() {
+            Err(format!("no route from {} to {}", name(from), name(to)))
+        } else {
+            Ok((legs, dst))
+        }
     }
 }

@@ -1,34 +1,79 @@
 //! The lab: topologies in network namespaces, scenarios that are TOML files, and the checks that prove them.
 //!
-//! `scenario` reads the file, `plan` decides names, addresses and routes without touching anything, `net`
-//! carries the plan out and takes it down again, `run` does the workload, `capture` and `checks` judge it from
-//! outside the daemons. `docs/lab.md` describes the format. `bench` measures, `replay` repeats a recorded node.
+//! `scenario` reads the file, `plan` decides names, addresses and routes without touching anything, `net` carries the
+//! plan out and takes it down again. `steps` and `checks` each have a table of all kinds, `run` does the steps, and the
+//! checks judge from outside the daemons what `observe` captured. `protocols` has a folder for each signaling protocol.
+//! `docs/lab.md` describes the format. `bench` measures, `replay` repeats a recorded node.
+//!
+//! [`read_scenario`] reads the text of a scenario, as `signalbox lab run` does before it makes anything:
+//!
+//! ```
+//! let text = r#"
+//! name = "two"
+//! description = "a Ping signal between two hosts"
+//! nodes = [{ name = "a" }, { name = "b" }]
+//! links = [{ ends = ["a", "b"] }]
+//!
+//! [[workload]]
+//! step = "ping"
+//! from = "a"
+//! to = "b"
+//!
+//! [[checks]]
+//! name = "all nodes visited"
+//! kind = "path"
+//! hops = ["a", "b"]
+//! "#;
+//! let scenario = signalbox_lab::read_scenario("two.toml", text)?;
+//! assert_eq!((scenario.name.as_str(), scenario.steps, scenario.checks), ("two", 1, 1));
+//!
+//! let mistake = signalbox_lab::read_scenario("two.toml", &text.replace("step = \"ping\"", "step = \"pong\""));
+//! assert!(mistake.unwrap_err().to_string().starts_with("two.toml:8: unknown step `pong`, expected one of udp, ping"));
+//! # Ok::<(), anyhow::Error>(())
+//! ```
 
 pub mod bench;
 mod certificates;
 mod checks;
 pub mod cli;
 mod command;
-mod cost;
 mod daemon;
-mod dissect;
 mod evidence;
-mod flood;
 mod kernel;
+mod kinds;
 mod lab;
 mod net;
 mod observe;
 mod plan;
 mod plot;
-mod program;
-mod queues;
+mod protocols;
 pub mod replay;
 mod report;
-mod resend;
-mod reserve;
 mod run;
 mod scenario;
 mod state;
-mod traffic;
+mod steps;
 mod units;
 mod wait;
+
+/// A scenario in short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The name of the scenario, and of its lab.
+    pub name: String,
+    /// One line that says what the scenario shows.
+    pub description: String,
+    /// The number of steps in its workload.
+    pub steps: usize,
+    /// The number of its checks.
+    pub checks: usize,
+}
+
+/// Reads and validates the text of a scenario; `file` is its name in errors.
+///
+/// # Errors
+/// The first mistake in the text, with file and line.
+pub fn read_scenario(file: &str, text: &str) -> anyhow::Result<Summary> {
+    let scenario::Scenario { name, description, workload, checks, .. } = scenario::read(file, text)?;
+    Ok(Summary { name, description, steps: workload.len(), checks: checks.len() })
+}

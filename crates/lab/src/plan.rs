@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::protocols::{self, Protocol};
 use crate::scenario::{Certificate, Family, Link, Prefix, Scenario};
 use crate::units::{Percent, Rate, Span};
 
@@ -28,11 +29,8 @@ pub(crate) struct PlannedNode {
     pub(crate) namespace: String,
     pub(crate) forward: bool,
     pub(crate) daemon: bool,
-    pub(crate) ping: bool,
-    /// It reserves, and its kernel keeps what is reserved.
-    pub(crate) qos: bool,
-    /// It speaks RSVP, and its kernel keeps what is reserved.
-    pub(crate) rsvp: bool,
+    /// The protocols that its daemon runs, by their names.
+    pub(crate) protocols: protocols::Set,
     pub(crate) certificate: Option<Certificate>,
     pub(crate) config: toml::Table,
     pub(crate) interfaces: Vec<PlannedInterface>,
@@ -103,9 +101,7 @@ impl Plan {
                     namespace: namespace(&scenario.name, node.name.as_ref()),
                     forward: node.forward,
                     daemon: node.daemon,
-                    ping: node.daemon && node.ping,
-                    qos: node.daemon && node.qos,
-                    rsvp: node.daemon && node.rsvp,
+                    protocols: node.protocols.clone(),
                     certificate: node.certificate,
                     config,
                     interfaces: Vec::new(),
@@ -182,7 +178,7 @@ impl Plan {
         self.nodes.iter().position(|node| node.has(address))
     }
 
-    /// The way that a packet to an address takes, as the routes have it; empty when it does not arrive.
+    /// Returns the links that a packet to an address passes, by the routes; none when it does not arrive.
     pub(crate) fn path(&self, from: usize, to: IpAddr) -> Vec<Leg> {
         let mut legs = Vec::new();
         let mut at = from;
@@ -217,7 +213,7 @@ impl Plan {
         here.interfaces.iter().find(|interface| interface.peer.1 == route.via).map(leg)
     }
 
-    /// The file's routes of a node, and the shortest way to every other network.
+    /// Returns the file's routes of a node, and the shortest route to every other network.
     fn routes(&self, scenario: &Scenario, index: &BTreeMap<&str, usize>, node: usize) -> Vec<PlannedRoute> {
         let via = |peer: usize| {
             self.nodes[node].interfaces.iter().find(|i| i.peer.0 == peer).map(|interface| interface.peer.1)
@@ -266,9 +262,14 @@ impl Plan {
 }
 
 impl PlannedNode {
-    /// Its kernel keeps reservations, of whichever protocol.
-    pub(crate) const fn reserves(&self) -> bool {
-        self.qos || self.rsvp
+    /// Whether its daemon runs a protocol.
+    pub(crate) fn runs(&self, protocol: &dyn Protocol) -> bool {
+        self.protocols.contains(protocol.name())
+    }
+
+    /// Whether its daemon runs a protocol that makes reservations, which the kernel keeps.
+    pub(crate) fn reserves(&self) -> bool {
+        protocols::all().any(|protocol| protocol.reserves() && self.runs(protocol))
     }
 
     /// Whether an interface has the address.

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::checks::qos::Service;
-use crate::evidence::{Evidence, TrafficRun};
+use crate::checks::traffic::Service;
+use crate::evidence::Evidence;
+use crate::steps::traffic::TrafficRun;
 
 /// Time of one point.
 const BIN: Duration = Duration::from_millis(200);
@@ -26,7 +27,7 @@ const PANELS: [Panel; 3] = [
 
 /// The plot of all flows, with the phases behind them; `None` without a flow.
 pub(crate) fn svg(title: &str, evidence: &Evidence) -> Option<String> {
-    let packets = || evidence.traffic.iter().flat_map(|run| &run.packets);
+    let packets = || evidence.all::<TrafficRun>().flat_map(|run| &run.packets);
     let begin = packets().map(|packet| packet.sent).min()?;
     let end = packets().map(|packet| packet.sent).max()?;
     let span = end.saturating_sub(begin).as_secs_f64().max(1e-3);
@@ -40,7 +41,7 @@ pub(crate) fn svg(title: &str, evidence: &Evidence) -> Option<String> {
         escaped(title),
     );
     // Writing to a string does not fail.
-    for (number, run) in evidence.traffic.iter().enumerate() {
+    for (number, run) in evidence.all::<TrafficRun>().enumerate() {
         let (colour, place) = (COLOURS[number % COLOURS.len()], LEFT + 180.0 * to_f64(number));
         let _ = writeln!(
             svg,
@@ -79,7 +80,7 @@ fn panel(
         }
         points
     };
-    let curves: Vec<_> = evidence.traffic.iter().map(curve).collect();
+    let curves: Vec<_> = evidence.all::<TrafficRun>().map(curve).collect();
     let most = curves.iter().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
     let top = if most > 0.0 { most * 1.1 } else { 1.0 };
     let y = |value: f64| base - value / top * PANEL;

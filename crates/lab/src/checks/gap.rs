@@ -1,19 +1,80 @@
-//! How long a flow was not served after something happened: what its packets tell.
+//! The check `gap`: how long a flow was interrupted after something happened, by its packets.
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
+use toml::Spanned;
 
-use super::Verdict;
-use crate::evidence::{Evidence, Packet};
-use crate::scenario::GapCheck;
+use super::{Check, Verdict};
+use crate::evidence::Evidence;
+use crate::kinds::{Key, key};
+use crate::scenario::{LABEL, MOMENT, Mistake, Scope};
+use crate::steps::traffic::{FLOW, Packet, TrafficRun};
+use crate::units::Span;
 
 /// With fewer packets behind a gap it may not be over.
 const PACKETS_MIN: usize = 100;
 
-/// What was seen of a flow after the moment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Gap {
+    flow: Spanned<String>,
+    after: Spanned<String>,
+    phase: Spanned<String>,
+    within: Span,
+}
+
+impl Check for Gap {
+    const NAME: &'static str = "gap";
+    const MEANING: &'static str =
+        "After the moment the flow lost packets within this time only; at least 100 packets followed.";
+    const KEYS: &'static [Key] = &[
+        key("flow", "flow", "the name of the `traffic` step"),
+        key("after", "moment", "what happened"),
+        key("phase", "label", "the `watch` step whose end is the end of what is judged"),
+        key("within", "time", "the longest interruption"),
+    ];
+
+    fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
+        scope.defined(FLOW, &self.flow)?;
+        scope.defined(MOMENT, &self.after)?;
+        scope.defined(LABEL, &self.phase)
+    }
+
+    fn judge(&self, evidence: &Evidence) -> Verdict {
+        let gap = self.found(evidence)?;
+        let seen = format!(
+            "a gap of {:.1} ms with {} packets lost; then {} without loss",
+            gap.length.as_secs_f64() * 1e3,
+            gap.lost,
+            gap.behind
+        );
+        if gap.behind >= PACKETS_MIN && gap.length <= self.within.0 {
+            Ok(seen)
+        } else {
+            Err(format!("{seen}; {} was allowed", self.within))
+        }
+    }
+
+    fn measure(&self, evidence: &Evidence) -> Option<(&'static str, Value)> {
+        Some(("gaps", self.found(evidence).ok()?.measured()))
+    }
+}
+
+impl Gap {
+    fn found(&self, evidence: &Evidence) -> Result<Length, String> {
+        let flow = self.flow.as_ref();
+        let run = evidence.all::<TrafficRun>().find(|run| run.name == *flow);
+        let run = run.ok_or_else(|| format!("there was no flow {flow}"))?;
+        let (_, end) = evidence.window(self.phase.as_ref())?;
+        Ok(Length::of(&run.packets, evidence.moment(self.after.as_ref())?, end))
+    }
+}
+
+/// How long the flow was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gap {
+struct Length {
     /// From the moment to the first packet of those that all arrived; nothing if no packet was lost.
     length: Duration,
     lost: usize,
@@ -21,7 +82,7 @@ pub(crate) struct Gap {
     behind: usize,
 }
 
-impl Gap {
+impl Length {
     /// Looks at the packets sent from the moment on, which are in order.
     fn of(packets: &[Packet], moment: Duration, end: Duration) -> Self {
         let sent: Vec<_> = packets.iter().filter(|p| (moment..end).contains(&p.sent)).collect();
@@ -35,36 +96,8 @@ impl Gap {
         }
     }
 
-    /// For the report.
-    pub(crate) fn measured(self) -> Value {
+    fn measured(self) -> Value {
         json!({"gap_ms": self.length.as_secs_f64() * 1e3, "lost": self.lost})
-    }
-}
-
-/// The gap that a check is about.
-pub(crate) fn found(evidence: &Evidence, check: &GapCheck) -> Result<Gap, String> {
-    let (flow, after, phase) = (check.flow.as_ref(), check.after.as_ref(), check.phase.as_ref());
-    let run = evidence.traffic.iter().find(|run| run.name == *flow);
-    let run = run.ok_or_else(|| format!("there was no flow {flow}"))?;
-    let moment = evidence.moments.get(after).ok_or_else(|| format!("nothing happened at {after:?}"))?;
-    let window = evidence.windows.get(phase);
-    let (_, end) = window.ok_or_else(|| format!("nobody watched at {phase:?}"))?;
-    Ok(Gap::of(&run.packets, *moment, *end))
-}
-
-/// It was over in time.
-pub(super) fn gap(evidence: &Evidence, check: &GapCheck) -> Verdict {
-    let gap = found(evidence, check)?;
-    let seen = format!(
-        "a gap of {:.1} ms with {} packets lost; then {} without loss",
-        gap.length.as_secs_f64() * 1e3,
-        gap.lost,
-        gap.behind
-    );
-    if gap.behind >= PACKETS_MIN && gap.length <= check.within.0 {
-        Ok(seen)
-    } else {
-        Err(format!("{seen}; {} was allowed", check.within))
     }
 }
 
@@ -91,8 +124,8 @@ mod tests {
         ];
         let packets = packets.map(|(sent, arrives)| packet(sent, arrives));
         let ms = Duration::from_millis;
-        assert_eq!(Gap::of(&packets, ms(5), ms(80)), Gap { length: ms(45), lost: 2, behind: 2 });
-        assert_eq!(Gap::of(&packets, ms(50), ms(80)), Gap { length: ms(0), lost: 0, behind: 2 });
-        assert_eq!(Gap::of(&packets, ms(50), ms(100)), Gap { length: ms(50), lost: 1, behind: 0 });
+        assert_eq!(Length::of(&packets, ms(5), ms(80)), Length { length: ms(45), lost: 2, behind: 2 });
+        assert_eq!(Length::of(&packets, ms(50), ms(80)), Length { length: ms(0), lost: 0, behind: 2 });
+        assert_eq!(Length::of(&packets, ms(50), ms(100)), Length { length: ms(50), lost: 1, behind: 0 });
     }
 }

@@ -1,15 +1,21 @@
 //! The checks on made-up evidence: they see what is wrong.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::*;
-use crate::evidence::{CostRun, ExpiredProbe, FloodRun, LossCount, PingRun, ProgramRun, Reply, Shown, Stop};
-use crate::observe::trace::{Carrier, Connection, Content, Flow, LinkTrace, Message, Session, Trace};
+use super::judge;
+use crate::evidence::{COUNTERS, Evidence, LossCount, Shown, Stop};
+use crate::observe::trace::{LinkTrace, Trace};
 use crate::plan::Plan;
-use crate::scenario::read;
+use crate::protocols::gist::flood_step::FloodRun;
+use crate::protocols::gist::message::{Kind, NO_ROUTING_STATE};
+use crate::protocols::gist::probe_expired::ExpiredProbe;
+use crate::protocols::gist::seen::{Carrier, Connection, Content, Flow, Message, Seen, Session};
+use crate::protocols::ping::step::{PingRun, Reply};
+use crate::scenario::{NamedCheck, read};
+use crate::steps::CostRun;
+use crate::steps::program::ProgramRun;
 
 const SESSION: Session = [7; 16];
 
@@ -63,47 +69,41 @@ fn handshake(flow: [&str; 2], ends: [&str; 2]) -> Vec<Message> {
     ]
 }
 
-pub(super) fn evidence(checks: &str) -> (Check, Evidence) {
+pub(crate) fn evidence(checks: &str) -> (NamedCheck, Evidence) {
     let scenario = scenario(checks);
     let flow = ["10.0.1.1", "10.0.2.2"];
-    let link = |first, ends| LinkTrace { first, messages: handshake(flow, ends), ..LinkTrace::default() };
-    let evidence = Evidence {
-        plan: Plan::new(&scenario),
-        trace: Trace { links: vec![link(0, ["10.0.1.1", "10.0.1.2"]), link(1, ["10.0.2.1", "10.0.2.2"])] },
-        udp: Vec::new(),
-        pings: vec![PingRun { from: 0, to: 2, ..PingRun::default() }],
-        snapshots: Vec::new(),
-        windows: BTreeMap::new(),
-        probes: Vec::new(),
-        losses: Vec::new(),
-        moments: BTreeMap::new(),
-        floods: Vec::new(),
-        traffic: Vec::new(),
-        reserves: Vec::new(),
-        queues: Vec::new(),
-        costs: Vec::new(),
-        stops: Vec::new(),
-        dissected: None,
-        programs: Vec::new(),
+    let link = |first, ends| {
+        let mut link = LinkTrace::new(first);
+        link.seen_mut::<Seen>().messages = handshake(flow, ends);
+        link
     };
+    let mut evidence = Evidence::new(Plan::new(&scenario));
+    let links = vec![link(0, ["10.0.1.1", "10.0.1.2"]), link(1, ["10.0.2.1", "10.0.2.2"])];
+    evidence.trace = Trace { links };
+    evidence.record(PingRun { from: 0, to: 2, ..PingRun::default() });
     (scenario.checks.into_iter().next().expect("there is one"), evidence)
 }
 
-/// To a probe that was sent then, with so much padding.
+/// What GIST's observer saw on a link.
+fn seen(evidence: &mut Evidence, link: usize) -> &mut Seen {
+    evidence.trace.links[link].seen_mut()
+}
+
+/// A reply to a probe that was sent then, with so much padding.
 fn reply(at: u64, padding: usize) -> Reply {
     let sent = Duration::from_millis(at);
     Reply { sent, rtt_ms: 1.0, hops: Vec::new(), last_link_ms: None, padding }
 }
 
 #[track_caller]
-fn fails(check: &Check, evidence: &Evidence, why: &str) {
-    let outcome = run(check, evidence);
+fn fails(check: &NamedCheck, evidence: &Evidence, why: &str) {
+    let outcome = judge(check, evidence);
     assert!(!outcome.ok && outcome.detail.contains(why), "{outcome:?}");
 }
 
 #[track_caller]
-fn holds(check: &Check, evidence: &Evidence) {
-    let outcome = run(check, evidence);
+fn holds(check: &NamedCheck, evidence: &Evidence) {
+    let outcome = judge(check, evidence);
     assert!(outcome.ok, "{outcome:?}");
 }
 
@@ -113,7 +113,7 @@ fn a_handshake_needs_every_message_in_order_on_every_link() {
     holds(&check, &good);
     let change = |why: &str, change: fn(&mut Vec<Message>)| {
         let (_, mut bad) = evidence("kind = 'handshake', from = 'h1', to = 'h2'");
-        change(&mut bad.trace.links[1].messages);
+        change(&mut seen(&mut bad, 1).messages);
         fails(&check, &bad, why);
     };
     change("no Query on r1-h2", |messages| messages.clear());
@@ -132,7 +132,7 @@ fn a_query_that_passes_may_change_in_ttl_and_hops_only() {
     let text = "kind = 'passes_query', node = 'r1', gist_hops = 1";
     let passing = || {
         let (check, mut evidence) = evidence(text);
-        for (link, messages) in evidence.trace.links.iter_mut().enumerate() {
+        for (link, messages) in evidence.trace.links.iter_mut().map(LinkTrace::seen_mut::<Seen>).enumerate() {
             messages.messages.truncate(1);
             messages.messages[0].ttl -= u8::from(link == 1);
             messages.messages[0].hops -= u8::from(link == 1);
@@ -143,7 +143,7 @@ fn a_query_that_passes_may_change_in_ttl_and_hops_only() {
     holds(&check, &good);
     let change = |why: &str, change: fn(&mut Message)| {
         let (check, mut bad) = passing();
-        change(&mut bad.trace.links[1].messages[0]);
+        change(&mut seen(&mut bad, 1).messages[0]);
         fails(&check, &bad, why);
     };
     change("changed the TTL from 64 to 64", |query| query.ttl = 64);
@@ -159,12 +159,12 @@ fn a_query_that_passes_may_change_in_ttl_and_hops_only() {
 fn sessions_are_counted_by_packets_and_replies() {
     let (check, mut evidence) = evidence("kind = 'set_up', from = 'h1', to = 'h2', sessions = 1");
     fails(&check, &evidence, "sessions with a reply: 0");
-    evidence.pings[0].replies.push(reply(1, 0));
+    evidence.first_mut::<PingRun>().replies.push(reply(1, 0));
     holds(&check, &evidence);
     // The Confirm may be lost before the capture: Data the same way proves the Response as well.
-    evidence.trace.links[1].messages.remove(2);
+    seen(&mut evidence, 1).messages.remove(2);
     holds(&check, &evidence);
-    evidence.trace.links[1].messages.remove(1);
+    seen(&mut evidence, 1).messages.remove(1);
     fails(&check, &evidence, "r1-h2 0");
 }
 
@@ -176,17 +176,17 @@ fn loss_lies_between_its_bounds_and_is_measured_on_enough_packets() {
     for (seen, dropped, good) in [(1000, 200, true), (1000, 100, false), (1000, 300, false), (50, 10, false)]
     {
         evidence.losses = count(seen, dropped);
-        assert_eq!(run(&check, &evidence).ok, good, "{dropped} of {seen}");
+        assert_eq!(judge(&check, &evidence).ok, good, "{dropped} of {seen}");
     }
 }
 
 #[test]
 fn state_and_its_end() {
     let (check, mut evidence) = evidence("kind = 'state', label = 'now', sessions = 1");
-    fails(&check, &evidence, "nobody was asked");
+    fails(&check, &evidence, "no daemon was asked");
     let shown = |n: usize| {
         let sessions = (0..n).map(|id| json!({"session": format!("{id:032x}")})).collect();
-        Shown { sessions, ..Shown::default() }
+        Shown { tables: [("show sessions", sessions)].into(), ..Shown::default() }
     };
     evidence.snapshots = vec![("now".into(), (0..3).map(|node| (node, shown(1))).collect())];
     holds(&check, &evidence);
@@ -195,13 +195,13 @@ fn state_and_its_end() {
 
     let (check, mut evidence) = self::evidence("kind = 'no_routing_state', node = 'r1'");
     fails(&check, &evidence, "nothing was sent");
-    evidence.probes.push(ExpiredProbe { to: 1, at: Duration::from_millis(10), session: SESSION });
+    evidence.record(ExpiredProbe { to: 1, at: Duration::from_millis(10), session: SESSION });
     fails(&check, &evidence, "does not answer");
     let mut error = message(Kind::Error, 12, "10.0.1.2", "10.0.1.1", false);
     error.error = Some(6);
-    evidence.trace.links[0].messages.push(error);
+    seen(&mut evidence, 0).messages.push(error);
     fails(&check, &evidence, "Error Some(6)");
-    evidence.trace.links[0].messages[5].error = Some(NO_ROUTING_STATE);
+    seen(&mut evidence, 0).messages[5].error = Some(NO_ROUTING_STATE);
     holds(&check, &evidence);
 }
 
@@ -218,11 +218,12 @@ fn connection(client: &str, server: &str, content: Content) -> Connection {
 }
 
 /// The same handshakes over an association on each link.
-fn associated(more: &str, content: Content) -> (Check, Evidence) {
+fn associated(more: &str, content: Content) -> (NamedCheck, Evidence) {
     let (check, mut evidence) =
         evidence(&format!("kind = 'associations', from = 'h1', to = 'h2', sessions = 1{more}"));
     let ends = [["10.0.1.1:4000", "10.0.1.2:270"], ["10.0.2.1:4000", "10.0.2.2:270"]];
-    for (link, [client, server]) in evidence.trace.links.iter_mut().zip(ends) {
+    for (link, [client, server]) in evidence.trace.links.iter_mut().map(LinkTrace::seen_mut::<Seen>).zip(ends)
+    {
         link.connections = vec![connection(client, server, content)];
         for message in &mut link.messages {
             if matches!(message.kind, Kind::Query | Kind::Response) {
@@ -235,7 +236,7 @@ fn associated(more: &str, content: Content) -> (Check, Evidence) {
             link.messages.retain(|message| message.carrier == Carrier::Datagram);
         }
     }
-    evidence.pings[0].replies.push(reply(1, 0));
+    evidence.first_mut::<PingRun>().replies.push(reply(1, 0));
     (check, evidence)
 }
 
@@ -243,9 +244,9 @@ fn associated(more: &str, content: Content) -> (Check, Evidence) {
 fn associations_are_negotiated_and_carry_everything_over_one_connection() {
     let (check, good) = associated("", Content::Gist);
     holds(&check, &good);
-    let change = |why: &str, change: fn(&mut LinkTrace)| {
+    let change = |why: &str, change: fn(&mut Seen)| {
         let (_, mut bad) = associated("", Content::Gist);
-        change(&mut bad.trace.links[1]);
+        change(seen(&mut bad, 1));
         fails(&check, &bad, why);
     };
     change("a Response from 10.0.2.2 lacks", |link| link.messages[1].negotiates = false);
@@ -259,7 +260,7 @@ fn associations_are_negotiated_and_carry_everything_over_one_connection() {
     change("Unknown", |link| link.connections[0].flows[1].content = Content::Unknown);
     change("Queries of 0 sessions", |link| drop(link.messages.remove(0)));
     let (_, mut mute) = associated("", Content::Gist);
-    mute.pings[0].replies.clear();
+    mute.first_mut::<PingRun>().replies.clear();
     fails(&check, &mute, "0 of 1 sessions had a reply");
 }
 
@@ -271,7 +272,7 @@ fn what_is_to_be_secret_is_tls_and_shows_no_session() {
     fails(&check, &clear, "carried Gist");
     let change = |why: &str, change: fn(&mut Flow)| {
         let (_, mut bad) = associated(", tls = true", Content::Tls);
-        change(&mut bad.trace.links[1].connections[0].flows[0]);
+        change(&mut seen(&mut bad, 1).connections[0].flows[0]);
         fails(&check, &bad, why);
     };
     change("0 records of the handshake", |flow| flow.records[0] = 0);
@@ -298,9 +299,9 @@ fn silence_and_a_clean_stop() {
 fn a_program_is_judged_by_its_lines_and_its_end() {
     let (check, empty) = evidence("kind = \"program\", label = \"now\", lines = [\"one\", \"three\"]");
     fails(&check, &empty, "nothing ran as");
-    let judge = |lines: [&str; 3], status: Option<&str>, why: Option<&str>| {
+    let tried = |lines: [&str; 3], status: Option<&str>, why: Option<&str>| {
         let (_, mut evidence) = evidence("kind = \"no_errors\"");
-        evidence.programs.push(ProgramRun {
+        evidence.record(ProgramRun {
             label: "now".into(),
             node: 0,
             lines: lines.map(Into::into).to_vec(),
@@ -314,10 +315,10 @@ fn a_program_is_judged_by_its_lines_and_its_end() {
         }
     };
     let (good, done) = (["line one", "two", "three!"], Some("exit status: 0"));
-    judge(good, done, None);
-    judge(["three", "one", "two"], done, Some("no line with \"three\""));
-    judge(good, Some("exit status: 1"), Some("exit status: 1: it cannot"));
-    judge(good, None, Some("did not end in time"));
+    tried(good, done, None);
+    tried(["three", "one", "two"], done, Some("no line with \"three\""));
+    tried(good, Some("exit status: 1"), Some("exit status: 1: it cannot"));
+    tried(good, None, Some("did not end in time"));
 }
 
 #[test]
@@ -325,14 +326,14 @@ fn large_messages_are_the_same_on_every_link_and_both_ways() {
     let text = "kind = 'whole', from = 'h1', to = 'h2', messages = 2, octets = 8";
     let large = || {
         let (check, mut evidence) = evidence(text);
-        for link in &mut evidence.trace.links {
+        for link in evidence.trace.links.iter_mut().map(LinkTrace::seen_mut::<Seen>) {
             link.messages.retain(|message| message.kind == Kind::Data);
             link.messages.extend_from_within(..);
             for (number, message) in link.messages.iter_mut().enumerate() {
                 message.octets = vec![u8::try_from(number / 2).expect("few"); 20];
             }
         }
-        evidence.pings[0].replies = vec![reply(1, 8), reply(2, 8)];
+        evidence.first_mut::<PingRun>().replies = vec![reply(1, 8), reply(2, 8)];
         (check, evidence)
     };
     let (check, good) = large();
@@ -342,9 +343,9 @@ fn large_messages_are_the_same_on_every_link_and_both_ways() {
         change(&mut bad);
         fails(&check, &bad, why);
     };
-    change("1 different messages", |evidence| evidence.trace.links[1].messages.truncate(2));
-    change("other octets", |evidence| evidence.trace.links[1].messages[2].octets[15] = 7);
-    change("8 octets came back", |evidence| drop(evidence.pings[0].replies.pop()));
+    change("1 different messages", |evidence| seen(evidence, 1).messages.truncate(2));
+    change("other octets", |evidence| seen(evidence, 1).messages[2].octets[15] = 7);
+    change("8 octets came back", |evidence| drop(evidence.first_mut::<PingRun>().replies.pop()));
 }
 
 #[test]
@@ -363,17 +364,14 @@ fn a_repair_is_a_handshake_with_the_neighbour_itself_and_a_reply_since() {
     // The handshake of the evidence takes from 1 ms to 3 ms.
     evidence.moments.insert("lost".into(), Duration::from_micros(500));
     fails(check, &evidence, "0 had a reply");
-    evidence.pings[0].replies.push(reply(2, 0));
+    evidence.first_mut::<PingRun>().replies.push(reply(2, 0));
     holds(check, &evidence);
-    let measured = |evidence: &Evidence| {
-        let CheckKind::Repaired(kind) = &check.kind else { panic!("another check") };
-        repair::repair(evidence, kind).expect("labelled").measured(kind)
-    };
+    let measured = |evidence: &Evidence| check.check.measure(evidence).expect("labelled").1;
     assert_eq!(measured(&evidence)["goal_reached"], true);
-    evidence.trace.links[0].messages[1].src = "10.0.2.2".parse().expect("an address");
+    seen(&mut evidence, 0).messages[1].src = "10.0.2.2".parse().expect("an address");
     fails(check, &evidence, "0 sessions");
-    evidence.trace.links[0].messages[1].src = "10.0.1.2".parse().expect("an address");
-    evidence.trace.links[0].messages[2].at = Duration::from_millis(900);
+    seen(&mut evidence, 0).messages[1].src = "10.0.1.2".parse().expect("an address");
+    seen(&mut evidence, 0).messages[2].at = Duration::from_millis(900);
     holds(check, &evidence);
     assert_eq!(measured(&evidence)["goal_reached"], false);
     evidence.moments.insert("lost".into(), Duration::from_millis(2));
@@ -400,8 +398,9 @@ fn a_flood_is_judged_by_what_it_took() {
         (FloodRun { memory: [0, 1 << 20], ..run }, false),
     ];
     for (run, good) in outcomes {
-        evidence.floods = vec![run];
-        assert_eq!(super::run(&check, &evidence).ok, good, "{run:?}");
+        evidence.forget::<FloodRun>();
+        evidence.record(run);
+        assert_eq!(judge(&check, &evidence).ok, good, "{run:?}");
     }
 }
 
@@ -423,13 +422,17 @@ fn what_a_packet_costs_is_compared() {
         micros: vec![least; runs],
         disturbed: 1,
     };
-    evidence.costs = vec![run("few", 2.0, 50)];
+    evidence.record(run("few", 2.0, 50));
     fails(check, &evidence, "nothing was timed at \"many\"");
-    evidence.costs.push(run("many", 3.0, 50));
+    evidence.record(run("many", 3.0, 50));
     holds(check, &evidence);
-    evidence.costs[1] = run("many", 3.1, 50);
+    evidence.forget::<CostRun>();
+    evidence.record(run("few", 2.0, 50));
+    evidence.record(run("many", 3.1, 50));
     fails(check, &evidence, "1.55 times");
-    evidence.costs[1] = run("many", 2.0, 49);
+    evidence.forget::<CostRun>();
+    evidence.record(run("few", 2.0, 50));
+    evidence.record(run("many", 2.0, 49));
     fails(check, &evidence, "49 runs were undisturbed");
 }
 
@@ -439,13 +442,14 @@ fn who_is_refused_leaves_nothing_behind() {
          most = 1";
     let kept_out = || {
         let (check, mut evidence) = evidence(text);
-        evidence.trace.links[0].messages.truncate(2);
-        evidence.trace.links[0].connections = vec![connection("10.0.1.1:4000", "10.0.1.2:270", Content::Tls)];
-        evidence.trace.links[1].messages.clear();
-        evidence.pings[0].lost.push("no reply in time".into());
+        seen(&mut evidence, 0).messages.truncate(2);
+        seen(&mut evidence, 0).connections = vec![connection("10.0.1.1:4000", "10.0.1.2:270", Content::Tls)];
+        seen(&mut evidence, 1).messages.clear();
+        evidence.first_mut::<PingRun>().lost.push("no reply in time".into());
         let counters = vec![json!({"room": "channels", "name": "failed", "value": 1})];
         let associations = vec![json!({"peer": "10.0.2.2"})];
-        let shown = Shown { counters, associations, ..Shown::default() };
+        let tables = [(COUNTERS, counters), ("show associations", associations)].into();
+        let shown = Shown { tables, ..Shown::default() };
         evidence.snapshots = vec![("now".into(), [(1, shown)].into())];
         (check, evidence)
     };
@@ -456,23 +460,25 @@ fn who_is_refused_leaves_nothing_behind() {
         change(&mut bad);
         fails(&check, &bad, why);
     };
-    change("1 replies", |evidence| evidence.pings[0].replies.push(reply(1, 0)));
-    change("did not even try", |evidence| evidence.trace.links[0].connections.clear());
+    change("1 replies", |evidence| evidence.first_mut::<PingRun>().replies.push(reply(1, 0)));
+    change("did not try", |evidence| seen(evidence, 0).connections.clear());
     change("2 connections", |evidence| {
         let another = connection("10.0.1.1:4001", "10.0.1.2:270", Content::Tls);
-        evidence.trace.links[0].connections.push(another);
+        seen(evidence, 0).connections.push(another);
     });
     change("can be read", |evidence| {
         let data = message(Kind::Data, 3, "10.0.1.1", "10.0.1.2", true);
-        evidence.trace.links[0].messages.push(data);
+        seen(evidence, 0).messages.push(data);
     });
-    change("in clear", |evidence| evidence.trace.links[0].connections[0].flows[0].content = Content::Gist);
+    change("in clear", |evidence| seen(evidence, 0).connections[0].flows[0].content = Content::Gist);
     change("went on to r1-h2", |evidence| {
-        evidence.trace.links[1].messages.push(message(Kind::Query, 3, "10.0.1.1", "10.0.2.2", true));
+        seen(evidence, 1).messages.push(message(Kind::Query, 3, "10.0.1.1", "10.0.2.2", true));
     });
     change("an association with it", |evidence| {
         let shown = evidence.snapshots[0].1.get_mut(&1).expect("asked");
-        shown.associations.push(json!({"peer": "10.0.1.1"}));
+        shown.tables.get_mut("show associations").expect("asked").push(json!({"peer": "10.0.1.1"}));
     });
-    change("counts no", |evidence| evidence.snapshots[0].1.get_mut(&1).expect("asked").counters.clear());
+    change("counts no", |evidence| {
+        evidence.snapshots[0].1.get_mut(&1).expect("asked").tables.remove(COUNTERS);
+    });
 }

@@ -1,8 +1,5 @@
-//! What happened, seen from outside the daemons: the packets on each link and the state of each kernel.
+//! What happened, observed from outside the daemons: the packets on each link.
 
 pub(crate) mod capture;
 pub(crate) mod packet;
-pub(crate) mod rsvp;
-mod sctp;
-mod stream;
 pub(crate) mod trace;

@@ -1,37 +1,10 @@
-//! A small reader of packets, independent of the suite's own codecs: what a check says about the wire must not
-//! rest on the code that is checked.
+//! A reader of IP packets, written for the lab: what a check finds on the wire must not rest on the code that is
+//! checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// GIST's UDP port (RFC 5971 §8).
-pub(crate) const GIST_PORT: u16 = 270;
-/// In front of every GIST message in a datagram (RFC 5971 §5.3.1).
-const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
-/// "No Routing State" (RFC 5971 A.4.4.5).
-pub(crate) const NO_ROUTING_STATE: u16 = 5;
-
-/// Length of the common header (RFC 5971 A.1).
-const HEADER: usize = 8;
-
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
-const OBJECT_SESSION: u16 = 1;
-const OBJECT_STACK_PROPOSAL: u16 = 3;
-const OBJECT_STACK_CONFIGURATION: u16 = 4;
-const OBJECT_ERROR: u16 = 9;
-
-/// Message types (RFC 5971 §9).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
-    Query,
-    Response,
-    Confirm,
-    Data,
-    Error,
-    MaHello,
-    Unknown,
-}
-
 /// An IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ip<'a> {
@@ -66,25 +39,6 @@ pub(crate) struct Segment<'a> {
     pub(crate) syn: bool,
     pub(crate) ack: bool,
     pub(crate) payload: &'a [u8],
-}
-
-/// A GIST message, as far as the checks look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gist<'a> {
-    pub(crate) kind: Kind,
-    /// GIST hop count.
-    pub(crate) hops: u8,
-    /// C-flag: can be interpreted without routing state.
-    pub(crate) c_flag: bool,
-    /// S-flag: the IP source address is the signaling source address.
-    pub(crate) s_flag: bool,
-    pub(crate) session: Option<[u8; 16]>,
-    /// Stack-Proposal and Stack-Configuration-Data are there: an association is negotiated.
-    pub(crate) negotiates: bool,
-    /// Code of the Error object (RFC 5971 A.4.1).
-    pub(crate) error: Option<u16>,
-    /// The message from its common header on.
-    pub(crate) octets: &'a [u8],
 }
 
 impl<'a> Ip<'a> {
@@ -135,8 +89,8 @@ impl<'a> Ip<'a> {
 }
 
 impl<'a> Ip<'a> {
-    /// What stands behind the IP headers, if it is of this protocol.
-    pub(super) fn carries(&self, protocol: u8) -> Option<&'a [u8]> {
+    /// Returns the payload of the IP packet if it is of this protocol.
+    pub(crate) fn carries(&self, protocol: u8) -> Option<&'a [u8]> {
         (self.protocol == protocol).then_some(self.payload)
     }
 }
@@ -173,64 +127,6 @@ impl<'a> Segment<'a> {
     }
 }
 
-impl<'a> Gist<'a> {
-    /// Reads the payload of a datagram; `None` if it is no GIST message.
-    pub(crate) fn read(payload: &'a [u8]) -> Option<Self> {
-        Self::read_bare(payload.strip_prefix(&MAGIC)?)
-    }
-
-    /// Cuts the first message off what an association carries, where there is no magic number; gives it and the
-    /// number of its octets. `None` if it is not whole.
-    pub(crate) fn cut(stream: &'a [u8]) -> Option<(Self, usize)> {
-        let length = HEADER + 4 * usize::from(u16_at(stream, 2)?);
-        Some((Self::read_bare(stream.get(..length)?)?, length))
-    }
-
-    fn read_bare(octets: &'a [u8]) -> Option<Self> {
-        let [_version, hops, _, _, _, _, kind, flags, objects @ ..] = octets else { return None };
-        let mut message = Self {
-            kind: match kind & 0x7f {
-                0 => Kind::Query,
-                1 => Kind::Response,
-                2 => Kind::Confirm,
-                3 => Kind::Data,
-                4 => Kind::Error,
-                5 => Kind::MaHello,
-                _ => Kind::Unknown,
-            },
-            hops: *hops,
-            c_flag: kind & 0x80 != 0,
-            s_flag: flags & 0x80 != 0,
-            session: None,
-            negotiates: false,
-            error: None,
-            octets,
-        };
-        let (mut proposal, mut configuration) = (false, false);
-        let mut rest = objects;
-        while let (Some(object), Some(words)) = (u16_at(rest, 0), u16_at(rest, 2)) {
-            let Some(value) = rest.get(4..4 + 4 * usize::from(words & 0x0fff)) else { break };
-            match object & 0x0fff {
-                OBJECT_SESSION => message.session = value.first_chunk::<16>().copied(),
-                OBJECT_STACK_PROPOSAL => proposal = true,
-                OBJECT_STACK_CONFIGURATION => configuration = true,
-                OBJECT_ERROR => {
-                    message.error = u16_at(value, 1);
-                    // With the S-flag, the session of the message in question follows the latter's header.
-                    if value.get(4).is_some_and(|flags| flags & 0x80 != 0) {
-                        let session = value.get(16..).and_then(|rest| rest.first_chunk::<16>());
-                        message.session = message.session.or(session.copied());
-                    }
-                }
-                _ => {}
-            }
-            rest = &rest[4 + value.len()..];
-        }
-        message.negotiates = proposal && configuration;
-        Some(message)
-    }
-}
-
 /// The value of an option with a 16-bit value; `single` are the options of one octet, and an IPv4 option's length
 /// counts its own two first octets.
 fn option(mut options: &[u8], wanted: u8, single: &[u8], counts_itself: bool) -> Option<u16> {
@@ -249,86 +145,7 @@ fn option(mut options: &[u8], wanted: u8, single: &[u8], counts_itself: bool) ->
     }
 }
 
-fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
+/// Reads a 16-bit number in network byte order.
+pub(crate) fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*octets.get(at..at + 2)?.first_chunk::<2>()?))
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    /// A Query with a session and a Router Alert of value 0x1234, written by hand.
-    pub(crate) fn query_v4() -> Vec<u8> {
-        let mut frame = vec![0; 12];
-        frame.extend([0x08, 0x00]);
-        frame.extend([0x46, 0, 0, 64, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 1, 10, 0, 3, 2]);
-        frame.extend([148, 4, 0x12, 0x34]);
-        frame.extend([0xc0, 0, 1, 14, 0, 40, 0, 0]);
-        frame.extend(MAGIC);
-        frame.extend([1, 10, 0, 5, 0x7f, 0xc0, 0x80, 0x40]);
-        frame.extend([0, 1, 0, 4]);
-        frame.extend([7; 16]);
-        frame
-    }
-
-    fn query_v6() -> Vec<u8> {
-        let v4 = query_v4();
-        let udp = &v4[14 + 24..];
-        let mut frame = vec![0; 12];
-        frame.extend([0x86, 0xdd]);
-        frame.extend([0x60, 0, 0, 0, 0, 48, 0, 63]);
-        frame.extend([0xfd; 16]);
-        frame.extend([0xfc; 16]);
-        frame.extend([17, 0, 5, 2, 0x12, 0x34, 1, 0]);
-        frame.extend(udp);
-        frame
-    }
-
-    #[test]
-    fn queries_of_both_versions() {
-        for (frame, ttl) in [(query_v4(), 64), (query_v6(), 63)] {
-            let datagram = Ip::read(&frame).and_then(Datagram::read).expect("sound");
-            assert_eq!((datagram.ip.ttl, datagram.dst_port), (ttl, GIST_PORT));
-            assert_eq!(datagram.ip.router_alert, Some(0x1234));
-            let message = Gist::read(datagram.payload).expect("sound");
-            assert_eq!(
-                (message.kind, message.hops, message.c_flag, message.s_flag),
-                (Kind::Query, 10, true, false)
-            );
-            assert_eq!(message.session, Some([7; 16]));
-        }
-    }
-
-    #[test]
-    fn an_error_shows_its_code() {
-        let payload = [
-            &MAGIC[..],
-            &[1, 1, 0, 9, 0, 0, 4, 0x80, 0, 9, 0, 8, 1, 0, 5, 0, 0x90, 0, 0, 0],
-            &[0; 8],
-            &[7; 16],
-        ]
-        .concat();
-        let message = Gist::read(&payload).expect("sound");
-        assert_eq!((message.kind, message.error), (Kind::Error, Some(NO_ROUTING_STATE)));
-        assert_eq!(message.session, Some([7; 16]));
-    }
-
-    #[test]
-    fn no_cut_or_changed_octet_makes_it_panic() {
-        for frame in [query_v4(), query_v6()] {
-            for at in 0..frame.len() {
-                let read = |frame: &[u8]| {
-                    let ip = Ip::read(frame)?;
-                    Segment::read(ip);
-                    Gist::read(Datagram::read(ip)?.payload).map(|gist| gist.hops)
-                };
-                read(&frame[..at]);
-                for value in [0, 1, 0x7f, 0x80, 0xff] {
-                    let mut changed = frame.clone();
-                    changed[at] = value;
-                    read(&changed);
-                }
-            }
-        }
-    }
 }

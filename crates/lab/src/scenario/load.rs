@@ -10,7 +10,10 @@ use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::{Check, CheckKind, Family, Link, Node, Route, Scenario, Step, Tree, builtin, validate};
+use super::{Family, Link, NamedCheck, Node, Route, Scenario, Tree, builtin, validate};
+use crate::checks::CHECKS;
+use crate::steps::{AnyStep, STEPS};
+use crate::{kinds, protocols};
 
 /// Why a scenario cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -44,13 +47,14 @@ pub(crate) enum ScenarioError {
 }
 
 /// A mistake before it is known on which line it stands.
-pub(super) struct Mistake {
-    pub(super) at: Range<usize>,
-    pub(super) what: String,
+#[derive(Debug)]
+pub(crate) struct Mistake {
+    pub(crate) at: Range<usize>,
+    pub(crate) what: String,
 }
 
 impl Mistake {
-    pub(super) fn new(at: Range<usize>, what: impl Into<String>) -> Self {
+    pub(crate) fn new(at: Range<usize>, what: impl Into<String>) -> Self {
         Self { at, what: what.into() }
     }
 }
@@ -86,7 +90,7 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
     })
 }
 
-/// Everything but the two arrays whose elements are read by their kind.
+/// Everything but the arrays whose elements are read one by one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
@@ -100,7 +104,6 @@ struct Head {
     config: toml::Table,
     #[serde(default)]
     files: BTreeMap<String, String>,
-    nodes: Vec<Node>,
     links: Vec<Link>,
     #[serde(default)]
     routes: Vec<Route>,
@@ -110,10 +113,12 @@ struct Head {
 
 fn parse(text: &str) -> Result<Scenario, Mistake> {
     let mut file = DeTable::parse(text)?.into_inner();
+    let nodes = elements(&mut file, "nodes")?;
     let workload = elements(&mut file, "workload")?;
     let checks = elements(&mut file, "checks")?;
     let head: Head = decode(Spanned::new(0..0, DeValue::Table(file)))?;
     validate::name(&head.name, "a scenario")?;
+    let Some(nodes) = nodes else { return Err(Mistake::new(0..0, "missing field `nodes`")) };
     Ok(Scenario {
         name: head.name.into_inner(),
         description: head.description,
@@ -121,33 +126,32 @@ fn parse(text: &str) -> Result<Scenario, Mistake> {
         seed: head.seed,
         config: head.config,
         files: head.files,
-        nodes: head.nodes,
+        nodes: nodes.into_iter().map(node).collect::<Result<_, _>>()?,
         links: head.links,
         routes: head.routes,
         multicast: head.multicast,
-        workload: workload.into_iter().map(step).collect::<Result<_, _>>()?,
-        checks: checks.into_iter().map(check).collect::<Result<_, _>>()?,
+        workload: workload.into_iter().flatten().map(step).collect::<Result<_, _>>()?,
+        checks: checks.into_iter().flatten().map(check).collect::<Result<_, _>>()?,
     })
 }
 
-type Element<'i> = Spanned<DeTable<'i>>;
+/// A table of an array: a node, a step or a check.
+pub(crate) type Element<'i> = Spanned<DeTable<'i>>;
 
-/// Takes an array of tables out of the file.
-fn elements<'i>(file: &mut DeTable<'i>, key: &str) -> Result<Vec<Element<'i>>, Mistake> {
-    let Some(value) = file.remove(key) else { return Ok(Vec::new()) };
+/// Takes an array of tables out of the file; `None` if the file has no such key.
+fn elements<'i>(file: &mut DeTable<'i>, key: &str) -> Result<Option<Vec<Element<'i>>>, Mistake> {
+    let Some(value) = file.remove(key) else { return Ok(None) };
     let at = value.span();
     let wrong = |at| Mistake::new(at, format!("`{key}` has to be written as [[{key}]] tables"));
     let DeValue::Array(array) = value.into_inner() else { return Err(wrong(at)) };
-    array
-        .into_iter()
-        .map(|element| {
-            let at = element.span();
-            match element.into_inner() {
-                DeValue::Table(table) => Ok(Spanned::new(at, table)),
-                _ => Err(wrong(at)),
-            }
-        })
-        .collect()
+    let table = |element: Spanned<DeValue<'i>>| {
+        let at = element.span();
+        match element.into_inner() {
+            DeValue::Table(table) => Ok(Spanned::new(at, table)),
+            _ => Err(wrong(at)),
+        }
+    };
+    array.into_iter().map(table).collect::<Result<_, _>>().map(Some)
 }
 
 /// Takes a string out of an element.
@@ -164,97 +168,47 @@ fn decode<T: DeserializeOwned>(value: Spanned<DeValue<'_>>) -> Result<T, Mistake
     Ok(T::deserialize(ValueDeserializer::from(value))?)
 }
 
-fn rest<T: DeserializeOwned>(element: Element<'_>) -> Result<T, Mistake> {
+/// Reads what is left of an element.
+pub(crate) fn rest<T: DeserializeOwned>(element: Element<'_>) -> Result<T, Mistake> {
     let at = element.span();
     decode(Spanned::new(at.clone(), DeValue::Table(element.into_inner())))
         .map_err(|mistake: Mistake| if mistake.at.is_empty() { Mistake { at, ..mistake } } else { mistake })
 }
 
-fn step(mut element: Element<'_>) -> Result<Step, Mistake> {
-    let kind = take(&mut element, "step", "a workload step")?;
-    Ok(match kind.as_ref().as_str() {
-        "udp" => Step::Udp(rest(element)?),
-        "ping" => Step::Ping(rest(element)?),
-        "run" => Step::Run(rest(element)?),
-        "hear" => Step::Hear(rest(element)?),
-        "end" => Step::End(rest(element)?),
-        "show" => Step::Show(rest(element)?),
-        "wait_for" => Step::WaitFor(rest(element)?),
-        "watch" => Step::Watch(rest(element)?),
-        "flood" => Step::Flood(rest(element)?),
-        "traffic" => Step::Traffic(rest(element)?),
-        "reserve" => Step::Reserve(rest(element)?),
-        "queues" => Step::Queues(rest(element)?),
-        "cost" => Step::Cost(rest(element)?),
-        "join" => Step::Join(rest(element)?),
-        "probe_expired" => Step::ProbeExpired(rest(element)?),
-        "resend" => Step::Resend(rest(element)?),
-        "set_loss" => Step::SetLoss(rest(element)?),
-        "link_down" => Step::LinkDown(rest(element)?),
-        "link_up" => Step::LinkUp(rest(element)?),
-        "stop" => Step::Stop(rest(element)?),
-        "kill" => Step::Kill(rest(element)?),
-        "start" => Step::Start(rest(element)?),
-        other => {
-            return Err(Mistake::new(
-                kind.span(),
-                format!(
-                    "unknown step `{other}`, expected one of udp, ping, run, hear, end, show, wait_for, watch, flood, \
-                     traffic, reserve, queues, cost, join, probe_expired, resend, set_loss, link_down, link_up, stop, kill, start"
-                ),
-            ));
+/// Reads a node. Each protocol that a node may lack has a key of its name.
+fn node(mut element: Element<'_>) -> Result<Node, Mistake> {
+    let (mut runs, mut keys) = (protocols::Set::new(), String::new());
+    for protocol in protocols::all() {
+        let mut on = true;
+        if let Some(default) = protocol.switch() {
+            let given = element.get_mut().remove(protocol.name()).map(decode::<bool>).transpose()?;
+            on = given.unwrap_or(default);
+            keys += &format!(", `{}`", protocol.name());
         }
-    })
+        if on {
+            runs.insert(protocol.name());
+        }
+    }
+    let mut node: Node =
+        rest(element).map_err(|mistake| match mistake.what.starts_with("unknown field") {
+            true => Mistake { what: mistake.what + &keys, ..mistake },
+            false => mistake,
+        })?;
+    node.protocols = if node.daemon { runs } else { protocols::Set::new() };
+    Ok(node)
 }
 
-fn check(mut element: Element<'_>) -> Result<Check, Mistake> {
+fn step(mut element: Element<'_>) -> Result<Box<dyn AnyStep>, Mistake> {
+    let kind = take(&mut element, "step", "a workload step")?;
+    let kind = kinds::find(STEPS, &kind, "step", |step| step.kind.name)?;
+    (kind.kind.parse)(element)
+}
+
+fn check(mut element: Element<'_>) -> Result<NamedCheck, Mistake> {
     let name = take(&mut element, "name", "a check")?.into_inner();
     let kind = take(&mut element, "kind", "a check")?;
-    let kind = match kind.as_ref().as_str() {
-        "forwarding" => CheckKind::Forwarding(rest(element)?),
-        "path" => CheckKind::Path(rest(element)?),
-        "handshake" => CheckKind::Handshake(rest(element)?),
-        "passes_query" => CheckKind::PassesQuery(rest(element)?),
-        "set_up" => CheckKind::SetUp(rest(element)?),
-        "program" => CheckKind::Program(rest(element)?),
-        "associations" => CheckKind::Associations(rest(element)?),
-        "refused" => CheckKind::Refused(rest(element)?),
-        "whole" => CheckKind::Whole(rest(element)?),
-        "repaired" => CheckKind::Repaired(rest(element)?),
-        "flood" => CheckKind::Flood(rest(element)?),
-        "traffic" => CheckKind::Traffic(rest(element)?),
-        "granted" => CheckKind::Granted(rest(element)?),
-        "not_granted" => CheckKind::NotGranted(rest(element)?),
-        "reservations" => CheckKind::Reservations(rest(element)?),
-        "queues" => CheckKind::Queues(rest(element)?),
-        "cost" => CheckKind::Cost(rest(element)?),
-        "kernel" => CheckKind::Kernel(rest(element)?),
-        "gap" => CheckKind::Gap(rest(element)?),
-        "rsvp" => CheckKind::Rsvp(rest(element)?),
-        "rsvp_messages" => CheckKind::RsvpMessages(rest(element)?),
-        "rsvp_repaired" => CheckKind::RsvpRepaired(rest(element)?),
-        "rsvp_neighbour" => CheckKind::RsvpNeighbour(rest(element)?),
-        "rsvp_load" => CheckKind::RsvpLoad(rest(element)?),
-        "dissected" => CheckKind::Dissected(rest(element)?),
-        "loss" => CheckKind::Loss(rest(element)?),
-        "state" => CheckKind::State(rest(element)?),
-        "silent" => CheckKind::Silent(rest(element)?),
-        "no_routing_state" => CheckKind::NoRoutingState(rest(element)?),
-        "no_errors" => CheckKind::NoErrors(rest(element)?),
-        "clean_stop" => CheckKind::CleanStop(rest(element)?),
-        other => {
-            return Err(Mistake::new(
-                kind.span(),
-                format!(
-                    "unknown kind of check `{other}`, expected one of forwarding, path, handshake, passes_query, \
-                     set_up, program, associations, refused, whole, repaired, flood, traffic, granted, not_granted, \
-                     reservations, rsvp, rsvp_messages, rsvp_repaired, rsvp_neighbour, rsvp_load, dissected, queues, cost, kernel, gap, loss, state, silent, no_routing_state, no_errors, \
-                     clean_stop"
-                ),
-            ));
-        }
-    };
-    Ok(Check { name, kind })
+    let kind = kinds::find(CHECKS, &kind, "kind of check", |check| check.name)?;
+    Ok(NamedCheck { name, check: (kind.parse)(element)? })
 }
 
 #[cfg(test)]
@@ -293,7 +247,9 @@ hops = ["a", "b"]
     fn a_sound_file_is_read() {
         let scenario = read("two.toml", SOUND).expect("sound");
         assert_eq!((scenario.nodes.len(), scenario.links.len()), (2, 1));
-        assert!(scenario.nodes.iter().all(|node| node.daemon && node.ping && !node.forward));
+        assert!(
+            scenario.nodes.iter().all(|node| node.daemon && node.protocols.contains("ping") && !node.forward)
+        );
     }
 
     #[test]
@@ -301,7 +257,7 @@ hops = ["a", "b"]
         let said = mistake("name = \"a\"", "name = \"a\"\nfroward = true");
         assert_eq!(
             said,
-            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `ping`, `qos`, `rsvp`, `forward`, `certificate`, `config`"
+            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `forward`, `certificate`, `config`, `ping`, `qos`, `rsvp`"
         );
         let said = mistake("from = \"a\"", "form = \"a\"");
         assert!(

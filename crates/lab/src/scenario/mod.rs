@@ -1,9 +1,8 @@
-//! A scenario: what one TOML file says. The file is the experiment; `docs/lab.md` describes every key.
+//! A scenario: the contents of one TOML file, which is the whole experiment. `docs/lab.md` describes every key.
 
 mod builtin;
-mod check;
 mod load;
-mod step;
+mod scope;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -13,28 +12,22 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::checks::AnyCheck;
+use crate::protocols;
+use crate::steps::AnyStep;
 use crate::units::{Percent, Rate, Span};
 
 pub(crate) use builtin::{builtin, builtins};
-pub(crate) use check::{
-    AssociationsCheck, Check, CheckKind, CostCheck, FloodCheck, GapCheck, GrantedCheck, HopsCheck,
-    KernelCheck, LossCheck, NodeCheck, NotGrantedCheck, PassesCheck, PathCheck, ProgramCheck, QueuesCheck,
-    RefusedCheck, RepairedCheck, ReservationsCheck, RsvpCheck, RsvpLoadCheck, RsvpMessagesCheck,
-    RsvpNeighbourCheck, RsvpRepairedCheck, SetUpCheck, SilentCheck, StateCheck, TrafficCheck, WholeCheck,
-};
-pub(crate) use load::{find, read};
-pub(crate) use step::{
-    Condition, CostStep, FloodStep, LinkStep, NodeStep, PingStep, ProbeStep, Queues, QueuesStep, ResendStep,
-    ReserveStep, RunStep, Step, TrafficStep, UdpStep, WaitStep,
-};
+pub(crate) use load::{Element, Mistake, find, read, rest};
+pub(crate) use scope::{BACKGROUND, LABEL, MOMENT, Scope};
 
 /// One experiment.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) family: Family,
-    /// Draws what is drawn at random by the lab itself: when each of many sessions starts.
+    /// The seed of what the lab itself draws at random: when each of many sessions starts.
     pub(crate) seed: u64,
     /// Merged into the configuration of every daemon, before the node's own.
     pub(crate) config: toml::Table,
@@ -44,8 +37,15 @@ pub(crate) struct Scenario {
     pub(crate) links: Vec<Link>,
     pub(crate) routes: Vec<Route>,
     pub(crate) multicast: Vec<Tree>,
-    pub(crate) workload: Vec<Step>,
-    pub(crate) checks: Vec<Check>,
+    pub(crate) workload: Vec<Box<dyn AnyStep>>,
+    pub(crate) checks: Vec<NamedCheck>,
+}
+
+/// A check with the name that the report shows.
+#[derive(Debug)]
+pub(crate) struct NamedCheck {
+    pub(crate) name: String,
+    pub(crate) check: Box<dyn AnyCheck>,
 }
 
 /// Which IP versions links get addresses of when the file gives none.
@@ -65,15 +65,9 @@ pub(crate) struct Node {
     /// Runs a signaling daemon.
     #[serde(default = "yes")]
     pub(crate) daemon: bool,
-    /// The daemon runs the Ping application; without it the node lacks the NSLP.
-    #[serde(default = "yes")]
-    pub(crate) ping: bool,
-    /// The daemon runs the QoS application; its links' rates come from its kernel's enforcement.
-    #[serde(default)]
-    pub(crate) qos: bool,
-    /// The daemon speaks RSVP; its links' rates come from its kernel's enforcement.
-    #[serde(default)]
-    pub(crate) rsvp: bool,
+    /// The protocols that the daemon runs, by their names.
+    #[serde(skip)]
+    pub(crate) protocols: protocols::Set,
     /// Forwards IP packets.
     #[serde(default)]
     pub(crate) forward: bool,
@@ -84,28 +78,28 @@ pub(crate) struct Node {
     pub(crate) config: toml::Table,
 }
 
-/// Who signed a node's certificate.
+/// The authority that signed a node's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Certificate {
     /// The lab's authority, which all nodes with a certificate trust.
     Trusted,
-    /// Somebody whom nobody trusts.
+    /// An authority that no node trusts.
     Foreign,
 }
 
-/// A wire between two nodes; what is said of it holds in both directions.
+/// A link between two nodes. Its values hold in both directions.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Link {
     pub(crate) ends: [Spanned<String>; 2],
     pub(crate) rate: Option<Rate>,
-    /// How much of the rate nodes with QoS may reserve, as their configuration writes it.
+    /// The share of the rate that may be reserved, as the daemons' configuration writes it.
     pub(crate) reservable: Option<String>,
     pub(crate) delay: Option<Spanned<Span>>,
     #[serde(default)]
     pub(crate) loss: Percent,
-    /// Of the two ends in their order, with prefix length.
+    /// The addresses of the two ends in their order.
     pub(crate) addresses: Option<Spanned<[Prefix; 2]>>,
 }
 
@@ -125,13 +119,12 @@ pub(crate) struct Route {
     pub(crate) to: Prefix,
     /// The neighbour that is the next hop.
     pub(crate) via: Spanned<String>,
-    /// Of several routes to the same destinations the kernel takes the one with the lowest; without one it is 0, as
-    /// with the routes that nodes find themselves.
+    /// The kernel uses the route with the lowest metric. The routes that nodes find themselves have 0.
     #[serde(default)]
     pub(crate) metric: u32,
 }
 
-/// Where a router sends what comes from a sender to a multicast group.
+/// A route of a router for the packets from a sender to a multicast group.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tree {
@@ -139,9 +132,9 @@ pub(crate) struct Tree {
     pub(crate) group: Spanned<IpAddr>,
     /// The node that sends.
     pub(crate) source: Spanned<String>,
-    /// The neighbour that it comes from.
+    /// The neighbour that the packets come from.
     pub(crate) from: Spanned<String>,
-    /// The neighbours that it goes to.
+    /// The neighbours that the packets go to.
     pub(crate) to: Vec<Spanned<String>>,
 }
 

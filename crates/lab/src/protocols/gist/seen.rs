@@ -1,0 +1,202 @@
+//! The GIST messages of a link, in datagrams and in streams, and the connections that carried streams.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::message::{Gist, Kind};
+use super::sctp::Associations;
+#[cfg(test)]
+pub(crate) use super::stream::Flow;
+use super::stream::Streams;
+pub(crate) use super::stream::{Connection, Content};
+use crate::evidence::Evidence;
+use crate::observe::packet::{Datagram, Ip, Segment};
+use crate::observe::trace::{Frame, LinkTrace};
+use crate::plan::{Leg, PlannedLink};
+use crate::protocols::Observer;
+
+/// A session identifier.
+pub(crate) type Session = [u8; 16];
+
+/// How a message was carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A datagram of its own: D-mode.
+    Datagram,
+    /// A TCP connection or an SCTP association: C-mode.
+    Stream,
+}
+
+/// A GIST message on a link.
+#[derive(Debug, Clone)]
+pub(crate) struct Message {
+    pub(crate) carrier: Carrier,
+    /// Since 1970.
+    pub(crate) at: Duration,
+    /// The link's first end sent it.
+    pub(crate) outgoing: bool,
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) ttl: u8,
+    pub(crate) router_alert: Option<u16>,
+    pub(crate) dst_port: u16,
+    pub(crate) kind: Kind,
+    pub(crate) hops: u8,
+    pub(crate) c_flag: bool,
+    /// The IP source is the node's own address, not the flow's.
+    pub(crate) s_flag: bool,
+    pub(crate) session: Option<Session>,
+    /// Stack-Proposal and Stack-Configuration-Data are there.
+    pub(crate) negotiates: bool,
+    pub(crate) error: Option<u16>,
+    /// The message from its common header on.
+    pub(crate) octets: Vec<u8>,
+    /// The IP packet; in a stream, that with the message's last octets.
+    pub(crate) packet: Vec<u8>,
+    /// Where the UDP payload begins in the packet, if it is a datagram.
+    pub(crate) payload_at: usize,
+}
+
+/// What passed a link.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Index of the node at the first end.
+    first: usize,
+    pub(crate) messages: Vec<Message>,
+    /// In the order in which they were opened.
+    pub(crate) connections: Vec<Connection>,
+    streams: Streams,
+    associations: Associations,
+}
+
+/// The place of a message in the order that a handshake has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Query,
+    Response,
+    Confirm,
+    /// Data in the direction of the Query.
+    DataDown,
+    /// Data in the opposite direction.
+    DataUp,
+}
+
+impl Message {
+    /// A message in a datagram.
+    fn new(frame: &Frame, ip: Ip<'_>, dst_port: u16, payload_at: usize, gist: Gist<'_>) -> Self {
+        Self {
+            carrier: Carrier::Datagram,
+            at: frame.at,
+            outgoing: frame.outgoing,
+            src: ip.src,
+            dst: ip.dst,
+            ttl: ip.ttl,
+            router_alert: ip.router_alert,
+            dst_port,
+            kind: gist.kind,
+            hops: gist.hops,
+            c_flag: gist.c_flag,
+            s_flag: gist.s_flag,
+            session: gist.session,
+            negotiates: gist.negotiates,
+            error: gist.error,
+            octets: gist.octets.to_vec(),
+            packet: ip.packet.to_vec(),
+            payload_at,
+        }
+    }
+}
+
+impl Observer for Seen {
+    fn take(&mut self, frame: &Frame, ip: Ip<'_>) {
+        let messages = &mut self.messages;
+        let mut in_stream = |port: u16, gist: Gist<'_>| {
+            let message = Message::new(frame, ip, port, 0, gist);
+            messages.push(Message { carrier: Carrier::Stream, ..message });
+        };
+        if let Some(Datagram { ip, dst_port, payload }) = Datagram::read(ip) {
+            if let Some(gist) = Gist::read(payload) {
+                let payload_at = ip.packet.len() - payload.len();
+                self.messages.push(Message::new(frame, ip, dst_port, payload_at, gist));
+            }
+        } else if let Some(segment) = Segment::read(ip) {
+            self.streams.take(&segment, |gist| in_stream(segment.dst.port(), gist));
+        } else {
+            self.associations.take(&ip, in_stream);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.connections = std::mem::take(&mut self.streams).finish();
+        self.connections.extend(std::mem::take(&mut self.associations).finish());
+    }
+}
+
+impl Seen {
+    /// Returns the observer of a link on which nothing passed; captures are taken at the node `first`.
+    pub(super) fn new(first: usize) -> Self {
+        Self { first, ..Self::default() }
+    }
+
+    /// Returns what passed a link.
+    pub(crate) fn on(link: &LinkTrace) -> &Self {
+        link.seen()
+    }
+
+    /// Returns what passed the link of a leg.
+    pub(crate) fn at(evidence: &Evidence, leg: Leg) -> &Self {
+        Self::on(&evidence.trace.links[leg.link])
+    }
+
+    /// Returns what passed each link.
+    pub(crate) fn all(evidence: &Evidence) -> impl Iterator<Item = (&Self, &PlannedLink)> + Clone {
+        evidence.trace.links.iter().map(Self::on).zip(&evidence.plan.links)
+    }
+
+    /// Whether a frame went along `leg`, which is on this link.
+    pub(crate) fn along(&self, outgoing: bool, leg: Leg) -> bool {
+        outgoing == (leg.from == self.first)
+    }
+
+    /// The sessions of the Queries that went along `leg`.
+    pub(crate) fn sessions(&self, leg: Leg) -> BTreeSet<Session> {
+        self.queries(leg).filter_map(|message| message.session).collect()
+    }
+
+    /// The Queries that went along `leg`.
+    pub(crate) fn queries(&self, leg: Leg) -> impl Iterator<Item = &Message> {
+        self.messages.iter().filter(move |m| m.kind == Kind::Query && self.along(m.outgoing, leg))
+    }
+
+    /// The messages of a session's signaling along `leg`, with their places in the handshake.
+    pub(crate) fn stages(&self, leg: Leg, session: Session) -> impl Iterator<Item = (Stage, &Message)> {
+        self.messages.iter().filter(move |message| message.session == Some(session)).filter_map(
+            move |message| {
+                let stage = match (message.kind, self.along(message.outgoing, leg)) {
+                    (Kind::Query, true) => Stage::Query,
+                    (Kind::Response, false) => Stage::Response,
+                    (Kind::Confirm, true) => Stage::Confirm,
+                    (Kind::Data, true) => Stage::DataDown,
+                    (Kind::Data, false) => Stage::DataUp,
+                    _ => return None,
+                };
+                Some((stage, message))
+            },
+        )
+    }
+
+    /// When each stage of a session was first seen.
+    pub(crate) fn firsts(&self, leg: Leg, session: Session) -> [Option<Duration>; 5] {
+        let mut firsts = [None; 5];
+        for (stage, message) in self.stages(leg, session) {
+            firsts[stage as usize].get_or_insert(message.at);
+        }
+        firsts
+    }
+}
+
+/// A session in hexadecimal, as the commands print it.
+pub(crate) fn hex(session: Session) -> String {
+    session.iter().map(|octet| format!("{octet:02x}")).collect()
+}

@@ -1,0 +1,397 @@
+//! The step `ping`: Ping signals by the real `signalbox ping`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::IpAddr;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
+use signalbox_core::Random;
+use toml::Spanned;
+
+use crate::command::signalbox;
+use crate::kernel;
+use crate::kinds::{Key, key};
+use crate::plan::PlannedNode;
+use crate::run::{Background, Run};
+use crate::scenario::{BACKGROUND, LABEL, Mistake, Scope};
+use crate::steps::Step;
+use crate::units::Span;
+use crate::wait;
+
+/// Each session is a process.
+const SESSIONS_MAX: u32 = 1_000;
+/// The most padding that Ping has.
+const SIZE_MAX: u16 = 16_000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ping {
+    from: Spanned<String>,
+    to: Spanned<String>,
+    #[serde(default = "three")]
+    count: u32,
+    #[serde(default = "interval")]
+    interval: Span,
+    #[serde(default = "one")]
+    sessions: Spanned<u32>,
+    #[serde(default = "no_time")]
+    spread: Span,
+    #[serde(default = "budget")]
+    within: Span,
+    #[serde(default = "no_octets")]
+    size: Spanned<u16>,
+    show: Option<String>,
+    background: Option<String>,
+}
+
+const fn three() -> u32 {
+    3
+}
+
+const fn interval() -> Span {
+    Span::millis(200)
+}
+
+fn one() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
+}
+
+const fn no_time() -> Span {
+    Span::millis(0)
+}
+
+const fn budget() -> Span {
+    Span::millis(30_000)
+}
+
+fn no_octets() -> Spanned<u16> {
+    Spanned::new(0..0, 0)
+}
+
+/// What came of one session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PingRun {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) replies: Vec<Reply>,
+    /// Why probes were not answered.
+    pub(crate) lost: Vec<String>,
+    /// The error output of the command.
+    pub(crate) complaint: String,
+}
+
+/// An answered probe, as the command showed it.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    /// Since 1970.
+    pub(crate) sent: Duration,
+    pub(crate) rtt_ms: f64,
+    /// The nodes that the probe visited, in order.
+    pub(crate) hops: Vec<Hop>,
+    pub(crate) last_link_ms: Option<f64>,
+    /// Octets of padding that came back unchanged.
+    pub(crate) padding: usize,
+}
+
+/// A node that a probe visited.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hop {
+    pub(crate) address: IpAddr,
+    /// On the way from the hop before.
+    pub(crate) link_ms: Option<f64>,
+    /// Inside the node.
+    pub(crate) node_ms: Option<f64>,
+}
+
+impl Step for Ping {
+    const NAME: &'static str = "ping";
+    const MEANING: &'static str =
+        "Runs `signalbox ping` from one node to another, in one or many sessions at once.";
+    const KEYS: &'static [Key] = &[
+        key("from", "node", "the node that signals"),
+        key("to", "node", "the end of the path"),
+        key("count", "number", "probes of each session").or("3"),
+        key("interval", "time", "between two probes").or("\"200ms\""),
+        key("sessions", "number", "1 to 1000").or("1"),
+        key("spread", "time", "the sessions start at random within this time").or("\"0ms\""),
+        key("within", "time", "all sessions have to end within this time").or("\"30s\""),
+        key("size", "octets", "padding of each probe, a multiple of 4 up to 16000").or("0"),
+        key("show", "label", "ask all daemons, as `show` does, once each session has had a reply").optional(),
+        key(
+            "background",
+            "background",
+            "go on once each session has had a reply; a `join` step waits for the rest",
+        )
+        .optional(),
+    ];
+
+    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake> {
+        scope.daemon(&self.from)?;
+        scope.node(&self.to)?;
+        self.show.iter().for_each(|label| scope.define(LABEL, label));
+        self.background.iter().for_each(|name| scope.define(BACKGROUND, name));
+        if *self.size.as_ref() > SIZE_MAX || !self.size.as_ref().is_multiple_of(4) {
+            let what = format!("`size` is a multiple of 4 between 0 and {SIZE_MAX}");
+            return Err(Mistake::new(self.size.span(), what));
+        }
+        if (1..=SESSIONS_MAX).contains(self.sessions.as_ref()) {
+            return Ok(());
+        }
+        Err(Mistake::new(self.sessions.span(), format!("`sessions` lies between 1 and {SESSIONS_MAX}")))
+    }
+
+    fn run(&self, run: &mut Run<'_>) -> Result<()> {
+        let (from, to, destination) = run.ends(self.from.as_ref(), self.to.as_ref())?;
+        let sessions = *self.sessions.as_ref();
+        let (name, far) = (self.from.as_ref(), self.to.as_ref());
+        run.progress(&format!("{sessions} Ping session(s) from {name} to {far}"));
+        let (count, interval, size) = (self.count, self.interval.0, *self.size.as_ref());
+        let order = Order { from, to, destination, count, interval, size };
+        let deadline = Instant::now() + self.within.0;
+        let mut pings = Pings::new();
+        let begin = Instant::now();
+        for start in starts(run.scenario.seed, sessions, self.spread.0) {
+            pings.listen_until(begin + start)?;
+            pings.start(&run.lab.plan.name, &run.lab.plan.nodes[from], &order)?;
+        }
+        let mut to_show = self.show.as_ref();
+        while !pings.all_ended() && Instant::now() < deadline {
+            pings.listen(wait::STEP)?;
+            if !pings.all_answered() {
+                continue;
+            }
+            if let Some(label) = to_show.take() {
+                run.show(label)?;
+            }
+            if let Some(name) = &self.background {
+                run.in_background(name, Waiting { pings, deadline });
+                return Ok(());
+            }
+        }
+        pings.finish()?.into_iter().for_each(|ping| run.evidence.record(ping));
+        Ok(())
+    }
+}
+
+/// Pings that go on while other steps are taken.
+#[derive(Debug)]
+struct Waiting {
+    pings: Pings,
+    deadline: Instant,
+}
+
+impl Background for Waiting {
+    fn join(mut self: Box<Self>, name: &str, run: &mut Run<'_>) -> Result<()> {
+        run.progress(&format!("waiting for {name}"));
+        while !self.pings.all_ended() && Instant::now() < self.deadline {
+            self.pings.listen(wait::STEP)?;
+        }
+        self.pings.finish()?.into_iter().for_each(|ping| run.evidence.record(ping));
+        Ok(())
+    }
+}
+
+/// Draws from the seed when each of many sessions starts, in order, the first at once.
+fn starts(seed: u64, sessions: u32, spread: Duration) -> Vec<Duration> {
+    let mut random = Random::from_number(seed);
+    let mut starts: Vec<_> = (1..sessions).map(|_| spread.mul_f64(random.unit())).collect();
+    starts.push(Duration::ZERO);
+    starts.sort();
+    starts
+}
+
+/// Pings that run at the same time.
+#[derive(Debug)]
+struct Pings {
+    runs: Vec<PingRun>,
+    children: Vec<Child>,
+    lines: Receiver<Line>,
+    sender: Option<Sender<Line>>,
+    open: usize,
+}
+
+/// What a ping command prints: by its number, a line of output, its error output, or the end.
+#[derive(Debug)]
+enum Line {
+    Output(usize, String),
+    Complaint(usize, String),
+    End,
+}
+
+/// What a ping command is to do.
+#[derive(Debug, Clone)]
+struct Order {
+    from: usize,
+    to: usize,
+    destination: IpAddr,
+    count: u32,
+    interval: Duration,
+    /// Octets of padding.
+    size: u16,
+}
+
+impl Pings {
+    /// Returns a set without a session.
+    fn new() -> Self {
+        let (sender, lines) = channel();
+        Self { runs: Vec::new(), children: Vec::new(), lines, sender: Some(sender), open: 0 }
+    }
+
+    /// Starts one more session.
+    fn start(&mut self, lab: &str, node: &PlannedNode, order: &Order) -> Result<()> {
+        let mut command = signalbox(lab, node)?;
+        command
+            .arg("ping")
+            .arg(order.destination.to_string())
+            .args(["--count", &order.count.to_string()])
+            .args(["--interval", &format!("{}us", order.interval.as_micros())])
+            .args(["--size", &order.size.to_string()])
+            .arg("--json")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let namespace = kernel::namespace(&node.namespace)?;
+        let mut child = namespace.spawn(&mut command).context("cannot start the ping command")?;
+        let number = self.runs.len();
+        let run = PingRun { from: order.from, to: order.to, ..PingRun::default() };
+        let pipes = (child.stdout.take(), child.stderr.take());
+        self.runs.push(run);
+        self.children.push(child);
+        let (Some(stdout), Some(mut stderr), Some(sender)) = (pipes.0, pipes.1, self.sender.clone()) else {
+            bail!("the ping command has no output");
+        };
+        self.open += 1;
+        thread::spawn(move || {
+            // A send fails only when the run is over.
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let _ = sender.send(Line::Output(number, line));
+            }
+            let mut complaint = String::new();
+            let _ = stderr.read_to_string(&mut complaint);
+            let _ = sender.send(Line::Complaint(number, complaint));
+            let _ = sender.send(Line::End);
+        });
+        Ok(())
+    }
+
+    /// Reads what the commands print until `deadline`.
+    fn listen_until(&mut self, deadline: Instant) -> Result<()> {
+        while self.listen(deadline.saturating_duration_since(Instant::now()))? {}
+        Ok(())
+    }
+
+    /// Reads one line; `false` if none came within `budget`.
+    fn listen(&mut self, budget: Duration) -> Result<bool> {
+        wait::check()?;
+        match self.lines.recv_timeout(budget) {
+            Ok(Line::Output(number, line)) => self.take(number, &line)?,
+            Ok(Line::Complaint(number, complaint)) => self.runs[number].complaint = complaint,
+            Ok(Line::End) => self.open -= 1,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether every session has had a reply.
+    fn all_answered(&self) -> bool {
+        self.runs.iter().all(|run| !run.replies.is_empty())
+    }
+
+    /// Whether every command has ended.
+    fn all_ended(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Ends the commands that still run and returns what came of all.
+    fn finish(mut self) -> Result<Vec<PingRun>> {
+        for child in &mut self.children {
+            if child.try_wait()?.is_none() {
+                child.kill()?;
+            }
+            child.wait()?;
+        }
+        self.sender = None;
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while self.open > 0 && Instant::now() < deadline {
+            self.listen(wait::STEP)?;
+        }
+        Ok(std::mem::take(&mut self.runs))
+    }
+
+    fn take(&mut self, number: usize, line: &str) -> Result<()> {
+        let value: Value =
+            serde_json::from_str(line).with_context(|| format!("the ping command wrote no JSON: {line}"))?;
+        let run = &mut self.runs[number];
+        match value["type"].as_str() {
+            Some("reply") if value["reached_end"] == true => run.replies.extend(reply(&value)),
+            Some("lost") => run.lost.push(value["reason"].as_str().unwrap_or("?").to_owned()),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pings {
+    fn drop(&mut self) {
+        // After an error some may still run.
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn reply(value: &Value) -> Option<Reply> {
+    let hops = value["hops"].as_array()?.iter();
+    Some(Reply {
+        sent: Duration::from_micros(value["sent_us"].as_u64()?),
+        rtt_ms: value["rtt_ms"].as_f64()?,
+        hops: hops
+            .filter_map(|hop| {
+                Some(Hop {
+                    address: hop["address"].as_str()?.parse().ok()?,
+                    link_ms: hop["link_ms"].as_f64(),
+                    node_ms: hop["node_ms"].as_f64(),
+                })
+            })
+            .collect(),
+        last_link_ms: value["last_link_ms"].as_f64(),
+        padding: value["padding"].as_u64().and_then(|octets| usize::try_from(octets).ok()).unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_read_from_the_command_s_lines() {
+        let line = r#"{"type":"reply","seq":0,"sent_us":1700000000000123,"padding":8,"rtt_ms":1.25,"reached_end":true,"hops":[
+            {"address":"10.0.1.2","link_ms":0.3,"node_ms":0.05,"ip_distance":1}],"back":[],"last_link_ms":0.31}"#;
+        let reply = reply(&serde_json::from_str(line).expect("JSON")).expect("complete");
+        assert_eq!((reply.rtt_ms, reply.last_link_ms), (1.25, Some(0.31)));
+        assert_eq!((reply.sent, reply.padding), (Duration::from_micros(1_700_000_000_000_123), 8));
+        assert_eq!(reply.hops[0].address.to_string(), "10.0.1.2");
+        let mut pings = Pings::new();
+        pings.runs.push(PingRun::default());
+        assert!(pings.take(0, "no JSON").is_err());
+        pings.take(0, r#"{"type":"lost","seq":1,"reason":"timeout"}"#).expect("JSON");
+        assert!(!pings.all_answered());
+        assert_eq!(pings.runs[0].lost, ["timeout"]);
+    }
+
+    #[test]
+    fn starts_come_from_the_seed() {
+        let spread = Duration::from_secs(1);
+        let first = starts(1, 20, spread);
+        assert_eq!((first.len(), first[0]), (20, Duration::ZERO));
+        assert!(first.is_sorted() && first[19] <= spread);
+        assert_eq!(first, starts(1, 20, spread));
+        assert_ne!(first, starts(2, 20, spread));
+        assert_eq!(starts(1, 1, spread), [Duration::ZERO]);
+    }
+}

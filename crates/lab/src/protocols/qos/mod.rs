@@ -1,0 +1,42 @@
+//! The QoS application (RFC 5974): reservations over GIST.
+
+pub(crate) mod granted;
+pub(crate) mod reservations;
+pub(crate) mod reserve;
+
+use super::Protocol;
+
+/// The command that shows the reservations of a node.
+const RESERVATIONS: &str = "show reservations";
+
+/// The entry of the table of protocols.
+#[derive(Debug)]
+pub(crate) struct Qos;
+
+impl Protocol for Qos {
+    fn name(&self) -> &'static str {
+        "qos"
+    }
+
+    fn title(&self) -> &'static str {
+        "QoS"
+    }
+
+    fn switch(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    fn reserves(&self) -> bool {
+        true
+    }
+
+    fn configure(&self, runs: bool, config: &mut toml::Table) {
+        if runs {
+            super::set(config, &["apps", "qos"], toml::Table::new());
+        }
+    }
+
+    fn tables(&self) -> &'static [&'static str] {
+        &[RESERVATIONS]
+    }
+}

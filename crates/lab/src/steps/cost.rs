@@ -1,0 +1,209 @@
+//! The step `cost`: the time that the kernels take to bring a packet over the routers, measured so that other load on
+//! the machine does no harm.
+//!
+//! Between namespaces the kernel forwards a packet inside the call that sends it. So packets are sent in short runs. A
+//! run that was held up takes longer than the best one. A run whose packets the kernel left to another thread does not
+//! count; the counter of the far end, which lags behind, shows it.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use signalbox_linux::netns::Namespace;
+use signalbox_linux::topology;
+use toml::Spanned;
+
+use super::Step;
+use crate::evidence::Evidence;
+use crate::kinds::{Key, key};
+use crate::plan::Plan;
+use crate::run::Run;
+use crate::scenario::{Mistake, Scope};
+use crate::{kernel, wait};
+
+/// Packets of a run: a fraction of what the scheduler gives at a time.
+const PACKETS: u32 = 250;
+/// Runs that count, and all runs at most.
+const RUNS: usize = 2000;
+const RUNS_MAX: usize = 8000;
+/// Octets of a packet's payload; with its headers it has 150.
+const PAYLOAD: usize = 122;
+/// Prime, and more than there are ports: each run visits flows from everywhere.
+const STRIDE: u64 = 7_368_787;
+/// Drops the packets at their destination before somebody answers that nobody listens.
+const TABLE: &str = "signalbox_lab_cost";
+
+/// One thread cannot send more packets a second.
+const PACE_MAX: u32 = 1_000_000;
+/// What the label of a `cost` step names.
+pub(crate) const COST: &str = "cost";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cost {
+    label: Spanned<String>,
+    from: Spanned<String>,
+    to: Spanned<String>,
+    port: u16,
+    #[serde(default = "one")]
+    flows: Spanned<u32>,
+    #[serde(default = "pace")]
+    rate: Spanned<u32>,
+}
+
+fn one() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
+}
+
+fn pace() -> Spanned<u32> {
+    Spanned::new(0..0, 50_000)
+}
+
+/// What came of a step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CostRun {
+    pub(crate) label: String,
+    /// Microseconds a packet, of each run in which every packet arrived while it went on; sorted.
+    pub(crate) micros: Vec<f64>,
+    /// Runs that do not count: something else went on meanwhile.
+    pub(crate) disturbed: usize,
+}
+
+impl CostRun {
+    /// Returns the microseconds a packet when nothing else goes on.
+    pub(crate) fn least(&self) -> Option<f64> {
+        self.micros.first().copied()
+    }
+}
+
+impl Step for Cost {
+    const NAME: &'static str = "cost";
+    const MEANING: &'static str = "Measures the time that the kernels take to bring a packet over the routers, in 2,000 runs of 250 packets.";
+    const KEYS: &'static [Key] = &[
+        key("label", "cost", "the label under which checks find it"),
+        key("from", "node", "the sender"),
+        key("to", "node", "the receiver"),
+        key("port", "port", "the first destination port"),
+        key("flows", "number", "the number of ports from the first one on, used in turn").or("1"),
+        key("rate", "number", "packets a second, all flows together").or("50000"),
+    ];
+
+    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake> {
+        scope.nodes([&self.from, &self.to])?;
+        scope.define(COST, self.label.as_ref());
+        scope.ports(self.port, &self.flows)?;
+        if (1..=PACE_MAX).contains(self.rate.as_ref()) {
+            return Ok(());
+        }
+        Err(Mistake::new(self.rate.span(), format!("`rate` lies between 1 and {PACE_MAX}")))
+    }
+
+    fn run(&self, run: &mut Run<'_>) -> Result<()> {
+        let (from, to, destination) = run.ends(self.from.as_ref(), self.to.as_ref())?;
+        run.progress(&format!("what a packet costs: {}", self.label.as_ref()));
+        let plan = &run.lab.plan;
+        let cost = run.captures.resting(plan, || measure(plan, self, from, to, destination))?;
+        run.evidence.record(cost);
+        Ok(())
+    }
+
+    fn measure(evidence: &Evidence) -> Option<(&'static str, Value)> {
+        let one = |run: &CostRun| {
+            let value = json!({
+                "us_least": run.least(), "us_median": run.micros.get(run.micros.len() / 2),
+                "runs": run.micros.len(), "disturbed": run.disturbed,
+            });
+            (run.label.clone(), value)
+        };
+        let all: Map<_, _> = evidence.all().map(one).collect();
+        (!all.is_empty()).then(|| ("cost", all.into()))
+    }
+}
+
+/// Sends and times.
+fn measure(plan: &Plan, step: &Cost, from: usize, to: usize, destination: IpAddr) -> Result<CostRun> {
+    let flows = u64::from(*step.flows.as_ref()).max(1);
+    let last = u64::from(step.port) + flows - 1;
+    let far = kernel::namespace(&plan.nodes[to].namespace)?;
+    let Some(leg) = plan.path(from, destination).last().copied() else {
+        bail!("no route leads to {destination}");
+    };
+    let (_, interface) = &plan.links[leg.link].ends[usize::from(plan.links[leg.link].ends[0].0 != to)];
+    let near = kernel::namespace(&plan.nodes[from].namespace)?;
+    let any: IpAddr = if destination.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let socket = near.run(|| UdpSocket::bind(SocketAddr::new(any, 0)))??;
+    let mut counter = Counter::open(&far, interface)?;
+    let family = if destination.is_ipv4() { "ip" } else { "ip6" };
+    topology::nft(
+        &far,
+        &format!(
+            "table {family} {TABLE} {{\n chain in {{\n type filter hook prerouting priority -300\n \
+             udp dport {}-{last} drop\n }}\n}}\n",
+            step.port
+        ),
+    )
+    .context("cannot drop what arrives")?;
+    let pause = Duration::from_secs(PACKETS.into()) / *step.rate.as_ref();
+    let mut run = CostRun { label: step.label.as_ref().clone(), ..CostRun::default() };
+    let mut number = 0;
+    let result = (|| {
+        while run.micros.len() < RUNS && run.micros.len() + run.disturbed < RUNS_MAX {
+            wait::check()?;
+            let begin = Instant::now();
+            let before = counter.packets()?;
+            match send(&socket, destination, step.port, flows, &mut number) {
+                Some(took) if counter.packets()? >= before + u64::from(PACKETS) => {
+                    run.micros.push(took.as_secs_f64() * 1e6 / f64::from(PACKETS));
+                }
+                _ => run.disturbed += 1,
+            }
+            thread::sleep(pause.saturating_sub(begin.elapsed()));
+        }
+        Ok(())
+    })();
+    let removed = topology::nft(&far, &format!("delete table {family} {TABLE}\n"));
+    result.and(removed.context("cannot take away what drops"))?;
+    run.micros.sort_by(f64::total_cmp);
+    Ok(run)
+}
+
+/// One run; `None` if the kernel did not take a packet.
+fn send(socket: &UdpSocket, to: IpAddr, port: u16, flows: u64, number: &mut u64) -> Option<Duration> {
+    let payload = [0; PAYLOAD];
+    let start = Instant::now();
+    for _ in 0..PACKETS {
+        let flow = u16::try_from(number.wrapping_mul(STRIDE) % flows).unwrap_or(0);
+        *number += 1;
+        socket.send_to(&payload, (to, port.saturating_add(flow))).ok()?;
+    }
+    Some(start.elapsed())
+}
+
+/// The packets that came to an interface, counted when the kernel before it passes them on.
+struct Counter {
+    file: File,
+    interface: String,
+    text: String,
+}
+
+impl Counter {
+    fn open(namespace: &Namespace, interface: &str) -> Result<Self> {
+        // The file shows the namespace in which it was opened.
+        let file = namespace.run(|| File::open("/proc/thread-self/net/dev"))??;
+        Ok(Self { file, interface: format!("{interface}:"), text: String::new() })
+    }
+
+    fn packets(&mut self) -> Result<u64> {
+        self.text.clear();
+        self.file.rewind()?;
+        self.file.read_to_string(&mut self.text)?;
+        let line = self.text.lines().find_map(|line| line.trim_start().strip_prefix(&self.interface));
+        let packets = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        packets.with_context(|| format!("the kernel does not count packets of {}", self.interface))
+    }
+}

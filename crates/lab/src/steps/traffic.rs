@@ -1,0 +1,305 @@
+//! The step `traffic`: a flow of datagrams at a constant rate and the sink that counts them. They show what a user of
+//! the network would notice.
+//!
+//! All namespaces share one clock, so that the delay of one way is known of each packet.
+
+use std::io::IoSliceMut;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, recvmsg, setsockopt,
+    socket, sockopt,
+};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use signalbox_linux::netns::Namespace;
+use toml::Spanned;
+
+use super::Step;
+use crate::checks::traffic::{Service, services};
+use crate::evidence::Evidence;
+use crate::kernel;
+use crate::kinds::{Key, key};
+use crate::plan::Plan;
+use crate::report::Section;
+use crate::run::{Background, Run};
+use crate::scenario::{BACKGROUND, Mistake, Scope};
+use crate::units::Rate;
+
+/// A sender that was held up makes up for this time and no more: its packets have to conform to its rate.
+const CATCH_UP: Duration = Duration::from_millis(10);
+/// The time that packets have to arrive when the sender has ended.
+const LAST: Duration = Duration::from_millis(800);
+/// The sink checks this often whether it should end.
+const LOOK: Duration = Duration::from_millis(50);
+/// Octets of packets that the sink's socket may hold while its thread does not run.
+const BUFFER: usize = 16 << 20;
+/// IP and UDP headers.
+const HEADERS: [u16; 2] = [28, 48];
+/// Number, and room for nothing else.
+const NUMBER: usize = 8;
+
+/// The smallest packet that can carry its number, headers included.
+const LEAST_SIZE: u16 = HEADERS[1] + 8;
+
+/// The largest packet that a link carries in one piece.
+const PACKET_MAX: u16 = 1500;
+/// What the name of a `traffic` step names.
+pub(crate) const FLOW: &str = "flow";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Traffic {
+    name: Spanned<String>,
+    from: Spanned<String>,
+    to: Spanned<String>,
+    port: u16,
+    source_port: Option<u16>,
+    rate: Rate,
+    #[serde(default = "packet_size")]
+    size: Spanned<u16>,
+}
+
+fn packet_size() -> Spanned<u16> {
+    Spanned::new(0..0, 1000)
+}
+
+/// What came of a flow.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TrafficRun {
+    pub(crate) name: String,
+    /// Bits a second that were to be sent.
+    pub(crate) rate: u64,
+    /// Octets of a packet, IP header included.
+    pub(crate) size: u16,
+    /// In the order in which they were sent.
+    pub(crate) packets: Vec<Packet>,
+}
+
+/// A packet of a flow; times since 1970.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packet {
+    pub(crate) sent: Duration,
+    pub(crate) arrived: Option<Duration>,
+}
+
+impl Step for Traffic {
+    const NAME: &'static str = "traffic";
+    const MEANING: &'static str =
+        "Sends UDP datagrams at a constant rate to a sink, until a `join` of its name or the end.";
+    const KEYS: &'static [Key] = &[
+        key("name", "flow", "names the flow"),
+        key("from", "node", "the sender"),
+        key("to", "node", "the receiver"),
+        key("port", "port", "the destination port"),
+        key("source_port", "port", "the source port; any free one if it is not given").optional(),
+        key("rate", "rate", "with IP headers"),
+        key("size", "octets", "of a packet, IP header included; 56 to 1500").or("1000"),
+    ];
+
+    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake> {
+        scope.nodes([&self.from, &self.to])?;
+        [FLOW, BACKGROUND].iter().for_each(|of| scope.define(of, self.name.as_ref()));
+        if (LEAST_SIZE..=PACKET_MAX).contains(self.size.as_ref()) {
+            return Ok(());
+        }
+        let what = format!("`size` lies between {LEAST_SIZE} and {PACKET_MAX}");
+        Err(Mistake::new(self.size.span(), what))
+    }
+
+    fn run(&self, run: &mut Run<'_>) -> Result<()> {
+        let (from, to, name) = (self.from.as_ref(), self.to.as_ref(), self.name.as_ref());
+        run.progress(&format!("{name}: {} kbit/s from {from} to {to}", self.rate.0 / 1000));
+        let (from, to, destination) = run.ends(from, to)?;
+        let (port, rate, size) = (self.port, self.rate.0, *self.size.as_ref());
+        let source_port = self.source_port;
+        let order = Order { name: name.clone(), from, to, destination, port, source_port, rate, size };
+        let flow = Flow::start(&run.lab.plan, order)?;
+        run.in_background(name, flow);
+        Ok(())
+    }
+
+    fn measure(evidence: &Evidence) -> Option<(&'static str, Value)> {
+        let phase = |(label, service): (&str, Service)| {
+            let value = json!({
+                "sent": service.sent, "lost": service.lost, "loss_percent": service.loss(),
+                "goodput_kbit": service.goodput / 1e3,
+                "delay_ms": {"p50": service.delay(50), "p99": service.delay(99), "max": service.delay(100)},
+            });
+            (label.to_owned(), value)
+        };
+        let flow = |(run, services): (&TrafficRun, Vec<_>)| {
+            (run.name.clone(), services.into_iter().map(phase).collect::<Map<_, _>>().into())
+        };
+        let flows: Map<_, _> = services(evidence).into_iter().map(flow).collect();
+        (!flows.is_empty()).then(|| ("traffic", flows.into()))
+    }
+
+    /// A row for each flow and phase.
+    fn report(evidence: &Evidence) -> Vec<Section> {
+        let ms = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+        let header = ["flow", "phase", "sent", "lost", "loss %", "delay ms p50", "p99", "goodput kbit/s"];
+        let mut rows = Vec::new();
+        for (run, services) in services(evidence) {
+            rows.extend(services.into_iter().map(|(phase, service)| {
+                vec![
+                    run.name.clone(),
+                    phase.to_owned(),
+                    service.sent.to_string(),
+                    service.lost.to_string(),
+                    format!("{:.1}", service.loss()),
+                    ms(service.delay(50)),
+                    ms(service.delay(99)),
+                    format!("{:.0}", service.goodput / 1e3),
+                ]
+            }));
+        }
+        vec![Section::table("flows", &header, rows)]
+    }
+}
+
+/// What is to be sent.
+#[derive(Debug, Clone)]
+struct Order {
+    name: String,
+    from: usize,
+    to: usize,
+    destination: IpAddr,
+    port: u16,
+    /// The source port, if it matters.
+    source_port: Option<u16>,
+    /// Bits a second, IP headers included.
+    rate: u64,
+    /// Octets of a packet, IP header included.
+    size: u16,
+}
+
+/// A flow under way.
+#[derive(Debug)]
+struct Flow {
+    order: Order,
+    stop: Arc<AtomicBool>,
+    end: Arc<AtomicBool>,
+    sender: JoinHandle<Result<Vec<Duration>>>,
+    sink: JoinHandle<Result<Vec<(u64, Duration)>>>,
+}
+
+impl Background for Flow {
+    fn join(self: Box<Self>, _name: &str, run: &mut Run<'_>) -> Result<()> {
+        run.evidence.record(self.finish()?);
+        Ok(())
+    }
+}
+
+impl Flow {
+    /// Begins to send.
+    fn start(plan: &Plan, order: Order) -> Result<Self> {
+        let destination = SocketAddr::new(order.destination, order.port);
+        let any: IpAddr = if destination.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+        let place = |node: usize| kernel::namespace(&plan.nodes[node].namespace);
+        let into = bind(&place(order.to)?, destination)?;
+        let out = bind(&place(order.from)?, SocketAddr::new(any, order.source_port.unwrap_or(0)))?;
+        // Flows of several senders may go to one port: each has a sink that receives its own.
+        if let Some((source, port)) = plan.source(order.from, order.destination).zip(order.source_port) {
+            into.connect(SocketAddr::new(source, port)).context("cannot listen to one sender")?;
+        }
+        into.set_read_timeout(Some(LOOK))?;
+        setsockopt(&into, sockopt::ReceiveTimestampns, &true).context("no times of arrival")?;
+        // More than the system's limit needs a privilege that user namespaces do not have.
+        if setsockopt(&into, sockopt::RcvBufForce, &BUFFER).is_err() {
+            setsockopt(&into, sockopt::RcvBuf, &BUFFER).context("no room for what arrives")?;
+        }
+        let (stop, end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (stops, ends) = (Arc::clone(&stop), Arc::clone(&end));
+        let (rate, size) = (order.rate, order.size);
+        let sink = thread::spawn(move || receive(&into, &ends));
+        let sender = thread::spawn(move || send(&out, destination, rate, size, &stops));
+        Ok(Self { order, stop, end, sender, sink })
+    }
+
+    /// Ends it and counts.
+    fn finish(self) -> Result<TrafficRun> {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.sender.join().map_err(|_| anyhow!("a sender panicked"))??;
+        thread::sleep(LAST);
+        self.end.store(true, Ordering::Relaxed);
+        let arrived = self.sink.join().map_err(|_| anyhow!("a sink panicked"))??;
+        let mut packets: Vec<Packet> = sent.into_iter().map(|sent| Packet { sent, arrived: None }).collect();
+        for (number, at) in arrived {
+            let packet = usize::try_from(number).ok().and_then(|number| packets.get_mut(number));
+            if let Some(packet) = packet {
+                packet.arrived.get_or_insert(at);
+            }
+        }
+        let Order { name, rate, size, .. } = self.order;
+        Ok(TrafficRun { name, rate, size, packets })
+    }
+}
+
+/// Binds a socket. Two sockets may share a port, since flows can go both ways between two ports.
+fn bind(namespace: &Namespace, address: SocketAddr) -> Result<UdpSocket> {
+    let open = || -> Result<UdpSocket, Errno> {
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+        setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+        nix::sys::socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+        Ok(socket.into())
+    };
+    namespace.run(open)?.with_context(|| format!("cannot use {address}"))
+}
+
+/// Sends until `stop` is set; returns when each packet left, by its number.
+fn send(out: &UdpSocket, to: SocketAddr, rate: u64, size: u16, stop: &AtomicBool) -> Result<Vec<Duration>> {
+    let headers = HEADERS[usize::from(to.is_ipv6())];
+    let mut payload = vec![0; usize::from(size.saturating_sub(headers)).max(NUMBER)];
+    let interval = Duration::from_nanos(u64::from(size) * 8 * 1_000_000_000 / rate.max(1));
+    let mut sent = Vec::new();
+    let mut due = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        if now < due {
+            thread::sleep(due - now);
+        }
+        payload[..NUMBER].copy_from_slice(&(sent.len() as u64).to_be_bytes());
+        let at = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        // A full queue of our own, or a refusal that the kernel reports late: nothing was sent.
+        if out.send_to(&payload, to).is_ok() {
+            sent.push(at);
+        }
+        due = (due + interval).max(Instant::now().checked_sub(CATCH_UP).unwrap_or(due));
+    }
+    Ok(sent)
+}
+
+/// Receives until `end` is set; returns the packets' numbers and when the kernel received them.
+fn receive(into: &UdpSocket, end: &AtomicBool) -> Result<Vec<(u64, Duration)>> {
+    let mut arrived = Vec::new();
+    let mut number = [0; NUMBER];
+    let mut space = nix::cmsg_space!(TimeSpec);
+    while !end.load(Ordering::Relaxed) {
+        let mut buffers = [IoSliceMut::new(&mut number)];
+        let message = match recvmsg::<()>(into.as_raw_fd(), &mut buffers, Some(&mut space), MsgFlags::empty())
+        {
+            Ok(message) => message,
+            Err(Errno::EAGAIN | Errno::EINTR) => continue,
+            Err(error) => return Err(error).context("cannot receive"),
+        };
+        let whole = message.bytes == NUMBER;
+        let at = message.cmsgs()?.find_map(|control| match control {
+            ControlMessageOwned::ScmTimestampns(at) => u64::try_from(at.num_nanoseconds()).ok(),
+            _ => None,
+        });
+        if let Some(at) = at.filter(|_| whole) {
+            arrived.push((u64::from_be_bytes(number), Duration::from_nanos(at)));
+        }
+    }
+    Ok(arrived)
+}
