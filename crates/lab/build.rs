@@ -14,7 +14,10 @@ fn main() -> io::Result<()> {
         .map(|entry| Ok(entry?.path()))
         .filter(|path| path.as_ref().is_ok_and(|path| path.extension().is_some_and(|e| e == "toml")))
         .collect::<io::Result<Vec<PathBuf>>>()?;
-    files.sort_by_key(|path| (path.file_stem().is_some_and(|stem| stem != FIRST), path.clone()));
+    files.sort_by_key(|path| {
+        let stem = path.file_stem().unwrap_or_default().to_owned();
+        (stem != FIRST, stem)
+    });
     let mut list = String::from("&[\n");
     for path in &files {
         println!("cargo::rerun-if-changed={}", path.display());
