@@ -1,5 +1,5 @@
-//! As much of DER as it takes to read the names and the key of a certificate whose signature chain has been
-//! checked already.
+//! A DER parser for the names and the key of a certificate (RFC 5280). The signature chain of the certificate was
+//! verified before.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,18 +24,18 @@ const STRINGS: [u8; 3] = [0x0c, 0x13, 0x16];
 /// Names and key of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Names<'a> {
-    /// SubjectPublicKeyInfo, whole.
+    /// The whole SubjectPublicKeyInfo.
     pub(crate) spki: &'a [u8],
     pub(crate) common_name: Option<&'a str>,
     pub(crate) dns: Vec<&'a str>,
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// A cursor over a run of values.
+/// A cursor over a sequence of values.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// The next value: its tag, its content, and all of it.
+    /// The next value: its tag, its content, and its whole encoding.
     fn next(&mut self) -> Option<(u8, &'a [u8], &'a [u8])> {
         let all = self.0;
         let (&tag, rest) = all.split_first()?;
@@ -45,7 +45,7 @@ impl<'a> Der<'a> {
         } else {
             let (octets, after) = rest.split_at_checked(usize::from(first & 0x7f))?;
             rest = after;
-            // Four octets of length are more than any certificate that gets here.
+            // No certificate is so long that its length takes more than four octets.
             if octets.is_empty() || octets.len() > 4 {
                 return None;
             }
@@ -70,7 +70,7 @@ impl<'a> Der<'a> {
     }
 }
 
-/// Reads a certificate; `None` if it is not one.
+/// Parses a certificate (RFC 5280 §4.1); `None` if it is not one.
 pub(crate) fn certificate(der: &[u8]) -> Option<Names<'_>> {
     let certificate = Der(der).expect(SEQUENCE)?;
     let mut tbs = Der(Der(certificate).expect(SEQUENCE)?);
@@ -143,7 +143,7 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    /// A certificate of an independent writer (rcgen), its names read back; no cut or changed octet panics.
+    /// Parses the names of a certificate that rcgen composed. A certificate that is cut or changed does not panic.
     #[test]
     fn names_of_a_certificate() {
         let key = rcgen::KeyPair::generate().unwrap();

@@ -1,4 +1,4 @@
-//! Bodies of fuzz targets: properties that hold for every input. The tests run them on arbitrary octets.
+//! Bodies of the fuzz targets: properties that hold for every input. The tests run them with arbitrary octets.
 //!
 //! Every function panics if its property does not hold.
 
@@ -11,16 +11,16 @@ use signalbox_core::Time;
 use crate::identity;
 use crate::sctp::{Config, Delivery, Sctp};
 
-/// Certificates of any content are read or refused, and what was read prints and compares. Input: DER.
+/// Certificates with any content are parsed or refused, and the identity of a parsed one can be printed. Input: DER.
 pub fn certificate(data: &[u8]) {
     let Some(identity) = identity::of_certificate(data) else { return };
     assert!(!identity.to_string().chars().any(char::is_control));
     assert!(identity.dns_names().count() <= data.len());
 }
 
-/// A listener with one established association bears any packets: bounded state, bounded answers, and time goes
-/// on. Input: packets without their common header, each preceded by an octet that says where it seems to come
-/// from (the low bit: the peer) and its length in words; the header and the checksum are made right.
+/// A listener with one established association takes any packets with bounded state and bounded answers. Input: packets
+/// without their common header. Before each packet stand an octet for its source (the low bit: the peer) and its length
+/// in words. The function adds a correct header with checksum.
 pub fn sctp_packets(data: &[u8]) {
     let (a, b): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
     let config = Config { port: Some(270), max_associations: 4, ..Config::default() };
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// Chunks of kinds that exist, with lengths that are mostly right.
+    /// Chunks, mostly of known kinds and with correct lengths.
     fn chunk() -> impl Strategy<Value = Vec<u8>> {
         let kind = prop_oneof![8 => 0u8..15, 1 => Just(192), 1 => any::<u8>()];
         (kind, any::<u8>(), prop::collection::vec(any::<u8>(), 0..60), 0u8..20).prop_map(

@@ -1,10 +1,10 @@
-//! Who a peer has proved to be, read from what TLS gives.
+//! The identity of a peer, taken from the certificate or key that TLS verified.
 
 use signalbox_core::security::{Fingerprint, Identity};
 
 use crate::der;
 
-/// Of a DER-encoded SubjectPublicKeyInfo.
+/// The SHA-256 fingerprint of a DER-encoded SubjectPublicKeyInfo (RFC 5280 §4.1).
 #[must_use]
 pub fn fingerprint(spki: &[u8]) -> Fingerprint {
     let mut octets = [0; 32];
@@ -15,7 +15,7 @@ pub fn fingerprint(spki: &[u8]) -> Fingerprint {
     Fingerprint(octets)
 }
 
-/// From a certificate that has been verified; `None` if it is no certificate.
+/// The identity in a certificate that was verified (RFC 5280); `None` if the octets are not a certificate.
 #[must_use]
 pub fn of_certificate(der: &[u8]) -> Option<Identity> {
     let names = der::certificate(der)?;
@@ -27,7 +27,7 @@ pub fn of_certificate(der: &[u8]) -> Option<Identity> {
     })
 }
 
-/// From a raw public key (SubjectPublicKeyInfo).
+/// The identity of a raw public key, a SubjectPublicKeyInfo (RFC 7250).
 #[must_use]
 pub fn of_key(spki: &[u8]) -> Identity {
     Identity::of_key(fingerprint(spki))

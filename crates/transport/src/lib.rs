@@ -1,11 +1,26 @@
-//! What messaging associations run over (RFC 5971 §5.7, RFC 6084), without sockets: octets in, octets out,
-//! time in.
+//! The transport protocols of messaging associations (RFC 5971 §5.7, RFC 6084), without sockets: octets and time are
+//! inputs, octets and events are outputs.
 //!
-//! * [`stream`] turns a reliable byte stream that somebody else owns (TCP) into a channel, plain or under
-//!   TLS, that says who the peer is, ends orderly or says how it failed, and never buffers without bound.
-//! * [`sctp`] is SCTP over raw IP protocol 132.
+//! * [`stream`] makes a channel of a reliable byte stream (TCP), plain or under TLS. The driver owns the socket. The
+//!   channel reports the identity of the peer and how it ended, and its buffers are bounded.
+//! * [`sctp`] is SCTP over IP protocol 132.
 //!
-//! Nothing here knows GIST messages: framing, stack negotiation and hold times are GIST's.
+//! Framing, stack negotiation and hold times of GIST are in the crate of GIST, not here.
+//!
+//! ```
+//! use signalbox_core::Time;
+//! use signalbox_transport::Channel;
+//! use signalbox_transport::stream::{Event, Limits};
+//!
+//! // Both ends of a TCP connection without TLS.
+//! let (mut near, mut far) = (Channel::plain(Limits::default()), Channel::plain(Limits::default()));
+//! assert_eq!(near.poll_event(), Some(Event::Connected { peer: None }));
+//! near.send(b"a GIST message").unwrap();
+//! let mut octets = Vec::new();
+//! near.poll_transmit(&mut octets); // to be written to the socket
+//! far.receive(Time::ZERO, &octets).unwrap();
+//! assert_eq!(far.received(), b"a GIST message");
+//! ```
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! The table of associations, what is asked of them, and their timers.
+//! The table of associations, requests of the user, and timers.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -17,27 +17,27 @@ use super::{
     Transmit,
 };
 
-/// Ports that connections come from.
+/// Local ports of associations that this node opens.
 const EPHEMERAL: core::ops::Range<u64> = 49_152..65_536;
 
-/// All SCTP endpoints of a node; see the module.
+/// All SCTP endpoints of a node. The module describes its use.
 #[derive(Debug)]
 pub struct Sctp {
     pub(super) config: Config,
     pub(super) rng: Random,
     pub(super) cookies: Cookies,
     pub(super) inits: TokenBucket,
-    /// Answers to packets that belong nowhere.
+    /// Limit of answers to packets of no association.
     pub(super) strays: TokenBucket,
     pub(super) table: Slab<Association>,
-    /// By addresses and ports, which peers choose: keyed.
+    /// Associations by addresses and ports. The hash is keyed because peers choose them.
     index: Index,
     hasher: KeyedHasher,
     wheel: Wheel,
     opening: u32,
     packets: VecDeque<Transmit>,
     events: VecDeque<Event>,
-    /// What sctp-proto takes for the time 0. Only differences to it ever matter.
+    /// The `Instant` that stands for the time 0 in sctp-proto. Only differences to it are used.
     origin: Instant,
     pub(super) counters: Counters,
 }
@@ -45,17 +45,17 @@ pub struct Sctp {
 #[derive(Debug)]
 pub(super) struct Association {
     timer: TimerLink,
-    /// Ours, the peer's.
+    /// Endpoint of this node and of the peer.
     pub(super) ends: [SocketAddr; 2],
     pub(super) mine: Init,
     pub(super) state: State,
     incoming: bool,
-    /// Octets of messages among the events.
+    /// Octets of messages in the queue of events.
     waiting: usize,
-    /// No message becomes an event.
+    /// The user does not take messages now.
     paused: bool,
-    /// When the peer was heard, or had to begin to say something.
-    pub(super) heard: Time,
+    /// When a packet of the peer was received last, or when this node began to wait for one.
+    pub(super) last_received: Time,
     closing: Option<Time>,
 }
 
@@ -80,11 +80,11 @@ impl Timed for Association {
 }
 
 impl Sctp {
-    /// No associations yet. `seed` makes tags, sequence numbers, ports and cookies.
+    /// Endpoints without associations. Tags, sequence numbers, ports and cookies are drawn from `seed`.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
-        reason = "sctp-proto wants an Instant, and there is no other to be had"
+        reason = "sctp-proto needs an Instant, and only this function makes one"
     )]
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
         let mut rng = Random::new(seed);
@@ -106,8 +106,8 @@ impl Sctp {
         }
     }
 
-    /// Opens an association (RFC 6084 §3.1.2: the Querying node does, to the address and port of the
-    /// Response). A `local` port of 0 takes any.
+    /// Opens an association (RFC 6084 §3.1.2: the Querying node opens it, to the address and port in the Response). With
+    /// a `local` port of 0, this node chooses the port.
     ///
     /// # Errors
     /// [`ConnectError`]; nothing is sent.
@@ -130,13 +130,13 @@ impl Sctp {
         }
         let mine = self.own_init();
         let state = State::Opening { step: Step::Init, attempts: 0, again: now };
-        let key = self.enter(now, ends, mine, state, false).ok_or(ConnectError::Full)?;
+        let key = self.insert(now, ends, mine, state, false).ok_or(ConnectError::Full)?;
         self.opening += 1;
         self.work(now, key);
         Ok(key)
     }
 
-    /// Sends a message over `stream`.
+    /// Sends a message over `stream` (RFC 9260 §11.1.5).
     ///
     /// # Errors
     /// [`SendError`]; nothing is sent.
@@ -165,7 +165,7 @@ impl Sctp {
             return Err(SendError::Full);
         }
         if before == 0 {
-            record.heard = now;
+            record.last_received = now;
         }
         let lifetime = delivery.lifetime.filter(|_| peer.forward_tsn);
         if !link.send(stream, octets, delivery.ordered, lifetime) {
@@ -180,8 +180,8 @@ impl Sctp {
         self.table.get_mut(association).map_or(0, Association::buffered)
     }
 
-    /// Stops or goes on taking messages. While it is stopped the peer can fill the window, no more; what has become
-    /// an event already is given all the same, and so is what is left when the association ends.
+    /// Stops or continues the reception of messages. While it is stopped, the peer can fill the receive window. Messages
+    /// that are events already are still returned, and so are all messages left when the association ends.
     pub fn pause(&mut self, now: Time, association: AssociationId, paused: bool) {
         if let Some(record) = self.table.get_mut(association) {
             record.paused = paused;
@@ -189,7 +189,8 @@ impl Sctp {
         }
     }
 
-    /// Asks for an orderly end: everything sent arrives first. One that is not up yet is given up.
+    /// Shuts an association down (RFC 9260 §9.2): all sent messages arrive first. An association that is not established
+    /// is aborted.
     pub fn close(&mut self, now: Time, association: AssociationId) {
         let Some(record) = self.table.get_mut(association) else { return };
         if let State::Opening { .. } = record.state {
@@ -200,7 +201,7 @@ impl Sctp {
         self.work(now, association);
     }
 
-    /// Ends an association at once and tells the peer.
+    /// Aborts an association (RFC 9260 §9.1).
     pub fn abort(&mut self, association: AssociationId) {
         self.break_off(association, LossReason::Local);
     }
@@ -210,7 +211,7 @@ impl Sctp {
         self.packets.pop_front()
     }
 
-    /// The next event. Messages that nobody fetches fill the window, and the peer has to wait.
+    /// The next event. Messages that are not polled fill the receive window, and the peer must wait.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         if let EventKind::Message { octets, .. } = &event.kind
@@ -222,13 +223,13 @@ impl Sctp {
         Some(event)
     }
 
-    /// When [`handle_timer`](Self::handle_timer) is wanted; possibly earlier than needed.
+    /// When [`handle_timer`](Self::handle_timer) is due, or an earlier time.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.wheel.next_deadline()
     }
 
-    /// Does what is due.
+    /// Handles all timers that are due.
     pub fn handle_timer(&mut self, now: Time) {
         while let Some(index) = self.wheel.pop_due(&mut self.table, now) {
             let Some(key) = self.table.key_of(index) else { continue };
@@ -237,7 +238,7 @@ impl Sctp {
             if let State::Up { link, .. } = &mut record.state {
                 link.timeout(at);
             }
-            if record.patience(&self.config).is_some_and(|end| end <= now) {
+            if record.give_up_at(&self.config).is_some_and(|end| end <= now) {
                 self.break_off(key, LossReason::TimedOut);
             } else {
                 self.work(now, key);
@@ -245,19 +246,19 @@ impl Sctp {
         }
     }
 
-    /// Associations, those being opened included.
+    /// Number of associations, including those that are being opened.
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.table.len()
     }
 
-    /// No associations.
+    /// Whether there is no association.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// What was counted.
+    /// Counts since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
@@ -272,7 +273,7 @@ impl Sctp {
         Init::own(&mut self.rng, self.config.window, self.config.streams.max(1))
     }
 
-    fn enter(
+    fn insert(
         &mut self,
         now: Time,
         ends: [SocketAddr; 2],
@@ -289,7 +290,7 @@ impl Sctp {
             incoming,
             waiting: 0,
             paused: false,
-            heard: now,
+            last_received: now,
             closing: None,
         };
         let key = self.table.insert(record).ok()?;
@@ -299,7 +300,7 @@ impl Sctp {
         Some(key)
     }
 
-    /// The peer has opened an association.
+    /// Makes the association of a valid COOKIE ECHO (RFC 9260 §5.1).
     pub(super) fn accept(
         &mut self,
         now: Time,
@@ -308,12 +309,12 @@ impl Sctp {
         peer: Init,
     ) -> Option<AssociationId> {
         let link = Box::new(Link::new(&self.config, &ends, &mine, &peer)?);
-        let key = self.enter(now, ends, mine, State::Up { link, peer }, true)?;
+        let key = self.insert(now, ends, mine, State::Up { link, peer }, true)?;
         self.announce(key);
         Some(key)
     }
 
-    /// An association that we were opening has come up; false if it cannot.
+    /// Makes an association established that this node opened; false if sctp-proto refuses it.
     pub(super) fn up(&mut self, key: AssociationId, mine: Init, peer: Init) -> bool {
         let Some(record) = self.table.get_mut(key) else { return false };
         let Some(link) = Link::new(&self.config, &record.ends, &mine, &peer) else { return false };
@@ -335,11 +336,12 @@ impl Sctp {
             streams: record.mine.streams(peer),
             partial_reliability: peer.forward_tsn,
         };
+        tracing::debug!(association = key.to_u64(), %local, peer = %remote, incoming = record.incoming, "SCTP association established");
         self.events.push_back(Event { association: key, kind });
         self.counters.connected += 1;
     }
 
-    /// Everything an association wants after something happened to it.
+    /// Does everything that follows from a packet, a request or a timer of an association.
     pub(super) fn work(&mut self, now: Time, key: AssociationId) {
         let at = self.instant(now);
         self.read(key);
@@ -390,19 +392,19 @@ impl Sctp {
         let Some(record) = self.table.get_mut(key) else { return };
         let own = match &record.state {
             State::Opening { again, .. } => Some(*again),
-            // Rounded up to a microsecond, so that the timer is really due then.
+            // Rounded up to a microsecond, so that the timer of sctp-proto is due at this time.
             State::Up { link, .. } => link.deadline().map(|due| {
                 Time::ZERO + due.saturating_duration_since(self.origin) + Duration::from_nanos(999)
             }),
         };
-        let deadline = [own, record.patience(&self.config)].into_iter().flatten().min();
+        let deadline = [own, record.give_up_at(&self.config)].into_iter().flatten().min();
         self.wheel.cancel(&mut self.table, key.index());
         if let Some(deadline) = deadline {
             self.wheel.arm(&mut self.table, key.index(), deadline);
         }
     }
 
-    /// Moves messages to the events, as many as the window allows.
+    /// Moves messages to the queue of events, within the receive window.
     fn read(&mut self, key: AssociationId) {
         let window = usize::try_from(self.config.window).unwrap_or(usize::MAX);
         let Some(record) = self.table.get_mut(key) else { return };
@@ -416,7 +418,7 @@ impl Sctp {
         }
     }
 
-    /// Tells the peer, and forgets the association.
+    /// Sends ABORT and removes the association (RFC 9260 §9.1).
     pub(super) fn break_off(&mut self, key: AssociationId, reason: LossReason) {
         let Some(record) = self.table.get(key) else { return };
         let [local, remote] = record.ends;
@@ -432,7 +434,7 @@ impl Sctp {
         self.finish(key, Some(reason));
     }
 
-    /// Forgets an association and says so.
+    /// Removes an association and reports its end.
     pub(super) fn finish(&mut self, key: AssociationId, reason: Option<LossReason>) {
         if let Some(record) = self.table.get_mut(key) {
             record.paused = false;
@@ -449,10 +451,12 @@ impl Sctp {
         }
         let kind = match reason {
             None => {
+                tracing::debug!(association = key.to_u64(), peer = %record.ends[1], "SCTP association closed");
                 self.counters.closed += 1;
                 EventKind::Closed
             }
             Some(reason) => {
+                tracing::debug!(association = key.to_u64(), peer = %record.ends[1], %reason, "SCTP association lost");
                 self.counters.lost += 1;
                 EventKind::Lost { reason, unsent: record.buffered() }
             }
@@ -489,10 +493,10 @@ impl Association {
         }
     }
 
-    /// When the association is given up if nothing happens.
-    fn patience(&mut self, config: &Config) -> Option<Time> {
+    /// When the association is given up, unless a packet is received before.
+    fn give_up_at(&mut self, config: &Config) -> Option<Time> {
         let waiting = self.buffered() > 0;
-        let silent = waiting.then_some(self.heard + config.peer_timeout);
+        let silent = waiting.then_some(self.last_received + config.peer_timeout);
         [silent, self.closing].into_iter().flatten().min()
     }
 }

@@ -1,5 +1,5 @@
-//! INIT, INIT ACK and the state cookie (RFC 9260 §3.3.2, §3.3.3, §5.1): the responder keeps nothing until the
-//! initiator has proved by a COOKIE ECHO that it is reachable where it says it is.
+//! INIT, INIT ACK and the state cookie (RFC 9260 §3.3.2, §3.3.3, §5.1). The responder keeps no state until a COOKIE ECHO
+//! proves that the initiator receives packets at its address.
 
 use std::net::SocketAddr;
 
@@ -16,10 +16,10 @@ const COOKIE: u16 = 7;
 const EXTENSIONS: u16 = 0x8008;
 /// Forward-TSN-Supported (RFC 3758): partial reliability.
 const FORWARD_TSN_SUPPORTED: u16 = 0xc000;
-/// Shorter receive windows are refused (RFC 9260 §3.3.2).
+/// Least receive window that is accepted (RFC 9260 §3.3.2).
 const LEAST_WINDOW: u32 = 1500;
 
-/// What an end says of itself in INIT or INIT ACK.
+/// The parameters of one end, in its INIT or INIT ACK (RFC 9260 §3.3.2, §3.3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Init {
     pub(super) tag: u32,
@@ -32,14 +32,14 @@ pub(super) struct Init {
 }
 
 impl Init {
-    /// Of our own, with a tag and an initial sequence number nobody can guess; neither is 0.
+    /// The parameters of this node, with a random tag and a random initial sequence number; neither is 0.
     pub(super) fn own(rng: &mut Random, window: u32, streams: u16) -> Self {
         let tag = rng.u32().max(1);
         Self { tag, window, outbound: streams, inbound: streams, tsn: rng.u32().max(1), forward_tsn: true }
     }
 
-    /// From the value of an INIT or INIT ACK; with the cookie, if there is one. `None` if it is malformed or
-    /// says what must not be said.
+    /// Parses the value of an INIT or INIT ACK (RFC 9260 §3.3.2, §3.3.3); also returns the cookie. `None` if it is
+    /// malformed or has a forbidden value.
     pub(super) fn parse(value: &[u8]) -> Option<(Self, Option<&[u8]>)> {
         let mut reader = Reader::new(value);
         let mut init = Self {
@@ -67,11 +67,11 @@ impl Init {
         (usable && init.window >= LEAST_WINDOW).then_some((init, cookie))
     }
 
-    /// The value of an INIT, or of an INIT ACK with its cookie.
+    /// Composes the value of an INIT, or of an INIT ACK with its cookie (RFC 9260 §3.3.2, §3.3.3).
     pub(super) fn value(&self, cookie: Option<&[u8]>) -> Vec<u8> {
         let mut octets = self.fixed().to_vec();
         if self.forward_tsn {
-            // In this order the chunk ends without padding, which its length must not count.
+            // In this order the chunk ends without padding, which its length would not count.
             parameter(&mut octets, EXTENSIONS, &[kind::FORWARD_TSN]);
             parameter(&mut octets, FORWARD_TSN_SUPPORTED, &[]);
         }
@@ -101,13 +101,13 @@ impl Init {
 
 fn parameter(octets: &mut Vec<u8>, kind: u16, value: &[u8]) {
     octets.extend_from_slice(&kind.to_be_bytes());
-    // Our own parameters are a few dozen octets long.
+    // The parameters of this node have a few dozen octets.
     octets.extend_from_slice(&u16::try_from(value.len() + 4).unwrap_or(4).to_be_bytes());
     octets.extend_from_slice(value);
     octets.resize(octets.len().next_multiple_of(4), 0);
 }
 
-/// Makes and checks cookies.
+/// Composes and verifies state cookies (RFC 9260 §5.1.3).
 #[derive(Debug)]
 pub(super) struct Cookies {
     secret: RotatingSecret,
@@ -119,7 +119,7 @@ impl Cookies {
         Self { secret: RotatingSecret::new(life, rng), life }
     }
 
-    /// Everything that the association needs, bound to the addresses and the time.
+    /// A cookie with the parameters of both ends, bound to their addresses and the time.
     pub(super) fn seal(&self, now: Time, mine: &Init, peer: &Init, ends: &[SocketAddr; 2]) -> Vec<u8> {
         let generation = self.secret.current(now);
         let mut cookie = Vec::with_capacity(64);
@@ -127,7 +127,7 @@ impl Cookies {
         cookie.extend_from_slice(&now.as_micros().to_be_bytes());
         for init in [mine, peer] {
             cookie.extend_from_slice(&init.fixed());
-            // Two octets, for a whole number of words.
+            // Two octets, so that the length stays a multiple of 4.
             cookie.extend_from_slice(&[0, u8::from(init.forward_tsn)]);
         }
         let tag = self.secret.tag(generation, &[&cookie, ends_octets(ends).as_bytes()]);
@@ -135,7 +135,7 @@ impl Cookies {
         cookie
     }
 
-    /// The two ends of the association that a cookie of ours describes.
+    /// Verifies a cookie and returns the parameters of both ends (RFC 9260 §5.1.4).
     pub(super) fn open(&self, now: Time, cookie: &[u8], ends: &[SocketAddr; 2]) -> Option<(Init, Init)> {
         let (body, tag) = cookie.split_last_chunk::<16>()?;
         let mut reader = Reader::new(body);

@@ -1,4 +1,4 @@
-//! Packets from the network.
+//! Reception of packets.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,11 +10,12 @@ use super::packet::{Chunk, Composer, Header, Packet, T_BIT, kind};
 use super::{AssociationId, LossReason};
 
 impl Sctp {
-    /// A packet of protocol 132 came, without its IP header. Whatever it is, it is harmless.
+    /// Takes a packet of IP protocol 132 without its IP header (RFC 9260 §8.4, §8.5).
     pub fn receive(&mut self, now: Time, src: IpAddr, dst: IpAddr, octets: &[u8]) {
         self.counters.received += 1;
         let Some(packet) = Packet::parse(octets) else {
             self.counters.malformed += 1;
+            tracing::debug!(peer = %src, reason = "malformed, or wrong checksum", "SCTP packet dropped");
             return;
         };
         let ends =
@@ -24,28 +25,30 @@ impl Sctp {
             kind::INIT => self.init(now, &packet, &first, ends),
             kind::COOKIE_ECHO => self.cookie_echo(now, &packet, &first, ends),
             _ => match self.find(&ends) {
-                Some(key) => self.known(now, key, &packet),
-                None => self.stray(now, &packet, &first, &ends),
+                Some(key) => self.associated(now, key, &packet),
+                None => self.out_of_the_blue(now, &packet, &first, &ends),
             },
         }
     }
 
-    /// An INIT: answered, not remembered (RFC 9260 §5.1, §5.2.1, §5.2.2).
+    /// Answers an INIT without keeping state (RFC 9260 §5.1, §5.2.1, §5.2.2).
     fn init(&mut self, now: Time, packet: &Packet<'_>, chunk: &Chunk<'_>, ends: [SocketAddr; 2]) {
-        // It must be alone and without a tag (§8.5.1).
+        // An INIT must be the only chunk, and its verification tag is 0 (§8.5.1).
         let alone = packet.chunks().count() == 1 && packet.header.tag == 0;
         let Some((peer, _)) = Init::parse(chunk.value).filter(|_| alone) else {
             self.counters.malformed += 1;
+            tracing::debug!(peer = %ends[1], reason = "malformed", "INIT dropped");
             return;
         };
         if !self.inits.allow(now) {
             self.counters.inits_limited += 1;
+            tracing::debug!(peer = %ends[1], reason = "rate limit", "INIT dropped");
             return;
         }
         let opening = self.find(&ends).and_then(|key| self.table.get(key));
         let opening = opening.filter(|record| matches!(record.state, State::Opening { .. }));
         let mine = match opening {
-            // Both ends open at once: the same tag both ways, so that one association comes of it.
+            // Both ends open at the same time. With the same tags, one association results (§5.2.1).
             Some(record) => record.mine,
             None if self.config.port == Some(ends[0].port()) => self.own_init(),
             None => {
@@ -54,24 +57,25 @@ impl Sctp {
             }
         };
         if mine.tag == peer.tag {
-            return; // chance does that once in 2^32 times; the peer tries again
+            return; // probability 2^-32; the peer tries again
         }
         let cookie = self.cookies.seal(now, &mine, &peer, &ends);
         self.reply(&ends, peer.tag, kind::INIT_ACK, 0, &mine.value(Some(&cookie)));
     }
 
-    /// A cookie comes back: now there is state.
+    /// Takes a COOKIE ECHO (RFC 9260 §5.1, §5.2.4): a valid cookie makes state.
     fn cookie_echo(&mut self, now: Time, packet: &Packet<'_>, chunk: &Chunk<'_>, ends: [SocketAddr; 2]) {
         let opened = self.cookies.open(now, chunk.value, &ends);
         let Some((mine, peer)) = opened.filter(|(mine, _)| mine.tag == packet.header.tag) else {
             self.counters.bad_cookies += 1;
+            tracing::debug!(peer = %ends[1], reason = "invalid cookie", "COOKIE ECHO dropped");
             return;
         };
-        let known = self.find(&ends);
-        let key = match known
+        let existing = self.find(&ends);
+        let key = match existing
             .and_then(|key| self.table.get(key).map(|record| (key, &record.state, record.mine)))
         {
-            // Our COOKIE ACK was lost.
+            // The COOKIE ACK of this node was lost.
             Some((key, State::Up { peer: old, .. }, own)) if own.tag == mine.tag && old.tag == peer.tag => {
                 Some(key)
             }
@@ -84,7 +88,7 @@ impl Sctp {
         };
         let Some(key) = key else { return };
         self.reply(&ends, peer.tag, kind::COOKIE_ACK, 0, &[]);
-        self.known(now, key, packet); // data may come with it
+        self.associated(now, key, packet); // data may be in the same packet
     }
 
     fn accept_or_refuse(
@@ -97,20 +101,21 @@ impl Sctp {
         let key = self.accept(now, ends, mine, peer);
         if key.is_none() {
             self.counters.refused += 1;
+            tracing::debug!(peer = %ends[1], reason = "table of associations full", "SCTP association refused");
             self.reply(&ends, peer.tag, kind::ABORT, 0, &[]);
         }
         key
     }
 
-    /// A packet between the ends of an association.
-    fn known(&mut self, now: Time, key: AssociationId, packet: &Packet<'_>) {
+    /// Takes a packet of an association (RFC 9260 §8.5).
+    fn associated(&mut self, now: Time, key: AssociationId, packet: &Packet<'_>) {
         let Some(record) = self.table.get_mut(key) else { return };
         let tag = packet.header.tag;
         let peer_tag = match &record.state {
             State::Up { peer, .. } | State::Opening { step: Step::Echo { peer, .. }, .. } => Some(peer.tag),
             State::Opening { step: Step::Init, .. } => None,
         };
-        // Those two may come from an end that has forgotten the association (§8.5.1).
+        // The sender of these two may have lost the association (§8.5.1).
         let reflected = |chunk: &Chunk<'_>| {
             [kind::ABORT, kind::SHUTDOWN_COMPLETE].contains(&chunk.kind) && chunk.flags & T_BIT != 0
         };
@@ -118,13 +123,14 @@ impl Sctp {
         let expected = if first_reflected { peer_tag } else { Some(record.mine.tag) };
         if expected != Some(tag) {
             self.counters.bad_tags += 1;
+            tracing::debug!(association = key.to_u64(), peer = %record.ends[1], reason = "verification tag", "SCTP packet dropped");
             return;
         }
         if packet.chunks().any(|chunk| chunk.kind == kind::ABORT) {
             self.finish(key, Some(LossReason::Aborted));
             return;
         }
-        record.heard = now;
+        record.last_received = now;
         if let State::Opening { .. } = record.state {
             self.answered(now, key, packet);
         } else {
@@ -132,7 +138,7 @@ impl Sctp {
         }
     }
 
-    /// An answer to our INIT or COOKIE ECHO.
+    /// Takes an answer to the INIT or COOKIE ECHO of this node (RFC 9260 §5.1).
     fn answered(&mut self, now: Time, key: AssociationId, packet: &Packet<'_>) {
         let (Some(record), Some(first)) = (self.table.get_mut(key), packet.chunks().next()) else { return };
         let mine = record.mine;
@@ -156,17 +162,18 @@ impl Sctp {
                 }
             }
             (Step::Echo { .. }, kind::ERROR) => {
-                // A stale cookie: from the start.
+                // A stale cookie: the handshake starts again (§5.2.6).
                 *step = Step::Init;
                 *again = now;
                 self.work(now, key);
             }
-            _ => {} // data before the COOKIE ACK comes again
+            _ => {} // the peer retransmits data that arrives before the COOKIE ACK
         }
     }
 
-    /// Chunks for sctp-proto: it gives up associations over chunks that it does not know, and makes streams
-    /// of any number.
+    /// Gives chunks of an established association to sctp-proto. Unknown chunks are removed, because sctp-proto ends an
+    /// association for them. Chunks of streams that do not exist end the association, because sctp-proto would open a
+    /// stream of any number.
     fn established(&mut self, now: Time, key: AssociationId, packet: &Packet<'_>) {
         let at = self.instant(now);
         let Some(record) = self.table.get_mut(key) else { return };
@@ -178,19 +185,19 @@ impl Sctp {
                 kind::DATA => {
                     let stream =
                         chunk.value.get(4..6).map(|id| id.iter().fold(0, |n, b| n << 8 | u16::from(*b)));
-                    // A chunk without data is against the rules as well (§3.3.1).
+                    // A DATA chunk without data is forbidden as well (§3.3.1).
                     if chunk.value.len() <= 12 || stream.is_none_or(|stream| stream >= streams) {
                         self.break_off(key, LossReason::Violation);
                         return;
                     }
                 }
-                // It acknowledges as well (§3.3.8), which sctp-proto overlooks.
+                // SHUTDOWN acknowledges data as well (§3.3.8), which sctp-proto does not implement.
                 kind::SHUTDOWN => {
                     let cumulative = chunk.value.get(..4).unwrap_or_default();
                     let sack = [cumulative, &peer.window.to_be_bytes(), &[0; 4]].concat();
                     clean = clean.chunk(kind::SACK, 0, &sack);
                 }
-                // sctp-proto overlooks what it says of streams that it has not seen, which then stand still for ever.
+                // sctp-proto ignores entries of streams that it has not opened; such a stream would then never deliver again.
                 kind::FORWARD_TSN => {
                     for entry in chunk.value.get(4..).unwrap_or_default().chunks_exact(4) {
                         let stream = entry.iter().take(2).fold(0, |n, b| n << 8 | u16::from(*b));
@@ -206,8 +213,8 @@ impl Sctp {
             }
             clean = clean.copied(&chunk);
         }
-        // sctp-proto sends the SHUTDOWN COMPLETE and then waits for nothing. If it gets lost, the answer to the
-        // next SHUTDOWN ACK comes out of the blue.
+        // After its SHUTDOWN COMPLETE sctp-proto has no more state. If that is lost, the next SHUTDOWN ACK is answered as a
+        // packet out of the blue.
         let complete = link.is_closing() && packet.chunks().any(|chunk| chunk.kind == kind::SHUTDOWN_ACK);
         if !clean.is_empty() {
             link.packet(at, clean.finish());
@@ -216,9 +223,10 @@ impl Sctp {
         self.work(now, key);
     }
 
-    /// Out of the blue (§8.4).
-    fn stray(&mut self, now: Time, packet: &Packet<'_>, first: &Chunk<'_>, ends: &[SocketAddr; 2]) {
+    /// Answers a packet of no association (RFC 9260 §8.4).
+    fn out_of_the_blue(&mut self, now: Time, packet: &Packet<'_>, first: &Chunk<'_>, ends: &[SocketAddr; 2]) {
         self.counters.out_of_the_blue += 1;
+        tracing::debug!(peer = %ends[1], reason = "no such association", "SCTP packet dropped");
         let quiet = [kind::ABORT, kind::SHUTDOWN_COMPLETE, kind::COOKIE_ACK, kind::ERROR, kind::INIT_ACK];
         if packet.chunks().any(|chunk| quiet.contains(&chunk.kind)) || !self.strays.allow(now) {
             return;

@@ -1,8 +1,8 @@
-//! An established association: sctp-proto, fed with nothing but what it can bear.
+//! An established association, which sctp-proto carries. It gets only chunks that it handles correctly.
 //!
-//! Each association has an sctp-proto endpoint to itself: that one would find associations by verification
-//! tag alone, and make state for every INIT. Here they are found by addresses and ports, and the handshake is
-//! ours; sctp-proto starts established, with tags and sequence numbers from our generator.
+//! Each association has its own sctp-proto endpoint, because an endpoint finds associations by verification tag alone
+//! and makes state for every INIT. Here associations are found by addresses and ports, and the handshake is done before:
+//! sctp-proto starts in the state ESTABLISHED, with tags and sequence numbers of this crate's generator.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,11 +25,11 @@ pub(super) struct Link {
     handle: AssociationHandle,
     association: Association,
     remote: SocketAddr,
-    /// Streams with something to read.
+    /// Streams with messages to read.
     readable: BTreeSet<u16>,
-    /// Streams that we sent on.
+    /// Streams that this node has sent over.
     sending: BTreeSet<u16>,
-    /// The peer's last TSN that a SACK of ours acknowledged.
+    /// The peer's last TSN that this node acknowledged by a SACK.
     acknowledged: u32,
     /// sctp-proto has closed it.
     pub(super) ended: bool,
@@ -46,7 +46,7 @@ fn milliseconds(duration: Duration) -> u64 {
 }
 
 impl Link {
-    /// `None` if sctp-proto will not have it: the two tags are the same, which chance does once in 2³² times.
+    /// `None` if sctp-proto refuses it, because both tags are the same (probability 2⁻³²).
     pub(super) fn new(config: &Config, ends: &[SocketAddr; 2], mine: &Init, peer: &Init) -> Option<Self> {
         let [local, remote] = *ends;
         let size = u32::try_from(config.max_message).unwrap_or(u32::MAX);
@@ -87,7 +87,7 @@ impl Link {
         })
     }
 
-    /// A packet with our verification tag and chunks of the kinds that sctp-proto knows.
+    /// Takes a packet with this node's verification tag and chunks of kinds that sctp-proto handles.
     pub(super) fn packet(&mut self, at: Instant, octets: Vec<u8>) {
         let event = self.endpoint.handle(at, self.remote, None, None, Bytes::from(octets));
         if let Some((handle, DatagramEvent::AssociationEvent(event))) = event
@@ -129,7 +129,7 @@ impl Link {
                     self.readable.insert(id);
                 }
                 Event::Stream(StreamEvent::Opened { id }) => {
-                    // Its queue of accepted streams must not grow.
+                    // The queue of accepted streams must not grow.
                     while self.association.accept_stream().is_some() {}
                     self.readable.insert(id);
                 }
@@ -137,7 +137,7 @@ impl Link {
                 _ => {}
             }
         }
-        // What the association tells its endpoint is of no use with an endpoint for each.
+        // Events for the endpoint have no use, since each association has its own endpoint.
         while self.association.poll_endpoint_event().is_some() {}
     }
 
@@ -157,15 +157,15 @@ impl Link {
         None
     }
 
-    /// Makes a stream known that nothing was sent or received on yet.
+    /// Opens a stream that was not used yet.
     pub(super) fn open(&mut self, id: u16) {
         if self.association.stream(id).is_err() {
-            // Without it, whoever uses the stream finds that it is not there.
+            // If this fails, the following use of the stream fails.
             let _ = self.association.open_stream(id, PayloadProtocolIdentifier::Unknown);
         }
     }
 
-    /// Whether it was taken.
+    /// Sends a message. False: sctp-proto did not accept it.
     pub(super) fn send(
         &mut self,
         id: u16,
@@ -185,14 +185,14 @@ impl Link {
             && stream.write_sctp(&Bytes::from(octets), unspecified).is_ok()
     }
 
-    /// Octets accepted and neither acknowledged nor given up.
+    /// Octets that are accepted and neither acknowledged nor given up.
     pub(super) fn buffered(&mut self) -> usize {
         let association = &mut self.association;
         let amount = |id: &u16| association.stream(*id).ok().and_then(|stream| stream.buffered_amount().ok());
         self.sending.iter().filter_map(amount).sum()
     }
 
-    /// Starts the orderly end, once nothing is [`buffered`](Self::buffered): sctp-proto would drop the rest.
+    /// Starts the shutdown. [`buffered`](Self::buffered) must be 0, since sctp-proto would drop these octets.
     pub(super) fn shutdown(&mut self) {
         if !self.association.is_closing() {
             let _ = self.association.shutdown();

@@ -1,17 +1,17 @@
 //! SCTP over raw IP protocol 132, for Forwards-SCTP associations (RFC 6084).
 //!
-//! [`Sctp`] is all SCTP endpoints of a node: packets without their IP header go into
-//! [`receive`](Sctp::receive), [`poll_transmit`](Sctp::poll_transmit) gives packets to send, and
-//! [`poll_event`](Sctp::poll_event) what happened. Messages keep their boundaries; messages of one stream
-//! keep their order, streams do not wait for each other. GIST sends all messages of a session over the same
-//! stream, and answers over the stream of the same number (RFC 6084 §3.2).
+//! [`Sctp`] is all SCTP endpoints of a node. [`receive`](Sctp::receive) takes packets without their IP header,
+//! [`poll_transmit`](Sctp::poll_transmit) returns packets to send, and [`poll_event`](Sctp::poll_event) returns events.
+//! Messages keep their boundaries. Messages of one stream keep their order; messages of different streams do not wait
+//! for each other. GIST sends all messages of a session over the same stream, and answers over the stream of the same
+//! number (RFC 6084 §3.2).
 //!
-//! The handshake (four ways, RFC 9260 §5.1) is done here: an INIT is answered without keeping anything, and at
-//! a limited rate; state begins with a COOKIE ECHO that carries our own cookie. From then on `sctp-proto` does
-//! acknowledgement, retransmission, congestion and flow control, fragmentation and partial reliability. Tags
-//! and sequence numbers are from the seed, so that the same inputs give the same packets.
+//! The four-way handshake (RFC 9260 §5.1) is done here: an INIT is answered without state and at a limited rate. State
+//! begins with a COOKIE ECHO that contains a cookie of this node. After that `sctp-proto` does acknowledgement,
+//! retransmission, congestion and flow control, fragmentation and partial reliability. Tags and sequence numbers come
+//! from the seed, so that the same inputs give the same packets.
 //!
-//! One address at each end: no multihoming.
+//! Each end has one address: there is no multihoming.
 
 mod endpoint;
 mod handshake;
@@ -27,47 +27,47 @@ use signalbox_core::{Key, counters};
 pub use self::endpoint::Sctp;
 pub(crate) use self::packet::sealed;
 
-/// Names an association, ours from its beginning to its last event.
+/// Identifier of an association, valid until its last event.
 pub type AssociationId = Key;
 
-/// Limits and times. `Default` gives those of RFC 9260 and room for 10,000 associations.
+/// Configuration of the SCTP endpoints. The defaults are those of RFC 9260 §16, and 10,000 associations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Config {
-    /// Port at which associations are accepted; `None` accepts none.
+    /// Port that accepts associations; `None`: no association is accepted.
     pub port: Option<u16>,
-    /// Most associations at a time, those included that we are opening.
+    /// Most associations at one time, including those that this node opens.
     pub max_associations: u32,
-    /// Most associations at a time that we are opening.
+    /// Most associations at one time that this node opens.
     pub max_opening: u32,
-    /// INITs answered a second; the others are dropped.
+    /// INITs answered per second; the others are dropped.
     pub init_rate: u32,
-    /// INITs answered at once.
+    /// INITs answered in a burst.
     pub init_burst: u32,
-    /// Time for which a cookie is taken.
+    /// Lifetime of a state cookie.
     pub cookie_life: Duration,
     /// Streams in each direction, at least 1.
     pub streams: u16,
     /// Largest message, in octets.
     pub max_message: usize,
-    /// Octets of an association that are accepted for sending and not acknowledged.
+    /// Most octets of an association that are accepted for sending and not acknowledged.
     pub max_buffered: usize,
-    /// Receive window, in octets: at least the largest message and 1500. As much may wait as events.
+    /// Receive window, in octets: at least the largest message and 1500. The same number of octets may wait as events.
     pub window: u32,
-    /// Octets of data in a packet: 28 less than fits the path under the IP header.
+    /// Most octets of data in a packet: the path MTU without the IP header, minus 28.
     pub max_payload: u32,
-    /// Retransmission time-out at the start.
+    /// First retransmission timeout (RTO.Initial).
     pub rto_initial: Duration,
-    /// Least retransmission time-out.
+    /// Shortest retransmission timeout (RTO.Min).
     pub rto_min: Duration,
-    /// Most.
+    /// Longest retransmission timeout (RTO.Max).
     pub rto_max: Duration,
-    /// How often INIT or COOKIE ECHO is sent again before giving up.
+    /// Retransmissions of INIT or COOKIE ECHO before the association is given up (Max.Init.Retransmits).
     pub max_init_retries: u8,
-    /// An association is lost when data waits and nothing was heard for so long.
+    /// An association is lost if data waits and no packet was received for this time.
     pub peer_timeout: Duration,
-    /// Time for an orderly end; then it is aborted.
+    /// Longest time of a shutdown; then the association is aborted.
     pub shutdown_timeout: Duration,
 }
 
@@ -95,93 +95,93 @@ impl Default for Config {
     }
 }
 
-/// How a message is sent.
+/// Options of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// In the order of its stream.
+    /// The message is delivered in the order of its stream.
     pub ordered: bool,
-    /// Given up after so long, if the peer can do that (PR-SCTP, RFC 6084 §3.3); `None` never. It is the
-    /// Timeout of the application's SendMessage (§3.4). Milliseconds count.
+    /// The message is given up after this time, if the peer supports it (PR-SCTP, RFC 6084 §3.3); `None`: it is sent
+    /// until it is acknowledged. It is the Timeout of the application's SendMessage (§3.4), in whole milliseconds.
     pub lifetime: Option<Duration>,
 }
 
-/// In order and without end.
+/// Ordered and reliable.
 impl Default for Delivery {
     fn default() -> Self {
         Self { ordered: true, lifetime: None }
     }
 }
 
-/// What happened to an association.
+/// An event of an association.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Which.
+    /// The association.
     pub association: AssociationId,
-    /// What.
+    /// The kind of the event.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// Kinds of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventKind {
-    /// It is up; the first event of each association that comes up.
+    /// The association is established. This is its first event.
     Connected {
-        /// Our address and port.
+        /// Address and port of this node.
         local: SocketAddr,
-        /// The peer's.
+        /// Address and port of the peer.
         remote: SocketAddr,
-        /// The peer opened it.
+        /// The peer opened the association.
         incoming: bool,
-        /// Streams that can be used, numbered from 0, in both directions.
+        /// Number of streams in both directions; the first is stream 0.
         streams: u16,
-        /// Messages with a lifetime can be given up; otherwise they are sent like the others.
+        /// The peer supports partial reliability. Otherwise messages with a lifetime are sent like the others.
         partial_reliability: bool,
     },
-    /// A message, whole.
+    /// A whole message was received.
     Message {
         /// Its stream.
         stream: u16,
         /// Its octets.
         octets: Vec<u8>,
     },
-    /// It ended orderly, by either end; everything that was sent has arrived. Its last event.
+    /// One end shut the association down, and all sent messages have arrived. This is the last event.
     Closed,
-    /// It broke. Its last event.
+    /// The association failed. This is the last event.
     Lost {
-        /// Why.
+        /// The reason.
         reason: LossReason,
-        /// Octets of which it is not known whether they arrived.
+        /// Octets that were not acknowledged.
         unsent: usize,
     },
 }
 
-/// Why an association is no more. RFC 6084 §3.1.2: applications are told.
+/// The reason why an association failed. Applications receive a notification (RFC 6084 §3.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LossReason {
     /// The peer aborted it, or refused it.
     #[error("[sctp-aborted] aborted by the peer")]
     Aborted,
-    /// We aborted it.
+    /// This node aborted it.
     #[error("[sctp-abort] aborted here")]
     Local,
     /// No answer to INIT or COOKIE ECHO.
     #[error("[sctp-no-answer] no answer from the peer")]
     NoAnswer,
-    /// Nothing heard while data waited, or the orderly end took too long.
+    /// No packet was received while data waited, or the shutdown took too long.
     #[error("[sctp-timeout] the peer fell silent")]
     TimedOut,
-    /// The peer has started anew and opened another one between the same ports.
+    /// The peer has restarted and opened another association between the same ports.
     #[error("[sctp-restarted] the peer has restarted")]
     Restarted,
-    /// The peer broke the rules.
+    /// The peer violated the protocol.
     #[error("[sctp-violation] protocol violation by the peer")]
     Violation,
 }
 
-/// Why no association is opened.
+/// The reason why no association is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// There is one between these addresses and ports; RFC 6084 §2 allows one.
+    /// An association between these addresses and ports exists; RFC 6084 §2 allows one.
     #[error("[sctp-exists] there is an association between these endpoints")]
     Exists,
     /// A limit of the configuration is reached.
@@ -192,19 +192,19 @@ pub enum ConnectError {
     Address,
 }
 
-/// Why a message was not taken.
+/// The reason why a message was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// No such association, or it is not up, or it is closing.
+    /// The association does not exist, is not established, or is closing.
     #[error("[sctp-not-up] the association is not up")]
     NotUp,
-    /// Too much waits: try again when something was acknowledged.
+    /// Too many octets wait. Try again when some are acknowledged.
     #[error("[sctp-buffer] send buffer full")]
     Full,
-    /// Longer than the limit, or empty, which SCTP cannot send.
+    /// The message is longer than the limit or empty. SCTP cannot send an empty message.
     #[error("[sctp-size] message empty or too long")]
     Size,
-    /// No such stream.
+    /// The stream does not exist.
     #[error("[sctp-stream] no such stream")]
     Stream,
 }
@@ -221,7 +221,7 @@ pub struct Transmit {
 }
 
 counters! {
-    /// What SCTP counts.
+    /// Counts of SCTP since the start.
     pub struct Counters {
         /// SCTP packets received.
         received: u64,

@@ -8,7 +8,7 @@ static CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 /// Octets of the common header.
 const HEADER: usize = 12;
 
-/// Chunk types (§3.2) that are looked at here.
+/// Chunk types (§3.2) that this crate handles.
 pub(super) mod kind {
     pub(crate) const DATA: u8 = 0;
     pub(crate) const INIT: u8 = 1;
@@ -25,7 +25,7 @@ pub(super) mod kind {
     pub(crate) const FORWARD_TSN: u8 = 192;
 }
 
-/// ABORT and SHUTDOWN COMPLETE: the verification tag is the sender's, reflected (§8.5.1).
+/// T bit of ABORT and SHUTDOWN COMPLETE: the verification tag is that of the packet that is answered (§8.5.1).
 pub(super) const T_BIT: u8 = 1;
 
 /// The common header without the checksum.
@@ -42,11 +42,11 @@ pub(super) struct Chunk<'a> {
     pub(super) kind: u8,
     pub(super) flags: u8,
     pub(super) value: &'a [u8],
-    /// All of it, with its padding as far as it was sent.
+    /// The whole chunk, with the padding that was sent.
     pub(super) octets: &'a [u8],
 }
 
-/// A packet whose checksum is right and whose chunks lie within it.
+/// A packet with a correct checksum and chunks of correct length.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packet<'a> {
     pub(super) header: Header,
@@ -149,10 +149,10 @@ fn checksum(octets: &[u8]) -> u32 {
     digest.finalize()
 }
 
-/// Puts right what sctp-proto composes. The payload protocol identifier of DATA becomes 0, "unspecified": RFC
-/// 6084 registers none, and sctp-proto can say those of WebRTC only. SHUTDOWN acknowledges what we received
-/// (§3.3.8), not what the peer did; usrsctp aborts over that. `acknowledged` is the last TSN acknowledged by a
-/// SACK, and moves on with those that pass.
+/// Corrects a packet of sctp-proto. The payload protocol identifier of DATA becomes 0, "unspecified": RFC 6084 registers
+/// none, and sctp-proto has those of WebRTC only. SHUTDOWN acknowledges the data that this node received (§3.3.8);
+/// sctp-proto acknowledges the wrong direction, and usrsctp aborts because of it. `acknowledged` is the last TSN that a
+/// SACK acknowledged; each SACK updates it.
 pub(super) fn amend(octets: &mut [u8], acknowledged: &mut u32) {
     let mut at = HEADER;
     let mut changed = false;

@@ -1,4 +1,4 @@
-//! What TLS channels share: credentials, trust, versions, the time.
+//! The configuration that all TLS channels share: credentials, trust anchors, versions and time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,22 +19,22 @@ use signalbox_core::Time;
 use super::verify::{AnchoredServer, KnownKeys};
 use signalbox_core::security::Fingerprint;
 
-/// How nodes prove who they are. All texts are PEM.
+/// The credentials by which nodes authenticate. All texts are PEM.
 #[derive(Clone, Copy)]
 pub enum Credentials<'a> {
-    /// X.509 (RFC 5971 §5.7.3). A node is client towards some peers and server towards others: an extended
-    /// key usage, if the certificate has one, must allow both.
+    /// X.509 certificates (RFC 5971 §5.7.3). A node is client of some peers and server of others: an extended key usage,
+    /// if the certificate has one, must allow both.
     Certificates {
-        /// Our certificate first, then the intermediates.
+        /// The certificate of this node, then the intermediate certificates.
         chain: &'a [u8],
         /// Its private key: PKCS #8, PKCS #1 or SEC 1.
         key: &'a [u8],
-        /// Certificates of those whose signature on a peer's certificate is trusted.
+        /// Trust anchors: certificates of authorities that may sign peers' certificates.
         anchors: &'a [u8],
     },
     /// Raw public keys (RFC 7250), in TLS 1.3.
     RawKeys {
-        /// Our private key.
+        /// The private key of this node.
         key: &'a [u8],
         /// Public keys (`PUBLIC KEY`) of all peers.
         peers: &'a [u8],
@@ -50,8 +50,8 @@ impl core::fmt::Debug for Credentials<'_> {
     }
 }
 
-/// Versions to negotiate; the highest that both know is used (RFC 5971 §5.7.3). Older ones than 1.2 are not
-/// built, so the suites that go with them are not needed.
+/// TLS versions to negotiate; the highest version that both ends have is used (RFC 5971 §5.7.3). Versions before 1.2
+/// are not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Versions {
@@ -64,12 +64,12 @@ pub enum Versions {
     Only13,
 }
 
-/// What to make a [`TlsConfig`] of.
+/// Settings of a [`TlsConfig`].
 #[derive(Debug, Clone, Copy)]
 pub struct TlsSettings<'a> {
-    /// Who we are and whom we trust.
+    /// Credentials of this node, and trust anchors or keys of peers.
     pub credentials: Credentials<'a>,
-    /// Whether a client must authenticate itself. It is asked to in any case (RFC 5971 §5.7.3).
+    /// Whether a client must authenticate. The server requests it in any case (RFC 5971 §5.7.3).
     pub require_client: bool,
     /// Versions to negotiate. Raw keys imply 1.3.
     pub versions: Versions,
@@ -77,17 +77,17 @@ pub struct TlsSettings<'a> {
     pub wall_clock_us: u64,
 }
 
-/// Why settings make no configuration.
+/// The reason why the settings are refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsConfigError {
-    /// A text holds no usable PEM section of the kind.
+    /// A text contains no usable PEM section of the required kind.
     #[error("[tls-pem] {what}: {cause}; give PEM with {wanted}")]
     Pem {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
-        /// What is the matter.
+        /// The cause.
         cause: String,
-        /// Labels that would do.
+        /// Labels of usable sections.
         wanted: &'static str,
     },
     /// The private key is of an unknown kind or not that of the certificate.
@@ -95,7 +95,7 @@ pub enum TlsConfigError {
         "[tls-key] the private key cannot be used: {0}; it must be ECDSA P-256/P-384, Ed25519 or RSA and belong to the certificate"
     )]
     Key(String),
-    /// A trust anchor that is no certificate.
+    /// A trust anchor is not a certificate.
     #[error("[tls-anchor] a trust anchor cannot be used: {0}")]
     Anchor(String),
     /// Raw keys need TLS 1.3.
@@ -103,10 +103,10 @@ pub enum TlsConfigError {
     Versions,
 }
 
-/// Everything that TLS channels of a node have in common. Clones share it.
+/// The configuration of all TLS channels of a node. Clones share it.
 ///
-/// Sessions are never resumed, so that each association is authenticated anew and against the present trust
-/// anchors; there is no early data and, in what rustls builds, no renegotiation.
+/// TLS sessions are never resumed: each association is authenticated against the trust anchors in force. There is no
+/// early data, and rustls has no renegotiation.
 #[derive(Clone)]
 pub struct TlsConfig {
     pub(super) client: Arc<ClientConfig>,
@@ -125,7 +125,7 @@ impl core::fmt::Debug for TlsConfig {
     }
 }
 
-/// Wall time as the channels were last told, in microseconds since 1970.
+/// The wall clock of certificate checks, in microseconds since 1970.
 #[derive(Debug)]
 struct Clock {
     start_us: u64,
@@ -139,10 +139,10 @@ impl TimeProvider for Clock {
 }
 
 impl TlsConfig {
-    /// Reads keys and certificates.
+    /// Parses keys and certificates (RFC 7468).
     ///
     /// # Errors
-    /// [`TlsConfigError`], with a remedy, if something is missing, broken, or does not fit together.
+    /// [`TlsConfigError`] names the setting that is missing or wrong, and what is required.
     pub fn new(settings: &TlsSettings<'_>) -> Result<Self, TlsConfigError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let clock = Arc::new(Clock {
@@ -160,26 +160,26 @@ impl TlsConfig {
         Ok(Self { client, server, raw_keys, clock, key })
     }
 
-    /// Fingerprint of our own key, to be entered into the peers' databases.
+    /// Fingerprint of this node's key, for the authorised peer databases of its peers.
     #[must_use]
     pub const fn fingerprint(&self) -> Fingerprint {
         self.key
     }
 
-    /// Tells certificate checks the time.
+    /// Sets the time of certificate checks.
     pub(super) fn set_time(&self, now: Time) {
         self.clock.now_us.store(self.clock.start_us.saturating_add(now.as_micros()), Ordering::Relaxed);
     }
 }
 
-type Made = (ClientConfig, ServerConfig, Fingerprint);
+type Configs = (ClientConfig, ServerConfig, Fingerprint);
 
 fn certificates(
     provider: &Arc<CryptoProvider>,
     clock: &Arc<Clock>,
     settings: &TlsSettings<'_>,
     [chain, key, anchors]: [&[u8]; 3],
-) -> Result<Made, TlsConfigError> {
+) -> Result<Configs, TlsConfigError> {
     let versions = versions(settings.versions);
     let chain: Vec<CertificateDer<'static>> = all(chain, "certificate chain", "CERTIFICATE")?;
     let mut roots = RootCertStore::empty();
@@ -216,7 +216,7 @@ fn raw_keys(
     settings: &TlsSettings<'_>,
     key: &[u8],
     peers: &[u8],
-) -> Result<Made, TlsConfigError> {
+) -> Result<Configs, TlsConfigError> {
     if settings.versions == Versions::Only12 {
         return Err(TlsConfigError::Versions);
     }
@@ -226,14 +226,14 @@ fn raw_keys(
         .map_err(|error| TlsConfigError::Key(error.to_string()))?;
     let public = signer
         .public_key()
-        .ok_or_else(|| TlsConfigError::Key("its public half cannot be told".to_owned()))?
+        .ok_or_else(|| TlsConfigError::Key("its public key cannot be derived".to_owned()))?
         .into_owned();
     let fingerprint = crate::identity::fingerprint(&public);
     let own = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], signer));
     let verifier = Arc::new(KnownKeys {
         keys: all(peers, "keys of peers", "PUBLIC KEY")?,
         algorithms: provider.signature_verification_algorithms,
-        clients_must: settings.require_client,
+        require_client: settings.require_client,
     });
     let client = ClientConfig::builder_with_details(provider.clone(), clock.clone())
         .with_protocol_versions(&[&TLS13])
@@ -286,7 +286,7 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
     })
 }
 
-/// Every section of the kind; at least one.
+/// All sections of the kind; at least one.
 fn all<T: PemObject>(pem: &[u8], what: &'static str, wanted: &'static str) -> Result<Vec<T>, TlsConfigError> {
     let found: Result<Vec<T>, _> = T::pem_slice_iter(pem).collect();
     match found {

@@ -1,30 +1,30 @@
-//! Why a channel failed or refused.
+//! Errors of channels.
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// Why a channel is of no more use. Each has an id for operators, in brackets.
+/// The reason why a channel failed. The identifier in brackets is for operators.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
-    /// The connection broke: reset, unreachable, timed out. RFC 5971 §5.7.2: applications are told.
+    /// The connection broke: reset, unreachable, timed out. Applications receive a notification (RFC 5971 §5.7.2).
     #[error("[channel-lost] connection lost: {0}")]
     Lost(String),
-    /// The byte stream ended without the close_notify of TLS: somebody may have cut it.
+    /// The byte stream ended without the close_notify of TLS (RFC 8446 §6.1): an attacker may have cut it.
     #[error("[channel-truncated] TLS stream ended without close_notify")]
     Truncated,
-    /// The handshake was not done in time.
+    /// The handshake took too long.
     #[error("[tls-handshake-timeout] TLS handshake not done in time")]
     HandshakeTimeout,
-    /// The peer's certificate or key is not to be trusted, or it cannot prove to hold the key.
+    /// The peer's certificate or key is not trusted, or the peer does not have the private key.
     #[error("[tls-untrusted-peer] the peer's certificate or key is refused: {0}")]
     Untrusted(String),
-    /// The peer showed no certificate where one is demanded.
+    /// The peer sent no certificate, but the configuration requires one.
     #[error("[tls-no-certificate] the peer showed no certificate")]
     NoCertificate,
     /// No version, suite, or kind of certificate in common.
     #[error("[tls-incompatible] nothing in common with the peer: {0}")]
     Incompatible(String),
-    /// The peer broke it off with this alert (RFC 8446 §6). It may come after `Connected`: in TLS 1.3 a
-    /// client is done before the server has looked at its certificate.
+    /// The peer sent this alert (RFC 8446 §6). It may arrive after `Connected`: in TLS 1.3 the handshake of a client ends
+    /// before the server has verified its certificate.
     #[error("[tls-alert] the peer refused: {name} ({code})")]
     Alert {
         /// Code point of the alert.
@@ -32,10 +32,10 @@ pub enum ChannelError {
         /// Its name.
         name: String,
     },
-    /// Octets that are no TLS, were changed on the way, or break its rules.
+    /// Octets that are not TLS, were changed on the path, or violate the protocol.
     #[error("[tls-malformed] broken TLS from the peer: {0}")]
     Malformed(String),
-    /// Failure of our own making.
+    /// An error of this node.
     #[error("[tls-internal] {0}")]
     Internal(String),
 }
@@ -58,9 +58,9 @@ impl From<Error> for ChannelError {
 }
 
 impl ChannelError {
-    /// Whether the peer named our certificate or key as the reason.
+    /// Whether the peer refused the certificate or key of this node.
     #[must_use]
-    pub fn refused_us(&self) -> bool {
+    pub fn refused_our_key(&self) -> bool {
         const ABOUT_CERTIFICATES: [AlertDescription; 8] = [
             AlertDescription::BadCertificate,
             AlertDescription::UnsupportedCertificate,
@@ -68,20 +68,20 @@ impl ChannelError {
             AlertDescription::CertificateExpired,
             AlertDescription::CertificateUnknown,
             AlertDescription::UnknownCA,
-            AlertDescription::DecryptError, // a signature that does not fit
+            AlertDescription::DecryptError, // a wrong signature
             AlertDescription::CertificateRequired,
         ];
         matches!(self, Self::Alert { code, .. } if ABOUT_CERTIFICATES.iter().any(|a| u8::from(*a) == *code))
     }
 }
 
-/// Why octets were not taken for sending. None of them were.
+/// The reason why octets were not accepted for sending. No octet was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The send buffer has no room: try again after it has drained.
+    /// The send buffer is full. Try again when octets have left it.
     #[error("send buffer full: {room} octets of room")]
     Full {
-        /// Octets that would be taken now.
+        /// Octets that would be accepted now.
         room: usize,
     },
     /// The channel is closing, closed or failed.

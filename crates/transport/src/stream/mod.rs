@@ -1,16 +1,16 @@
 //! Channels over a reliable byte stream: Forwards-TCP as it is, or under TLS (RFC 5971 §5.7.2, §5.7.3).
 //!
-//! Whoever owns the socket drives a [`Channel`]:
+//! The owner of the socket drives a [`Channel`]:
 //!
-//! 1. octets from the network go into [`receive`](Channel::receive), its end into [`end`](Channel::end), its
-//!    errors into [`lost`](Channel::lost);
-//! 2. then [`poll_event`](Channel::poll_event) until there is none, [`received`](Channel::received) and
-//!    [`consume`](Channel::consume) for what the peer sent, and [`poll_transmit`](Channel::poll_transmit) for
-//!    octets to write;
-//! 3. while [`wants_octets`](Channel::wants_octets) is false, the socket is not read: TCP then slows the peer.
+//! 1. It gives octets of the socket to [`receive`](Channel::receive), and calls [`end`](Channel::end) when the socket's
+//!    stream ends and [`lost`](Channel::lost) when it fails.
+//! 2. Then it calls [`poll_event`](Channel::poll_event) until there is none, takes octets of the peer by
+//!    [`received`](Channel::received) and [`consume`](Channel::consume), and writes the octets that
+//!    [`poll_transmit`](Channel::poll_transmit) returns.
+//! 3. While [`wants_octets`](Channel::wants_octets) is false, it does not read the socket. TCP then slows the peer down.
 //!
-//! What is sent between two calls of `poll_transmit` shares TLS records of up to 16 kB: seven times as many
-//! messages a second as with a record for each.
+//! All messages sent between two calls of `poll_transmit` share TLS records of up to 16 kB. This gives seven times as
+//! many messages per second as one record for each message.
 
 mod config;
 mod error;
@@ -31,17 +31,17 @@ use signalbox_core::security::Identity;
 
 use crate::identity;
 
-/// Buffers keep at most this much memory when they run empty.
+/// Octets of memory that an empty buffer keeps.
 const KEPT: usize = 16 * 1024;
 
-/// Bounds on what a channel holds.
+/// Limits of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Octets accepted by [`Channel::send`] and not yet asked for by [`Channel::poll_transmit`]. At least the
-    /// largest message, 262,148 octets.
+    /// Octets accepted by [`Channel::send`] and not yet taken by [`Channel::poll_transmit`]. At least the largest
+    /// message, 262,148 octets.
     pub send: usize,
-    /// Octets received and not consumed at which [`Channel::wants_octets`] turns false. At least the largest
-    /// message. One call of [`Channel::receive`] may go beyond it by what it was given.
+    /// Octets received and not consumed at which [`Channel::wants_octets`] becomes false. At least the largest message.
+    /// The octets of one call of [`Channel::receive`] may exceed it.
     pub receive: usize,
     /// Time that a TLS handshake may take.
     pub handshake: Duration,
@@ -54,53 +54,53 @@ impl Default for Limits {
     }
 }
 
-/// What happened to a channel.
+/// An event of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Ready: octets flow. The peer is known under TLS; it is `None` on a plain channel, and for a client
-    /// that need not authenticate itself and did not.
+    /// The channel is ready to send and receive. The peer is `None` on a plain channel, and for a client that did not
+    /// authenticate and need not.
     Connected {
-        /// Who the peer has proved to be.
+        /// The authenticated identity of the peer.
         peer: Option<Identity>,
     },
-    /// The peer ended the channel orderly; what it sent before is in [`Channel::received`].
+    /// The peer closed the channel. Octets that it sent before are in [`Channel::received`].
     Closed {
-        /// Octets that were accepted for sending and are dropped now.
+        /// Octets that were accepted for sending and are now dropped.
         unsent: usize,
     },
-    /// The channel broke. What it received before can still be read.
+    /// The channel failed. Octets that it received before can still be read.
     Failed {
-        /// Why.
+        /// The error.
         error: ChannelError,
-        /// Octets that were accepted for sending and are dropped now.
+        /// Octets that were accepted for sending and are now dropped.
         unsent: usize,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The TLS handshake is under way until this time at most.
+    /// The TLS handshake, which must end before this time.
     Opening(Time),
     Open,
-    /// Ended by the peer, or failed.
+    /// The peer closed the channel, or it failed.
     Over,
 }
 
-/// One end of a channel; see the module.
+/// One end of a channel. The module describes its use.
 #[derive(Debug)]
 pub struct Channel {
     tls: Option<Tls>,
     phase: Phase,
     limits: Limits,
-    /// Accepted for sending, in clear.
+    /// Plaintext accepted for sending.
     outgoing: Vec<u8>,
-    /// Received, in clear; the first `read` octets are consumed.
+    /// Plaintext received; the first `read` octets are consumed.
     incoming: Vec<u8>,
     read: usize,
     events: VecDeque<Event>,
-    /// We were asked to close.
+    /// [`Channel::close`] was called.
     closing: bool,
-    /// close_notify is on its way.
+    /// close_notify was sent.
     notified: bool,
 }
 
@@ -120,10 +120,10 @@ impl Channel {
     }
 
     /// The Querying node's end of a TLS channel, over a connection that is up (RFC 5971 §5.7.3). `peer` is the
-    /// address that it was opened to; no name is told or compared in TLS.
+    /// address that it was opened to. TLS neither sends nor compares a name.
     ///
     /// # Errors
-    /// [`ChannelError::Internal`] if TLS cannot start, for want of random numbers for instance.
+    /// [`ChannelError::Internal`] if TLS cannot start, for example without random numbers.
     pub fn client(config: &TlsConfig, peer: IpAddr, limits: Limits, now: Time) -> Result<Self, ChannelError> {
         config.set_time(now);
         let mut connection = ClientConnection::new(config.client.clone(), ServerName::from(peer))?;
@@ -161,10 +161,10 @@ impl Channel {
         }
     }
 
-    /// Octets came from the network. Those that come after the channel is over are ignored.
+    /// Takes octets of the peer. After the end of the channel they are ignored.
     ///
     /// # Errors
-    /// The channel failed now; [`Event::Failed`] says the same, and an alert may be waiting to be sent.
+    /// The channel failed. [`Event::Failed`] has the same error, and an alert may wait to be sent.
     pub fn receive(&mut self, now: Time, octets: &[u8]) -> Result<(), ChannelError> {
         if self.phase == Phase::Over {
             return Ok(());
@@ -175,19 +175,20 @@ impl Channel {
         };
         tls.config.set_time(now);
         let result = tls.decrypt(octets, &mut self.incoming);
-        // Even if something broken followed, what came before it counts.
+        // Valid octets before an error are valid.
         if matches!(self.phase, Phase::Opening(_)) && !tls.connection.is_handshaking() {
             match tls.peer() {
                 Ok(peer) => {
                     self.phase = Phase::Open;
+                    tracing::debug!(authenticated = peer.is_some(), "channel connected");
                     self.events.push_back(Event::Connected { peer });
                 }
                 Err(error) => return Err(self.fail(error)),
             }
         }
         match result {
-            Ok(Heard::More) => Ok(()),
-            Ok(Heard::CloseNotify) => {
+            Ok(Progress::More) => Ok(()),
+            Ok(Progress::CloseNotify) => {
                 self.over();
                 Ok(())
             }
@@ -195,14 +196,14 @@ impl Channel {
         }
     }
 
-    /// The byte stream ended (a TCP FIN): orderly on a plain channel, and under TLS only after close_notify.
+    /// Handles the end of the byte stream (a TCP FIN). Under TLS it is an error without close_notify (RFC 8446 §6.1).
     pub fn end(&mut self) {
         if self.phase == Phase::Over {
             return;
         }
         match &self.tls {
             None => self.over(),
-            // Ending after our own close_notify without answering it is common and loses nothing of ours.
+            // Many peers do not answer close_notify. No octets of this node are lost.
             Some(_) if self.notified => self.over(),
             Some(_) => {
                 self.fail(ChannelError::Truncated);
@@ -210,17 +211,17 @@ impl Channel {
         }
     }
 
-    /// The connection broke; `cause` is for people.
+    /// Handles the failure of the byte stream. `cause` is a text for the log.
     pub fn lost(&mut self, cause: &str) {
         if self.phase != Phase::Over {
             self.fail(ChannelError::Lost(cause.to_owned()));
         }
     }
 
-    /// Takes octets for the peer, all or none. Before the handshake is done they wait for it.
+    /// Accepts octets for the peer, all or none. They are sent after the handshake.
     ///
     /// # Errors
-    /// [`SendError::Full`] asks for patience, [`SendError::Closed`] is final.
+    /// After [`SendError::Full`] the caller may try again later; [`SendError::Closed`] is final.
     pub fn send(&mut self, octets: &[u8]) -> Result<(), SendError> {
         if self.closing || self.phase == Phase::Over {
             return Err(SendError::Closed);
@@ -233,21 +234,21 @@ impl Channel {
         Ok(())
     }
 
-    /// Octets that [`send`](Self::send) would take now.
+    /// Number of octets that [`send`](Self::send) would accept now.
     #[must_use]
     pub fn send_room(&self) -> usize {
         self.limits.send.saturating_sub(self.outgoing.len())
     }
 
-    /// Appends octets for the network to `out`; false if there are none. Call it when the socket can take them:
-    /// what is not asked for counts against the send limit, and so reaches whoever sends.
+    /// Appends octets for the socket to `out`; false if there are none. Call it when the socket is writable: octets that
+    /// are not taken count for the send limit, which slows the sender down.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
         let before = out.len();
         match &mut self.tls {
             None => out.append(&mut self.outgoing),
             Some(tls) => {
                 if self.phase == Phase::Open {
-                    // Writing to memory cannot fail; neither can rustls take less with no buffer limit.
+                    // Writing to memory cannot fail, and without a buffer limit rustls takes all octets.
                     let _ = tls.connection.writer().write_all(&self.outgoing);
                     self.outgoing.clear();
                     if self.closing && !self.notified {
@@ -268,13 +269,13 @@ impl Channel {
         out.len() > before
     }
 
-    /// What the peer sent and was not consumed yet.
+    /// Octets of the peer that are not consumed yet.
     #[must_use]
     pub fn received(&self) -> &[u8] {
         self.incoming.get(self.read..).unwrap_or_default()
     }
 
-    /// Drops the first `count` octets of [`received`](Self::received), at most all.
+    /// Removes the first `count` octets of [`received`](Self::received).
     pub fn consume(&mut self, count: usize) {
         self.read = self.read.saturating_add(count).min(self.incoming.len());
         if self.read == self.incoming.len() {
@@ -282,13 +283,13 @@ impl Channel {
             self.incoming.shrink_to(KEPT);
             self.read = 0;
         } else if self.read > self.incoming.len() / 2 {
-            // Moves fewer octets than were consumed since the last time.
+            // This moves fewer octets than were consumed since the last move.
             self.incoming.drain(..self.read);
             self.read = 0;
         }
     }
 
-    /// Whether the socket should be read: the peer is not done, and less than the limit waits to be consumed.
+    /// Whether the socket should be read: the channel has not ended, and less than the limit waits to be consumed.
     #[must_use]
     pub fn wants_octets(&self) -> bool {
         self.phase != Phase::Over && self.received().len() < self.limits.receive
@@ -299,13 +300,13 @@ impl Channel {
         self.events.pop_front()
     }
 
-    /// Asks for an orderly end: what was sent still goes out, then close_notify under TLS. When
-    /// [`is_flushed`](Self::is_flushed), the socket's sending side is shut down.
+    /// Closes the channel. Octets accepted before are still sent, then close_notify under TLS. When
+    /// [`is_flushed`](Self::is_flushed) is true, the driver shuts down the sending side of the socket.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Everything that will ever be sent has been handed out by [`poll_transmit`](Self::poll_transmit).
+    /// Whether [`poll_transmit`](Self::poll_transmit) has returned all octets of a channel that ended.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         let pending = self.tls.as_ref().is_some_and(|tls| tls.connection.wants_write());
@@ -313,7 +314,7 @@ impl Channel {
         (self.closing || self.phase == Phase::Over) && self.outgoing.is_empty() && !pending && notified
     }
 
-    /// When [`handle_timer`](Self::handle_timer) wants to be called.
+    /// When [`handle_timer`](Self::handle_timer) is due.
     #[must_use]
     pub const fn next_deadline(&self) -> Option<Time> {
         match self.phase {
@@ -322,14 +323,14 @@ impl Channel {
         }
     }
 
-    /// Fails a handshake that takes too long; otherwise nothing.
+    /// Ends a handshake that takes too long.
     pub fn handle_timer(&mut self, now: Time) {
         if self.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.fail(ChannelError::HandshakeTimeout);
         }
     }
 
-    /// Version of TLS in use, such as 0x0304 for 1.3; `None` on plain channels and before it is agreed.
+    /// TLS version in use, such as 0x0304 for 1.3; `None` on plain channels and before it is negotiated.
     #[must_use]
     pub fn tls_version(&self) -> Option<u16> {
         self.tls.as_ref()?.connection.protocol_version().map(u16::from)
@@ -344,34 +345,36 @@ impl Channel {
             self.notified = true;
         }
         let unsent = core::mem::take(&mut self.outgoing).len();
+        tracing::debug!(unsent, "channel closed by the peer");
         self.events.push_back(Event::Closed { unsent });
     }
 
     fn fail(&mut self, error: ChannelError) -> ChannelError {
         self.phase = Phase::Over;
         let unsent = core::mem::take(&mut self.outgoing).len();
+        tracing::debug!(reason = %error, unsent, "channel failed");
         self.events.push_back(Event::Failed { error: error.clone(), unsent });
         error
     }
 }
 
-/// How a run of TLS octets ended.
-enum Heard {
+/// What TLS expects after the octets that it took.
+enum Progress {
     More,
     CloseNotify,
 }
 
 impl Tls {
-    /// Takes all `octets`; plaintext is appended to `to`.
-    fn decrypt(&mut self, mut octets: &[u8], to: &mut Vec<u8>) -> Result<Heard, ChannelError> {
+    /// Decrypts `octets` and appends the plaintext to `to` (RFC 8446 §5.2).
+    fn decrypt(&mut self, mut octets: &[u8], to: &mut Vec<u8>) -> Result<Progress, ChannelError> {
         loop {
-            // Fails only if rustls holds plaintext that was not taken, and it is taken below.
+            // This fails only if rustls has plaintext that was not taken; all is taken below.
             let taken =
                 self.connection.read_tls(&mut octets).map_err(|e| ChannelError::Internal(e.to_string()))?;
             let state = self.connection.process_new_packets();
             let closed = matches!(&state, Ok(state) if state.peer_has_closed());
             let mut reader = self.connection.reader();
-            // `Err` means that nothing is there now.
+            // `Err` means that no plaintext is left.
             while let Ok(plain @ [_, ..]) = reader.fill_buf() {
                 to.extend_from_slice(plain);
                 let count = plain.len();
@@ -379,10 +382,10 @@ impl Tls {
             }
             state?;
             if closed {
-                return Ok(Heard::CloseNotify);
+                return Ok(Progress::CloseNotify);
             }
             if octets.is_empty() || taken == 0 {
-                return Ok(Heard::More);
+                return Ok(Progress::More);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Whom TLS accepts. Names are not compared here: that is the authorised peer database's part, which knows
-//! for which flows a peer is wanted (RFC 5971 §5.7.3.1).
+//! Verification of the peer by TLS. Names are not compared here: the authorised peer database does that, for each flow
+//! (RFC 5971 §5.7.3.1).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
 
-/// Servers whose certificate chains to a trust anchor (RFC 5280 §6), whatever their name.
+/// Accepts servers whose certificate chains to a trust anchor (RFC 5280 §6), with any name.
 #[derive(Debug)]
 pub(super) struct AnchoredServer {
     pub(super) anchors: Arc<RootCertStore>,
@@ -67,16 +67,16 @@ impl ServerCertVerifier for AnchoredServer {
     }
 }
 
-/// Peers of either role whose raw public key (RFC 7250) is in the configuration. TLS 1.3 only.
+/// Accepts clients and servers whose raw public key (RFC 7250) is in the configuration. TLS 1.3 only.
 #[derive(Debug)]
 pub(super) struct KnownKeys {
     pub(super) keys: Vec<SubjectPublicKeyInfoDer<'static>>,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
-    pub(super) clients_must: bool,
+    pub(super) require_client: bool,
 }
 
 impl KnownKeys {
-    /// `presented` stands where a certificate would, and is a SubjectPublicKeyInfo.
+    /// `presented` is a SubjectPublicKeyInfo in the place of a certificate.
     fn check(&self, presented: &CertificateDer<'_>) -> Result<(), Error> {
         let known = self.keys.iter().any(|key| key.as_ref() == presented.as_ref());
         if known {
@@ -97,7 +97,7 @@ impl KnownKeys {
     }
 }
 
-/// Raw keys are not offered in TLS 1.2 here.
+/// This node does not offer raw keys in TLS 1.2.
 fn not_in_tls12() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("raw public key in TLS 1.2".to_owned()))
 }
@@ -143,7 +143,7 @@ impl ServerCertVerifier for KnownKeys {
 
 impl ClientCertVerifier for KnownKeys {
     fn client_auth_mandatory(&self) -> bool {
-        self.clients_must
+        self.require_client
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {

@@ -95,12 +95,12 @@ fn wrong_certificates_are_refused() {
         pair.run();
         assert!(matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(_))));
         let told = failure(&mut pair.server).unwrap();
-        assert!(told.refused_us(), "{told}");
+        assert!(told.refused_our_key(), "{told}");
         // As a client, which learns it after it thought itself connected (TLS 1.3).
         let mut pair = Pair::tls(&bad, &good);
         pair.run();
         assert!(matches!(failure(&mut pair.server), Some(ChannelError::Untrusted(_))));
-        assert!(failure(&mut pair.client).unwrap().refused_us());
+        assert!(failure(&mut pair.client).unwrap().refused_our_key());
         assert!(pair.server.received().is_empty());
     }
     // A certificate for one of the roles only serves in that role.
