@@ -1,7 +1,7 @@
-//! Code points that survive being unknown.
+//! Code points with known and unknown values.
 
-/// Declares a newtype over an integer with named constants. Unknown values keep their number through decode,
-/// print and encode; known ones print their name.
+/// Declares a newtype over an integer with named constants. Unknown values keep their number when they are decoded,
+/// printed and encoded; known values print their name.
 ///
 /// ```
 /// signalbox_wire::code_points! {
@@ -28,7 +28,7 @@ macro_rules! code_points {
         impl $name {
             $($(#[$cmeta])* pub const $const: Self = Self($value);)*
 
-            /// The registered name, if this value has one.
+            /// The name of this value, if it is known.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {

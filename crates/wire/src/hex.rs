@@ -1,8 +1,8 @@
-//! Octets as hexadecimal text, for people and recordings.
+//! Octets as hexadecimal text.
 
 use core::fmt::{self, Write as _};
 
-/// Lower-case hexadecimal, two digits an octet.
+/// The octets in lower-case hexadecimal, two digits for each octet.
 #[must_use]
 pub fn hex(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len() * 2);
@@ -13,19 +13,19 @@ pub fn hex(octets: &[u8]) -> String {
     text
 }
 
-/// Text that is not hexadecimal.
+/// The reason why a text is not hexadecimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HexError {
-    /// A character that is no hexadecimal digit, with its position in characters.
+    /// A character is not a hexadecimal digit; its position in characters.
     NotADigit(char, usize),
-    /// An odd number of digits.
+    /// The number of digits is odd.
     Odd,
 }
 
 impl fmt::Display for HexError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotADigit(c, at) => write!(f, "{c:?} at column {} is no hexadecimal digit", at + 1),
+            Self::NotADigit(c, at) => write!(f, "{c:?} at column {} is not a hexadecimal digit", at + 1),
             Self::Odd => f.write_str("an odd number of hexadecimal digits"),
         }
     }
@@ -33,10 +33,10 @@ impl fmt::Display for HexError {
 
 impl core::error::Error for HexError {}
 
-/// Reads hexadecimal digits of either case; white space and colons between them are skipped.
+/// Parses hexadecimal digits of either case; white space and colons between them are skipped.
 ///
 /// # Errors
-/// [`HexError`] says which character is wrong, or that a digit is missing.
+/// [`HexError`]: a character is wrong, or a digit is missing.
 pub fn parse_hex(text: &str) -> Result<Vec<u8>, HexError> {
     let mut octets = Vec::with_capacity(text.len() / 2);
     let mut high: Option<u8> = None;

@@ -1,11 +1,27 @@
-//! Octets in and out, for every protocol of the suite.
+//! Decoding and encoding of octets, for all protocols of the suite.
 //!
-//! [`Reader`] is a cursor that cannot index: every step either yields what was asked for or says at which
-//! offset the octets ran out. [`Writer`] appends to a caller's buffer and patches lengths through guards
-//! that return an error instead of truncating. [`code_points!`] makes newtypes whose unknown values survive
-//! decoding, printing and encoding.
+//! [`Reader`] is a cursor without indexing: each step returns the octets, or an error with the offset where they ended.
+//! [`Writer`] appends to a buffer of the caller and fills in length fields; a length that does not fit is an error.
+//! [`code_points!`] declares newtypes that keep unknown values when they are decoded, printed and encoded.
 //!
-//! This crate depends on nothing of ours and knows no protocol.
+//! This crate depends on no other crate of the suite and contains no protocol.
+//!
+//! ```
+//! use signalbox_wire::{LengthOverflow, Reader, Writer};
+//!
+//! let mut octets = Vec::new();
+//! let mut writer = Writer::new(&mut octets);
+//! let length = writer.open_u16();
+//! writer.u32(7);
+//! let words = writer.since(&length) / 4;
+//! writer.close_u16(length, words, 0x0fff, 0)?;
+//! assert_eq!(octets, [0, 1, 0, 0, 0, 7]);
+//!
+//! let mut reader = Reader::new(&octets);
+//! assert_eq!((reader.u16(), reader.u32()), (Ok(1), Ok(7)));
+//! assert_eq!(reader.u8().unwrap_err().to_string(), "1 octets needed at offset 6, 0 left");
+//! # Ok::<(), LengthOverflow>(())
+//! ```
 
 #![cfg_attr(
     not(test),

@@ -1,13 +1,13 @@
-//! The decoding cursor.
+//! The cursor for decoding.
 
 use core::fmt;
 
-/// The octets ended before the field did.
+/// The octets end inside a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Short {
     /// Offset of the field from the start of the outermost buffer, in octets.
     pub offset: usize,
-    /// Octets the field needs.
+    /// Octets that the field needs.
     pub needed: usize,
     /// Octets that were left.
     pub left: usize,
@@ -21,8 +21,8 @@ impl fmt::Display for Short {
 
 impl core::error::Error for Short {}
 
-/// A cursor over received octets. It remembers how far the outermost buffer's start lies behind it, so that
-/// offsets in errors are those of the whole message.
+/// A cursor over received octets. It counts its offset in the outermost buffer, so that offsets in errors are offsets in
+/// the whole message.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
         Self { rest: octets, offset: 0 }
     }
 
-    /// A cursor at the start of `octets`, which stands at `offset` in a larger buffer.
+    /// A cursor at the start of `octets`, which are at `offset` in a larger buffer.
     #[must_use]
     #[inline]
     pub const fn at(octets: &'a [u8], offset: usize) -> Self {
@@ -51,28 +51,28 @@ impl<'a> Reader<'a> {
         self.offset
     }
 
-    /// Octets left.
+    /// Number of octets left.
     #[must_use]
     #[inline]
     pub const fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether nothing is left.
+    /// Whether no octet is left.
     #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// What is left, without consuming it.
+    /// All octets left, without consuming them.
     #[must_use]
     #[inline]
     pub const fn peek_rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Consumes and returns all that is left.
+    /// Consumes and returns all octets left.
     #[inline]
     pub fn take_rest(&mut self) -> &'a [u8] {
         let rest = self.rest;
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
-    /// One octet.
+    /// Consumes one octet.
     ///
     /// # Errors
     /// [`Short`] if none is left.
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(|[b]| b)
     }
 
-    /// 16 bits in network order.
+    /// Consumes 16 bits in network order.
     ///
     /// # Errors
     /// [`Short`] if fewer than two octets are left.
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// 32 bits in network order.
+    /// Consumes 32 bits in network order.
     ///
     /// # Errors
     /// [`Short`] if fewer than four octets are left.
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// 64 bits in network order.
+    /// Consumes 64 bits in network order.
     ///
     /// # Errors
     /// [`Short`] if fewer than eight octets are left.
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A cursor over the next `n` octets, which this one skips.
+    /// A cursor over the next `n` octets, which this cursor consumes.
     ///
     /// # Errors
     /// [`Short`] if fewer are left; nothing is consumed then.

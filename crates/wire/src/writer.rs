@@ -1,13 +1,13 @@
-//! The encoding side: append, then patch lengths.
+//! The writer for encoding: it appends octets and fills in length fields.
 
 use core::fmt;
 
-/// A length did not fit its field.
+/// A length does not fit into its field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LengthOverflow {
-    /// The length that was to be written, in the field's unit.
+    /// The length, in the unit of the field.
     pub length: usize,
-    /// The largest the field holds.
+    /// The largest length that fits.
     pub max: usize,
 }
 
@@ -19,14 +19,14 @@ impl fmt::Display for LengthOverflow {
 
 impl core::error::Error for LengthOverflow {}
 
-/// A 16-bit length field that was left open; give it back to [`Writer::close_u16`].
+/// A 16-bit length field without its value; [`Writer::close_u16`] fills it in.
 #[derive(Debug)]
-#[must_use = "a length slot that is not closed leaves zero in the message"]
+#[must_use = "a length field that is not closed stays zero"]
 pub struct LengthSlot {
     at: usize,
 }
 
-/// Appends to a caller's buffer, which keeps its capacity from message to message.
+/// Appends octets to a buffer of the caller, which keeps its capacity from message to message.
 #[derive(Debug)]
 pub struct Writer<'b> {
     buf: &'b mut Vec<u8>,
@@ -34,28 +34,28 @@ pub struct Writer<'b> {
 }
 
 impl<'b> Writer<'b> {
-    /// Appends after what `buf` already holds.
+    /// A writer that appends after the octets of `buf`.
     #[inline]
     pub const fn new(buf: &'b mut Vec<u8>) -> Self {
         let start = buf.len();
         Self { buf, start }
     }
 
-    /// Octets written by this writer.
+    /// Number of octets that this writer has written.
     #[must_use]
     #[inline]
     pub const fn len(&self) -> usize {
         self.buf.len() - self.start
     }
 
-    /// Whether this writer wrote nothing yet.
+    /// Whether this writer has written no octets.
     #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends octets as they are.
+    /// Appends octets.
     #[inline]
     pub fn bytes(&mut self, octets: &[u8]) {
         self.buf.extend_from_slice(octets);
@@ -85,14 +85,14 @@ impl<'b> Writer<'b> {
         self.bytes(&v.to_be_bytes());
     }
 
-    /// Appends zeros until what this writer wrote is a multiple of `n` octets long.
+    /// Appends zeros until the number of written octets is a multiple of `n`.
     #[inline]
     pub fn pad_to(&mut self, n: usize) {
         let missing = self.len().next_multiple_of(n) - self.len();
         self.buf.resize(self.buf.len() + missing, 0);
     }
 
-    /// Appends a 16-bit field to be filled in later.
+    /// Appends a 16-bit field that [`Writer::close_u16`] fills in later.
     #[inline]
     pub fn open_u16(&mut self) -> LengthSlot {
         let at = self.buf.len();
@@ -100,18 +100,17 @@ impl<'b> Writer<'b> {
         LengthSlot { at }
     }
 
-    /// Octets written since the slot's field (not counting the field).
+    /// Octets written after the field of the slot.
     #[must_use]
     #[inline]
     pub const fn since(&self, slot: &LengthSlot) -> usize {
         self.buf.len() - slot.at - 2
     }
 
-    /// Fills the slot: `length` (in the field's own unit, at most `max`) is or-ed into the 16 bits over
-    /// `high_bits`.
+    /// Fills in the field: `length`, in the unit of the field and at most `max`, and `high_bits`.
     ///
     /// # Errors
-    /// [`LengthOverflow`] if `length` exceeds `max`; the field keeps its zero and the message must not be sent.
+    /// [`LengthOverflow`] if `length` exceeds `max`; the field stays zero, and the message must not be sent.
     #[inline]
     pub fn close_u16(
         &mut self,
@@ -128,13 +127,13 @@ impl<'b> Writer<'b> {
         Ok(())
     }
 
-    /// Takes back what this writer wrote after its first `len` octets; nothing if it wrote less.
+    /// Removes all octets that this writer wrote after its first `len` octets.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.buf.truncate(self.start.saturating_add(len));
     }
 
-    /// Takes back everything this writer wrote: a message that could not be finished leaves no octets.
+    /// Removes all octets that this writer wrote, for a message that cannot be finished.
     #[inline]
     pub fn abandon(self) {
         self.buf.truncate(self.start);

@@ -68,7 +68,7 @@ fn what_is_no_hexadecimal() {
     assert_eq!((summary.messages, summary.failed), (2, 3));
     assert_eq!(
         values[1]["error"]["text"],
-        "no message in hexadecimal: 'z' at column 1 is no hexadecimal digit"
+        "no message in hexadecimal: 'z' at column 1 is not a hexadecimal digit"
     );
     assert_eq!((&values[2]["line"], &values[2]["ok"]), (&json!(3), &json!(false)));
     let (text, _) = run(input.as_bytes(), TEXT);
