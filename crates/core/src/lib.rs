@@ -3,6 +3,7 @@
 //!
 //! * [`node`] is the contract between the sans-IO whole and whoever drives it (daemon, simulator, replay,
 //!   benchmark).
+//! * [`packet`] and [`entry`] are the packets that go in and out, and the ports of entry that they use.
 //! * [`service`] is the contract between GIST and its signaling applications (RFC 5971, Appendix B).
 //! * [`security`] says who a peer has proved to be.
 //! * [`mri`] names flows the way both sides of that contract do.
@@ -16,6 +17,7 @@
 
 pub mod bucket;
 pub mod counter;
+pub mod entry;
 pub mod id;
 pub mod index;
 pub mod intern;
@@ -35,6 +37,7 @@ pub mod traffic;
 pub mod wheel;
 
 pub use bucket::TokenBucket;
+pub use entry::{Entry, EntryRequest, Intercept};
 pub use id::{IfIndex, NslpId, ReserverId, SessionId};
 pub use index::{Index, KeyedHasher};
 pub use intern::Interner;

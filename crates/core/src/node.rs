@@ -19,8 +19,9 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
+use crate::entry::Entry;
 use crate::id::IfIndex;
-use crate::packet::{IpReceived, IpTransmit, Received, Transmit};
+use crate::packet::{Received, Transmit};
 use crate::time::Time;
 use crate::traffic::{Reservation, ReservationId, ReserveError};
 
@@ -29,8 +30,8 @@ use crate::traffic::{Reservation, ReservationId, ReserveError};
 pub enum Input<'a, C> {
     /// Nothing but the time: a deadline is due.
     Timer,
-    /// A datagram arrived.
-    Datagram(Received<'a>),
+    /// A packet arrived.
+    Packet(Received<'a>),
     /// The node's interfaces and addresses, whole; given once at the start and again after each change.
     Interfaces(&'a [Interface]),
     /// The answer to [`Output::RouteLookup`] of the same id.
@@ -42,8 +43,10 @@ pub enum Input<'a, C> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
-    /// A datagram to this destination could not be sent.
+    /// A packet to this destination could not be sent.
     TransmitFailed {
+        /// The entry by which it was to leave.
+        entry: Entry,
         /// Where it was to go.
         dst: IpAddr,
         /// Why it did not.
@@ -101,17 +104,6 @@ pub enum Input<'a, C> {
         /// Why.
         error: StreamError,
     },
-    /// An SCTP packet for this node arrived (IP protocol 132).
-    Sctp {
-        /// Who sent it.
-        src: IpAddr,
-        /// Which of our addresses it came to.
-        dst: IpAddr,
-        /// What follows the IP header, the SCTP common header first; its checksum is not yet checked.
-        packet: &'a [u8],
-    },
-    /// An RSVP packet arrived (IP protocol 46).
-    Rsvp(IpReceived<'a>),
     /// The kernel's multicast route: the answer to [`Output::MulticastLookup`], and again after each change of it.
     Multicast {
         /// The group.
@@ -139,7 +131,7 @@ pub enum Input<'a, C> {
 /// What goes out. `E` is the node's own event type.
 #[derive(Debug)]
 pub enum Output<'a, E> {
-    /// Send this datagram.
+    /// Send this packet.
     Transmit(Transmit<'a>),
     /// Find the route that a packet of this flow would take.
     RouteLookup {
@@ -201,17 +193,6 @@ pub enum Output<'a, E> {
         /// Drop what was written and reset the connection; otherwise what was written goes out first.
         abort: bool,
     },
-    /// Send an SCTP packet (IP protocol 132).
-    Sctp {
-        /// One of our addresses.
-        src: IpAddr,
-        /// Where to.
-        dst: IpAddr,
-        /// What follows the IP header, its checksum in place.
-        packet: &'a [u8],
-    },
-    /// Send an RSVP packet (IP protocol 46). Nobody hears whether it could be sent: the next refresh repeats it.
-    Rsvp(IpTransmit<'a>),
     /// Find the multicast route of packets from `source` to `group`, and tell whenever it changes.
     MulticastLookup {
         /// The group.

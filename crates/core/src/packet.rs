@@ -2,14 +2,18 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use crate::entry::Entry;
 use crate::id::IfIndex;
 
-/// A UDP datagram that arrived: addressed to this node, or passing by with a Router Alert and intercepted.
+/// A packet that arrived: addressed to this node or to a group that it is in, or passing by and intercepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// Address and port in the packet's source fields.
+    /// Port of entry that it came in by.
+    pub entry: Entry,
+    /// Address in the packet's source field; the port is 0 where the protocol has none.
     pub src: SocketAddr,
-    /// Address and port in the packet's destination fields, even when the packet was intercepted.
+    /// Address in the packet's destination field, even when the packet was intercepted; the port is 0 where the
+    /// protocol has none.
     pub dst: SocketAddr,
     /// Interface it came in by.
     pub ifindex: IfIndex,
@@ -20,17 +24,19 @@ pub struct Received<'a> {
     /// IPv4 options as in the header, or the whole IPv6 hop-by-hop options header (from its next-header
     /// octet on); empty if there were none.
     pub options: &'a [u8],
-    /// UDP payload.
+    /// What follows the header of the entry: [`Entry::Udp`], [`Entry::Ip`] and [`Entry::IcmpEcho`] each define it.
     pub payload: &'a [u8],
 }
 
-/// A UDP datagram to be sent.
+/// A packet to be sent. One that is larger than the MTU is fragmented by the kernel unless `dont_fragment` is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit<'a> {
-    /// Source address and port. An unspecified address lets the kernel choose; any other may belong to
+    /// Port of entry that it leaves by.
+    pub entry: Entry,
+    /// Source address, and port where the protocol has one. An unspecified address lets the kernel choose; any other may belong to
     /// another node (a Query carries its flow's source, RFC 5971 §5.8.1.2; a forwarded packet its own).
     pub src: SocketAddr,
-    /// Destination address and port.
+    /// Destination address, and port where the protocol has one. With a group `ifindex` must be given.
     pub dst: SocketAddr,
     /// Interface to leave by; `None` lets routing decide.
     pub ifindex: Option<IfIndex>,
@@ -44,7 +50,7 @@ pub struct Transmit<'a> {
     pub flow_label: u32,
     /// IPv4 options (a multiple of 4 octets) or a whole IPv6 hop-by-hop options header; empty for none.
     pub options: &'a [u8],
-    /// UDP payload.
+    /// What follows the header of the entry: [`Entry::Udp`], [`Entry::Ip`] and [`Entry::IcmpEcho`] each define it.
     pub payload: &'a [u8],
 }
 
@@ -89,6 +95,71 @@ pub struct IpTransmit<'a> {
     pub payload: &'a [u8],
 }
 
+/// IP protocol number of RSVP.
+const RSVP: u8 = 46;
+
+impl<'a> From<Received<'a>> for IpReceived<'a> {
+    fn from(packet: Received<'a>) -> Self {
+        let Received { src, dst, ifindex, ttl, tos, options, payload, .. } = packet;
+        let router_alert = router_alert(options, dst.is_ipv6()).is_some();
+        Self { src: src.ip(), dst: dst.ip(), ifindex, ttl, tos, router_alert, payload }
+    }
+}
+
+impl<'a> From<Transmit<'a>> for IpTransmit<'a> {
+    fn from(packet: Transmit<'a>) -> Self {
+        let Transmit { src, dst, ifindex, ttl, tos, options, payload, .. } = packet;
+        let router_alert = router_alert(options, dst.is_ipv6()).is_some();
+        Self { src: src.ip(), dst: dst.ip(), ifindex, ttl, tos, router_alert, payload }
+    }
+}
+
+impl<'a> From<IpReceived<'a>> for Received<'a> {
+    fn from(packet: IpReceived<'a>) -> Self {
+        let IpReceived { src, dst, ifindex, ttl, tos, router_alert, payload } = packet;
+        Self {
+            entry: Entry::Ip(RSVP),
+            src: SocketAddr::new(src, 0),
+            dst: SocketAddr::new(dst, 0),
+            ifindex,
+            ttl,
+            tos,
+            options: alert_options(router_alert, dst),
+            payload,
+        }
+    }
+}
+
+/// The options of an RSVP packet to `dst`, with a Router Alert or without (RFC 2205 §3.3, RFC 2711 §2.1).
+const fn alert_options(router_alert: bool, dst: IpAddr) -> &'static [u8] {
+    const V4: [u8; 4] = router_alert_v4(0);
+    const V6: [u8; 8] = router_alert_v6_before(RSVP, ROUTER_ALERT_RSVP_V6);
+    match (router_alert, dst) {
+        (false, _) => &[],
+        (true, IpAddr::V4(_)) => &V4,
+        (true, IpAddr::V6(_)) => &V6,
+    }
+}
+
+impl<'a> From<IpTransmit<'a>> for Transmit<'a> {
+    fn from(packet: IpTransmit<'a>) -> Self {
+        let IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload } = packet;
+        let options = alert_options(router_alert, dst);
+        Self {
+            entry: Entry::Ip(RSVP),
+            src: SocketAddr::new(src, 0),
+            dst: SocketAddr::new(dst, 0),
+            ifindex,
+            ttl,
+            tos,
+            dont_fragment: false,
+            flow_label: 0,
+            options,
+            payload,
+        }
+    }
+}
+
 /// Value of IPv6's Router Alert in front of RSVP (RFC 2711 §2.1).
 pub const ROUTER_ALERT_RSVP_V6: u16 = 1;
 
@@ -99,12 +170,19 @@ pub const fn router_alert_v4(value: u16) -> [u8; 4] {
     [0x94, 4, high, low]
 }
 
-/// IPv6 hop-by-hop options header in front of UDP that holds a Router Alert of `value` (RFC 2711).
+/// IPv6 hop-by-hop options header in front of UDP that holds a Router Alert of `value` (RFC 2711 §2.1).
 #[must_use]
 pub const fn router_alert_v6(value: u16) -> [u8; 8] {
+    router_alert_v6_before(17, value)
+}
+
+/// IPv6 hop-by-hop options header in front of the IP protocol `next` that holds a Router Alert of `value`
+/// (RFC 2711 §2.1).
+#[must_use]
+pub const fn router_alert_v6_before(next: u8, value: u16) -> [u8; 8] {
     let [high, low] = value.to_be_bytes();
-    // next header UDP, length 0 (8 octets), option 5 of 2 octets, PadN of no octets
-    [17, 0, 5, 2, high, low, 1, 0]
+    // next header, length 0 (8 octets), option 5 of 2 octets, PadN of no octets
+    [next, 0, 5, 2, high, low, 1, 0]
 }
 
 /// The Router Alert value among the options of a received packet, as [`Received::options`] gives them.

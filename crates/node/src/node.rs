@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use signalbox_core::node::{Input, NodeEngine, Output};
+use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{NslpId, Time};
 use signalbox_resources::{ResourceOutput, Resources};
 
 use crate::config::ConfigError;
-use crate::protocol::{self, Context, GrantInput, MulticastRoute, Next, Packet, Protocol, StreamInput};
+use crate::protocol::{self, Context, GrantInput, MulticastRoute, Next, Protocol, StreamInput};
 use crate::protocols::{Command, Config, Event, Instances, ProtocolId};
 use crate::routes::Lookups;
 
@@ -140,7 +141,7 @@ impl Node {
         }
     }
 
-    fn packet(&mut self, packet: Packet<'_>) {
+    fn packet(&mut self, packet: Received<'_>) {
         self.each(|protocol, cx| protocol.packet(cx, packet));
     }
 
@@ -167,11 +168,9 @@ impl NodeEngine for Node {
                 self.resources.interfaces(interfaces);
                 self.each(|protocol, cx| protocol.interfaces(cx, interfaces));
             }
-            Input::Datagram(datagram) => self.packet(Packet::Udp(datagram)),
-            Input::Sctp { src, dst, packet } => self.packet(Packet::Sctp { src, dst, packet }),
-            Input::Rsvp(packet) => self.packet(Packet::Rsvp(packet)),
-            Input::TransmitFailed { dst, error } => {
-                self.each(|protocol, cx| protocol.transmit_failed(cx, dst, error));
+            Input::Packet(packet) => self.packet(packet),
+            Input::TransmitFailed { entry, dst, error } => {
+                self.each(|protocol, cx| protocol.transmit_failed(cx, entry, dst, error));
             }
             Input::Route { id, result } => {
                 if let Some((owner, id)) = self.lookups.take(id) {

@@ -9,10 +9,10 @@ use core::net::{IpAddr, SocketAddr};
 use signalbox_core::node::{
     self, Interface, NoRoute, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
 };
-use signalbox_core::packet::{IpReceived, Received};
+use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, Request};
-use signalbox_core::{IfIndex, NslpId, ReserverId, Time};
+use signalbox_core::{Entry, IfIndex, NslpId, ReserverId, Time};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use crate::config::ConfigError;
@@ -26,14 +26,6 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Time,
     /// Admission control of the node.
     pub(crate) resources: &'a mut Resources,
-}
-
-/// A packet that the driver received.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Packet<'a> {
-    Udp(Received<'a>),
-    Sctp { src: IpAddr, dst: IpAddr, packet: &'a [u8] },
-    Rsvp(IpReceived<'a>),
 }
 
 /// The kernel's multicast route of one source and group.
@@ -99,11 +91,11 @@ pub(crate) trait Protocol: fmt::Debug {
     /// The interfaces of the node, whole; given at the start and after each change.
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]);
 
-    /// A packet arrived.
-    fn packet(&mut self, _: &mut Context<'_>, _: Packet<'_>) {}
+    /// A packet arrived by this or another protocol's port of entry.
+    fn packet(&mut self, _: &mut Context<'_>, _: Received<'_>) {}
 
-    /// A packet to this destination could not be sent.
-    fn transmit_failed(&mut self, _: &mut Context<'_>, _: IpAddr, _: TransmitError) {}
+    /// A packet to this destination could not be sent by this or another protocol's port of entry.
+    fn transmit_failed(&mut self, _: &mut Context<'_>, _: Entry, _: IpAddr, _: TransmitError) {}
 
     /// The answer to a route lookup of this protocol.
     fn route(&mut self, _: &mut Context<'_>, _id: u64, _: Result<Route, NoRoute>) {}

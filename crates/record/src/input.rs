@@ -4,17 +4,19 @@ use core::net::{IpAddr, SocketAddr};
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use signalbox_core::IfIndex;
 use signalbox_core::node::{
     Input, Interface, NoRoute, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
 };
-use signalbox_core::packet::{IpReceived, Received};
+use signalbox_core::packet::Received;
 use signalbox_core::traffic::{ReservationId, ReserveError};
+use signalbox_core::{Entry, IfIndex};
 use signalbox_wire::{hex, parse_hex};
 
-/// A datagram that owns its octets; the fields are those of [`Received`].
+/// A packet that owns its octets; the fields are those of [`Received`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnedDatagram {
+pub struct OwnedPacket {
+    /// Port of entry that it came in by.
+    pub entry: Entry,
     /// Address and port in the source fields.
     pub src: SocketAddr,
     /// Address and port in the destination fields.
@@ -27,26 +29,7 @@ pub struct OwnedDatagram {
     pub tos: u8,
     /// IPv4 options or IPv6 hop-by-hop options header.
     pub options: Vec<u8>,
-    /// UDP payload.
-    pub payload: Vec<u8>,
-}
-
-/// An RSVP packet that owns its octets; the fields are those of [`IpReceived`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnedIpPacket {
-    /// Source address.
-    pub src: IpAddr,
-    /// Destination address.
-    pub dst: IpAddr,
-    /// Interface it came in by.
-    pub ifindex: IfIndex,
-    /// TTL or hop limit as received.
-    pub ttl: u8,
-    /// TOS octet or traffic class.
-    pub tos: u8,
-    /// Whether it carries a Router Alert.
-    pub router_alert: bool,
-    /// What follows the IP header.
+    /// What follows the header of the entry.
     pub payload: Vec<u8>,
 }
 
@@ -55,8 +38,8 @@ pub struct OwnedIpPacket {
 pub enum OwnedInput<C> {
     /// Nothing but the time.
     Timer,
-    /// A datagram arrived.
-    Datagram(OwnedDatagram),
+    /// A packet arrived.
+    Packet(OwnedPacket),
     /// The node's interfaces.
     Interfaces(Vec<Interface>),
     /// The answer to a route lookup.
@@ -68,8 +51,10 @@ pub enum OwnedInput<C> {
     },
     /// Routes may have changed.
     RouteChanged(Prefix),
-    /// A datagram could not be sent.
+    /// A packet could not be sent.
     TransmitFailed {
+        /// By which entry.
+        entry: Entry,
         /// Where it was to go.
         dst: IpAddr,
         /// Why it did not.
@@ -125,17 +110,6 @@ pub enum OwnedInput<C> {
         /// Why.
         error: StreamError,
     },
-    /// An SCTP packet arrived.
-    Sctp {
-        /// Who sent it.
-        src: IpAddr,
-        /// Where it came to.
-        dst: IpAddr,
-        /// What follows the IP header.
-        packet: Vec<u8>,
-    },
-    /// An RSVP packet arrived.
-    Rsvp(OwnedIpPacket),
     /// A multicast route, or that there is none.
     Multicast {
         /// The group.
@@ -163,7 +137,8 @@ impl<C> OwnedInput<C> {
     pub fn give<T>(self, take: impl FnOnce(Input<'_, C>) -> T) -> T {
         match self {
             Self::Timer => take(Input::Timer),
-            Self::Datagram(d) => take(Input::Datagram(Received {
+            Self::Packet(d) => take(Input::Packet(Received {
+                entry: d.entry,
                 src: d.src,
                 dst: d.dst,
                 ifindex: d.ifindex,
@@ -175,7 +150,7 @@ impl<C> OwnedInput<C> {
             Self::Interfaces(interfaces) => take(Input::Interfaces(&interfaces)),
             Self::Route { id, result } => take(Input::Route { id, result }),
             Self::RouteChanged(prefix) => take(Input::RouteChanged(prefix)),
-            Self::TransmitFailed { dst, error } => take(Input::TransmitFailed { dst, error }),
+            Self::TransmitFailed { entry, dst, error } => take(Input::TransmitFailed { entry, dst, error }),
             Self::StreamAccepted { stream, kind, local, peer } => {
                 take(Input::StreamAccepted { stream, kind, local, peer })
             }
@@ -186,16 +161,6 @@ impl<C> OwnedInput<C> {
                 take(Input::StreamClosed { stream, error, unacknowledged })
             }
             Self::ListenFailed { kind, port, error } => take(Input::ListenFailed { kind, port, error }),
-            Self::Sctp { src, dst, packet } => take(Input::Sctp { src, dst, packet: &packet }),
-            Self::Rsvp(p) => take(Input::Rsvp(IpReceived {
-                src: p.src,
-                dst: p.dst,
-                ifindex: p.ifindex,
-                ttl: p.ttl,
-                tos: p.tos,
-                router_alert: p.router_alert,
-                payload: &p.payload,
-            })),
             Self::Multicast { group, source, iif, oifs } => {
                 take(Input::Multicast { group, source, iif, oifs: &oifs })
             }
@@ -210,7 +175,7 @@ impl<C> OwnedInput<C> {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Saved<'a, C> {
     Timer,
-    Datagram(Datagram<'a>),
+    Packet(Packet<'a>),
     Interfaces(Cow<'a, [Interface]>),
     Route {
         id: u64,
@@ -218,6 +183,7 @@ pub(crate) enum Saved<'a, C> {
     },
     RouteChanged(Prefix),
     TransmitFailed {
+        entry: Entry,
         dst: IpAddr,
         error: TransmitError,
     },
@@ -251,12 +217,6 @@ pub(crate) enum Saved<'a, C> {
         port: u16,
         error: StreamError,
     },
-    Sctp {
-        src: IpAddr,
-        dst: IpAddr,
-        packet: Octets<'a>,
-    },
-    Rsvp(IpPacket<'a>),
     Multicast {
         group: IpAddr,
         source: IpAddr,
@@ -272,25 +232,14 @@ pub(crate) enum Saved<'a, C> {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Datagram<'a> {
+pub(crate) struct Packet<'a> {
+    entry: Entry,
     src: SocketAddr,
     dst: SocketAddr,
     ifindex: IfIndex,
     ttl: u8,
     tos: u8,
     options: Octets<'a>,
-    payload: Octets<'a>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct IpPacket<'a> {
-    src: IpAddr,
-    dst: IpAddr,
-    ifindex: IfIndex,
-    ttl: u8,
-    tos: u8,
-    router_alert: bool,
     payload: Octets<'a>,
 }
 
@@ -314,7 +263,8 @@ impl<'a, C> From<&'a Input<'_, C>> for Saved<'a, &'a C> {
     fn from(input: &'a Input<'_, C>) -> Self {
         match input {
             Input::Timer => Self::Timer,
-            Input::Datagram(r) => Self::Datagram(Datagram {
+            Input::Packet(r) => Self::Packet(Packet {
+                entry: r.entry,
                 src: r.src,
                 dst: r.dst,
                 ifindex: r.ifindex,
@@ -326,7 +276,9 @@ impl<'a, C> From<&'a Input<'_, C>> for Saved<'a, &'a C> {
             Input::Interfaces(interfaces) => Self::Interfaces(Cow::Borrowed(interfaces)),
             Input::Route { id, result } => Self::Route { id: *id, result: *result },
             Input::RouteChanged(prefix) => Self::RouteChanged(*prefix),
-            Input::TransmitFailed { dst, error } => Self::TransmitFailed { dst: *dst, error: *error },
+            Input::TransmitFailed { entry, dst, error } => {
+                Self::TransmitFailed { entry: *entry, dst: *dst, error: *error }
+            }
             Input::StreamAccepted { stream, kind, local, peer } => {
                 Self::StreamAccepted { stream: *stream, kind: *kind, local: *local, peer: *peer }
             }
@@ -345,18 +297,6 @@ impl<'a, C> From<&'a Input<'_, C>> for Saved<'a, &'a C> {
             Input::ListenFailed { kind, port, error } => {
                 Self::ListenFailed { kind: *kind, port: *port, error: *error }
             }
-            Input::Sctp { src, dst, packet } => {
-                Self::Sctp { src: *src, dst: *dst, packet: Octets(Cow::Borrowed(packet)) }
-            }
-            Input::Rsvp(r) => Self::Rsvp(IpPacket {
-                src: r.src,
-                dst: r.dst,
-                ifindex: r.ifindex,
-                ttl: r.ttl,
-                tos: r.tos,
-                router_alert: r.router_alert,
-                payload: Octets(Cow::Borrowed(r.payload)),
-            }),
             Input::Multicast { group, source, iif, oifs } => {
                 Self::Multicast { group: *group, source: *source, iif: *iif, oifs: Cow::Borrowed(oifs) }
             }
@@ -370,7 +310,8 @@ impl<C> From<Saved<'_, C>> for OwnedInput<C> {
     fn from(saved: Saved<'_, C>) -> Self {
         match saved {
             Saved::Timer => Self::Timer,
-            Saved::Datagram(d) => Self::Datagram(OwnedDatagram {
+            Saved::Packet(d) => Self::Packet(OwnedPacket {
+                entry: d.entry,
                 src: d.src,
                 dst: d.dst,
                 ifindex: d.ifindex,
@@ -382,7 +323,7 @@ impl<C> From<Saved<'_, C>> for OwnedInput<C> {
             Saved::Interfaces(interfaces) => Self::Interfaces(interfaces.into_owned()),
             Saved::Route { id, result } => Self::Route { id, result },
             Saved::RouteChanged(prefix) => Self::RouteChanged(prefix),
-            Saved::TransmitFailed { dst, error } => Self::TransmitFailed { dst, error },
+            Saved::TransmitFailed { entry, dst, error } => Self::TransmitFailed { entry, dst, error },
             Saved::StreamAccepted { stream, kind, local, peer } => {
                 Self::StreamAccepted { stream, kind, local, peer }
             }
@@ -395,16 +336,6 @@ impl<C> From<Saved<'_, C>> for OwnedInput<C> {
                 Self::StreamClosed { stream, error, unacknowledged }
             }
             Saved::ListenFailed { kind, port, error } => Self::ListenFailed { kind, port, error },
-            Saved::Sctp { src, dst, packet } => Self::Sctp { src, dst, packet: packet.0.into_owned() },
-            Saved::Rsvp(p) => Self::Rsvp(OwnedIpPacket {
-                src: p.src,
-                dst: p.dst,
-                ifindex: p.ifindex,
-                ttl: p.ttl,
-                tos: p.tos,
-                router_alert: p.router_alert,
-                payload: p.payload.0.into_owned(),
-            }),
             Saved::Multicast { group, source, iif, oifs } => {
                 Self::Multicast { group, source, iif, oifs: oifs.into_owned() }
             }

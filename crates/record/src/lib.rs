@@ -24,7 +24,7 @@ mod read;
 mod replay;
 mod write;
 
-pub use input::{OwnedDatagram, OwnedInput, OwnedIpPacket};
+pub use input::{OwnedInput, OwnedPacket};
 pub use read::{ReadError, Reader, Recorded};
 pub use replay::{Replayed, replay};
 pub use write::Writer;

@@ -2,11 +2,13 @@
 
 mod engine;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine};
+use signalbox_core::packet::Received;
+use signalbox_core::{Entry, IfIndex, Time};
 use signalbox_linux::clock::Clock;
 use signalbox_linux::rsvp::{RsvpBatch, RsvpCounters};
 use signalbox_linux::sctp::{SctpBatch, SctpCounters, SctpPacket};
@@ -230,7 +232,7 @@ impl Driver {
             }
             let now = self.clock.now();
             for datagram in self.batch.iter() {
-                feed(&mut self.engine, &mut self.clients, now, Input::Datagram(datagram));
+                feed(&mut self.engine, &mut self.clients, now, Input::Packet(datagram));
             }
             self.flush();
         }
@@ -263,7 +265,17 @@ impl Driver {
         }
         let now = self.clock.now();
         for SctpPacket { src, dst, packet } in packets.iter() {
-            feed(&mut self.engine, &mut self.clients, now, Input::Sctp { src, dst, packet });
+            let packet = Received {
+                entry: Entry::Ip(132),
+                src: SocketAddr::new(src, 0),
+                dst: SocketAddr::new(dst, 0),
+                ifindex: IfIndex::NONE,
+                ttl: 0,
+                tos: 0,
+                options: &[],
+                payload: packet,
+            };
+            feed(&mut self.engine, &mut self.clients, now, Input::Packet(packet));
         }
     }
 
@@ -277,7 +289,7 @@ impl Driver {
         }
         let now = self.clock.now();
         for packet in packets.iter() {
-            feed(&mut self.engine, &mut self.clients, now, Input::Rsvp(packet));
+            feed(&mut self.engine, &mut self.clients, now, Input::Packet(packet.into()));
         }
     }
 
@@ -342,7 +354,8 @@ impl Driver {
             self.unreported = true;
             for (dst, error) in failures {
                 tracing::debug!(%dst, ?error, "not sent");
-                self.input(Input::TransmitFailed { dst, error });
+                // Only UDP reports failures.
+                self.input(Input::TransmitFailed { entry: Entry::Udp(270), dst, error });
             }
         }
     }

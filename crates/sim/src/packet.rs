@@ -2,14 +2,13 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use signalbox_core::packet::{
-    IpReceived, IpTransmit, ROUTER_ALERT_RSVP_V6, Received, Transmit, router_alert, router_alert_v4,
-    router_alert_v6,
-};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::packet::{Received, Transmit, router_alert};
+use signalbox_core::{Entry, IfIndex, Time};
 
 use crate::config::{LinkId, NodeId};
 
+/// IP protocol number of ICMP.
+const ICMP: u8 = 1;
 /// IP protocol number of UDP.
 pub(crate) const UDP: u8 = 17;
 /// IP protocol number of SCTP.
@@ -69,7 +68,9 @@ impl Packet {
     /// As a node gets it that receives it by `ifindex`.
     #[must_use]
     pub fn received(&self, ifindex: IfIndex) -> Received<'_> {
+        let entry = if self.protocol == UDP { Entry::Udp(self.dst.port()) } else { Entry::Ip(self.protocol) };
         Received {
+            entry,
             src: self.src,
             dst: self.dst,
             ifindex,
@@ -81,50 +82,15 @@ impl Packet {
     }
 }
 
-impl Packet {
-    /// As an RSVP node gets it that receives it by `ifindex`.
-    #[must_use]
-    pub fn rsvp_received(&self, ifindex: IfIndex) -> IpReceived<'_> {
-        IpReceived {
-            src: self.src.ip(),
-            dst: self.dst.ip(),
-            ifindex,
-            ttl: self.ttl,
-            tos: self.tos,
-            router_alert: self.router_alert().is_some(),
-            payload: &self.payload,
-        }
-    }
-}
-
-impl From<&IpTransmit<'_>> for Packet {
-    fn from(t: &IpTransmit<'_>) -> Self {
-        let options = match (t.router_alert, t.dst) {
-            (false, _) => Vec::new(),
-            (true, IpAddr::V4(_)) => router_alert_v4(0).to_vec(),
-            (true, IpAddr::V6(_)) => {
-                let mut header = router_alert_v6(ROUTER_ALERT_RSVP_V6);
-                header[0] = RSVP;
-                header.to_vec()
-            }
-        };
-        Self {
-            protocol: RSVP,
-            src: SocketAddr::new(t.src, 0),
-            dst: SocketAddr::new(t.dst, 0),
-            ttl: t.ttl,
-            tos: t.tos,
-            dont_fragment: false,
-            options,
-            payload: t.payload.to_vec(),
-        }
-    }
-}
-
 impl From<&Transmit<'_>> for Packet {
     fn from(t: &Transmit<'_>) -> Self {
+        let protocol = match t.entry {
+            Entry::Udp(_) => UDP,
+            Entry::Ip(protocol) => protocol,
+            Entry::IcmpEcho(_) => ICMP,
+        };
         Self {
-            protocol: UDP,
+            protocol,
             src: t.src,
             dst: t.dst,
             ttl: t.ttl,

@@ -224,6 +224,7 @@ impl Outbox {
         let entry = self.queue.pop_front()?;
         Some(match entry {
             Entry::Transmit { envelope, options, payload } => Output::Transmit(Transmit {
+                entry: signalbox_core::Entry::Udp(crate::wire::PORT),
                 src: envelope.src,
                 dst: envelope.dst,
                 ifindex: envelope.ifindex,

@@ -138,6 +138,7 @@ impl Pair {
             if packet.is_some_and(|at| at <= self.now) {
                 let (_, (to, p)) = self.flying.pop_first().unwrap();
                 let received = Received {
+                    entry: signalbox_core::Entry::Udp(270),
                     src: p.src,
                     dst: p.dst,
                     ifindex: IfIndex(1),

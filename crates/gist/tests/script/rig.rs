@@ -446,6 +446,7 @@ impl Rig {
 
     pub(crate) fn packet(&mut self, via: &Via, payload: &[u8]) {
         self.handle(Input::Datagram(Received {
+            entry: signalbox_core::Entry::Udp(270),
             src: via.src,
             dst: via.dst,
             ifindex: via.ifindex,

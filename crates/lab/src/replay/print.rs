@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
-use signalbox_core::Time;
 use signalbox_core::node::{Output, RouteQuery};
-use signalbox_core::packet::{IpTransmit, Transmit};
+use signalbox_core::packet::Transmit;
 use signalbox_core::service::IndicationOf;
 use signalbox_core::traffic::{Reservation, TrafficSpec};
+use signalbox_core::{Entry, Time};
 use signalbox_dissect::{hex, summary};
 use signalbox_node::ping::{PingEvent, Reply};
 use signalbox_node::{ApplicationEvent, Counter, Event, Node};
@@ -32,7 +32,7 @@ impl<'a, W: Write> Printer<'a, W> {
     /// One output, given at `t`.
     pub(super) fn output(&mut self, t: Time, output: &Output<'_, Event>) -> io::Result<()> {
         let count = match output {
-            Output::Transmit(_) | Output::Rsvp(_) => &mut self.transmits,
+            Output::Transmit(_) => &mut self.transmits,
             Output::RouteLookup { .. } | Output::MulticastLookup { .. } => &mut self.lookups,
             Output::Event(_) => &mut self.events,
             Output::StreamListen { .. }
@@ -40,8 +40,7 @@ impl<'a, W: Write> Printer<'a, W> {
             | Output::StreamWrite { .. }
             | Output::StreamMessage { .. }
             | Output::StreamRead { .. }
-            | Output::StreamClose { .. }
-            | Output::Sctp { .. } => &mut self.streams,
+            | Output::StreamClose { .. } => &mut self.streams,
             Output::Reserve { .. } | Output::Release { .. } => &mut self.reservations,
         };
         *count += 1;
@@ -51,7 +50,6 @@ impl<'a, W: Write> Printer<'a, W> {
                 Output::RouteLookup { id, query } => {
                     json!({ "type": "route-lookup", "id": id, "query": query })
                 }
-                Output::Rsvp(packet) => rsvp_json(packet),
                 Output::MulticastLookup { group, source } => {
                     json!({ "type": "multicast-lookup", "group": group, "source": source })
                 }
@@ -73,14 +71,10 @@ impl<'a, W: Write> Printer<'a, W> {
         }
         match output {
             Output::Transmit(d) => {
-                writeln!(self.out, "{t} send {} > {}, TTL {}: {}", d.src, d.dst, d.ttl, summary(d.payload))
+                writeln!(self.out, "{t} send {} > {}, TTL {}: {}", d.src, d.dst, d.ttl, payload(d))
             }
             Output::RouteLookup { id, query } => {
                 writeln!(self.out, "{t} lookup {id}: {}", query_text(query))
-            }
-            Output::Rsvp(p) => {
-                let octets = p.payload.len();
-                writeln!(self.out, "{t} send RSVP {} > {}, TTL {}: {octets} octets", p.src, p.dst, p.ttl)
             }
             Output::MulticastLookup { group, source } => {
                 writeln!(self.out, "{t} lookup multicast route from {source} to {group}")
@@ -158,6 +152,7 @@ impl<'a, W: Write> Printer<'a, W> {
 fn transmit_json(transmit: &Transmit<'_>) -> Value {
     json!({
         "type": "transmit",
+        "entry": transmit.entry,
         "src": transmit.src,
         "dst": transmit.dst,
         "ifindex": transmit.ifindex,
@@ -166,21 +161,17 @@ fn transmit_json(transmit: &Transmit<'_>) -> Value {
         "dont_fragment": transmit.dont_fragment,
         "options": hex(transmit.options),
         "payload": hex(transmit.payload),
-        "message": summary(transmit.payload),
+        "message": payload(transmit),
     })
 }
 
-fn rsvp_json(packet: &IpTransmit<'_>) -> Value {
-    json!({
-        "type": "rsvp",
-        "src": packet.src,
-        "dst": packet.dst,
-        "ifindex": packet.ifindex,
-        "ttl": packet.ttl,
-        "tos": packet.tos,
-        "router_alert": packet.router_alert,
-        "payload": hex(packet.payload),
-    })
+/// What a packet holds: GIST's messages in words.
+fn payload(transmit: &Transmit<'_>) -> String {
+    match transmit.entry {
+        Entry::Udp(_) => summary(transmit.payload),
+        Entry::Ip(protocol) => format!("IP protocol {protocol}, {} octets", transmit.payload.len()),
+        Entry::IcmpEcho(_) => format!("ICMP echo, {} octets", transmit.payload.len()),
+    }
 }
 
 /// What concerns streams and SCTP; `null` for anything else.
@@ -206,11 +197,7 @@ fn stream_json(output: &Output<'_, Event>) -> Value {
         Output::StreamClose { stream, abort } => {
             json!({ "type": "stream-close", "stream": stream.0, "abort": abort })
         }
-        Output::Sctp { src, dst, packet } => {
-            json!({ "type": "sctp", "src": src, "dst": dst, "packet": hex(packet) })
-        }
         Output::Transmit(_)
-        | Output::Rsvp(_)
         | Output::RouteLookup { .. }
         | Output::MulticastLookup { .. }
         | Output::Reserve { .. }
@@ -238,9 +225,7 @@ fn stream_text(output: &Output<'_, Event>) -> String {
         Output::StreamClose { stream, abort } => {
             format!("stream {}: {}", stream.0, if *abort { "abort" } else { "close" })
         }
-        Output::Sctp { src, dst, packet } => format!("send SCTP {src} > {dst}: {} octets", packet.len()),
         Output::Transmit(_)
-        | Output::Rsvp(_)
         | Output::RouteLookup { .. }
         | Output::MulticastLookup { .. }
         | Output::Reserve { .. }

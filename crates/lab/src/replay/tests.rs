@@ -247,7 +247,7 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
         while let Some(output) = node.poll() {
             match output {
                 Output::RouteLookup { id, .. } => asked = Some(id),
-                Output::Rsvp(packet) => said.push(Value::from(hex(packet.payload))),
+                Output::Transmit(packet) => said.push(Value::from(hex(packet.payload))),
                 _ => {}
             }
         }
@@ -267,6 +267,6 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
     let mut out = Vec::new();
     assert!(replay(&recording[..], &keys, true, &mut out).unwrap().is_none());
     let again = lines(&String::from_utf8(out).unwrap());
-    let again: Vec<_> = of_type(&again, "rsvp").into_iter().map(|line| line["payload"].clone()).collect();
+    let again: Vec<_> = of_type(&again, "transmit").into_iter().map(|line| line["payload"].clone()).collect();
     assert_eq!(again, said);
 }

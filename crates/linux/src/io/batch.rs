@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use signalbox_core::IfIndex;
 use signalbox_core::packet::Received;
+use signalbox_core::{Entry, IfIndex};
 
 use super::sockets::Sockets;
 use crate::sys::cmsg::{Messages, int};
@@ -115,9 +115,11 @@ fn received<'a>(datagram: &Datagram<'a>) -> Option<Received<'a>> {
             _ => {}
         }
     }
+    let dst = dst?;
     Some(Received {
+        entry: Entry::Udp(dst.port()),
         src,
-        dst: dst?,
+        dst,
         ifindex: IfIndex(ifindex?.unsigned_abs()),
         ttl: u8::try_from(ttl?).ok()?,
         tos: (tos & 0xff) as u8,

@@ -181,12 +181,25 @@ impl Sum {
 mod tests {
     use super::*;
     use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+    use signalbox_core::Entry;
     use signalbox_core::packet::{router_alert_v4, router_alert_v6};
 
     fn transmit<'a>(src: &str, dst: &str, options: &'a [u8], payload: &'a [u8]) -> Transmit<'a> {
         let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
         let (ttl, tos, flow_label) = (9, 0xb8, 0xf_edcb);
-        Transmit { src, dst, ifindex: None, ttl, tos, dont_fragment: true, flow_label, options, payload }
+        let entry = Entry::Udp(270);
+        Transmit {
+            entry,
+            src,
+            dst,
+            ifindex: None,
+            ttl,
+            tos,
+            dont_fragment: true,
+            flow_label,
+            options,
+            payload,
+        }
     }
 
     #[test]

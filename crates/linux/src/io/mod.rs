@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use signalbox_core::Entry;
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery, TransmitError};
 use signalbox_core::packet::{IpTransmit, Transmit};
 
@@ -251,6 +252,11 @@ impl Io {
 
     /// Takes a datagram into the send queue; a full queue is sent at once.
     pub fn send(&mut self, transmit: &Transmit<'_>) {
+        match transmit.entry {
+            Entry::Udp(_) => {}
+            Entry::Ip(132) => return self.send_sctp(transmit.src.ip(), transmit.dst.ip(), transmit.payload),
+            Entry::Ip(_) | Entry::IcmpEcho(_) => return self.send_rsvp(&(*transmit).into()),
+        }
         let mut transmit = *transmit;
         if transmit.src.port() != self.port && transmit.src.ip().is_unspecified() {
             // Only the UDP socket can leave the choice of an address to the kernel.

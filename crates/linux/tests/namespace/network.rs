@@ -155,6 +155,7 @@ pub(crate) fn receive_one(io: &mut Io) -> Got {
 /// A datagram between two addresses, port 270 at both ends.
 pub(crate) fn datagram<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> Transmit<'a> {
     Transmit {
+        entry: signalbox_core::Entry::Udp(270),
         src: (src, 270).into(),
         dst: (dst, 270).into(),
         ifindex: None,

@@ -1,14 +1,17 @@
 //! RSVP (RFC 2205).
 
 use signalbox_core::node::{self, Interface, NoRoute, Prefix, Route};
-use signalbox_core::packet::Transmit;
-use signalbox_core::{ReserverId, Time};
+use signalbox_core::packet::{Received, Transmit};
+use signalbox_core::{Entry, ReserverId, Time};
 pub(super) use signalbox_rsvp::engine::{Command, Config};
 use signalbox_rsvp::engine::{Input, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Output, Packet, Protocol, Setup};
+use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Output, Protocol, Setup};
 use crate::view::Counter;
+
+/// IP protocol 46 (RFC 2205 §3.3).
+const ENTRY: Entry = Entry::Ip(46);
 
 /// Boxed, since it is much larger than the events of other protocols.
 pub(super) type Event = Box<RsvpEvent>;
@@ -28,10 +31,9 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::Interfaces(interfaces), cx.resources);
     }
 
-    fn packet(&mut self, cx: &mut Context<'_>, packet: Packet<'_>) {
-        match packet {
-            Packet::Rsvp(packet) => self.engine.handle(cx.now, Input::Packet(packet), cx.resources),
-            Packet::Udp(_) | Packet::Sctp { .. } => {}
+    fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
+        if packet.entry == ENTRY {
+            self.engine.handle(cx.now, Input::Packet(packet.into()), cx.resources);
         }
     }
 
@@ -66,8 +68,9 @@ impl Protocol for Instance {
 
     fn poll(&mut self) -> Option<Output<'_>> {
         Some(Output::Driver(match self.engine.poll()? {
-            Out::Send(packet) => node::Output::Rsvp(packet),
+            Out::Send(packet) => node::Output::Transmit(packet.into()),
             Out::Reply { src, dst, tos, payload } => node::Output::Transmit(Transmit {
+                entry: Entry::Udp(src.port()),
                 src,
                 dst,
                 ifindex: None,

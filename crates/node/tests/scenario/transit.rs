@@ -67,7 +67,7 @@ impl Stage {
         let before = self.net.sim.captured().count();
         let (link, middle) = (self.net.links[0], self.net.nodes[1]);
         let received = packet.received(self.net.sim.ifindex(middle, link));
-        self.net.sim.input(middle, Input::Datagram(received));
+        self.net.sim.input(middle, Input::Packet(received));
         self.net.sim.run_for(Duration::from_micros(900));
         let sent = self.net.sim.captured().skip(before).filter(|c| c.from == middle).cloned();
         sent.partition(|c| c.link == link)

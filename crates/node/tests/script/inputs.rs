@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
+use signalbox_core::Entry;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{
     Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, StreamError, StreamId, StreamKind,
@@ -206,6 +207,9 @@ fn application_command() -> impl Strategy<Value = ApplicationCommand> {
     ]
 }
 
+/// Where GIST's datagrams come in.
+const GIST: Entry = Entry::Udp(270);
+
 fn give(node: &mut Node, now: Time, step: &Step) {
     let ifindex = IfIndex(2);
     match step {
@@ -218,8 +222,9 @@ fn give(node: &mut Node, now: Time, step: &Step) {
                 (true, IpAddr::V6(_)) => &router_alert_v6(0),
             };
             let (src, dst) = (SocketAddr::new(*src, 270), SocketAddr::new(*dst, 270));
-            let received = Received { src, dst, ifindex, ttl: *ttl, tos: 0, options, payload: &octets };
-            node.handle(now, Input::Datagram(received));
+            let received =
+                Received { entry: GIST, src, dst, ifindex, ttl: *ttl, tos: 0, options, payload: &octets };
+            node.handle(now, Input::Packet(received));
         }
         Step::Interfaces(addresses) => {
             let (name, addresses) = ("eth0".to_owned(), addresses.clone());
@@ -244,7 +249,7 @@ fn give(node: &mut Node, now: Time, step: &Step) {
             node.handle(now, Input::RouteChanged(Prefix { addr: *addr, len: *len }));
         }
         Step::TransmitFailed(dst) => {
-            node.handle(now, Input::TransmitFailed { dst: *dst, error: TransmitError::Other });
+            node.handle(now, Input::TransmitFailed { entry: GIST, dst: *dst, error: TransmitError::Other });
         }
         Step::Accepted { stream, port, peer } => {
             let local: IpAddr = match peer {
@@ -277,7 +282,19 @@ fn give(node: &mut Node, now: Time, step: &Step) {
                 Input::ListenFailed { kind: StreamKind::Tcp, port: *port, error: StreamError::AddressInUse },
             );
         }
-        Step::Sctp { src, dst, packet } => node.handle(now, Input::Sctp { src: *src, dst: *dst, packet }),
+        Step::Sctp { src, dst, packet } => node.handle(
+            now,
+            Input::Packet(Received {
+                entry: Entry::Ip(132),
+                src: SocketAddr::new(*src, 0),
+                dst: SocketAddr::new(*dst, 0),
+                ifindex,
+                ttl: 64,
+                tos: 0,
+                options: &[],
+                payload: packet,
+            }),
+        ),
         Step::Start { id, dst, src, count } => {
             let request = PingRequest { src: *src, count: *count, ..PingRequest::to(*dst) };
             node.handle(

@@ -14,10 +14,8 @@ use signalbox_core::node::{
 };
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::traffic::{ReservationId, ReserveError};
-use signalbox_core::{IfIndex, Random, Time};
-use signalbox_record::{
-    OwnedDatagram, OwnedInput, OwnedIpPacket, ReadError, Reader, Recorded, Writer, replay,
-};
+use signalbox_core::{Entry, IfIndex, Random, Time};
+use signalbox_record::{OwnedInput, OwnedPacket, ReadError, Reader, Recorded, Writer, replay};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +30,8 @@ fn addr(text: &str) -> IpAddr {
 }
 
 fn inputs() -> Vec<OwnedInput<Command>> {
-    let datagram = OwnedDatagram {
+    let datagram = OwnedPacket {
+        entry: Entry::Udp(270),
         src: "[fe80::1%3]:270".parse().unwrap(),
         dst: "[fd00::2]:270".parse().unwrap(),
         ifindex: IfIndex(3),
@@ -65,11 +64,15 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         OwnedInput::Command(Command::Find { dst: addr("10.9.9.9") }),
         OwnedInput::Route { id: u64::MAX, result: Ok(route) },
         OwnedInput::Route { id: 2, result: Err(NoRoute::Prohibited) },
-        OwnedInput::Datagram(datagram),
+        OwnedInput::Packet(datagram),
         OwnedInput::Timer,
         OwnedInput::RouteChanged(Prefix { addr: addr("10.0.0.0"), len: 8 }),
-        OwnedInput::TransmitFailed { dst: addr("::1"), error: TransmitError::TooBig(Some(1280)) },
-        OwnedInput::TransmitFailed { dst: addr("::1"), error: TransmitError::Other },
+        OwnedInput::TransmitFailed {
+            entry: Entry::Udp(270),
+            dst: addr("::1"),
+            error: TransmitError::TooBig(Some(1280)),
+        },
+        OwnedInput::TransmitFailed { entry: Entry::Udp(270), dst: addr("::1"), error: TransmitError::Other },
         OwnedInput::StreamAccepted {
             stream,
             kind: StreamKind::Sctp,
@@ -82,14 +85,14 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         close(None, false),
         close(Some(StreamError::Reset), true),
         OwnedInput::ListenFailed { kind: StreamKind::Sctp, port: 270, error: StreamError::AddressInUse },
-        OwnedInput::Sctp { src, dst, packet: vec![0; 12] },
-        OwnedInput::Rsvp(OwnedIpPacket {
-            src,
-            dst,
+        OwnedInput::Packet(OwnedPacket {
+            entry: Entry::Ip(46),
+            src: SocketAddr::new(src, 0),
+            dst: SocketAddr::new(dst, 0),
             ifindex: IfIndex(3),
             ttl: 63,
             tos: 0xc0,
-            router_alert: true,
+            options: vec![148, 4, 0, 0],
             payload: vec![0x10, 1, 0, 0, 63, 0, 0, 8],
         }),
         OwnedInput::Multicast {
@@ -134,7 +137,7 @@ fn a_line_is_as_the_documentation_says() {
     assert!(lines[0].ends_with(&format!("\"seed\":\"{}\"}}", "07".repeat(32))), "{}", lines[0]);
     assert_eq!(
         lines[5],
-        "{\"t\":4000,\"input\":{\"datagram\":{\"src\":\"[fe80::1%3]:270\",\"dst\":\"[fd00::2]:270\",\"ifindex\":3,\
+        "{\"t\":4000,\"input\":{\"packet\":{\"entry\":{\"udp\":270},\"src\":\"[fe80::1%3]:270\",\"dst\":\"[fd00::2]:270\",\"ifindex\":3,\
          \"ttl\":255,\"tos\":184,\"options\":\"1100050200000100\",\"payload\":\"4e04bda500\"}}}"
     );
     assert_eq!(lines[6], "{\"t\":5000,\"input\":\"timer\"}");
@@ -210,7 +213,7 @@ fn what_is_wrong_is_said_with_its_line() {
     assert!(matches!(error(format!("{header}{timer}{{\"t\":6,")), ReadError::Torn { line: 3 }));
     let backwards = error(format!("{header}{timer}{}", timer.replace('5', "4")));
     assert!(matches!(backwards, ReadError::Backwards { line: 3, t: 4, before: 5 }));
-    let odd = "{\"t\":5,\"input\":{\"datagram\":{\"src\":\"1.2.3.4:1\",\"dst\":\"1.2.3.4:1\",\"ifindex\":1,\"ttl\":1,\
+    let odd = "{\"t\":5,\"input\":{\"packet\":{\"entry\":{\"udp\":270},\"src\":\"1.2.3.4:1\",\"dst\":\"1.2.3.4:1\",\"ifindex\":1,\"ttl\":1,\
                \"tos\":0,\"options\":\"\",\"payload\":\"abc\"}}}\n";
     assert!(error(format!("{header}{odd}")).to_string().contains("odd number of hexadecimal digits"));
 }
@@ -237,7 +240,7 @@ impl NodeEngine for Toy {
 
     fn handle(&mut self, now: Time, input: Input<'_, Command>) {
         match input {
-            Input::Datagram(Received { src, .. }) => self.pending = Some((src, self.random.array())),
+            Input::Packet(Received { src, .. }) => self.pending = Some((src, self.random.array())),
             Input::Command(Command::Find { dst }) => self.lookup = Some(dst),
             Input::Route { id, .. } => self.event = Some(id ^ self.random.u64()),
             _ => self.event = Some(now.as_micros()),
@@ -253,6 +256,7 @@ impl NodeEngine for Toy {
         }
         let (dst, _) = self.pending.take_if(|(dst, _)| dst.port() != 0)?;
         Some(Output::Transmit(Transmit {
+            entry: Entry::Udp(270),
             src: dst,
             dst,
             ifindex: None,

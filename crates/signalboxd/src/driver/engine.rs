@@ -71,8 +71,6 @@ impl Engine {
                     }
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
-                    Output::Sctp { src, dst, packet } => self.io.send_sctp(src, dst, packet),
-                    Output::Rsvp(packet) => self.io.send_rsvp(&packet),
                     Output::MulticastLookup { group, source } => self.groups.push((group, source)),
                     // Noted only: the driver has it done, many at once.
                     Output::Reserve { id, reservation } => match &mut self.enforcer {

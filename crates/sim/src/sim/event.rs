@@ -3,9 +3,9 @@
 use core::cmp::Ordering;
 use core::net::IpAddr;
 
-use signalbox_core::Time;
 use signalbox_core::node::{RouteQuery, TransmitError};
 use signalbox_core::traffic::{ReservationId, ReserveError};
+use signalbox_core::{Entry, Time};
 
 use crate::config::{LinkId, NodeId};
 use crate::packet::Packet;
@@ -62,6 +62,7 @@ pub(super) enum What {
     Failure {
         node: NodeId,
         incarnation: u32,
+        entry: Entry,
         dst: IpAddr,
         error: TransmitError,
     },

@@ -91,7 +91,7 @@ impl<N: NodeEngine> Sim<N> {
             state.routes.get(&key).filter(|route| route.iif == ifindex).map(|route| route.oifs.clone());
         if !member && self.takes_rsvp(node, &packet) {
             self.counters.intercepted += 1;
-            return self.drive(node, Input::Rsvp(packet.rsvp_received(ifindex)));
+            return self.drive(node, Input::Packet(packet.received(ifindex)));
         }
         if member {
             self.deliver(node, ifindex, &packet);

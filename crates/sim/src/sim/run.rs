@@ -84,11 +84,11 @@ impl<N: NodeEngine> Sim<N> {
                 }
                 self.drive(node, Input::Reserved { id, result });
             }
-            What::Failure { node, incarnation, dst, error } => {
+            What::Failure { node, incarnation, entry, dst, error } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
-                self.drive(node, Input::TransmitFailed { dst, error });
+                self.drive(node, Input::TransmitFailed { entry, dst, error });
             }
         }
         true
@@ -111,9 +111,10 @@ impl<N: NodeEngine> Sim<N> {
         let mut outputs = 0;
         while let Some(output) = engine.poll() {
             match output {
-                Output::Transmit(transmit) => sent.push((Packet::from(&transmit), transmit.ifindex)),
+                Output::Transmit(transmit) => {
+                    sent.push((transmit.entry, Packet::from(&transmit), transmit.ifindex));
+                }
                 Output::RouteLookup { id, query } => asked.push((id, query)),
-                Output::Rsvp(transmit) => sent.push((Packet::from(&transmit), transmit.ifindex)),
                 Output::MulticastLookup { group, source } => groups.push((group, source)),
                 Output::Reserve { id, reservation } => reserved.push((id, Some(reservation.clone()))),
                 Output::Release { id } => reserved.push((id, None)),
@@ -126,9 +127,6 @@ impl<N: NodeEngine> Sim<N> {
                 Output::StreamMessage { .. } => tcp(StreamKind::Sctp, ()),
                 Output::StreamRead { stream, on } => acts.push(Act::Read(stream, on)),
                 Output::StreamClose { stream, abort } => acts.push(Act::Close { stream, abort }),
-                Output::Sctp { src, dst, packet } => {
-                    acts.push(Act::Packet(Packet::sctp(src, dst, packet)));
-                }
             }
             outputs += 1;
             assert!(
@@ -157,12 +155,10 @@ impl<N: NodeEngine> Sim<N> {
             self.enqueue(at, What::Multicast { node, incarnation, group, source });
         }
         self.reserve(node, reserved);
-        for (packet, ifindex) in sent {
-            let (dst, protocol) = (packet.dst.ip(), packet.protocol);
-            if let Err(error) = self.originate(node, packet, ifindex)
-                && protocol != RSVP
-            {
-                self.enqueue(self.now, What::Failure { node, incarnation, dst, error });
+        for (entry, packet, ifindex) in sent {
+            let dst = packet.dst.ip();
+            if let Err(error) = self.originate(node, packet, ifindex) {
+                self.enqueue(self.now, What::Failure { node, incarnation, entry, dst, error });
             }
         }
         self.act(node, acts);
@@ -264,7 +260,7 @@ impl<N: NodeEngine> Sim<N> {
         // Linux asks for a route before it looks at the Router Alert.
         if way.is_ok() && self.takes_rsvp(node, &packet) {
             self.counters.intercepted += 1;
-            return self.drive(node, Input::Rsvp(packet.rsvp_received(ifindex)));
+            return self.drive(node, Input::Packet(packet.received(ifindex)));
         }
         let state = &self.nodes[node.at()];
         let taken = state.interception
@@ -273,7 +269,7 @@ impl<N: NodeEngine> Sim<N> {
             && packet.payload.starts_with(&MAGIC);
         if taken && state.engine.is_some() && packet.router_alert().is_some() {
             self.counters.intercepted += 1;
-            self.drive(node, Input::Datagram(packet.received(ifindex)));
+            self.drive(node, Input::Packet(packet.received(ifindex)));
             return;
         }
         if packet.ttl <= 1 {
@@ -303,19 +299,18 @@ impl<N: NodeEngine> Sim<N> {
     pub(super) fn deliver(&mut self, node: NodeId, ifindex: IfIndex, packet: &Packet) {
         if packet.protocol == RSVP && self.nodes[node.at()].rsvp && self.nodes[node.at()].engine.is_some() {
             self.counters.delivered += 1;
-            return self.drive(node, Input::Rsvp(packet.rsvp_received(ifindex)));
+            return self.drive(node, Input::Packet(packet.received(ifindex)));
         }
         if packet.protocol == SCTP && self.nodes[node.at()].engine.is_some() {
             self.counters.delivered += 1;
-            let (src, dst) = (packet.src.ip(), packet.dst.ip());
-            return self.drive(node, Input::Sctp { src, dst, packet: &packet.payload });
+            return self.drive(node, Input::Packet(packet.received(ifindex)));
         }
         if packet.protocol != UDP || packet.dst.port() != PORT || self.nodes[node.at()].engine.is_none() {
             self.counters.unheard += 1;
             return;
         }
         self.counters.delivered += 1;
-        self.drive(node, Input::Datagram(packet.received(ifindex)));
+        self.drive(node, Input::Packet(packet.received(ifindex)));
     }
 
     pub(super) fn tell_ends(&mut self, link: LinkId) {

@@ -13,7 +13,6 @@ use signalbox_core::node::{Input, NodeEngine, StreamError, StreamId, StreamKind}
 use super::{Sim, What};
 use crate::config::NodeId;
 use crate::network::Way;
-use crate::packet::Packet;
 use crate::stream::{Phase, Signal, StreamEvent};
 
 /// More hops than any packet's TTL allows.
@@ -28,7 +27,6 @@ pub(super) enum Act {
     Write(StreamId, Vec<u8>),
     Read(StreamId, bool),
     Close { stream: StreamId, abort: bool },
-    Packet(Packet),
 }
 
 /// How a signal fares on its way.
@@ -71,10 +69,6 @@ impl<N: NodeEngine> Sim<N> {
                     let Some(at) = self.streams.find(node, stream) else { continue };
                     self.close(at.0, at.1, abort);
                     written.push(at);
-                }
-                Act::Packet(packet) => {
-                    // As a raw socket whose errors nobody asks for.
-                    let _ = self.originate(node, packet, None);
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use signalbox_core::node::{Input, NodeEngine, Output};
-use signalbox_core::packet::IpTransmit;
+use signalbox_core::packet::{IpReceived, IpTransmit, Transmit};
 use signalbox_core::{IfIndex, Time};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
 
@@ -37,7 +37,8 @@ impl NodeEngine for Ear {
 
     fn handle(&mut self, _: Time, input: Input<'_, Command>) {
         match input {
-            Input::Rsvp(p) => {
+            Input::Packet(p) => {
+                let p = IpReceived::from(p);
                 let (src, ifindex, ttl, alert) = (p.src, p.ifindex, p.ttl, p.router_alert);
                 assert_eq!(p.payload, b"path");
                 self.events.push(Event::Packet { src, ifindex, ttl, alert });
@@ -56,7 +57,7 @@ impl NodeEngine for Ear {
         }
         self.said = self.commands.pop();
         Some(match *self.said.as_ref()? {
-            Command::Send { src, dst, ifindex, alert } => Output::Rsvp(IpTransmit {
+            Command::Send { src, dst, ifindex, alert } => Output::Transmit(Transmit::from(IpTransmit {
                 src,
                 dst,
                 ifindex,
@@ -64,7 +65,7 @@ impl NodeEngine for Ear {
                 tos: 0,
                 router_alert: alert,
                 payload: b"path",
-            }),
+            })),
             Command::Lookup { group, source } => Output::MulticastLookup { group, source },
         })
     }

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine, Output, StreamError, StreamId, StreamKind};
+use signalbox_core::packet::Transmit;
+use signalbox_core::{Entry, Time};
 use signalbox_sim::Boot;
 
 /// What to do.
@@ -65,7 +66,7 @@ impl NodeEngine for Streamer {
                 Some(Heard::Closed(stream, error, unacknowledged))
             }
             Input::ListenFailed { port, error, .. } => Some(Heard::ListenFailed(port, error)),
-            Input::Sctp { src, dst, packet } => Some(Heard::Sctp(src, dst, packet.to_vec())),
+            Input::Packet(p) => Some(Heard::Sctp(p.src.ip(), p.dst.ip(), p.payload.to_vec())),
             _ => None,
         });
     }
@@ -84,7 +85,18 @@ impl NodeEngine for Streamer {
             Do::Read(stream, on) => Output::StreamRead { stream: *stream, on: *on },
             Do::Close(stream) => Output::StreamClose { stream: *stream, abort: false },
             Do::Abort(stream) => Output::StreamClose { stream: *stream, abort: true },
-            Do::Sctp(src, dst, packet) => Output::Sctp { src: *src, dst: *dst, packet },
+            Do::Sctp(src, dst, packet) => Output::Transmit(Transmit {
+                entry: Entry::Ip(132),
+                src: SocketAddr::new(*src, 0),
+                dst: SocketAddr::new(*dst, 0),
+                ifindex: None,
+                ttl: 64,
+                tos: 0,
+                dont_fragment: false,
+                flow_label: 0,
+                options: &[],
+                payload: packet,
+            }),
         })
     }
 

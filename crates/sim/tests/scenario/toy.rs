@@ -106,7 +106,7 @@ impl NodeEngine for Toy {
                 let due = self.alarms.extract_if(.., |at| *at <= now).count();
                 self.pending.extend((0..due).map(|_| Pending::Event(Event::Alarm)));
             }
-            Input::Datagram(packet) => {
+            Input::Packet(packet) => {
                 let text = String::from_utf8_lossy(&packet.payload[4..]).into_owned();
                 if text == "ping" {
                     self.say(None, packet.src, 64, false, "pong");
@@ -124,7 +124,7 @@ impl NodeEngine for Toy {
             Input::RouteChanged(prefix) => {
                 self.pending.push_back(Pending::Event(Event::RouteChanged(prefix)))
             }
-            Input::TransmitFailed { dst, error } => {
+            Input::TransmitFailed { dst, error, .. } => {
                 self.pending.push_back(Pending::Event(Event::Failed(dst, error)));
             }
             Input::Command(Command::Send { src, dst, alert, ttl, text }) => {
@@ -156,6 +156,7 @@ impl NodeEngine for Toy {
             Pending::Transmit { src, dst, ifindex, ttl, options } => {
                 self.options = options;
                 Output::Transmit(Transmit {
+                    entry: signalbox_core::Entry::Udp(270),
                     src,
                     dst,
                     ifindex,

@@ -115,6 +115,7 @@ impl Pair {
                 Flying::Datagram { src, dst, options, payload } => self.handle(
                     at,
                     Input::Datagram(Received {
+                        entry: signalbox_core::Entry::Udp(270),
                         src,
                         dst,
                         ifindex: IfIndex(1),

@@ -102,6 +102,7 @@ impl Post {
         self.packets.iter().map(move |packet| {
             let payload = self.slice(&packet.payload);
             let received = Received {
+                entry: signalbox_core::Entry::Udp(270),
                 src: packet.src,
                 dst: packet.dst,
                 ifindex,

@@ -189,7 +189,7 @@ impl World {
                 let start = machine::processor_time()?;
                 let mut messages = 0;
                 for (_, received) in post.arriving(ifindex).filter(|(found, _)| *found == kind) {
-                    self.middle.handle(self.now, Input::Datagram(received));
+                    self.middle.handle(self.now, Input::Packet(received));
                     drain_middle(&mut self.middle, self.now, &mut self.sent);
                     messages += 1;
                 }
@@ -212,11 +212,11 @@ impl World {
         self.sent.sort_into(&mut self.to_down, |dst| dst.ip() != UPSTREAM);
         let mut done = 0;
         for (_, received) in self.to_up.arriving(UP) {
-            self.up.handle(self.now, Input::Datagram(received));
+            self.up.handle(self.now, Input::Packet(received));
             done += drain_up(&mut self.up, self.now, flows, &mut self.to_middle_from_up)?;
         }
         for (_, received) in self.to_down.arriving(UP) {
-            self.down.handle(self.now, Input::Datagram(received));
+            self.down.handle(self.now, Input::Packet(received));
             drain_down(&mut self.down, self.now, &mut self.to_middle_from_down);
         }
         Ok(done)
@@ -272,6 +272,7 @@ impl World {
         let start = machine::processor_time()?;
         for payload in made.chunks_exact(size) {
             let received = Received {
+                entry: signalbox_core::Entry::Udp(270),
                 src: template.src,
                 dst: template.dst,
                 ifindex: UP,
@@ -280,7 +281,7 @@ impl World {
                 options: &[],
                 payload,
             };
-            self.middle.handle(self.now, Input::Datagram(received));
+            self.middle.handle(self.now, Input::Packet(received));
             drain_middle(&mut self.middle, self.now, &mut self.sent);
         }
         cost.time += machine::processor_time()?.saturating_sub(start);

@@ -82,6 +82,7 @@ pub(super) fn forward_segmented(mut io: Io, to: SocketAddrV4, stop: &AtomicBool)
         io.receive(&mut batch).context("the bare forwarder cannot receive")?;
         for received in batch.iter() {
             io.send(&Transmit {
+                entry: signalbox_core::Entry::Udp(270),
                 src: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), received.dst.port()),
                 dst: to.into(),
                 ifindex: None,

@@ -133,7 +133,7 @@ impl End {
         let mut batch = std::mem::take(&mut self.batch);
         self.io.receive(&mut batch).context("cannot receive")?;
         for received in batch.iter() {
-            self.node.handle(self.clock.now(), Input::Datagram(received));
+            self.node.handle(self.clock.now(), Input::Packet(received));
             self.drain(&mut see);
         }
         self.batch = batch;

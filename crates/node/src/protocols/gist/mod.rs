@@ -9,8 +9,9 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use signalbox_core::node::{self, Interface, NoRoute, Prefix, Route, StreamId, TransmitError};
+use signalbox_core::packet::Received;
 use signalbox_core::service::Request;
-use signalbox_core::{NslpId, Time};
+use signalbox_core::{Entry, NslpId, Time};
 use signalbox_gist::engine::{self as gist, Gist, Input, Output as Out};
 
 pub use self::applications::{ApplicationCommand, ApplicationEvent, ApplicationView, RegisterError};
@@ -23,8 +24,11 @@ pub(super) use self::config::GistConfig as Config;
 use self::applications::Applications;
 use self::channels::Channels;
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Output, Packet, Protocol, Setup, StreamInput};
+use crate::protocol::{Composed, Context, Next, Output, Protocol, Setup, StreamInput};
 use crate::view::Counter;
+
+/// The UDP port of GIST (RFC 5971 §9).
+const ENTRY: Entry = Entry::Udp(signalbox_gist::wire::PORT);
 
 /// GIST, as the node runs it.
 #[derive(Debug)]
@@ -72,18 +76,20 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::Interfaces(interfaces));
     }
 
-    fn packet(&mut self, cx: &mut Context<'_>, packet: Packet<'_>) {
-        match packet {
-            Packet::Udp(datagram) => self.engine.handle(cx.now, Input::Datagram(datagram)),
-            Packet::Sctp { src, dst, packet } => {
-                self.channels.sctp_packet(cx.now, [src, dst], packet, &mut self.engine);
-            }
-            Packet::Rsvp(_) => {}
+    fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
+        if packet.entry == ENTRY {
+            self.engine.handle(cx.now, Input::Datagram(packet));
+        } else if packet.entry == channels::SCTP {
+            let addresses = [packet.src.ip(), packet.dst.ip()];
+            self.channels.sctp_packet(cx.now, addresses, packet.payload, &mut self.engine);
         }
     }
 
-    fn transmit_failed(&mut self, cx: &mut Context<'_>, dst: IpAddr, error: TransmitError) {
-        self.engine.handle(cx.now, Input::TransmitFailed { dst, error });
+    fn transmit_failed(&mut self, cx: &mut Context<'_>, entry: Entry, dst: IpAddr, error: TransmitError) {
+        // SCTP sends again what was not sent.
+        if entry == ENTRY {
+            self.engine.handle(cx.now, Input::TransmitFailed { dst, error });
+        }
     }
 
     fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
@@ -204,10 +210,10 @@ impl Composed for Instance {
     fn new(config: GistConfig, setup: &mut Setup) -> Result<Self, ConfigError> {
         let GistConfig { mut engine, channels } = config;
         engine.slowest_link = setup.slowest_link;
-        let associations = engine.associations.clone();
+        let (associations, dscp) = (engine.associations.clone(), engine.dscp);
         let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
         let engine = Gist::new(engine, setup.rng.array())?;
-        let channels = Channels::new(channels, tls, &associations, setup.rng.array());
+        let channels = Channels::new(channels, tls, &associations, dscp, setup.rng.array());
         let (inside, events) = (Vec::new(), VecDeque::new());
         Ok(Self { engine, channels, applications: Applications::default(), inside, events })
     }

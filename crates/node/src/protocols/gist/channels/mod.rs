@@ -27,7 +27,7 @@ use signalbox_transport::stream::{Limits, TlsConfig};
 pub use self::config::{ChannelConfig, Credentials, Tls};
 use self::listen::Listener;
 use self::outbox::Down;
-pub(crate) use self::outbox::Outbox;
+pub(crate) use self::outbox::{Outbox, SCTP};
 use self::sctp::{SctpRecord, SctpSide};
 use self::tls::TlsRecord;
 
@@ -111,6 +111,7 @@ impl Channels {
         config: ChannelConfig,
         tls: Option<TlsConfig>,
         associations: &AssociationConfig,
+        dscp: u8,
         seed: [u8; 32],
     ) -> Self {
         let kernel = config.kernel_sctp;
@@ -129,7 +130,7 @@ impl Channels {
             handshakes: 0,
             dirty: Vec::new(),
             sctp,
-            out: Outbox::default(),
+            out: Outbox::new(dscp << 2),
             counters: Counters::default(),
         }
     }

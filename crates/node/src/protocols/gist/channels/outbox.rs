@@ -5,8 +5,12 @@ use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use signalbox_core::Entry;
 use signalbox_core::node::{Output, StreamId, StreamKind};
+use signalbox_core::packet::Transmit;
 
+/// IP protocol 132, of the SCTP that runs in this process.
+pub(crate) const SCTP: Entry = Entry::Ip(132);
 /// Memory that is kept for octets when nothing is queued.
 const KEPT: usize = 1 << 16;
 
@@ -26,11 +30,18 @@ pub(crate) enum Down {
 pub(crate) struct Outbox {
     queue: VecDeque<Down>,
     octets: Vec<u8>,
+    /// TOS octet or traffic class of SCTP packets.
+    tos: u8,
 }
 
 impl Outbox {
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// SCTP packets carry `tos`.
+    pub(crate) fn new(tos: u8) -> Self {
+        Self { tos, ..Self::default() }
     }
 
     pub(crate) fn push(&mut self, down: Down) {
@@ -87,7 +98,18 @@ impl Outbox {
             }
             Down::Read { stream, on } => Output::StreamRead { stream, on },
             Down::Close { stream, abort } => Output::StreamClose { stream, abort },
-            Down::Sctp { src, dst, packet } => Output::Sctp { src, dst, packet: octets(packet) },
+            Down::Sctp { src, dst, packet } => Output::Transmit(Transmit {
+                entry: SCTP,
+                src: SocketAddr::new(src, 0),
+                dst: SocketAddr::new(dst, 0),
+                ifindex: None,
+                ttl: 64,
+                tos: self.tos,
+                dont_fragment: false,
+                flow_label: 0,
+                options: &[],
+                payload: octets(packet),
+            }),
         }
     }
 }

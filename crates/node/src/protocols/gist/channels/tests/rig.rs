@@ -69,7 +69,7 @@ pub(super) struct Side {
 impl Side {
     pub(super) fn new(config: ChannelConfig, seed: u8) -> Self {
         let tls = config.tls.as_ref().map(|tls| tls.load(WALL_US).unwrap());
-        Self { channels: Channels::new(config, tls, &associations(), [seed; 32]), ear: Ear::default() }
+        Self { channels: Channels::new(config, tls, &associations(), 0, [seed; 32]), ear: Ear::default() }
     }
 
     /// What GIST was told since the last call.
@@ -96,7 +96,7 @@ impl Side {
                 }
                 Output::StreamRead { stream, on } => Said::Read(stream, on),
                 Output::StreamClose { stream, abort } => Said::Close(stream, abort),
-                Output::Sctp { packet, .. } => Said::Sctp(packet.to_vec()),
+                Output::Transmit(t) => Said::Sctp(t.payload.to_vec()),
                 other => panic!("{other:?}"),
             });
         }

@@ -1,0 +1,101 @@
+//! Ports of entry: where packets come into a node and leave it.
+//!
+//! A protocol asks for the entries that it uses ([`EntryRequest`]); the driver opens them and knows nothing else of
+//! the protocol. Byte streams are no packets: they have a contract of their own in [`crate::node`].
+
+/// A port of entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Entry {
+    /// UDP datagrams to this port. The payload is what follows the UDP header.
+    Udp(u16),
+    /// Packets of this IP protocol. The payload is what follows the IP header, its options and extension headers; the
+    /// ports are 0.
+    Ip(u8),
+    /// ICMP and ICMPv6 Echo Requests and Echo Replies whose data begin with these four octets (big-endian). The payload
+    /// is the whole ICMP message from its type octet on; the driver fills in the checksum of what it sends. The ports
+    /// are 0.
+    IcmpEcho(u32),
+}
+
+/// What a protocol asks of the driver: an entry, and which packets that pass by are taken out of forwarding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct EntryRequest {
+    /// The port of entry.
+    pub entry: Entry,
+    /// Which packets to other nodes this node receives instead of forwarding them; `None`: none of them.
+    pub intercept: Option<Intercept>,
+}
+
+/// An interception rule: a packet of the entry that passes by is intercepted if it meets every condition.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Intercept {
+    /// Only packets that carry a Router Alert (RFC 2113, RFC 2711).
+    pub router_alert: bool,
+    /// Only packets whose payload matches each of these.
+    pub matches: Vec<Match>,
+}
+
+/// A condition on 32 bits of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Match {
+    /// Offset of the first of the four octets in the payload.
+    pub offset: u16,
+    /// Which of the bits (big-endian) count.
+    pub mask: u32,
+    /// What those bits are.
+    pub value: u32,
+}
+
+impl EntryRequest {
+    /// The entry for packets that are addressed to this node only.
+    #[must_use]
+    pub const fn local(entry: Entry) -> Self {
+        Self { entry, intercept: None }
+    }
+}
+
+impl Intercept {
+    /// Whether a packet with these facts is intercepted.
+    #[must_use]
+    pub fn takes(&self, router_alert: bool, payload: &[u8]) -> bool {
+        (router_alert || !self.router_alert) && self.matches.iter().all(|m| m.holds(payload))
+    }
+}
+
+impl Match {
+    /// The condition that the payload has these 32 bits at `offset`.
+    #[must_use]
+    pub const fn word(offset: u16, value: u32) -> Self {
+        Self { offset, mask: u32::MAX, value }
+    }
+
+    /// Whether the payload meets the condition; one that is too short does not.
+    #[must_use]
+    pub fn holds(&self, payload: &[u8]) -> bool {
+        let word = payload.get(usize::from(self.offset)..).and_then(<[u8]>::first_chunk::<4>);
+        word.is_some_and(|word| u32::from_be_bytes(*word) & self.mask == self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_takes_what_meets_every_condition() {
+        let magic = Match::word(0, 0x4e04_bda5);
+        let flag = Match { offset: 8, mask: 0x8000, value: 0x8000 };
+        let rule = Intercept { router_alert: true, matches: vec![magic, flag] };
+        let payload = [0x4e, 0x04, 0xbd, 0xa5, 1, 2, 3, 4, 5, 6, 0x80, 0];
+        assert!(rule.takes(true, &payload));
+        assert!(!rule.takes(false, &payload), "no Router Alert");
+        assert!(!rule.takes(true, &payload[..11]), "too short");
+        assert!(!rule.takes(true, &[0; 12]), "another magic number");
+        assert!(Intercept::default().takes(false, &[]));
+    }
+}
