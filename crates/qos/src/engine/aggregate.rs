@@ -4,7 +4,7 @@
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::Route;
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, NslpId, Time};
+use signalbox_core::{Mri, NslpId};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -43,7 +43,7 @@ impl Qos {
         if route.local || meta.nslp != self.config.nslp {
             return None;
         }
-        let name = self.addresses.name(route.ifindex)?;
+        let name = self.interfaces.name(route.ifindex)?;
         self.config.aggregates.iter().position(|aggregate| aggregate.interface == name)
     }
 
@@ -51,7 +51,6 @@ impl Qos {
     /// where the aggregate has to grow first, the message that they have to wait for.
     pub(super) fn join(
         &mut self,
-        now: Time,
         key: Key,
         trunk: usize,
         rate: u64,
@@ -74,7 +73,7 @@ impl Qos {
         }
         entry.size = wanted;
         let id = MessageId { bidirectional: false, id: self.rng.array() };
-        self.resize(now, trunk, Some(route), Some(id));
+        self.resize(trunk, Some(route), Some(id));
         self.bind_to_trunk(key, trunk);
         (bypass, Some(id))
     }
@@ -91,7 +90,7 @@ impl Qos {
     }
 
     /// Aggregates that flows have left become smaller; one that nobody is in is torn down.
-    pub(super) fn step_trunks(&mut self, now: Time, resources: &mut Resources) {
+    pub(super) fn step_trunks(&mut self, resources: &mut Resources) {
         for trunk in 0..self.trunks.len() {
             let Some(entry) = self.trunks.get_mut(trunk) else { return };
             if !core::mem::take(&mut entry.left) {
@@ -100,7 +99,7 @@ impl Qos {
             if entry.used == 0 {
                 let key = core::mem::take(entry).key;
                 if let Some(key) = key {
-                    self.let_go(now, key, resources);
+                    self.let_go(key, resources);
                     self.rearm(key);
                 }
                 continue;
@@ -112,7 +111,7 @@ impl Qos {
             // By two steps at least: a flow that comes and goes does not move it each time.
             if entry.size >= wanted.saturating_add(step.saturating_mul(2)) {
                 entry.size = wanted;
-                self.resize(now, trunk, None, None);
+                self.resize(trunk, None, None);
             }
         }
     }
@@ -133,7 +132,7 @@ impl Qos {
 
     /// Asks the region for the aggregate's new size. What leaves here is held by the members; the session itself holds
     /// nothing at this node.
-    fn resize(&mut self, now: Time, trunk: usize, route: Option<&Route>, msg_id: Option<MessageId>) {
+    fn resize(&mut self, trunk: usize, route: Option<&Route>, msg_id: Option<MessageId>) {
         let Some(aggregate) = self.config.aggregates.get(trunk) else { return };
         let Some(entry) = self.trunks.get(trunk) else { return };
         let (dscp, dst, size) = (aggregate.dscp, aggregate.deaggregator, entry.size);
@@ -141,7 +140,7 @@ impl Qos {
             Some(key) => key,
             None => {
                 let Some(route) = route else { return };
-                let src = self.addresses.on(route.ifindex, dst).unwrap_or(route.src);
+                let src = self.interfaces.on(route.ifindex, dst).unwrap_or(route.src);
                 let flow = PathCoupled { dscp: Some(dscp), ..PathCoupled::between(src, dst) };
                 let id = self.rng.session_id();
                 let Ok(key) = self.open(id, Mri::PathCoupled(flow), self.config.nslp, false) else { return };
@@ -150,7 +149,7 @@ impl Qos {
                     // Its packets are known by their code point, wherever they come from and go to.
                     session.classifier = Some(Classifier::T);
                     session.local = Some(Box::new(Local::of(None, Wish::Aggregate(trunk))));
-                    session.refresh_at = Some(now + self.rng.jitter(self.config.refresh, 0.5, 1.5));
+                    session.refresh_at = Some(self.now + self.rng.jitter(self.config.refresh, 0.5, 1.5));
                 }
                 if let Some(entry) = self.trunks.get_mut(trunk) {
                     entry.key = Some(key);
@@ -171,7 +170,7 @@ impl Qos {
         let extra = Extra { rii: Some(rii), msg_id, keep: true, ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, Form::Full, extra) {
             self.counters.reserves_sent += 1;
-            self.expect(now, key, rii, Want::Reserve, octets);
+            self.expect(key, rii, Want::Reserve, octets);
         }
         self.rearm(key);
     }
@@ -184,16 +183,16 @@ impl Qos {
     }
 
     /// The region did not: what stood stands; flows that waited for more fail where they wait.
-    pub(super) fn trunk_refused(&mut self, now: Time, key: Key, trunk: usize, resources: &mut Resources) {
+    pub(super) fn trunk_refused(&mut self, key: Key, trunk: usize, resources: &mut Resources) {
         let Some(entry) = self.trunks.get_mut(trunk) else { return };
         if entry.key != Some(key) {
-            return self.end_local(now, key, None, resources);
+            return self.end_local(key, None, resources);
         }
         entry.size = entry.confirmed;
         if entry.confirmed == 0 {
             entry.key = None;
-            return self.end_local(now, key, None, resources);
+            return self.end_local(key, None, resources);
         }
-        self.resize(now, trunk, None, None);
+        self.resize(trunk, None, None);
     }
 }

@@ -55,7 +55,7 @@ impl Qos {
     }
 
     /// A reservation ended here, in whatever way: sessions that are bound to it hear of it or end with it.
-    pub(super) fn on_gone(&mut self, now: Time, key: Key, resources: &mut Resources) {
+    pub(super) fn on_gone(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         let gone = session.id;
         // A user at the QNR of a reservation that its receiver made.
@@ -63,7 +63,7 @@ impl Qos {
         if let Some(id) = local.and_then(|local| local.command).filter(|_| session.stage != Stage::Path) {
             let releasing = local.is_some_and(|local| local.releasing);
             let lost = own_failure(Info::RESERVATION_FAILURE, Some("the receiver's reservation ended"));
-            self.tell(id, if releasing { QosEvent::Released } else { QosEvent::Lost(lost) });
+            self.out.event(id, if releasing { QosEvent::Released } else { QosEvent::Lost(lost) });
             self.commands.remove(&id);
             if let Some(session) = self.sessions.get_mut(key) {
                 session.local = None;
@@ -72,11 +72,11 @@ impl Qos {
         // Two sessions may be bound to each other: the first to go is gone when the other looks.
         self.set_stage(key, Stage::Torn);
         for dependent in self.bound_to.get(&gone).cloned().unwrap_or_default() {
-            self.bound_session_gone(now, dependent, gone, resources);
+            self.bound_session_gone(dependent, gone, resources);
         }
     }
 
-    fn bound_session_gone(&mut self, now: Time, key: Key, gone: SessionId, resources: &mut Resources) {
+    fn bound_session_gone(&mut self, key: Key, gone: SessionId, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         if session.stage != Stage::Reserved {
             return;
@@ -97,20 +97,20 @@ impl Qos {
                 let note = Some("the session that it depends on ended");
                 if qni {
                     let failure = own_failure(Info::RESERVATION_FAILURE, note);
-                    return self.fail(now, key, failure, resources);
+                    return self.fail(key, failure, resources);
                 }
                 self.notify_initiator(key, Info::RESERVATION_FAILURE, note);
                 self.release(key, resources);
                 self.counters.torn_down += 1;
                 self.set_stage(key, Stage::Torn);
-                self.on_gone(now, key, resources);
-                self.tear_onward(now, key, None, None, u8::MAX, resources);
+                self.on_gone(key, resources);
+                self.tear_onward(key, None, None, u8::MAX, resources);
             }
             Some(_) if way_back && qni => {
                 let failure = own_failure(Info::RESERVATION_FAILURE, Some("the other direction ended"));
-                self.fail(now, key, failure, resources);
+                self.fail(key, failure, resources);
             }
-            Some(_) if way_back => self.let_go(now, key, resources),
+            Some(_) if way_back => self.let_go(key, resources),
             Some(_) if self.config.notify_bound => {
                 self.notify_initiator(key, Info::UNKNOWN_BOUND_SESSION, None);
             }
@@ -141,7 +141,6 @@ impl Qos {
 
     pub(super) fn on_routed_way_back(
         &mut self,
-        now: Time,
         first: Key,
         route: Result<Route, NoRoute>,
         resources: &mut Resources,
@@ -179,9 +178,9 @@ impl Qos {
         }
         if ask {
             let qspec = rmf::as_init(&qspec);
-            self.ask_path(now, key, &qspec, mri, &route, false, Want::Init, resources);
+            self.ask_path(key, &qspec, mri, &route, false, Want::Init, resources);
         } else {
-            self.ask_here_and_onward(now, key, &qspec, &route, resources);
+            self.ask_here_and_onward(key, &qspec, &route, resources);
         }
         self.rearm(key);
     }
@@ -197,7 +196,7 @@ impl Qos {
                 *stands = true;
                 local.again_at = None;
                 if let (Some(granted), Some(id)) = (local.waiting.take(), local.command) {
-                    self.tell(id, QosEvent::Granted(*granted));
+                    self.out.event(id, QosEvent::Granted(*granted));
                 }
             }
         }
@@ -209,7 +208,6 @@ impl Qos {
     /// session, or of an aggregation region, looks at these objects.
     pub(super) fn synchronise(
         &mut self,
-        now: Time,
         message: &Message<'_>,
         meta: &Meta,
         octets: &[u8],
@@ -228,7 +226,7 @@ impl Qos {
                 }
                 None => {
                     let trigger = self.take_waiting(bound.id, true);
-                    self.wait(now, bound.id, false, octets, meta);
+                    self.wait(bound.id, false, octets, meta);
                     if let Some((octets, meta)) = trigger {
                         self.resume.push_back((octets, meta));
                     }
@@ -238,11 +236,11 @@ impl Qos {
         }
         let id = message.msg_id.filter(|id| id.bidirectional)?;
         // It waits itself, until the one that is bound to it is there.
-        let partner = self.waits(id.id, false) || self.resuming;
+        let partner = self.waits(id.id, false) || meta.synchronised;
         if partner {
             return None;
         }
-        self.wait(now, id.id, true, octets, meta);
+        self.wait(id.id, true, octets, meta);
         Some(Progress::Done)
     }
 
@@ -252,7 +250,7 @@ impl Qos {
     }
 
     /// What became of a message that others may wait for.
-    pub(super) fn trigger(&mut self, now: Time, message: &Message<'_>, meta: &Meta, granted: bool) {
+    pub(super) fn trigger(&mut self, message: &Message<'_>, meta: &Meta, granted: bool) {
         let Some(id) = message.msg_id.filter(|_| meta.at_flow_end) else { return };
         match self.take_waiting(id.id, false) {
             Some((octets, waiting)) if granted => self.resume.push_back((octets, waiting)),
@@ -263,17 +261,17 @@ impl Qos {
             }
             None => {
                 let place = Place { what: Parked::Seen { id: id.id, granted }, link: Link::default() };
-                self.park(now + self.config.retry_max, place, (id.id, 2));
+                self.park(self.now + self.config.retry_max, place, (id.id, 2));
             }
         }
     }
 
-    fn wait(&mut self, now: Time, id: [u8; 16], trigger: bool, octets: &[u8], meta: &Meta) {
+    fn wait(&mut self, id: [u8; 16], trigger: bool, octets: &[u8], meta: &Meta) {
         // A repetition takes the place of the one that waits, and waits anew.
         self.take_waiting(id, trigger);
         let what = Parked::Bound { octets: octets.to_vec(), meta: meta.clone(), id, trigger };
         let place = Place { what, link: Link::default() };
-        self.park(now + self.config.request_retry, place, (id, u8::from(trigger)));
+        self.park(self.now + self.config.request_retry, place, (id, u8::from(trigger)));
     }
 
     fn park(&mut self, until: Time, place: Place, name: ([u8; 16], u8)) {
@@ -307,8 +305,8 @@ impl Qos {
     }
 
     /// Messages that waited too long are gone; the QNI may hear of it.
-    pub(super) fn step_waiting(&mut self, now: Time) {
-        while let Some(index) = self.parked_wheel.pop_due(&mut self.parked, now) {
+    pub(super) fn step_waiting(&mut self) {
+        while let Some(index) = self.parked_wheel.pop_due(&mut self.parked, self.now) {
             let Some(place) = self.parked.key_of(index).and_then(|key| self.parked.remove(key)) else {
                 continue;
             };
@@ -331,11 +329,10 @@ impl Qos {
     }
 
     /// Deals with messages whose wait is over.
-    pub(super) fn step_resumed(&mut self, now: Time, resources: &mut Resources) {
+    pub(super) fn step_resumed(&mut self, resources: &mut Resources) {
         while let Some((octets, meta)) = self.resume.pop_front() {
-            self.resuming = true;
-            self.receive_resumed(now, &octets, &meta, resources);
-            self.resuming = false;
+            let meta = Meta { synchronised: true, ..meta };
+            self.receive_resumed(&octets, &meta, resources);
         }
     }
 }

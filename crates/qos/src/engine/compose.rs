@@ -5,10 +5,10 @@ use signalbox_core::slab::Key;
 use signalbox_core::{Mri, NslpId, SessionId};
 use signalbox_wire::Writer;
 
+use super::Qos;
+use super::outbox::{Parcel, Purpose};
 use super::parked::Meta;
 use super::session::{Marks, Session, Want};
-use super::{Parcel, Purpose};
-use super::{Qos, Queued};
 use crate::wire::{
     Carried, GenericFlags, Hops, Info, InfoSpec, Message, MessageFlags, MessageId, MessageType, Rsn, RsnList,
     SessionIds, Source,
@@ -103,18 +103,9 @@ impl Qos {
         }
     }
 
-    /// Gives a composed message to GIST; false if there is no room.
+    /// Gives a composed message to GIST. False: the table of messages is full.
     pub(super) fn post(&mut self, parcel: Parcel) -> bool {
-        let matters = parcel.purpose != Purpose::Whatever;
-        let Some(key) = self.outbox.put(parcel, matters) else {
-            self.counters.overload += 1;
-            return false;
-        };
-        if matters && !self.outbox.is_watched(key) {
-            self.counters.unwatched += 1;
-        }
-        self.queue.push_back(Queued::Parcel(key));
-        true
+        self.out.send(&mut self.counters, parcel)
     }
 
     /// Composes `message` and gives it to GIST. A message that breaks its grammar is never sent: it would be a fault
@@ -125,10 +116,10 @@ impl Qos {
         keep: bool,
         parcel: impl FnOnce(Vec<u8>) -> Parcel,
     ) -> Option<Vec<u8>> {
-        let mut octets = self.outbox.buffer();
+        let mut octets = self.out.buffer();
         if message.encode(&mut Writer::new(&mut octets)).is_err() {
             self.counters.overload += 1;
-            self.outbox.reuse(octets);
+            self.out.reuse(octets);
             return None;
         }
         let copy = if keep { octets.clone() } else { Vec::new() };
@@ -138,7 +129,7 @@ impl Qos {
     /// Sends a RESERVE of a session onward. Gives its octets if they are to be kept, else none; `None` if it could not
     /// be sent.
     pub(super) fn send_reserve(&mut self, key: Key, form: Form, extra: Extra<'_>) -> Option<Vec<u8>> {
-        let mut octets = self.outbox.buffer();
+        let mut octets = self.out.buffer();
         let session = self.sessions.get(key)?;
         let rsn = Rsn { number: extra.rsn.or(session.rsn_out).unwrap_or(0), epoch: self.epoch };
         let full = form == Form::Full;
@@ -171,9 +162,9 @@ impl Qos {
         // A tear goes as far as there is state: nobody cares what becomes of it. One with explicit routing goes to
         // a peer that is known.
         let purpose = if form == Form::Tear || extra.sii.is_some() {
-            Purpose::Whatever
+            Purpose::Unwatched
         } else {
-            Purpose::Onward { session: key, rii: extra.rii, query: false }
+            Purpose::Request { session: key, rii: extra.rii, query: false }
         };
         let parcel = Parcel {
             octets,
@@ -198,7 +189,7 @@ impl Qos {
         reserve_init: bool,
         extra: Extra<'_>,
     ) -> Option<Vec<u8>> {
-        let mut octets = self.outbox.buffer();
+        let mut octets = self.out.buffer();
         let session = self.sessions.get(key)?;
         let message = Message {
             flags: MessageFlags(0).with_if(MessageFlags::RESERVE_INIT, reserve_init),
@@ -228,7 +219,7 @@ impl Qos {
             hops: extra.gist_hops,
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
-            purpose: Purpose::Onward { session: key, rii: extra.rii, query: true },
+            purpose: Purpose::Request { session: key, rii: extra.rii, query: true },
         };
         let sent = self.post_checked(key, parcel, encoded.is_ok(), copy)?;
         self.counters.queries_sent += 1;
@@ -238,10 +229,10 @@ impl Qos {
     fn post_checked(&mut self, key: Key, parcel: Parcel, encoded: bool, copy: Vec<u8>) -> Option<Vec<u8>> {
         if !encoded {
             self.counters.overload += 1;
-            self.outbox.reuse(parcel.octets);
+            self.out.reuse(parcel.octets);
             return None;
         }
-        let watched = parcel.purpose != Purpose::Whatever;
+        let watched = parcel.purpose != Purpose::Unwatched;
         if !self.post(parcel) {
             return None;
         }
@@ -253,7 +244,7 @@ impl Qos {
 
     /// Sends a request again, octet for octet.
     pub(super) fn send_again(&mut self, key: Key, octets: &[u8], want: Want, rii: Option<u32>) {
-        let mut copy = self.outbox.buffer();
+        let mut copy = self.out.buffer();
         copy.extend_from_slice(octets);
         let Some(session) = self.sessions.get(key) else { return };
         if want == Want::Farewell {
@@ -276,7 +267,7 @@ impl Qos {
             hops: None,
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
-            purpose: Purpose::Onward { session: key, rii, query },
+            purpose: Purpose::Request { session: key, rii, query },
         };
         self.counters.retransmissions += 1;
         self.post_checked(key, parcel, true, Vec::new());
@@ -305,7 +296,7 @@ impl Qos {
 
     /// An INFO-SPEC of this node, which names itself by its address on the side that `meta` came from.
     pub(super) fn info(&self, meta: &Meta, info: Info) -> InfoSpec<'static> {
-        let address = self.addresses.on(meta.ifindex, meta.mri.dst());
+        let address = self.interfaces.on(meta.ifindex, meta.mri.dst());
         InfoSpec { info, source: address.map_or(Source::None, Source::Address), specific: &[] }
     }
 }
@@ -331,6 +322,6 @@ fn whatever(octets: Vec<u8>, to: Target, attributes: TransferAttributes) -> Parc
         hops: None,
         attributes,
         timeout: None,
-        purpose: Purpose::Whatever,
+        purpose: Purpose::Unwatched,
     }
 }

@@ -1,6 +1,5 @@
 //! Admission, and what follows from it (RFC 5974 §5.4.1).
 
-use signalbox_core::Time;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
 use signalbox_resources::Resources;
@@ -32,7 +31,6 @@ impl Qos {
     /// Asks for what a RESERVE wants. Nothing changes unless it is granted.
     pub(super) fn admit(
         &mut self,
-        now: Time,
         key: Option<Key>,
         message: &Message<'_>,
         meta: &Meta,
@@ -97,29 +95,29 @@ impl Qos {
         // Told not to replace, it keeps what it holds for the other flow and takes as much again for this one.
         let old = old.filter(|_| !(keep && other_flow));
         let qspec = message.qspec.unwrap_or_default();
-        match rmf::reserve(resources, now, &flow, qspec, old) {
+        match rmf::reserve(resources, self.now, &flow, qspec, old) {
             Err(denial) => {
                 self.counters.refused += 1;
                 if opened {
                     self.close(key, resources);
                 }
                 self.answer_with(meta, message, denial.info, denial.qspec.as_deref(), denial.note.as_deref());
-                self.trigger(now, message, meta, false);
+                self.trigger(message, meta, false);
             }
             Ok(given) => {
                 self.counters.granted += 1;
                 let rate = given.rate;
-                let mut outcome = self.install(now, key, message, meta, given, keep && other_flow, opened);
+                let mut outcome = self.install(key, message, meta, given, keep && other_flow, opened);
                 if let Some(trunk) = trunk {
-                    let (nslp, waits_for) = self.join(now, key, trunk, rate, &route);
+                    let (nslp, waits_for) = self.join(key, trunk, rate, &route);
                     if let Some(session) = self.sessions.get_mut(key) {
                         session.nslp_onward = nslp;
                         session.waits_for = waits_for;
                     }
                     outcome.waits_for = waits_for;
                 }
-                self.proceed(now, key, message, meta, outcome);
-                self.trigger(now, message, meta, true);
+                self.proceed(key, message, meta, outcome);
+                self.trigger(message, meta, true);
                 self.stands(key, message);
             }
         }
@@ -129,7 +127,6 @@ impl Qos {
     #[expect(clippy::too_many_arguments, reason = "all that a RESERVE brings")]
     fn install(
         &mut self,
-        now: Time,
         key: Key,
         message: &Message<'_>,
         meta: &Meta,
@@ -141,8 +138,8 @@ impl Qos {
         let nslp_onward = self.onward_nslp(meta);
         let lifetime = |period| self.config.lifetime(period);
         let period = message.refresh_period.unwrap_or(DEFAULT_PERIOD_MS);
-        let expires = now + lifetime(period);
-        let silent = now + lifetime(period);
+        let expires = self.now + lifetime(period);
+        let silent = self.now + lifetime(period);
         let target = self.config.period_ms();
         let ends = meta.at_flow_end || super::binding::ends_at_proxy(&self.config, message);
         let gap = self.after_gap(meta) && !self.config.ignore_gaps;
@@ -204,7 +201,7 @@ impl Qos {
             session.next_rsn();
         }
         if session.refresh_at.is_none() {
-            session.refresh_at = Some(now + jitter);
+            session.refresh_at = Some(self.now + jitter);
         }
         session.pending.retain(|p| p.want != Want::Init);
         self.bind(key, &message.bound_sessions);
@@ -221,7 +218,7 @@ impl Qos {
         let (id, gaps) = (session.id, session.marks.has(Marks::BREAK));
         let quality = rmf::quality(&session.qspec);
         // Where the flow begins, the last to grant is the first on its way.
-        let own = session.ifindex.and_then(|ifindex| self.addresses.on(ifindex, session.mri.dst()));
+        let own = session.ifindex.and_then(|ifindex| self.interfaces.on(ifindex, session.mri.dst()));
         let own = own.map(|address| Hop { address, rate: session.rate, after_gap: false });
         if let Some(local) = session.local.as_mut() {
             let first = !core::mem::replace(&mut local.granted, true);
@@ -231,7 +228,7 @@ impl Qos {
             hops.reverse();
             let granted = Granted { session: id, quality, hops, gaps, back: None };
             if let Some(command) = local.command.filter(|_| first) {
-                self.tell(command, QosEvent::Granted(granted));
+                self.out.event(command, QosEvent::Granted(granted));
             }
         }
         self.way_back_stands(id);
@@ -239,11 +236,11 @@ impl Qos {
     }
 
     /// Holds no more than the end of the path gave.
-    pub(super) fn trim(&mut self, now: Time, key: Key, message: &Message<'_>, resources: &mut Resources) {
+    pub(super) fn trim(&mut self, key: Key, message: &Message<'_>, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         if let (Some(qspec), Some(grant)) = (message.qspec, session.grant) {
             let flow = super::reroute::flow_of(&self.config, key, session);
-            let rate = rmf::trim(resources, now, &flow, qspec, grant, session.rate);
+            let rate = rmf::trim(resources, self.now, &flow, qspec, grant, session.rate);
             if let Some(session) = self.sessions.get_mut(key) {
                 session.rate = rate;
             }
@@ -257,14 +254,14 @@ impl Qos {
     }
 
     /// Sends a granted RESERVE on, or answers it where the path ends.
-    fn proceed(&mut self, now: Time, key: Key, message: &Message<'_>, meta: &Meta, outcome: Outcome) {
+    fn proceed(&mut self, key: Key, message: &Message<'_>, meta: &Meta, outcome: Outcome) {
         let Some(session) = self.sessions.get(key) else { return };
         let hops = self.hops_with_own(message.hops, meta, session.rate);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let info = if outcome.changed { Info::RESERVED } else { Info::REFRESHED };
         let bound = self.unsettled(message, meta);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let until = now + self.config.retry_max;
+        let until = self.now + self.config.retry_max;
         if session.is_end() {
             if let Some(rii) = message.rii {
                 self.respond(key, rii, info, hops);
@@ -309,7 +306,7 @@ impl Qos {
     /// The list of hops with this node's own entry, what it gives or could give; the list as it was if it is full.
     pub(super) fn hops_with_own(&self, hops: Option<Hops<'_>>, meta: &Meta, rate: u64) -> Option<Vec<u8>> {
         let mut octets = hops?.octets().to_vec();
-        if let Some(address) = self.addresses.on(meta.ifindex, meta.mri.dst()) {
+        if let Some(address) = self.interfaces.on(meta.ifindex, meta.mri.dst()) {
             let hop = Hop { address, rate, after_gap: self.after_gap(meta) };
             if octets.len() + hop.octets() <= MAX_HOPS_OCTETS {
                 hop.write(&mut Writer::new(&mut octets));
@@ -344,7 +341,7 @@ impl Qos {
     /// This node's address as it looks towards the QNI of a session.
     pub(super) fn own_source(&self, session: &Session) -> crate::wire::Source<'static> {
         let on = session.ifindex.unwrap_or_default();
-        self.addresses
+        self.interfaces
             .on(on, session.mri.dst())
             .map_or(crate::wire::Source::None, crate::wire::Source::Address)
     }

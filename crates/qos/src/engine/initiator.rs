@@ -2,7 +2,7 @@
 
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, SessionId, Time};
+use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -11,17 +11,17 @@ use super::command::{Command, ReserveRequest};
 use super::compose::{Extra, Form};
 use super::config::StateKeeping;
 use super::event::{Failure, Granted, HopGrant, QosEvent, Refusal};
-use super::parked::{Meta, Parked};
+use super::parked::Parked;
 use super::response::source_text;
 use super::rmf::{self, Aim, Flow};
 use super::session::{Before, Local, Marks, Stage, Want, Wish};
 use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, Message, Source};
 
 impl Qos {
-    pub(super) fn on_command(&mut self, now: Time, id: u64, command: Command, resources: &mut Resources) {
+    pub(super) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
         match &command {
-            Command::Release => return self.on_release(now, id, resources),
-            Command::ReleaseMany(ids) => return self.on_release_many(now, ids, resources),
+            Command::Release => return self.on_release(id, resources),
+            Command::ReleaseMany(ids) => return self.on_release_many(ids, resources),
             Command::Reserve(_) | Command::Query(_) => {}
         }
         let checked = match &command {
@@ -45,7 +45,7 @@ impl Qos {
             _ => None,
         };
         if let Some(refusal) = refusal {
-            return self.tell(id, QosEvent::Refused(refusal));
+            return self.out.event(id, QosEvent::Refused(refusal));
         }
         // The route tells where the packets leave and, if the user did not, where they come from.
         let query = RouteQuery {
@@ -57,7 +57,7 @@ impl Qos {
             ..RouteQuery::to(flow.dst)
         };
         if !self.look_up(Parked::Command(id, command), query) {
-            self.tell(id, QosEvent::Refused(Refusal::TooMany));
+            self.out.event(id, QosEvent::Refused(Refusal::TooMany));
         }
     }
 
@@ -74,7 +74,6 @@ impl Qos {
 
     pub(super) fn on_routed_command(
         &mut self,
-        now: Time,
         id: u64,
         command: Command,
         route: Result<Route, NoRoute>,
@@ -83,23 +82,22 @@ impl Qos {
         let outcome = match (route, command) {
             (Err(_), _) => Err(Refusal::NoRoute),
             (Ok(route), Command::Reserve(request)) => match self.commands.get(&id).copied() {
-                Some(key) => self.change(now, key, request, &route, resources),
+                Some(key) => self.change(key, request, &route, resources),
                 None if request.receiver_initiated => {
-                    self.begin_receiver_initiated(now, id, request, &route, resources)
+                    self.begin_receiver_initiated(id, request, &route, resources)
                 }
-                None => self.begin(now, id, request, &route, resources),
+                None => self.begin(id, request, &route, resources),
             },
-            (Ok(route), Command::Query(request)) => self.begin_query(now, id, *request, &route, resources),
+            (Ok(route), Command::Query(request)) => self.begin_query(id, *request, &route, resources),
             (Ok(_), Command::Release | Command::ReleaseMany(_)) => Ok(()),
         };
         if let Err(refusal) = outcome {
-            self.tell(id, QosEvent::Refused(refusal));
+            self.out.event(id, QosEvent::Refused(refusal));
         }
     }
 
     fn begin(
         &mut self,
-        now: Time,
         id: u64,
         request: Box<ReserveRequest>,
         route: &Route,
@@ -107,7 +105,7 @@ impl Qos {
     ) -> Result<(), Refusal> {
         let direction = if request.incoming { Direction::Upstream } else { Direction::Downstream };
         let mri = super::Flow { src: request.flow.src.or(Some(route.src)), ..request.flow }.mri(direction)?;
-        let hold_until = request.hold.map(|hold| now + hold);
+        let hold_until = request.hold.map(|hold| self.now + hold);
         let (proxy, keep_old) = (request.proxy || request.incoming, request.keep_old);
         let auth = auth_object(request.token.as_deref());
         let qspec = rmf::initial(&request.qos, request.priority, Aim::Reserve);
@@ -132,7 +130,7 @@ impl Qos {
                 self.bind(key, &Carried::bound_sessions(&bound));
             }
         }
-        self.ask_here_and_onward(now, key, &qspec, route, resources);
+        self.ask_here_and_onward(key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
     }
@@ -153,14 +151,13 @@ impl Qos {
             record.local = Some(Box::new(Local::of(Some(id), wish)));
         }
         let mri = if asks { mri.with_direction(Direction::Downstream) } else { mri };
-        self.tell(id, QosEvent::Started { session, mri });
+        self.out.event(id, QosEvent::Started { session, mri });
         Ok(key)
     }
 
     /// Another quality for a reservation that stands.
     fn change(
         &mut self,
-        now: Time,
         key: Key,
         request: Box<ReserveRequest>,
         route: &Route,
@@ -172,14 +169,14 @@ impl Qos {
         let Some(local) = session.local.as_mut() else { return Err(Refusal::NoApplication) };
         let qspec = rmf::initial(&request.qos, request.priority, Aim::Reserve);
         let auth = auth_object(request.token.as_deref());
-        local.hold_until = request.hold.map(|hold| now + hold);
+        local.hold_until = request.hold.map(|hold| self.now + hold);
         let old = core::mem::replace(&mut local.wish, Wish::Reserve(request));
         if let Wish::Reserve(request) = old {
             local.before = Some(Before { request, mri: session.mri });
         }
         session.mri = mri;
         session.auth = auth;
-        self.ask_here_and_onward(now, key, &qspec, route, resources);
+        self.ask_here_and_onward(key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
     }
@@ -187,7 +184,6 @@ impl Qos {
     /// Reserves at this node, then asks the path.
     pub(super) fn ask_here_and_onward(
         &mut self,
-        now: Time,
         key: Key,
         qspec: &[u8],
         route: &Route,
@@ -207,11 +203,11 @@ impl Qos {
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
         };
-        let given = match rmf::reserve(resources, now, &flow, qspec, session.grant) {
+        let given = match rmf::reserve(resources, self.now, &flow, qspec, session.grant) {
             Ok(given) => given,
             Err(denial) => {
                 self.counters.refused += 1;
-                let source = self.addresses.on(route.ifindex, session.mri.dst());
+                let source = self.interfaces.on(route.ifindex, session.mri.dst());
                 let failure = Failure {
                     class: denial.info.class.0,
                     code: denial.info.code,
@@ -221,7 +217,7 @@ impl Qos {
                     available: denial.available,
                     hops: Vec::new(),
                 };
-                return self.on_refused(now, key, Want::Reserve, failure, resources);
+                return self.on_refused(key, Want::Reserve, failure, resources);
             }
         };
         self.counters.granted += 1;
@@ -235,7 +231,7 @@ impl Qos {
         session.next_rsn();
         // Whatever was asked before is not wanted any more.
         session.pending.clear();
-        let own = self.addresses.on(route.ifindex, session.mri.dst()).map(|address| Hop {
+        let own = self.interfaces.on(route.ifindex, session.mri.dst()).map(|address| Hop {
             address,
             rate: session.rate,
             after_gap: false,
@@ -244,17 +240,17 @@ impl Qos {
             local.hops = own.iter().copied().map(HopGrant::from).collect();
         }
         if session.refresh_at.is_none() {
-            session.refresh_at = Some(now + self.rng.jitter(self.config.refresh, 0.5, 1.5));
+            session.refresh_at = Some(self.now + self.rng.jitter(self.config.refresh, 0.5, 1.5));
         }
         let mut hops = Vec::new();
         if let Some(own) = own {
             own.write(&mut Writer::new(&mut hops));
         }
-        self.ask_onward(now, key, Want::Reserve, &hops);
+        self.ask_onward(key, Want::Reserve, &hops);
     }
 
     /// Sends the RESERVE of a session that begins here, with an RII.
-    pub(super) fn ask_onward(&mut self, now: Time, key: Key, want: Want, hops: &[u8]) {
+    pub(super) fn ask_onward(&mut self, key: Key, want: Want, hops: &[u8]) {
         let rii = self.new_rii(key);
         let scoping = self
             .sessions
@@ -265,32 +261,25 @@ impl Qos {
             Extra { rii: Some(rii), hops: Hops::from_octets(hops), keep: true, scoping, ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, Form::Full, extra) {
             self.counters.reserves_sent += 1;
-            self.expect(now, key, rii, want, octets);
+            self.expect(key, rii, want, octets);
         }
     }
 
     /// The path did what this node asked of it.
     pub(super) fn on_success(
         &mut self,
-        now: Time,
         key: Key,
         want: Want,
         message: &Message<'_>,
-        meta: &Meta,
         resources: &mut Resources,
     ) {
-        let _ = meta;
-        if matches!(want, Want::Repair | Want::Reserve)
-            && let Some(info) = message.info
-        {
-            self.repaired(key, info.info, resources);
-        }
         match want {
             Want::Reserve | Want::Repair => {
                 let hops: Vec<HopGrant> =
                     message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default();
                 let quality = message.qspec.map(rmf::quality).unwrap_or_default();
-                self.granted(now, key, want, hops, quality);
+                let moved = message.info.is_some_and(|info| self.repaired(key, info.info, resources));
+                self.granted(key, want, moved, hops, quality);
             }
             Want::Tear => self.torn_down(key, resources),
             Want::Query => self.answered(key, message, resources),
@@ -299,14 +288,14 @@ impl Qos {
     }
 
     /// Nobody is further on: what this node holds is all there is.
-    pub(super) fn on_alone(&mut self, now: Time, key: Key, want: Want, resources: &mut Resources) {
+    pub(super) fn on_alone(&mut self, key: Key, want: Want, resources: &mut Resources) {
         match want {
             Want::Reserve | Want::Repair => {
                 let Some(session) = self.sessions.get(key) else { return };
                 let hops = session.local.as_ref().map(|local| local.hops.clone()).unwrap_or_default();
                 let quality = rmf::quality(&session.qspec);
-                self.repaired(key, Info::RESERVED, resources);
-                self.granted(now, key, want, hops, quality);
+                let moved = self.repaired(key, Info::RESERVED, resources);
+                self.granted(key, want, moved, hops, quality);
             }
             Want::Tear => self.torn_down(key, resources),
             Want::Query => self.answered_alone(key, resources),
@@ -314,11 +303,10 @@ impl Qos {
         }
     }
 
-    fn granted(&mut self, now: Time, key: Key, want: Want, hops: Vec<HopGrant>, quality: super::Quality) {
+    /// A request of this node was granted. `moved`: along another path than before.
+    fn granted(&mut self, key: Key, want: Want, moved: bool, hops: Vec<HopGrant>, quality: super::Quality) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let gaps = session.marks.has(Marks::BREAK);
-        let moved = session.moved;
-        session.moved = false;
         let id = session.id;
         // A repair asked for the same as the request that the old path did not answer.
         let asked = session.pending.iter().any(|p| p.want == Want::Reserve);
@@ -338,19 +326,19 @@ impl Qos {
             back: local.back.map(|(session, _)| session),
         };
         let waits = local.back.is_some_and(|(_, stands)| !stands);
-        let until = now + self.config.retry_max;
+        let until = self.now + self.config.retry_max;
         match (local.command, &local.wish) {
             (Some(_), _) if first && waits => {
                 local.waiting = Some(Box::new(granted));
                 local.again_at = Some(until);
             }
             (Some(command), _) if first || want == Want::Reserve => {
-                self.tell(command, QosEvent::Granted(granted));
+                self.out.event(command, QosEvent::Granted(granted));
             }
             (Some(command), _) => {
                 // Without an old branch it was no change of the route, only a refresh that had to be whole.
                 if moved {
-                    self.tell(command, QosEvent::Rerouted(granted));
+                    self.out.event(command, QosEvent::Rerouted(granted));
                 }
             }
             (None, Wish::Aggregate(trunk)) => {
@@ -364,30 +352,23 @@ impl Qos {
     fn torn_down(&mut self, key: Key, resources: &mut Resources) {
         let command = self.sessions.get(key).and_then(|s| s.local.as_ref()).and_then(|local| local.command);
         if let Some(id) = command {
-            self.tell(id, QosEvent::Released);
+            self.out.event(id, QosEvent::Released);
         }
         self.forget_route(key);
         self.close(key, resources);
     }
 
     /// What this node asked was refused, or nobody answered.
-    pub(super) fn on_refused(
-        &mut self,
-        now: Time,
-        key: Key,
-        want: Want,
-        failure: Failure,
-        resources: &mut Resources,
-    ) {
-        if self.will_retry(now, key, want, &failure) {
+    pub(super) fn on_refused(&mut self, key: Key, want: Want, failure: Failure, resources: &mut Resources) {
+        if self.will_retry(key, want, &failure) {
             return;
         }
         match want {
-            Want::Reserve => self.fail(now, key, failure, resources),
+            Want::Reserve => self.fail(key, failure, resources),
             // The receiver reserved: what stands goes on until its peer stops refreshing it.
             Want::Init if self.is_reserved(key) => {}
-            Want::Query | Want::Init => self.fail(now, key, failure, resources),
-            Want::Repair if self.has(key, Marks::QNI) => self.fail(now, key, failure, resources),
+            Want::Query | Want::Init => self.fail(key, failure, resources),
+            Want::Repair if self.has(key, Marks::QNI) => self.fail(key, failure, resources),
             Want::Repair => self.not_repaired(key, resources),
             Want::Tear => self.torn_down(key, resources),
             Want::Acknowledge | Want::Farewell => {}
@@ -395,7 +376,7 @@ impl Qos {
     }
 
     /// A reservation that begins here did not come about, or is lost.
-    pub(super) fn fail(&mut self, now: Time, key: Key, failure: Failure, resources: &mut Resources) {
+    pub(super) fn fail(&mut self, key: Key, failure: Failure, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.is_being_torn() {
             return; // it ends already, and nobody waits for more news of it
@@ -413,42 +394,42 @@ impl Qos {
             session.mri = before.mri;
             session.auth = auth;
             if let Some(id) = command {
-                self.tell(id, QosEvent::Failed(failure));
+                self.out.event(id, QosEvent::Failed(failure));
             }
             let route = Route {
                 ifindex: route.unwrap_or_default(),
                 src: mri.src(),
                 gateway: None,
-                mtu: self.addresses.mtu(route.unwrap_or_default()),
+                mtu: self.interfaces.mtu(route.unwrap_or_default()),
                 local: route.is_none(),
             };
-            return self.ask_here_and_onward(now, key, &qspec, &route, resources);
+            return self.ask_here_and_onward(key, &qspec, &route, resources);
         }
         match local.wish {
-            Wish::Aggregate(trunk) => return self.trunk_refused(now, key, trunk, resources),
+            Wish::Aggregate(trunk) => return self.trunk_refused(key, trunk, resources),
             Wish::WayBack(first) => {
                 if let Some(first) = self.find(first) {
                     let note = failure.to_string();
                     self.notify_initiator(first, Info::RESERVATION_FAILURE, Some(&note));
                 }
-                return self.end_local(now, key, None, resources);
+                return self.end_local(key, None, resources);
             }
             _ => {}
         }
         // Of two directions the user heard nothing before both stood.
         let heard = local.granted && local.waiting.is_none();
         let event = if heard { QosEvent::Lost(failure) } else { QosEvent::Failed(failure) };
-        self.end_local(now, key, Some(event), resources);
+        self.end_local(key, Some(event), resources);
     }
 
-    pub(super) fn on_release(&mut self, now: Time, id: u64, resources: &mut Resources) {
+    pub(super) fn on_release(&mut self, id: u64, resources: &mut Resources) {
         let Some(key) = self.commands.get(&id).copied() else { return };
-        self.let_go(now, key, resources);
+        self.let_go(key, resources);
         self.rearm(key);
     }
 
     /// A user has enough of a reservation.
-    pub(super) fn let_go(&mut self, now: Time, key: Key, resources: &mut Resources) {
+    pub(super) fn let_go(&mut self, key: Key, resources: &mut Resources) {
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
         if core::mem::replace(&mut local.releasing, true) {
             return;
@@ -460,7 +441,7 @@ impl Qos {
             let notify = self.notify_receiver(key);
             self.release(key, resources);
             if let Some(id) = id {
-                self.tell(id, QosEvent::Released);
+                self.out.event(id, QosEvent::Released);
                 self.commands.remove(&id);
             }
             if let Some(session) = self.sessions.get_mut(key) {
@@ -475,7 +456,7 @@ impl Qos {
                 if let Some(octets) = notify {
                     // Where the route changes it may meet nobody.
                     let rii = self.new_rii(key);
-                    self.expect(now, key, rii, Want::Farewell, octets);
+                    self.expect(key, rii, Want::Farewell, octets);
                 }
             }
             return;
@@ -483,29 +464,29 @@ impl Qos {
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
         let confirm = matches!(&local.wish, Wish::Reserve(request) if request.confirm_release);
         if !confirm || !granted {
-            return self.end_local(now, key, Some(QosEvent::Released), resources);
+            return self.end_local(key, Some(QosEvent::Released), resources);
         }
         self.release(key, resources);
-        self.on_gone(now, key, resources);
-        self.tear_until_confirmed(now, key, resources);
+        self.on_gone(key, resources);
+        self.tear_until_confirmed(key, resources);
     }
 
     /// What is due of a user's wish.
-    pub(super) fn step_local(&mut self, now: Time, key: Key, resources: &mut Resources) {
+    pub(super) fn step_local(&mut self, key: Key, resources: &mut Resources) {
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
-        if local.again_at.is_some_and(|until| until <= now) {
+        if local.again_at.is_some_and(|until| until <= self.now) {
             local.again_at = None;
             let failure = super::response::own_failure(
                 Info::RESERVATION_FAILURE,
                 Some("nobody reserved for the way back"),
             );
-            return self.fail(now, key, failure, resources);
+            return self.fail(key, failure, resources);
         }
-        if local.hold_until.is_some_and(|until| until <= now) {
-            return self.let_go(now, key, resources);
+        if local.hold_until.is_some_and(|until| until <= self.now) {
+            return self.let_go(key, resources);
         }
-        if local.retry.is_some_and(|retry| retry.at.is_some_and(|at| at <= now)) {
-            self.retry(now, key);
+        if local.retry.is_some_and(|retry| retry.at.is_some_and(|at| at <= self.now)) {
+            self.retry(key);
         }
     }
 }

@@ -21,18 +21,19 @@
 //! | `retry.rs` | §5.3.5: transient failures |
 //! | `rmf.rs` | the resource management function: QSPEC on one side, [`Resources`] on the other |
 
-#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
-
-mod addresses;
 mod aggregate;
 mod binding;
 mod command;
 mod compose;
 mod config;
+mod counters;
 mod event;
 mod grant;
 mod initiator;
+mod interfaces;
+mod io;
 mod notify;
+mod outbox;
 mod parked;
 mod query;
 mod receive;
@@ -50,27 +51,27 @@ mod tear;
 mod token;
 mod view;
 
-use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::index::{Index, KeyedHasher};
-use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
-use signalbox_core::outbox::Outbox;
+use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::rng::Random;
-use signalbox_core::service::{CheckId, Indication, InvalidStatus, MessageStatus, Next, Peering, Request};
+use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Mri, NslpId, ReserverId, SessionId, Time};
-use signalbox_resources::{GrantId, LostWhy, Resources};
+use signalbox_core::{ReserverId, SessionId, Time};
+use signalbox_resources::Resources;
 
 pub use command::{Command, Flow, Priority, QosRequest, QueryRequest, ReserveRequest, Service};
 pub use config::{Aggregate, Config, StateKeeping, WayBack};
+pub use counters::Counters;
 pub use event::{Answer, Failure, Granted, HopGrant, QosEvent, Quality, Refusal};
+pub use io::{Input, Output};
 pub use view::{Role, SessionView};
 
-use crate::counters::Counters;
-use addresses::Addresses;
 use aggregate::Trunk;
+use interfaces::Interfaces;
+use outbox::Outbox;
 use parked::{Meta, Parked, Place};
 use session::{Marks, Session};
 use stateless::Sums;
@@ -78,99 +79,18 @@ use stateless::Sums;
 /// The owner of this protocol's grants.
 pub const PROTOCOL: ReserverId = ReserverId::QOS;
 
-/// What comes in.
-#[derive(Debug)]
-pub enum Input<'a> {
-    /// Nothing but the time: a deadline is due.
-    Timer,
-    /// GIST tells something.
-    Indication(Indication<'a>),
-    /// The node's interfaces, whole; given at the start and after each change.
-    Interfaces(&'a [Interface]),
-    /// The answer to [`Output::RouteLookup`].
-    Route {
-        /// Its id.
-        id: u64,
-        /// Where the packets go.
-        result: Result<Route, NoRoute>,
-    },
-    /// A user wants something.
-    Command {
-        /// The user's name for it, to be given back with each event; [`Command::Release`] names what it ends.
-        id: u64,
-        /// What is wanted.
-        command: Command,
-    },
-    /// A grant of ours is no more.
-    Lost {
-        /// Our name of its owner.
-        key: u64,
-        /// Which one.
-        grant: GrantId,
-        /// Why.
-        why: LostWhy,
-    },
-}
-
-/// What goes out.
-#[derive(Debug)]
-pub enum Output<'a> {
-    /// GIST is asked for something.
-    Request(Request<'a>),
-    /// Find the route that a packet of this flow would take.
-    RouteLookup {
-        /// To be given back with the answer.
-        id: u64,
-        /// Which packet.
-        query: RouteQuery,
-    },
-    /// A user hears something.
-    Event {
-        /// The name of the command.
-        id: u64,
-        /// What happened.
-        event: QosEvent,
-    },
-}
-
-/// What it means if GIST cannot send a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// Nothing.
-    Whatever,
-    /// A RESERVE or QUERY that goes on: nobody may be there.
-    Onward {
-        /// The session's record.
-        session: Key,
-        /// The RII that whoever is last has to answer.
-        rii: Option<u32>,
-        /// It is a QUERY.
-        query: bool,
-    },
-}
-
-type Parcel = signalbox_core::outbox::Parcel<Purpose>;
-
-/// An output that waits to be polled.
-#[derive(Debug)]
-enum Queued {
-    Parcel(Key),
-    Peering(CheckId),
-    Lookup(u64, RouteQuery),
-    Invalidate(Box<(NslpId, Mri)>),
-    Lifetime(Box<(NslpId, Mri, SessionId, Duration)>),
-    Event(u64, Box<QosEvent>),
-}
-
 /// The application.
 #[derive(Debug)]
 pub struct Qos {
     config: Config,
+    counters: Counters,
+    /// The time of the last input.
+    now: Time,
     rng: Random,
     hasher: KeyedHasher,
     /// Tells peers that we restarted (§5.3.1): drawn at the start.
     epoch: u32,
-    addresses: Addresses,
+    interfaces: Interfaces,
     sessions: Slab<Session>,
     by_session: Index,
     /// Sessions by the user's name for them.
@@ -188,14 +108,11 @@ pub struct Qos {
     by_message: BTreeMap<([u8; 16], u8), Key>,
     /// Messages whose wait is over.
     resume: VecDeque<(Vec<u8>, Meta)>,
-    resuming: bool,
     /// Sessions by their next peer, for summary refreshes; in turn, and with some that have another peer by now.
     rings: BTreeMap<u64, VecDeque<Key>>,
     sums: Sums,
     trunks: Vec<Trunk>,
-    outbox: Outbox<Purpose>,
-    queue: VecDeque<Queued>,
-    counters: Counters,
+    out: Outbox,
 }
 
 impl Qos {
@@ -207,10 +124,12 @@ impl Qos {
         let epoch = rng.u32();
         let sessions = config.max_sessions.saturating_add(config.max_queries);
         Self {
+            counters: Counters::default(),
+            now: Time::ZERO,
             rng,
             hasher,
             epoch,
-            addresses: Addresses::default(),
+            interfaces: Interfaces::default(),
             sessions: Slab::new(sessions),
             by_session: Index::new(),
             commands: BTreeMap::new(),
@@ -222,81 +141,52 @@ impl Qos {
             lookups: 0,
             by_message: BTreeMap::new(),
             resume: VecDeque::new(),
-            resuming: false,
             rings: BTreeMap::new(),
             sums: Sums::default(),
             trunks: config.aggregates.iter().map(|_| Trunk::default()).collect(),
-            outbox: Outbox::new(config.max_watched),
-            queue: VecDeque::new(),
-            counters: Counters::default(),
+            out: Outbox::new(config.max_watched),
             config,
         }
     }
 
-    /// Takes one input at `now`.
+    /// Takes one input at `now`. Drain [`Qos::poll`] afterwards.
     pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
-        self.outbox.sweep();
+        self.now = self.now.max(now);
+        self.out.release();
         match input {
-            Input::Timer => self.on_timer(now, resources),
-            Input::Indication(Indication::RecvMessage(message)) => self.on_message(now, &message, resources),
+            Input::Timer => self.on_timer(resources),
+            Input::Indication(Indication::RecvMessage(message)) => self.on_message(&message, resources),
             Input::Indication(Indication::MessageStatus { handle, session, status, .. }) => {
-                let Some(parcel) = self.outbox.settle(handle, session) else { return };
+                let Some(parcel) = self.out.settle(handle, session) else { return };
                 match status {
                     MessageStatus::Sent(_) => self.on_sent(&parcel),
-                    MessageStatus::Failed(error) => self.on_unsent(now, &parcel, error, resources),
+                    MessageStatus::Failed(error) => self.on_unsent(&parcel, error, resources),
                 }
-                self.outbox.reuse(parcel.octets);
+                self.out.reuse(parcel.octets);
             }
             Input::Indication(Indication::NetworkNotification { nslp, mri, session, event }) => {
                 if self.config.is_ours(nslp) {
-                    self.on_network(now, &mri, session, event);
+                    self.on_network(&mri, session, event);
                 }
             }
-            Input::Interfaces(interfaces) => self.addresses.set(interfaces),
-            Input::Route { id, result } => self.on_route(now, Key::from_u64(id), result, resources),
-            Input::Command { id, command } => self.on_command(now, id, command, resources),
-            Input::Lost { key, grant, why } => self.on_lost(now, Key::from_u64(key), grant, why, resources),
+            Input::Interfaces(interfaces) => self.interfaces.set(interfaces),
+            Input::Route { id, result } => self.on_route(Key::from_u64(id), result, resources),
+            Input::Command { id, command } => self.on_command(id, command, resources),
+            Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
         }
-        self.step_resumed(now, resources);
-        self.step_trunks(now, resources);
+        self.step_resumed(resources);
+        self.step_trunks(resources);
     }
 
-    /// The next output, if any; its octets live until the next call.
+    /// The next output, if any. Its octets live until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
-        self.outbox.sweep();
-        Some(match self.queue.pop_front()? {
-            Queued::Parcel(key) => Output::Request(Request::SendMessage(self.outbox.give(key)?)),
-            Queued::Peering(check) => {
-                Output::Request(Request::Peering { check, decision: Peering::Accept(None) })
-            }
-            Queued::Lookup(id, query) => Output::RouteLookup { id, query },
-            Queued::Invalidate(of) => {
-                let (nslp, mri) = *of;
-                Output::Request(Request::InvalidateRoutingState {
-                    nslp: Some(nslp),
-                    mri,
-                    status: InvalidStatus::Tentative,
-                    data: &[],
-                    urgent: true,
-                })
-            }
-            Queued::Lifetime(of) => {
-                let (nslp, mri, session, lifetime) = *of;
-                Output::Request(Request::SetStateLifetime { nslp, mri, session: Some(session), lifetime })
-            }
-            Queued::Event(id, event) => Output::Event { id, event: *event },
-        })
+        self.out.poll()
     }
 
     /// Who takes the next output of [`Qos::poll`]; `None`: there is no output.
     #[must_use]
     pub fn next(&self) -> Option<Next> {
-        Some(match self.queue.front()? {
-            Queued::Parcel(_) | Queued::Peering(_) | Queued::Invalidate(_) | Queued::Lifetime(_) => {
-                Next::Gist
-            }
-            Queued::Lookup(..) | Queued::Event(..) => Next::Driver,
-        })
+        self.out.next()
     }
 
     /// When [`Input::Timer`] is due next; `None` while nothing waits.
@@ -335,11 +225,7 @@ impl Qos {
     /// Messages whose fate GIST has not told yet.
     #[must_use]
     pub const fn watched(&self) -> u32 {
-        self.outbox.watched()
-    }
-
-    fn tell(&mut self, id: u64, event: QosEvent) {
-        self.queue.push_back(Queued::Event(id, Box::new(event)));
+        self.out.watched()
     }
 
     /// Puts something aside until a route is known.
@@ -347,7 +233,7 @@ impl Qos {
         let place = Place { what, link: signalbox_core::Link::default() };
         match self.parked.insert(place) {
             Ok(key) => {
-                self.queue.push_back(Queued::Lookup(key.to_u64(), query));
+                self.out.look_up(key.to_u64(), query);
                 self.lookups += 1;
                 true
             }
@@ -358,7 +244,7 @@ impl Qos {
         }
     }
 
-    fn on_route(&mut self, now: Time, key: Key, result: Result<Route, NoRoute>, resources: &mut Resources) {
+    fn on_route(&mut self, key: Key, result: Result<Route, NoRoute>, resources: &mut Resources) {
         let waits = self
             .parked
             .get(key)
@@ -370,16 +256,16 @@ impl Qos {
         self.lookups = self.lookups.saturating_sub(1);
         match place.what {
             Parked::Message(octets, meta) => {
-                self.on_routed(now, &octets, &meta, result, resources);
-                self.outbox.reuse(octets);
+                self.on_routed(&octets, &meta, result, resources);
+                self.out.reuse(octets);
             }
-            Parked::Command(id, command) => self.on_routed_command(now, id, command, result, resources),
-            Parked::WayBack(key) => self.on_routed_way_back(now, key, result, resources),
-            Parked::Repair(key) => self.on_routed_repair(now, key, result, resources),
-            Parked::Verify(key) => self.on_verified(now, key, result, resources),
+            Parked::Command(id, command) => self.on_routed_command(id, command, result, resources),
+            Parked::WayBack(key) => self.on_routed_way_back(key, result, resources),
+            Parked::Repair(key) => self.on_routed_repair(key, result, resources),
+            Parked::Verify(key) => self.on_verified(key, result, resources),
             Parked::ForSender(key) => {
                 if let Ok(route) = result {
-                    self.begin_for_sender(now, key, &route, resources);
+                    self.begin_for_sender(key, &route, resources);
                     self.rearm(key);
                 }
             }
@@ -387,27 +273,27 @@ impl Qos {
         }
     }
 
-    fn on_timer(&mut self, now: Time, resources: &mut Resources) {
-        self.step_waiting(now);
-        self.turn_sums(now, resources);
-        while let Some(index) = self.wheel.pop_due(&mut self.sessions, now) {
+    fn on_timer(&mut self, resources: &mut Resources) {
+        self.step_waiting();
+        self.turn_sums(resources);
+        while let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) {
             if let Some(key) = self.sessions.key_of(index) {
-                self.step(now, key, resources);
+                self.step(key, resources);
                 self.rearm(key);
             }
         }
     }
 
     /// Whatever is due in a session.
-    fn step(&mut self, now: Time, key: Key, resources: &mut Resources) {
-        self.step_requests(now, key, resources);
-        self.step_local(now, key, resources);
+    fn step(&mut self, key: Key, resources: &mut Resources) {
+        self.step_requests(key, resources);
+        self.step_local(key, resources);
         let Some(session) = self.sessions.get(key) else { return };
-        if session.expires.is_some_and(|at| at <= now) {
-            return self.expire(now, key, resources);
+        if session.expires.is_some_and(|at| at <= self.now) {
+            return self.expire(key, resources);
         }
-        if session.refresh_at.is_some_and(|at| at <= now) {
-            self.refresh(now, key);
+        if session.refresh_at.is_some_and(|at| at <= self.now) {
+            self.refresh(key);
         }
     }
 

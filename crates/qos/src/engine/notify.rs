@@ -1,6 +1,5 @@
 //! NOTIFYs (RFC 5974 §5.4.4).
 
-use signalbox_core::Time;
 use signalbox_core::slab::Key;
 use signalbox_resources::Resources;
 
@@ -12,13 +11,7 @@ use super::session::{Marks, Stage};
 use crate::wire::{Info, InfoSpec, Message, MessageType};
 
 impl Qos {
-    pub(super) fn on_notify(
-        &mut self,
-        now: Time,
-        message: &Message<'_>,
-        meta: &Meta,
-        resources: &mut Resources,
-    ) {
+    pub(super) fn on_notify(&mut self, message: &Message<'_>, meta: &Meta, resources: &mut Resources) {
         let (Some(info), Some(key)) = (message.info, self.find(meta.session)) else {
             self.counters.stray_notifies += 1;
             return;
@@ -55,7 +48,7 @@ impl Qos {
         // What to do is the QNI's business: a reservation that is not whole is none (§5.4.4).
         if info.info.is_error() {
             let failure = failure(message, &info);
-            self.fail(now, key, failure, resources);
+            self.fail(key, failure, resources);
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Meta {
     pub(super) hops: u8,
     pub(super) ifindex: IfIndex,
     pub(super) at_flow_end: bool,
+    /// The message that it had to wait for has come (§4.6).
+    pub(super) synchronised: bool,
 }
 
 impl Meta {
@@ -44,6 +46,7 @@ impl Meta {
             hops: message.hops,
             ifindex: message.ifindex,
             at_flow_end: message.at_flow_end,
+            synchronised: false,
         }
     }
 

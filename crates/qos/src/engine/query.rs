@@ -1,8 +1,8 @@
 //! QUERYs (RFC 5974 §5.4.2): what a path could give, and the wish that its end reserves.
 
+use signalbox_core::Mri;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, Time};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -18,7 +18,6 @@ use crate::wire::{Carried, GenericFlags, Hop, Hops, Info, Message, MessageType};
 impl Qos {
     pub(super) fn on_query(
         &mut self,
-        now: Time,
         message: &Message<'_>,
         meta: &Meta,
         route: Option<Result<Route, NoRoute>>,
@@ -43,7 +42,7 @@ impl Qos {
             && let Some(key) = known
             && self.is_reserved(key)
         {
-            self.on_repair_query(now, key, message, meta);
+            self.on_repair_query(key, message, meta);
             return Progress::Done;
         }
         let Some(route) = route else { return Progress::NeedsRoute };
@@ -51,7 +50,7 @@ impl Qos {
             self.answer(meta, message, Info::RESERVATION_FAILURE, Some("no route to the flow's destination"));
             return Progress::Done;
         };
-        self.pass_query(now, known, message, meta, &route, resources);
+        self.pass_query(known, message, meta, &route, resources);
         Progress::Done
     }
 
@@ -61,7 +60,7 @@ impl Qos {
 
     /// The path before this node changed, in a session that its receiver reserves: the QUERY that looks for the new
     /// path ends where the old one is met again, and that node reserves back along it (§3.2.12).
-    fn on_repair_query(&mut self, now: Time, key: Key, message: &Message<'_>, meta: &Meta) {
+    fn on_repair_query(&mut self, key: Key, message: &Message<'_>, meta: &Meta) {
         self.acknowledge(meta, message, None);
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.mri.direction() == meta.mri.direction() {
@@ -73,11 +72,11 @@ impl Qos {
             // Nothing changed here, or it is a repetition; unless this node was off the path.
             if session.marks.has(Marks::OFF_PATH) {
                 session.marks.set(Marks::OFF_PATH, false);
-                self.ask_again_downstream(now, key);
+                self.ask_again_downstream(key);
             }
             return;
         }
-        if meta.sii.is_some_and(|sii| session.is_behind(now, sii)) {
+        if meta.sii.is_some_and(|sii| session.is_behind(self.now, sii)) {
             self.counters.old_peer += 1;
             return; // of a node that is off the path
         }
@@ -88,7 +87,6 @@ impl Qos {
     /// Asks this node, and sends the QUERY on or answers it.
     fn pass_query(
         &mut self,
-        now: Time,
         known: Option<Key>,
         message: &Message<'_>,
         meta: &Meta,
@@ -141,7 +139,7 @@ impl Qos {
         let hops = self.hops_with_own(message.hops, meta, available);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let nslp = if Some(meta.nslp) == self.config.bypass_nslp { self.config.nslp } else { meta.nslp };
-        let until = now + self.config.retry_max;
+        let until = self.now + self.config.retry_max;
         let gap = self.after_gap(meta) && !self.config.ignore_gaps;
         let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
         let Some(session) = self.sessions.get_mut(key) else { return };
@@ -173,7 +171,7 @@ impl Qos {
                 self.respond_query(key, rii, meta.mri, hops);
             }
             if init && !message.generic.contains(GenericFlags::SCOPING) {
-                self.begin_for_sender(now, key, route, resources);
+                self.begin_for_sender(key, route, resources);
             }
             return;
         }
@@ -207,7 +205,7 @@ impl Qos {
     }
 
     /// The flow ends here and its sender wants this node to reserve: it becomes the QNI (§4.3).
-    pub(super) fn begin_for_sender(&mut self, now: Time, key: Key, route: &Route, resources: &mut Resources) {
+    pub(super) fn begin_for_sender(&mut self, key: Key, route: &Route, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(qspec) = rmf::reserve_for(&session.init_qspec) else { return };
         let wish = Wish::ForSender;
@@ -216,11 +214,11 @@ impl Qos {
         let local = Local::of(None, wish);
         session.local = Some(Box::new(local));
         self.set_stage(key, Stage::Reserved);
-        self.ask_here_and_onward(now, key, &qspec, route, resources);
+        self.ask_here_and_onward(key, &qspec, route, resources);
     }
 
     /// Sends a QUERY with RESERVE-INIT against the RESERVEs of a session whose downstream path changed.
-    pub(super) fn ask_again_downstream(&mut self, now: Time, key: Key) {
+    pub(super) fn ask_again_downstream(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let asked = session.pending.iter().any(|p| p.want == Want::Init);
         if session.init_qspec.is_empty() || asked {
@@ -230,7 +228,7 @@ impl Qos {
         let mri = session.mri.inverted();
         let rii = self.new_rii(key);
         if let Some(octets) = self.send_query(key, mri, true, Extra { keep: true, ..Extra::default() }) {
-            self.expect(now, key, rii, Want::Init, octets);
+            self.expect(key, rii, Want::Init, octets);
         }
     }
 
@@ -263,7 +261,7 @@ impl Qos {
             hops: message.hops.map(|hops| hops.iter().map(Into::into).collect()).unwrap_or_default(),
             gaps: session.marks.has(Marks::BREAK),
         };
-        self.tell(command, super::QosEvent::Answer(answer));
+        self.out.event(command, super::QosEvent::Answer(answer));
         self.close(key, resources);
     }
 
@@ -278,7 +276,6 @@ impl Qos {
     /// Asks the path for a user.
     pub(super) fn begin_query(
         &mut self,
-        now: Time,
         id: u64,
         request: super::QueryRequest,
         route: &Route,
@@ -295,14 +292,13 @@ impl Qos {
             session.marks.set(Marks::PROXY, proxy);
             session.auth = auth;
         }
-        self.ask_path(now, key, &qspec, mri, route, scoping, Want::Query, resources);
+        self.ask_path(key, &qspec, mri, route, scoping, Want::Query, resources);
         Ok(())
     }
 
     /// Asks the far end to reserve, for a user.
     pub(super) fn begin_receiver_initiated(
         &mut self,
-        now: Time,
         id: u64,
         request: Box<super::ReserveRequest>,
         route: &Route,
@@ -313,7 +309,7 @@ impl Qos {
         let auth = super::initiator::auth_object(request.token.as_deref());
         let qspec = rmf::initial(&request.qos, request.priority, rmf::Aim::Init);
         let proxy = request.proxy;
-        let hold_until = request.hold.map(|hold| now + hold);
+        let hold_until = request.hold.map(|hold| self.now + hold);
         let session = self.rng.session_id();
         let key = self.open_local(id, session, mri.inverted(), true, Wish::Reserve(request))?;
         if let Some(session) = self.sessions.get_mut(key) {
@@ -325,14 +321,13 @@ impl Qos {
                 local.hold_until = hold_until;
             }
         }
-        self.ask_path(now, key, &qspec, mri, route, false, Want::Init, resources);
+        self.ask_path(key, &qspec, mri, route, false, Want::Init, resources);
         Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "what the two kinds of QUERY differ in")]
     pub(super) fn ask_path(
         &mut self,
-        now: Time,
         key: Key,
         qspec: &[u8],
         mri: Mri,
@@ -360,14 +355,14 @@ impl Qos {
             Err(denial) => {
                 let mut failure = super::response::own_failure(denial.info, denial.note.as_deref());
                 failure.available = denial.available;
-                return self.on_refused(now, key, want, failure, resources);
+                return self.on_refused(key, want, failure, resources);
             }
         };
         if let Some(session) = self.sessions.get_mut(key) {
             session.init_qspec = qspec;
         }
         let mut hops = Vec::new();
-        if let Some(address) = self.addresses.on(route.ifindex, mri.dst()) {
+        if let Some(address) = self.interfaces.on(route.ifindex, mri.dst()) {
             Hop { address, rate: available, after_gap: false }.write(&mut Writer::new(&mut hops));
         }
         let init = want == Want::Init;
@@ -382,7 +377,7 @@ impl Qos {
             ..Extra::default()
         };
         if let Some(octets) = self.send_query(key, mri, init, extra) {
-            self.expect(now, key, rii, want, octets);
+            self.expect(key, rii, want, octets);
         }
         self.rearm(key);
     }

@@ -1,15 +1,14 @@
 //! What every message goes through (RFC 5974 §5.2.3, §5.4).
 
-use signalbox_core::Time;
 use signalbox_core::mri::Mri;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::RecvMessage;
 use signalbox_resources::Resources;
 
+use super::Qos;
 use super::compose::Target;
 use super::config::StateKeeping;
 use super::parked::{Meta, Parked, route_query};
-use super::{Qos, Queued};
 use crate::wire::{
     DecodeError, Diagnosis, GenericFlags, Info, InfoSpec, Message, MessageType, Rsn, identify,
 };
@@ -24,39 +23,37 @@ pub(super) enum Progress {
 }
 
 impl Qos {
-    pub(super) fn on_message(&mut self, now: Time, received: &RecvMessage<'_>, resources: &mut Resources) {
+    pub(super) fn on_message(&mut self, received: &RecvMessage<'_>, resources: &mut Resources) {
         if let Some(check) = received.check {
-            self.queue.push_back(Queued::Peering(check));
+            self.out.accept_peer(check);
         }
         if received.data.is_empty() || !self.config.is_ours(received.nslp) {
             return; // a Query without payload
         }
         let meta = Meta::of(received);
-        self.receive(now, received.data, &meta, None, resources);
+        self.receive(received.data, &meta, None, resources);
     }
 
     /// The route of a message's flow is known.
     pub(super) fn on_routed(
         &mut self,
-        now: Time,
         octets: &[u8],
         meta: &Meta,
         route: Result<Route, NoRoute>,
         resources: &mut Resources,
     ) {
-        self.receive(now, octets, meta, Some(route), resources);
+        self.receive(octets, meta, Some(route), resources);
     }
 
     fn receive(
         &mut self,
-        now: Time,
         octets: &[u8],
         meta: &Meta,
         route: Option<Result<Route, NoRoute>>,
         resources: &mut Resources,
     ) {
         if self.config.state != StateKeeping::Stateful {
-            return self.pass_without_state(now, octets, meta, route, resources);
+            return self.pass_without_state(octets, meta, route, resources);
         }
         let message = match Message::parse(octets) {
             Ok(message) => message,
@@ -70,22 +67,22 @@ impl Qos {
             return;
         }
         let progress = match message.kind {
-            MessageType::RESERVE => match self.synchronise(now, &message, meta, octets) {
+            MessageType::RESERVE => match self.synchronise(&message, meta, octets) {
                 Some(progress) => progress,
-                None => self.on_reserve(now, &message, meta, route, resources),
+                None => self.on_reserve(&message, meta, route, resources),
             },
-            MessageType::QUERY => self.on_query(now, &message, meta, route, resources),
+            MessageType::QUERY => self.on_query(&message, meta, route, resources),
             MessageType::RESPONSE => {
-                self.on_response(now, &message, meta, resources);
+                self.on_response(&message, meta, resources);
                 Progress::Done
             }
             _ => {
-                self.on_notify(now, &message, meta, resources);
+                self.on_notify(&message, meta, resources);
                 Progress::Done
             }
         };
         if progress == Progress::NeedsRoute {
-            let mut copy = self.outbox.buffer();
+            let mut copy = self.out.buffer();
             copy.extend_from_slice(octets);
             self.look_up(Parked::Message(copy, meta.clone()), route_query(&meta.mri));
         }
@@ -95,19 +92,13 @@ impl Qos {
     }
 
     /// The message that this one waited for came.
-    pub(super) fn receive_resumed(
-        &mut self,
-        now: Time,
-        octets: &[u8],
-        meta: &Meta,
-        resources: &mut Resources,
-    ) {
+    pub(super) fn receive_resumed(&mut self, octets: &[u8], meta: &Meta, resources: &mut Resources) {
         let Ok(mut message) = Message::parse(octets) else { return };
         // §4.6: it goes on without the object that made it wait.
         message.bound_msg_id = None;
-        let progress = self.on_reserve(now, &message, meta, None, resources);
+        let progress = self.on_reserve(&message, meta, None, resources);
         if progress == Progress::NeedsRoute {
-            let mut copy = self.outbox.buffer();
+            let mut copy = self.out.buffer();
             if message.encode(&mut signalbox_wire::Writer::new(&mut copy)).is_ok() {
                 self.look_up(Parked::Message(copy, meta.clone()), route_query(&meta.mri));
             }

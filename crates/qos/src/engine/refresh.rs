@@ -1,6 +1,5 @@
 //! Refreshes, those that come and those that go (RFC 5974 §5.3.4; RFC 2205 §3.7).
 
-use signalbox_core::Time;
 use signalbox_core::slab::Key;
 
 use super::Qos;
@@ -19,11 +18,11 @@ pub(super) fn slewed(current: u32, target: u32) -> u32 {
 
 impl Qos {
     /// A RESERVE that asks for nothing new.
-    pub(super) fn on_refresh(&mut self, now: Time, key: Key, message: &Message<'_>, meta: &Meta) {
+    pub(super) fn on_refresh(&mut self, key: Key, message: &Message<'_>, meta: &Meta) {
         let period = message.refresh_period.unwrap_or(DEFAULT_PERIOD_MS);
-        let expires = now + self.config.lifetime(period);
-        let until = now + self.config.retry_max;
-        let forced = now + self.config.forced_refresh_interval;
+        let expires = self.now + self.config.lifetime(period);
+        let until = self.now + self.config.retry_max;
+        let forced = self.now + self.config.forced_refresh_interval;
         let Some(session) = self.sessions.get_mut(key) else { return };
         self.counters.refreshed += 1;
         session.expires = Some(expires);
@@ -41,10 +40,10 @@ impl Qos {
         let off_path = session.marks.has(Marks::OFF_PATH);
         self.verify_route(key);
         if off_path {
-            self.send_whole(now, key, Want::Repair);
+            self.send_whole(key, Want::Repair);
         }
         self.acknowledge(meta, message, message.rsn);
-        self.on_listed_refreshes(now, message, meta);
+        self.on_listed_refreshes(message, meta);
         let Some(rii) = message.rii else { return };
         let Some(session) = self.sessions.get(key) else { return };
         let hops = self.hops_with_own(message.hops, meta, session.rate);
@@ -56,10 +55,10 @@ impl Qos {
         }
         // With an RII the refresh goes the whole way (§5.1.2.1), but not as fast as somebody likes (§7). A request
         // that is sent again while GIST still looks for the next node is on its way already.
-        if session.marks.has(Marks::IN_GIST) && session.passed(now, rii) {
+        if session.marks.has(Marks::IN_GIST) && session.passed(self.now, rii) {
             return;
         }
-        if now < session.forced_after {
+        if self.now < session.forced_after {
             self.counters.rate_limited += 1;
             return;
         }
@@ -85,7 +84,7 @@ impl Qos {
     }
 
     /// It is time to refresh a session's state at the next peer.
-    pub(super) fn refresh(&mut self, now: Time, key: Key) {
+    pub(super) fn refresh(&mut self, key: Key) {
         let target = self.config.period_ms();
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.stage != Stage::Reserved
@@ -102,12 +101,12 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.period_out = slewed(session.period_out, target);
         let period = core::time::Duration::from_millis(session.period_out.into());
-        session.refresh_at = Some(now + self.rng.jitter(period, 0.5, 1.5));
+        session.refresh_at = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
         // What is still being asked for is not refreshed: the request is sent again anyway.
         if !session.pending.is_empty() || session.marks.has(Marks::OFF_PATH) {
             return;
         }
-        self.send_refresh(now, key);
+        self.send_refresh(key);
         // §5.2.5.1: whoever is nearer to the receiver may have come meanwhile.
         if let Some(session) = self.sessions.get(key).filter(|session| session.stands_in()) {
             self.send_query(key, session.mri.inverted(), true, Extra::default());
@@ -116,7 +115,7 @@ impl Qos {
     }
 
     /// Refreshes a session's state at the next peer now: without QSPEC if that peer is known to hold it.
-    pub(super) fn send_refresh(&mut self, now: Time, key: Key) {
+    pub(super) fn send_refresh(&mut self, key: Key) {
         let Some(session) = self.sessions.get(key) else { return };
         let marks = session.marks;
         // A node that takes itself for the last sends all that a new next node would need (§5.2.5.1).
@@ -127,7 +126,7 @@ impl Qos {
         let form = if reduced { Form::Reduced } else { Form::Full };
         let ack = self.config.acknowledged_refresh && marks.has(Marks::CONFIRMED) && !marks.has(Marks::LAST);
         let may_list = reduced && !ack && self.config.summary > 0;
-        let lists = if may_list { self.companions(now, key) } else { Lists::default() };
+        let lists = if may_list { self.companions(key) } else { Lists::default() };
         let sii = self.sessions.get(key).and_then(Session::astray_onward);
         let extra = Extra { ack, sii, keep: ack, lists: lists.objects(self.epoch), ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, form, extra) {
@@ -137,7 +136,7 @@ impl Qos {
             if ack {
                 // §5.2.4: sent again like a request; that the next peer is gone is told after QOSNSLP_RETRY_MAX.
                 let rii = self.new_rii(key);
-                self.expect(now, key, rii, Want::Acknowledge, octets);
+                self.expect(key, rii, Want::Acknowledge, octets);
             }
             match form {
                 Form::Reduced => self.counters.reduced_refreshes_sent += 1,

@@ -3,14 +3,14 @@
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::{NetworkEvent, SiiHandle};
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, SessionId, Time};
+use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_resources::Resources;
 
 use super::compose::{Extra, Form, Target, generic};
 use super::parked::{Parked, route_query};
 use super::rmf::{self, Flow};
 use super::session::{Marks, OldBranch, Session, Stage, Want};
-use super::{Config, Qos, Queued};
+use super::{Config, Qos};
 use crate::wire::{Carried, Info, InfoSpec, Message, MessageType};
 
 /// Most branches of a session that wait for being torn down; the oldest is left to end by itself.
@@ -18,21 +18,21 @@ const MOST_BRANCHES: usize = 4;
 
 impl Qos {
     /// GIST says something of a session's route.
-    pub(super) fn on_network(&mut self, now: Time, mri: &Mri, session: SessionId, event: NetworkEvent) {
+    pub(super) fn on_network(&mut self, mri: &Mri, session: SessionId, event: NetworkEvent) {
         let Some(key) = self.find(session) else { return };
         if matches!(event, NetworkEvent::Good(_)) {
             self.keep_route(key, mri);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.mri.direction() == mri.direction() {
-            self.on_onward_event(now, key, event);
+            self.on_onward_event(key, event);
         } else {
-            self.on_back_event(now, key, event);
+            self.on_back_event(key, event);
         }
         self.rearm(key);
     }
 
-    fn on_onward_event(&mut self, now: Time, key: Key, event: NetworkEvent) {
+    fn on_onward_event(&mut self, key: Key, event: NetworkEvent) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if let NetworkEvent::Good(sii) = event {
             session.gist_onward = Some(sii);
@@ -45,7 +45,7 @@ impl Qos {
                 // §5.2.5.1: it answers from now on, and goes on looking.
                 session.marks.set(Marks::LAST, true);
             }
-            NetworkEvent::Good(sii) if session.is_behind(now, sii) => self.turned_back(key),
+            NetworkEvent::Good(sii) if session.is_behind(self.now, sii) => self.turned_back(key),
             NetworkEvent::Good(sii) => {
                 let repairs = session.marks.has(Marks::REPAIRING)
                     || session.pending.iter().any(|p| p.want == Want::Repair);
@@ -62,14 +62,14 @@ impl Qos {
             NetworkEvent::CommunicationFailure
                 if session.stage == Stage::Reserved && session.pending.is_empty() && !session.is_end() =>
             {
-                self.send_whole(now, key, Want::Repair);
+                self.send_whole(key, Want::Repair);
             }
             // Until GIST has found out who is there it sends along the old way.
             _ => {}
         }
     }
 
-    fn on_back_event(&mut self, now: Time, key: Key, event: NetworkEvent) {
+    fn on_back_event(&mut self, key: Key, event: NetworkEvent) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         match event {
             NetworkEvent::Good(sii) => session.gist_back = Some(sii),
@@ -80,7 +80,7 @@ impl Qos {
         let upstream = session.mri.direction() == Direction::Upstream;
         // §5.2.5.4: as long as the old branch may be refreshed, GIST finds changes that are none. Downstream it follows
         // the route.
-        let old = session.old_back.filter(|(_, until)| !upstream && now < *until).map(|(sii, _)| sii);
+        let old = session.old_back.filter(|(_, until)| !upstream && self.now < *until).map(|(sii, _)| sii);
         let gone = match event {
             NetworkEvent::Good(sii) if sii == back => {
                 session.marks.set(Marks::TOLD, false);
@@ -106,7 +106,7 @@ impl Qos {
             // The receiver reserves, and its side of the path changed: it has to be found again. While GIST itself is
             // still looking there is nothing to be sent to.
             if event != NetworkEvent::Tentative {
-                self.ask_again_downstream(now, key);
+                self.ask_again_downstream(key);
             }
             return;
         }
@@ -179,17 +179,11 @@ impl Qos {
     }
 
     /// Where the packets leave is known again.
-    pub(super) fn on_verified(
-        &mut self,
-        now: Time,
-        key: Key,
-        route: Result<Route, NoRoute>,
-        resources: &mut Resources,
-    ) {
+    pub(super) fn on_verified(&mut self, key: Key, route: Result<Route, NoRoute>, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         let moved = route.is_ok_and(|route| !route.local && session.ifindex != Some(route.ifindex));
         if moved && session.grant.is_some() && !session.marks.has(Marks::REPAIRING) {
-            self.on_routed_repair(now, key, route, resources);
+            self.on_routed_repair(key, route, resources);
         }
     }
 
@@ -197,7 +191,6 @@ impl Qos {
     /// the new path.
     pub(super) fn on_routed_repair(
         &mut self,
-        now: Time,
         key: Key,
         route: Result<Route, NoRoute>,
         resources: &mut Resources,
@@ -211,7 +204,7 @@ impl Qos {
         let ifindex = (!route.local).then_some(route.ifindex);
         if session.ifindex != ifindex {
             let flow = Flow { ifindex, mtu: route.mtu, ..flow_of(&self.config, key, session) };
-            match rmf::reserve(resources, now, &flow, &session.qspec, None) {
+            match rmf::reserve(resources, self.now, &flow, &session.qspec, None) {
                 Ok(given) => {
                     self.counters.granted += 1;
                     let Some(session) = self.sessions.get_mut(key) else { return };
@@ -224,7 +217,7 @@ impl Qos {
                 Err(denial) => {
                     self.counters.refused += 1;
                     let note = denial.note.unwrap_or_default();
-                    return self.give_up_here(now, key, Info::RESERVATION_FAILURE, &note, resources);
+                    return self.give_up_here(key, Info::RESERVATION_FAILURE, &note, resources);
                 }
             }
         }
@@ -236,31 +229,33 @@ impl Qos {
         session.marks.set(Marks::CONFIRMED, false);
         session.marks.set(Marks::LAST, false);
         session.pending.retain(|p| p.want == Want::Reserve);
-        self.send_whole(now, key, Want::Repair);
+        self.send_whole(key, Want::Repair);
         self.rearm(key);
     }
 
-    /// The new path holds the reservation: what the old one holds is not needed any more (§5.2.5.2).
-    pub(super) fn repaired(&mut self, key: Key, info: Info, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+    /// The new path holds the reservation: resources and branches of the old path are released (RFC 5974 §5.2.5.2).
+    /// True: the new path is another one than before.
+    pub(super) fn repaired(&mut self, key: Key, info: Info, resources: &mut Resources) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
         for grant in core::mem::take(&mut session.old_grants) {
             resources.release(grant);
         }
         if session.old_branches.is_empty() {
-            return;
+            return false;
         }
         self.counters.rerouted += 1;
         self.verify_interface(key);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return false };
         let onward = session.onward;
         session.old_branches.retain(|old| Some(old.sii) != onward);
-        // "Refresh successful": the path is the one it was.
+        // "Refresh successful" means that the RESERVE met the reservation again: the path is the one it was.
         let same = info == Info::REFRESHED || session.old_branches.is_empty();
-        session.moved = !same;
+        tracing::debug!(session = %session.id, other_path = !same, "reservation rerouted");
         if same {
             session.old_branches.clear();
         }
         self.tear_old_branches(key, None);
+        !same
     }
 
     /// The new path did not take the reservation, or nobody answers there. What was held for the old one is of no use:
@@ -322,8 +317,7 @@ impl Qos {
         session.marks.set(Marks::OFF_PATH, false);
         if session.marks.has(Marks::DOUBTED) {
             session.marks.set(Marks::DOUBTED, false);
-            let of = Box::new((session.nslp_onward, session.mri));
-            self.queue.push_back(Queued::Invalidate(of));
+            self.out.invalidate_route(session.nslp_onward, session.mri);
         }
     }
 }

@@ -7,6 +7,7 @@ use signalbox_core::{Direction, Time};
 use signalbox_resources::Resources;
 
 use super::Qos;
+use super::counters::Counters;
 use super::parked::Meta;
 use super::receive::Progress;
 use super::session::{Marks, Session, Stage};
@@ -30,7 +31,6 @@ enum Course {
 impl Qos {
     pub(super) fn on_reserve(
         &mut self,
-        now: Time,
         message: &Message<'_>,
         meta: &Meta,
         route: Option<Result<Route, NoRoute>>,
@@ -41,23 +41,23 @@ impl Qos {
         if message.is_tear() && self.lookups > 0 && route.is_none() && room {
             return Progress::NeedsRoute;
         }
-        match self.course(now, message, meta) {
+        match self.course(message, meta) {
             Course::Drop => {}
             Course::Answer(info) => self.answer(meta, message, info, None),
-            Course::Tear(key) => self.on_tear(now, key, message, meta, resources),
-            Course::Refresh(key) => self.on_refresh(now, key, message, meta),
+            Course::Tear(key) => self.on_tear(key, message, meta, resources),
+            Course::Refresh(key) => self.on_refresh(key, message, meta),
             Course::Admit(Some(key)) if self.is_given_up(key, message) => {
                 self.answer(meta, message, Info::NO_PATH_STATE, None);
             }
             Course::Admit(key) => {
                 let Some(route) = route else { return Progress::NeedsRoute };
-                self.admit(now, key, message, meta, route, resources);
+                self.admit(key, message, meta, route, resources);
             }
         }
         Progress::Done
     }
 
-    fn course(&mut self, now: Time, message: &Message<'_>, meta: &Meta) -> Course {
+    fn course(&mut self, message: &Message<'_>, meta: &Meta) -> Course {
         let Some(rsn) = message.rsn else { return Course::Drop };
         let Some(key) = self.find(meta.session) else { return self.course_of_unknown(message, meta) };
         let counters = &mut self.counters;
@@ -87,7 +87,7 @@ impl Qos {
                 counters.old_peer += 1;
                 return Course::Drop;
             }
-            return other_peer(now, key, session, rsn, message, meta.sii, &self.config, counters);
+            return other_peer(self.now, key, session, rsn, message, meta.sii, &self.config, counters);
         }
         if rsn.epoch != stored.epoch {
             // The peer restarted: its RESERVE is an update whatever its number (§5.3.1).
@@ -165,7 +165,7 @@ fn other_peer(
     message: &Message<'_>,
     sii: Option<SiiHandle>,
     config: &super::Config,
-    counters: &mut crate::Counters,
+    counters: &mut Counters,
 ) -> Course {
     if message.is_tear() {
         // §5.4.1: a tear that does not come from the current peer is ignored and not forwarded. Nor does the old

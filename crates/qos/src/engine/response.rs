@@ -1,27 +1,21 @@
 //! RESPONSEs, and the requests that wait for them (RFC 5974 §5.4.3, §5.2.4).
 
+use signalbox_core::Direction;
 use signalbox_core::service::SendError;
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Time};
 use signalbox_resources::Resources;
 
 use super::Qos;
 use super::compose::{Extra, Form, Target, generic};
 use super::event::{Failure, HopGrant};
+use super::outbox::{Parcel, Purpose};
 use super::parked::Meta;
 use super::rmf;
 use super::session::{Marks, Pending, Stage, Want};
-use super::{Parcel, Purpose};
 use crate::wire::{GenericFlags, Hops, Info, InfoClass, InfoSpec, Message, MessageType, Rsn, Source};
 
 impl Qos {
-    pub(super) fn on_response(
-        &mut self,
-        now: Time,
-        message: &Message<'_>,
-        meta: &Meta,
-        resources: &mut Resources,
-    ) {
+    pub(super) fn on_response(&mut self, message: &Message<'_>, meta: &Meta, resources: &mut Resources) {
         let Some(info) = message.info else { return };
         let Some(key) = self.find(meta.session) else {
             self.counters.stray_responses += 1;
@@ -32,7 +26,7 @@ impl Qos {
         // RESPONSEs to RESERVEs come against them; those to QUERYs with RESERVE-INIT come with them.
         let about_reserve = meta.mri.direction() != session.mri.direction();
         let own = message.rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
-        let passed = message.rii.is_some_and(|rii| session.passed(now, rii));
+        let passed = message.rii.is_some_and(|rii| session.passed(self.now, rii));
         let current = session.rsn_out.map(|number| Rsn { number, epoch });
         let by_rsn = about_reserve && message.rsn.is_some() && message.rsn == current;
         if own.is_none() && !passed && !by_rsn {
@@ -47,7 +41,7 @@ impl Qos {
         if about_reserve && !from_old {
             self.heard_onward(key, meta);
         }
-        if self.deal_with_refresh_trouble(now, key, message, meta, info.info, by_rsn) {
+        if self.deal_with_refresh_trouble(key, message, meta, info.info, by_rsn) {
             return;
         }
         let succeeded = info.info.class == InfoClass::SUCCESS;
@@ -57,7 +51,7 @@ impl Qos {
             session.marks.set(Marks::CONFIRMED, true);
             session.marks.set(Marks::STOOD, true);
             session.waits_for = None;
-            self.trim(now, key, message, resources);
+            self.trim(key, message, resources);
         }
         if info.info.is_error() && about_reserve && !self.has(key, Marks::QNI) {
             self.release_unconfirmed(key, resources);
@@ -72,19 +66,19 @@ impl Qos {
         if onwards {
             self.pass_response(key, message, meta, &info, passed);
             if info.info == Info::TORN_DOWN {
-                self.outlive_confirmation(now, key);
+                self.outlive_confirmation(key);
             }
         }
         let is_qni = self.has(key, Marks::QNI);
         match want {
-            Some(want) if succeeded => self.on_success(now, key, want, message, meta, resources),
+            Some(want) if succeeded => self.on_success(key, want, message, resources),
             Some(want) if info.info.is_error() => {
                 let failure = failure(message, &info);
-                self.on_refused(now, key, want, failure, resources);
+                self.on_refused(key, want, failure, resources);
             }
             None if is_qni && by_rsn && info.info.is_error() => {
                 let failure = failure(message, &info);
-                self.fail(now, key, failure, resources);
+                self.fail(key, failure, resources);
             }
             _ => {}
         }
@@ -94,7 +88,6 @@ impl Qos {
     /// further, although §5.4.3 has every error with an RSN forwarded.
     fn deal_with_refresh_trouble(
         &mut self,
-        now: Time,
         key: Key,
         message: &Message<'_>,
         meta: &Meta,
@@ -112,19 +105,19 @@ impl Qos {
                 session.marks.set(Marks::CONFIRMED, false);
                 session.pending.retain(|p| p.want != Want::Acknowledge);
                 if session.stage == Stage::Reserved {
-                    self.send_whole(now, key, Want::Repair);
+                    self.send_whole(key, Want::Repair);
                 }
                 true
             }
             Info::NO_REDUCED_REFRESH if by_rsn => {
                 session.marks.set(Marks::FULL_ONLY, true);
                 if session.stage == Stage::Reserved {
-                    self.send_refresh(now, key);
+                    self.send_refresh(key);
                 }
                 true
             }
             Info::UNKNOWN_LISTED_SESSION | Info::LISTED_RSN_MISMATCH if by_rsn => {
-                self.on_listed_trouble(now, message, meta);
+                self.on_listed_trouble(message, meta);
                 true
             }
             _ => false,
@@ -132,12 +125,12 @@ impl Qos {
     }
 
     /// Sends a full RESERVE of a session with an RII of this node's own.
-    pub(super) fn send_whole(&mut self, now: Time, key: Key, want: Want) {
+    pub(super) fn send_whole(&mut self, key: Key, want: Want) {
         let rii = self.new_rii(key);
         let extra = Extra { rii: Some(rii), keep: true, ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, Form::Full, extra) {
             self.counters.full_refreshes_sent += 1;
-            self.expect(now, key, rii, want, octets);
+            self.expect(key, rii, want, octets);
         }
     }
 
@@ -155,34 +148,34 @@ impl Qos {
     }
 
     /// A request was sent: it is sent again until a RESPONSE comes or time is over (§5.2.4).
-    pub(super) fn expect(&mut self, now: Time, key: Key, rii: u32, want: Want, octets: Vec<u8>) {
+    pub(super) fn expect(&mut self, key: Key, rii: u32, want: Want, octets: Vec<u8>) {
         let interval = self.config.request_retry;
-        let gives_up = now + self.config.retry_max;
+        let gives_up = self.now + self.config.retry_max;
         let repeats = want != Want::Tear || self.config.repeats_tears();
-        let retry_at = repeats.then(|| now + interval).filter(|at| *at < gives_up);
+        let retry_at = repeats.then(|| self.now + interval).filter(|at| *at < gives_up);
         let Some(session) = self.sessions.get_mut(key) else { return };
         let rsn = session.rsn_out;
         session.pending.push(Pending { rii, want, rsn, octets, retry_at, interval, gives_up });
     }
 
     /// Requests that are due to be sent again or given up.
-    pub(super) fn step_requests(&mut self, now: Time, key: Key, resources: &mut Resources) {
+    pub(super) fn step_requests(&mut self, key: Key, resources: &mut Resources) {
         let mut at = 0;
         while let Some(session) = self.sessions.get_mut(key)
             && let Some(pending) = session.pending.get_mut(at)
         {
-            if pending.gives_up <= now {
+            if pending.gives_up <= self.now {
                 let want = session.pending.swap_remove(at).want;
                 self.counters.gave_up += 1;
-                self.on_silence(now, key, want, resources);
+                self.on_silence(key, want, resources);
                 continue;
             }
             at += 1;
-            if pending.retry_at.is_none_or(|due| due > now) {
+            if pending.retry_at.is_none_or(|due| due > self.now) {
                 continue;
             }
             pending.interval = pending.interval.saturating_mul(2);
-            let next = now + pending.interval;
+            let next = self.now + pending.interval;
             pending.retry_at = Some(next).filter(|next| *next < pending.gives_up);
             let want = pending.want;
             let rii =
@@ -200,12 +193,12 @@ impl Qos {
     }
 
     /// No RESPONSE came. Nobody else is told of it (§5.3.2).
-    fn on_silence(&mut self, now: Time, key: Key, want: Want, resources: &mut Resources) {
+    fn on_silence(&mut self, key: Key, want: Want, resources: &mut Resources) {
         if want == Want::Acknowledge {
             // §5.4.1: the peer before hears that the one behind is gone.
             self.notify_initiator(key, Info::PATH_TRUNCATED, None);
             if self.has(key, Marks::QNI) {
-                self.send_whole(now, key, Want::Repair);
+                self.send_whole(key, Want::Repair);
             }
             return;
         }
@@ -215,7 +208,7 @@ impl Qos {
             meaning: "no answer".to_owned(),
             ..own_failure(Info::INTERNAL, None)
         };
-        self.on_refused(now, key, want, failure, resources);
+        self.on_refused(key, want, failure, resources);
     }
 
     /// The next peer of a session showed itself.
@@ -241,8 +234,8 @@ impl Qos {
 
     /// The confirmation of a tear has passed, and what is known of the session can go (§5.4.1); but not before a
     /// repetition could have come, for the confirmation may get lost behind this node.
-    fn outlive_confirmation(&mut self, now: Time, key: Key) {
-        let until = now + self.config.request_retry.saturating_mul(2);
+    fn outlive_confirmation(&mut self, key: Key) {
+        let until = self.now + self.config.request_retry.saturating_mul(2);
         let torn = self.sessions.get_mut(key).filter(|session| session.stage == Stage::Torn);
         if let Some(session) = torn
             && session.expires.is_some_and(|at| at > until)
@@ -278,7 +271,7 @@ impl Qos {
 
     /// GIST sent what was watched.
     pub(super) fn on_sent(&mut self, parcel: &Parcel) {
-        if let Purpose::Onward { session, .. } = parcel.purpose
+        if let Purpose::Request { session, .. } = parcel.purpose
             && let Some(session) = self.sessions.get_mut(session)
         {
             session.marks.set(Marks::IN_GIST, false);
@@ -288,14 +281,8 @@ impl Qos {
     }
 
     /// GIST could not send what was watched.
-    pub(super) fn on_unsent(
-        &mut self,
-        now: Time,
-        parcel: &Parcel,
-        error: SendError,
-        resources: &mut Resources,
-    ) {
-        let Purpose::Onward { session: key, rii, query } = parcel.purpose else { return };
+    pub(super) fn on_unsent(&mut self, parcel: &Parcel, error: SendError, resources: &mut Resources) {
+        let Purpose::Request { session: key, rii, query } = parcel.purpose else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.marks.set(Marks::IN_GIST, false);
         // Against the RESERVEs, a QUERY tells nothing of whom they meet.
@@ -307,26 +294,19 @@ impl Qos {
                 }
                 // The list of nodes that was to go on goes back.
                 let hops = Message::parse(&parcel.octets).ok().and_then(|message| message.hops);
-                self.take_over_as_last(now, key, (rii, hops), query, resources);
+                self.take_over_as_last(key, (rii, hops), query, resources);
             }
             SendError::NoStateUpstream => {
                 let note = "GIST has no way towards the flow's source";
-                self.unsendable(now, key, rii, Info::NO_REVERSE_STATE, note, resources);
+                self.unsendable(key, rii, Info::NO_REVERSE_STATE, note, resources);
             }
             // What has a retransmission to come may fare better then; a refresh is followed by the next.
             SendError::Overload | SendError::Peer { .. } => {}
             SendError::NoRoute => {
-                self.unsendable(
-                    now,
-                    key,
-                    rii,
-                    Info::RESERVATION_FAILURE,
-                    "no route to the next node",
-                    resources,
-                );
+                self.unsendable(key, rii, Info::RESERVATION_FAILURE, "no route to the next node", resources);
             }
             SendError::TooLarge { .. } | SendError::Refused => {
-                self.unsendable(now, key, rii, Info::INTERNAL, "GIST cannot carry the message", resources);
+                self.unsendable(key, rii, Info::INTERNAL, "GIST cannot carry the message", resources);
             }
         }
         self.rearm(key);
@@ -335,7 +315,6 @@ impl Qos {
     /// Nobody is further on: this node answers (§5.2.5.1).
     fn take_over_as_last(
         &mut self,
-        now: Time,
         key: Key,
         (rii, hops): (Option<u32>, Option<Hops<'_>>),
         query: bool,
@@ -345,7 +324,7 @@ impl Qos {
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         if let Some(at) = own {
             let want = session.pending.swap_remove(at).want;
-            self.on_alone(now, key, want, resources);
+            self.on_alone(key, want, resources);
         } else if query {
             self.query_ends_here(key, rii);
         } else if let Some(rii) = rii {
@@ -355,30 +334,22 @@ impl Qos {
     }
 
     /// GIST cannot send a session's request.
-    fn unsendable(
-        &mut self,
-        now: Time,
-        key: Key,
-        rii: Option<u32>,
-        info: Info,
-        note: &str,
-        resources: &mut Resources,
-    ) {
+    fn unsendable(&mut self, key: Key, rii: Option<u32>, info: Info, note: &str, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let source = self.addresses.on(session.ifindex.unwrap_or_default(), session.mri.dst());
+        let source = self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri.dst());
         let source = source.map_or(Source::None, Source::Address);
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         if let Some(at) = own {
             let want = session.pending.swap_remove(at).want;
             let failure = Failure { node: source_text(&source), ..own_failure(info, Some(note)) };
-            return self.on_refused(now, key, want, failure, resources);
+            return self.on_refused(key, want, failure, resources);
         }
         if rii.is_none() && session.marks.has(Marks::CONFIRMED) {
             return; // a refresh: the next one may fare better
         }
         if session.marks.has(Marks::QNI) {
             let failure = Failure { node: source_text(&source), ..own_failure(info, Some(note)) };
-            return self.fail(now, key, failure, resources);
+            return self.fail(key, failure, resources);
         }
         let response = Message {
             generic: generic(session),

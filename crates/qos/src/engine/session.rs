@@ -239,8 +239,6 @@ pub(super) struct Session {
     pub(super) gist_onward: Option<SiiHandle>,
     /// Branches to be torn down when the new one stands.
     pub(super) old_branches: Vec<OldBranch>,
-    /// The last repair met another path, and the user has not heard of it yet.
-    pub(super) moved: bool,
     pub(super) state: Option<StateHandle>,
     pub(super) nslp_back: NslpId,
     pub(super) nslp_onward: NslpId,
@@ -305,7 +303,6 @@ impl Session {
             onward: None,
             gist_onward: None,
             old_branches: Vec::new(),
-            moved: false,
             state: None,
             nslp_back: nslp,
             nslp_onward: nslp,

@@ -12,9 +12,9 @@ use signalbox_wire::Writer;
 
 use super::Qos;
 use super::config::StateKeeping;
+use super::outbox::{Parcel, Purpose};
 use super::parked::{Meta, Parked, route_query};
 use super::rmf::{self, Flow};
-use super::{Parcel, Purpose};
 use crate::wire::{Carried, Message, MessageType};
 
 /// What a reduced-state node holds at each interface for each code point: one reservation for everybody, as large as what was asked for in
@@ -34,7 +34,6 @@ struct Sum {
 impl Qos {
     pub(super) fn pass_without_state(
         &mut self,
-        now: Time,
         octets: &[u8],
         meta: &Meta,
         route: Option<Result<Route, NoRoute>>,
@@ -51,7 +50,7 @@ impl Qos {
             return self.forward_octets(octets, meta);
         };
         let Some(route) = route else {
-            let mut copy = self.outbox.buffer();
+            let mut copy = self.out.buffer();
             copy.extend_from_slice(octets);
             self.look_up(Parked::Message(copy, meta.clone()), route_query(&meta.mri));
             return;
@@ -76,16 +75,15 @@ impl Qos {
             (StateKeeping::Reduced, Some(ifindex)) if !query => {
                 // Flows are told by their code point only: a request that names none cannot be held.
                 let class = rmf::dscp(qspec).or(mri_dscp(&meta.mri));
-                !class.is_some_and(|dscp| {
-                    self.sum(now, (ifindex, dscp), rate, message.is_tear(), &flow, resources)
-                })
+                !class
+                    .is_some_and(|dscp| self.sum((ifindex, dscp), rate, message.is_tear(), &flow, resources))
             }
-            (_, Some(_)) if !message.is_tear() => !rmf::would_fit(resources, now, &flow, qspec),
+            (_, Some(_)) if !message.is_tear() => !rmf::would_fit(resources, self.now, &flow, qspec),
             _ => false,
         };
         let passed = rmf::pass_stateless(resources, &flow, qspec, query, refused);
         let onward = Message { qspec: Some(&passed), ..message };
-        let mut buffer = self.outbox.buffer();
+        let mut buffer = self.out.buffer();
         if onward.encode(&mut Writer::new(&mut buffer)).is_err() {
             buffer.clear();
             buffer.extend_from_slice(octets);
@@ -94,7 +92,7 @@ impl Qos {
     }
 
     fn forward_octets(&mut self, octets: &[u8], meta: &Meta) {
-        let mut buffer = self.outbox.buffer();
+        let mut buffer = self.out.buffer();
         buffer.extend_from_slice(octets);
         self.forward(buffer, meta);
     }
@@ -102,7 +100,7 @@ impl Qos {
     fn forward(&mut self, octets: Vec<u8>, meta: &Meta) {
         if meta.hops == 0 {
             self.counters.hop_limit += 1;
-            return self.outbox.reuse(octets);
+            return self.out.reuse(octets);
         }
         // No GIST state either: neither asked for nor kept.
         let attributes = TransferAttributes { stateless: meta.stateless, ..self.attributes() };
@@ -116,14 +114,13 @@ impl Qos {
             hops: Some(meta.hops),
             attributes,
             timeout: Some(self.config.relay_timeout),
-            purpose: Purpose::Whatever,
+            purpose: Purpose::Unwatched,
         });
     }
 
     /// Adds a request to the sum of its interface; whether there is room.
     fn sum(
         &mut self,
-        now: Time,
         class: (IfIndex, u8),
         rate: u64,
         tear: bool,
@@ -131,8 +128,12 @@ impl Qos {
         resources: &mut Resources,
     ) -> bool {
         let period = self.config.refresh.mul_f32(1.5);
-        let sum =
-            self.sums.0.entry(class).or_insert(Sum { grant: None, now: 0, before: 0, turns: now + period });
+        let sum = self.sums.0.entry(class).or_insert(Sum {
+            grant: None,
+            now: 0,
+            before: 0,
+            turns: self.now + period,
+        });
         let old = (sum.now, sum.before);
         if tear {
             sum.now = sum.now.saturating_sub(rate);
@@ -141,7 +142,7 @@ impl Qos {
             sum.now = sum.now.saturating_add(rate);
         }
         let wanted = sum.now.max(sum.before);
-        match rmf::hold(resources, now, flow, class, wanted, sum.grant) {
+        match rmf::hold(resources, self.now, flow, class, wanted, sum.grant) {
             Ok(grant) => {
                 sum.grant = grant;
                 true
@@ -154,16 +155,16 @@ impl Qos {
     }
 
     /// A refresh period is over: what was not asked for again in it is no longer held.
-    pub(super) fn turn_sums(&mut self, now: Time, resources: &mut Resources) {
+    pub(super) fn turn_sums(&mut self, resources: &mut Resources) {
         let period = self.config.refresh.mul_f32(1.5);
         for sum in self.sums.0.values_mut() {
-            if sum.turns > now {
+            if sum.turns > self.now {
                 continue;
             }
-            sum.turns = now + period;
+            sum.turns = self.now + period;
             sum.before = core::mem::take(&mut sum.now);
             if let Some(grant) = sum.grant {
-                sum.grant = rmf::shrink(resources, now, grant, sum.before);
+                sum.grant = rmf::shrink(resources, self.now, grant, sum.before);
             }
         }
         self.sums.0.retain(|_, sum| sum.grant.is_some() || sum.now > 0 || sum.before > 0);

@@ -1,8 +1,8 @@
 //! Several sessions in one RESERVE (RFC 5974 §3.2.6, §5.3.6, §5.3.7).
 
+use signalbox_core::SessionId;
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
-use signalbox_core::{SessionId, Time};
 use signalbox_resources::Resources;
 
 use super::Qos;
@@ -43,7 +43,7 @@ impl Lists {
 
 impl Qos {
     /// The further sessions of a refresh that came: those that are known and in step are refreshed, the others told.
-    pub(super) fn on_listed_refreshes(&mut self, now: Time, message: &Message<'_>, meta: &Meta) {
+    pub(super) fn on_listed_refreshes(&mut self, message: &Message<'_>, meta: &Meta) {
         let (Some(sessions), Some(rsns)) = (message.session_ids, message.rsns) else { return };
         let (mut unknown, mut mismatched) = (Lists::default(), Lists::default());
         for (id, number) in sessions.iter().zip(rsns.iter()) {
@@ -57,7 +57,7 @@ impl Qos {
                 mismatched.push(id, number);
                 continue;
             }
-            session.expires = Some(now + self.config.lifetime(session.period_in));
+            session.expires = Some(self.now + self.config.lifetime(session.period_in));
             self.counters.refreshed += 1;
             if let Some(key) = key {
                 self.rearm(key);
@@ -82,7 +82,6 @@ impl Qos {
     /// What went on to the same peer is torn down there together too.
     pub(super) fn on_listed_tears(
         &mut self,
-        now: Time,
         first: Key,
         message: &Message<'_>,
         meta: &Meta,
@@ -104,7 +103,7 @@ impl Qos {
             if session.stage == Stage::Reserved {
                 self.counters.torn_down += 1;
                 self.release(key, resources);
-                self.on_gone(now, key, resources);
+                self.on_gone(key, resources);
             }
             let Some(session) = self.sessions.get(key) else { continue };
             let onward = session.onward.filter(|_| !session.is_end());
@@ -114,7 +113,7 @@ impl Qos {
             }
         }
         for (_, keys) in groups {
-            self.tear_together(now, &keys, meta.hops, resources);
+            self.tear_together(&keys, meta.hops, resources);
         }
     }
 
@@ -127,7 +126,7 @@ impl Qos {
     }
 
     /// Tears sessions down that all go on to the same peer: the first with a message, the others in its lists.
-    pub(super) fn tear_together(&mut self, now: Time, keys: &[Key], hops: u8, resources: &mut Resources) {
+    pub(super) fn tear_together(&mut self, keys: &[Key], hops: u8, resources: &mut Resources) {
         let Some((first, others)) = keys.split_first() else { return };
         let mut lists = Lists::default();
         for key in others {
@@ -149,7 +148,6 @@ impl Qos {
                 self.counters.tears_sent += 1;
             }
         }
-        let _ = now;
         for key in keys {
             self.forget_route(*key);
             self.close(*key, resources);
@@ -158,7 +156,7 @@ impl Qos {
 
     /// Users have enough of several reservations at once. A tear of many has no confirmation that speaks for each of them:
     /// where tears are to be confirmed, each goes by itself.
-    pub(super) fn on_release_many(&mut self, now: Time, ids: &[u64], resources: &mut Resources) {
+    pub(super) fn on_release_many(&mut self, ids: &[u64], resources: &mut Resources) {
         let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = Vec::new();
         for id in ids {
             let Some(key) = self.commands.get(id).copied() else { continue };
@@ -170,7 +168,7 @@ impl Qos {
                 && self.config.summary > 0
                 && !self.config.repeats_tears();
             if !summarised {
-                self.on_release(now, *id, resources);
+                self.on_release(*id, resources);
                 continue;
             }
             let onward = session.onward;
@@ -182,17 +180,17 @@ impl Qos {
                 None => groups.push((onward, vec![key])),
             }
             self.release(key, resources);
-            self.on_gone(now, key, resources);
-            self.tell(*id, super::QosEvent::Released);
+            self.on_gone(key, resources);
+            self.out.event(*id, super::QosEvent::Released);
         }
         for (_, keys) in groups {
-            self.tear_together(now, &keys, u8::MAX, resources);
+            self.tear_together(&keys, u8::MAX, resources);
         }
     }
 
     /// Further sessions for a refresh to this peer: those that are to be refreshed soon anyway. Each look takes as many
     /// as one message may have off the peer's ring, whatever the number of its sessions.
-    pub(super) fn companions(&mut self, now: Time, key: Key) -> Lists {
+    pub(super) fn companions(&mut self, key: Key) -> Lists {
         let mut lists = Lists::default();
         let Some(session) = self.sessions.get(key) else { return lists };
         let (Some(sii), nslp, direction) = (session.onward, session.nslp_onward, session.mri.direction())
@@ -200,7 +198,7 @@ impl Qos {
             return lists;
         };
         let period = core::time::Duration::from_millis(session.period_out.into());
-        let soon = now + period / 2;
+        let soon = self.now + period / 2;
         let mut ring = self.rings.remove(&sii.0).unwrap_or_default();
         for _ in 0..ring.len().min(usize::from(self.config.summary)) {
             let Some(other) = ring.pop_front() else { break };
@@ -219,7 +217,7 @@ impl Qos {
             if may && let Some(rsn) = session.rsn_out {
                 lists.push(session.id, rsn);
                 session.listed += 1;
-                session.refresh_at = Some(now + self.rng.jitter(period, 0.5, 1.5));
+                session.refresh_at = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
             }
             ring.push_back(other);
             if may {
@@ -246,14 +244,14 @@ impl Qos {
     }
 
     /// The next peer does not know sessions that were listed in a refresh: it gets them whole.
-    pub(super) fn on_listed_trouble(&mut self, now: Time, message: &Message<'_>, meta: &Meta) {
+    pub(super) fn on_listed_trouble(&mut self, message: &Message<'_>, meta: &Meta) {
         for id in message.session_ids.iter().flat_map(|sessions| sessions.iter()) {
             let Some(key) = self.find(id) else { continue };
             let Some(session) = self.sessions.get_mut(key) else { continue };
             let ours = session.onward == meta.sii && session.stage == Stage::Reserved;
             if ours && session.pending.is_empty() {
                 session.marks.set(Marks::CONFIRMED, false);
-                self.send_whole(now, key, Want::Repair);
+                self.send_whole(key, Want::Repair);
                 self.rearm(key);
             }
         }

@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Direction, Mri, NslpId, SessionId};
 use signalbox_resources::Resources;
 
+use super::Qos;
 use super::session::{Marks, Session, Stage};
-use super::{Qos, Queued};
 
 /// Refreshes of a session in the lists of others before it sends one of its own, so that GIST goes on asking for its peer.
 pub(super) const MOST_LISTED: u8 = 16;
@@ -108,11 +108,11 @@ impl Qos {
     /// Nobody refreshed it. What this node reserved further on is torn down, as RSVP does (RFC 2205 §2.3): RFC 5974 leaves
     /// it open, but otherwise each node refreshes the next one until its own state ends, and what a dead node reserved
     /// ends a lifetime later with every hop.
-    pub(super) fn expire(&mut self, now: Time, key: Key, resources: &mut Resources) {
+    pub(super) fn expire(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         // §5.2.5.4: the new peer was silent for a lifetime, the one before was not.
         if session.stage == Stage::Reserved
-            && let Some((sii, until)) = session.old_back.filter(|(_, until)| now < *until)
+            && let Some((sii, until)) = session.old_back.filter(|(_, until)| self.now < *until)
         {
             session.back = Some(sii);
             session.old_back = None;
@@ -122,11 +122,11 @@ impl Qos {
         if session.stage == Stage::Reserved {
             self.counters.expired += 1;
             self.release(key, resources);
-            self.on_gone(now, key, resources);
+            self.on_gone(key, resources);
             // Whoever may be off the path keeps quiet: the next peer may still take this node for the one before it,
             // and would end what others refresh.
             if !(self.has(key, Marks::OFF_PATH) || self.has(key, Marks::DOUBTED)) {
-                self.tear_onward(now, key, None, None, 0, resources);
+                self.tear_onward(key, None, None, 0, resources);
                 return;
             }
         }
@@ -147,8 +147,8 @@ impl Qos {
         let Some(session) = self.sessions.get(key) else { return };
         let onward = session.mri.direction() == direction;
         let nslp = if onward { session.nslp_onward } else { session.nslp_back };
-        let of = (nslp, session.mri.with_direction(direction), session.id, Duration::ZERO);
-        self.queue.push_back(Queued::Lifetime(Box::new(of)));
+        let mri = session.mri.with_direction(direction);
+        self.out.set_state_lifetime(nslp, mri, session.id, Duration::ZERO);
     }
 
     /// GIST shall know the peer of a flow that it asked for as long as the session lives, and not only as long as
@@ -161,6 +161,6 @@ impl Qos {
         let same = session.mri.direction() == Direction::Downstream;
         let nslp = if same { session.nslp_onward } else { session.nslp_back };
         let lifetime = self.config.lifetime(session.period_in.max(session.period_out)) * ROUTE_LIFETIMES;
-        self.queue.push_back(Queued::Lifetime(Box::new((nslp, *mri, session.id, lifetime))));
+        self.out.set_state_lifetime(nslp, *mri, session.id, lifetime);
     }
 }

@@ -1,6 +1,5 @@
 //! The end of a reservation (RFC 5974 §5.4.1): torn down by a message, lost by this node, or given up by a user.
 
-use signalbox_core::Time;
 use signalbox_core::slab::Key;
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
@@ -15,7 +14,6 @@ impl Qos {
     /// A tear of the session's own peer, with a sequence number that is not old.
     pub(super) fn on_tear(
         &mut self,
-        now: Time,
         key: Key,
         message: &Message<'_>,
         meta: &Meta,
@@ -27,23 +25,23 @@ impl Qos {
         if session.stage == Stage::Reserved {
             self.counters.torn_down += 1;
             self.release(key, resources);
-            self.on_gone(now, key, resources);
+            self.on_gone(key, resources);
         }
         if message.session_ids.is_some() && message.rii.is_none() {
-            return self.on_listed_tears(now, key, message, meta, resources);
+            return self.on_listed_tears(key, message, meta, resources);
         }
-        self.tear_onward(now, key, message.rii, Some(message), meta.hops, resources);
+        self.tear_onward(key, message.rii, Some(message), meta.hops, resources);
     }
 
     /// Tears a session of this node's own down, which lives until that is confirmed.
-    pub(super) fn tear_until_confirmed(&mut self, now: Time, key: Key, resources: &mut Resources) {
+    pub(super) fn tear_until_confirmed(&mut self, key: Key, resources: &mut Resources) {
         let rii = self.new_rii(key);
-        let octets = self.tear_onward(now, key, Some(rii), None, 0, resources).unwrap_or_default();
+        let octets = self.tear_onward(key, Some(rii), None, 0, resources).unwrap_or_default();
         if let Some(session) = self.sessions.get_mut(key) {
             // It ends with the answer, or when nobody waits for that any longer.
             session.expires = None;
         }
-        self.expect(now, key, rii, Want::Tear, octets);
+        self.expect(key, rii, Want::Tear, octets);
         self.rearm(key);
     }
 
@@ -51,7 +49,6 @@ impl Qos {
     /// tear that is to be confirmed.
     pub(super) fn tear_onward(
         &mut self,
-        now: Time,
         key: Key,
         rii: Option<u32>,
         message: Option<&Message<'_>>,
@@ -59,8 +56,8 @@ impl Qos {
         resources: &mut Resources,
     ) -> Option<Vec<u8>> {
         self.set_stage(key, Stage::Torn);
-        let until = now + self.config.retry_max;
-        let keep_until = now + self.config.refresh;
+        let until = self.now + self.config.retry_max;
+        let keep_until = self.now + self.config.refresh;
         let session = self.sessions.get_mut(key)?;
         // §5.1.2.1: after a tear there are no more refreshes, and none of what was asked is asked again.
         session.refresh_at = None;
@@ -110,14 +107,7 @@ impl Qos {
     }
 
     /// A grant of ours is no more: the QNI is told, and decides (§5.4.4).
-    pub(super) fn on_lost(
-        &mut self,
-        now: Time,
-        key: Key,
-        grant: GrantId,
-        why: LostWhy,
-        resources: &mut Resources,
-    ) {
+    pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.kept.retain(|(_, kept)| *kept != grant);
         if session.grant != Some(grant) {
@@ -131,18 +121,11 @@ impl Qos {
             _ => Info::RESERVATION_FAILURE,
         };
         let text = why.to_string();
-        self.give_up_here(now, key, info, &text, resources);
+        self.give_up_here(key, info, &text, resources);
     }
 
     /// This node does not hold the session's reservation any more: it keeps what the tear to come needs.
-    pub(super) fn give_up_here(
-        &mut self,
-        now: Time,
-        key: Key,
-        info: Info,
-        note: &str,
-        resources: &mut Resources,
-    ) {
+    pub(super) fn give_up_here(&mut self, key: Key, info: Info, note: &str, resources: &mut Resources) {
         self.release(key, resources);
         let Some(session) = self.sessions.get(key) else { return };
         let source = self.own_source(session);
@@ -156,7 +139,7 @@ impl Qos {
                 available: None,
                 hops: Vec::new(),
             };
-            self.fail(now, key, failure, resources);
+            self.fail(key, failure, resources);
         } else {
             let notify = Message {
                 generic: generic(session),
@@ -170,19 +153,13 @@ impl Qos {
             if let Some(session) = self.sessions.get_mut(key) {
                 session.refresh_at = None;
             }
-            self.on_gone(now, key, resources);
+            self.on_gone(key, resources);
         }
         self.rearm(key);
     }
 
     /// A session of a user's ends by the user's will or by failure: what it holds goes, here and onward.
-    pub(super) fn end_local(
-        &mut self,
-        now: Time,
-        key: Key,
-        event: Option<QosEvent>,
-        resources: &mut Resources,
-    ) {
+    pub(super) fn end_local(&mut self, key: Key, event: Option<QosEvent>, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let stood = session.marks.has(Marks::QNI) && session.marks.has(Marks::STOOD) && !session.is_end();
         let command = session.local.as_mut().and_then(|local| local.command.take());
@@ -190,15 +167,15 @@ impl Qos {
             // The name is free, whatever becomes of the tear.
             self.commands.remove(&id);
             if let Some(event) = event {
-                self.tell(id, event);
+                self.out.event(id, event);
             }
         }
         self.release(key, resources);
-        self.on_gone(now, key, resources);
+        self.on_gone(key, resources);
         if stood && self.config.repeats_tears() {
-            self.tear_until_confirmed(now, key, resources);
+            self.tear_until_confirmed(key, resources);
         } else {
-            self.tear_onward(now, key, None, None, 0, resources);
+            self.tear_onward(key, None, None, 0, resources);
         }
     }
 }

@@ -3,9 +3,9 @@
 use signalbox_wire::Writer;
 
 use super::code_points::{GenericFlags, MessageFlags, MessageType, ObjectType};
-use super::error::EncodeError;
 use super::message::{Message, allowed};
 use super::object::{Extensibility, write_object};
+use crate::error::EncodeError;
 
 impl Message<'_> {
     /// Appends the message to `w`.

@@ -10,8 +10,8 @@ use core::net::IpAddr;
 use signalbox_wire::{Reader, Writer};
 
 use super::code_points::Info;
-use super::error::DecodeError;
 use super::object::RawObject;
+use crate::error::DecodeError;
 
 /// Beyond this many octets a node does not append: with what else is in a RESERVE it stays within the 512 octets that
 /// GIST may send over a path of unknown MTU. Room for 9 IPv4 or 5 IPv6 nodes.

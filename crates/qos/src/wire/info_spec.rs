@@ -5,8 +5,8 @@ use core::net::IpAddr;
 use signalbox_wire::{Reader, Writer};
 
 use super::code_points::{Info, InfoClass, ObjectType};
-use super::error::{DecodeError, EncodeError};
 use super::object::{Extensibility, RawObject, write_object};
+use crate::error::{DecodeError, EncodeError};
 
 /// Who raised the INFO-SPEC, for logs and people only: nothing is ever sent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

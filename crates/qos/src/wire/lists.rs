@@ -5,8 +5,8 @@ use core::fmt;
 use signalbox_core::SessionId;
 
 use super::code_points::Info;
-use super::error::DecodeError;
 use super::object::RawObject;
+use crate::error::DecodeError;
 
 /// Sessions, each 16 octets.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use signalbox_wire::Reader;
 
 use super::code_points::{GenericFlags, Info, MessageFlags, MessageType, ObjectType};
-use super::error::DecodeError;
 use super::hops::Hops;
 use super::info_spec::InfoSpec;
 use super::lists::{RsnList, SessionIds};
 use super::object::{Carried, Extensibility, HEADER_OCTETS, Objects, RawObject};
 use super::values::{BoundSession, Classifier, MessageId, Rsn};
+use crate::error::DecodeError;
 
 /// A message, received or to be sent. What it borrows is the buffer it was read from, or the state it is composed of.
 ///

@@ -1,10 +1,7 @@
 //! The octets of QoS NSLP and of the QSPEC, both ways.
 
-#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
-
 mod code_points;
 mod encode;
-mod error;
 mod hops;
 mod info_spec;
 mod lists;
@@ -13,11 +10,11 @@ mod object;
 pub mod qspec;
 mod values;
 
+pub use crate::error::{DecodeError, EncodeError};
 pub use code_points::{
     AGGREGATION_LEVELS, BindingCode, GenericFlags, Info, InfoClass, MessageFlags, MessageType, ObjectType,
     router_alert_value,
 };
-pub use error::{DecodeError, EncodeError};
 pub use hops::{Hop, Hops, MAX_HOPS_OCTETS};
 pub use info_spec::{Diagnosis, InfoSpec, Source};
 pub use lists::{RsnList, SessionIds};

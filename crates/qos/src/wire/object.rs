@@ -5,8 +5,8 @@ use core::fmt;
 use signalbox_wire::{Reader, Writer};
 
 use super::code_points::{Info, ObjectType};
-use super::error::{DecodeError, EncodeError};
 use super::values::BoundSession;
+use crate::error::{DecodeError, EncodeError};
 
 /// Length of the common header, in octets.
 pub const HEADER_OCTETS: usize = 4;

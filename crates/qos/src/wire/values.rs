@@ -5,8 +5,8 @@ use signalbox_core::{Mri, SessionId};
 use signalbox_wire::Writer;
 
 use super::code_points::{BindingCode, Info, ObjectType};
-use super::error::{DecodeError, EncodeError};
 use super::object::{Extensibility, RawObject, write_object};
+use crate::error::{DecodeError, EncodeError};
 
 /// RSN: a sequence number of one node for one session, and which run of that node counts (§5.1.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -2,7 +2,7 @@
 
 use signalbox_wire::LengthOverflow;
 
-use super::code_points::{Info, ObjectType};
+use crate::wire::{Info, MessageType, ObjectType};
 
 /// Octets that are no QoS NSLP message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +56,7 @@ pub enum EncodeError {
         /// Which object.
         object: ObjectType,
         /// In which message.
-        message: super::MessageType,
+        message: MessageType,
     },
     /// An object that its grammar demands (§5.1.2).
     #[error("{object} is missing in {message}")]
@@ -64,7 +64,7 @@ pub enum EncodeError {
         /// Which object.
         object: ObjectType,
         /// In which message.
-        message: super::MessageType,
+        message: MessageType,
     },
     /// A PACKET-CLASSIFIER without QSPEC (§5.1.2.1).
     #[error("PACKET-CLASSIFIER without QSPEC")]

@@ -1,16 +1,16 @@
-//! Which address of this node stands for it in what others read.
+//! Addresses of this node that its messages contain.
 
 use core::net::IpAddr;
 
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
 
-/// The node's interfaces, as far as they matter here.
+/// The interfaces of the node, by their index.
 #[derive(Debug, Default)]
-pub(super) struct Addresses(Vec<Interface>);
+pub(super) struct Interfaces(Vec<Interface>);
 
-impl Addresses {
-    /// Takes the node's interfaces, whole.
+impl Interfaces {
+    /// Replaces all interfaces.
     pub(super) fn set(&mut self, interfaces: &[Interface]) {
         self.0 = interfaces.to_vec();
         self.0.sort_unstable_by_key(|interface| interface.ifindex);
