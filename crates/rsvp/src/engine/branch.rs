@@ -1,5 +1,5 @@
-//! The record of a reservation at one outgoing interface: reservation state of its next hops (the RSBs of RFC 2209) and
-//! what traffic control holds for them (the TCSB).
+//! The record of a reservation at one outgoing interface: the requests of its next hops (RSBs of RFC 2209) and the
+//! grant of traffic control (TCSB).
 
 use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::{Link, Timed};
@@ -13,56 +13,57 @@ use super::merge;
 use super::session::{NONE, is_application};
 use crate::wire::FlowSpec;
 
-/// A reservation of a session (of one sender, with FF) at an interface. There is always a next hop.
+/// A reservation of a session (with FF of one sender) at one interface. It has at least one request.
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) link: Link,
     pub(crate) session: u32,
-    /// Of FF the sender that it is for, else [`NONE`].
+    /// With FF the sender that it is for, else [`NONE`].
     pub(crate) sender: u32,
-    /// Next in the list of the sender or the session.
+    /// Next reservation in the list of the sender or the session.
     pub(crate) next: u32,
-    /// Where the data leave; [`Iface::LOCAL`]: to an application of this node.
+    /// Outgoing interface of the data; [`Iface::LOCAL`]: they go to an application of this node.
     pub(crate) oif: Iface,
-    /// What stands is not what is asked for and sent now: that was refused, and is asked for again with the next request.
+    /// Admission control refused the last change. It is asked again with the next request.
     pub(crate) retry_install: bool,
     grant: [u32; 2],
     pub(crate) first: Request,
     pub(crate) extra: Option<Box<BranchExtra>>,
 }
 
-/// What few reservations have.
+/// Fields that few reservations need.
 #[derive(Debug, Default)]
 pub(crate) struct BranchExtra {
-    /// The other next hops.
+    /// Requests of the other next hops.
     pub(crate) more: Vec<Request>,
-    /// What traffic control wants passed on in iface of the rate and slack that were asked for (Fwd_Flowspec).
+    /// Rate and slack that traffic control wants forwarded instead of those requested (Fwd_Flowspec of RFC 2205
+    /// §3.11.2).
     pub(crate) forward: Option<RSpec>,
-    /// What is left of the rate since a part was taken, octets a second.
+    /// The rate that is left after a reduction, octets a second (RFC 4495).
     pub(crate) reduced: Option<u64>,
 }
 
-/// What one next hop asks for.
+/// The request of one next hop.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// The next hop, shared, or an application of this node ([`is_application`]).
     pub(crate) hop: u32,
-    /// When it ends without a refresh. Of SE the end of what is in the list of senders counts.
+    /// Time when the request ends without a refresh. With SE the times in the list of senders count instead.
     pub(crate) expires: Stamp,
     pub(crate) flowspec: FlowSpec,
     pub(crate) extra: Option<Box<RequestExtra>>,
 }
 
-/// What few requests have.
+/// Fields that few requests need.
 #[derive(Debug, Default)]
 pub(crate) struct RequestExtra {
-    /// Of SE: its senders by rising key, and when each ends.
+    /// With SE the senders, in rising order of their keys, and the time when each ends.
     pub(crate) senders: Vec<(Key, Stamp)>,
-    /// Of WF: the senders that it is for, packed and ascending; `None`: there was no SCOPE.
+    /// With WF the senders of the SCOPE, packed and ascending; `None`: there was no SCOPE.
     pub(crate) scope: Option<Vec<u32>>,
     /// POLICY_DATA and unknown objects of its Resvs.
     pub(crate) carried: Carried,
-    /// The application that asked.
+    /// The application that made the request.
     pub(crate) application: Option<u64>,
 }
 
@@ -77,7 +78,7 @@ impl Request {
         self.extra.as_ref().map_or(&[], |extra| &extra.senders)
     }
 
-    /// Of SE: whether it names this sender.
+    /// Whether an SE request names this sender.
     pub(crate) fn names(&self, sender: Key) -> bool {
         self.senders().binary_search_by_key(&sender, |(key, _)| *key).is_ok()
     }
@@ -94,7 +95,7 @@ impl Request {
         self.extra.get_or_insert_default()
     }
 
-    /// The first end of it or a part of it.
+    /// The first time when the request or a part of it ends.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
         if is_application(self.hop) {
             return None;
@@ -104,7 +105,7 @@ impl Request {
         Some(extra.carried.deadline().map_or(ends, |at| at.min(ends)))
     }
 
-    /// Whether all of it is over; of SE each sender is over by itself.
+    /// Whether the whole request expired. The senders of an SE request expire one by one.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         !is_application(self.hop) && self.senders().is_empty() && self.expires.is_due(now)
     }
@@ -130,7 +131,7 @@ impl Branch {
         (grant != 0).then_some(GrantId(grant))
     }
 
-    /// Whether what is asked for stands.
+    /// Whether the current requests are granted.
     pub(crate) fn is_installed(&self) -> bool {
         self.grant().is_some() && !self.retry_install || !self.oif.is_real()
     }
@@ -141,7 +142,7 @@ impl Branch {
         self.grant = [(grant >> 32) as u32, grant as u32];
     }
 
-    /// All next hops' requests: at least one.
+    /// The requests of all next hops, at least one.
     pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
         core::iter::once(&self.first).chain(self.extra.iter().flat_map(|extra| &extra.more))
     }
@@ -150,7 +151,7 @@ impl Branch {
         core::iter::once(&mut self.first).chain(self.extra.iter_mut().flat_map(|extra| &mut extra.more))
     }
 
-    /// Whether POLICY_DATA or anything else goes along with any request.
+    /// Whether any request carries POLICY_DATA or unknown objects.
     pub(crate) fn carries(&self) -> bool {
         if self.extra.is_none() {
             return !self.first.carried().is_empty();
@@ -158,7 +159,7 @@ impl Branch {
         self.requests().any(|request| !request.carried().is_empty())
     }
 
-    /// Drops POLICY_DATA of the next hops whose time is over; whether there was any.
+    /// Drops POLICY_DATA that expired; whether there was any.
     pub(crate) fn expire_policy(&mut self, now: Time) -> bool {
         let requests = self.requests_mut().filter(|one| !is_application(one.hop));
         requests
@@ -166,12 +167,12 @@ impl Branch {
             .fold(false, |any, extra| extra.carried.expire(now) | any)
     }
 
-    /// What is left of the rate, if a part was taken, octets a second.
+    /// The rate that is left after a reduction, octets a second (RFC 4495).
     pub(crate) fn reduced(&self) -> Option<u64> {
         self.extra.as_ref().and_then(|extra| extra.reduced)
     }
 
-    /// Of how many next hops it is.
+    /// Number of next hops.
     pub(crate) fn len(&self) -> usize {
         1 + self.extra.as_ref().map_or(0, |extra| extra.more.len())
     }
@@ -192,7 +193,7 @@ impl Branch {
         self.extra.get_or_insert_default().more.push(request);
     }
 
-    /// Takes a next hop out, unless it is the only one.
+    /// Removes the request of a next hop, unless it is the only one.
     pub(crate) fn remove(&mut self, hop: u32) -> Option<Request> {
         let more = &mut self.extra.as_mut()?.more;
         if self.first.hop == hop {
@@ -203,17 +204,17 @@ impl Branch {
         Some(more.swap_remove(at))
     }
 
-    /// Of SE: whether any next hop names this sender.
+    /// Whether any SE request names this sender.
     pub(crate) fn names(&self, sender: Key) -> bool {
         self.requests().any(|request| request.names(sender))
     }
 
-    /// Of WF: whether any next hop wants the data of this source, packed.
+    /// Whether the SCOPE of any WF request has this source, packed.
     pub(crate) fn is_for(&self, src: u32) -> bool {
         self.requests().any(|request| request.scope().is_none_or(|scope| scope.contains(&src)))
     }
 
-    /// What is installed: the merge of what the next hops ask for (TC_Flowspec).
+    /// The merged flowspec of all requests, which is installed (TC_Flowspec of RFC 2205 §3.11.2).
     pub(crate) fn flowspec(&self) -> FlowSpec {
         if self.extra.is_none() {
             return self.first.flowspec;
@@ -223,7 +224,7 @@ impl Branch {
         all.fold(first, |so_far, next| merge::merged(&so_far, &next))
     }
 
-    /// What goes on upstream: what is installed, but as traffic control left it.
+    /// The flowspec that is forwarded upstream: the merged one with the rate and slack of traffic control.
     pub(crate) fn forwarded(&self) -> FlowSpec {
         let merged = self.flowspec();
         let Some(extra) = &self.extra else { return merged };
@@ -231,12 +232,12 @@ impl Branch {
         FlowSpec { rspec: forward.or(merged.rspec), ..merged }
     }
 
-    /// What traffic control left of rate and slack.
+    /// Stores the rate and slack that traffic control returned.
     pub(crate) fn set_forward(&mut self, forward: Option<RSpec>) {
         if forward.is_some() || self.extra.is_some() {
             let extra = self.extra.get_or_insert_default();
             extra.forward = forward;
-            // What traffic control has just given is all that was asked for.
+            // A new grant covers everything that is requested: the reduction is over.
             extra.reduced = None;
         }
         let idle =
@@ -246,7 +247,7 @@ impl Branch {
         }
     }
 
-    /// The first end of a next hop or a part of it.
+    /// The first time when a request or a part of one ends.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
         if self.extra.is_none() {
             return self.first.deadline();

@@ -1,4 +1,4 @@
-//! Settings.
+//! Settings of the engine.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -8,42 +8,42 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Config {
-    /// What holds for every interface that is not named in [`Self::interfaces`].
+    /// Settings of every interface that is not in [`Self::interfaces`].
     pub interface: InterfaceConfig,
-    /// What holds for single interfaces, by name.
+    /// Settings of single interfaces, by name.
     pub interfaces: BTreeMap<String, InterfaceConfig>,
     /// Refresh reduction, integrity and Hello.
     pub neighbours: super::neighbour::Config,
-    /// Keys by which messages are signed and verified.
+    /// Keys that sign and verify messages (RFC 2747).
     pub keys: Vec<super::IntegrityKey>,
-    /// *Kb*: blockade state lives for so many refresh periods (RFC 2205 §3.5), at least 1. The RFC names no default.
+    /// *Kb*: lifetime of blockade state in refresh periods (RFC 2205 §3.5), at least 1. The RFC has no default.
     pub blockade_multiplier: u32,
-    /// Messages that carry a change are said again soon after, then ever less often; `None`: at the next refresh.
+    /// Staged refreshes after a change; `None`: the next refresh comes after the refresh period.
     pub staged: Option<Staged>,
-    /// Where a part of a reservation is enough for a stronger one only that is taken, and receivers of this node ask for no
-    /// more than what they are told is left (RFC 4495); else all of it is.
+    /// A stronger request may reduce a reservation instead of taking all of it, and receivers of this node lower their
+    /// requests to what is left (RFC 4495).
     pub reduction: bool,
     /// Multicast routing builds trees per source. With shared trees no SCOPE is sent (RFC 2205 §3.4).
     pub source_trees: bool,
-    /// DREQs and DREPs (RFC 2745) at most that are worked on in a second, and at once; 0: none is, as if they were not known.
+    /// DREQs and DREPs (RFC 2745) that are handled in a second, and in one burst, at most; 0: they are not supported.
     pub diagnostics: u32,
-    /// Microseconds since 1970 at the start of the engine's clock, for the arrival times that diagnostics tell.
+    /// Microseconds since 1970 at the start of the engine's clock, for the arrival times in diagnostics.
     pub wall_clock_us: u64,
-    /// Sessions at most.
+    /// Maximum number of sessions.
     pub max_sessions: u32,
-    /// Senders at most, of all sessions.
+    /// Maximum number of senders in all sessions.
     pub max_senders: u32,
-    /// Senders at most of one session.
+    /// Maximum number of senders in one session.
     pub max_senders_per_session: u16,
-    /// Reservations at most, of all sessions at all interfaces.
+    /// Maximum number of reservations in all sessions at all interfaces.
     pub max_reservations: u32,
-    /// Next hops at most that share one reservation.
+    /// Maximum number of next hops that share one reservation.
     pub max_next_hops: u16,
-    /// Neighbours, IPv6 addresses and contents of ADSPECs at most, of each.
+    /// Maximum number of neighbours, of IPv6 addresses, and of ADSPEC contents.
     pub max_shared: u32,
-    /// Octets at most that are kept of one message's POLICY_DATA and unknown objects.
+    /// Maximum octets of POLICY_DATA and unknown objects that are kept of one message.
     pub max_carried: u16,
-    /// Sessions at most that applications of this node have registered.
+    /// Maximum number of sessions that applications of this node register.
     pub max_applications: u32,
 }
 
@@ -77,23 +77,23 @@ impl Default for Config {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct InterfaceConfig {
-    /// Whether RSVP is spoken there at all (RFC 2205 §3.11.4).
+    /// RSVP is on at the interface (RFC 2205 §3.11.4).
     pub enabled: bool,
-    /// *R*: refresh period, 1 ms to 24 days. Each interval is drawn from half of it to one and a half (RFC 2205 §3.7).
+    /// *R*: refresh period, 1 ms to 24 days. Each interval is a random value from 0.5 R to 1.5 R (RFC 2205 §3.7).
     #[cfg_attr(feature = "serde", serde(with = "seconds"))]
     pub refresh: Duration,
-    /// *K*: state survives the loss of one refresh less than this, at least 1.
+    /// *K*: state survives the loss of K - 1 refreshes (RFC 2205 §3.7), at least 1.
     pub cleanup: u32,
-    /// *Slew.Max*: by so much of itself R may grow from one period to the next.
+    /// *Slew.Max*: the part of itself by which R may grow from one period to the next (RFC 2205 §3.7).
     pub slew_max: f64,
-    /// *W*: time between a change of routes and the Paths that follow it (RFC 2205 §3.6).
+    /// *W*: delay from a change of routes to the Path that follows it (RFC 2205 §3.6).
     #[cfg_attr(feature = "serde", serde(with = "seconds"))]
     pub repair_delay: Duration,
-    /// There are hops without RSVP behind it, whatever TTLs say; `None`: TTLs tell (RFC 2205 §3.8).
+    /// Whether there are hops without RSVP behind the interface; `None`: the TTLs of messages decide (RFC 2205 §3.8).
     pub non_rsvp: Option<bool>,
-    /// TOS octet or traffic class of what is sent.
+    /// TOS octet or traffic class of messages.
     pub tos: u8,
-    /// Refresh reduction, integrity and Hello there; `None`: as everywhere.
+    /// Refresh reduction, integrity and Hello at the interface; `None`: as at the others.
     pub neighbours: Option<super::neighbour::Interface>,
 }
 
@@ -112,8 +112,8 @@ impl Default for InterfaceConfig {
     }
 }
 
-/// Staged refresh timers: a change is said again after `first`, then each time after `factor` times as long, until that
-/// is the refresh period.
+/// Staged refresh timers: a change is sent again after `first`, then after intervals that grow by `factor` up to the
+/// refresh period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -121,11 +121,11 @@ pub struct Staged {
     /// Time to the first repetition.
     #[cfg_attr(feature = "serde", serde(with = "seconds"))]
     pub first: Duration,
-    /// How much longer each interval is than the one before, more than 1.
+    /// Growth from one interval to the next, more than 1.
     pub factor: f64,
 }
 
-/// A setting that cannot be.
+/// A setting that is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct ConfigError {
@@ -139,7 +139,7 @@ impl Config {
     /// Checks every setting.
     ///
     /// # Errors
-    /// The first one that cannot be.
+    /// The first setting that is not allowed.
     pub fn validated(&self) -> Result<(), ConfigError> {
         let fault = |field: String, problem| Err(ConfigError { field, problem });
         let named = self.interfaces.iter().map(|(name, one)| (format!("interfaces.{name}"), one));

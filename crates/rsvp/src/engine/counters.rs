@@ -1,7 +1,7 @@
-//! What the engine counts.
+//! Counters of the engine.
 
 signalbox_core::counters! {
-    /// What RSVP counts.
+    /// Counters of RSVP.
     pub struct Counters {
         /// Paths received that made or changed path state.
         paths_taken: u64,
@@ -35,11 +35,11 @@ signalbox_core::counters! {
         lost: u64,
         /// Senders torn down by a message.
         senders_torn: u64,
-        /// Senders that nobody refreshed.
+        /// Senders that expired without a refresh.
         senders_expired: u64,
         /// Reservations torn down by a message, parts of reservations included.
         reservations_torn: u64,
-        /// Reservations that nobody refreshed, parts of reservations included.
+        /// Reservations that expired without a refresh, parts of reservations included.
         reservations_expired: u64,
         /// Pieces of blockade state set.
         blockades: u64,
@@ -47,19 +47,19 @@ signalbox_core::counters! {
         hop_changes: u64,
         /// Senders whose route changed; their Paths went out after the repair delay.
         repairs: u64,
-        /// DREQs that were worked on: this node added what it knows.
+        /// DREQs that this node added its response to.
         dreqs_taken: u64,
         /// DREQs sent on towards the sender that they ask about.
         dreqs_sent: u64,
         /// DREPs sent towards their requester, parts and those that are passed on among them.
         dreps_sent: u64,
-        /// DREQs and DREPs over the limit of a second; dropped.
+        /// DREQs and DREPs above the limit of a second; dropped.
         diagnostics_limited: u64,
-        /// DREQs and DREPs that could go nowhere, or should not; dropped.
+        /// DREQs and DREPs that could not be forwarded or were not allowed to; dropped.
         diagnostics_dropped: u64,
         /// Packets passed on unread because they are for another node.
         passed_on: u64,
-        /// Packets that came in by an interface where RSVP is switched off; dropped.
+        /// Packets received by an interface where RSVP is switched off; dropped.
         disabled: u64,
         /// Messages with a wrong length; dropped.
         bad_length: u64,
@@ -71,13 +71,13 @@ signalbox_core::counters! {
         bad_type: u64,
         /// Messages with an illegal object length; dropped.
         bad_object_length: u64,
-        /// Messages with an illegal address in their RSVP_HOP; dropped.
+        /// Messages with an illegal address in the RSVP_HOP; dropped.
         bad_hop: u64,
         /// Messages with a source port although the session has no port; dropped.
         bad_source_port: u64,
-        /// Messages without an object that they must have; dropped.
+        /// Messages that lack a mandatory object; dropped.
         missing_object: u64,
-        /// Messages with an object that they cannot have; dropped.
+        /// Messages with an object that is illegal in them; dropped.
         illegal_object: u64,
         /// Messages whose objects are out of order; dropped.
         wrong_order: u64,
@@ -87,31 +87,31 @@ signalbox_core::counters! {
         malformed: u64,
         /// Messages whose errors are not answered, with an object of unknown class or type; dropped.
         unknown_object: u64,
-        /// Resvs and ResvTears with a logical interface handle that this node never gave; dropped.
+        /// Resvs and ResvTears with an unknown logical interface handle; dropped.
         bad_handle: u64,
-        /// ResvConfs addressed to another than the receiver they name; dropped.
+        /// ResvConfs whose destination is not the receiver in them; dropped.
         bad_confirmation: u64,
         /// Paths and Resvs refused with an error: unknown objects, styles, ports, traffic specifications.
         rejected: u64,
         /// PathTears, ResvTears, PathErrs, ResvErrs and ResvConfs that match no state; dropped.
         unmatched: u64,
-        /// Messages that came back to the node that sent them; dropped.
+        /// Messages that returned to the node that sent them; dropped.
         own: u64,
-        /// Messages of a kind that is not supported; dropped.
+        /// Messages of an unsupported type; dropped.
         unsupported: u64,
-        /// Neighbours that restarted or fell silent; what they were told they were told anew.
+        /// Neighbours that restarted or were silent for too long; their state was sent again.
         neighbours_lost: u64,
-        /// Keys that ran out and are used on, because there is no other.
+        /// Last keys that expired and are still used, because there is no other.
         keys_expired: u64,
         /// Messages too large to be sent.
         too_large: u64,
-        /// Sessions that found no iface.
+        /// Sessions refused because the table was full.
         sessions_full: u64,
-        /// Senders that found no iface.
+        /// Senders refused because the table was full.
         senders_full: u64,
-        /// Reservations that found no iface.
+        /// Reservations refused because the table was full.
         reservations_full: u64,
-        /// Neighbours, addresses, contents of ADSPECs and other parts that found no iface.
+        /// Neighbours, addresses, ADSPECs and other parts that a full table did not take.
         overload: u64,
     }
 }

@@ -1,7 +1,7 @@
-//! Which sessions go to which destination: the index that tells whom a change of routes concerns.
+//! Sessions by destination: the index of the sessions that a change of routes concerns.
 //!
-//! Sessions are kept in the order of their destinations, so that a prefix is a range of them, and a destination one too.
-//! A change costs what it touches, whatever else the node holds.
+//! Sessions are in the order of their destinations, so that a prefix or a destination is a range of them. A change
+//! costs only the sessions that it concerns.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -11,12 +11,12 @@ use signalbox_core::node::Prefix;
 /// Sessions by destination, and by their numbers in the table of sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Destinations {
-    /// Destination and number in one word: one comparison orders them.
+    /// Destination and number in one integer, so that one comparison orders them.
     v4: BTreeSet<u64>,
     v6: BTreeSet<(u128, u32)>,
 }
 
-/// A range of destinations, gone through session by session: from `next`, a destination and a session's number, on.
+/// A range of destinations that is visited session by session. `next` is the destination and number to go on from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     v6: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// All that a prefix covers.
+    /// All destinations of a prefix.
     pub(crate) fn of(prefix: Prefix) -> Self {
         let (bits, width, v6) = match prefix.addr {
             IpAddr::V4(a) => (u128::from(a.to_bits()), 32, false),
@@ -50,7 +50,7 @@ impl Destinations {
         };
     }
 
-    /// Takes a session out.
+    /// Removes a session.
     pub(crate) fn remove(&mut self, index: u32, dest: IpAddr) {
         match dest {
             IpAddr::V4(a) => self.v4.remove(&word(a.to_bits(), index)),
@@ -58,7 +58,7 @@ impl Destinations {
         };
     }
 
-    /// The next session of a range, which then goes on behind it. Sessions may come and go in between.
+    /// The next session of a range. Sessions may be entered and removed between two steps.
     pub(crate) fn step(&self, range: &mut Range) -> Option<u32> {
         let from = range.next?;
         let found = if range.v6 {

@@ -1,9 +1,9 @@
-//! Diagnostics (RFC 2745 §4): a DREQ collects what nodes know of a session on its way to the sender, a DREP takes it
-//! back. None of it changes state. A DREQ is nobody's word: how many are worked on in a second is limited.
+//! Diagnostics (RFC 2745 §4). A DREQ collects the state of a session at each node on the path to the sender; a DREP
+//! returns it. No state changes. A DREQ is not authenticated in general: the number handled in a second is limited.
 //!
-//! A DREQ comes from the node downstream, or from a requester to the LAST-HOP, where the collection begins. `finding` is
-//! what this node has to say. Replies to requesters are UDP datagrams ([`Output::Reply`](super::Output::Reply)); between
-//! nodes DREPs go along the ROUTE, if there is one, as RSVP messages.
+//! A DREQ comes from the node downstream, or from a requester to the LAST-HOP, where the collection begins. `finding`
+//! is the answer of this node. Replies to requesters are UDP datagrams ([`Output::Reply`](super::Output::Reply)).
+//! Between nodes DREPs follow the ROUTE object, if there is one, as RSVP messages.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -18,15 +18,15 @@ use crate::wire::{
     self, Class, DiagErrors, DiagResponse, Diagnostic, HeaderFlags, Message, MessageType, RsvpHop, Writer,
 };
 
-/// UDP port that replies leave by: IANA's for RSVP (`prsvp`). The RFC names none.
+/// UDP source port of replies: IANA's port for RSVP (`prsvp`). The RFC has none.
 const REPLY_PORT: u16 = 3455;
-/// INTEGRITY with the longest digest.
+/// Octets of an INTEGRITY with the longest digest.
 const SIGNATURE: usize = 52;
 
 /// TTL of replies.
 const REPLY_TTL: u8 = 64;
 
-/// A DREQ or DREP on its way out: what came in, with what this node changes.
+/// A DREQ or DREP that leaves: the message that arrived, with the changes of this node.
 #[derive(Clone)]
 struct Draft<'a> {
     message: &'a Message<'a>,
@@ -34,7 +34,7 @@ struct Draft<'a> {
     asked: Diagnostic,
     /// Nodes of the ROUTE and the R-pointer; `None`: there is no ROUTE.
     route: Option<(Vec<IpAddr>, u8)>,
-    /// Whether what nodes before this one found goes along.
+    /// The DIAG_RESPONSEs of other nodes are included.
     others: bool,
     own: Option<DiagResponse<'a>>,
 }
@@ -59,7 +59,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Octets of the message, without what neighbours add on one hop.
+    /// Octets of the message, without the objects of the neighbour layer.
     fn octets(&self) -> usize {
         let mut octets = Vec::new();
         let mut w = Writer::new(&mut octets, MessageType::DREQ, HeaderFlags::default(), 0);
@@ -68,7 +68,7 @@ impl Draft<'_> {
     }
 }
 
-/// Octets of an IP header in front of RSVP: that of IPv6 has a Router Alert.
+/// Octets of an IP header before RSVP; that of IPv6 has a Router Alert.
 const fn ip_header(ipv6: bool) -> usize {
     if ipv6 { 48 } else { 20 }
 }
@@ -87,7 +87,7 @@ const fn least_mtu(ipv6: bool) -> usize {
 }
 
 impl Rsvp {
-    /// A DREQ or DREP that was addressed to this node.
+    /// Handles a DREQ or DREP that is addressed to this node (RFC 2745 §4).
     pub(super) fn on_diagnostic(&mut self, incoming: &Incoming<'_>, iface: Iface) {
         let (message, packet) = (&incoming.message, &incoming.packet);
         if self.config.diagnostics == 0 {
@@ -99,7 +99,7 @@ impl Rsvp {
             tracing::debug!(peer = %packet.src, reason = "limit of a second", "diagnostic dropped");
             return;
         }
-        // They are unicast (§2): what comes to a group came to others, too.
+        // Diagnostic messages are unicast (§2).
         let (Some(asked), Some(hop), false) = (message.diagnostic(), message.hop, packet.dst.is_multicast())
         else {
             self.counters.diagnostics_dropped += 1;
@@ -115,7 +115,7 @@ impl Rsvp {
         }
     }
 
-    /// DREQ forwarding, by the steps of §4.1.
+    /// Forwards a DREQ, by the steps of RFC 2745 §4.1.
     fn on_dreq(&mut self, packet: &IpReceived<'_>, mut draft: Draft<'_>, iface: Iface) {
         let (message, asked) = (draft.message, draft.asked);
         let begins = asked.offset == 0 && message.responses().next().is_none();
@@ -136,7 +136,7 @@ impl Rsvp {
         least.others = false;
         least.route = draft.route.as_ref().map(|_| (Vec::new(), 0));
         let Some(spare) = room.checked_sub(least.octets() + DiagResponse::octets(ipv6)) else {
-            // More is asked for than a packet could say, whatever is found.
+            // The requested objects do not fit a packet, whatever they are.
             self.counters.diagnostics_dropped += 1;
             tracing::debug!(reason = "the response fits no packet", "diagnostic dropped");
             return;
@@ -163,7 +163,7 @@ impl Rsvp {
             draft.others = false;
             let offset = u16::try_from(returned).ok().and_then(|more| asked.offset.checked_add(more));
             let Some(offset) = offset else {
-                // Nobody could tell where the rest belongs.
+                // The fragment offset of the rest cannot be expressed.
                 self.counters.diagnostics_dropped += 1;
                 tracing::debug!(reason = "the fragment offset overflows", "diagnostic dropped");
                 return;
@@ -183,7 +183,7 @@ impl Rsvp {
         }
     }
 
-    /// Octets that a message may have: as many as the Path MTU leaves beside the IP header and what may be added.
+    /// Octets that a message may have: the Path MTU without the IP header and the objects that may be added.
     fn room(&self, draft: &Draft<'_>, onward: bool, ifaces: [Iface; 2]) -> usize {
         let ipv6 = draft.asked.last_hop.is_ipv6();
         let signs = |iface| {
@@ -196,7 +196,7 @@ impl Rsvp {
         packet.saturating_sub(ip_header(ipv6) + signature + listed)
     }
 
-    /// A DREQ on its way from a requester to the LAST-HOP, of which this node is below: nothing is collected here.
+    /// Passes on a DREQ on its way to the LAST-HOP; this node is downstream of it and collects nothing.
     fn towards_last_hop(&mut self, packet: &IpReceived<'_>, last_hop: IpAddr) {
         if packet.ttl <= 1 {
             self.counters.diagnostics_dropped += 1;
@@ -206,7 +206,7 @@ impl Rsvp {
         self.pass_on(packet, last_hop);
     }
 
-    /// Step 9: on towards the sender.
+    /// Step 9 of RFC 2745 §4.1: sends the DREQ towards the sender.
     fn pass_upstream(&mut self, mut draft: Draft<'_>, previous: RsvpHop, sender: Option<Key>) {
         let Some(sender) = sender.and_then(|key| self.senders.get(key)) else { return };
         let envelope = self.envelope_before(previous.addr, sender);
@@ -218,8 +218,8 @@ impl Rsvp {
         self.send_diagnostic(envelope, MessageType::DREQ, &draft);
     }
 
-    /// Step 10 and SD2: a DREP from here, back along the ROUTE or to the requester; `far`: the DREQ came over nodes without
-    /// RSVP, whose routing knows the way back.
+    /// Step 10 and Send_DREP of RFC 2745 §4.1: sends a DREP back along the ROUTE or to the requester; `far`: nodes
+    /// without RSVP lie between, and routing decides the way back.
     fn send_back(&mut self, mut draft: Draft<'_>, iface: Iface, far: bool) {
         let last = draft.route.as_mut().and_then(|(nodes, pointer)| {
             let last = *nodes.last()?;
@@ -235,7 +235,7 @@ impl Rsvp {
         }
     }
 
-    /// DREP forwarding (§4.2): along the ROUTE, in which this node is where the R-pointer says.
+    /// Forwards a DREP along the ROUTE (RFC 2745 §4.2); the R-pointer names this node.
     fn on_drep(&mut self, mut draft: Draft<'_>, iface: Iface) {
         let last_hop = self.interfaces.is_local(draft.asked.last_hop);
         let Some((nodes, pointer)) = &mut draft.route else {
@@ -244,7 +244,7 @@ impl Rsvp {
             return;
         };
         let at = usize::from(*pointer);
-        // Nobody else is to have this node send for him.
+        // This node forwards only DREPs whose ROUTE names it.
         if !nodes.get(at).is_some_and(|own| self.interfaces.is_local(*own)) {
             self.counters.diagnostics_dropped += 1;
             tracing::debug!(reason = "this node is not where the R-pointer says", "diagnostic dropped");
@@ -255,13 +255,13 @@ impl Rsvp {
             return self.reply(&draft, iface);
         };
         *pointer -= 1;
-        // Where the data leave, if it is by one interface; else routing knows the iface.
+        // It leaves by the outgoing interface of the data, if there is only one; else routing decides.
         let session = draft.message.session.and_then(|session| self.find_session(&session));
         let iface = session.and_then(|session| self.only_egress(session)).unwrap_or(Iface::NONE);
         self.send_diagnostic(self.envelope_to(node, iface), MessageType::DREP, &draft);
     }
 
-    /// To the next node, with a digest where that is demanded.
+    /// Sends a DREQ or DREP to the next node, with INTEGRITY where it is configured.
     fn send_diagnostic(&mut self, envelope: Envelope, kind: MessageType, draft: &Draft<'_>) {
         let mut octets = core::mem::take(&mut self.buffers.message);
         octets.clear();
@@ -283,7 +283,7 @@ impl Rsvp {
         self.buffers.message = octets;
     }
 
-    /// To the requester, by UDP (§6). What cannot be sent is dropped (§4.4).
+    /// Replies to the requester by UDP (RFC 2745 §6). A reply that cannot be sent is dropped (§4.4).
     fn reply(&mut self, draft: &Draft<'_>, iface: Iface) {
         let Diagnostic { requester, last_hop, .. } = draft.asked;
         if requester.port() == 0 {

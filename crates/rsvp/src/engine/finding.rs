@@ -1,4 +1,4 @@
-//! What this node knows of a session and a sender that a DREQ asks about (RFC 2745 §3.6, steps 1 to 5 of §4.1).
+//! The answer of this node to a DREQ about a session and a sender (RFC 2745 §3.6, steps 1 to 5 of §4.1).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use crate::wire::{
     Objects, RsvpHop, Style, Writer, ntp_middle,
 };
 
-/// Where a DREQ met what.
+/// State of this node that a DREQ is about.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     /// Path state of the sender.
@@ -21,19 +21,19 @@ pub(super) struct Found {
     /// The reservation for it at the interface that the DREQ is about.
     branch: Option<Key>,
     style: Option<Style>,
-    /// Interface by which messages of the sender come.
+    /// Incoming interface of the sender.
     pub(super) iif: Iface,
-    /// Interface that the DREQ is about, and its address.
+    /// Outgoing interface that the DREQ is about, and its address.
     oif: Iface,
     outgoing: Option<IpAddr>,
-    /// The node before, unless the sender is here, or an interface that cannot be used lies between.
+    /// The previous hop; `None`: the sender is an application of this node, or the incoming interface cannot be used.
     pub(super) previous: Option<RsvpHop>,
-    /// Reservations at other interfaces go upstream together with this one.
+    /// Reservations at other interfaces are merged with this one.
     merged: bool,
 }
 
 impl Rsvp {
-    /// What is here of what is asked; `begins`: this node is the LAST-HOP. The DREQ came in by `iface`.
+    /// Finds the state that a DREQ asks about; `begins`: this node is the LAST-HOP. The DREQ came by `iface`.
     pub(super) fn find(
         &self,
         message: &Message<'_>,
@@ -47,7 +47,7 @@ impl Rsvp {
         let oif = match sender {
             Some(sender) if begins => self.where_data_leave(sender),
             None if begins => Iface::NONE,
-            // As of a Resv, its handle tells the interface (§3.2).
+            // The handle names the interface, as in a Resv (§3.2).
             _ => {
                 let named = message.hop.and_then(|hop| self.interfaces.of_handle(hop.lih));
                 let goes = |iface: &Iface| sender.is_some_and(|sender| sender.leaves_by(*iface));
@@ -60,7 +60,7 @@ impl Rsvp {
         let outgoing = if oif.is_real() {
             Some(self.own_address(oif, ipv6))
         } else if let (Some(sender), Some(session)) = (sender.filter(|_| oif == Iface::LOCAL), session) {
-            // To an application: of a group by the interface that it joined it at.
+            // An application receives a group by the interface where it joined.
             let joined = self.received_by(session);
             let by = if joined.is_real() { joined } else { sender.iif };
             received_here.or_else(|| Some(self.own_address(by, ipv6)))
@@ -95,14 +95,14 @@ impl Rsvp {
         }
     }
 
-    /// Where a LAST-HOP sends the data of a sender; to a group by several interfaces, one with a reservation if there is
+    /// The interface by which a LAST-HOP sends the data of a sender; of several one with a reservation, if there is
     /// one.
     fn where_data_leave(&self, sender: &Sender) -> Iface {
         let reserved = |iface: &Iface| self.branches_of(sender).any(|(_, branch)| branch.oif == *iface);
         sender.egress().find(reserved).unwrap_or(sender.oif)
     }
 
-    /// The DIAG_RESPONSE; `hops`: how far the DREQ came on IP.
+    /// Composes the DIAG_RESPONSE (RFC 2745 §3.6); `hops`: IP hops from the previous RSVP node.
     pub(super) fn response<'a>(
         &self,
         found: &Found,
@@ -134,8 +134,8 @@ impl Rsvp {
         }
     }
 
-    /// The response objects: those that are asked for, or the default ones, in at most `room` octets. Whether all found
-    /// room.
+    /// Composes the response objects, selected or default ones, in at most `room` octets (RFC 2745 §3.4). Whether all
+    /// fit.
     pub(super) fn response_objects(
         &self,
         found: &Found,
@@ -158,7 +158,7 @@ impl Rsvp {
         (kept, all)
     }
 
-    /// Path state, then what is reserved (§3.4).
+    /// Writes path state, then the reservation (RFC 2745 §3.4).
     fn write_state(&self, found: &Found, select: Option<&DiagSelect<'_>>, w: &mut Writer<'_>) {
         let wants = |class: Class, c_type: u8| match select {
             Some(select) => select.wants(ObjectType::new(class, c_type)),

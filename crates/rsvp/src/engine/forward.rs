@@ -74,9 +74,9 @@ impl UpstreamChange {
 pub(super) struct Confirm {
     /// The receiver.
     pub(super) receiver: IpAddr,
-    /// Where its request has been reserved.
+    /// Interface of the request.
     pub(super) oif: Iface,
-    /// The next hop, or application of this node, that asked.
+    /// The next hop, or application of this node, that requested it.
     pub(super) hop: u32,
 }
 
@@ -90,20 +90,21 @@ pub(super) enum Tears {
 }
 
 impl Rsvp {
-    /// What goes to a sender's previous hop for it: the merge of the reservations that its data meet, but for those that
-    /// are blockaded, or if all are, the least of all; not if `barred`.
+    /// The flowspec that goes to the previous hop of a sender: the merge of the reservations that its data meet,
+    /// without those that are blockaded; if all are blockaded, their greatest lower bound, or nothing with `barred`
+    /// (RFC 2205 §3.5).
     pub(super) fn forwarded(&self, key: Key, sender: &Sender, barred: bool) -> Option<FlowSpec> {
         let session = self.sessions.get_index(sender.session)?;
         if session.reserved == 0 {
             return None;
         }
         if session.extra.is_none() && session.style == Some(Style::Ff) {
-            // Nothing is blockaded, and nothing is for applications of this node.
+            // There is no blockade state and no application of this node.
             let met = self.branches_of(sender).filter(|(_, branch)| sender.leaves_by(branch.oif));
             return met.map(|(_, branch)| branch.forwarded()).reduce(|a, b| merge::merged(&a, &b));
         }
         let explicit = session.style == Some(Style::Se);
-        // Where no next hop's SCOPE has the sender, nobody wants its data (RFC 2205 §3.4).
+        // No next hop requests the data of a sender that is in no SCOPE (RFC 2205 §3.4).
         let mut in_scope = session.style != Some(Style::Wf) || !self.config.source_trees;
         let (mut open, mut least): (Option<FlowSpec>, Option<FlowSpec>) = (None, None);
         for (_, branch) in self.branches_of(sender) {
@@ -122,7 +123,7 @@ impl Rsvp {
             if branch.oif.is_real() {
                 take(branch.forwarded(), session.extra.is_some() && blocked(&branch.flowspec()));
             } else {
-                // Nothing is installed for applications of this node together: each is blockaded by itself.
+                // Applications of this node share no grant: each request is blockaded by itself.
                 for request in branch.requests().filter(|one| !explicit || one.names(key)) {
                     take(request.flowspec, blocked(&request.flowspec));
                 }
@@ -252,8 +253,8 @@ impl Rsvp {
         }
     }
 
-    /// FF: the flow descriptors that differ go out. Those of the senders `up` go in a message of their own, with the
-    /// RESV_CONFIRM, for what is confirmed here is not asked of the previous hop.
+    /// FF: sends the flow descriptors that differ. Those of the senders `up` go in a message of their own, with the
+    /// RESV_CONFIRM.
     fn update_hop_ff(
         &mut self,
         session: Key,
@@ -372,8 +373,8 @@ impl Rsvp {
         }
     }
 
-    /// Takes up the refresh timer of a previous hop whose keeper is gone. It runs on as it did: that a sender is gone is
-    /// no reason for a Resv (RFC 2205 §3.1.5).
+    /// Moves the refresh timer of a previous hop to another sender, because the sender with the timer ended. The timer
+    /// runs on: the end of a sender is no reason for a Resv (RFC 2205 §3.1.5).
     pub(super) fn hand_over_refresh(&mut self, session: Key, hop: u32, at: Stamp) {
         let mut from_there =
             self.senders_of(session).filter(|(_, sender)| sender.hop == hop && !sender.has(LOCAL));
@@ -395,7 +396,7 @@ impl Rsvp {
             .map_or(first, |(key, _)| key)
     }
 
-    /// The time by which a stage or period that begins now has passed.
+    /// The end of a refresh interval that begins now, and whether it is a staged one.
     pub(super) fn after_stage(&mut self, stage: u8, period_ms: u32) -> (Time, bool) {
         let period = core::time::Duration::from_millis(u64::from(period_ms));
         if let Some(staged) = self.config.staged {

@@ -1,4 +1,4 @@
-//! The node's interfaces: their addresses, their refresh periods, and small numbers for records to hold.
+//! The node's interfaces: their addresses, their refresh periods, and the small numbers by which records refer to them.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,23 +9,23 @@ use signalbox_core::{IfIndex, Time};
 
 use super::config::{Config, InterfaceConfig};
 
-/// Number of an interface in records. It keeps its number as long as the engine lives.
+/// Number of an interface in records. An interface keeps its number for the engine's lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Iface(pub(crate) u16);
 
 impl Iface {
-    /// Nowhere: no route, or not known yet.
+    /// No interface: there is no route, or it is not known yet.
     pub(crate) const NONE: Self = Self(u16::MAX);
-    /// This node itself: its applications.
+    /// The applications of this node.
     pub(crate) const LOCAL: Self = Self(u16::MAX - 1);
 
-    /// A real interface.
+    /// Whether it is the number of an interface.
     pub(crate) const fn is_real(self) -> bool {
         self.0 < Self::LOCAL.0
     }
 }
 
-/// What is known of one.
+/// State of one interface.
 #[derive(Debug)]
 pub(crate) struct InterfaceState {
     pub(crate) ifindex: IfIndex,
@@ -37,11 +37,11 @@ pub(crate) struct InterfaceState {
     all: Vec<IpAddr>,
     pub(crate) config: InterfaceConfig,
     period: Period,
-    /// First of the senders that leave by it.
+    /// First of the senders that leave by the interface.
     pub(crate) first_leaving: u32,
 }
 
-/// R, which shrinks at once and grows step by step (RFC 2205 §3.7).
+/// The refresh period R: it shrinks at once and grows step by step (RFC 2205 §3.7).
 #[derive(Debug, Clone, Copy)]
 struct Period {
     now_ms: u32,
@@ -51,7 +51,7 @@ struct Period {
 
 impl Period {
     fn at(&mut self, now: Time, slew_max: f64) -> u32 {
-        // After one and a half periods every state here has been refreshed at the present value.
+        // After one and a half periods all state was refreshed with the present value.
         let step = Duration::from_millis(u64::from(self.now_ms)) * 3 / 2;
         if self.target_ms < self.now_ms {
             self.now_ms = self.target_ms;
@@ -71,7 +71,7 @@ fn milliseconds(duration: Duration) -> u32 {
 }
 
 impl InterfaceState {
-    /// This node's address there, of that version: a routable one, or else a link-local one.
+    /// This node's address at the interface, of this IP version: a routable one if there is one, else a link-local one.
     pub(crate) fn address(&self, v6: bool) -> Option<IpAddr> {
         if v6 { self.v6 } else { self.v4 }
     }
@@ -81,23 +81,23 @@ impl InterfaceState {
     }
 }
 
-/// What changed with a new list.
+/// Differences between two lists of interfaces.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Interfaces by which nothing can leave any more, or by other addresses.
+    /// Interfaces that went up or down or whose addresses changed.
     pub(crate) altered: Vec<Iface>,
-    /// Addresses that are or were this node's, and were not or are not any more.
+    /// Addresses that this node gained or lost.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// All of them.
+/// All interfaces.
 #[derive(Debug, Default)]
 pub(crate) struct Interfaces {
     known: Vec<InterfaceState>,
     by_index: BTreeMap<IfIndex, Iface>,
-    /// Sorted.
+    /// All addresses of this node, sorted.
     local: Vec<IpAddr>,
-    /// Those of IPv4 among them: asked of each message.
+    /// The IPv4 addresses among them, for the check of each message.
     local_v4: Vec<u32>,
 }
 
@@ -111,7 +111,7 @@ fn preferred(addresses: &[IpAddr], v6: bool) -> Option<IpAddr> {
 }
 
 impl Interfaces {
-    /// Takes over the whole list.
+    /// Takes over a whole list of interfaces.
     pub(crate) fn update(&mut self, list: &[Interface], config: &Config) -> Changes {
         let mut changes = Changes::default();
         let mut local: Vec<IpAddr> =
@@ -159,7 +159,7 @@ impl Interfaces {
             let Ok(number) = u16::try_from(self.known.len()) else { continue };
             let iface = Iface(number);
             if !iface.is_real() {
-                continue; // 65534 interfaces are all there are numbers for
+                continue; // there are numbers for 65534 interfaces
             }
             let ms = milliseconds(config.refresh);
             self.by_index.insert(one.ifindex, iface);
@@ -187,22 +187,22 @@ impl Interfaces {
         self.known.get_mut(usize::from(iface.0))
     }
 
-    /// All that were ever known, by rising number.
+    /// All interfaces so far, in the order of their numbers.
     pub(crate) fn all(&self) -> impl Iterator<Item = &InterfaceState> {
         self.known.iter()
     }
 
-    /// The number of an interface, [`Iface::NONE`] if it is unknown.
+    /// The number of an interface; [`Iface::NONE`] if it is unknown.
     pub(crate) fn iface(&self, ifindex: IfIndex) -> Iface {
         self.by_index.get(&ifindex).copied().unwrap_or(Iface::NONE)
     }
 
-    /// The interface that a logical interface handle of ours names: it is the kernel's number.
+    /// The interface of a logical interface handle of this node, which is the kernel's number (RFC 2205 §3.3).
     pub(crate) fn of_handle(&self, handle: u32) -> Option<Iface> {
         self.by_index.get(&IfIndex(handle)).copied()
     }
 
-    /// The interface that has this address, to send and receive by.
+    /// The interface with this address.
     pub(crate) fn owner(&self, address: IpAddr) -> Option<Iface> {
         if address.is_loopback() {
             return None;
@@ -215,29 +215,29 @@ impl Interfaces {
 
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
         match address {
-            // The order of the addresses is that of their bits.
+            // Addresses are ordered like their bits.
             IpAddr::V4(v4) => self.local_v4.binary_search(&v4.to_bits()).is_ok(),
             IpAddr::V6(_) => self.local.binary_search(&address).is_ok(),
         }
     }
 
-    /// This node's address at an interface, or else any that is not of the loopback.
+    /// This node's address at an interface, or else any that is not a loopback address.
     pub(crate) fn address(&self, iface: Iface, v6: bool) -> Option<IpAddr> {
         let any = || self.local.iter().copied().find(|a| a.is_ipv6() == v6 && !a.is_loopback());
         self.get(iface).and_then(|known| known.address(v6)).or_else(any)
     }
 
-    /// R at an interface now, milliseconds.
+    /// The refresh period R at an interface, milliseconds.
     pub(crate) fn period(&mut self, iface: Iface, now: Time) -> u32 {
         self.get_mut(iface).map_or(30_000, |known| known.period.at(now, known.config.slew_max))
     }
 
-    /// R at an interface as it was last used, milliseconds.
+    /// The refresh period R at an interface as it was last used, milliseconds.
     pub(crate) fn period_now(&self, iface: Iface) -> u32 {
         self.get(iface).map_or(30_000, |known| known.period.now_ms)
     }
 
-    /// Gives an interface another refresh period; whether there is such an interface.
+    /// Sets the refresh period of an interface; whether the interface is known.
     pub(crate) fn set_period(&mut self, ifindex: IfIndex, refresh: Duration) -> bool {
         let iface = self.iface(ifindex);
         let Some(known) = self.get_mut(iface) else { return false };
@@ -245,13 +245,13 @@ impl Interfaces {
         true
     }
 
-    /// K of an interface.
+    /// The cleanup factor K of an interface.
     pub(crate) fn cleanup(&self, iface: Iface) -> u32 {
         self.get(iface).map_or(3, |known| known.config.cleanup)
     }
 }
 
-/// How long state lives whose neighbour refreshes it each `period_ms`: (K + 0.5) · 1.5 · R (RFC 2205 §3.7), at most 100
+/// Lifetime of state that a neighbour refreshes every `period_ms`: (K + 0.5) · 1.5 · R (RFC 2205 §3.7), at most 100
 /// days.
 pub(crate) fn lifetime(cleanup: u32, period_ms: u32) -> Duration {
     let us = (u64::from(cleanup) * 2 + 1).saturating_mul(u64::from(period_ms) * 750);

@@ -1,4 +1,4 @@
-//! What goes in and out.
+//! Inputs and outputs of the engine.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -12,121 +12,120 @@ use signalbox_resources::{GrantId, LostWhy};
 
 use crate::wire::{ErrorSpec, Filter, FlowSpec, Session, Style};
 
-/// What comes in.
+/// An input of the engine.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// Nothing but the time: a deadline is due.
+    /// Time passed: a deadline is due.
     Timer,
     /// A packet of IP protocol 46.
     Packet(IpReceived<'a>),
-    /// The node's interfaces, whole; given at the start and after each change.
+    /// The whole list of the node's interfaces; given at the start and after each change.
     Interfaces(&'a [Interface]),
     /// The answer to [`Output::RouteLookup`].
     Route {
-        /// Its id.
+        /// Id of the lookup.
         id: u64,
-        /// Where the packets go.
+        /// The route.
         result: Result<Route, NoRoute>,
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
-    /// The kernel's multicast route: the answer to [`Output::MulticastLookup`], and again after each change of it.
+    /// The kernel's multicast route: the answer to [`Output::MulticastLookup`], given again after each change.
     Multicast {
         /// The group.
         group: IpAddr,
-        /// Who sends to it.
+        /// The source.
         source: IpAddr,
-        /// Interface by which such packets must come in; [`IfIndex::NONE`] where the source is this node, and where
-        /// there is no route.
+        /// Expected incoming interface; [`IfIndex::NONE`]: the source is this node, or there is no route.
         iif: IfIndex,
-        /// Interfaces by which they go out.
+        /// Outgoing interfaces.
         oifs: &'a [IfIndex],
     },
-    /// An application wants something.
+    /// A command of an application.
     Command {
-        /// The application's name for its session, given back with each event: the Session-id of RFC 2205 §3.11.1.
+        /// The application's id of its session, given back with each event: the Session-id of RFC 2205 §3.11.1.
         id: u64,
-        /// What is wanted.
+        /// The command.
         command: Command,
     },
-    /// A grant of ours is no more.
+    /// A grant was lost.
     Lost {
-        /// Our name of its owner.
+        /// The owner's key.
         key: u64,
-        /// Which one.
+        /// The grant.
         grant: GrantId,
-        /// Why.
+        /// The reason.
         why: LostWhy,
     },
-    /// A part of a grant of ours was taken for a stronger request (RFC 4495).
+    /// A grant was reduced for a stronger request (RFC 4495).
     Reduced {
-        /// Our name of its owner.
+        /// The owner's key.
         key: u64,
-        /// Which one.
+        /// The grant.
         grant: GrantId,
-        /// What is left, octets a second.
+        /// The rate that is left, octets a second.
         rate: u64,
     },
-    /// An interface is to have another refresh period R. It shrinks at once and grows by its `slew_max` at a time.
+    /// An interface gets another refresh period R. The period shrinks at once and grows by `slew_max` at a time.
     Refresh {
-        /// Which one.
+        /// The interface.
         ifindex: IfIndex,
-        /// R.
+        /// The refresh period.
         period: Duration,
     },
 }
 
-/// What goes out.
+/// An output of the engine.
 #[derive(Debug)]
 pub enum Output<'a> {
     /// Send this packet of IP protocol 46.
     Send(IpTransmit<'a>),
-    /// Send this reply to a diagnosis to whoever asked, by UDP (RFC 2745 §6).
+    /// Send this diagnostic reply to its requester by UDP (RFC 2745 §6).
     Reply {
-        /// An address of this node, and the port to leave by.
+        /// Address of this node, and source port.
         src: SocketAddr,
         /// The requester.
         dst: SocketAddr,
         /// TOS octet or traffic class.
         tos: u8,
-        /// A DREP, whole.
+        /// A whole DREP.
         payload: &'a [u8],
     },
-    /// Find the route that a packet of this flow would take.
+    /// Look up the route of a packet of this flow.
     RouteLookup {
-        /// To be given back with the answer.
+        /// Id for the answer.
         id: u64,
-        /// Which packet.
+        /// The packet.
         query: RouteQuery,
     },
-    /// Find the multicast route, and tell whenever it changes.
+    /// Look up the multicast route, and report its changes.
     MulticastLookup {
         /// The group.
         group: IpAddr,
-        /// Who sends to it.
+        /// The source.
         source: IpAddr,
     },
-    /// An application hears something.
+    /// An event for an application.
     Event {
-        /// Its name for the session.
+        /// The application's id of the session.
         id: u64,
-        /// What happened.
+        /// The event.
         event: RsvpEvent,
     },
 }
 
-/// What an application asks for (RFC 2205 §3.11.1). A session is registered first, under a name that the others use.
+/// A command of an application (RFC 2205 §3.11.1). A session is registered first; the other commands use its id.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Command {
     /// Registers a session.
     Session(Session),
-    /// Announces a sender of the session, or changes what was announced: Paths go out from now on.
+    /// Announces a sender of the session, or changes it: Paths are sent from now on.
     Sender(SenderRequest),
-    /// Reserves, or changes what was reserved. It waits for the senders that it names, if need be.
+    /// Reserves, or changes the reservation. It waits for the senders that it names.
     Reserve(ReserveRequest),
-    /// Of a multicast session: data are received at the interface with this address, where the group was joined. Without
-    /// it that is where routing, or the first Path, says (RFC 2205 §3.9).
+    /// Names the interface with this address as the one by which data of a multicast session are received. By default
+    /// it is the one that routing, or the first Path, gives (RFC 2205 §3.9).
     ReceiveAt(IpAddr),
     /// Withdraws the sender: PathTear.
     ReleaseSender,
@@ -140,13 +139,13 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SenderRequest {
-    /// Source of the data: an address of this node, and what tells its packets from others.
+    /// Source of the data: an address of this node, and the selector of its packets.
     pub template: Filter,
-    /// The traffic.
+    /// Traffic of the sender.
     pub tspec: TSpec,
-    /// Whether Paths carry an ADSPEC, which tells receivers what the path can do.
+    /// Paths carry an ADSPEC, by which receivers learn the services of the path (RFC 2210).
     pub adspec: bool,
-    /// TTL of the data, 1–255: Paths reach no farther (RFC 2205 §3.11.1).
+    /// TTL of the data, 1 to 255: Paths reach no farther (RFC 2205 §3.11.1).
     pub ttl: u8,
     /// POLICY_DATA objects, whole, one after the other; empty for none.
     pub policy: Box<[u8]>,
@@ -158,135 +157,135 @@ pub struct SenderRequest {
 pub struct ReserveRequest {
     /// The style.
     pub style: Style,
-    /// What is asked for: one of WF (without senders) and SE, one for each sender of FF.
+    /// The requests: one with WF (without senders) and SE, one for each sender with FF.
     pub flows: Vec<FlowRequest>,
-    /// Whether a confirmation is asked for.
+    /// A confirmation is requested.
     pub confirm: bool,
     /// POLICY_DATA objects, whole, one after the other; empty for none.
     pub policy: Box<[u8]>,
 }
 
-/// What is asked for which senders.
+/// A flowspec for some senders.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FlowRequest {
     /// The flowspec.
     pub flowspec: FlowSpec,
-    /// The senders; none of WF, one of FF.
+    /// The senders; none with WF, one with FF.
     pub senders: Vec<Filter>,
 }
 
-/// What an application hears. Path and reservation events come when something is new or has changed, errors and
-/// confirmations each time (RFC 2205 §3.11.1).
+/// An event for an application. Path and reservation events are sent after a change, errors and confirmations each time
+/// (RFC 2205 §3.11.1).
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum RsvpEvent {
-    /// The command cannot be carried out; what stood stands.
+    /// The command cannot be carried out; nothing changed.
     Refused(Refused),
-    /// PATH_EVENT: a sender is there, or has changed.
+    /// PATH_EVENT: a sender is new or has changed.
     Path {
-        /// Which one.
+        /// The sender.
         sender: Filter,
         /// Its traffic.
         tspec: TSpec,
-        /// The ADSPEC object's content as it arrived here; empty if there was none.
+        /// Contents of the ADSPEC object at this node; empty if there is none.
         adspec: Box<[u8]>,
         /// POLICY_DATA objects; empty for none.
         policy: Box<[u8]>,
-        /// Somewhere on the way is a hop without RSVP or integrated services: the ADSPEC's break bit, or a TTL.
+        /// A hop without RSVP or integrated services lies on the path, by the break bit of the ADSPEC or by a TTL.
         broken: bool,
     },
     /// A sender is gone.
     PathGone {
-        /// Which one.
+        /// The sender.
         sender: Filter,
     },
-    /// RESV_EVENT: what is reserved for the sender of this node is new or has changed.
+    /// RESV_EVENT: the reservation for the sender of this node is new or has changed.
     Resv {
         /// The style.
         style: Style,
-        /// The effective flowspec at the interface by which the data leave.
+        /// The effective flowspec at the outgoing interface.
         flowspec: FlowSpec,
-        /// For which senders; none of WF.
+        /// The senders; none with WF.
         senders: Vec<Filter>,
-        /// POLICY_DATA objects of those who asked; empty for none.
+        /// POLICY_DATA objects of the requests; empty for none.
         policy: Box<[u8]>,
     },
-    /// Nothing is reserved for the sender of this node any more.
+    /// No reservation is left for the sender of this node.
     ResvGone {
-        /// Which sender.
+        /// The sender.
         sender: Filter,
     },
-    /// PATH_ERROR.
+    /// PATH_ERROR: a PathErr for the sender of this node.
     PathError {
-        /// Code, value and the node that says it.
+        /// Code, value and reporting node.
         error: ErrorSpec,
-        /// The sender that it is about.
+        /// The sender.
         sender: Filter,
         /// POLICY_DATA objects; empty for none.
         policy: Box<[u8]>,
     },
-    /// RESV_ERROR.
+    /// RESV_ERROR: a ResvErr for the reservation of this node.
     ResvError {
-        /// Code, value, flags and the node that says it.
+        /// Code, value, flags and reporting node.
         error: ErrorSpec,
         /// The style.
         style: Style,
         /// The flowspec that failed, if the message had one.
         flowspec: Option<FlowSpec>,
-        /// For which senders; none of WF.
+        /// The senders; none with WF.
         senders: Vec<Filter>,
         /// POLICY_DATA objects; empty for none.
         policy: Box<[u8]>,
     },
-    /// RESV_CONFIRM: the reservation probably stands all the way up to `node`, but an error may still follow.
+    /// RESV_CONFIRM: the reservation is probably in place up to `node`, but an error may still follow.
     Confirmed {
         /// The node that confirms.
         node: IpAddr,
         /// The style.
         style: Style,
-        /// What is confirmed, if the message had it.
+        /// The confirmed flowspec, if the message had one.
         flowspec: Option<FlowSpec>,
-        /// For which senders; none of WF.
+        /// The senders; none with WF.
         senders: Vec<Filter>,
     },
 }
 
-/// Why a command cannot be carried out.
+/// Reason why a command cannot be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Refused {
-    /// This node does not speak RSVP.
+    /// RSVP is not running on this node.
     NotRunning,
-    /// No session is registered under that name.
+    /// No session is registered under this id.
     NoSession,
-    /// Another session is registered under that name.
+    /// Another session is registered under this id.
     NameTaken,
-    /// The session cannot be: its destination or protocol is zero, or the port is no port of that protocol.
+    /// The session is not valid: its destination or protocol is zero.
     BadSession,
     /// Virtual ports are for ESP (50) and AH (51) only (RFC 2207 §4).
     NoGpi,
     /// A virtual port of 0 (RFC 2207 §4).
     BadPort,
-    /// Ports in a session of SPIs, or the other way round (RFC 2207 §4).
+    /// A sender with a port in a session of SPIs, or the other way round (RFC 2207 §4).
     ConflictingTypes,
-    /// Zero and other ports for the same destination and protocol, or the same sender (RFC 2205 §3.2).
+    /// A zero and a non-zero port for the same destination and protocol, or for the same sender (RFC 2205 §3.2).
     ConflictingPorts,
-    /// The source is no address of this node, or of another IP version than the destination.
+    /// The source is not an address of this node, or of another IP version than the destination.
     BadSource,
-    /// Not the address of an interface of this node, or of another IP version than the session.
+    /// The address is not that of an interface of this node, or of another IP version than the session.
     BadReceiver,
-    /// The source is that of another sender already, or a sender cannot change its source.
+    /// The source belongs to another sender, or differs from the one announced before.
     SenderTaken,
-    /// The list of flows does not suit the style.
+    /// The list of flows does not fit the style.
     BadFlows,
-    /// Another style is in iface in the session.
+    /// Another style is in place in the session.
     ConflictingStyle,
-    /// The flowspec or traffic specification is none, or is for another service than what it would be merged with.
+    /// The flowspec or Tspec is not valid, or is for another service than the one that it would be merged with.
     BadFlowspec,
     /// The senders do not offer the service, or not all of them (RFC 2210 §2.2).
     NotOffered,
-    /// POLICY_DATA that is no list of whole objects, or too long.
+    /// The policy is not a list of whole POLICY_DATA objects, or is too long.
     BadPolicy,
     /// There is nothing to withdraw.
     NothingToRelease,
@@ -309,8 +308,8 @@ impl fmt::Display for Refused {
             Self::BadReceiver => "the receiver's address is not that of an interface here",
             Self::SenderTaken => "the sender is announced already, or was announced with another source",
             Self::BadFlows => "the list of flows does not suit the style",
-            Self::ConflictingStyle => "another style is in iface in the session",
-            Self::BadFlowspec => "no such flowspec can be, or not together with those in iface",
+            Self::ConflictingStyle => "another style is in place in the session",
+            Self::BadFlowspec => "no such flowspec can be, or not together with those in place",
             Self::NotOffered => "the senders do not offer this service",
             Self::BadPolicy => "policy data that are no whole objects, or too many",
             Self::NothingToRelease => "nothing to release",

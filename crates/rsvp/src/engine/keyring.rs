@@ -1,5 +1,5 @@
-//! Keys as a configuration names them: interfaces by name, lifetimes by the calendar, secrets that stay out of what is
-//! written down.
+//! Keys as they are configured: interfaces by name, lifetimes by the calendar, secrets that are not written with other
+//! settings.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -16,33 +16,34 @@ use super::neighbour::{Algorithm, KeyConfig, KeyUse};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Key {
-    /// Key Identifier, below 2^48; unique for a sender.
+    /// Key Identifier, below 2^48; unique for a sender (RFC 2747 §2).
     pub id: u64,
-    /// How digests are computed.
+    /// The digest algorithm.
     pub algorithm: Algorithm,
-    /// What both ends know.
+    /// The shared secret.
     pub secret: Secret,
-    /// What it is for.
+    /// Whether it signs, verifies, or both.
     pub usage: KeyUse,
-    /// At which interface; `None`: at all.
+    /// The interface; `None`: all interfaces.
     pub interface: Option<String>,
-    /// For which neighbour: to be sent to, or the address in its RSVP_HOP; `None`: for all.
+    /// The neighbour: destination of messages that are sent, RSVP_HOP of messages that are received; `None`: all
+    /// neighbours.
     pub neighbour: Option<IpAddr>,
     /// KeyStartValid: seconds since 1970.
     pub from: u64,
-    /// KeyEndValid: seconds since 1970; `None`: for ever.
+    /// KeyEndValid: seconds since 1970; `None`: the key does not expire.
     pub until: Option<u64>,
 }
 
-/// The secret of a key. Printed or serialized it is a mark by which the right one can be told from others: what was read
-/// back has to be given its octets again by [`Secret::reveal`] before a node can be made of it.
+/// The secret of a key. It is printed and serialized as a mark, by which the right secret can be recognised. After
+/// deserializing, [`Secret::reveal`] must give it its octets before an engine can be created.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     octets: Option<Box<[u8]>>,
     mark: u64,
 }
 
-/// Who has the mark could try words; so he could with any message that was signed.
+/// The mark allows guessing of weak secrets, as does any signed message.
 fn mark(octets: &[u8]) -> u64 {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, octets);
     let tag = ring::hmac::sign(&key, b"signalbox: which key is this?");
@@ -50,21 +51,21 @@ fn mark(octets: &[u8]) -> u64 {
 }
 
 impl Secret {
-    /// A secret of these octets.
+    /// A secret with these octets.
     #[must_use]
     pub fn new(octets: impl Into<Box<[u8]>>) -> Self {
         let octets = octets.into();
         Self { mark: mark(&octets), octets: Some(octets) }
     }
 
-    /// The secret in a file: its content, but for one end of line.
+    /// The secret in a file: its contents without one end of line.
     #[must_use]
     pub fn from_file(content: &[u8]) -> Self {
         let line = content.strip_suffix(b"\n").unwrap_or(content);
         Self::new(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// Takes over the octets of `other` if they are the ones that were left out; whether they are.
+    /// Takes the octets of `other` if they are the missing ones; whether they are.
     pub fn reveal(&mut self, other: &Self) -> bool {
         let fits = self.mark == other.mark && other.octets.is_some();
         if fits {
@@ -73,7 +74,7 @@ impl Secret {
         fits
     }
 
-    /// Whether its octets are there.
+    /// Whether the octets are there.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.octets.is_some()
@@ -103,10 +104,10 @@ impl<'de> serde::Deserialize<'de> for Secret {
     }
 }
 
-/// Longest secret.
+/// Longest secret, octets.
 const LONGEST: usize = 1024;
 
-/// The first key that cannot be, and why.
+/// The first key that is not allowed, and the reason.
 pub(super) fn problem(keys: &[Key]) -> Option<(usize, &'static str)> {
     let mut seen = BTreeSet::new();
     keys.iter().enumerate().find_map(|(at, key)| {
@@ -131,7 +132,7 @@ pub(super) fn problem(keys: &[Key]) -> Option<(usize, &'static str)> {
 }
 
 impl Rsvp {
-    /// Gives the neighbour layer its settings by the interfaces that are there now.
+    /// Gives the neighbour layer its settings and keys for the present interfaces.
     pub(super) fn settle_neighbours(&mut self) {
         let named = self.interfaces.all().filter_map(|known| {
             let own = known.config.neighbours?;
@@ -146,7 +147,7 @@ impl Rsvp {
         let seconds = |seconds: u64| Time::ZERO + Duration::from_secs(seconds.min(1 << 40));
         let keys = self.config.keys.iter().filter_map(|key| {
             let interface = match &key.interface {
-                // That of an interface that is not there is for nobody.
+                // A key for an interface that does not exist is not used.
                 Some(name) => Some(self.interfaces.all().find(|known| known.name == *name)?.ifindex),
                 None => None,
             };
@@ -162,7 +163,7 @@ impl Rsvp {
             })
         });
         let keys: Vec<_> = keys.collect();
-        // They were checked when the node was made.
+        // The keys were checked when the engine was created.
         let _ = self.neighbours.set_keys(&keys);
     }
 }

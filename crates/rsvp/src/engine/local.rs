@@ -21,7 +21,7 @@ use crate::wire::{
     self, Adspec, Class, Filter, FlowSpec, HeaderFlags, MessageType, Objects, RawAdspec, Style, Writer,
 };
 
-/// The protocols whose packets are told apart by SPI (RFC 2207).
+/// Protocols whose packets are classified by SPI (RFC 2207).
 const ESP: u8 = 50;
 const AH: u8 = 51;
 
@@ -37,11 +37,11 @@ pub(super) struct Application {
     hop: u32,
     sender: Option<Key>,
     reserve: Option<Box<ReserveRequest>>,
-    /// A confirmation was asked for and not passed on yet.
+    /// A confirmation was requested and not forwarded yet.
     confirm: bool,
-    /// A confirmation was asked for, now or for what it reserved before: one that comes is its own.
+    /// A confirmation was requested for this or an earlier reservation: a ResvConf may be for it.
     asked: bool,
-    /// The interface that data come to it by, if it says so.
+    /// The interface by which it receives data, if it named one.
     pub(super) receives: Option<Iface>,
 }
 
@@ -128,7 +128,7 @@ impl Rsvp {
         };
         self.applications.insert(id, application);
         tracing::debug!(id, %session, "application registered");
-        // Whoever registers later hears what is there (RFC 2205 §2.10).
+        // An application that registers later gets a report of the senders that are known (RFC 2205 §2.10).
         let senders: Vec<Key> =
             self.senders_of(key).filter(|(_, one)| one.leaves_by(Iface::LOCAL)).map(|(key, _)| key).collect();
         self.members_changed(key, resources);
@@ -138,7 +138,7 @@ impl Rsvp {
         Ok(())
     }
 
-    /// The least number that no application of a session has.
+    /// The least number that no application of the session has.
     fn free_number(&self, session: Key) -> u32 {
         let mut taken: Vec<u32> = self.applications_of(session).map(|(_, one)| one.hop).collect();
         taken.sort_unstable();
@@ -153,19 +153,19 @@ impl Rsvp {
         ids.iter().filter_map(|id| Some((*id, self.applications.get(id)?)))
     }
 
-    /// The application of a session that has this number as a next hop.
+    /// The application with this number as a next hop of the session.
     pub(super) fn application_of(&self, session: Key, hop: u32) -> Option<u64> {
         self.applications_of(session).find(|(_, one)| one.hop == hop).map(|(id, _)| id)
     }
 
-    /// What an application asks for in a session where others ask as well.
+    /// The reservations that other applications request in a session.
     fn others_ask(&self, id: u64, session: Key) -> impl Iterator<Item = &ReserveRequest> {
         self.applications_of(session)
             .filter(move |(other, _)| *other != id)
             .filter_map(|(_, one)| one.reserve.as_deref())
     }
 
-    /// A confirmation reaches the application that asked; where that is not known, those whose request it suits.
+    /// Reports a confirmation to the application that requested it; if that is not known, to those whose request fits.
     pub(super) fn confirm_here(
         &mut self,
         session: Key,
@@ -197,7 +197,7 @@ impl Rsvp {
         }
     }
 
-    /// Applications came or went: data of a group come to this node, or do not any more.
+    /// Applications registered or closed: this node joined or left the group.
     fn members_changed(&mut self, session: Key, resources: &mut Resources) {
         if !self.sessions.get(session).is_some_and(|one| one.multicast) {
             return;
@@ -276,7 +276,7 @@ impl Rsvp {
         Ok(())
     }
 
-    /// The ADSPEC that a sender starts with.
+    /// The ADSPEC of a sender of this node (RFC 2210 §3.3.1).
     fn share_start(&mut self) -> u32 {
         let mut octets = Vec::new();
         let mut writer = Writer::new(&mut octets, MessageType::PATH, HeaderFlags::default(), 0);
@@ -296,7 +296,7 @@ impl Rsvp {
     ) -> Result<(), Refused> {
         let session = self.application(id)?.session;
         let record = self.sessions.get(session).ok_or(Refused::NoSession)?;
-        // Applications that wait for their senders have a style in iface as well.
+        // Applications that wait for their senders have a style too.
         let differs =
             record.style.is_some_and(|style| style != request.style) && !self.is_only_reserver(id, session);
         if differs || self.others_ask(id, session).any(|other| other.style != request.style) {
@@ -339,7 +339,7 @@ impl Rsvp {
         Ok(())
     }
 
-    /// Whether what is reserved in a session is this application's own alone.
+    /// Whether all reservations of a session are this application's.
     fn is_only_reserver(&self, id: u64, session: Key) -> bool {
         let local = |branch: &Branch| branch.oif == Iface::LOCAL;
         let own = self.applications.get(&id).is_some_and(|one| one.reserve.is_some());
@@ -349,7 +349,7 @@ impl Rsvp {
                 .all(|(_, sender)| self.branches_of(sender).all(|(_, branch)| local(branch)))
     }
 
-    /// FF: senders that are not named any more are given up.
+    /// Ends the reservations for senders that an explicit style does not name any more.
     fn drop_unwanted(&mut self, id: u64, session: Key, resources: &mut Resources) {
         let Some(application) = self.applications.get(&id) else { return };
         let (hop, Some(request)) = (application.hop, &application.reserve) else { return };
@@ -379,7 +379,7 @@ impl Rsvp {
         self.send_upstream(upstream, session, Tears::Send, None);
     }
 
-    /// Reserves what an application wants for the senders that are there.
+    /// Reserves for those senders of an application's request that are known.
     pub(super) fn apply_reserve(&mut self, id: u64, resources: &mut Resources) {
         let Some(application) = self.applications.get(&id) else { return };
         let (session, hop, confirm) = (application.session, application.hop, application.confirm);
@@ -412,7 +412,7 @@ impl Rsvp {
             } else {
                 self.senders_of(session).map(|(key, _)| key).collect()
             };
-            // Its own data do not come to it through the network.
+            // An application does not receive its own data through the network.
             senders.retain(|key| {
                 self.senders.get(*key).is_some_and(|one| {
                     let own = one.extra.as_ref().is_some_and(|extra| extra.application == Some(id));
@@ -423,7 +423,7 @@ impl Rsvp {
             senders.dedup();
             let Some(first) = senders.first().copied() else { continue };
             if let Some(other) = conflict {
-                // Somebody was first while this one waited for its senders.
+                // Another style was reserved while this application waited for its senders.
                 let (failure, filters) = (Failure::style_in_place(other), flow.senders.clone());
                 self.report_failure_to_application(&wanted, failure, false, &flow.flowspec, filters);
                 continue;
@@ -438,7 +438,7 @@ impl Rsvp {
                 Outcome::Refreshed { .. } => {}
                 Outcome::Changed { largest, .. } => {
                     done = true;
-                    // Another application of this node asks for as much.
+                    // Another application of this node requests as much or more.
                     match asked.filter(|_| !largest) {
                         Some(asked) => self.send_confirmation(session, request.style, &asked, &senders),
                         None => senders.iter().for_each(|sender| upstream.confirm(*sender)),
@@ -456,8 +456,8 @@ impl Rsvp {
         }
     }
 
-    /// What a receiver asks of these senders: its packets are as large as their paths let pass (RFC 2210 §2.3.2). `None`: not
-    /// all of them offer the service. What an ADSPEC says behind a break is not relied on (§2.3.1).
+    /// The flowspec of a receiver for these senders: packets are not larger than the path MTU in their ADSPECs (RFC
+    /// 2210 §2.3.2). `None`: not all of them offer the service. An ADSPEC with a break bit is not used (§2.3.1).
     fn suited(&self, wanted: &FlowSpec, senders: &[Key]) -> Option<FlowSpec> {
         let mut suited = *wanted;
         for sender in senders.iter().filter_map(|key| self.senders.get(*key)) {
@@ -472,7 +472,7 @@ impl Rsvp {
         Some(suited)
     }
 
-    /// The address that a confirmation for an application is to come to.
+    /// The address for confirmations of an application.
     fn receiver_of(&self, session: Key) -> Option<IpAddr> {
         let record = self.sessions.get(session)?;
         let dest = self.addresses.unpack(record.dest, record.v6);
@@ -506,7 +506,7 @@ impl Rsvp {
         Ok(())
     }
 
-    /// Ends what is reserved for an application of this node.
+    /// Ends the reservations of an application of this node.
     fn end_local(&mut self, id: u64, session: Key, resources: &mut Resources) {
         let Some(hop) = self.applications.get(&id).map(|one| one.hop) else { return };
         let Some(style) = self.sessions.get(session).and_then(|one| one.style) else { return };
@@ -541,7 +541,7 @@ impl Rsvp {
     }
 }
 
-/// Whether octets are POLICY_DATA objects and nothing else.
+/// Whether octets are a list of POLICY_DATA objects.
 fn is_policy(octets: &[u8]) -> bool {
     Objects::at(octets, 0).all(|object| object.is_ok_and(|object| object.kind.class == Class::POLICY_DATA))
 }

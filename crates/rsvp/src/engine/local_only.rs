@@ -1,9 +1,9 @@
-//! Which interface an application of this node receives a group by (RFC 2205 §3.9).
+//! The interface by which an application of this node receives a group (RFC 2205 §3.9).
 //!
-//! On a host the path state of that interface is the one that counts. On a router whose multicast routing expects the
-//! data elsewhere, and makes a branch of its own to the application's interface, the state of that branch is a sender
-//! record of its own, [`LOCAL_ONLY`]: found by no message but those of its own previous hop, never forwarded, met by
-//! the application's reservations alone.
+//! On a host the path state of that interface is used. On a router, multicast routing may expect the data from another
+//! interface and have a branch of its own to the application's interface. The path state of that branch is a sender
+//! record with the flag [`LOCAL_ONLY`] (RFC 2209). Only messages of its own previous hop find it, it is never
+//! forwarded, and only reservations of applications are made for it.
 
 use core::net::IpAddr;
 
@@ -18,7 +18,7 @@ use super::sender::{LOCAL, LOCAL_ONLY, Sender, UnexpectedPath};
 use crate::wire::Style;
 
 impl Rsvp {
-    /// Data of the session come to an application by the interface with this address.
+    /// An application names the interface by which it receives the group, by an address of this node.
     pub(super) fn receive_at(
         &mut self,
         id: u64,
@@ -35,7 +35,7 @@ impl Rsvp {
         Ok(())
     }
 
-    /// Takes down what an application says of its interface, and sees to the senders.
+    /// Stores the interface by which an application receives, and updates the senders.
     pub(super) fn received_at(
         &mut self,
         id: u64,
@@ -58,35 +58,35 @@ impl Rsvp {
         }
     }
 
-    /// The interface that applications of this node receive a session by, if they say so.
+    /// The interface by which applications of this node receive a session, if they named one.
     pub(super) fn received_by(&self, session: Key) -> Iface {
         let applications = self.sessions.get(session).map_or(&[][..], |one| one.applications());
         let said = applications.iter().find_map(|id| self.applications.get(id)?.receives);
         said.unwrap_or(Iface::NONE)
     }
 
-    /// The record of a sender's path state that is for applications only.
+    /// The Local_Only record of a sender.
     pub(super) fn local_only(&self, session: Key, of: Key) -> Option<Key> {
         let sender = self.senders.get(of)?;
         let same = |one: &Sender| one.src == sender.src && one.selector() == sender.selector();
         self.senders_of(session).find(|(_, one)| one.has(LOCAL_ONLY) && same(one)).map(|(key, _)| key)
     }
 
-    /// The record that an application's reservation for a sender is about.
+    /// The record of a sender that reservations of applications are made for.
     pub(super) fn for_application(&self, session: Key, sender: Key) -> Key {
         let apart = self.received_by(session) != Iface::NONE;
         apart.then(|| self.local_only(session, sender)).flatten().unwrap_or(sender)
     }
 
-    /// Keeps path state of the application's interface apart if it is a branch of its own, and ends that when it is not
-    /// any more.
+    /// Creates the Local_Only record of a sender if the application's interface is a branch of its own, and ends it if
+    /// it is not any more.
     pub(super) fn update_local_only(&mut self, session: Key, key: Key, resources: &mut Resources) {
         let iface = self.received_by(session);
         let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL | LOCAL_ONLY)) else {
             return;
         };
         let Some(extra) = &sender.extra else { return };
-        // Where routing sends the data on to that interface itself, they come the way of all others.
+        // If routing forwards the data to that interface, they come like all others.
         let apart = iface != Iface::NONE
             && extra.expected == sender.iif
             && iface != sender.iif
@@ -127,7 +127,7 @@ impl Rsvp {
         self.arm_sender(own);
     }
 
-    /// What applications reserved for a sender ends: it goes on, if at all, the other iface.
+    /// Ends what applications reserved for a sender whose data they now receive by another interface.
     fn leave_local(&mut self, session: Key, key: Key, resources: &mut Resources) {
         if self.sessions.get(session).is_none_or(|one| one.style != Some(Style::Ff)) {
             return;

@@ -10,7 +10,7 @@ use crate::wire::FlowSpec;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Incompatible;
 
-/// Which of two is greater; `Ok(None)`: neither, but they can be merged.
+/// Compares two flowspecs; `Ok(None)`: neither is greater, but they can be merged.
 pub(crate) fn compare(a: &FlowSpec, b: &FlowSpec) -> Result<Option<Ordering>, Incompatible> {
     let rates = match (&a.rspec, &b.rspec) {
         (None, None) => Some(Ordering::Equal),
@@ -29,14 +29,13 @@ pub(crate) fn exceeds(a: &FlowSpec, b: &FlowSpec) -> bool {
     compare(a, b) == Ok(Some(Ordering::Greater))
 }
 
-/// Whether `a` is as great as `b` or greater.
+/// Whether `a` is equal to `b` or greater.
 pub(crate) fn is_at_least(a: &FlowSpec, b: &FlowSpec) -> bool {
     matches!(compare(a, b), Ok(Some(Ordering::Greater | Ordering::Equal)))
 }
 
-/// What goes upstream for both, and is installed for both: the least upper bound, but for the largest packet, of which
-/// the smaller one counts. Of different services the first one stays: they are never together in one iface, see
-/// [`Incompatible`].
+/// The merged flowspec, which is installed and forwarded: the least upper bound, but with the smaller maximum packet
+/// size. Of different services the first one is returned: [`compare`] keeps them out of one reservation.
 pub(crate) fn merged(a: &FlowSpec, b: &FlowSpec) -> FlowSpec {
     let rspec = match (a.rspec, b.rspec) {
         (None, None) => None,
@@ -46,19 +45,20 @@ pub(crate) fn merged(a: &FlowSpec, b: &FlowSpec) -> FlowSpec {
     FlowSpec { tspec: a.tspec.merged(b.tspec), rspec }
 }
 
-/// The greatest lower bound: what goes upstream when all requests are blockaded (RFC 2205 §3.5).
+/// The greatest lower bound, which is forwarded when all requests are blockaded (RFC 2205 §3.5).
 pub(crate) fn lower_bound(a: &FlowSpec, b: &FlowSpec) -> FlowSpec {
     let rspec = match (a.rspec, b.rspec) {
         (None, None) => None,
-        // A smaller rate of two that are valid is valid.
+        // The smaller of two valid rates is valid.
         (Some(a), Some(b)) => Some(RSpec::new(a.rate().min(b.rate()), a.slack().max(b.slack())).unwrap_or(a)),
         _ => return *a,
     };
     FlowSpec { tspec: a.tspec.greatest_common(b.tspec), rspec }
 }
 
-/// Whether a blockade of `blockade` keeps `request` out of merges: unless it is strictly greater, so that equal and
-/// incomparable requests are kept out too (RFC 2205 §3.5). Of another service it says nothing.
+/// Whether blockade state with flowspec `blockade` keeps `request` out of merges: unless the blockaded flowspec is
+/// strictly greater. Equal and incomparable requests are kept out too (RFC 2205 §3.5), requests for another service are
+/// not.
 pub(crate) fn blockades(blockade: &FlowSpec, request: &FlowSpec) -> bool {
     matches!(compare(blockade, request), Ok(order) if order != Some(Ordering::Greater))
 }

@@ -1,5 +1,5 @@
-//! States by the names that refresh reduction gives them (RFC 2961): what was told to neighbours, so that it can be said
-//! again by name, and what they told, so that they can. Nothing is kept here where names are not used.
+//! MESSAGE_IDs of state (RFC 2961): those that this node sent for its state, so that an Srefresh can refresh it, and
+//! those that neighbours sent for theirs. Nothing is stored here without refresh reduction.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -17,52 +17,52 @@ use super::neighbour::{
 use super::outbox::Envelope;
 use crate::wire::{Class, ErrorCode, ErrorSpec};
 
-/// What a message that leaves is about.
+/// The state that a message to a neighbour is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SentState {
     /// Path state of a sender, at one interface.
     Path(Key, Iface),
-    /// All that is reserved in a session towards a previous hop.
+    /// All requests of a session towards a previous hop.
     Resv(Key, u32),
-    /// Nothing that lasts.
+    /// No lasting state.
     Nothing,
 }
 
-/// Something told to a neighbour.
+/// State that was sent to a neighbour.
 #[derive(Debug)]
 struct Told {
     about: SentState,
     state: Option<SentHandle>,
-    /// Of the message that told it.
+    /// Digest of the last message.
     digest: u64,
 }
 
-/// Something that a neighbour told.
+/// State that a neighbour sent.
 #[derive(Debug)]
 struct Said {
     what: ReceivedState,
     heard: Option<ReceivedHandle>,
-    /// How long it lives after each refresh.
+    /// Lifetime after each refresh.
     life: Duration,
 }
 
-/// What a message that came is about.
+/// The state that a received message is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReceivedState {
     /// Path state of a sender.
     Path(Key),
-    /// Requests of a next hop: in these reservations, of SE for these senders.
+    /// Requests of a next hop.
     Resv {
         /// The next hop.
         hop: u32,
-        /// The reservations.
+        /// The reservations that hold the requests.
         branches: Vec<Key>,
-        /// Of SE.
+        /// With SE the senders.
         senders: Vec<Key>,
     },
 }
 
-/// What is known by name.
+/// All MESSAGE_IDs of state.
 #[derive(Debug)]
 pub(super) struct MessageIds {
     told: Slab<Told>,
@@ -83,7 +83,7 @@ impl MessageIds {
         }
     }
 
-    /// Nothing is known by name.
+    /// Whether no MESSAGE_ID is stored.
     pub(super) fn is_empty(&self) -> bool {
         let maps = self.by_about.is_empty() && self.of_sender.is_empty() && self.of_request.is_empty();
         maps && self.told.is_empty() && self.said.is_empty()
@@ -98,15 +98,15 @@ impl MessageIds {
         }
     }
 
-    /// The name that a neighbour gave to what its message is about.
+    /// The handle of the MESSAGE_ID of received state.
     pub(super) fn heard(&self, what: &ReceivedState) -> Option<ReceivedHandle> {
         self.said.get(self.key_of(what)?)?.heard
     }
 }
 
 impl Rsvp {
-    /// Sends a composed message: whole and under a new name if it says something new; else by the name of what it
-    /// repeats, if it may, or whole.
+    /// Sends a composed message: with a new MESSAGE_ID if it differs from the last one about the state, else as a
+    /// refresh, which may be a MESSAGE_ID in an Srefresh (RFC 2961 §4, §5).
     pub(super) fn dispatch(&mut self, envelope: Envelope, octets: &[u8], about: SentState, by_id: bool) {
         let ifindex = envelope.ifindex.unwrap_or_default();
         let envelope = envelope.at(ifindex);
@@ -122,7 +122,7 @@ impl Rsvp {
         told.digest = digest;
         let next_hop = before.and_then(|state| self.neighbours.acknowledged_by(state));
         if let Some(state) = before.filter(|_| same) {
-            // A list of names goes by the interface that it is kept for.
+            // An Srefresh leaves by the interface of its list.
             if by_id && !envelope.routed && self.summarise(state, about, &envelope, next_hop) {
                 return;
             }
@@ -176,7 +176,8 @@ impl Rsvp {
         Some(key)
     }
 
-    /// An error says that a neighbour knows no names: what was told goes to it without. Whether it says that.
+    /// Handles an error about the class MESSAGE_ID (RFC 2961 §4.8): the state goes without one from now on. Whether the
+    /// error is about that.
     pub(super) fn message_ids_refused(&mut self, states: &[SentState], error: &ErrorSpec) -> bool {
         let class = Class(error.value.to_be_bytes()[0]);
         if error.code != ErrorCode::UNKNOWN_CLASS
@@ -197,12 +198,12 @@ impl Rsvp {
         refused
     }
 
-    /// Whether anything was told by name.
+    /// Whether any state was sent with a MESSAGE_ID.
     pub(super) fn has_sent_ids(&self) -> bool {
         !self.message_ids.by_about.is_empty()
     }
 
-    /// What was told is told no more, or shall be told anew.
+    /// Forgets the MESSAGE_ID of sent state.
     pub(super) fn forget_sent(&mut self, about: SentState) {
         if self.message_ids.by_about.is_empty() {
             return;
@@ -213,7 +214,7 @@ impl Rsvp {
         }
     }
 
-    /// Remembers the name of what a message said; `life` is how long each refresh keeps it.
+    /// Stores the MESSAGE_ID of a received message; `life`: the lifetime after each refresh.
     pub(super) fn store_received_id(&mut self, incoming: &Incoming<'_>, what: ReceivedState, life: Duration) {
         let key = match self.message_ids.key_of(&what) {
             Some(key) => key,
@@ -233,8 +234,7 @@ impl Rsvp {
         (said.what, said.life) = (what, life);
     }
 
-    /// Enters what a message said under all that it is about; what was said of that before, by whatever message, is not
-    /// what holds any more.
+    /// Enters received state in the indexes. It replaces what earlier messages sent for the same requests.
     fn enter_received(&mut self, key: Key, what: &ReceivedState) {
         let (hop, branches) = match what {
             ReceivedState::Path(sender) => {
@@ -256,7 +256,7 @@ impl Rsvp {
         }
     }
 
-    /// Path state is gone.
+    /// Forgets the MESSAGE_ID of path state that ended.
     pub(super) fn forget_path_id(&mut self, sender: Key) {
         if !self.message_ids.of_sender.is_empty() {
             let key = self.message_ids.of_sender.remove(&sender);
@@ -264,7 +264,7 @@ impl Rsvp {
         }
     }
 
-    /// What a next hop asked for is gone: its message does not hold any more, whatever else it said.
+    /// Forgets the MESSAGE_ID of a message of which a request ended: it does not stand for all of it any more.
     pub(super) fn forget_request_id(&mut self, branch: Key, hop: u32) {
         if !self.message_ids.of_request.is_empty() {
             let key = self.message_ids.of_request.get(&(branch, hop)).copied();
@@ -288,7 +288,7 @@ impl Rsvp {
         }
     }
 
-    /// A neighbour sent again what it said under this name.
+    /// A neighbour repeated a message with the same MESSAGE_ID.
     pub(super) fn refresh_received(&mut self, heard: Option<ReceivedHandle>) {
         let tag = heard.and_then(|heard| self.neighbours.tag_of(heard));
         if let Some(tag) = tag {
@@ -296,7 +296,7 @@ impl Rsvp {
         }
     }
 
-    /// A neighbour repeated by name what it said.
+    /// A neighbour refreshed a MESSAGE_ID by an Srefresh (RFC 2961 §5).
     pub(super) fn refresh_by_id(&mut self, tag: u64) {
         let Some(said) = self.message_ids.said.get(Key::from_u64(tag)) else { return };
         tracing::trace!(what = ?said.what, "state refreshed by its MESSAGE_ID");
@@ -304,7 +304,7 @@ impl Rsvp {
         self.extend_lifetime(&what, life);
     }
 
-    /// Restarts the lifetime of what a message said.
+    /// Restarts the lifetime of received state.
     pub(super) fn extend_lifetime(&mut self, what: &ReceivedState, life: Duration) {
         let now = self.now;
         let expires = Stamp::after(now + life);
@@ -341,8 +341,8 @@ impl Rsvp {
         }
     }
 
-    /// A neighbour uses a name that is not known here for something of a group's source: it is asked for it if data of
-    /// that source come in there.
+    /// A neighbour refreshed an unknown MESSAGE_ID of a multicast source. It gets a MESSAGE_ID_NACK if data of that
+    /// source arrive by the same interface (RFC 2961 §5.3).
     pub(super) fn on_unknown_id(&mut self, unknown: &Unknown) {
         let iface = self.interfaces.iface(unknown.ifindex);
         let src = self.addresses.find(unknown.source);
@@ -358,7 +358,7 @@ impl Rsvp {
         }
     }
 
-    /// Does what the neighbour layer asks for.
+    /// Handles the upcalls of the neighbour layer.
     pub(super) fn serve_neighbours(&mut self) {
         while let Some(upcall) = self.neighbours.upcall() {
             match upcall {
@@ -377,7 +377,7 @@ impl Rsvp {
         }
     }
 
-    /// Tells a state whole.
+    /// Sends state as a whole message.
     fn send_again(&mut self, about: SentState) {
         match about {
             SentState::Path(sender, iface) => self.send_path_again(sender, iface),
@@ -390,7 +390,7 @@ impl Rsvp {
         }
     }
 
-    /// A neighbour restarted or cannot be reached: what it was told it is told anew, it may have lost it.
+    /// A neighbour restarted or cannot be reached: all state for it is sent again, because it may have lost it.
     fn neighbour_lost(&mut self, neighbour: core::net::IpAddr, iface: Iface) {
         self.counters.neighbours_lost += 1;
         tracing::info!(peer = %neighbour, "neighbour lost: its state is sent again");
@@ -399,7 +399,7 @@ impl Rsvp {
             SentState::Resv(_, hop) => self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour),
             SentState::Nothing => false,
         };
-        // Every state towards one neighbour, once in its life: a walk is what it takes.
+        // This walks all sent state, once in the lifetime of a neighbour.
         let all: Vec<SentState> =
             self.message_ids.told.iter().map(|(_, told)| told.about).filter(concerned).collect();
         for about in all {

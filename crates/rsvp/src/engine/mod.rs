@@ -1,22 +1,26 @@
-//! RSVP as an engine without clock, socket or thread: router and host in one, for IPv4 and IPv6, unicast and multicast.
+//! The RSVP engine, without clock, socket or thread: router and host in one, for IPv4 and IPv6, unicast and multicast.
 //!
 //! **Drain invariant.** After each [`Rsvp::handle`], call [`Rsvp::poll`] until it returns `None`, then ask
-//! [`Rsvp::next_deadline`]. Extra polls are no-ops. Time never runs backwards. Whoever drives the engine answers each
-//! [`Output::RouteLookup`] by one [`Input::Route`] of the same id, each [`Output::MulticastLookup`] by an
-//! [`Input::Multicast`], and passes what [`Resources`] says of grants whose owner's protocol is [`PROTOCOL`] as
-//! [`Input::Lost`].
+//! [`Rsvp::next_deadline`]. Extra polls do nothing. Time never runs backwards. The driver answers each
+//! [`Output::RouteLookup`] by one [`Input::Route`] of the same id and each [`Output::MulticastLookup`] by an
+//! [`Input::Multicast`]. It passes the reports of [`Resources`] about grants whose owner is [`PROTOCOL`] on as
+//! [`Input::Lost`] and [`Input::Reduced`].
 //!
-//! * A packet goes through `receive` (whose is it?) to the file of its type: `path`, `resv`, `resv_err`, `resv_tear`;
-//!   `path_out` and `resv_out` compose what leaves, all of it through `Rsvp::transmit`.
-//! * State is in three records: `session`; `sender`, path state (a PSB of RFC 2209); `branch`, a reservation at one
-//!   outgoing interface with what each next hop asks for (a TCSB and its RSBs). `table` finds and connects them,
-//!   `destinations` tells which sessions a change of routes concerns.
-//! * `merge` compares and merges flowspecs; `forward` works out what goes upstream, and what of it a change has told.
-//! * `diagnostic` passes on questions about all of this and their answers, `finding` is what this node answers (RFC 2745).
-//! * `policy` is what POLICY_DATA say to this node, `reduce` what becomes of a reservation of which a part is taken.
-//! * `traffic` is what admission control is asked for and takes back, `police` where more may come; `route` where Paths go; `timers` what is due;
-//!   `local` the interface to applications, `local_only` by which interface a group comes to them, `aside` what came of a
-//!   sender by other interfaces than routing expects.
+//! * A packet goes through `receive` to the file of its message type: `path`, `resv`, `resv_err`, `resv_tear`.
+//!   `path_out` and `resv_out` compose the messages that leave; all of them go through `Rsvp::transmit_state`.
+//! * State is in three records. `session` is a session. `sender` is path state (a PSB of RFC 2209). `branch` is a
+//!   reservation at one outgoing interface with the requests of its next hops (a TCSB with its RSBs). `table` finds and
+//!   connects the records, `destinations` finds the sessions that a change of routes concerns.
+//! * `merge` compares and merges flowspecs. `forward` computes what goes upstream and sends the differences after a
+//!   change.
+//! * `unexpected` holds path state of a group from interfaces that multicast routing does not expect. `local_only`
+//!   chooses the interface by which an application receives a group.
+//! * `carried` keeps POLICY_DATA and unknown objects, `policy` reads policy elements, `reduce` handles grants that were
+//!   reduced.
+//! * `traffic` asks admission control and handles grants that were lost, `police` computes where traffic is policed.
+//! * `route` looks up routes, `timers` does what is due, `local` is the interface to applications.
+//! * `diagnostic` passes on diagnostic requests and replies, `finding` is the answer of this node (RFC 2745).
+//! * `message_ids` connects state with its MESSAGE_IDs (RFC 2961), `neighbour` is the layer below.
 
 mod branch;
 mod carried;
@@ -94,23 +98,23 @@ use session::Session;
 /// The owner of this protocol's grants.
 pub const PROTOCOL: ReserverId = ReserverId::RSVP;
 
-/// What interfaces can do is asked anew after this time.
+/// The services of the interfaces are asked for again after this time.
 const ADVERTISE: Duration = Duration::from_secs(1);
 
-/// Allocations that are used again and again. They hold no facts: whoever takes one clears it first and puts it back.
+/// Allocations that are used again. They hold no facts: the user of one clears it first and puts it back afterwards.
 #[derive(Debug, Default)]
 struct Buffers {
-    /// Of an [`forward::UpstreamChange`].
+    /// Entries of a [`forward::UpstreamChange`].
     changes: Vec<SenderChange>,
     /// Senders of one previous hop with the flowspec of each, for a Resv.
     flows: Vec<(Key, FlowSpec)>,
-    /// An ADSPEC that leaves.
+    /// An ADSPEC that is being composed.
     adspec: Vec<u8>,
     /// The flows of a request to admission control.
     filters: Vec<FlowFilter>,
-    /// A message that leaves.
+    /// A message that is being composed.
     message: Vec<u8>,
-    /// Of [`resv::Accepted`]: reservations and senders.
+    /// Lists of a [`resv::Accepted`]: reservations and senders.
     accepted: [Vec<Key>; 2],
 }
 
@@ -120,40 +124,40 @@ pub struct Rsvp {
     config: Config,
     counters: Counters,
     rng: Random,
-    /// The time of the input in hand.
+    /// The time of the input that is handled.
     now: Time,
     interfaces: Interfaces,
-    /// What each interface does for flows, by its iface, and until when that holds.
+    /// Services of each interface, by its number, and the time until which they hold.
     advertised: Vec<Option<Advertised>>,
     advertised_until: Time,
-    /// Peers choose what is hashed.
+    /// Keyed, because peers choose what is hashed.
     hasher: KeyedHasher,
     addresses: Packed,
     hops: Interner<RsvpHop>,
-    /// Previous hops and next hops met lately: they have different handles.
+    /// Next hops and previous hops that were found last. They are told apart by their handles.
     recent_hops: [Recent; 2],
-    /// Whole ADSPEC objects.
+    /// Whole ADSPEC objects, shared.
     adspecs: Interner<Box<[u8]>>,
     sessions: Slab<Session>,
     by_session: Index,
-    /// Sessions without a port.
+    /// Number of sessions without a port.
     portless: u32,
     destinations: Destinations,
     senders: Slab<Sender>,
-    /// All but the first sender of each session.
+    /// Index of all senders but the first of each session.
     by_sender: Index,
     sender_wheel: Wheel,
     branches: Slab<Branch>,
     branch_wheel: Wheel,
     applications: BTreeMap<u64, Application>,
-    /// Applications whose reservation has to be looked at again.
+    /// Applications whose reservation has to be made again.
     pending: Vec<u64>,
     route_checks: RouteChecks,
     buffers: Buffers,
-    /// Reservations to be compared with each other again, for policing.
+    /// Reservations that have to be compared with each other again, for policing.
     policing_checks: Vec<PolicingCheck>,
     neighbours: Neighbours,
-    /// Diagnostic messages that may be worked on now.
+    /// Limit of the diagnostic messages that are handled in a second.
     diagnoses: TokenBucket,
     message_ids: MessageIds,
     out: Outbox,
@@ -163,7 +167,7 @@ impl Rsvp {
     /// A node without sessions and interfaces; all its random numbers come from `seed`.
     ///
     /// # Errors
-    /// The first setting that cannot be.
+    /// The first setting that is not allowed.
     pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
         let mut rng = Random::new(seed);
@@ -250,12 +254,12 @@ impl Rsvp {
         if self.out.is_empty() { self.neighbours.poll().map(Output::Send) } else { self.out.poll() }
     }
 
-    /// Whether [`Rsvp::poll`] has an output. All outputs are the driver's.
+    /// Whether [`Rsvp::poll`] has an output.
     pub fn has_output(&mut self) -> bool {
         !self.out.is_empty() || self.neighbours.has_output()
     }
 
-    /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
+    /// Time when [`Input::Timer`] is due; `None`: nothing waits. It may be earlier than necessary.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let walk = (!self.route_checks.is_idle()).then_some(self.now);
@@ -266,26 +270,25 @@ impl Rsvp {
             .min()
     }
 
-    /// How many sessions there are.
+    /// Number of sessions.
     #[must_use]
     pub const fn sessions(&self) -> u32 {
         self.sessions.len()
     }
 
-    /// How many senders there are, in all sessions.
+    /// Number of senders in all sessions.
     #[must_use]
     pub const fn senders(&self) -> u32 {
         self.senders.len()
     }
 
-    /// How many reservations there are, in all sessions at all interfaces and for applications of this node.
+    /// Number of reservations in all sessions, at all interfaces and for applications of this node.
     #[must_use]
     pub const fn reservations(&self) -> u32 {
         self.branches.len()
     }
 
-    /// Whether nothing is held for state that is gone: shared neighbours, addresses and contents of ADSPECs, names,
-    /// entries of tables. For tests.
+    /// Whether all tables are empty: shared neighbours, addresses, ADSPECs, MESSAGE_IDs, indexes. For tests.
     #[doc(hidden)]
     #[must_use]
     pub fn is_forgotten(&self) -> bool {
@@ -298,19 +301,19 @@ impl Rsvp {
             && self.applications.is_empty()
     }
 
-    /// What was counted since the start.
+    /// Counters since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Refresh reduction, integrity and Hello: their settings by interface, their keys, what they count.
+    /// The neighbour layer: refresh reduction, integrity and Hello with their settings, keys and counters.
     #[must_use]
     pub const fn neighbours(&self) -> &Neighbours {
         &self.neighbours
     }
 
-    /// To set keys, and what holds for single interfaces.
+    /// The neighbour layer, to set its keys and the settings of single interfaces.
     pub const fn neighbours_mut(&mut self) -> &mut Neighbours {
         &mut self.neighbours
     }

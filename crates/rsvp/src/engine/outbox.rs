@@ -1,4 +1,4 @@
-//! Outputs wait here: small values in a queue, their octets in one buffer that is emptied when the queue is.
+//! Queued outputs: small values in a queue, their octets in one buffer that is cleared when the queue is empty.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -10,13 +10,13 @@ use signalbox_core::packet::IpTransmit;
 use super::io::{Output, RsvpEvent};
 use super::neighbour;
 
-/// How a packet is addressed.
+/// The addressing of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Envelope {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) ifindex: Option<IfIndex>,
-    /// Routing decides where it leaves; the interface is the one whose settings hold.
+    /// Routing decides the outgoing interface; the settings of `ifindex` apply.
     pub(crate) routed: bool,
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
@@ -40,7 +40,7 @@ enum Entry {
     Event { id: u64, event: Box<RsvpEvent> },
 }
 
-/// The queue.
+/// The queue of outputs.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     queue: VecDeque<Entry>,
@@ -48,21 +48,21 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Frees the octets of outputs that were taken. Called before anything new is put in.
+    /// Frees the octets of outputs that were taken. It is called before anything is queued.
     pub(crate) fn recycle(&mut self) {
         if self.queue.is_empty() {
             self.octets.clear();
         }
     }
 
-    /// A packet whose payload `compose` appends; none if it appends nothing. Whether there is one.
+    /// Queues a packet whose payload `compose` appends; nothing if it appends nothing. Whether a packet was queued.
     pub(crate) fn send(&mut self, envelope: Envelope, compose: impl FnOnce(&mut Vec<u8>)) -> bool {
         let span = self.append(compose);
         self.queue.extend(span.map(|(start, end)| Entry::Send { envelope, start, end }));
         span.is_some()
     }
 
-    /// A UDP datagram whose payload `compose` appends; none if it appends nothing. Whether there is one.
+    /// Queues a UDP datagram whose payload `compose` appends; nothing if it appends nothing. Whether it was queued.
     pub(crate) fn reply(
         &mut self,
         src: SocketAddr,
@@ -75,11 +75,11 @@ impl Outbox {
         span.is_some()
     }
 
-    /// Where the octets are that `compose` appends, if any.
+    /// The place of the octets that `compose` appends, if there are any.
     fn append(&mut self, compose: impl FnOnce(&mut Vec<u8>)) -> Option<(u32, u32)> {
         let whole = self.octets.len();
         compose(&mut self.octets);
-        // One batch of outputs holds far less than 4 GiB; beyond that packets would not be sent, never mixed up.
+        // One batch of outputs holds far less than 4 GiB; packets beyond that are not sent.
         match (u32::try_from(whole), u32::try_from(self.octets.len())) {
             (Ok(start), Ok(end)) if end > start => Some((start, end)),
             _ => {
@@ -106,7 +106,7 @@ impl Outbox {
         self.queue.push_back(Entry::Event { id, event: Box::new(event) });
     }
 
-    /// Nothing waits.
+    /// Whether no output is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

@@ -19,7 +19,7 @@ use super::session::NONE;
 use super::table::Refusal;
 use crate::wire::{Class, ErrorCode, Filter, Message, RawAdspec, RsvpHop, Session};
 
-/// What a Path says, taken apart.
+/// The parsed contents of a Path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PathContents<'a> {
     session: Session,
@@ -36,7 +36,8 @@ pub(super) struct PathContents<'a> {
 }
 
 impl Rsvp {
-    /// The sender whose path state stands then and is forwarded, if there is one.
+    /// Handles a Path (RFC 2205 §3.1.3). Returns the sender whose path state is now in use and forwarded, if there is
+    /// one.
     pub(super) fn on_path(
         &mut self,
         incoming: &Incoming<'_>,
@@ -55,7 +56,7 @@ impl Rsvp {
         let (Some(session), Some(filter), Some(period), Some(tspec)) =
             (message.session, message.sender, message.refresh_period, message.sender_tspec)
         else {
-            return None; // the parser demands them
+            return None; // the parser requires them
         };
         let tspec = match tspec.read() {
             Ok(tspec) => tspec,
@@ -217,7 +218,7 @@ impl Rsvp {
                 self.reinstall_of(session, key, resources);
             }
             if !same_adspec {
-                self.path_event(key); // to other nodes it goes with the next refresh
+                self.path_event(key); // other nodes get it with the next refresh
             }
             return Ok(Some(key));
         }
@@ -240,7 +241,7 @@ impl Rsvp {
         Ok(Some(key))
     }
 
-    /// A Path of the branch that is for applications only; `false`: there is none, or not from this previous hop.
+    /// Refreshes Local_Only path state; `false`: there is none, or it has another previous hop.
     fn refresh_local_only(
         &mut self,
         session: Key,
@@ -270,7 +271,7 @@ impl Rsvp {
         true
     }
 
-    /// The previous hop is another one now: reservations go there from now on (RFC 2205 §3.6).
+    /// The previous hop changed: Resvs go to the new one (RFC 2205 §3.6).
     fn change_hop(
         &mut self,
         session: Key,
@@ -281,7 +282,7 @@ impl Rsvp {
         let Some(hop) = self.share_hop(contents.hop) else { return Err(failure(Refusal::Full)) };
         self.counters.hop_changes += 1;
         tracing::debug!(session = %contents.session, sender = %contents.filter, peer = %contents.hop.addr, "previous hop changed");
-        // By the name that the other one gave it, only that one's state would live on.
+        // The MESSAGE_ID of the former hop must not refresh state of the new one.
         self.forget_path_id(key);
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
         sender.hop = hop;
@@ -309,7 +310,7 @@ impl Rsvp {
             return;
         };
         let multicast = session.dest.is_multicast();
-        // Of a multicast session it is about the interface that it came by, of any about the previous hop.
+        // A multicast PathTear is about the interface by which it came, any PathTear about its previous hop.
         if multicast && sender.iif != iface {
             let own = known.map_or(key, |session| self.for_application(session, key));
             if let Some(sender) = self.senders.get(own).filter(|one| own != key && one.iif == iface)
@@ -331,7 +332,8 @@ impl Rsvp {
         self.end_path(key, Some(message), resources);
     }
 
-    /// Applications of this node hear of a sender whose data come here, and reserve if they were waiting for it.
+    /// Reports a sender to the applications of this node that receive it (PATH_EVENT, RFC 2205 §3.11.1), and has them
+    /// reserve if they waited for it.
     pub(super) fn path_event(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key).filter(|sender| sender.leaves_by(Iface::LOCAL)) else {
             return;
@@ -347,7 +349,7 @@ impl Rsvp {
         }
     }
 
-    /// One application hears of a sender.
+    /// Reports a sender to one application.
     pub(super) fn path_event_to(&mut self, key: Key, id: u64) {
         let Some(sender) = self.senders.get(key) else { return };
         let policy = policy_in(sender.carried());
@@ -357,7 +359,7 @@ impl Rsvp {
         self.out.event(id, RsvpEvent::Path { sender, tspec, adspec, policy, broken });
     }
 
-    /// Applications of this node hear that a sender is gone.
+    /// Reports to applications of this node that a sender is gone.
     pub(super) fn path_gone(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key).filter(|sender| sender.leaves_by(Iface::LOCAL)) else {
             return;
@@ -386,7 +388,8 @@ impl Rsvp {
         shared
     }
 
-    /// The contents of an ADSPEC; [`NONE`] for none, and where there is no iface: Paths go on without it.
+    /// Shares the contents of an ADSPEC; [`NONE`]: there is no ADSPEC, or the table is full. Paths then go on without
+    /// it.
     pub(super) fn share_adspec(&mut self, adspec: Option<RawAdspec<'_>>) -> u32 {
         let Some(adspec) = adspec else { return NONE };
         let shared = self.adspecs.intern(adspec.octets().into());
@@ -394,12 +397,12 @@ impl Rsvp {
         shared.unwrap_or(NONE)
     }
 
-    /// When the message in hand came, and for how long its state lives.
+    /// Arrival time and lifetime of the message that is handled.
     pub(super) fn received(&self, life: Duration, period: u32) -> Received {
         Received { now: self.now, life, period, limit: usize::from(self.config.max_carried) }
     }
 
-    /// POLICY_DATA and unknown objects that go along with what a message makes; none if they are too many.
+    /// POLICY_DATA and unknown objects of a message; empty if they are too long.
     pub(super) fn carried_of(&mut self, message: &Message<'_>) -> Vec<u8> {
         let mut carried = Vec::new();
         if !message.carries() {
@@ -419,7 +422,7 @@ impl Rsvp {
     }
 }
 
-/// The POLICY_DATA objects among those that go along.
+/// The POLICY_DATA objects among carried objects.
 pub(super) fn policy_in(carried: &[u8]) -> Box<[u8]> {
     let mut policy = Vec::new();
     for object in crate::wire::Objects::at(carried, 0).map_while(Result::ok) {
@@ -437,7 +440,7 @@ pub(super) fn readable(adspec: &RawAdspec<'_>) -> Result<(), Failure> {
     }
 }
 
-/// The error that tells of a refusal.
+/// The error code of a refusal.
 pub(super) const fn failure(refusal: Refusal) -> Failure {
     match refusal {
         Refusal::DestPorts => Failure::new(ErrorCode::CONFLICTING_DEST_PORTS, 0),

@@ -20,19 +20,19 @@ use crate::wire::{
     Overrides, RawAdspec, RsvpHop, Writer,
 };
 
-/// TTL of messages that go to a neighbour: clouds without RSVP may lie between.
+/// TTL of messages to a neighbour: clouds without RSVP may lie between.
 const TTL: u8 = 255;
 
-/// What an interface does for flows, for the ADSPECs of Paths that leave by it.
+/// Services of an interface, for the ADSPECs of Paths that leave by it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Advertised {
     services: LocalServices,
-    /// Whether traffic is policed there.
+    /// Whether the interface polices traffic.
     polices: bool,
 }
 
 impl Rsvp {
-    /// Composes a message about nothing that lasts and sends it.
+    /// Composes and sends a message about no lasting state.
     pub(super) fn transmit(
         &mut self,
         envelope: Envelope,
@@ -42,7 +42,8 @@ impl Rsvp {
         self.transmit_state(envelope, kind, SentState::Nothing, false, compose)
     }
 
-    /// Composes a message and sends it: the one way out. If it repeats what was told, a name may stand for it.
+    /// Composes and sends a message. All messages leave through this function. A refresh may be replaced by its
+    /// MESSAGE_ID (RFC 2961 §5).
     pub(super) fn transmit_state(
         &mut self,
         envelope: Envelope,
@@ -92,7 +93,7 @@ impl Rsvp {
         sent
     }
 
-    /// To a neighbour, from this node's address at an interface.
+    /// The addressing of a message to a neighbour.
     pub(super) fn envelope_to(&self, dst: IpAddr, iface: Iface) -> Envelope {
         let known = self.interfaces.get(iface);
         Envelope {
@@ -106,8 +107,9 @@ impl Rsvp {
         }
     }
 
-    /// To the previous hop whose Paths come by `iif`. If hops without RSVP lie between, the way back may begin elsewhere:
-    /// there the message is a packet as any other, and its handle tells what it is about (RFC 2205 §2.9, §3.3).
+    /// The addressing of a message to the previous hop whose Paths come by `iif`. If hops without RSVP lie between, the
+    /// route back may leave by another interface. The message is then routed as any packet, and its handle names the
+    /// interface (RFC 2205 §2.9, §3.3).
     pub(super) fn envelope_back(&self, hop: IpAddr, iif: Iface, far: bool) -> Envelope {
         let near = match hop {
             IpAddr::V4(address) => address.is_link_local(),
@@ -116,8 +118,8 @@ impl Rsvp {
         Envelope { routed: far && !near, ..self.envelope_to(hop, iif) }
     }
 
-    /// To the previous hop of a sender. Where an application named the interface that it receives by, its Resvs leave by that
-    /// (RFC 2205 §3.9).
+    /// The addressing of a message to the previous hop of a sender. Where an application named the interface by which
+    /// it receives, the message leaves by that (RFC 2205 §3.9).
     pub(super) fn envelope_before(&self, hop: IpAddr, sender: &Sender) -> Envelope {
         let named = || {
             let session = self.sessions.key_of(sender.session);
@@ -126,7 +128,7 @@ impl Rsvp {
         self.envelope_back(hop, sender.iif, sender.has(NON_RSVP) && !named())
     }
 
-    /// This node as a hop at an interface; the handle is the kernel's number of it.
+    /// The RSVP_HOP of this node at an interface; the handle is the kernel's number of it.
     pub(super) fn hop_at(&self, iface: Iface, v6: bool) -> RsvpHop {
         let lih = self.interfaces.get(iface).map_or(0, |known| known.ifindex.0);
         RsvpHop { addr: self.own_address(iface, v6), lih }
@@ -137,12 +139,12 @@ impl Rsvp {
         self.say_path(key, None, false);
     }
 
-    /// Repeats the Path of a sender, by its name where that does.
+    /// Refreshes the Path of a sender, by its MESSAGE_ID if possible.
     pub(super) fn refresh_path(&mut self, key: Key) {
         self.say_path(key, None, true);
     }
 
-    /// Repeats it by one of several interfaces.
+    /// Refreshes the Path of a sender by one of several interfaces.
     pub(super) fn refresh_path_by(&mut self, key: Key, iface: Iface) {
         self.say_path(key, Some(iface), true);
     }
@@ -156,7 +158,7 @@ impl Rsvp {
         let Some(sender) = self.senders.get(key) else { return };
         let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
         if ttl == 0 {
-            return; // as far as the data go (RFC 2205 §3.3)
+            return; // Paths reach as far as the data (RFC 2205 §3.3)
         }
         if self.is_cut_off(sender) {
             return self.hold_path(key);
@@ -175,13 +177,13 @@ impl Rsvp {
         }
     }
 
-    /// Whether the link that a sender's Paths and data came by is lost. To go on announcing them would leave the next hop
-    /// with two previous ones, when the data come to it another way (RFC 2205 §3.6); what is not refreshed ends by itself.
+    /// Whether the incoming interface of a sender is down. A Path would then give the next hop two previous hops when
+    /// the data reach it by another route (RFC 2205 §3.6); state that is not refreshed expires.
     fn is_cut_off(&self, sender: &Sender) -> bool {
         !sender.has(LOCAL) && self.interfaces.get(sender.iif).is_some_and(|known| !known.up)
     }
 
-    /// A Path cannot go out now.
+    /// Notes that a Path was due and not sent.
     fn hold_path(&mut self, key: Key) {
         tracing::debug!(session = %self.logged_of(key), reason = "the incoming link is down", "Path held back");
         if let Some(sender) = self.senders.get_mut(key) {
@@ -189,7 +191,7 @@ impl Rsvp {
         }
     }
 
-    /// A Path came in again: the next hop hears of it at once if it may have missed any.
+    /// A Path arrived again: the next hop gets one at once if it may have missed any.
     pub(super) fn resume(&mut self, key: Key) {
         let Some(sender) = self.senders.get_mut(key).filter(|sender| sender.has(HELD)) else { return };
         sender.set(HELD, false);
@@ -240,7 +242,8 @@ impl Rsvp {
         self.buffers.adspec = adspec;
     }
 
-    /// An ADSPEC one hop further (TC_Advertise of RFC 2205 §3.11.2). What cannot be composed goes no further.
+    /// Advances an ADSPEC by this hop (TC_Advertise of RFC 2205 §3.11.2). An ADSPEC that cannot be composed goes no
+    /// further.
     fn advance_adspec(
         &self,
         stored: &[u8],
@@ -261,7 +264,7 @@ impl Rsvp {
         }
     }
 
-    /// Asks admission control what interfaces do, for the Paths that leave by them until it is asked again.
+    /// Asks admission control for the services of all interfaces, for the Paths of the next second.
     pub(super) fn advertise(&mut self, resources: &Resources) {
         let mut all = core::mem::take(&mut self.advertised);
         all.clear();
@@ -271,7 +274,7 @@ impl Rsvp {
         self.advertised = all;
     }
 
-    /// Sends PathTear by all interfaces of a sender whose Paths went out.
+    /// Sends PathTear by all outgoing interfaces of a sender whose Path was sent (RFC 2205 §3.1.5).
     pub(super) fn send_path_tear(&mut self, key: Key, tear: Option<&Message<'_>>) {
         let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(UNSENT)) else { return };
         let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
@@ -294,8 +297,8 @@ impl Rsvp {
         }
     }
 
-    /// Answers a Path with an error, to whoever sent it on this hop, `far` behind hops without RSVP; the path state stays as
-    /// it is.
+    /// Answers a Path with a PathErr to its previous hop (RFC 2205 §3.1.7); `far`: behind hops without RSVP. Path state
+    /// does not change.
     pub(super) fn reject_path(
         &mut self,
         message: &Message<'_>,
@@ -315,8 +318,8 @@ impl Rsvp {
         self.transmit(envelope, MessageType::PATH_ERR, |_, w| copy_path_err(w, message, &error));
     }
 
-    /// A PathErr goes on to the previous hop, or ends at the application that announced the sender. It changes nothing
-    /// (RFC 2205 §3.1.7).
+    /// Passes a PathErr on to the previous hop, or reports it to the application that announced the sender. No state
+    /// changes (RFC 2205 §3.1.7).
     pub(super) fn on_path_err(&mut self, message: &Message<'_>) {
         let (Some(session), Some(filter), Some(error)) = (message.session, message.sender, message.error)
         else {
@@ -357,14 +360,14 @@ impl Rsvp {
     }
 }
 
-/// POLICY_DATA and unknown objects that go along.
+/// Writes POLICY_DATA and unknown objects.
 pub(super) fn carry(w: &mut Writer<'_>, carried: &[u8]) {
     if !carried.is_empty() {
         w.body(carried);
     }
 }
 
-/// A PathErr with the sender descriptor of the message that it is about or that it passes on.
+/// Writes a PathErr with the sender descriptor of another message.
 fn copy_path_err(w: &mut Writer<'_>, message: &Message<'_>, error: &ErrorSpec) {
     let of_class = |class: Class| message.objects().filter(move |object| object.kind.class == class);
     for object in of_class(Class::SESSION) {
@@ -381,7 +384,7 @@ fn copy_path_err(w: &mut Writer<'_>, message: &Message<'_>, error: &ErrorSpec) {
     }
 }
 
-/// What admission control says of an interface; `None`: no integrated services there.
+/// Services of an interface from admission control; `None`: no integrated services there.
 fn advertised(resources: &Resources, ifindex: IfIndex, mtu: u32) -> Option<Advertised> {
     let of = |service| resources.available(ifindex, service);
     let (guaranteed, load) = (of(ServiceClass::Guaranteed), of(ServiceClass::ControlledLoad));
@@ -390,7 +393,7 @@ fn advertised(resources: &Resources, ifindex: IfIndex, mtu: u32) -> Option<Adver
     let service = |one: Available| LocalService {
         overrides: Overrides { mtu: Some(one.mtu).filter(|mtu| *mtu < general.mtu), ..Overrides::default() },
         terms: one.terms,
-        // The kernel keeps no packet back until it conforms: where it came too soon it is allowed for.
+        // The kernel does not delay packets until they conform: the next hop must allow for their burst.
         reshapes: false,
     };
     let services =

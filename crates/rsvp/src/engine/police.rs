@@ -1,5 +1,5 @@
-//! Where more may come than is reserved (RFC 2205 §3.8). Admission control is told with each request, and again when
-//! what is reserved at other interfaces changes it.
+//! Where traffic is policed (RFC 2205 §3.8). Each request to admission control has this, and it is updated when
+//! reservations at other interfaces change.
 
 use signalbox_core::Key;
 use signalbox_resources::{Policing, Resources};
@@ -11,17 +11,17 @@ use super::sender::E_POLICE;
 use super::session::NONE;
 use crate::wire::Style;
 
-/// Whose reservations are to be compared with each other again.
+/// Reservations that have to be compared with each other again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PolicingCheck {
-    /// Those of a sender (FF).
+    /// The reservations of a sender (FF).
     Sender(Key),
-    /// Those of a session (shared styles).
+    /// The reservations of a session (shared styles).
     Session(Key),
 }
 
 impl Rsvp {
-    /// What is to be policed at a reservation.
+    /// The policing flags of a reservation (RFC 2205 §3.8, §3.11.2).
     pub(super) fn policing(&self, key: Key, branch: &Branch) -> Policing {
         let own = branch.flowspec();
         let exceeds = |other: &Branch| !merge::is_at_least(&own, &other.flowspec());
@@ -52,7 +52,7 @@ impl Rsvp {
         Policing { entry, merge: senders > 1, branch: uneven }
     }
 
-    /// A reservation changes: it is to be compared with those of the same flow at other interfaces.
+    /// A reservation changes: it has to be compared with those of the same flow at other interfaces.
     pub(super) fn queue_policing_check(&mut self, branch: Key) {
         let Some(branch) = self.branches.get(branch) else { return };
         if self.sessions.get_index(branch.session).is_none_or(|session| session.reserved <= 1) {
@@ -68,7 +68,7 @@ impl Rsvp {
         }
     }
 
-    /// Tells admission control what changed.
+    /// Updates the policing flags at admission control.
     pub(super) fn run_policing_checks(&mut self, resources: &mut Resources) {
         while let Some(which) = self.policing_checks.pop() {
             let list = match which {

@@ -1,5 +1,5 @@
-//! What POLICY_DATA say to this node (RFC 2750), as far as it knows their elements: preemption priorities (RFC 3181), and
-//! who users and applications say that they are (RFC 3182). All of it is passed on as it came, whatever it says.
+//! Policy elements that this node reads from POLICY_DATA (RFC 2750): preemption priorities (RFC 3181) and identities of
+//! users and applications (RFC 3182). POLICY_DATA objects are forwarded unchanged.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::wire::{
 /// PREEMPTION_PRI's error code for "the flow was preempted".
 const PREEMPTED: u8 = 1;
 
-/// The elements in what goes along with several requests; of objects that are for another node (§3.2), or that cannot be
-/// read, there are none.
+/// The elements in the carried objects of several requests. Objects for another node (RFC 2750 §3.2), and objects that
+/// cannot be read, have none.
 fn elements<'a>(
     carried: impl Iterator<Item = &'a [u8]>,
     own: impl Fn(&RsvpHop) -> bool,
@@ -28,7 +28,7 @@ fn elements<'a>(
     elements.flat_map(active)
 }
 
-/// The elements of one object that hold: of each P-Type the last, unless it is empty (RFC 2750 §3.4).
+/// The active elements of one object: of each P-Type the last, unless it is empty (RFC 2750 §3.4).
 fn active(all: PolicyElements<'_>) -> impl Iterator<Item = PolicyElement<'_>> {
     all.clone().enumerate().map(move |(at, element)| (element, all.clone().skip(at + 1))).filter_map(
         |(element, mut later)| {
@@ -38,8 +38,8 @@ fn active(all: PolicyElements<'_>) -> impl Iterator<Item = PolicyElement<'_>> {
     )
 }
 
-/// The highest preemption and defending priorities in what goes along with several requests, and the names of users and
-/// applications there, if any.
+/// The highest preemption and defending priorities of several requests, and the names of users and applications, if
+/// there are any.
 pub(super) fn read<'a>(
     carried: impl Iterator<Item = &'a [u8]>,
     own: impl Fn(&RsvpHop) -> bool,
@@ -54,12 +54,12 @@ pub(super) fn read<'a>(
         }
     }
     let Preemption { setup, defending } = highest;
-    // Nobody gets what he would lose to himself.
+    // A request must be able to keep what its setup priority gets.
     let priority = Priority { setup, defending: defending.max(setup) };
     (priority, (!names.is_empty()).then(|| Arc::new(names)))
 }
 
-/// POLICY_DATA objects with the word that the flow was preempted in each PREEMPTION_PRI.
+/// POLICY_DATA objects with the error code "preempted" in each PREEMPTION_PRI (RFC 3181).
 pub(super) fn with_preempted(policy: &[u8]) -> Box<[u8]> {
     let mut marked = Vec::with_capacity(policy.len());
     for object in Objects::at(policy, 0).map_while(Result::ok) {
@@ -82,7 +82,7 @@ pub(super) fn with_preempted(policy: &[u8]) -> Box<[u8]> {
     marked.into_boxed_slice()
 }
 
-/// A POLICY_DATA object that says no more than whose it is.
+/// A POLICY_DATA object without elements, with its origin (RFC 2750 §3.2).
 pub(super) fn empty_object(node: &RsvpHop) -> Vec<u8> {
     let mut octets = Vec::new();
     let mut writer = Writer::new(&mut octets, MessageType::RESV_ERR, HeaderFlags::default(), 0);

@@ -1,4 +1,4 @@
-//! What every packet goes through before its type matters (MESSAGE ARRIVES of RFC 2209).
+//! The first steps for every packet (MESSAGE ARRIVES of RFC 2209).
 
 use core::net::IpAddr;
 
@@ -13,7 +13,7 @@ use super::outbox::Envelope;
 use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Style};
 
 impl Rsvp {
-    /// A packet of IP protocol 46.
+    /// Handles a packet of IP protocol 46.
     pub(super) fn receive(&mut self, packet: &IpReceived<'_>, resources: &mut Resources) {
         let iface = self.interfaces.iface(packet.ifindex);
         if self.interfaces.get(iface).is_some_and(|known| !known.config.enabled) {
@@ -24,7 +24,7 @@ impl Rsvp {
         let kind = packet.payload.get(1).copied().map_or(MessageType(0), MessageType);
         let passes = matches!(kind, MessageType::PATH | MessageType::PATH_TEAR | MessageType::RESV_CONF);
         if !passes && !self.interfaces.is_local(packet.dst) && !packet.dst.is_multicast() {
-            // Faults of the common header come before the question whose it is, all others after.
+            // Faults of the common header are counted even in messages for other nodes.
             return match Message::parse(packet.payload) {
                 Err(error)
                     if matches!(error.fault, Fault::Version | Fault::MessageLength | Fault::Checksum) =>
@@ -51,7 +51,7 @@ impl Rsvp {
         if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
             return self.on_diagnostic(incoming, iface);
         }
-        // A group's packets come back to who sent them, as do those of a routing loop.
+        // A group's packets come back to their sender, as do those of a routing loop.
         if message.hop.is_some_and(|hop| self.interfaces.is_local(hop.addr)) {
             self.counters.own += 1;
             tracing::debug!(kind = %message.kind, peer = %incoming.neighbour, reason = "sent by this node", "message dropped");
@@ -60,7 +60,7 @@ impl Rsvp {
         if message.refusal.is_none() && matches!(message.kind, MessageType::PATH | MessageType::RESV) {
             return self.on_state(incoming, iface, resources);
         }
-        // A tear that comes behind what was said later is not about that (RFC 2961 §4.5).
+        // A tear with an older MESSAGE_ID does not end newer state (RFC 2961 §4.5).
         let tears = matches!(message.kind, MessageType::PATH_TEAR | MessageType::RESV_TEAR);
         let known = if tears && message.message_id.is_some() { self.known_by(message, iface) } else { None };
         let heard = known.and_then(|what| self.message_ids.heard(&what));
@@ -86,7 +86,7 @@ impl Rsvp {
         }
     }
 
-    /// A message about state that lasts: its name tells whether it says anything new (RFC 2961 §4.5).
+    /// Handles a Path or Resv: its MESSAGE_ID may show that it repeats what is known (RFC 2961 §4.5).
     fn on_state(&mut self, incoming: &Incoming<'_>, iface: Iface, resources: &mut Resources) {
         let message = &incoming.message;
         let named = message.message_id.is_some();
@@ -118,7 +118,7 @@ impl Rsvp {
         self.recycle_accepted(accepted);
     }
 
-    /// The state that a message is about, if it is known here.
+    /// The state that a message is about, if there is such state.
     fn known_by(&self, message: &Message<'_>, iface: Iface) -> Option<ReceivedState> {
         let session = self.find_session(&message.session?)?;
         if matches!(message.kind, MessageType::PATH | MessageType::PATH_TEAR) {
@@ -140,8 +140,8 @@ impl Rsvp {
         Some(ReceivedState::Resv { hop: next, branches: vec![branch], senders: Vec::new() })
     }
 
-    /// What is not for this node goes on to `dst` as any IP packet does: somebody else's message that was taken out of
-    /// forwarding (RFC 2205 §2.9), a diagnostic request to where it begins.
+    /// Passes on a packet that is not for this node, as any IP packet: a message that was intercepted (RFC 2205 §2.9),
+    /// or a diagnostic request on its way to the LAST-HOP.
     pub(super) fn pass_on(&mut self, packet: &IpReceived<'_>, dst: IpAddr) {
         if packet.ttl <= 1 {
             tracing::debug!(src = %packet.src, %dst, reason = "TTL", "packet dropped");
@@ -184,7 +184,7 @@ impl Rsvp {
     }
 }
 
-/// What an ERROR_SPEC says.
+/// Code and value of an ERROR_SPEC (RFC 2205 Appendix B).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) code: ErrorCode,
@@ -196,7 +196,7 @@ impl Failure {
         Self { code, value }
     }
 
-    /// Another style is in iface.
+    /// Another style is in place.
     pub(super) fn style_in_place(style: Style) -> Self {
         let vector = u16::try_from(style.option_vector() & 0xffff).unwrap_or(0);
         Self::new(ErrorCode::CONFLICTING_STYLE, vector)

@@ -1,4 +1,4 @@
-//! Reservations of which a part is taken for a stronger one, in iface of all of it (RFC 4495).
+//! Grants that were reduced for a stronger request instead of taken (RFC 4495).
 
 use signalbox_core::Key;
 use signalbox_resources::GrantId;
@@ -9,19 +9,19 @@ use super::policy;
 use super::receive::Failure;
 use crate::wire::{ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, PolicyValue};
 
-/// Whether an error says that less is reserved than was.
+/// Whether an error reports a reduced reservation.
 pub(super) fn is_reduction(error: &ErrorSpec) -> bool {
     error.code == ErrorCode::POLICY && error.value == PolicyValue::PARTIAL_PREEMPT.0
 }
 
-/// What is left of a request, at a rate in octets a second.
+/// A flowspec limited to a rate in octets a second.
 fn left(flowspec: &FlowSpec, rate: u64) -> FlowSpec {
     FlowSpec { tspec: flowspec.tspec.limited(rate), rspec: flowspec.rspec.map(|rspec| rspec.limited(rate)) }
 }
 
 impl Rsvp {
-    /// A part of a grant is gone. The next hops that asked for more hear how much is left; upstream all stays as it is until
-    /// they ask for less.
+    /// A grant was reduced. Next hops with a larger request are told the rate that is left. Nothing goes upstream until
+    /// they request less.
     pub(super) fn on_reduced(&mut self, key: Key, grant: GrantId, rate: u64) {
         let Some(branch) = self.branches.get_mut(key).filter(|branch| branch.grant() == Some(grant)) else {
             return;
@@ -35,8 +35,8 @@ impl Rsvp {
         }
     }
 
-    /// Tells a next hop how much is left of a reduced reservation, if it asks for more. What it says is absolute: whoever
-    /// hears it twice gives up no more.
+    /// Reports the rate that is left to a next hop with a larger request. The report is absolute: a repeated report
+    /// changes nothing.
     pub(super) fn report_reduction(&mut self, key: Key, hop: u32) {
         let Some(branch) = self.branches.get(key) else { return };
         let Some((rate, request)) = branch.reduced().zip(branch.request(hop)) else { return };
@@ -49,8 +49,7 @@ impl Rsvp {
         self.report_failure_with(key, hop, (failure, ErrorFlags::IN_PLACE), granted, policy);
     }
 
-    /// An application of this node hears that only this is left for these senders (of WF for all): it asks for no more from
-    /// now on.
+    /// Lowers the request of an application of this node to what is left for these senders (with WF for all).
     pub(super) fn ask_for_less(&mut self, id: u64, granted: &FlowSpec, senders: &[Filter]) {
         let Some(request) = self.applications.get_mut(&id).and_then(|one| one.reserve_mut()) else { return };
         let mut less = false;

@@ -20,7 +20,7 @@ use crate::wire::{
     self, ErrorCode, ErrorFlags, Filter, Flow, FlowSpec, Message, RsvpHop, Style, TrafficControlValue,
 };
 
-/// What one next hop, or an application of this node, asks for.
+/// A request of one next hop, or of an application of this node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) session: Key,
@@ -30,7 +30,7 @@ pub(super) struct Wanted<'a> {
     pub(super) hop: u32,
     pub(super) application: Option<u64>,
     pub(super) expires: Stamp,
-    /// Of WF: the senders that it is for, packed and ascending.
+    /// With WF the senders of the SCOPE, packed and ascending.
     pub(super) scope: Option<&'a [u32]>,
     pub(super) carried: &'a [u8],
     pub(super) received: Received,
@@ -38,13 +38,13 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The confirmation that is asked for.
+    /// The confirmation that is requested.
     pub(super) fn confirmation(&self) -> Option<Confirm> {
         self.confirm.map(|receiver| Confirm { receiver, oif: self.oif, hop: self.hop })
     }
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The request was there already; its lifetime begins again.
@@ -59,23 +59,23 @@ pub(super) enum Outcome {
         /// The request is larger than all others at the interface.
         largest: bool,
     },
-    /// The request failed; `true`: another reservation is in iface, or the former one of this next hop.
+    /// The request failed; `true`: another reservation is in place, or the former one of this next hop.
     Failed(Failure, bool),
 }
 
-/// What a Resv asked for and got. Its lists borrow allocations of the engine, which [`Rsvp::recycle_accepted`] gives back.
+/// What a Resv reserved. Its lists borrow allocations of the engine, which [`Rsvp::recycle_accepted`] gives back.
 #[derive(Debug, Default)]
 pub(super) struct Accepted {
     /// The reservations that hold its requests.
     pub(super) branches: Vec<Key>,
     /// With SE the senders that it names.
     pub(super) senders: Vec<Key>,
-    /// Some of it was refused, or named a sender that is not known here. Its MESSAGE_ID then does not stand for it: the
-    /// message has to come again as a whole.
+    /// A flow descriptor was refused, or named an unknown sender. The MESSAGE_ID then does not stand for the message:
+    /// it must be received again as a whole.
     pub(super) partial: bool,
 }
 
-/// A Resv while it is handled: what it is about, and what its flow descriptors came to so far.
+/// A Resv that is handled: its facts, and the results of its flow descriptors so far.
 #[derive(Debug)]
 struct ResvContext<'a> {
     message: &'a Message<'a>,
@@ -106,7 +106,7 @@ impl<'a> ResvContext<'a> {
 }
 
 impl Rsvp {
-    /// A Resv arrived by `iface` (RFC 2205 §3.1.4). Returns what of it is reserved now.
+    /// Handles a Resv that came by `iface` (RFC 2205 §3.1.4). Returns what of it is reserved now.
     pub(super) fn on_resv(
         &mut self,
         message: &Message<'_>,
@@ -114,7 +114,7 @@ impl Rsvp {
         resources: &mut Resources,
     ) -> Accepted {
         let Some(hop) = message.hop else { return Accepted::default() };
-        // The handle names the interface, by whatever interface the message came in (RFC 2205 §3.3).
+        // The handle names the interface, by whatever interface the message came (RFC 2205 §3.3).
         let Some(oif) = self.interfaces.of_handle(hop.lih) else {
             self.counters.bad_handle += 1;
             tracing::debug!(peer = %hop.addr, handle = hop.lih, reason = "no such interface handle", "Resv dropped");
@@ -129,7 +129,7 @@ impl Rsvp {
         let (Some(session), Some(style), Some(period)) =
             (message.session, message.style, message.refresh_period)
         else {
-            return Accepted::default(); // the parser demands them
+            return Accepted::default(); // the parser requires them
         };
         let mut context = ResvContext::of(message, session, hop, oif);
         let known = self.find_session(&session);
@@ -193,7 +193,7 @@ impl Rsvp {
         }
     }
 
-    /// FF: each flow descriptor is judged by itself.
+    /// FF: each flow descriptor succeeds or fails by itself.
     fn take_each(&mut self, context: &mut ResvContext<'_>, wanted: &Wanted<'_>, resources: &mut Resources) {
         let confirm = wanted.confirmation();
         for flow in context.message.flows() {
@@ -351,7 +351,7 @@ impl Rsvp {
         outcome
     }
 
-    /// Lets a request live on; `false` if it is another one.
+    /// Refreshes a request; `false`: it differs from the former one.
     fn refresh_request(
         &mut self,
         key: Key,
@@ -393,7 +393,7 @@ impl Rsvp {
         true
     }
 
-    /// Whether the service asked for can be merged with what others ask for the same senders.
+    /// Whether the service can be merged with the other requests for the same senders.
     fn is_compatible(
         &self,
         session: Key,
@@ -404,7 +404,7 @@ impl Rsvp {
     ) -> bool {
         let fits = |key: Key, other: &super::branch::Branch| {
             other.requests().all(|request| {
-                // Its own former request does not stand in its iface.
+                // A next hop may replace its own former request.
                 Some(key) == branch && request.hop == hop
                     || merge::compare(&request.flowspec, flowspec).is_ok()
             })
@@ -502,7 +502,7 @@ impl Rsvp {
         {
             new.extra().carried = extra.carried.after(wanted.carried, wanted.received);
         }
-        // Senders that this message does not name stay until their own time is over.
+        // Senders that this message does not name stay until they expire.
         if wanted.style == Style::Se {
             let kept = request.senders().iter().filter(|(sender, _)| senders.binary_search(sender).is_err());
             let kept: Vec<_> = kept.copied().collect();
@@ -514,7 +514,7 @@ impl Rsvp {
             && request.carried() == new.carried()
             && request.senders().iter().map(|(sender, _)| sender).eq(new.senders().iter().map(|(s, _)| s));
         let old = core::mem::replace(request, new);
-        // Asked for again with the wish of a confirmation only: nothing for traffic control to do.
+        // Only a confirmation is requested: traffic control has nothing to do.
         let installed = branch.is_installed();
         if !(unchanged && installed)
             && let Err(failure) = self.install(key, resources)
@@ -522,7 +522,7 @@ impl Rsvp {
             let branch = self.branches.get_mut(key);
             let in_place = branch.as_ref().is_some_and(|branch| branch.grant().is_some());
             if let Some(request) = branch.and_then(|branch| branch.request_mut(wanted.hop)) {
-                // What stood stands, and was asked for again just now.
+                // The former request stays, and this message refreshed it.
                 *request = old;
                 request.expires = wanted.expires;
                 if let Some(extra) = &mut request.extra {
@@ -540,7 +540,7 @@ impl Rsvp {
         Outcome::Changed { branch: key, largest: self.is_largest(key, wanted.hop) }
     }
 
-    /// Whether a next hop asks for more than all others at the interface.
+    /// Whether a next hop requests more than all others at the interface.
     fn is_largest(&self, key: Key, hop: u32) -> bool {
         let Some(branch) = self.branches.get(key) else { return false };
         let Some(own) = branch.request(hop) else { return false };
@@ -553,8 +553,8 @@ impl Rsvp {
         raw.read().map_err(|fault| Failure::new(ErrorCode::TRAFFIC_CONTROL, fault.value.0))
     }
 
-    /// Answers a flow descriptor that cannot be granted with a ResvErr (RFC 2205 §3.1.8). The flag says that a reservation
-    /// is in iface all the same.
+    /// Answers a flow descriptor that cannot be granted with a ResvErr (RFC 2205 §3.1.8). `true`: a reservation is in
+    /// place all the same.
     fn reject_flow(
         &mut self,
         context: &mut ResvContext<'_>,
@@ -584,7 +584,7 @@ impl Rsvp {
         }
     }
 
-    /// A request of an application of this node failed; it hears of it.
+    /// Reports the failure of a request to an application of this node.
     pub(super) fn report_failure_to_application(
         &mut self,
         wanted: &Wanted<'_>,

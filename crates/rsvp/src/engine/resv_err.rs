@@ -1,5 +1,5 @@
-//! ResvErrs that arrive and go out, and the blockade state that they leave (RFC 2205 §3.1.8, §3.5; RERR MESSAGE ARRIVES
-//! of RFC 2209).
+//! ResvErrs that arrive and leave, and the blockade state that they set (RFC 2205 §3.1.8, §3.5; RERR MESSAGE ARRIVES of
+//! RFC 2209).
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -23,7 +23,7 @@ use crate::wire::{
     Style,
 };
 
-/// What a ResvErr of this node says, and to whom.
+/// Contents and destination of a ResvErr of this node.
 #[derive(Debug)]
 pub(super) struct ResvErrContents {
     pub(super) session: wire::Session,
@@ -57,7 +57,7 @@ struct PassedError<'a> {
 }
 
 impl Rsvp {
-    /// Tells whoever asked that a request failed or is no more.
+    /// Reports to a next hop or application that its request failed or ended (RFC 2205 §3.1.8).
     pub(super) fn send_resv_err(&mut self, blame: ResvErrContents) {
         let v6 = blame.session.dest.is_ipv6();
         let Failure { code, value } = blame.failure;
@@ -98,7 +98,7 @@ impl Rsvp {
         });
     }
 
-    /// Answers a Resv whose flow descriptor cannot be granted, with that descriptor.
+    /// Answers a flow descriptor of a Resv with a ResvErr.
     pub(super) fn answer_resv(
         &mut self,
         message: &Message<'_>,
@@ -119,7 +119,7 @@ impl Rsvp {
             for object in message.policy() {
                 w.raw(object.octets());
             }
-            // The refusal of a policy comes with POLICY_DATA: at least with whose policy it was (RFC 2750 §4.3).
+            // A policy error carries POLICY_DATA: at least an object with its origin (RFC 2750 §4.3).
             if failure.code == ErrorCode::POLICY && message.policy().next().is_none() {
                 w.body(&policy::empty_object(&node.hop_at(oif, hop.addr.is_ipv6())));
             }
@@ -138,7 +138,7 @@ impl Rsvp {
         });
     }
 
-    /// Answers a Resv with something in it that this node must know and does not: with what was in it.
+    /// Answers a Resv that has an unknown object with a ResvErr of its contents.
     pub(super) fn reject_unread(
         &mut self,
         message: &Message<'_>,
@@ -167,14 +167,15 @@ impl Rsvp {
         });
     }
 
-    /// A ResvErr from a previous hop: blockade state if resources were short, and on to those who may have caused it.
+    /// Handles a ResvErr from a previous hop: sets blockade state after an admission failure, and passes the error on
+    /// to the next hops that may have caused it.
     pub(super) fn on_resv_err(&mut self, message: &Message<'_>, iface: Iface) {
         let (Some(session), Some(hop), Some(error), Some(style)) =
             (message.session, message.hop, message.error, message.style)
         else {
             return;
         };
-        // Who is guilty is for the receiver's own node to say (RFC 2205 §3.11.1).
+        // NotGuilty is set by the receiver's own node (RFC 2205 §3.11.1).
         let error = ErrorSpec { flags: error.flags.only(ErrorFlags::IN_PLACE), ..error };
         let known = self.find_session(&session);
         let Some(key) =
@@ -186,7 +187,7 @@ impl Rsvp {
         };
         let flowspec = message.flows().next().and_then(|flow| flow.flowspec?.read().ok());
         let filters: Vec<Filter> = message.flows().filter_map(|flow| flow.filter).collect();
-        // Senders that it is about and that come from the hop that says so.
+        // Senders that the error is about and whose previous hop sent it.
         let named: Vec<Key> = if style.is_explicit() {
             filters
                 .iter()
@@ -243,7 +244,7 @@ impl Rsvp {
             let Some(record) = self.senders.get(*sender) else { continue };
             let (hop, iif) = (record.hop, record.iif);
             if !style.is_explicit() && hops.contains(&hop) {
-                continue; // one for the hop
+                continue; // one piece of state for each previous hop
             }
             let of = if style.is_explicit() { Blocked::Sender(*sender) } else { Blocked::Hop(hop) };
             let period = self.interfaces.period(iif, self.now);
@@ -259,7 +260,7 @@ impl Rsvp {
             }
         }
         for hop in hops {
-            // At once what is not blockaded; if all is, nothing until the next refresh.
+            // Requests that are not blockaded go upstream at once; if all are, none does before the next refresh.
             let flows: Vec<(Key, FlowSpec)> = self
                 .senders_of(session)
                 .filter(|(key, sender)| {
@@ -298,7 +299,7 @@ impl Rsvp {
             *passed;
         let Some(record) = self.branches.get(branch) else { return };
         let Some(request) = record.request(hop) else { return };
-        // Those who asked for less than what failed are not to blame.
+        // Next hops with smaller requests did not cause the error.
         if spared_under.is_some_and(|blockade| merge::exceeds(&blockade, &request.flowspec)) {
             return;
         }

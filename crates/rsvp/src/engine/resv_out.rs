@@ -87,7 +87,7 @@ impl Rsvp {
         }
         let mut sent = false;
         let scope = if style == Style::Wf { self.scope_for(session, hop) } else { None };
-        // A Resv for nobody is not sent (RFC 2205 §3.4).
+        // A Resv with an empty SCOPE is not sent (RFC 2205 §3.4).
         if scope.as_ref().is_none_or(|scope| !scope.is_empty()) {
             let at_once = if style == Style::Ff { FF_AT_ONCE } else { usize::MAX };
             for part in flows.chunks(at_once) {
@@ -97,7 +97,7 @@ impl Rsvp {
         sent
     }
 
-    /// How many senders a whole Resv to a previous hop names.
+    /// Number of senders in a whole Resv to a previous hop.
     fn count_flows(&self, session: Key, hop: u32) -> usize {
         if self.sessions.get(session).is_some_and(|one| one.count <= 1) {
             return 1;
@@ -188,7 +188,7 @@ impl Rsvp {
         }
         let remote = || self.senders_of(session).filter(|(_, sender)| !sender.has(LOCAL));
         let several = remote().any(|(_, sender)| sender.hop != hop);
-        // What came with a SCOPE goes on with one.
+        // A request with a SCOPE is forwarded with a SCOPE.
         let scoped = || {
             self.shared_branches(session)
                 .any(|(_, branch)| branch.requests().any(|one| one.scope().is_some()))
@@ -200,20 +200,20 @@ impl Rsvp {
         Some(here.map(|(_, sender)| self.addresses.unpack(sender.src, record.v6)).collect())
     }
 
-    /// Whether any next hop that a sender's data go to wants them.
+    /// Whether the SCOPE of any next hop of a sender has it.
     fn is_in_scope(&self, session: Key, sender: &Sender) -> bool {
         self.shared_branches(session)
             .any(|(_, branch)| sender.leaves_by(branch.oif) && branch.is_for(sender.src))
     }
 
-    /// The interface by which all data of a session leave, if it is one.
+    /// The interface by which all data of a session leave, if there is only one.
     pub(super) fn only_egress(&self, session: Key) -> Option<Iface> {
         let mut egress = self.senders_of(session).flat_map(|(_, sender)| sender.egress());
         let first = egress.next()?;
         (first.is_real() && egress.all(|iface| iface == first)).then_some(first)
     }
 
-    /// Tells a previous hop that nothing is reserved for these senders any more.
+    /// Sends a previous hop a ResvTear for these senders (RFC 2205 §3.1.6).
     pub(super) fn send_resv_tear(
         &mut self,
         session: Key,
@@ -241,7 +241,7 @@ impl Rsvp {
         });
     }
 
-    /// Confirms a reservation to the receiver that asked for it (RFC 2205 §3.1.9).
+    /// Sends a ResvConf to the receiver that requested it (RFC 2205 §3.1.9).
     pub(super) fn send_confirmation(
         &mut self,
         session: Key,
@@ -289,7 +289,7 @@ impl Rsvp {
         });
     }
 
-    /// A ResvConf ends at the receiver that it is for, and is passed on elsewhere.
+    /// Handles a ResvConf: reports it to the application that it is for, or passes it on (RFC 2205 §3.1.9).
     pub(super) fn on_resv_conf(&mut self, packet: &IpReceived<'_>, message: &Message<'_>, iface: Iface) {
         let (Some(session), Some(error), Some(receiver), Some(style)) =
             (message.session, message.error, message.confirm, message.style)
@@ -316,8 +316,8 @@ impl Rsvp {
             return;
         }
         let ttl = packet.ttl - 1;
-        // Where the reservation is, if it is at one interface, but not back to where it came from; else routing knows the
-        // iface.
+        // It leaves by the interface of the reservation, if there is only one and the message did not come by it; else
+        // routing decides.
         let known = self.find_session(&session);
         let oif = known.and_then(|key| self.only_egress(key)).filter(|egress| *egress != iface);
         let own = self.envelope_to(receiver, oif.unwrap_or(iface));
@@ -337,7 +337,7 @@ impl Rsvp {
     }
 }
 
-/// The flow descriptors of a message as they came.
+/// Copies the flow descriptors of a message.
 pub(super) fn copy_flows(w: &mut crate::wire::Writer<'_>, message: &Message<'_>) {
     for object in message.objects() {
         if matches!(object.kind.class, Class::FLOWSPEC | Class::FILTER_SPEC) {

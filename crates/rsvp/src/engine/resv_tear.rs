@@ -1,5 +1,5 @@
-//! Reservations that end: ResvTears that arrive (RFC 2205 §3.1.6; RTEAR MESSAGE ARRIVES of RFC 2209), and what ends with
-//! a sender.
+//! Reservations that end: ResvTears that arrive (RFC 2205 §3.1.6; RTEAR MESSAGE ARRIVES of RFC 2209), and senders that
+//! end.
 
 use signalbox_core::Key;
 use signalbox_resources::Resources;
@@ -92,14 +92,14 @@ impl Rsvp {
         if whole {
             self.remove_request(branch, hop, resources);
         } else {
-            // What its message said does not all stand any more.
+            // The MESSAGE_ID stands for the whole message, of which a part ended.
             self.forget_request_id(branch, hop);
         }
         self.reinstall(branch, resources);
         true
     }
 
-    /// Takes a next hop out of a reservation, which ends with its last.
+    /// Removes the request of a next hop. A reservation ends with its last request.
     pub(super) fn remove_request(&mut self, key: Key, hop: u32, resources: &mut Resources) {
         self.forget_request_id(key, hop);
         let Some(branch) = self.branches.get_mut(key) else { return };
@@ -109,7 +109,7 @@ impl Rsvp {
         }
     }
 
-    /// A sender goes: what is reserved for it alone ends, and what it shared goes on without it.
+    /// A sender ends: reservations for it alone end, shared ones go on without it.
     pub(super) fn leave_reservations(&mut self, session: Key, key: Key, resources: &mut Resources) {
         let Some(record) = self.sessions.get(session) else { return };
         let Some(style) = record.style else { return };
@@ -117,7 +117,7 @@ impl Rsvp {
         let branches: Vec<Key> = self.branches_of(sender).map(|(branch, _)| branch).collect();
         let egress: Vec<_> = sender.egress().collect();
         if style != Style::Ff {
-            // From now on its data meet nothing.
+            // Its data meet no reservation from now on.
             self.set_egress(key, &[]);
         }
         for branch in branches {
@@ -164,7 +164,7 @@ impl Rsvp {
         if !named {
             return;
         }
-        // Their messages named a sender more than what stands.
+        // The MESSAGE_IDs of these requests stand for messages that name the sender.
         let hops: Vec<u32> = self
             .branches
             .get(key)
@@ -182,7 +182,7 @@ impl Rsvp {
         }
     }
 
-    /// What is reserved for an application of this node, if anything is.
+    /// The reservation of an application of this node, if there is one.
     pub(super) fn local_branch(&self, session: Key, sender: Option<Key>, hop: u32) -> Option<Key> {
         let key = self.find_branch(session, sender, super::interfaces::Iface::LOCAL)?;
         self.branches.get(key)?.request(hop).map(|_| key)

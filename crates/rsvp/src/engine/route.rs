@@ -1,4 +1,4 @@
-//! Where Paths go on: routes looked up, routes that change (RFC 2205 §3.6, §3.11.4), multicast routes.
+//! Routes of senders: lookups, changes (RFC 2205 §3.6, §3.11.4), multicast routes.
 
 use core::net::IpAddr;
 
@@ -16,12 +16,12 @@ use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESOLVING, UNSENT};
 use super::session::NONE;
 use crate::wire::{Selector, Style};
 
-/// Sessions that one call looks at when routes change; the driver has its turn in between.
+/// Sessions that one call checks when routes change. The driver gets control in between.
 const STEPS: u32 = 1024;
-/// Ranges that wait at most; more are merged into one over everything.
+/// Ranges that wait at most; more are replaced by one range over all destinations.
 const MAX_RANGES: usize = 256;
 
-/// Destinations to be looked at again.
+/// Destinations whose routes have to be looked up again.
 #[derive(Debug, Default)]
 pub(super) struct RouteChecks {
     ranges: std::collections::VecDeque<Range>,
@@ -48,7 +48,7 @@ impl RouteChecks {
 }
 
 impl Rsvp {
-    /// Asks where the data of a sender go.
+    /// Asks the driver for the route of a sender's data (RFC 2205 §3.11.4).
     pub(super) fn look_up_route(&mut self, key: Key) {
         let Some(sender) = self.senders.get_mut(key) else { return };
         if sender.oif == Iface::NONE && !sender.has(REPAIR) {
@@ -79,7 +79,7 @@ impl Rsvp {
         self.out.lookup(key.to_u64(), query);
     }
 
-    /// The answer to a lookup.
+    /// The driver answers a route lookup.
     pub(super) fn on_route(&mut self, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
         let key = Key::from_u64(id);
         let Some(sender) = self.senders.get_mut(key).filter(|sender| sender.has(RESOLVING)) else { return };
@@ -87,7 +87,7 @@ impl Rsvp {
         let iface = match result {
             Ok(route) if route.local => Iface::LOCAL,
             Ok(route) => self.interfaces.iface(route.ifindex),
-            // State is kept and updated, Paths go nowhere (RFC 2205 §3.11.4).
+            // Path state is kept and refreshed without a route, and no Path is sent (RFC 2205 §3.11.4).
             Err(_) => Iface::NONE,
         };
         let gateway = result.ok().and_then(|route| route.gateway);
@@ -100,14 +100,13 @@ impl Rsvp {
         let egress = [iface];
         self.apply_egress(key, if iface == Iface::NONE { &[] } else { &egress }, resources);
         if turned {
-            // Another router at the same interface: what the former one was told by name this one does not know, and a
-            // Bundle would still go to that.
+            // Another router at the same interface does not have the MESSAGE_IDs that the former one acknowledged.
             self.forget_sent(SentState::Path(key, iface));
             self.repair(key, &egress, &[]);
         }
     }
 
-    /// The kernel's multicast route, asked for or changed.
+    /// The kernel's multicast route, as the answer to a lookup or after a change.
     pub(super) fn on_multicast(
         &mut self,
         group: IpAddr,
@@ -143,7 +142,7 @@ impl Rsvp {
         }
     }
 
-    /// What a sender's data meet by its multicast route: the interfaces out, and the applications of this node.
+    /// Computes the egress of a sender from its multicast route: outgoing interfaces and applications of this node.
     pub(super) fn update_egress(&mut self, key: Key, resources: &mut Resources) {
         let Some(sender) = self.senders.get(key) else { return };
         let Some(session) = self.sessions.get_index(sender.session) else { return };
@@ -154,7 +153,7 @@ impl Rsvp {
         let member = !apart
             && (!session.applications().is_empty() && !sender.has(LOCAL) || session.applications().len() > 1);
         let mut egress = Vec::new();
-        // What a sender of this node named is where its data leave (RFC 2205 §3.9).
+        // An application of this node names its outgoing interface by its source address (RFC 2205 §3.9).
         let own = sender.has(LOCAL).then(|| self.addresses.unpack(sender.src, session.v6));
         if let Some(iface) = own.and_then(|address| self.interfaces.owner(address)) {
             egress.push(iface);
@@ -170,7 +169,7 @@ impl Rsvp {
         self.apply_egress(key, &egress, resources);
     }
 
-    /// The data of a sender leave by these interfaces from now on.
+    /// Changes the egress of a sender's data.
     fn apply_egress(&mut self, key: Key, egress: &[Iface], resources: &mut Resources) {
         let Some(sender) = self.senders.get(key) else { return };
         let Some(session) = self.sessions.key_of(sender.session) else { return };
@@ -202,8 +201,8 @@ impl Rsvp {
         }
     }
 
-    /// Data of a sender meet other reservations than before. Of shared styles each is for other senders now; of FF one that
-    /// they meet again may be for what the sender sent when they left it.
+    /// Asks admission control again after a sender's egress changed. A shared reservation has other senders now. An FF
+    /// reservation that the data meet again may be for an old Tspec.
     fn reinstall_on(&mut self, session: Key, key: Key, before: &[Iface], resources: &mut Resources) {
         if self.sessions.get(session).is_some_and(|one| one.style != Some(Style::Ff)) {
             return self.reinstall_of(session, key, resources);
@@ -217,7 +216,7 @@ impl Rsvp {
         }
     }
 
-    /// Local repair: after W a Path goes where the data go now (RFC 2205 §3.6).
+    /// Local repair: after W the Path follows the new route (RFC 2205 §3.6).
     fn repair(&mut self, key: Key, egress: &[Iface], before: &[Iface]) {
         let new = egress.iter().filter(|iface| iface.is_real() && !before.contains(iface));
         let delay = new.filter_map(|iface| Some(self.interfaces.get(*iface)?.config.repair_delay)).min();
@@ -238,8 +237,8 @@ impl Rsvp {
         self.route_checks.push(prefix);
     }
 
-    /// The node's interfaces changed. What leaves by one that changed is looked at, and what goes to an address that
-    /// is or was this node's: the kernel takes routes away with a link and says nothing of them (IPv4).
+    /// The node's interfaces changed. Routes of senders that leave by a changed interface, or whose destination is or
+    /// was an address of this node, are looked up again: the kernel removes IPv4 routes with a link without a report.
     pub(super) fn on_interfaces(&mut self, list: &[Interface]) {
         let changes = self.interfaces.update(list, &self.config);
         tracing::debug!(interfaces = list.len(), changed = changes.altered.len(), "interfaces updated");
@@ -261,14 +260,14 @@ impl Rsvp {
 
     fn look_up_again(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
-        // The kernel tells by itself when a multicast route changes.
+        // The kernel reports changes of multicast routes.
         let multicast = self.sessions.get_index(sender.session).is_some_and(|one| one.multicast);
         if !multicast && !sender.has(RESOLVING) {
             self.look_up_route(key);
         }
     }
 
-    /// Looks at sessions that a change may concern, a bounded number of them.
+    /// Looks up the routes of some of the sessions that a change may concern.
     pub(super) fn run_route_checks(&mut self) {
         let mut left = STEPS;
         while left > 0 && !self.route_checks.is_idle() {

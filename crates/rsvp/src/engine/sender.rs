@@ -10,42 +10,42 @@ use super::interfaces::Iface;
 use super::session::NONE;
 use crate::wire::Selector;
 
-/// Path state of a sender in a session.
+/// Path state of one sender in a session.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) link: Link,
     pub(crate) session: u32,
-    /// Neighbours in the session's list.
+    /// Previous and next sender in the list of the session.
     pub(crate) siblings: [u32; 2],
-    /// Neighbours in the list of senders that leave by the same interface.
+    /// Previous and next sender in the list of those that leave by the same interface.
     pub(crate) leaving: [u32; 2],
-    /// First of its own reservations (FF).
+    /// First of its reservations, with FF.
     pub(crate) branches: u32,
-    /// Source, packed.
+    /// Source address, packed.
     pub(crate) src: u32,
-    /// Port, flow label or SPI, as `flags` say.
+    /// Port, flow label or SPI, according to `flags`.
     selector: u32,
     pub(crate) tspec: TSpec,
-    /// Previous hop and its handle, shared; [`NONE`]: an application of this node.
+    /// Previous hop with its handle, shared; [`NONE`]: the sender is an application of this node.
     pub(crate) hop: u32,
-    /// Contents of the ADSPEC, shared; [`NONE`]: none.
+    /// Contents of the ADSPEC, shared; [`NONE`]: there is no ADSPEC.
     pub(crate) adspec: u32,
-    /// When it ends without a refresh.
+    /// Time when the state ends without a refresh.
     pub(crate) expires: Stamp,
-    /// When the next Path goes out, if [`PATH`].
+    /// Time of the next Path, if [`PATH`] is set.
     pub(crate) path_at: Stamp,
-    /// When the next Resv goes to the previous hop, if [`RESV`].
+    /// Time of the next Resv to the previous hop, if [`RESV`] is set.
     pub(crate) resv_at: Stamp,
-    /// Interface by which Paths come.
+    /// Incoming interface of its Paths.
     pub(crate) iif: Iface,
-    /// Interface by which they go on; of several the first.
+    /// Outgoing interface of its Paths and data; the first if there are several.
     pub(crate) oif: Iface,
     pub(crate) flags: u16,
-    /// Router that its data go to next, hashed; 0: none, or not known.
+    /// Hash of the next router of its data; 0: there is none, or it is not known.
     pub(crate) gateway: u32,
-    /// TTL that the last Path came with.
+    /// TTL of the last Path.
     pub(crate) ttl: u8,
-    /// How often the last change was said again: of Paths in the low four bits, of Resvs in the high ones.
+    /// Staged refreshes sent since the last change: of Paths in the low four bits, of Resvs in the high ones.
     pub(crate) stages: u8,
     pub(crate) extra: Option<Box<SenderExtra>>,
 }
@@ -54,45 +54,45 @@ pub(crate) struct Sender {
 const LABEL: u16 = 1;
 /// The selector is an SPI.
 const GPI: u16 = 2;
-/// [`Sender::path_at`] runs.
+/// [`Sender::path_at`] is set.
 pub(crate) const PATH: u16 = 4;
-/// [`Sender::resv_at`] runs: this sender's record has the timer of all those of its previous hop.
+/// [`Sender::resv_at`] is set: this record has the refresh timer of all senders of its previous hop.
 pub(crate) const RESV: u16 = 8;
-/// Nobody policed the flow before this node.
+/// No node before this one policed the flow (E_Police, RFC 2205 §3.8).
 pub(crate) const E_POLICE: u16 = 16;
 /// Hops without RSVP lie between the previous hop and this one.
 pub(crate) const NON_RSVP: u16 = 32;
 /// The route is being looked up.
 pub(crate) const RESOLVING: u16 = 64;
-/// Its Path waits for the route.
+/// The Path was not sent yet, because the route is not known.
 pub(crate) const UNSENT: u16 = 128;
-/// The route changed; its Path waits *W*.
+/// The route changed; the Path is sent after *W* (RFC 2205 §3.6).
 pub(crate) const REPAIR: u16 = 256;
-/// Who is before it is an application of this node.
+/// The sender is an application of this node.
 pub(crate) const LOCAL: u16 = 512;
 
-/// Path state of the branch of a group that is for applications of this node only (RFC 2205 §3.9).
+/// Path state of a group for applications of this node only (Local_Only of RFC 2209; RFC 2205 §3.9).
 pub(crate) const LOCAL_ONLY: u16 = 1024;
 
-/// A Path of it was due while nothing could come in by its interface: it goes out when Paths come in again.
+/// A Path was due while the incoming interface was down. It is sent as soon as a Path arrives again.
 pub(crate) const HELD: u16 = 2048;
 
-/// What few senders have.
+/// Fields that few senders need.
 #[derive(Debug)]
 pub(crate) struct SenderExtra {
-    /// Interfaces by which Paths go on beside the first.
+    /// Outgoing interfaces beside the first.
     pub(crate) oifs: Vec<Iface>,
-    /// When the next Path leaves by each interface, if there are several: each has its own refresh period.
+    /// Time of the next Path by each of several interfaces: each has its own refresh period.
     pub(crate) path_times: Vec<(Iface, Stamp)>,
     /// POLICY_DATA and unknown objects of its Paths.
     pub(crate) carried: Carried,
     /// The application that announced it.
     pub(crate) application: Option<u64>,
-    /// Path state of the same sender that came by other interfaces (multicast): none of it is forwarded.
+    /// Path state of the same sender from other interfaces (multicast). None of it is forwarded.
     pub(crate) unexpected: Vec<UnexpectedPath>,
-    /// The interface that multicast routing expects it by; [`Iface::NONE`]: it does not say.
+    /// The incoming interface that multicast routing expects; [`Iface::NONE`]: it expects none.
     pub(crate) expected: Iface,
-    /// The interfaces that multicast routing sends its data out by.
+    /// The outgoing interfaces of multicast routing.
     pub(crate) routed: Vec<Iface>,
 }
 
@@ -110,7 +110,7 @@ impl Default for SenderExtra {
     }
 }
 
-/// Path state that waits aside for the routing to turn to it.
+/// Path state from an interface that multicast routing does not expect. It is used when routing changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnexpectedPath {
     pub(crate) iif: Iface,
@@ -129,7 +129,7 @@ impl Timed for Sender {
     }
 }
 
-/// A selector in a word, and the flag that tells its kind.
+/// A selector as a number, with the flag of its kind.
 const fn packed(selector: Selector) -> (u32, u16) {
     match selector {
         Selector::Port(port) => (port as u32, 0),
@@ -186,7 +186,7 @@ impl Sender {
         }
     }
 
-    /// Whether messages that name this source, packed, and selector are about it.
+    /// Whether the record is of this source, packed, and selector.
     pub(crate) const fn is(&self, src: u32, selector: Selector) -> bool {
         let (word, flag) = packed(selector);
         self.src == src && self.selector == word && self.flags & (LABEL | GPI | LOCAL_ONLY) == flag
@@ -196,12 +196,12 @@ impl Sender {
         self.extra.get_or_insert_default()
     }
 
-    /// POLICY_DATA and unknown objects that go along.
+    /// POLICY_DATA and unknown objects of its Paths, whole.
     pub(crate) fn carried(&self) -> &[u8] {
         self.extra.as_ref().map_or(&[], |extra| extra.carried.octets())
     }
 
-    /// Interfaces by which its Paths and its data go on.
+    /// The outgoing interfaces of its Paths and data.
     pub(crate) fn egress(&self) -> impl Iterator<Item = Iface> + '_ {
         let first = Some(self.oif).filter(|oif| *oif != Iface::NONE);
         first.into_iter().chain(self.extra.iter().flat_map(|extra| extra.oifs.iter().copied()))
@@ -213,13 +213,13 @@ impl Sender {
             && self.oif.is_real()
     }
 
-    /// Whether its data leave by `iface`.
+    /// Whether its data leave by this interface.
     pub(crate) fn leaves_by(&self, iface: Iface) -> bool {
         self.oif == iface && iface != Iface::NONE
             || self.extra.as_ref().is_some_and(|extra| extra.oifs.contains(&iface))
     }
 
-    /// The first of its timers; a sender of this node has no end.
+    /// The first deadline of the record. A sender of this node does not expire.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
         let mut first = (!self.has(LOCAL)).then_some(self.expires);
         let mut sooner = |at: Stamp| first = Some(first.map_or(at, |first| first.min(at)));
@@ -234,7 +234,7 @@ impl Sender {
         first
     }
 
-    /// Whether it ends now.
+    /// Whether the state expired.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         !self.has(LOCAL) && self.expires.is_due(now)
     }
@@ -246,8 +246,9 @@ mod tests {
     use super::super::session::Session;
     use super::*;
 
-    /// At most 300 octets for path and reservation state of a unicast IPv4 session, FF: its records with the slabs'
-    /// generations, the entries in the session's index (at most 12 octets) and in the set of destinations (at most 20).
+    /// Path and reservation state of a unicast IPv4 session with FF takes at most 300 octets: the records with the
+    /// slabs' generations, the entry in the index of sessions (at most 12 octets) and in the set of destinations (at
+    /// most 20).
     #[test]
     fn a_session_fits_its_budget() {
         fn slot<T>() -> usize {

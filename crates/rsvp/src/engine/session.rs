@@ -6,10 +6,10 @@ use signalbox_core::stamp::Stamp;
 use super::merge;
 use crate::wire::{FlowSpec, SessionKind, Style};
 
-/// No record, end of a list.
+/// Index of no record: the end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Next hops from this number on are applications of this node, numbered within their session.
+/// Next hops from this number on stand for applications of this node, numbered within their session.
 pub(crate) const APPLICATIONS: u32 = 1 << 31;
 
 /// Whether a next hop is an application of this node.
@@ -17,38 +17,38 @@ pub(crate) const fn is_application(hop: u32) -> bool {
     hop >= APPLICATIONS
 }
 
-/// A session: its senders (path state) and, of shared styles, its reservations hang on it.
+/// A session. It heads the lists of its senders (path state) and, with a shared style, of its reservations.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Destination, packed.
+    /// Destination address, packed.
     pub(crate) dest: u32,
     pub(crate) port: u16,
     pub(crate) protocol: u8,
     pub(crate) kind: SessionKind,
     pub(crate) v6: bool,
-    /// Of the reservations in iface; `None`: there are none.
+    /// Style of the reservations; `None`: there are no reservations.
     pub(crate) style: Option<Style>,
     pub(crate) multicast: bool,
-    /// Senders.
+    /// Number of senders.
     pub(crate) count: u16,
     /// First of its senders.
     pub(crate) first: u32,
-    /// First of its reservations, of a shared style.
+    /// First of its reservations with a shared style.
     pub(crate) branches: u32,
-    /// Reservations, of any style.
+    /// Number of reservations of any style.
     pub(crate) reserved: u16,
     pub(crate) extra: Option<Box<SessionExtra>>,
 }
 
-/// What few sessions have.
+/// Fields that few sessions need.
 #[derive(Debug, Default)]
 pub(crate) struct SessionExtra {
-    /// Applications that registered it.
+    /// Applications that registered the session.
     pub(crate) applications: Vec<u64>,
     pub(crate) blockades: Vec<Blockade>,
 }
 
-/// What a piece of blockade state is about.
+/// Subject of a piece of blockade state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocked {
     /// A sender (explicit styles).
@@ -61,7 +61,7 @@ pub(crate) enum Blocked {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Blockade {
     pub(crate) of: Blocked,
-    /// Qb.
+    /// The blockaded flowspec Qb (RFC 2205 §3.5).
     pub(crate) flowspec: FlowSpec,
     pub(crate) until: Stamp,
 }
@@ -75,7 +75,7 @@ impl Session {
         self.extra.get_or_insert_default()
     }
 
-    /// Whether a blockade keeps `request` out of what goes to a sender's previous hop now.
+    /// Whether blockade state keeps a request out of the merge for the previous hop of a sender (RFC 2205 §3.5).
     pub(crate) fn is_blockaded(
         &self,
         now: signalbox_core::Time,
@@ -91,14 +91,14 @@ impl Session {
         })
     }
 
-    /// Sets a blockade anew.
+    /// Sets blockade state in place of that with the same subject.
     pub(crate) fn blockade(&mut self, now: signalbox_core::Time, new: Blockade) {
         let list = &mut self.extra().blockades;
         list.retain(|one| one.of != new.of && !one.until.is_due(now));
         list.push(new);
     }
 
-    /// Forgets blockades of a sender that is gone.
+    /// Removes blockade state with this subject.
     pub(crate) fn unblock(&mut self, of: Blocked) {
         if let Some(extra) = &mut self.extra {
             extra.blockades.retain(|one| one.of != of);
@@ -106,14 +106,14 @@ impl Session {
         }
     }
 
-    /// Gives back what is empty.
+    /// Frees the extra fields if they are empty.
     pub(crate) fn shrink(&mut self) {
         if self.extra.as_ref().is_some_and(|e| e.applications.is_empty() && e.blockades.is_empty()) {
             self.extra = None;
         }
     }
 
-    /// Nobody needs it any more.
+    /// Whether the session has no sender, reservation or application.
     pub(crate) fn is_idle(&self) -> bool {
         self.first == NONE && self.reserved == 0 && self.applications().is_empty()
     }

@@ -1,4 +1,5 @@
-//! The tables: finding, entering and removing sessions, senders and reservations, and the lists that connect them.
+//! The tables: functions that find, enter and remove sessions, senders and reservations, and the lists that connect
+//! them.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -18,18 +19,18 @@ use super::sender::{LOCAL, RESV, Sender};
 use super::session::{Blocked, NONE, Session, is_application};
 use crate::wire::{self, Filter, Selector, SessionKind, Style};
 
-/// Why there is no new state.
+/// Reason why no state is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Zero and other DstPorts for the same destination and protocol.
+    /// A zero and a non-zero DstPort for the same destination and protocol (RFC 2205 §3.2).
     DestPorts,
-    /// Zero and other SrcPorts of the same sender.
+    /// A zero and a non-zero SrcPort of the same sender (RFC 2205 §3.2).
     SenderPorts,
     /// A table is full.
     Full,
 }
 
-/// What sessions are told by, in the octets that are hashed.
+/// The octets by which a session is hashed.
 fn session_octets(dest: u32, v6: bool, protocol: u8, kind: SessionKind, port: u16) -> [u8; 8] {
     let [d3, d2, d1, d0] = dest.to_be_bytes();
     let [p1, p0] = port.to_be_bytes();
@@ -41,7 +42,7 @@ fn session_hash(hasher: &KeyedHasher, one: &Session) -> u64 {
     hasher.hash_octets(&session_octets(one.dest, one.v6, one.protocol, one.kind, one.port))
 }
 
-/// What senders of a session are told by, in the octets that are hashed.
+/// The octets by which a sender is hashed.
 fn sender_octets(session: u32, src: u32, selector: Selector) -> [u8; 13] {
     let (kind, word) = match selector {
         Selector::Port(port) => (0, u32::from(port)),
@@ -62,7 +63,7 @@ fn sender_hash(hasher: &KeyedHasher, one: &Sender) -> u64 {
     hasher.hash_octets(&sender_octets(one.session, one.src, one.selector()))
 }
 
-/// Senders of a session, from the list's head on.
+/// Iterator over the senders of a session.
 pub(super) struct SessionSenders<'a> {
     senders: &'a Slab<Sender>,
     next: u32,
@@ -79,7 +80,7 @@ impl<'a> Iterator for SessionSenders<'a> {
     }
 }
 
-/// Reservations in a list.
+/// Iterator over a list of reservations.
 pub(super) struct BranchList<'a> {
     branches: &'a Slab<Branch>,
     next: u32,
@@ -124,7 +125,7 @@ impl Rsvp {
         self.find_hashed(wanted, self.hash_of(wanted)?)
     }
 
-    /// The hash of a session; none where nothing has its destination.
+    /// The hash of a session; `None` if no session has its destination.
     pub(super) fn hash_of(&self, wanted: &wire::Session) -> Option<u64> {
         let dest = self.addresses.find(wanted.dest)?;
         let v6 = wanted.dest.is_ipv6();
@@ -132,7 +133,7 @@ impl Rsvp {
         Some(self.hasher.hash_octets(&octets))
     }
 
-    /// The session of which [`Self::hash_of`] gave the hash.
+    /// The session with this hash, which [`Self::hash_of`] computed.
     pub(super) fn find_hashed(&self, wanted: &wire::Session, hash: u64) -> Option<Key> {
         let dest = self.addresses.find(wanted.dest)?;
         let v6 = wanted.dest.is_ipv6();
@@ -148,7 +149,7 @@ impl Rsvp {
         self.sessions.key_of(index)
     }
 
-    /// Whether a session with a port, where there is one without, or the other way round (RFC 2205 §3.2).
+    /// Whether a session with a zero port meets one with a non-zero port (RFC 2205 §3.2).
     pub(super) fn ports_conflict(&self, wanted: &wire::Session) -> bool {
         if wanted.kind == SessionKind::Gpi {
             return false;
@@ -162,7 +163,7 @@ impl Rsvp {
             .any(|one| one.protocol == wanted.protocol && one.kind == wanted.kind && one.port != 0)
     }
 
-    /// A new session, without anything; its hash, if that is known.
+    /// Creates an empty session. `hash`: its hash, if it was computed before.
     pub(super) fn open_session(&mut self, wanted: &wire::Session, hash: Option<u64>) -> Result<Key, Refusal> {
         if self.ports_conflict(wanted) {
             return Err(Refusal::DestPorts);
@@ -205,7 +206,7 @@ impl Rsvp {
         Ok(key)
     }
 
-    /// Forgets a session that nobody needs.
+    /// Removes a session without senders, reservations and applications.
     pub(super) fn close_if_idle(&mut self, session: Key) {
         let Some(record) = self.sessions.get(session).filter(|one| one.is_idle()) else { return };
         let (hash, dest, v6) = (session_hash(&self.hasher, record), record.dest, record.v6);
@@ -217,7 +218,7 @@ impl Rsvp {
         self.addresses.release(dest, v6);
     }
 
-    /// A session as messages name it.
+    /// The SESSION of a record.
     pub(super) fn session_of(&self, record: &Session) -> wire::Session {
         wire::Session {
             dest: self.addresses.unpack(record.dest, record.v6),
@@ -227,17 +228,17 @@ impl Rsvp {
         }
     }
 
-    /// A sender as messages name it.
+    /// The SENDER_TEMPLATE or FILTER_SPEC of a record.
     pub(super) fn filter_of(&self, sender: &Sender) -> Filter {
         let v6 = self.sessions.get_index(sender.session).is_some_and(|session| session.v6);
         Filter { src: self.addresses.unpack(sender.src, v6), selector: sender.selector() }
     }
 
-    /// A session's sender.
+    /// Finds a sender of a session.
     pub(super) fn find_sender(&self, session: Key, wanted: &Filter) -> Option<Key> {
         let record = self.sessions.get(session)?;
         let src = self.addresses.find(wanted.src)?;
-        // The first one of the list is not in the index: most sessions have no other.
+        // The first sender of a session is not in the index: most sessions have only one.
         let (key, first) = self.senders.entry(record.first)?;
         if first.is(src, wanted.selector) {
             return Some(key);
@@ -275,7 +276,7 @@ impl Rsvp {
         }
     }
 
-    /// A new sender of a session, behind its first.
+    /// Creates a sender of a session, behind the first one.
     pub(super) fn open_sender(
         &mut self,
         session: Key,
@@ -354,7 +355,7 @@ impl Rsvp {
             one.siblings = [previous, after];
         }
         if before == NONE {
-            // The second one becomes the first, which is not in the index.
+            // The second sender becomes the first, which is not in the index.
             Self::unindex(&mut self.by_sender, &self.senders, &self.hasher, after);
         } else {
             Self::unindex(&mut self.by_sender, &self.senders, &self.hasher, key.index());
@@ -385,7 +386,7 @@ impl Rsvp {
         }
     }
 
-    /// A sender does not come from a previous hop any more: if it was the last, nothing is told there any more.
+    /// A sender left a previous hop. If it was the last one there, the MESSAGE_ID of the Resv is forgotten.
     pub(super) fn hop_left(&mut self, session: Key, hop: u32) {
         if hop != NONE && !self.senders_of(session).any(|(_, sender)| sender.hop == hop) {
             self.forget_sent(SentState::Resv(session, hop));
@@ -404,7 +405,7 @@ impl Rsvp {
         }
     }
 
-    /// The reservations that a sender may have a part in: its own with FF, else those of the session.
+    /// The reservations that may be for a sender: its own with FF, else those of the session.
     pub(super) fn branches_of(&self, sender: &Sender) -> BranchList<'_> {
         let session = self.sessions.get_index(sender.session);
         let next = match session.and_then(|session| session.style.map(|style| (style, session.branches))) {
@@ -415,7 +416,7 @@ impl Rsvp {
         BranchList { branches: &self.branches, next }
     }
 
-    /// The reservations of a session of a shared style.
+    /// The reservations of a session with a shared style.
     pub(super) fn shared_branches(&self, session: Key) -> BranchList<'_> {
         BranchList {
             branches: &self.branches,
@@ -433,7 +434,7 @@ impl Rsvp {
         all.find(|(_, branch)| branch.oif == oif).map(|(key, _)| key)
     }
 
-    /// A new reservation of one next hop.
+    /// Creates a reservation with the request of one next hop.
     pub(super) fn open_branch(
         &mut self,
         session: Key,
@@ -471,7 +472,7 @@ impl Rsvp {
         Ok(key)
     }
 
-    /// Removes a reservation with all its next hops, and gives back what traffic control holds for it.
+    /// Removes a reservation with all its requests and releases its grant.
     pub(super) fn remove_branch(&mut self, key: Key, resources: &mut Resources) {
         self.queue_policing_check(key);
         let Some(branch) = self.branches.get(key) else { return };
@@ -513,7 +514,7 @@ impl Rsvp {
         }
     }
 
-    /// (Re)starts the timer of a sender for its first deadline. Called when one may come sooner than before.
+    /// (Re)starts the timer of a sender for its first deadline. It is called when a deadline may be sooner than before.
     pub(super) fn arm_sender(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
         match sender.deadline() {
@@ -524,8 +525,8 @@ impl Rsvp {
         }
     }
 
-    /// Starts the timer of a new sender: for the time at which its first refresh may be due, if it lives so long. So the
-    /// answer about its route and its first reservation leave the timer as it is; it is set right when it fires.
+    /// Starts the timer of a new sender for the time of its first refresh, if the sender lives that long. The answer
+    /// about its route and its first reservation do not restart the timer; it is corrected when it fires.
     pub(super) fn start_sender(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
         let (iif, expires) = (sender.iif, sender.expires.time(self.now));
@@ -534,7 +535,8 @@ impl Rsvp {
         self.sender_wheel.arm_by(&mut self.senders, key.index(), deadline);
     }
 
-    /// (Re)starts the timer of a reservation for its first deadline. Called when one may come sooner than before.
+    /// (Re)starts the timer of a reservation for its first deadline. It is called when a deadline may be sooner than
+    /// before.
     pub(super) fn arm_branch(&mut self, key: Key) {
         let Some(branch) = self.branches.get(key) else { return };
         match branch.deadline() {
@@ -545,14 +547,14 @@ impl Rsvp {
         }
     }
 
-    /// Makes sure that a reservation's timer runs at all: its deadlines only moved away.
+    /// Makes sure that the timer of a reservation runs. It is called when all deadlines are later than before.
     pub(super) fn keep_branch(&mut self, key: Key) {
         if self.branches.get_mut(key).is_some_and(|branch| !branch.link().is_armed()) {
             self.arm_branch(key);
         }
     }
 
-    /// Makes a sender's data leave by these interfaces.
+    /// Sets the interfaces by which the data of a sender leave.
     pub(super) fn set_egress(&mut self, key: Key, egress: &[Iface]) {
         if self.has_sent_ids() {
             let left: Vec<Iface> = match self.senders.get(key) {
@@ -603,12 +605,12 @@ impl Rsvp {
         }
     }
 
-    /// Who is before a sender, as Resvs are addressed: address and interface handle; `None`: an application here.
+    /// The previous hop of a sender, address and interface handle; `None`: the sender is an application of this node.
     pub(super) fn previous_hop(&self, sender: &Sender) -> Option<wire::RsvpHop> {
         if sender.has(LOCAL) { None } else { self.hops.lookup(sender.hop).copied() }
     }
 
-    /// Addresses of this node that neighbours at an interface know, of the version of a session.
+    /// The address of this node at an interface, for a session of this IP version.
     pub(super) fn own_address(&self, iface: Iface, v6: bool) -> IpAddr {
         self.interfaces.address(iface, v6).unwrap_or(if v6 {
             IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED)

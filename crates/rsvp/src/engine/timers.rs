@@ -1,4 +1,4 @@
-//! What is due: refreshes of Paths and Resvs (RFC 2205 §3.7), the ends of state that nobody refreshes.
+//! Timers: refreshes of Paths and Resvs (RFC 2205 §3.7), expiry of state.
 
 use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::Timed as _;
@@ -12,13 +12,13 @@ use super::interfaces::Iface;
 use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESV, UNSENT};
 use super::session::is_application;
 
-/// Stages that the record can count; later intervals are the refresh period anyway.
+/// Highest stage that a record can count. Later intervals are the refresh period.
 const MAX_STAGE: u8 = 15;
-/// Records that one call looks at; the driver has its turn in between.
+/// Records that one call handles at most. The driver gets control in between.
 const STEPS: u32 = 4096;
 
 impl Rsvp {
-    /// Handles what is due, a bounded part of it at a time: what is left is due at once.
+    /// Handles what is due, up to a limit; the rest stays due.
     pub(super) fn run_timers(&mut self, resources: &mut Resources) {
         let mut left = STEPS;
         while left > 0
@@ -37,7 +37,7 @@ impl Rsvp {
         }
     }
 
-    /// What is due of a sender; how many of its session were looked at for that.
+    /// Handles what is due for one sender. Returns how many senders of the session it visited.
     fn step_sender(&mut self, key: Key, resources: &mut Resources) -> u32 {
         let now = self.now;
         let Some(sender) = self.senders.get(key) else { return 0 };
@@ -89,7 +89,7 @@ impl Rsvp {
         seen
     }
 
-    /// Sets when the next Path goes out: after a change soon, if so configured, else after a period.
+    /// Sets the time of the next Path: soon after a change if staged refreshes are configured, else after a period.
     pub(super) fn schedule_path(&mut self, key: Key, changed: bool) {
         let Some(sender) = self.senders.get(key) else { return };
         if sender.branches_out() {
@@ -108,7 +108,7 @@ impl Rsvp {
         sender.stages = sender.stages & 0xf0 | if staged { stage } else { MAX_STAGE };
     }
 
-    /// Of a sender whose Paths leave by several interfaces: refreshes it where it is due.
+    /// Refreshes a sender at those of its several outgoing interfaces where it is due.
     fn refresh_due_paths(&mut self, key: Key) {
         let now = self.now;
         let Some(sender) = self.senders.get(key) else { return };
@@ -121,7 +121,7 @@ impl Rsvp {
         self.schedule_paths(key, false, &due);
     }
 
-    /// Sets when the next Path leaves by these of several interfaces, each by its own refresh period.
+    /// Sets the times of the next Paths by these of several interfaces, each by its own refresh period.
     fn schedule_paths(&mut self, key: Key, changed: bool, ifaces: &[Iface]) {
         let Some(stages) = self.senders.get(key).map(|sender| sender.stages) else { return };
         let stage = if changed { 0 } else { (stages & 0x0f).saturating_add(1).min(MAX_STAGE) };
@@ -144,7 +144,7 @@ impl Rsvp {
         sender.stages = sender.stages & 0xf0 | if any_staged { stage } else { MAX_STAGE };
     }
 
-    /// Starts the Resv refreshes of a sender's previous hop in this sender's record, from `at` on.
+    /// Starts the Resv refreshes of a previous hop in the record of this sender.
     pub(super) fn schedule_resv(&mut self, key: Key, at: Time) {
         let Some(sender) = self.senders.get_mut(key) else { return };
         sender.resv_at = Stamp::after(at);
@@ -152,7 +152,7 @@ impl Rsvp {
         self.arm_sender(key);
     }
 
-    /// A change went to a previous hop: its refreshes begin anew.
+    /// Restarts the Resv refreshes of a previous hop after a change was sent.
     pub(super) fn resv_changed(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
         let period = self.interfaces.period(sender.iif, self.now);
@@ -162,14 +162,14 @@ impl Rsvp {
         if staged {
             sender.stages &= 0x0f;
         } else if started {
-            return; // the next refresh comes when it would have
+            return; // the running refresh stays as it is
         } else {
             sender.stages |= MAX_STAGE << 4;
         }
         self.schedule_resv(key, at);
     }
 
-    /// The next Resv refresh of a record whose time has come.
+    /// Sets the time of the next Resv refresh of this record.
     fn later_resv(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
         let stage = (sender.stages >> 4).saturating_add(1).min(MAX_STAGE);
@@ -181,8 +181,8 @@ impl Rsvp {
         }
     }
 
-    /// A sender is gone: PathTear goes downstream, its reservations end without a word upstream (RFC 2205 §3.1.5).
-    /// `tear`: the PathTear that said so.
+    /// Ends path state: PathTear goes downstream, its reservations end without a ResvTear upstream (RFC 2205 §3.1.5).
+    /// `tear`: the PathTear that was received, if any.
     pub(super) fn end_sender(
         &mut self,
         key: Key,
@@ -227,7 +227,7 @@ impl Rsvp {
         self.arm_branch(key);
     }
 
-    /// Whether a sender's timer runs at all.
+    /// Makes sure that the timer of a sender runs.
     pub(super) fn keep_sender(&mut self, key: Key) {
         if self.senders.get_mut(key).is_some_and(|one| !one.link().is_armed() && !one.has(LOCAL)) {
             self.arm_sender(key);
@@ -235,7 +235,7 @@ impl Rsvp {
     }
 }
 
-/// Takes out of a reservation what is over of its requests; a next hop of which nothing is left.
+/// Removes what expired from the requests of a reservation; the next hop of a request that ended as a whole.
 fn ended(branch: &mut Branch, now: Time) -> Option<u32> {
     branch.requests_mut().filter(|one| !is_application(one.hop)).find_map(|request| {
         let over = match request.extra.as_mut().filter(|extra| !extra.senders.is_empty()) {

@@ -1,5 +1,4 @@
-//! What traffic control and policy are asked for, and what of it they refuse or take back (UPDATE TRAFFIC CONTROL of
-//! RFC 2209).
+//! Requests to admission control and policy, refusals, and grants that were lost (UPDATE TRAFFIC CONTROL of RFC 2209).
 
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
@@ -23,15 +22,15 @@ use crate::wire::{
 };
 
 impl Rsvp {
-    /// Has what the next hops ask for at an interface reserved, in iface of what was. Policy and admission control both
-    /// have to accept; if they do not, what was stands (RFC 2205 §1.2, §2.5).
+    /// Asks for the merged requests of a reservation in place of the former grant. Policy and admission control must
+    /// both accept, else the former grant stays (RFC 2205 §1.2, §2.5).
     pub(super) fn install(&mut self, key: Key, resources: &mut Resources) -> Result<(), Failure> {
         self.queue_policing_check(key);
         let mut filters = core::mem::take(&mut self.buffers.filters);
         filters.clear();
         let Some(branch) = self.branches.get(key) else { return Ok(()) };
         if !branch.oif.is_real() {
-            return Ok(()); // an application of this node: nothing leaves
+            return Ok(()); // data for an application of this node leave by no interface
         }
         let grant = branch.grant();
         let mut ask = self.ask(key, branch, filters)?;
@@ -61,7 +60,7 @@ impl Rsvp {
         }
     }
 
-    /// The question to admission control: the lesser of what is asked for and what the senders send.
+    /// The request to admission control: the lesser of the merged flowspec and the senders' Tspecs (RFC 2205 §3.11.2).
     fn ask(&self, key: Key, branch: &Branch, mut filters: Vec<FlowFilter>) -> Result<Ask, Failure> {
         const GONE: Failure = Failure::new(ErrorCode::RSVP_SYSTEM, 0);
         let session = self.sessions.get_index(branch.session).ok_or(GONE)?;
@@ -88,7 +87,7 @@ impl Rsvp {
                     terms = Some(terms.map_or(of_sender, |terms: ErrorTerms| terms.max(of_sender)));
                 }
             }
-            // The sum of more than can be is as much as the receivers ask for.
+            // A sum of Tspecs that overflows is larger than the receivers' request.
             (TSpec::sum(parts).unwrap_or(flowspec.tspec), terms)
         } else {
             let sender = self.senders.get_index(branch.sender).ok_or(GONE)?;
@@ -96,7 +95,7 @@ impl Rsvp {
             (sender.tspec, if flowspec.rspec.is_some() { self.terms(sender) } else { None })
         };
         let least = flowspec.tspec.minimum(path);
-        // Of ordered specifications the lesser one has the larger m; headers are allotted for the smaller (RFC 2210 §3.2.1).
+        // The lesser of ordered Tspecs has the larger m; headers are counted for the smaller (RFC 2210 §3.2.1).
         let small = flowspec.tspec.min_policed().min(path.min_policed()).min(least.max_packet());
         let traffic = least.with_min_policed(small).unwrap_or(least).to_traffic().map_err(bad)?;
         let address = if session.multicast {
@@ -123,14 +122,14 @@ impl Rsvp {
         Ok(ask)
     }
 
-    /// Error terms of the path up to this node, as a sender's ADSPEC says.
+    /// Error terms of the path up to this node, from the ADSPEC of a sender (RFC 2212).
     fn terms(&self, sender: &Sender) -> Option<ErrorTerms> {
         let stored = self.adspecs.lookup(sender.adspec)?;
         let object = Objects::at(stored, 0).next()?.ok()?;
         RawAdspec::of(&object).read().ok()?.guaranteed?.terms
     }
 
-    /// The packets of a sender, or of all.
+    /// The filter for the packets of one sender, or of all.
     fn flow(&self, session: &Session, sender: Option<&Sender>) -> FlowFilter {
         let dst = self.addresses.unpack(session.dest, session.v6);
         let src = sender.map(|sender| self.addresses.unpack(sender.src, session.v6));
@@ -150,8 +149,8 @@ impl Rsvp {
         flow
     }
 
-    /// Asks again for a reservation whose next hops or senders are others now. What is refused then stays as it was, the
-    /// next hops hear of it, and their next request asks once more.
+    /// Asks again for a reservation whose next hops or senders changed. After a refusal the former grant stays, the
+    /// next hops get a ResvErr, and their next request asks again.
     pub(super) fn reinstall(&mut self, key: Key, resources: &mut Resources) {
         if self.branches.get(key).is_none() {
             return;
@@ -162,12 +161,12 @@ impl Rsvp {
         let flags = if branch.grant().is_some() { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
-            self.forget_request_id(key, hop); // by its name it would not be asked for again
+            self.forget_request_id(key, hop); // a refresh by MESSAGE_ID would not ask again
             self.report_failure(key, hop, failure, flags);
         }
     }
 
-    /// Asks again for all reservations that a sender has a part in, because it changed.
+    /// Asks again for all reservations that may be for a sender, because it changed.
     pub(super) fn reinstall_of(&mut self, session: Key, sender: Key, resources: &mut Resources) {
         let Some(record) = self.senders.get(sender) else { return };
         if self.sessions.get(session).is_none_or(|one| one.reserved == 0) {
@@ -182,7 +181,7 @@ impl Rsvp {
         }
     }
 
-    /// Whether data of any sender still meet a reservation.
+    /// Whether the data of any sender meet the reservation.
     pub(super) fn has_senders(&self, session: Key, branch: &Branch) -> bool {
         let style = self.sessions.get(session).and_then(|one| one.style);
         if branch.sender != NONE {
@@ -192,7 +191,8 @@ impl Rsvp {
             .any(|(key, one)| one.leaves_by(branch.oif) && (style == Some(Style::Wf) || branch.names(key)))
     }
 
-    /// A grant is no more: the reservation ends, its next hops and all above hear of it (RFC 2205 §3.11.2).
+    /// A grant was lost: the reservation ends, its next hops get a ResvErr and previous hops are updated (RFC 2205
+    /// §3.11.2).
     pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy, resources: &mut Resources) {
         let Some(branch) = self.branches.get_mut(key).filter(|branch| branch.grant() == Some(grant)) else {
             return;
@@ -221,7 +221,7 @@ impl Rsvp {
         self.close_if_idle(session);
     }
 
-    /// Tells one next hop of a reservation what became of its request.
+    /// Reports the failure of a request to its next hop.
     pub(super) fn report_failure(&mut self, key: Key, hop: u32, failure: Failure, flags: ErrorFlags) {
         let Some(branch) = self.branches.get(key) else { return };
         let Some(request) = branch.request(hop) else { return };
@@ -230,7 +230,7 @@ impl Rsvp {
         self.report_failure_with(key, hop, (failure, flags), request.flowspec, policy);
     }
 
-    /// Tells one next hop of a reservation what became of its request, with this flowspec and these POLICY_DATA objects.
+    /// Reports the failure of a request to its next hop, with this flowspec and these POLICY_DATA objects.
     pub(super) fn report_failure_with(
         &mut self,
         key: Key,
@@ -269,15 +269,15 @@ impl Rsvp {
     }
 }
 
-/// Whether the flow itself has room, but not at the rate that its delay takes, nor at one that the slack allows: a receiver
-/// that lives with more delay can be served.
+/// Whether the refusal is about the delay only: the flow has room, but not at the rate that its delay bound takes. A
+/// receiver that accepts more delay can be served.
 fn is_too_late(refusal: &Refusal, ask: &Ask) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "rates come from floats")]
     let faster = |asked: GuaranteedAsk| asked.rspec.rate() > ask.traffic.rate as f32;
     ask.guaranteed.is_some_and(faster) && refusal.available >= ask.traffic.rate
 }
 
-/// The error that tells of a refusal.
+/// The error code and value of a refusal by admission control (RFC 2205 Appendix B).
 fn failure_of(refusal: &Refusal, ask: &Ask) -> Failure {
     use ErrorCode as C;
     match refusal.cause() {

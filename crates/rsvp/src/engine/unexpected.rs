@@ -1,5 +1,6 @@
-//! Path state of one sender that came by several interfaces (multicast): that which routing expects counts, what came by
-//! others waits aside (RFC 2205 §3.1.3). Each is by itself: it has its own refreshes, its own end and its own tear.
+//! Path state of one multicast sender from several interfaces. The state from the interface that multicast routing
+//! expects is used; state from other interfaces is stored and not forwarded (RFC 2205 §3.1.3). Each has its own
+//! refreshes, expiry and tear.
 
 use signalbox_core::Key;
 use signalbox_resources::Resources;
@@ -18,8 +19,8 @@ use super::table::Refusal;
 use crate::wire::{Message, RsvpHop};
 
 impl Rsvp {
-    /// If routing expects a sender by another interface than that it came by, what came by that one takes its iface:
-    /// reservations go there from now on.
+    /// Uses the path state from the interface that multicast routing expects, if there is such state. Reservations go
+    /// to its previous hop from now on.
     pub(super) fn follow_expected(&mut self, session: Key, key: Key, resources: &mut Resources) {
         let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL)) else { return };
         let Some(extra) = sender.extra.as_ref() else { return };
@@ -43,7 +44,7 @@ impl Rsvp {
             self.send_upstream(upstream, session, Tears::Withhold, None);
         }
         self.update_egress(key, resources);
-        // Applications that hear of it as before hear what it says now.
+        // Applications that had a report of the sender get a new one if it changed.
         if reported.is_some() && reported != self.senders.get(key).map(seen) {
             self.path_event(key);
         }
@@ -52,7 +53,7 @@ impl Rsvp {
         self.arm_sender(key);
     }
 
-    /// Puts a sender's path state unexpected, and what was aside in its iface.
+    /// Exchanges the path state in use with stored state.
     fn swap_unexpected(&mut self, key: Key, new: UnexpectedPath) {
         let Some(sender) = self.senders.get_mut(key) else { return };
         let old = UnexpectedPath {
@@ -78,12 +79,13 @@ impl Rsvp {
             self.hop_left(session, old.hop);
         }
         self.counters.hop_changes += 1;
-        // By the name that the other one gave it, only that one's state would live on.
+        // The MESSAGE_ID of the former state must not refresh the new one.
         self.forget_path_id(key);
         self.arm_sender(key);
     }
 
-    /// Path state of a sender that routing does not expect by this interface: kept, not forwarded (RFC 2205 §3.1.3).
+    /// Stores path state from an interface that multicast routing does not expect. It is not forwarded (RFC 2205
+    /// §3.1.3).
     pub(super) fn store_unexpected(&mut self, key: Key, contents: &PathContents<'_>) -> Result<(), Failure> {
         let Some(hop) = self.share_hop(contents.hop) else { return Err(failure(Refusal::Full)) };
         if let Some(adspec) = contents.adspec {
@@ -116,7 +118,7 @@ impl Rsvp {
         Ok(())
     }
 
-    /// A PathTear of path state that waits aside.
+    /// A PathTear for stored path state.
     pub(super) fn tear_unexpected(&mut self, key: Key, iface: Iface, hop: &RsvpHop) {
         let hops = &self.hops;
         let same = |one: &UnexpectedPath| {
@@ -136,7 +138,7 @@ impl Rsvp {
         self.counters.senders_torn += 1;
     }
 
-    /// Path state aside that nobody refreshes ends alone.
+    /// Drops stored path state that expired.
     pub(super) fn expire_unexpected(&mut self, key: Key) {
         let now = self.now;
         let Some(extra) = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()) else { return };
@@ -150,8 +152,8 @@ impl Rsvp {
         }
     }
 
-    /// The path state of a sender that counts is over: PathTear goes where it went on to, what is reserved for the sender
-    /// ends. What of the sender is still there, aside or for applications alone, stays, and its record with it.
+    /// The path state in use ends: PathTear goes downstream, reservations for the sender end. Stored state, or state
+    /// for applications only, takes its place if there is any.
     pub(super) fn end_path(&mut self, key: Key, tear: Option<&Message<'_>>, resources: &mut Resources) {
         self.expire_unexpected(key);
         let Some(sender) = self.senders.get(key) else { return };
@@ -172,7 +174,7 @@ impl Rsvp {
         self.end_sender(key, tear, resources);
     }
 
-    /// What waited aside is a sender's path state now.
+    /// Stored path state takes the place of the state that ended.
     fn adopt_unexpected(&mut self, session: Key, key: Key, new: UnexpectedPath, resources: &mut Resources) {
         self.set_egress(key, &[]);
         self.forget_path_id(key);
@@ -199,7 +201,7 @@ impl Rsvp {
         self.arm_sender(key);
     }
 
-    /// What was for applications alone is all there is of a sender now.
+    /// Path state for applications only takes the place of the state that ended.
     fn keep_local_only(&mut self, session: Key, key: Key, own: Key, resources: &mut Resources) {
         let extra = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut());
         let (expected, routed, unexpected) = extra.map_or_else(

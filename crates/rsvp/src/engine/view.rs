@@ -1,4 +1,4 @@
-//! What operators see.
+//! What operators are shown.
 
 use core::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::sender::{LOCAL, NON_RSVP, Sender};
 use super::session::{NONE, is_application};
 use crate::wire::{Adspec, Filter, FlowSpec, RawAdspec, Session, Style};
 
-/// A session with its senders and what is reserved for them here.
+/// A session with its senders and the reservations for them at this node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionView {
     /// The session.
@@ -25,24 +25,24 @@ pub struct SessionView {
     pub reservations: Vec<ReservationView>,
 }
 
-/// A sender, as its Paths tell.
+/// Path state of a sender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SenderView {
-    /// Which one.
+    /// The sender template.
     pub sender: Filter,
     /// Its traffic.
     pub tspec: TSpec,
-    /// The node that its Paths come from; `None`: an application of this one.
+    /// The previous hop; `None`: the sender is an application of this node.
     pub previous_hop: Option<IpAddr>,
-    /// Interface by which they come; [`IfIndex::NONE`]: none.
+    /// Incoming interface; [`IfIndex::NONE`]: there is none.
     pub ifindex: IfIndex,
-    /// When it ends without a refresh; `None`: it does not.
+    /// Time when it ends without a refresh; `None`: it does not end.
     pub expires: Option<Time>,
     /// Hops without RSVP lie between the previous hop and this node.
     pub non_rsvp_hop: bool,
-    /// Somewhere on the way is a hop without RSVP or integrated services.
+    /// A hop without RSVP or integrated services lies on the path.
     pub broken: bool,
-    /// What the path up to here can do, as it was told; `None`: nothing was, or it cannot be read.
+    /// The ADSPEC at this node; `None`: there is none, or it cannot be read.
     pub adspec: Option<Adspec>,
     /// POLICY_DATA objects; empty for none.
     pub policy: Box<[u8]>,
@@ -53,17 +53,17 @@ pub struct SenderView {
 pub struct ReservationView {
     /// Its style.
     pub style: Style,
-    /// Where the data leave; [`IfIndex::NONE`]: an application of this node receives them.
+    /// Outgoing interface; [`IfIndex::NONE`]: an application of this node receives the data.
     pub ifindex: IfIndex,
-    /// For which senders; none of WF.
+    /// The senders; empty with WF.
     pub senders: Vec<Filter>,
-    /// What the next hops ask for together.
+    /// The merged flowspec of all requests.
     pub flowspec: FlowSpec,
-    /// Who asked; `None`: an application of this node.
+    /// The next hops; `None`: an application of this node.
     pub next_hops: Vec<Option<IpAddr>>,
-    /// What admission control gave for it.
+    /// The grant of admission control.
     pub grant: Option<GrantId>,
-    /// POLICY_DATA objects of all who asked; empty for none.
+    /// POLICY_DATA objects of all requests; empty for none.
     pub policy: Box<[u8]>,
 }
 
@@ -98,7 +98,7 @@ impl Rsvp {
         }
     }
 
-    /// Whether some hop on a sender's way here keeps no reservations: its ADSPEC says so, or a TTL did.
+    /// Whether a hop on the path of a sender keeps no reservations, by the break bit of its ADSPEC or by a TTL.
     pub(super) fn is_broken(&self, sender: &Sender) -> bool {
         sender.has(NON_RSVP) || self.adspec_of(sender).is_some_and(|adspec| adspec.general.broken)
     }
