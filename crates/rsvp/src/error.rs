@@ -1,70 +1,70 @@
-//! What can be wrong with octets, and what of it is told to the sender.
+//! Faults of received octets, and errors of composing.
 
 use crate::wire::ObjectType;
 use crate::wire::{Class, ErrorCode};
 
-/// Kinds of local format errors (RFC 2205 Appendix B, "message formatting errors … logged locally"). None of them is
-/// ever answered.
+/// Format errors, which are counted and never answered (RFC 2205 Appendix B: "message formatting errors … logged
+/// locally").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
-    /// The RSVP Length is not that of the datagram, or no multiple of 4.
+    /// The RSVP Length differs from the datagram's, or is not a multiple of 4.
     #[error("wrong message length")]
     MessageLength,
-    /// Not version 1.
+    /// The version is not 1.
     #[error("bad version")]
     Version,
-    /// Altered under way.
+    /// The checksum is wrong.
     #[error("bad checksum")]
     Checksum,
-    /// No such message.
+    /// The message type is unknown.
     #[error("illegal message type")]
     MessageType,
-    /// Below 4, no multiple of 4, beyond the message, or not what its type has.
+    /// The object length is below 4, not a multiple of 4, beyond the message, or wrong for its type.
     #[error("illegal object length")]
     ObjectLength,
-    /// A zero, multicast or broadcast address in an RSVP_HOP, or one of the wrong family.
+    /// The RSVP_HOP has a zero, multicast or broadcast address, or one of the wrong family.
     #[error("illegal hop address")]
     HopAddress,
-    /// A SrcPort although the DstPort is zero.
+    /// A SrcPort is set although the DstPort is zero.
     #[error("bad source port")]
     SourcePort,
-    /// An object that the message must have.
+    /// A mandatory object is missing.
     #[error("missing object")]
     Missing,
-    /// An object that the message cannot have.
+    /// An object is illegal in the message.
     #[error("object class illegal in this message")]
     NotAllowed,
-    /// A second object where one is all that may be.
+    /// There are two objects of a class that allows one.
     #[error("second object of its class")]
     Duplicate,
-    /// Objects out of order where order counts.
+    /// Objects are in the wrong order.
     #[error("wrong order of objects")]
     Order,
-    /// Not the FLOWSPECs and FILTER_SPECs that the style has.
+    /// The FLOWSPECs and FILTER_SPECs do not follow the grammar of the style.
     #[error("wrong number of flow descriptors for the style")]
     DescriptorCount,
-    /// A class that must be known, in a message whose errors are not answered.
+    /// An object of an unknown class, in a message whose errors are not answered.
     #[error("unknown object class")]
     UnknownClass,
-    /// A C-Type that must be known, in a message whose errors are not answered.
+    /// An object of an unknown C-Type, in a message whose errors are not answered.
     #[error("unknown object C-Type")]
     UnknownCType,
-    /// A style that must be known, in a message whose errors are not answered.
+    /// An unknown style, in a message whose errors are not answered.
     #[error("unknown reservation style")]
     UnknownStyle,
-    /// A value that its field cannot have.
+    /// A field has an illegal value.
     #[error("illegal value")]
     Value,
-    /// Objects of two address families, or of ports and GPIs, in one message.
+    /// The message mixes address families, or ports and GPIs.
     #[error("object types that do not go together")]
     MixedTypes,
-    /// Of a Bundle: empty, or a Bundle within.
+    /// A Bundle is empty, or contains a Bundle.
     #[error("malformed bundle")]
     Bundle,
 }
 
 impl Fault {
-    /// All of them, for counters: a fault's place here is [`Fault::index`].
+    /// All faults, in the order of [`Fault::index`].
     pub const ALL: [Self; 18] = [
         Self::MessageLength,
         Self::Version,
@@ -86,22 +86,22 @@ impl Fault {
         Self::Bundle,
     ];
 
-    /// Its place in [`Fault::ALL`].
+    /// Its index in [`Fault::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 }
 
-/// Octets that are no RSVP message. It is discarded and counted; its sender hears nothing.
+/// Reason why octets are not a valid RSVP message. The message is dropped and counted; no answer is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{fault} at offset {offset}{}", .object.map(|o| format!(" ({o})")).unwrap_or_default())]
 pub struct DecodeError {
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
-    /// In which object; `None`: the common header.
+    /// The object at fault; `None`: the common header.
     pub object: Option<ObjectType>,
-    /// Where, in octets from the start of the message.
+    /// Offset from the start of the message.
     pub offset: usize,
 }
 
@@ -115,7 +115,7 @@ impl DecodeError {
     }
 }
 
-/// Why a Path or Resv that can be read is rejected as a whole, in an ERROR_SPEC's terms: codes 06, 13 and 14.
+/// Error with which a Path or Resv is rejected as a whole: codes 06, 13 and 14 of RFC 2205 Appendix B.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Refusal {
     /// Error Code.
@@ -124,30 +124,30 @@ pub struct Refusal {
     pub value: u16,
 }
 
-/// A message that must not be sent.
+/// Reason why a message cannot be composed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// An object over 65535 octets.
     #[error("{class} of {octets} octets: an object holds at most 65532")]
     ObjectLength {
-        /// Which.
+        /// Class of the object.
         class: Class,
-        /// How long it would be.
+        /// Its length.
         octets: usize,
     },
-    /// A message that fits no IP datagram.
+    /// A message that does not fit an IP datagram.
     #[error("message of {octets} octets: the length field holds at most 65535")]
     MessageLength {
-        /// How long it would be.
+        /// Its length.
         octets: usize,
     },
-    /// Octets given as one whole object, and they are not.
+    /// The octets are not one whole object.
     #[error("not one whole object")]
     RawObject,
-    /// A list of addresses of two families.
+    /// A list has addresses of two families.
     #[error("addresses of two families in {class}")]
     Mixed {
-        /// Of which object.
+        /// Class of the object.
         class: Class,
     },
 }

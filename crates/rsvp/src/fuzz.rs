@@ -1,5 +1,5 @@
-//! Bodies of the fuzz targets: properties that hold for all octets. The targets in `fuzz/` are one line each, and
-//! the tests replay `fuzz/corpus` through the same functions.
+//! Bodies of the fuzz targets: properties that hold for all octets. The targets in `fuzz/` are one line each; the tests
+//! replay `fuzz/corpus` through the same functions.
 //!
 //! Every function panics if its property does not hold.
 
@@ -18,9 +18,9 @@ mod engine;
 #[cfg(feature = "engine")]
 pub use engine::rsvp_engine;
 
-/// Whatever parses is composed again from its values, and that parses to the same values and is stable; all that a
-/// message holds can be looked at. What does not parse names a place inside. Input: a whole message; it is tried as it
-/// is and with length and checksum made right.
+/// A message that parses is composed again, parses to the same values, and is stable; all its parts can be read. An
+/// error of a message that does not parse has an offset inside. Input: a whole message; it is tried as it is and with
+/// length and checksum corrected.
 pub fn rsvp_message(octets: &[u8]) {
     one(octets);
     let mut patched = octets.to_vec();
@@ -68,7 +68,7 @@ fn one(octets: &[u8]) {
     }
 }
 
-/// Reads what is only read when asked for.
+/// Reads the parts that are parsed on request.
 fn look(message: &Message<'_>) {
     if let Some(Err(fault)) = message.sender_tspec.map(|tspec| tspec.read()) {
         assert!(!fault.to_string().is_empty());
@@ -121,8 +121,8 @@ fn recompose(message: &Message<'_>) -> Vec<u8> {
     }
 }
 
-/// An ADSPEC that can be read can be composed with a hop, and then says what that hop adds; one that cannot be read
-/// leaves nothing behind. Input: the contents of the object.
+/// An ADSPEC that parses can be advanced by a hop and then has the hop's values; one that does not parse leaves no
+/// octets. Input: the contents of the object.
 pub fn rsvp_adspec(octets: &[u8]) {
     let Some(length) = u16::try_from(octets.len()).ok().and_then(|length| length.checked_add(4)) else {
         return;
@@ -157,7 +157,7 @@ fn compose(adspec: RawAdspec<'_>) {
             }
             assert!(after.controlled_load.is_none_or(|controlled| controlled.broken), "not done here");
         }
-        // A fragment of 256 KiB less one word is as long as one can be.
+        // A fragment is at most 256 KiB less one word.
         (Ok(_), Err(_)) => assert!(octets_near_limit(&adspec)),
         (Err(_), Ok(())) => {}
         (Err(_), Err(_)) => assert!(out.is_empty(), "nothing is left behind"),

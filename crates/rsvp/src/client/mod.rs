@@ -1,4 +1,4 @@
-//! Who asks (RFC 2745 §6): a diagnostic client without clock or socket. It needs no RSVP node where it runs.
+//! A diagnostic client (RFC 2745 §6) without clock or socket. It needs no RSVP node on its host.
 //!
 //! ```text
 //! let mut client = Client::new(query, Patience::default());
@@ -10,10 +10,10 @@
 //! }
 //! ```
 //!
-//! First the LAST-HOP is asked for everything. A request that nobody answers is repeated; if that does not help either,
-//! some node on the way does not know diagnostics. Then the LAST-HOP is asked for one hop, two hops and so on, until it is
-//! silent again; what a traceroute finds behind the silent node is asked next as LAST-HOP (§5.6). Parts of replies are put
-//! together (`parts`), and what is there is reported if not all of them come in time.
+//! First the client asks the LAST-HOP for all hops, and repeats the request. Without an answer, some node on the path
+//! does not support diagnostics. Then the client asks the LAST-HOP for one hop, two hops and so on, until there is no
+//! answer. A traceroute finds the nodes behind the silent one, and the client asks them as LAST-HOP (§5.6). Fragments
+//! of replies are reassembled (`parts`); if some do not arrive in time, the others are reported.
 
 mod parts;
 
@@ -29,44 +29,44 @@ use crate::wire::{
 };
 use parts::Parts;
 
-/// TTL that DREQs say they are sent with, and are to be sent with.
+/// TTL of DREQs, in the message and in the IP packet.
 pub const TTL: u8 = 255;
-/// Octets that RSVP nodes are not to go below (RFC 2745 §3.3), whatever a link's MTU: the least MTU of IPv6.
+/// Path MTU that RSVP nodes must support (RFC 2745 §3.3): the minimum MTU of IPv6.
 const LEAST_MTU: u16 = 1280;
 
-/// What is asked. Addresses are all of one IP version.
+/// A diagnostic query. All addresses are of one IP version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     /// The session.
     pub session: Session,
-    /// The sender that its path state is about.
+    /// The sender of the path state.
     pub sender: Filter,
-    /// The node where information starts being collected, on the path of the sender's data.
+    /// The node where the collection begins, on the path of the sender's data.
     pub last_hop: IpAddr,
-    /// RSVP hops at most; 0: all.
+    /// Limit of RSVP hops; 0: no limit.
     pub max_hops: u8,
-    /// Which objects nodes are to report; empty: the default ones.
+    /// Objects that nodes report; empty: the default ones.
     pub select: Vec<ObjectType>,
-    /// Whether replies come back from node to node (a firewall may want that) and not directly from where they are.
+    /// Replies return from node to node, for firewalls; else they are sent directly.
     pub with_route: bool,
-    /// Octets that messages are to have at most; 0: 1280, which passes everywhere.
+    /// Limit of the octets of messages; 0: 1280.
     pub path_mtu: u16,
-    /// Where this client listens for UDP.
+    /// UDP address of this client.
     pub requester: SocketAddr,
-    /// Name of the first request; those that follow count on from it.
+    /// Identifier of the first request; later ones count from it.
     pub request_id: u32,
 }
 
-/// How long is waited for what.
+/// Timeouts and repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// How often a request is sent at most, at least once.
+    /// Transmissions of a request, at least one.
     pub tries: u32,
-    /// Between them, and after the last.
+    /// Time between transmissions, and after the last.
     pub timeout: Duration,
-    /// From the first part of a reply to its last.
+    /// Time from the first fragment of a reply to the last.
     pub reassembly: Duration,
-    /// Whether nodes that do not answer are worked around.
+    /// Nodes that do not answer are bypassed.
     pub fall_back: bool,
 }
 
@@ -77,29 +77,29 @@ impl Default for Patience {
     }
 }
 
-/// What the client wants.
+/// An action for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Send this DREQ as an IP packet of protocol 46 with TTL [`TTL`].
     Send {
-        /// To this node.
+        /// Destination.
         to: IpAddr,
         /// The message.
         octets: Vec<u8>,
     },
-    /// Find the IP nodes on the way to the sender by a traceroute, and give them to [`Client::route`].
+    /// Find the IP nodes on the path to the sender by a traceroute, and pass them to [`Client::route`].
     FindRoute {
         /// The sender.
         to: IpAddr,
     },
 }
 
-/// What one node said.
+/// The response of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node(Box<[u8]>);
 
 impl Node {
-    /// Its DIAG_RESPONSE.
+    /// Its DIAG_RESPONSE (RFC 2745 §3.6).
     #[must_use]
     pub fn response(&self) -> Option<DiagResponse<'_>> {
         let object = Objects::at(&self.0, 0).next()?.ok()?;
@@ -107,29 +107,29 @@ impl Node {
     }
 }
 
-/// A line of a report, in the order of the way towards the sender.
+/// An entry of a report, in the order of the path towards the sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A node that answered.
     Node(Node),
-    /// A node that did not; what is behind it was asked by itself.
+    /// A node that did not answer. The nodes behind it were asked separately.
     Silent(IpAddr),
-    /// Here a part of the reply is missing.
+    /// A fragment of the reply is missing here.
     Lost,
 }
 
-/// How it ended.
+/// How a diagnosis ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
-    /// At the sender's node, at the limit of hops, or where there is no path state or no way on, as the last node says.
+    /// At the sender's node, at the limit of hops, or at a node without path state or previous hop.
     Complete,
-    /// Parts of the reply did not come.
+    /// Fragments of the reply are missing.
     Partial,
     /// The last node that was asked did not answer.
     Silent,
 }
 
-/// The result.
+/// The result of a diagnosis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// What was found.
@@ -138,14 +138,14 @@ pub struct Report {
     pub end: End,
 }
 
-/// What is being asked.
+/// State of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The node for everything.
+    /// The LAST-HOP is asked for all hops.
     Whole,
-    /// The node for so many hops, for which it did not answer all at once.
+    /// The LAST-HOP is asked for this number of hops, because it did not answer for all.
     Stepping(u8),
-    /// For the way, to whoever finds it.
+    /// The driver looks for the path.
     Routing,
     Done(End),
 }
@@ -156,22 +156,22 @@ pub struct Client {
     query: Query,
     patience: Patience,
     phase: Phase,
-    /// The node that is asked as LAST-HOP.
+    /// The present LAST-HOP.
     asked: IpAddr,
-    /// What it said when it was asked for one hop less.
+    /// The responses for one hop less.
     steps: Vec<Node>,
     request_id: u32,
     tries_left: u32,
     deadline: Option<Time>,
     parts: Parts,
-    /// IP nodes behind all that was asked, towards the sender; `None`: not known yet.
+    /// IP nodes behind those that were asked, towards the sender; `None`: not known yet.
     behind: Option<VecDeque<IpAddr>>,
     entries: Vec<Entry>,
     actions: VecDeque<Action>,
 }
 
 impl Client {
-    /// A client that has not begun.
+    /// A client that has not started.
     #[must_use]
     pub fn new(query: Query, patience: Patience) -> Self {
         Self {
@@ -190,23 +190,23 @@ impl Client {
         }
     }
 
-    /// Begins.
+    /// Starts the diagnosis.
     pub fn start(&mut self, now: Time) {
         self.ask(now, self.query.last_hop, Phase::Whole);
     }
 
-    /// The next thing to do, if any.
+    /// The next action, if there is one.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// When [`Client::timer`] is due; `None`: nothing waits for time.
+    /// Time when [`Client::timer`] is due; `None`: nothing waits.
     #[must_use]
     pub const fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// The result, once there is one.
+    /// The result, once the diagnosis ended.
     #[must_use]
     pub fn report(&self) -> Option<Report> {
         match self.phase {
@@ -215,7 +215,8 @@ impl Client {
         }
     }
 
-    /// A UDP datagram that came to the requester's port. Whatever is no reply to the request under way is ignored.
+    /// Handles a UDP datagram to the requester (RFC 2745 §6). Datagrams that do not answer the present request are
+    /// ignored.
     pub fn datagram(&mut self, now: Time, octets: &[u8]) {
         if !matches!(self.phase, Phase::Whole | Phase::Stepping(_)) {
             return;
@@ -230,7 +231,7 @@ impl Client {
             return;
         }
         if self.parts.is_empty() {
-            // No more requests: what follows are parts of this reply.
+            // The request is not repeated any more: further datagrams are fragments of this reply.
             self.deadline = Some(now + self.patience.reassembly);
         }
         self.parts.add(&told, &message);
@@ -239,7 +240,7 @@ impl Client {
         }
     }
 
-    /// A deadline is due, or may be.
+    /// Handles the time: a deadline may be due.
     pub fn timer(&mut self, now: Time) {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
@@ -255,7 +256,7 @@ impl Client {
         }
     }
 
-    /// The IP nodes on the way to the sender, the nearest first; empty if they could not be found.
+    /// Takes the IP nodes on the path to the sender, the nearest first; empty if they could not be found.
     pub fn route(&mut self, now: Time, nodes: &[IpAddr]) {
         if self.phase != Phase::Routing {
             return;
@@ -263,7 +264,7 @@ impl Client {
         let mut all: Vec<IpAddr> = nodes.to_vec();
         all.retain(|node| *node != self.query.sender.src);
         all.push(self.query.sender.src);
-        // What has been heard of lies before what is asked next.
+        // Nodes that are in the report lie before the next one to be asked.
         let known = all.iter().rposition(|node| self.has_met(*node));
         let behind = all.get(known.map_or(0, |known| known + 1)..).unwrap_or_default();
         self.behind = Some(behind.iter().copied().collect());
@@ -280,7 +281,7 @@ impl Client {
         })
     }
 
-    /// Hops that may still be asked for: `Some(0)` are none, `None` all.
+    /// Number of hops that may still be asked for; `None`: no limit.
     fn hops_left(&self) -> Option<u8> {
         if self.query.max_hops == 0 {
             return None;
@@ -296,7 +297,7 @@ impl Client {
         (self.asked, self.phase) = (node, phase);
         self.parts.clear();
         self.tries_left = self.patience.tries.max(1);
-        // Another name: late replies to what was asked before are none to this.
+        // With a new identifier late replies to former requests are ignored.
         self.request_id = self.request_id.wrapping_add(1);
         self.send(now);
     }
@@ -336,12 +337,12 @@ impl Client {
         if query.with_route {
             w.route(self.asked.is_ipv6(), 0, core::iter::empty());
         }
-        // Too many objects selected for a message leave nothing, which nobody answers.
+        // If too many objects are selected for a message, nothing is sent, and nothing answers.
         let _ = w.finish();
         octets
     }
 
-    /// All of a reply is there.
+    /// Handles a complete reply.
     fn answered(&mut self, now: Time, nodes: Vec<Node>) {
         self.deadline = None;
         let last = nodes.last().and_then(Node::response);
@@ -349,7 +350,7 @@ impl Client {
             .is_none_or(|last| last.errors.contains(DiagErrors::NO_PATH) || last.previous.is_unspecified());
         let off_path = nodes.len() == 1 && last.is_some_and(|last| last.errors.contains(DiagErrors::NO_PATH));
         if off_path && self.behind.is_some() {
-            // Routing to the sender goes another way here than its data do (§5.6).
+            // Here the route to the sender is not the path of its data (§5.6).
             return self.ask_next(now);
         }
         match self.phase {
@@ -372,12 +373,12 @@ impl Client {
         self.phase = Phase::Done(end);
     }
 
-    /// A request was repeated in vain.
+    /// Handles a request without an answer.
     fn unanswered(&mut self, now: Time) {
         match self.phase {
             Phase::Whole if self.patience.fall_back => self.ask(now, self.asked, Phase::Stepping(1)),
             Phase::Stepping(_) => {
-                // The next hop of the last node that answered, or the LAST-HOP itself.
+                // The previous hop of the last node that answered, or the LAST-HOP itself.
                 let last = self.steps.last().and_then(Node::response);
                 let silent = last.map_or(self.asked, |last| last.previous);
                 self.entries.extend(self.steps.drain(..).map(Entry::Node));
@@ -398,7 +399,7 @@ impl Client {
         }
     }
 
-    /// Goes on with the next IP node towards the sender.
+    /// Asks the next IP node towards the sender.
     fn ask_next(&mut self, now: Time) {
         match self.behind.as_mut().and_then(VecDeque::pop_front) {
             Some(node) => self.ask(now, node, Phase::Whole),

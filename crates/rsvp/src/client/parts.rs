@@ -1,16 +1,16 @@
-//! Parts of a reply, put together by where they belong (RFC 2745 §6, item 4).
+//! Reassembly of reply fragments by their offsets (RFC 2745 §6, item 4).
 
 use std::collections::BTreeMap;
 
 use super::{Entry, Node};
 use crate::wire::{Class, Diagnostic, Message};
 
-/// What came of a reply so far.
+/// The fragments of a reply so far.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Octets of DIAG_RESPONSEs by their offset in the whole reply, with the nodes.
+    /// Length and nodes of each fragment, by its offset in the whole reply.
     parts: BTreeMap<u16, (usize, Vec<Node>)>,
-    /// Where the part without MF ends.
+    /// End of the fragment without MF.
     end: Option<usize>,
 }
 
@@ -24,7 +24,7 @@ impl Parts {
         self.parts.is_empty()
     }
 
-    /// Takes a part. One that comes twice, because the request was repeated, counts as it came last.
+    /// Adds a fragment. A repeated fragment replaces the former one.
     pub(super) fn add(&mut self, told: &Diagnostic, message: &Message<'_>) {
         let objects = message.objects().filter(|object| object.kind.class == Class::DIAG_RESPONSE);
         let nodes: Vec<Node> = objects.map(|object| Node(object.octets.into())).collect();
@@ -35,7 +35,7 @@ impl Parts {
         self.parts.insert(told.offset, (octets, nodes));
     }
 
-    /// All nodes, if no part is missing.
+    /// All nodes, if no fragment is missing.
     pub(super) fn whole(&self) -> Option<Vec<Node>> {
         let end = self.end?;
         let mut at = 0;
@@ -47,7 +47,7 @@ impl Parts {
         (at == end).then(|| fitting.flat_map(|(_, (_, nodes))| nodes.iter().cloned()).collect())
     }
 
-    /// What there is, with a mark where something is missing.
+    /// The entries so far, with a mark at each gap.
     pub(super) fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! A whole node fed with octets: neighbours who say what they like, at any time, to a node that holds state.
+//! A node with state that receives any octets from its neighbours at any time.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -15,13 +15,13 @@ use crate::wire::{
     MessageType, RsvpHop, Selector, Session, SessionKind, Style, Writer, checksum_is_valid,
 };
 
-/// What each link carries, octets a second.
+/// Capacity of each link, octets a second.
 const CAPACITY: u64 = 1_250_000;
-/// Of which reservations may have so much, unless configured otherwise.
+/// The part of it that reservations may have by default.
 const SHARE: u64 = CAPACITY * 3 / 4;
-/// Packets of one run at most.
+/// Packets of one run.
 const PACKETS: usize = 256;
-/// Deadlines at most that come within one pause: more are no pause.
+/// Deadlines in one pause; more are an endless loop.
 const DEADLINES: u32 = 20_000;
 const SETTINGS: [u32; 3] = [40, 10, 40];
 
@@ -38,7 +38,7 @@ fn session(multicast: bool) -> Session {
     Session { dest: IpAddr::V4(dest), protocol: 17, kind: SessionKind::Ports, port: 5004 }
 }
 
-/// A DREQ for this node as LAST-HOP; of even numbers with a ROUTE.
+/// A DREQ for this node as LAST-HOP; with even numbers it has a ROUTE.
 fn diagnosis(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
     let mut octets = Vec::new();
     let mut w = Writer::new(&mut octets, MessageType::DREQ, HeaderFlags::default(), 60);
@@ -63,7 +63,7 @@ fn diagnosis(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
     (octets, asked.last_hop)
 }
 
-/// A message that a neighbour at an interface could send, and its destination.
+/// A message of a neighbour at an interface, and its destination.
 fn template(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
     let session = session(number & 1 != 0);
     if number & 0x18 == 0x18 {
@@ -220,7 +220,7 @@ impl Node {
         panic!("timers come again and again");
     }
 
-    /// What holds at every moment.
+    /// Checks the properties that always hold.
     fn check(&self) {
         let [max_senders, max_sessions, max_reservations] = SETTINGS;
         let rsvp = &self.rsvp;
@@ -239,11 +239,11 @@ impl Node {
     }
 }
 
-/// A node with path and reservation state takes whatever its neighbours send, and holds no more than it may. Input: the
-/// first octet says how the node is set up; then packets: an octet with the interface (the low two bits), whether time
-/// passes (the next bit; the next octet says how much) and a message to begin with (the rest; from 24 on DREQs; 31: none, but as many
-/// octets as the next one says), and an octet with the number of changes to it (the low three bits), each a place and a
-/// value. Lengths and checksums are made right.
+/// A node with path and reservation state handles all messages of its neighbours and stays within its limits. Input:
+/// the first octet selects the node's settings. Then packets follow: an octet with the interface (low two bits),
+/// whether time passes (next bit; the next octet is how much) and the template of the message (the rest; from 24 on
+/// DREQs; 31: none, the next octet is the number of octets to use), and an octet with the number of changes (low three
+/// bits), each an offset and a value. Lengths and checksums are corrected.
 pub fn rsvp_engine(octets: &[u8]) {
     let mut octets = octets.iter().copied();
     let Some(setup) = octets.next() else { return };
@@ -279,7 +279,7 @@ pub fn rsvp_engine(octets: &[u8]) {
         node.packet(interface, dst, &message);
         node.check();
     }
-    // Ten minutes later it is still alive, and holds what it may.
+    // After ten minutes it still works and stays within its limits.
     node.wait(Duration::from_secs(600));
     node.check();
 }

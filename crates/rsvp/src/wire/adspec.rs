@@ -1,4 +1,4 @@
-//! ADSPEC (RFC 2210 §3.3): what a path can do, read, written, and composed with what one more hop can do.
+//! ADSPEC (RFC 2210 §3.3): the services of a path; parsed, written, and composed with those of one more hop.
 
 mod advance;
 
@@ -20,28 +20,28 @@ const HOPS: u8 = 4;
 const BANDWIDTH: u8 = 6;
 const LATENCY: u8 = 8;
 const MTU: u8 = 10;
-/// Guaranteed service's Ctot, Dtot, Csum and Dsum.
+/// Ctot, Dtot, Csum and Dsum of guaranteed service (RFC 2212).
 const TERMS: core::ops::RangeInclusive<u8> = 133..=136;
 
 const fn bad(why: &'static str) -> SpecFault {
     SpecFault::new(TrafficControlValue::BAD_ADSPEC, why)
 }
 
-/// General parameters that one service has for itself; `None`: those of all services hold.
+/// General parameters of one service where they differ; `None`: those for all services apply.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Overrides {
-    /// Nodes that do integrated services.
+    /// Number of nodes with integrated services (NUMBER_OF_IS_HOPS).
     pub hops: Option<u8>,
-    /// The narrowest link.
+    /// Bandwidth of the narrowest link (AVAILABLE_PATH_BANDWIDTH).
     pub bandwidth: Option<Bandwidth>,
-    /// Latency without queueing.
+    /// Latency without queueing (MINIMUM_PATH_LATENCY).
     pub latency: Option<Latency>,
-    /// Largest packet, octets.
+    /// Largest packet, octets (PATH_MTU).
     pub mtu: Option<u32>,
 }
 
 impl Overrides {
-    /// With what they do not say taken from the values of all services.
+    /// Complete parameters: those that are missing come from the values for all services.
     #[must_use]
     pub fn over(&self, general: &Path) -> Path {
         Path {
@@ -54,30 +54,30 @@ impl Overrides {
     }
 }
 
-/// Of guaranteed service.
+/// Parameters of guaranteed service (RFC 2212).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Guaranteed {
-    /// Some RSVP node on the path lacks the service: the rest is not to be relied on.
+    /// The break bit: some RSVP node on the path lacks the service, and the rest is not reliable.
     pub broken: bool,
-    /// Composed error terms; `None`: no node so far that does it (the empty fragment).
+    /// Composed error terms; `None`: no node so far has the service (the empty fragment).
     pub terms: Option<ErrorTerms>,
-    /// What else differs for it.
+    /// General parameters that differ for the service.
     pub overrides: Overrides,
 }
 
-/// Of controlled load.
+/// Parameters of controlled load (RFC 2211).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ControlledLoad {
-    /// Some RSVP node on the path lacks the service: the rest is not to be relied on.
+    /// The break bit: some RSVP node on the path lacks the service, and the rest is not reliable.
     pub broken: bool,
-    /// What differs for it.
+    /// General parameters that differ for the service.
     pub overrides: Overrides,
 }
 
-/// What a path can do. Services that are not listed should not be asked for.
+/// The contents of an ADSPEC (RFC 2210 §3.3). Receivers should not request services that are not listed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adspec {
-    /// For all services.
+    /// General parameters for all services.
     pub general: Path,
     /// Guaranteed service.
     pub guaranteed: Option<Guaranteed>,
@@ -86,7 +86,7 @@ pub struct Adspec {
 }
 
 impl Adspec {
-    /// What a sender starts with that knows both services and no hop yet, as a host announces it by default.
+    /// The ADSPEC of a sender host that offers both services (RFC 2210 §3.3.1).
     pub const START: Self = Self {
         general: Path::START,
         guaranteed: Some(Guaranteed {
@@ -100,7 +100,7 @@ impl Adspec {
         }),
     };
 
-    /// General parameters as they hold for `service`; `None` if the path does not offer it.
+    /// General parameters for `service`; `None`: the path does not offer it.
     #[must_use]
     pub fn path(&self, service: Service) -> Option<Path> {
         let (broken, overrides) = match service {
@@ -112,7 +112,7 @@ impl Adspec {
         Some(path)
     }
 
-    /// Appends the contents of the object, which are short.
+    /// Appends the contents of the object (RFC 2210 §3.3).
     pub(crate) fn write(&self, w: &mut Writer<'_>) {
         let guaranteed = self.guaranteed.map(|g| {
             let words = overrides_words(&g.overrides) + if g.terms.is_some() { 8 } else { 0 };
@@ -165,7 +165,7 @@ fn write_terms(w: &mut Writer<'_>, terms: &ErrorTerms) {
     }
 }
 
-/// Those with numbers in `range`.
+/// Writes the parameters with numbers in `range`.
 fn write_overrides(w: &mut Writer<'_>, overrides: &Overrides, range: core::ops::RangeInclusive<u8>) {
     let values = [
         (HOPS, overrides.hops.map(u32::from)),
@@ -183,29 +183,29 @@ fn write_overrides(w: &mut Writer<'_>, overrides: &Overrides, range: core::ops::
     }
 }
 
-/// What this node does on one outgoing interface, to compose an ADSPEC with.
+/// Services of this node at one outgoing interface, which an ADSPEC is composed with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LocalServices {
-    /// For all services; `broken` if the previous RSVP hop was reached through nodes that do not speak RSVP.
+    /// General parameters for all services; `broken` if nodes without RSVP lie before this one.
     pub general: Path,
-    /// Guaranteed service; `None`: not done here.
+    /// Guaranteed service; `None`: not supported here.
     pub guaranteed: Option<LocalService>,
-    /// Controlled load; `None`: not done here.
+    /// Controlled load; `None`: not supported here.
     pub controlled_load: Option<LocalService>,
 }
 
-/// One service on one outgoing interface.
+/// One service at one outgoing interface.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LocalService {
-    /// What differs for it here.
+    /// General parameters that differ for the service.
     pub overrides: Overrides,
-    /// Error terms; of guaranteed service only.
+    /// Error terms, for guaranteed service only.
     pub terms: LocalTerms,
-    /// The flow is shaped to its TSpec here, before it queues: Csum and Dsum start anew.
+    /// The flow is reshaped here: Csum and Dsum start again (RFC 2212).
     pub reshapes: bool,
 }
 
-/// An ADSPEC object, not interpreted.
+/// An ADSPEC object whose contents were not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawAdspec<'a> {
     octets: &'a [u8],
@@ -216,7 +216,7 @@ impl<'a> RawAdspec<'a> {
         Self { octets: object.octets }
     }
 
-    /// From a whole object with its header, kept from a message; `None` if it is no ADSPEC.
+    /// An ADSPEC from a whole object with its header; `None`: the object is of another class.
     #[must_use]
     pub fn from_octets(object: &'a [u8]) -> Option<Self> {
         whole(object, Class::ADSPEC).map(|object| Self::of(&object))
@@ -228,10 +228,10 @@ impl<'a> RawAdspec<'a> {
         self.octets
     }
 
-    /// What it says of the services known here.
+    /// Parses the contents (RFC 2210 §3.3).
     ///
     /// # Errors
-    /// 21/5 for contents that are none: lengths, order of the services, a bandwidth that is no number.
+    /// 21/5 for bad contents: lengths, order of the services, a bandwidth that is not a number.
     pub fn read(&self) -> Result<Adspec, SpecFault> {
         let mut all = message(self.octets).ok_or(bad("length or version of the message header"))?;
         let (general, mut rest) = general(&mut all)?;
@@ -255,7 +255,7 @@ impl<'a> RawAdspec<'a> {
     }
 }
 
-/// The general fragment, which comes first and is whole, and what follows it.
+/// Parses the general fragment, which comes first; returns the rest.
 fn general<'a>(all: &mut Reader<'a>) -> Result<(Path, Reader<'a>), SpecFault> {
     let mut first = fragment(all).ok_or(bad("length of a service"))?;
     if first.number != GENERAL {
@@ -273,7 +273,7 @@ fn general<'a>(all: &mut Reader<'a>) -> Result<(Path, Reader<'a>), SpecFault> {
     }
 }
 
-/// Services come in ascending order, each once.
+/// The next fragment. Services come in ascending order, each once.
 fn next_fragment<'a>(rest: &mut Reader<'a>, last: &mut u8) -> Result<Fragment<'a>, SpecFault> {
     let fragment = fragment(rest).ok_or(bad("length of a service"))?;
     if fragment.number <= *last {
@@ -283,7 +283,7 @@ fn next_fragment<'a>(rest: &mut Reader<'a>, last: &mut u8) -> Result<Fragment<'a
     Ok(fragment)
 }
 
-/// Error terms and general parameters of one fragment; parameters that are not known here are skipped.
+/// Parses error terms and general parameters of one fragment; unknown parameters are skipped.
 fn parameters(fragment: &mut Fragment<'_>) -> Result<(Option<ErrorTerms>, Overrides), SpecFault> {
     let mut terms = [None; 4];
     let mut overrides = Overrides::default();
@@ -311,7 +311,7 @@ fn parameters(fragment: &mut Fragment<'_>) -> Result<(Option<ErrorTerms>, Overri
     }
 }
 
-/// The value of a parameter, by whether its number is known here.
+/// The value of a parameter; unknown ones stay octets.
 enum Value<'a> {
     Word(u32),
     Other { flag: bool, octets: &'a [u8] },

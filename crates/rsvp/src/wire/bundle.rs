@@ -4,20 +4,20 @@ use super::code_points::MessageType;
 use super::object::HEADER_OCTETS;
 use crate::error::{DecodeError, Fault};
 
-/// The messages in a Bundle, each with its own common header. Whole messages: what a Bundle holds was looked at when it
-/// was parsed.
+/// The messages in a Bundle, each with its own common header (RFC 2961 §3.1). Their lengths were checked when the
+/// Bundle was parsed.
 #[derive(Debug, Clone)]
 pub struct SubMessages<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> SubMessages<'a> {
-    /// Those of a whole Bundle, with its header.
+    /// The messages of a whole Bundle with its header.
     pub(crate) fn of(bundle: &'a [u8]) -> Self {
         Self { rest: bundle.get(HEADER_OCTETS..).unwrap_or_default() }
     }
 
-    /// Whether the lengths add up, at least one message is there, and none is a Bundle.
+    /// Checks that the lengths add up, that there is a message, and that none is a Bundle (RFC 2961 §3.1).
     pub(crate) fn check(bundle: &'a [u8]) -> Result<Self, DecodeError> {
         let all = Self::of(bundle);
         let mut rest = all.rest;
@@ -36,7 +36,7 @@ impl<'a> SubMessages<'a> {
     }
 }
 
-/// The message that `octets` begin with, by its own length, and what follows it.
+/// Splits the first message off, by its own length.
 fn first(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let &[.., l1, l0] = octets.first_chunk::<HEADER_OCTETS>()?;
     let length = usize::from(u16::from_be_bytes([l1, l0]));

@@ -1,8 +1,9 @@
 //! The checksum of the common header (RFC 2205 §3.1.1).
 
-/// One's complement sum of the octets as 16-bit words, folded; an odd last octet counts as if a zero followed.
+/// One's complement sum of the octets as 16-bit words, folded; an odd last octet counts as if a zero followed (RFC
+/// 1071).
 fn sum(octets: &[u8]) -> u16 {
-    // The sum does not depend on the order of octets in a word but for that of the result (RFC 1071 §2).
+    // Except for its own octet order, the sum does not depend on that of the words (RFC 1071 §2).
     let (words, rest) = octets.as_chunks::<8>();
     let mut last = [0; 8];
     for (to, from) in last.iter_mut().zip(rest) {
@@ -11,7 +12,7 @@ fn sum(octets: &[u8]) -> u16 {
     let mut sum = u64::from_ne_bytes(last);
     for word in words {
         let (low, carry) = sum.overflowing_add(u64::from_ne_bytes(*word));
-        sum = low + u64::from(carry); // all ones cannot have come of a carry
+        sum = low + u64::from(carry); // a carry cannot leave all ones
     }
     sum = (sum & 0xffff_ffff) + (sum >> 32);
     sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -21,8 +22,8 @@ fn sum(octets: &[u8]) -> u16 {
     u16::from_be(u16::try_from(sum).unwrap_or(u16::MAX))
 }
 
-/// The checksum of a message whose checksum field is zero. Never 0, which would say that there is none: 0xFFFF verifies
-/// as well.
+/// The checksum of a message whose checksum field is zero (RFC 2205 §3.1.1). It is never 0, which means "no checksum":
+/// 0xFFFF verifies as well.
 #[must_use]
 pub fn checksum(message: &[u8]) -> u16 {
     match !sum(message) {
@@ -31,7 +32,7 @@ pub fn checksum(message: &[u8]) -> u16 {
     }
 }
 
-/// Whether a message with its checksum in place is as its sender summed it.
+/// Whether the checksum of a message is right (RFC 2205 §3.1.1).
 #[must_use]
 pub fn checksum_is_valid(message: &[u8]) -> bool {
     sum(message) == u16::MAX

@@ -1,25 +1,25 @@
-//! Numbers with names.
+//! Numbers of the protocol with their names.
 
 use core::fmt;
 
 use signalbox_wire::code_points;
 
 code_points! {
-    /// What a message is (RFC 2205 §3.1.1, 2745 §3.1, 2961, 3209 §5, 3097 §2).
+    /// Message type (RFC 2205 §3.1.1, 2745 §3.1, 2961, 3209 §5, 3097 §2).
     pub struct MessageType(u8) {
-        /// A sender's announcement, downstream.
+        /// Path: announces a sender, downstream.
         PATH = 1, "Path";
-        /// A receiver's reservation, upstream.
+        /// Resv: reserves for a receiver, upstream.
         RESV = 2, "Resv";
-        /// An error of a Path, upstream.
+        /// PathErr: reports an error of a Path, upstream.
         PATH_ERR = 3, "PathErr";
-        /// An error of a Resv, downstream.
+        /// ResvErr: reports an error of a Resv, downstream.
         RESV_ERR = 4, "ResvErr";
-        /// The end of a sender, downstream.
+        /// PathTear: ends a sender, downstream.
         PATH_TEAR = 5, "PathTear";
-        /// The end of a reservation, upstream.
+        /// ResvTear: ends a reservation, upstream.
         RESV_TEAR = 6, "ResvTear";
-        /// A reservation was made, downstream.
+        /// ResvConf: confirms a reservation, downstream.
         RESV_CONF = 7, "ResvConf";
         /// A diagnostic request (RFC 2745).
         DREQ = 8, "DREQ";
@@ -31,11 +31,11 @@ code_points! {
         ACK = 13, "Ack";
         /// Summary refresh (RFC 2961 §5.2).
         SREFRESH = 15, "Srefresh";
-        /// Is the neighbour there, and the same one still (RFC 3209 §5.1)?
+        /// Hello: checks whether the neighbour is up (RFC 3209 §5.1).
         HELLO = 20, "Hello";
-        /// Who are you (RFC 2747 §4.3, number of RFC 3097)?
+        /// Integrity Challenge (RFC 2747 §4.3, number of RFC 3097).
         INTEGRITY_CHALLENGE = 25, "Integrity Challenge";
-        /// The answer (RFC 2747 §4.3, number of RFC 3097).
+        /// Integrity Response (RFC 2747 §4.3, number of RFC 3097).
         INTEGRITY_RESPONSE = 26, "Integrity Response";
     }
 }
@@ -43,49 +43,49 @@ code_points! {
 code_points! {
     /// Class of an object, its Class-Num.
     pub struct Class(u8) {
-        /// Nothing, anywhere, of any length.
+        /// An object to be ignored, of any length.
         NULL = 0, "NULL";
         /// The session.
         SESSION = 1, "SESSION";
-        /// Who sent the message on this hop.
+        /// The node that sent the message.
         RSVP_HOP = 3, "RSVP_HOP";
         /// Keyed digest (RFC 2747 §2.1).
         INTEGRITY = 4, "INTEGRITY";
         /// Refresh period.
         TIME_VALUES = 5, "TIME_VALUES";
-        /// An error, or none in a confirmation.
+        /// An error; in a ResvConf none.
         ERROR_SPEC = 6, "ERROR_SPEC";
-        /// The senders that a wildcard message is for.
+        /// The senders of a wildcard message.
         SCOPE = 7, "SCOPE";
         /// Reservation style.
         STYLE = 8, "STYLE";
-        /// What is asked for.
+        /// The requested quality of service.
         FLOWSPEC = 9, "FLOWSPEC";
-        /// For which sender.
+        /// The packets that a reservation is for.
         FILTER_SPEC = 10, "FILTER_SPEC";
         /// A sender.
         SENDER_TEMPLATE = 11, "SENDER_TEMPLATE";
-        /// Its traffic.
+        /// Traffic of a sender.
         SENDER_TSPEC = 12, "SENDER_TSPEC";
-        /// What the path can do.
+        /// Services of the path.
         ADSPEC = 13, "ADSPEC";
         /// For policy control (RFC 2750).
         POLICY_DATA = 14, "POLICY_DATA";
-        /// Who wants a confirmation.
+        /// The receiver that requests a confirmation.
         RESV_CONFIRM = 15, "RESV_CONFIRM";
         /// Neighbour instances (RFC 3209 §5.2).
         HELLO = 22, "HELLO";
-        /// Name of a message (RFC 2961 §4.2).
+        /// Identifier of a message (RFC 2961 §4.2).
         MESSAGE_ID = 23, "MESSAGE_ID";
-        /// It arrived, or its state is unknown (RFC 2961 §4.3).
+        /// Acknowledgment, or identifier of unknown state (RFC 2961 §4.3).
         MESSAGE_ID_ACK = 24, "MESSAGE_ID_ACK";
-        /// Names of states that are refreshed (RFC 2961 §5.1).
+        /// Identifiers of state to be refreshed (RFC 2961 §5.1).
         MESSAGE_ID_LIST = 25, "MESSAGE_ID_LIST";
-        /// What a diagnosis asks (RFC 2745 §3.3).
+        /// Diagnostic request (RFC 2745 §3.3).
         DIAGNOSTIC = 30, "DIAGNOSTIC";
-        /// Nodes on the way (RFC 2745 §3.5).
+        /// Nodes of the path (RFC 2745 §3.5).
         ROUTE = 31, "ROUTE";
-        /// What a node found (RFC 2745 §3.6).
+        /// Response of a node (RFC 2745 §3.6).
         DIAG_RESPONSE = 32, "DIAG_RESPONSE";
         /// Objects to be reported (RFC 2745 §3.4).
         DIAG_SELECT = 33, "DIAG_SELECT";
@@ -94,19 +94,19 @@ code_points! {
     }
 }
 
-/// What to do about an object of unknown class, told by the two high bits of its number (RFC 2205 §3.10).
+/// Treatment of an object of unknown class, by the two high bits of its number (RFC 2205 §3.10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UnknownClass {
     /// 0bbbbbbb: reject the whole message with error 13.
     Reject,
-    /// 10bbbbbb: as if it were not there; not passed on.
+    /// 10bbbbbb: ignore the object and do not forward it.
     Ignore,
-    /// 11bbbbbb: not looked at, passed on in all messages that result.
+    /// 11bbbbbb: ignore the object and forward it in all messages that result.
     Forward,
 }
 
 impl Class {
-    /// What its number says to those who do not know it.
+    /// Treatment of the class where it is unknown (RFC 2205 §3.10).
     #[must_use]
     pub const fn if_unknown(self) -> UnknownClass {
         match self.0 >> 6 {
@@ -123,49 +123,49 @@ code_points! {
     pub struct ErrorCode(u8) {
         /// No error: a confirmation.
         CONFIRMATION = 0, "Confirmation";
-        /// Refused for lack of resources; value: [`AdmissionValue`].
+        /// Not enough resources; value: [`AdmissionValue`].
         ADMISSION = 1, "Admission Control failure";
-        /// Refused for administrative reasons; value: [`PolicyValue`].
+        /// Administrative reasons; value: [`PolicyValue`].
         POLICY = 2, "Policy Control failure";
         /// No path state for the session.
         NO_PATH = 3, "No path information";
-        /// Path state, but none of such a sender.
+        /// Path state for the session, but not for the sender.
         NO_SENDER = 4, "No sender information";
         /// Another style is in place; value: the low 16 bits of its option vector.
         CONFLICTING_STYLE = 5, "Conflicting reservation style";
-        /// No such style.
+        /// Unknown style.
         UNKNOWN_STYLE = 6, "Unknown reservation style";
-        /// Zero and other DstPorts for the same destination and protocol.
+        /// A zero and a non-zero DstPort for the same destination and protocol.
         CONFLICTING_DEST_PORTS = 7, "Conflicting dest ports";
-        /// Zero and other SrcPorts of the same sender in a session.
+        /// A zero and a non-zero SrcPort of the same sender in a session.
         CONFLICTING_SENDER_PORTS = 8, "Conflicting sender ports";
-        /// Taken away for another's sake; value: [`ErrorValue`].
+        /// The reservation was preempted; value: [`ErrorValue`].
         PREEMPTED = 12, "Service preempted";
-        /// An object of a class that must be known; value: its [`ObjectType`](super::ObjectType).
+        /// An object of an unknown class; value: its [`ObjectType`](super::ObjectType).
         UNKNOWN_CLASS = 13, "Unknown object class";
-        /// A known class with a type that is not; value: its [`ObjectType`](super::ObjectType).
+        /// An object of a known class with an unknown C-Type; value: its [`ObjectType`](super::ObjectType).
         UNKNOWN_C_TYPE = 14, "Unknown object C-Type";
-        /// Found asynchronously, told by upcall only.
+        /// An error of the application interface, for upcalls only.
         API = 20, "Reserved for API";
-        /// Parameters that are wrong in themselves; value: [`TrafficControlValue`].
+        /// Bad parameters; value: [`TrafficControlValue`].
         TRAFFIC_CONTROL = 21, "Traffic Control Error";
-        /// Traffic control broke down.
+        /// Failure of traffic control.
         TRAFFIC_CONTROL_SYSTEM = 22, "Traffic Control System error";
-        /// RSVP broke down.
+        /// Failure of RSVP.
         RSVP_SYSTEM = 23, "RSVP System error";
     }
 }
 
-/// Whose sub-code an Error Value holds: the bits *ss* of codes 01, 12 and 21.
+/// Origin of the sub-code in an Error Value: the bits *ss* of codes 01, 12 and 21 (RFC 2205 Appendix B).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueScope {
-    /// 00: of RFC 2205.
+    /// 00: defined in RFC 2205.
     Global,
-    /// 01, which has no meaning.
+    /// 01: undefined.
     Undefined,
-    /// 10: of an organization.
+    /// 10: defined by an organization.
     Organization,
-    /// 11: of the service.
+    /// 11: defined by the service.
     Service,
 }
 
@@ -174,7 +174,7 @@ pub enum ValueScope {
 pub struct ErrorValue(pub u16);
 
 impl ErrorValue {
-    /// Whose code it is.
+    /// Origin of the sub-code.
     #[must_use]
     pub const fn scope(self) -> ValueScope {
         match self.0 >> 14 {
@@ -185,7 +185,7 @@ impl ErrorValue {
         }
     }
 
-    /// The bit *u*: the message is informational and may update state; else RSVP rejects it without.
+    /// The bit *u*: the message is informational and may update state; else state does not change.
     #[must_use]
     pub const fn informational(self) -> bool {
         self.0 & 0x2000 != 0
@@ -219,21 +219,22 @@ code_points! {
 code_points! {
     /// Global Error Values of [`ErrorCode::TRAFFIC_CONTROL`].
     pub struct TrafficControlValue(u16) {
-        /// Services that cannot be merged.
+        /// The services cannot be merged.
         SERVICE_CONFLICT = 1, "Service conflict";
-        /// No such service here.
+        /// The service is not supported.
         SERVICE_UNSUPPORTED = 2, "Service unsupported";
-        /// Contents of a FLOWSPEC.
+        /// Bad contents of a FLOWSPEC.
         BAD_FLOWSPEC = 3, "Bad Flowspec value";
-        /// Contents of a SENDER_TSPEC.
+        /// Bad contents of a SENDER_TSPEC.
         BAD_TSPEC = 4, "Bad Tspec value";
-        /// Contents of an ADSPEC.
+        /// Bad contents of an ADSPEC.
         BAD_ADSPEC = 5, "Bad Adspec value";
     }
 }
 
 code_points! {
-    /// Error Values of [`ErrorCode::POLICY`] (RFC 2750 §4.4, RFC 4495 §5); 0x8000 and up are a site's or vendor's own.
+    /// Error Values of [`ErrorCode::POLICY`] (RFC 2750 §4.4, RFC 4495 §5); values from 0x8000 are defined by sites and
+    /// vendors.
     pub struct PolicyValue(u16) {
         /// Information.
         INFO = 0, "ERR_INFO";
@@ -267,7 +268,7 @@ code_points! {
         MISSING_ELEMENT = 14, "ERR_PD_MISS";
         /// Decision point out of resources.
         NO_RESOURCES = 15, "ERR_NO_RSC";
-        /// Decision point cannot judge RSVP objects.
+        /// Decision point cannot check RSVP objects.
         RSVP = 16, "ERR_RSVP";
         /// Service not allowed.
         SERVICE = 17, "ERR_SERVICE";
@@ -275,7 +276,7 @@ code_points! {
         STYLE = 18, "ERR_STYLE";
         /// FlowSpec not allowed.
         FLOWSPEC = 19, "ERR_FL_SPEC";
-        /// Less is granted than was: the FLOWSPEC says how much (RFC 4495 §5).
+        /// A part of the reservation was preempted: the FLOWSPEC is what is left (RFC 4495 §5).
         PARTIAL_PREEMPT = 102, "ERR_PARTIAL_PREEMPT";
     }
 }
@@ -296,13 +297,13 @@ macro_rules! bits {
                 self.0 & other.0 == other.0
             }
 
-            /// Only those bits that `other` has too.
+            /// The bits that both have.
             #[must_use]
             pub const fn only(self, other: Self) -> Self {
                 Self(self.0 & other.0)
             }
 
-            /// With the bits of `other`.
+            /// All bits of both.
             #[must_use]
             pub const fn with(self, other: Self) -> Self {
                 Self(self.0 | other.0)
@@ -314,7 +315,7 @@ macro_rules! bits {
 bits! {
     /// Flags of the common header, four bits; RFC 2205 has none.
     HeaderFlags {
-        /// The sender takes Bundles, Srefreshes and MESSAGE_IDs (RFC 2961 §2).
+        /// The sender supports Bundles, Srefreshes and MESSAGE_IDs (RFC 2961 §2).
         REFRESH_REDUCTION = 0x01;
     }
 }
@@ -322,9 +323,10 @@ bits! {
 bits! {
     /// Flags of an ERROR_SPEC.
     ErrorFlags {
-        /// The reservation that was in place still is; in a ResvErr only.
+        /// A former reservation is still in place; in a ResvErr only.
         IN_PLACE = 0x01;
-        /// The FLOWSPEC that failed was larger than this receiver's; between RSVP and the receiver's application only.
+        /// This receiver's FLOWSPEC was smaller than the one that failed; between RSVP and the receiver's application
+        /// only.
         NOT_GUILTY = 0x02;
     }
 }
@@ -334,9 +336,9 @@ bits! {
     DiagErrors {
         /// There is no path state.
         NO_PATH = 0x01;
-        /// What nodes before this one found was returned from here: with more the message would be too big.
+        /// Responses of other nodes were returned from here, because the message would be too big.
         TOO_BIG = 0x02;
-        /// The ROUTE was too big and starts anew here.
+        /// The ROUTE was too big, and a new one starts here.
         ROUTE_TOO_BIG = 0x04;
     }
 }

@@ -1,4 +1,4 @@
-//! A message composed again from what was read of it.
+//! Composing a parsed message again.
 
 use super::code_points::{Class, MessageType};
 use super::message::Message;
@@ -6,9 +6,9 @@ use super::writer::Writer;
 use crate::error::EncodeError;
 
 impl Message<'_> {
-    /// Appends the message as this crate would have written it: objects in the order of the grammars, lists sorted,
-    /// unused fields zero, NULL objects left out, checksum right. Digests and what belongs to traffic control or policy
-    /// control go along as they came.
+    /// Appends the message as this crate writes it (RFC 2205 §3.1): objects in the order of the grammars, lists sorted,
+    /// unused fields zero, NULL objects left out, checksum right. Digests, traffic specifications and POLICY_DATA are
+    /// copied.
     ///
     /// # Errors
     /// [`EncodeError`]; nothing is appended then.
@@ -59,7 +59,7 @@ impl Message<'_> {
         if let Some(sender) = self.sender {
             w.sender_template(&sender);
         }
-        // What belongs to traffic control goes along as it came.
+        // Traffic specifications are copied.
         for class in [Class::SENDER_TSPEC, Class::ADSPEC] {
             if let Some(object) = self.object(class) {
                 w.raw(object.octets);

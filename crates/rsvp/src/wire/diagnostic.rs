@@ -1,4 +1,4 @@
-//! Diagnostics (RFC 2745 §3): what is asked, the way that it took, what nodes found.
+//! The objects of diagnostics (RFC 2745 §3).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,26 +8,26 @@ use super::object::{ObjectType, Objects, RawObject};
 use super::values::{Filter, addresses, is_host};
 use crate::error::{DecodeError, Fault};
 
-/// DIAGNOSTIC: who asks what of whom.
+/// DIAGNOSTIC (RFC 2745 §3.3): the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// RSVP hops over which information is collected at most; 0: no limit.
+    /// Limit of the RSVP hops over which information is collected; 0: no limit.
     pub max_hops: u8,
     /// RSVP hops so far.
     pub hops: u8,
-    /// The flag MF: a DREP that holds a part, and more follow.
+    /// The flag MF: the DREP is a fragment, and more follow.
     pub more: bool,
-    /// Chosen by the requester: names the request and its replies.
+    /// Identifies the request and its replies; chosen by the requester.
     pub request_id: u32,
-    /// Octets that DREQs and DREPs are to have at most.
+    /// Path MTU: limit of the octets of DREQs and DREPs.
     pub path_mtu: u16,
-    /// Octets of DIAG_RESPONSEs that were returned before those of this message.
+    /// Fragment offset: octets of DIAG_RESPONSEs that were returned before.
     pub offset: u16,
-    /// The node where information starts being collected.
+    /// The node where the collection begins.
     pub last_hop: IpAddr,
-    /// The sender that it is collected towards.
+    /// The sender at which it ends.
     pub sender: Filter,
-    /// Where replies go, by UDP.
+    /// Destination of replies, by UDP.
     pub requester: SocketAddr,
 }
 
@@ -71,7 +71,7 @@ impl Diagnostic {
     }
 }
 
-/// DIAG_SELECT: which objects nodes are to report.
+/// DIAG_SELECT (RFC 2745 §3.4): the objects that nodes report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiagSelect<'a> {
     pairs: &'a [[u8; 2]],
@@ -80,27 +80,27 @@ pub struct DiagSelect<'a> {
 impl<'a> DiagSelect<'a> {
     pub(crate) fn of(object: &RawObject<'a>) -> Self {
         let (pairs, _) = object.content().as_chunks();
-        // The last pair of an odd number of them is followed by two zero octets.
+        // Two zero octets follow the last pair of an odd number.
         Self { pairs: pairs.strip_suffix(&[[0, 0]]).unwrap_or(pairs) }
     }
 
-    /// Classes and C-Types as listed; a C-Type of 0 stands for all of its class.
+    /// The listed classes and C-Types; a C-Type of 0 stands for all of the class.
     pub fn kinds(&self) -> impl Iterator<Item = ObjectType> + use<'a> {
         self.pairs.iter().map(|[class, c_type]| ObjectType::new(Class(*class), *c_type))
     }
 
-    /// Whether an object of this type is asked for.
+    /// Whether an object of this type is selected.
     #[must_use]
     pub fn wants(&self, kind: ObjectType) -> bool {
         self.kinds().any(|one| one.class == kind.class && (one.c_type == 0 || one.c_type == kind.c_type))
     }
 }
 
-/// ROUTE: the nodes that a DREQ came through, the LAST-HOP first, each by the address of its interface towards the
-/// sender. DREPs go back along them.
+/// ROUTE (RFC 2745 §3.5): the nodes that a DREQ passed, the LAST-HOP first, each by the address of its interface
+/// towards the sender. DREPs return along them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route<'a> {
-    /// The R-pointer: of a DREQ how many nodes there are, of a DREP the place of the node that it is sent to.
+    /// The R-pointer: in a DREQ the number of nodes, in a DREP the index of the node that it is sent to.
     pub pointer: u8,
     ipv6: bool,
     octets: &'a [u8],
@@ -117,13 +117,13 @@ impl<'a> Route<'a> {
         Ok(Self { pointer, ipv6, octets })
     }
 
-    /// How many nodes it lists.
+    /// Number of nodes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.octets.len() / if self.ipv6 { 16 } else { 4 }
     }
 
-    /// It lists none.
+    /// Whether it lists no node.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.octets.is_empty()
@@ -135,33 +135,33 @@ impl<'a> Route<'a> {
     }
 }
 
-/// DIAG_RESPONSE: what one node found. Addresses that are not known are zero.
+/// DIAG_RESPONSE (RFC 2745 §3.6): the response of one node. Unknown addresses are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiagResponse<'a> {
-    /// When the DREQ arrived: the middle 32 bits of an NTP timestamp, see [`ntp_middle`].
+    /// Arrival time of the DREQ: the middle 32 bits of an NTP timestamp, see [`ntp_middle`].
     pub arrival: u32,
-    /// The interface by which messages of the sender come.
+    /// Address of the incoming interface of the sender's messages.
     pub incoming: IpAddr,
-    /// The interface by which messages to the session go on, and the DREQ came.
+    /// Address of the outgoing interface, by which the DREQ came.
     pub outgoing: IpAddr,
     /// The previous RSVP hop towards the sender.
     pub previous: IpAddr,
-    /// IP hops that the DREQ took from the RSVP node before.
+    /// D-TTL: IP hops from the previous RSVP node on the DREQ's path.
     pub d_ttl: u8,
-    /// The flag M: upstream, the reservation is merged with those of other interfaces.
+    /// The flag M: the reservation is merged with those of other interfaces.
     pub merged: bool,
-    /// R-error.
+    /// The R-error flags.
     pub errors: DiagErrors,
-    /// *K*, the refresh timer multiple, 4 bits.
+    /// *K*: the refresh timer multiple, 4 bits.
     pub cleanup: u8,
-    /// *R*, the refresh period, in seconds.
+    /// *R*: the refresh period, seconds.
     pub refresh: u16,
-    /// The response objects, and a TUNNEL object before them if there is one: whole objects.
+    /// The whole response objects; a TUNNEL object comes before them.
     pub objects: &'a [u8],
 }
 
 impl<'a> DiagResponse<'a> {
-    /// Octets before the response objects, with the header.
+    /// Octets of the object before the response objects.
     pub const fn octets(ipv6: bool) -> usize {
         12 + 3 * if ipv6 { 16 } else { 4 }
     }
@@ -190,17 +190,17 @@ impl<'a> DiagResponse<'a> {
         })
     }
 
-    /// The response objects one by one.
+    /// Iterator over the response objects.
     pub fn objects(&self) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
         Objects::at(self.objects, 0).map_while(Result::ok)
     }
 }
 
-/// The middle 32 bits of the NTP timestamp of a time in microseconds since 1970: seconds modulo 65,536, and 16 bits of
-/// their fraction.
+/// The middle 32 bits of an NTP timestamp, from microseconds since 1970: seconds modulo 65,536 and 16 bits of their
+/// fraction (RFC 2745 §3.6).
 #[must_use]
 pub const fn ntp_middle(unix_us: u64) -> u32 {
-    /// From 1900 to 1970.
+    /// Seconds from 1900 to 1970.
     const SECONDS: u64 = 2_208_988_800;
     let (seconds, us) = (unix_us / 1_000_000, unix_us % 1_000_000);
     let middle = (((seconds + SECONDS) & 0xffff) << 16) | ((us << 16) / 1_000_000);
@@ -209,7 +209,7 @@ pub const fn ntp_middle(unix_us: u64) -> u32 {
     middle
 }
 
-/// The address that `octets` begin with, of the version that the C-Type says.
+/// Splits off the first address, of the IP version of the C-Type.
 fn address(kind: ObjectType, octets: &[u8]) -> Option<(IpAddr, &[u8])> {
     if kind.c_type == 1 {
         let (address, rest) = octets.split_first_chunk::<4>()?;
@@ -221,30 +221,30 @@ fn address(kind: ObjectType, octets: &[u8]) -> Option<(IpAddr, &[u8])> {
 }
 
 impl<'a> Message<'a> {
-    /// The DIAGNOSTIC of a DREQ or DREP.
+    /// The DIAGNOSTIC of a DREQ or DREP (RFC 2745 §3.3).
     #[must_use]
     pub fn diagnostic(&self) -> Option<Diagnostic> {
         self.of_class(Class::DIAGNOSTIC).next().and_then(|object| Diagnostic::parse(&object).ok())
     }
 
-    /// The DIAG_SELECT of a DREQ or DREP, if there is one.
+    /// The DIAG_SELECT of a DREQ or DREP, if there is one (RFC 2745 §3.4).
     #[must_use]
     pub fn select(&self) -> Option<DiagSelect<'a>> {
         self.of_class(Class::DIAG_SELECT).next().map(|object| DiagSelect::of(&object))
     }
 
-    /// The ROUTE of a DREQ or DREP, if there is one.
+    /// The ROUTE of a DREQ or DREP, if there is one (RFC 2745 §3.5).
     #[must_use]
     pub fn route(&self) -> Option<Route<'a>> {
         self.of_class(Class::ROUTE).next().and_then(|object| Route::parse(&object).ok())
     }
 
-    /// The DIAG_RESPONSEs of a DREQ or DREP.
+    /// The DIAG_RESPONSEs of a DREQ or DREP (RFC 2745 §3.6).
     pub fn responses(&self) -> impl Iterator<Item = DiagResponse<'a>> + use<'a> {
         self.of_class(Class::DIAG_RESPONSE).filter_map(|object| DiagResponse::parse(&object).ok())
     }
 
-    /// What a DREQ or DREP must keep to beyond the grammar of others: its objects have one order (§3), and one IP version.
+    /// Checks the rules for DREQ and DREP beyond the grammar: the order of objects (RFC 2745 §3) and one IP version.
     pub(super) fn judge_diagnostic(&self) -> Result<(), DecodeError> {
         let mut last = 0;
         let ipv6 = self.session.is_some_and(|session| session.dest.is_ipv6());

@@ -1,7 +1,7 @@
-//! The elements of POLICY_DATA that are read and written here: preemption priorities (RFC 3181) and identities that are
-//! given in plain text (RFC 3182 §4.1, §4.4).
+//! Policy elements that are parsed and composed: preemption priorities (RFC 3181) and identities in plain text (RFC
+//! 3182 §4.1, §4.4).
 //!
-//! RFC 3182 prints P-Type 3 for applications, which RFC 3181 has for priorities; the registry has 5.
+//! RFC 3182 prints P-Type 3 for applications, which is that of priorities in RFC 3181; the registry has 5.
 
 use super::code_points::Class;
 use super::object::Objects;
@@ -13,7 +13,7 @@ const AUTH_USER: u16 = 2;
 const PREEMPTION_PRI: u16 = 3;
 const AUTH_APP: u16 = 5;
 
-/// A-Types of RFC 3182 §3.3, and the SubTypes of both that are ASCII text.
+/// A-Types of RFC 3182 §3.3; the SubType of both is ASCII text.
 const POLICY_LOCATOR: u8 = 1;
 const CREDENTIAL: u8 = 2;
 const ASCII: u8 = 1;
@@ -23,17 +23,17 @@ const HEADER: usize = 4;
 /// "Take priority of highest QoS" (RFC 3181 §4).
 const MERGE_STRATEGY: u8 = 1;
 
-/// PREEMPTION_PRI: how strong a request is against others; higher is stronger.
+/// PREEMPTION_PRI (RFC 3181): priorities of a request against others; the higher wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Preemption {
-    /// In taking from them.
+    /// Priority against grants of others.
     pub setup: u16,
-    /// In keeping what it has.
+    /// Priority against requests of others.
     pub defending: u16,
 }
 
 impl Preemption {
-    /// What an element says; `None`: it is another one, or of a wrong length.
+    /// Parses an element (RFC 3181 §4); `None`: another P-Type, or a wrong length.
     #[must_use]
     pub fn of(element: &PolicyElement<'_>) -> Option<Self> {
         let &[_, _, _, _, s1, s0, d1, d0] = element.data else { return None };
@@ -41,26 +41,27 @@ impl Preemption {
             .then(|| Self { setup: u16::from_be_bytes([s1, s0]), defending: u16::from_be_bytes([d1, d0]) })
     }
 
-    /// The stronger one of both.
+    /// The higher one of each priority.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { setup: self.setup.max(other.setup), defending: self.defending.max(other.defending) }
     }
 }
 
-/// AUTH_DATA with a credential that is plain text: for whom something is asked. Nothing in it proves that.
+/// AUTH_DATA with a credential in plain text (RFC 3182 §4.1, §4.4). It is not proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity<'a> {
-    /// It is that of an application, not of a user.
+    /// The identity is that of an application, not of a user.
     pub application: bool,
     /// Login name of the user, or name of the application.
     pub name: &'a str,
-    /// Distinguished name by which its policy is found.
+    /// Distinguished name of the policy.
     pub locator: Option<&'a str>,
 }
 
 impl<'a> Identity<'a> {
-    /// What an element says; `None`: it is another one, its credential is none in ASCII, or its attributes are none.
+    /// Parses an element (RFC 3182 §3); `None`: another P-Type, a credential that is not in ASCII, or malformed
+    /// attributes.
     #[must_use]
     pub fn of(element: &PolicyElement<'a>) -> Option<Self> {
         let application = match element.p_type {
@@ -78,7 +79,7 @@ impl<'a> Identity<'a> {
             match (a_type, sub_type) {
                 (CREDENTIAL, ASCII) if name.is_none() => name = Some(text(value)?),
                 (POLICY_LOCATOR, ASCII) if locator.is_none() => locator = Some(text(value)?),
-                // A ticket, a certificate: a proof that is not checked here makes no identity. So does a second one.
+                // A ticket or certificate cannot be checked here; a second credential is ambiguous.
                 (CREDENTIAL, _) => return None,
                 _ => {}
             }
@@ -87,23 +88,23 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// Text that can be printed; `None`: it is none.
+/// Printable text; `None`: the octets are not printable.
 fn text(octets: &[u8]) -> Option<&str> {
     let printable = !octets.is_empty() && octets.iter().all(|octet| (b' '..=b'~').contains(octet));
     core::str::from_utf8(octets).ok().filter(|_| printable)
 }
 
-/// The elements of POLICY_DATA objects that follow each other; of what cannot be read there are none.
+/// The elements of a list of POLICY_DATA objects (RFC 2750 §3.3). Objects that cannot be parsed have none.
 pub fn elements(objects: &[u8]) -> impl Iterator<Item = PolicyElement<'_>> {
     let objects = Objects::at(objects, 0).map_while(Result::ok);
     let policy = objects.filter(|object| object.kind.class == Class::POLICY_DATA).map(PolicyData::of);
     policy.filter_map(|policy| policy.elements().ok()).flatten()
 }
 
-/// A POLICY_DATA object, whole, with these elements and no options; empty if there are none.
+/// Composes a POLICY_DATA object with these elements and no options (RFC 2750 §3.1); empty if there are no elements.
 ///
 /// # Errors
-/// [`EncodeError::ObjectLength`] if it would be longer than an object can be.
+/// [`EncodeError::ObjectLength`] if the object would be too long.
 pub fn policy_data(
     preemption: Option<Preemption>,
     identities: &[Identity<'_>],
@@ -148,9 +149,9 @@ fn element(octets: &mut Vec<u8>, p_type: u16, data: impl FnOnce(&mut Vec<u8>)) -
     Ok(())
 }
 
-/// An attribute in ASCII: its length is the actual one, what follows begins at a whole word (RFC 3182 §3.3).
+/// Writes an attribute in ASCII: its length is without padding, the next one is aligned to a word (RFC 3182 §3.3).
 fn attribute(octets: &mut Vec<u8>, a_type: u8, value: &str) {
-    // What is longer makes the element too long as well.
+    // A value that is too long makes the element too long as well.
     let length = u16::try_from(value.len() + HEADER).unwrap_or(u16::MAX);
     octets.extend_from_slice(&length.to_be_bytes());
     octets.extend_from_slice(&[a_type, ASCII]);
@@ -204,12 +205,12 @@ mod tests {
             &b""[..],
             b"\0\x07\x02\x03ann\0",                    // a Kerberos ticket
             b"\0\x07\x02\x01ann\0\0\x07\x02\x04ann\0", // and a certificate
-            b"\0\x07\x02\x01ann\0\0\x07\x02\x01bob\0", // whose?
+            b"\0\x07\x02\x01ann\0\0\x07\x02\x01bob\0", // two credentials
             b"\0\x07\x02\x01ann",                      // not padded
             b"\0\x03\x02\x01ann\0",                    // shorter than its header
             b"\0\x09\x02\x01ann\0",                    // longer than what is there
-            b"\0\x04\x02\x01",                         // nobody
-            b"\0\x07\x02\x01a\nn\0",                   // no text
+            b"\0\x04\x02\x01",                         // an empty name
+            b"\0\x07\x02\x01a\nn\0",                   // not printable
             b"\0\x06\x01\x01CN\0\0",                   // a locator alone
         ] {
             assert_eq!(of(other), None, "{other:?}");

@@ -1,59 +1,59 @@
-//! Which object may stand in which message (RFC 2205 §3.1, 2745, 2747, 2961, 3209).
+//! The objects that each message may have (RFC 2205 §3.1, 2745, 2747, 2961, 3209).
 
 use super::code_points::{Class, MessageType};
 use super::object::ObjectType;
 use super::values::knows;
 
-/// Where in the message the next object stands, as far as order counts.
+/// The place of the next object in a message, where order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     /// After the common header.
     Start = 1,
     /// After INTEGRITY and acknowledgments.
     Acks = 2,
-    /// After MESSAGE_ID, or anything else that is no part of the preface.
+    /// After MESSAGE_ID, or any object of the body.
     Body = 4,
     /// After STYLE.
     Flows = 8,
 }
 
-/// What is asked about each object of each message before its content is looked at.
+/// Rules for the objects of a class, applied before their contents are parsed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// In which messages it may stand, bits by type.
+    /// Message types in which the class is legal, as bits.
     messages: u32,
-    /// Which C-Types are known, bits by number.
+    /// Known C-Types, as bits.
     c_types: u8,
-    /// At which places it may stand: bits of [`Place`].
+    /// Legal places: bits of [`Place`].
     places: u8,
-    /// Where what follows it stands.
+    /// The place after an object of the class.
     pub(crate) then: Place,
-    /// It has a name.
+    /// The class is known.
     pub(crate) known: bool,
-    /// It may stand more than once.
+    /// A message may have several objects of the class.
     pub(crate) list: bool,
-    /// Any C-Type will do.
+    /// All C-Types are accepted.
     any: bool,
 }
 
 impl Rules {
-    /// Those of a class.
+    /// The rules of a class.
     pub(crate) fn of(class: Class) -> &'static Self {
         #[expect(clippy::indexing_slicing, reason = "one for each octet")]
         &RULES[usize::from(class.0)]
     }
 
-    /// Whether it may stand in the message at all.
+    /// Whether the class is legal in the message.
     pub(crate) const fn allowed(&self, message: MessageType) -> bool {
         message.0 < 32 && self.messages >> message.0 & 1 != 0
     }
 
-    /// Whether its C-Type is known.
+    /// Whether the C-Type is known.
     pub(crate) const fn knows(&self, c_type: u8) -> bool {
         self.any || c_type < 8 && self.c_types >> c_type & 1 != 0
     }
 
-    /// Whether it may stand here.
+    /// Whether the class is legal at this place.
     pub(crate) const fn fits(&self, place: Place) -> bool {
         self.places & place as u8 != 0
     }
@@ -107,7 +107,7 @@ const fn is_list(class: Class) -> bool {
     )
 }
 
-/// A known class other than NULL as one of 64 bits: CHALLENGE, 64, has NULL's.
+/// The bit of a known class other than NULL; CHALLENGE, 64, uses NULL's.
 pub(crate) const fn bit(class: Class) -> u64 {
     1 << (class.0 % 64)
 }
@@ -142,7 +142,7 @@ const fn may_stand(message: MessageType, class: Class) -> bool {
     }
 }
 
-/// What the message must have, in the order of its grammar.
+/// The mandatory classes of a message, in the order of its grammar.
 pub(crate) const fn demanded(message: MessageType) -> &'static [Class] {
     use Class as C;
     use MessageType as M;
@@ -164,7 +164,7 @@ pub(crate) const fn demanded(message: MessageType) -> &'static [Class] {
     }
 }
 
-/// The classes of [`demanded`] as bits, for the messages that there are many of: 1 to 7.
+/// The mandatory classes as bits, for the frequent message types 1 to 7.
 #[expect(clippy::indexing_slicing, reason = "at compile time")]
 static DEMANDED: [u64; 8] = {
     let mut table = [0; 8];
@@ -180,7 +180,7 @@ static DEMANDED: [u64; 8] = {
     table
 };
 
-/// The first class that the message must have and that is not among those `seen`, bits by class.
+/// The first mandatory class that is not among those `seen`, bits by class.
 pub(crate) fn missing(message: MessageType, seen: u64) -> Option<Class> {
     if DEMANDED.get(usize::from(message.0)).is_some_and(|all| seen & all == *all && *all != 0) {
         return None;

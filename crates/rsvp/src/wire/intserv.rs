@@ -1,5 +1,4 @@
-//! FLOWSPEC and SENDER_TSPEC as RFC 2210 §3.1 and §3.2 fill them, and the headers that ADSPEC shares with them (its
-//! appendix A).
+//! FLOWSPEC and SENDER_TSPEC (RFC 2210 §3.1, §3.2), and the headers that ADSPEC shares with them (RFC 2210 Appendix A).
 
 use core::fmt;
 
@@ -11,15 +10,15 @@ use super::object::{OBJECT_HEADER_OCTETS, RawObject, whole};
 
 /// TOKEN_BUCKET_TSPEC.
 pub(crate) const PARAMETER_TSPEC: u8 = 127;
-/// Guaranteed service's RSpec.
+/// The RSpec of guaranteed service.
 pub(crate) const PARAMETER_RSPEC: u8 = 130;
 
-/// Quality of service.
+/// A quality of service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
-    /// RFC 2212: a bound on the delay.
+    /// Guaranteed service (RFC 2212): a bound on the delay.
     Guaranteed,
-    /// RFC 2211: as if nobody else were there.
+    /// Controlled load (RFC 2211): the service of an unloaded network.
     ControlledLoad,
 }
 
@@ -43,13 +42,13 @@ impl fmt::Display for Service {
     }
 }
 
-/// Contents that traffic control refuses: error 21 with this value.
+/// Contents that traffic control rejects: error 21 with this value (RFC 2205 Appendix B).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{value}: {why}")]
 pub struct SpecFault {
     /// Error Value of [`ErrorCode::TRAFFIC_CONTROL`](super::ErrorCode::TRAFFIC_CONTROL).
     pub value: TrafficControlValue,
-    /// For people.
+    /// The reason, as text.
     pub why: &'static str,
 }
 
@@ -78,32 +77,32 @@ const fn why(error: SpecError) -> &'static str {
     }
 }
 
-/// What a receiver asks for. Its values are valid: what exists can be granted in principle.
+/// The contents of a FLOWSPEC (RFC 2210 §3.2). Its values are valid.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FlowSpec {
     /// The traffic.
     pub tspec: TSpec,
-    /// Guaranteed service's rate and slack; `None`: controlled load.
+    /// Rate and slack of guaranteed service; `None`: controlled load.
     pub rspec: Option<RSpec>,
 }
 
 impl FlowSpec {
-    /// Which service it asks for.
+    /// The requested service.
     #[must_use]
     pub const fn service(&self) -> Service {
         if self.rspec.is_some() { Service::Guaranteed } else { Service::ControlledLoad }
     }
 }
 
-/// A FLOWSPEC object, not interpreted.
+/// A FLOWSPEC object whose contents were not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawFlowSpec<'a> {
     octets: &'a [u8],
 }
 
 impl<'a> RawFlowSpec<'a> {
-    /// From a whole object with its header, kept from a message; `None` if it is none of this class.
+    /// A FLOWSPEC from a whole object with its header; `None`: the object is of another class.
     #[must_use]
     pub fn from_octets(object: &'a [u8]) -> Option<Self> {
         whole(object, Class::FLOWSPEC).map(|object| Self::of(&object))
@@ -119,11 +118,11 @@ impl<'a> RawFlowSpec<'a> {
         self.octets
     }
 
-    /// Service, traffic and, of guaranteed service, RSpec.
+    /// Parses the contents (RFC 2210 §3.2).
     ///
     /// # Errors
-    /// 21/2 for a service that is neither, 21/3 for contents that are none: other parameters, several services, values
-    /// out of range, for guaranteed service also p < r or R < r.
+    /// 21/2 for an unknown service, 21/3 for bad contents: other parameters, several services, values out of range, for
+    /// guaranteed service also p < r or R < r.
     pub fn read(&self) -> Result<FlowSpec, SpecFault> {
         const BAD: TrafficControlValue = TrafficControlValue::BAD_FLOWSPEC;
         let bad = |why| SpecFault::new(BAD, why);
@@ -154,14 +153,14 @@ impl<'a> RawFlowSpec<'a> {
     }
 }
 
-/// A SENDER_TSPEC object, not interpreted. No node alters it on its way.
+/// A SENDER_TSPEC object whose contents were not parsed. No node changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawTspec<'a> {
     octets: &'a [u8],
 }
 
 impl<'a> RawTspec<'a> {
-    /// From a whole object with its header, kept from a message; `None` if it is none of this class.
+    /// A SENDER_TSPEC from a whole object with its header; `None`: the object is of another class.
     #[must_use]
     pub fn from_octets(object: &'a [u8]) -> Option<Self> {
         whole(object, Class::SENDER_TSPEC).map(|object| Self::of(&object))
@@ -177,10 +176,10 @@ impl<'a> RawTspec<'a> {
         self.octets
     }
 
-    /// The sender's traffic.
+    /// Parses the contents (RFC 2210 §3.1).
     ///
     /// # Errors
-    /// 21/4 for contents that are none, and values out of range.
+    /// 21/4 for bad contents and values out of range.
     pub fn read(&self) -> Result<TSpec, SpecFault> {
         const BAD: TrafficControlValue = TrafficControlValue::BAD_TSPEC;
         let bad = |why| SpecFault::new(BAD, why);
@@ -209,7 +208,7 @@ fn tspec(rest: &mut Reader<'_>, value: TrafficControlValue) -> Result<TSpec, Spe
     TSpec::new(r, b, p, m, max).map_err(|error| SpecFault::of(value, error))
 }
 
-/// What the message header of a whole object encloses: all of it, in version 0 (appendix A.1).
+/// The data after the message header of a whole object, in version 0 (RFC 2210 Appendix A.1).
 pub(crate) fn message(object: &[u8]) -> Option<Reader<'_>> {
     let mut r = Reader::at(object.get(OBJECT_HEADER_OCTETS..)?, OBJECT_HEADER_OCTETS);
     let [version, _, l1, l0] = r.array().ok()?;
@@ -231,14 +230,14 @@ pub(crate) fn fragment<'a>(r: &mut Reader<'a>) -> Option<Fragment<'a>> {
     Some(Fragment { number, broken: flags & 0x80 != 0, rest })
 }
 
-/// Number, whether marked invalid, and value of the next parameter.
+/// Parses the next parameter: number, whether it is marked invalid, and value.
 pub(crate) fn any_parameter<'a>(r: &mut Reader<'a>) -> Option<(u8, bool, Reader<'a>)> {
     let [number, flags, l1, l0] = r.array().ok()?;
     let value = r.sub(usize::from(u16::from_be_bytes([l1, l0])) * 4).ok()?;
     Some((number, flags & 0x80 != 0, value))
 }
 
-/// The value of the next parameter, which must be `wanted`, and valid.
+/// The value of the next parameter, which must be `wanted` and valid.
 fn parameter<'a>(r: &mut Reader<'a>, wanted: u8) -> Option<Reader<'a>> {
     any_parameter(r).filter(|(number, invalid, _)| *number == wanted && !invalid).map(|(.., value)| value)
 }

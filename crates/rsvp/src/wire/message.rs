@@ -1,4 +1,4 @@
-//! A whole message: reading it, and judging it by the grammars of RFC 2205 §3.1 and its successors.
+//! A whole message: parsing, and the grammars of RFC 2205 §3.1 and its successors.
 
 use core::net::IpAddr;
 
@@ -16,70 +16,71 @@ use super::security::{Challenge, Hello, Integrity};
 use super::values::{self, ErrorSpec, Filter, RsvpHop, Scope, Selector, Session, SessionKind, Style};
 use crate::error::{DecodeError, Fault, Refusal};
 
-/// A message as received: a view over its octets.
+/// A received message: a view over its octets.
 ///
-/// Objects that may stand once are fields, the others iterators. Of objects of unknown class the ignorable ones are
-/// skipped, the ones to be passed on are in [`Message::kept`], and the rest reject the message: see [`Message::refusal`].
+/// Objects that a message has once are fields, others are iterators. Objects of unknown class are ignored, kept for
+/// forwarding ([`Message::kept`]), or reject the message ([`Message::refusal`]), by the bits of their class (RFC 2205
+/// §3.10).
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
-    /// What it is.
+    /// Message type.
     pub kind: MessageType,
     /// Flags of the common header.
     pub flags: HeaderFlags,
-    /// TTL with which it was sent: a smaller one on arrival tells of nodes between that do not speak RSVP.
+    /// Send_TTL. A smaller TTL on arrival shows nodes without RSVP in between (RFC 2205 §3.8).
     pub send_ttl: u8,
     /// The whole message.
     pub octets: &'a [u8],
-    /// Digest and sequence number. Not verified.
+    /// INTEGRITY, not verified.
     pub integrity: Option<Integrity<'a>>,
-    /// Name of the message.
+    /// MESSAGE_ID.
     pub message_id: Option<MessageId>,
-    /// The session. `None` only in messages that belong to none, and where [`Message::refusal`] says why.
+    /// The session. `None` only in messages without one, and together with [`Message::refusal`].
     pub session: Option<Session>,
-    /// The E_Police flag of the SESSION: no node policed the flow so far.
+    /// The E_Police flag of the SESSION: no node policed the flow so far (RFC 2205 §3.8).
     pub e_police: bool,
-    /// The node that sent the message on this hop.
+    /// RSVP_HOP: the RSVP node that sent the message.
     pub hop: Option<RsvpHop>,
-    /// Refresh period R of the sender, milliseconds.
+    /// TIME_VALUES: refresh period R of the sender, milliseconds.
     pub refresh_period: Option<u32>,
-    /// What went wrong.
+    /// ERROR_SPEC.
     pub error: Option<ErrorSpec>,
-    /// The senders that a wildcard message is for.
+    /// SCOPE: the senders of a wildcard message.
     pub scope: Option<Scope<'a>>,
     /// Reservation style.
     pub style: Option<Style>,
-    /// Who wants a confirmation.
+    /// RESV_CONFIRM: the receiver that requests a confirmation.
     pub confirm: Option<IpAddr>,
-    /// The sender that a Path, PathErr or PathTear is about.
+    /// SENDER_TEMPLATE of a Path, PathErr or PathTear.
     pub sender: Option<Filter>,
-    /// Its traffic; not interpreted.
+    /// SENDER_TSPEC, not parsed.
     pub sender_tspec: Option<RawTspec<'a>>,
-    /// What the path can do; not interpreted.
+    /// ADSPEC, not parsed.
     pub adspec: Option<RawAdspec<'a>>,
-    /// Of Integrity Challenge and Response.
+    /// CHALLENGE of an Integrity Challenge or Response.
     pub challenge: Option<Challenge>,
-    /// Of Hello.
+    /// HELLO of a Hello.
     pub hello: Option<Hello>,
-    /// A Path or Resv that is to be rejected with this error (PathErr or ResvErr to its RSVP_HOP), not processed.
-    /// Then anything but [`Message::hop`] may be missing; [`Message::object`] has what was received.
+    /// Error with which a Path or Resv is rejected as a whole (PathErr or ResvErr to its RSVP_HOP). All fields but
+    /// [`Message::hop`] may be missing then; [`Message::object`] has what was received.
     pub refusal: Option<Refusal>,
-    /// Which classes are in it.
+    /// Classes in the message, as bits.
     seen: u64,
-    /// Objects of unknown class to be passed on.
+    /// There are objects of unknown class to be forwarded.
     keeps: bool,
-    /// The node does no refresh reduction: a MESSAGE_ID_LIST is of an unknown class to it (RFC 2961 §4.8).
+    /// The node does not support refresh reduction: MESSAGE_ID_LIST is of an unknown class to it (RFC 2961 §4.8).
     pub(crate) without_reduction: bool,
     /// Where the flow descriptors start.
     flows_at: usize,
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message that fills `octets` exactly: version, length and checksum first, then its objects, in any order
-    /// that the grammars permit. Nothing is copied. A checksum of zero says that there is none. INTEGRITY is read and
-    /// not verified.
+    /// Parses a message that fills `octets` exactly (RFC 2205 §3.1): version, length and checksum first, then its
+    /// objects, in any order that the grammars permit. Nothing is copied. A checksum of zero means "no checksum".
+    /// INTEGRITY is not verified.
     ///
     /// # Errors
-    /// [`DecodeError`]: to be counted and dropped, never answered.
+    /// [`DecodeError`]: the message is counted and dropped, never answered.
     #[inline]
     pub fn parse(octets: &'a [u8]) -> Result<Self, DecodeError> {
         let mut message = Self::NOTHING;
@@ -87,7 +88,7 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    /// Where a message is to be read.
+    /// The initial value for [`Self::read`].
     pub(crate) const NOTHING: Self = Self {
         kind: MessageType(0),
         flags: HeaderFlags(0),
@@ -115,7 +116,7 @@ impl<'a> Message<'a> {
         flows_at: 0,
     };
 
-    /// [`Self::parse`] in place, where there was [`Self::NOTHING`]: a message is some 300 octets, and is not moved then.
+    /// [`Self::parse`] in place: a message has some 300 octets and is not moved.
     pub(crate) fn read(&mut self, octets: &'a [u8]) -> Result<(), DecodeError> {
         let length = DecodeError::header(Fault::MessageLength, 6);
         let Some(&[version_flags, kind, c1, c0, send_ttl, _, l1, l0]) = octets.first_chunk() else {
@@ -178,7 +179,7 @@ impl<'a> Message<'a> {
             }
             return Err(object.error(Fault::NotAllowed));
         }
-        // "must immediately follow the common header": not even NULL in between.
+        // INTEGRITY "must immediately follow the common header": not even NULL may come between.
         let late = class == Class::INTEGRITY && object.offset != HEADER_OCTETS;
         if !rules.fits(*place) || late {
             return Err(object.error(Fault::Order));
@@ -191,7 +192,7 @@ impl<'a> Message<'a> {
         }
         if !rules.knows(object.kind.c_type) {
             if is_opaque(class) && !matches!(self.kind, MessageType::PATH | MessageType::RESV) {
-                // Traffic control judges these C-Types (§3.10), and elsewhere nobody asks it.
+                // Traffic control checks these C-Types in Path and Resv (§3.10); in other messages nothing does.
                 if class == Class::FLOWSPEC {
                     descriptors.flowspec();
                 }
@@ -249,12 +250,13 @@ impl<'a> Message<'a> {
             Class::DIAG_RESPONSE => {
                 DiagResponse::parse(object)?;
             }
-            _ => {} // POLICY_DATA: policy control reads it; DIAG_SELECT: any pairs
+            _ => {} // POLICY_DATA is for policy control; DIAG_SELECT may have any pairs
         }
         Ok(())
     }
 
-    /// An error that a Path or Resv is answered with; the first one counts. In other messages it is a format error.
+    /// Rejects a Path or Resv with an error; the first one counts. In other messages it is a format error (RFC 2205
+    /// §3.10).
     fn refuse(&mut self, object: &RawObject<'a>, code: ErrorCode, fault: Fault) -> Result<(), DecodeError> {
         if !matches!(self.kind, MessageType::PATH | MessageType::RESV) {
             return Err(object.error(fault));
@@ -264,8 +266,8 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    /// Filters are of the session's family and, as it, of ports or of GPIs; without DstPort there is no SrcPort.
-    /// What stands before the SESSION is looked at again in [`Message::judge`].
+    /// Checks that a filter has the address family and kind of the session, and no SrcPort without a DstPort. Filters
+    /// before the SESSION are checked in [`Message::judge`].
     fn goes_with_session(&self, object: &RawObject<'_>, filter: &Filter) -> Result<(), DecodeError> {
         match self.session {
             Some(session) => goes_with(&session, filter).map_err(|fault| object.error(fault)),
@@ -273,14 +275,14 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// What no object tells alone.
+    /// Checks rules about several objects.
     fn judge(&self, descriptors: &Descriptors) -> Result<(), DecodeError> {
         let end = self.octets.len();
         if let Some(class) = missing(self.kind, self.seen) {
             return Err(DecodeError::missing(class, end));
         }
         if self.refusal.is_some() {
-            // Somebody must be there to be told.
+            // The answer needs a destination.
             return if self.hop.is_some() { Ok(()) } else { Err(DecodeError::missing(Class::RSVP_HOP, end)) };
         }
         if let (Some(session), Some(hop)) = (self.session, self.hop)
@@ -309,7 +311,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// SRC_LISTs stand alone (RFC 2961 §5.2).
+    /// Checks that an SRC_LIST has no other list beside it (RFC 2961 §5.2).
     fn judge_lists(&self) -> Result<(), DecodeError> {
         let sources = self.lists().filter(IdList::is_source_list).count();
         if sources == 0 || sources == self.lists().count() {
@@ -319,18 +321,18 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// All objects as they came, NULL and unknown ones too.
+    /// All objects in their order, NULL and unknown ones too.
     pub fn objects(&self) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
         Objects::of(self.octets).map_while(Result::ok)
     }
 
-    /// The first object of a class as it came, for messages that repeat it.
+    /// The first object of a class.
     #[must_use]
     pub fn object(&self, class: Class) -> Option<RawObject<'a>> {
         self.objects().find(|object| object.kind.class == class)
     }
 
-    /// Objects of unknown class 11bbbbbb: to be passed on unexamined in all that results from this message.
+    /// Objects of unknown class 11bbbbbb, to be forwarded unexamined (RFC 2205 §3.10).
     pub fn kept(&self) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
         let octets = if self.keeps { self.octets } else { &[] };
         Objects::of(octets).map_while(Result::ok).filter(|object| {
@@ -338,7 +340,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Whether it has any of [`Self::policy`] or [`Self::kept`].
+    /// Whether there is any object of [`Self::policy`] or [`Self::kept`].
     pub(crate) const fn carries(&self) -> bool {
         self.keeps || self.seen & bit(Class::POLICY_DATA) != 0
     }
@@ -348,13 +350,13 @@ impl<'a> Message<'a> {
         self.of_class(Class::POLICY_DATA).map(PolicyData::of)
     }
 
-    /// What the sender got of ours: acknowledgments, or with `true` identifiers that it has no state for.
+    /// Acknowledgments: MESSAGE_ID_ACKs, and with `true` MESSAGE_ID_NACKs (RFC 2961 §4.3).
     pub fn acks(&self) -> impl Iterator<Item = (MessageId, bool)> + use<'a> {
         self.of_class(Class::MESSAGE_ID_ACK)
             .filter_map(|object| MessageId::parse(&object).ok().map(|id| (id, object.kind.c_type == 2)))
     }
 
-    /// The lists of an Srefresh.
+    /// The lists of an Srefresh (RFC 2961 §5.1).
     pub fn lists(&self) -> impl Iterator<Item = IdList<'a>> + use<'a> {
         self.of_class(Class::MESSAGE_ID_LIST).filter_map(|object| IdList::parse(&object).ok())
     }
@@ -365,8 +367,8 @@ impl<'a> Message<'a> {
         Objects::of(octets).map_while(Result::ok).filter(move |object| object.kind.class == class)
     }
 
-    /// The flow descriptors of a Resv, ResvErr, ResvTear or ResvConf: for explicit styles each filter with the
-    /// FLOWSPEC in force there, for WF the FLOWSPEC alone.
+    /// The flow descriptors of a Resv, ResvErr, ResvTear or ResvConf (RFC 2205 §3.1.4): with explicit styles each
+    /// filter with the last FLOWSPEC before it, with WF the FLOWSPEC alone.
     #[must_use]
     pub fn flows(&self) -> Flows<'a> {
         Flows {
@@ -376,7 +378,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The messages of a Bundle; none in others.
+    /// The messages of a Bundle (RFC 2961 §3.1); none in other messages.
     #[must_use]
     pub fn sub_messages(&self) -> SubMessages<'a> {
         SubMessages::of(if self.kind == MessageType::BUNDLE { self.octets } else { &[] })
@@ -386,9 +388,9 @@ impl<'a> Message<'a> {
 /// One flow descriptor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Flow<'a> {
-    /// What is asked for; a ResvTear may lack it.
+    /// FLOWSPEC; a ResvTear may lack it.
     pub flowspec: Option<RawFlowSpec<'a>>,
-    /// For which sender; `None`: all of them (WF).
+    /// FILTER_SPEC; `None`: all senders (WF).
     pub filter: Option<Filter>,
 }
 
@@ -424,14 +426,14 @@ impl<'a> Iterator for Flows<'a> {
     }
 }
 
-/// What follows the STYLE, counted.
+/// Counts of the objects after STYLE.
 #[derive(Debug, Default)]
 struct Descriptors {
     flowspecs: usize,
     filters: usize,
-    /// A FILTER_SPEC with no FLOWSPEC before it.
+    /// A FILTER_SPEC without a FLOWSPEC before it.
     bare_filter: bool,
-    /// The last one is a FLOWSPEC.
+    /// The last object is a FLOWSPEC.
     open: bool,
     /// A FLOWSPEC follows a FLOWSPEC.
     unused: bool,
@@ -450,25 +452,25 @@ impl Descriptors {
         self.open = false;
     }
 
-    /// Whether they are what the grammar has for the style.
+    /// Whether they follow the grammar of the style (RFC 2205 §3.1.4).
     fn fit(&self, style: Style, message: MessageType) -> bool {
         let empty = self.flowspecs == 0 && self.filters == 0;
         match (message, style) {
-            // A ResvErr may lack its flow descriptor, and has only one.
+            // A ResvErr may lack its flow descriptor, and has at most one.
             (MessageType::RESV_ERR, _) if empty => true,
             (MessageType::RESV_ERR, Style::Ff) => self.flowspecs == 1 && self.filters == 1 && !self.open,
             // FLOWSPECs of a ResvTear are ignored and may be missing.
             (MessageType::RESV_TEAR, Style::Wf) => self.flowspecs <= 1 && self.filters == 0,
             (MessageType::RESV_TEAR, _) => self.filters > 0,
             (_, Style::Wf) => self.flowspecs == 1 && self.filters == 0,
-            // "<flow descriptor list> ::= <empty>": nothing is asked for.
+            // "<flow descriptor list> ::= <empty>": there is no request.
             (_, Style::Ff) => empty || (!self.bare_filter && !self.unused && !self.open),
             (_, Style::Se) => empty || (self.flowspecs == 1 && self.filters > 0 && !self.bare_filter),
         }
     }
 }
 
-/// Contents are traffic control's.
+/// Whether traffic control checks the contents of the class.
 const fn is_opaque(class: Class) -> bool {
     matches!(class, Class::FLOWSPEC | Class::SENDER_TSPEC | Class::ADSPEC)
 }

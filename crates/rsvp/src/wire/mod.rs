@@ -1,8 +1,8 @@
-//! The octets of RSVP messages, both ways.
+//! The octets of RSVP messages: parsing and composing (RFC 2205 §3.1, Appendix A).
 //!
-//! [`Message::parse`] reads a message in one pass as a view over its buffer, [`Writer`] composes one into a buffer that
-//! is used again. What no rule of the octets decides stays raw until it is asked for: the traffic specifications
-//! ([`RawFlowSpec`], [`RawTspec`], [`RawAdspec`]) belong to traffic control, POLICY_DATA to policy control.
+//! [`Message::parse`] reads a message in one pass as a view over its buffer. [`Writer`] composes a message into a
+//! buffer that is used again. Contents that the format does not decide are read on request: the traffic specifications
+//! ([`RawFlowSpec`], [`RawTspec`], [`RawAdspec`]) are for traffic control, POLICY_DATA for policy control.
 
 mod adspec;
 mod bundle;

@@ -1,4 +1,4 @@
-//! Objects as such (RFC 2205 §3.1.2).
+//! Objects (RFC 2205 §3.1.2).
 
 use core::fmt;
 
@@ -20,13 +20,13 @@ pub struct ObjectType {
 }
 
 impl ObjectType {
-    /// Of these numbers.
+    /// The type with these numbers.
     #[must_use]
     pub const fn new(class: Class, c_type: u8) -> Self {
         Self { class, c_type }
     }
 
-    /// As one 16-bit number, which the errors 13 and 14 return.
+    /// Both as one 16-bit number, as in the value of errors 13 and 14.
     #[must_use]
     pub const fn number(self) -> u16 {
         u16::from_be_bytes([self.class.0, self.c_type])
@@ -39,25 +39,25 @@ impl fmt::Display for ObjectType {
     }
 }
 
-/// One object of a message, its content not looked at.
+/// An object of a message whose contents were not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawObject<'a> {
-    /// What it is.
+    /// Its type.
     pub kind: ObjectType,
-    /// Where its header starts, in octets from the start of the message.
+    /// Offset of its header from the start of the message.
     pub offset: usize,
     /// The whole object with its header.
     pub octets: &'a [u8],
 }
 
 impl<'a> RawObject<'a> {
-    /// What follows the header.
+    /// Its contents, without the header.
     #[must_use]
     pub fn content(&self) -> &'a [u8] {
         self.octets.get(OBJECT_HEADER_OCTETS..).unwrap_or_default()
     }
 
-    /// The content, of exactly `N` octets.
+    /// Its contents, of exactly `N` octets.
     pub(crate) fn array<const N: usize>(&self) -> Result<[u8; N], DecodeError> {
         self.content().try_into().map_err(|_| self.error(Fault::ObjectLength))
     }
@@ -67,13 +67,13 @@ impl<'a> RawObject<'a> {
     }
 }
 
-/// The one object that `octets` are, if it is of this class, C-Type 2.
+/// The object that fills `octets`, if it is of this class and C-Type 2.
 pub(crate) fn whole(octets: &[u8], class: Class) -> Option<RawObject<'_>> {
     let object = Objects::at(octets, 0).next()?.ok()?;
     (object.octets.len() == octets.len() && object.kind == ObjectType::new(class, 2)).then_some(object)
 }
 
-/// The objects that follow each other in some octets, NULL objects too.
+/// Iterator over consecutive objects, NULL objects too.
 #[derive(Debug, Clone)]
 pub struct Objects<'a> {
     rest: &'a [u8],
@@ -81,13 +81,13 @@ pub struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// Those of a whole message.
+    /// The objects of a whole message.
     #[must_use]
     pub fn of(message: &'a [u8]) -> Self {
         Self::at(message.get(HEADER_OCTETS..).unwrap_or_default(), HEADER_OCTETS)
     }
 
-    /// Those that begin with `octets`, which stand at `offset` of the message.
+    /// The objects in `octets`, which are at `offset` of the message.
     #[must_use]
     pub const fn at(octets: &'a [u8], offset: usize) -> Self {
         Self { rest: octets, offset }

@@ -1,4 +1,4 @@
-//! POLICY_DATA (RFC 2750 §3): carried as it is, and readable for policy control.
+//! POLICY_DATA (RFC 2750 §3): forwarded unchanged, parsed for policy control.
 
 use core::net::IpAddr;
 
@@ -17,18 +17,18 @@ pub struct PolicyData<'a> {
     octets: &'a [u8],
 }
 
-/// What a POLICY_DATA says about itself (§3.2).
+/// Options of a POLICY_DATA object (RFC 2750 §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PolicyOptions<'a> {
-    /// The node that made it.
+    /// Originating RSVP_HOP: the node that made the object.
     pub origin: Option<RsvpHop>,
-    /// The node that it is for; others ignore it.
+    /// Destination RSVP_HOP: the node that the object is for; others ignore it.
     pub destination: Option<RsvpHop>,
-    /// The senders it is about; with filters it excludes them. `None`: all flows of the session.
+    /// SCOPE: the senders; it excludes filters. `None`: all flows of the session.
     pub scope: Option<Scope<'a>>,
     /// Digest over the object and a SESSION.
     pub integrity: Option<Integrity<'a>>,
-    /// Policy refresh time, milliseconds.
+    /// Policy refresh time (PRT), milliseconds.
     pub refresh: Option<u32>,
     options: &'a [u8],
 }
@@ -38,13 +38,13 @@ impl<'a> PolicyData<'a> {
         Self { octets: object.octets }
     }
 
-    /// The whole object with its header, to be passed on.
+    /// The whole object with its header.
     #[must_use]
     pub const fn octets(&self) -> &'a [u8] {
         self.octets
     }
 
-    /// Options and elements apart.
+    /// Splits options and elements.
     fn parts(&self) -> Option<(&'a [u8], &'a [u8])> {
         let &[o1, o0] = self.octets.get(OBJECT_HEADER_OCTETS..)?.first_chunk()?;
         let at = usize::from(u16::from_be_bytes([o1, o0]));
@@ -55,12 +55,12 @@ impl<'a> PolicyData<'a> {
         Some((head.get(PREFIX_OCTETS..)?, elements))
     }
 
-    /// The option list.
+    /// Parses the options (RFC 2750 §3.2).
     ///
     /// # Errors
-    /// [`Fault::Value`] if the offset is off, [`Fault::NotAllowed`] for an object that is no option, [`Fault::MixedTypes`]
-    /// for filters beside a SCOPE, [`Fault::Duplicate`], and what is wrong in an option. Offsets are those within the
-    /// object.
+    /// [`Fault::Value`] for a bad Data Offset, [`Fault::NotAllowed`] for an object that is not an option,
+    /// [`Fault::MixedTypes`] for filters beside a SCOPE, [`Fault::Duplicate`], and faults of the options. Offsets are
+    /// those within the object.
     pub fn options(&self) -> Result<PolicyOptions<'a>, DecodeError> {
         let bad = |fault| DecodeError::header(fault, OBJECT_HEADER_OCTETS);
         let (options, _) = self.parts().ok_or(bad(Fault::Value))?;
@@ -91,10 +91,10 @@ impl<'a> PolicyData<'a> {
         if filters && read.scope.is_some() { Err(bad(Fault::MixedTypes)) } else { Ok(read) }
     }
 
-    /// The policy elements.
+    /// Parses the elements (RFC 2750 §3.3).
     ///
     /// # Errors
-    /// [`Fault::Value`] if the offset is off, [`Fault::ObjectLength`] if an element's length is.
+    /// [`Fault::Value`] for a bad Data Offset, [`Fault::ObjectLength`] for a bad length of an element.
     pub fn elements(&self) -> Result<PolicyElements<'a>, DecodeError> {
         let bad = |fault, offset| DecodeError::header(fault, offset);
         let (_, elements) = self.parts().ok_or(bad(Fault::Value, OBJECT_HEADER_OCTETS))?;
@@ -121,7 +121,7 @@ impl<'a> PolicyData<'a> {
         Some(octets)
     }
 
-    /// Whether the object is for the node with address `own`: it names that node, or none (§3.2).
+    /// Whether the object is for the node with address `own`: it names that node, or none (RFC 2750 §3.2).
     ///
     /// # Errors
     /// As [`PolicyData::options`].
@@ -131,7 +131,7 @@ impl<'a> PolicyData<'a> {
 }
 
 impl<'a> PolicyOptions<'a> {
-    /// The flows it is about, where it names any.
+    /// The flows that the options name.
     pub fn filters(&self) -> impl Iterator<Item = Filter> + use<'a> {
         Objects::at(self.options, PREFIX_OCTETS)
             .map_while(Result::ok)
@@ -139,19 +139,19 @@ impl<'a> PolicyOptions<'a> {
             .filter_map(|object| Filter::parse(&object).ok())
     }
 
-    /// How many RSVP refreshes of period `r` milliseconds one policy refresh spans (§3.2): at least 1.
+    /// The policy refresh multiplier N for a refresh period of `r` milliseconds (RFC 2750 §3.2), at least 1.
     #[must_use]
     pub fn refreshes(&self, r: u32) -> u32 {
         self.refresh.and_then(|policy| policy.checked_div(r)).unwrap_or(1).max(1)
     }
 }
 
-/// One policy element: of one P-Type, opaque.
+/// A policy element, opaque (RFC 2750 §3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyElement<'a> {
     /// Its P-Type.
     pub p_type: u16,
-    /// What it says; empty: forget all state of the P-Type.
+    /// Its contents; empty: delete all state of the P-Type (§3.4).
     pub data: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! Refresh reduction: names of messages and lists of them (RFC 2961 §4, §5).
+//! MESSAGE_IDs and lists of them (RFC 2961 §4, §5).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,15 +6,15 @@ use super::code_points::Class;
 use super::object::{ObjectType, RawObject};
 use crate::error::{DecodeError, Fault};
 
-/// A message's name, unique for the address of the node that made it: MESSAGE_ID, or the copy of one in a
-/// MESSAGE_ID_ACK or MESSAGE_ID_NACK.
+/// MESSAGE_ID (RFC 2961 §4.2), or its copy in a MESSAGE_ID_ACK or MESSAGE_ID_NACK (§4.3). It is unique together with
+/// the address of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId {
     /// The flag ACK_Desired; false in ACKs.
     pub ack_desired: bool,
-    /// The node's incarnation, 24 bits.
+    /// The epoch of its node, 24 bits; it changes with each restart.
     pub epoch: u32,
-    /// Grows within an epoch, and wraps.
+    /// The identifier; it grows within an epoch, and wraps.
     pub id: u32,
 }
 
@@ -32,12 +32,12 @@ impl MessageId {
         })
     }
 
-    /// Flags and epoch in one word.
+    /// Flags and epoch as one integer.
     pub(crate) const fn word(&self) -> u32 {
         (self.epoch & Self::MAX_EPOCH) | if self.ack_desired { 1 << 24 } else { 0 }
     }
 
-    /// Whether identifier `new` is lower than `old`, told across the wrap (RFC 2961 §4.5).
+    /// Whether identifier `new` is lower than `old`, across the wrap (RFC 2961 §4.5).
     #[must_use]
     pub const fn is_before(new: u32, old: u32) -> bool {
         old.wrapping_sub(new).cast_signed() > 0
@@ -47,7 +47,7 @@ impl MessageId {
 /// One entry of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListedId {
-    /// The Message_Identifier that advertised the state.
+    /// The identifier of the state.
     pub id: u32,
     /// Source of the multicast flow; in SRC_LISTs and MCAST_LISTs.
     pub source: Option<IpAddr>,
@@ -55,10 +55,10 @@ pub struct ListedId {
     pub group: Option<IpAddr>,
 }
 
-/// MESSAGE_ID LIST, SRC_LIST or MCAST_LIST: names of states to be refreshed.
+/// MESSAGE_ID LIST, SRC_LIST or MCAST_LIST (RFC 2961 §5.1): identifiers of state to be refreshed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdList<'a> {
-    /// Epoch in which all of them were advertised.
+    /// The epoch of all identifiers.
     pub epoch: u32,
     c_type: u8,
     entries: &'a [u8],
@@ -86,31 +86,31 @@ impl<'a> IdList<'a> {
         }
     }
 
-    /// What it is; its C-Type tells which list.
+    /// Its type; the C-Type shows which list it is.
     #[must_use]
     pub const fn kind(&self) -> ObjectType {
         ObjectType::new(Class::MESSAGE_ID_LIST, self.c_type)
     }
 
-    /// A list of identifiers with sources, for a multicast session's address.
+    /// Whether it is an SRC_LIST, which is sent to the address of a multicast session.
     #[must_use]
     pub const fn is_source_list(&self) -> bool {
         matches!(self.c_type, 2 | 3)
     }
 
-    /// Entries; at least one.
+    /// Number of entries, at least one.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len() / Self::entry_octets(self.c_type)
     }
 
-    /// No entries, which cannot be.
+    /// Whether there are no entries; always false.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entry at this place.
+    /// The entry with this index.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<ListedId> {
         let octets = Self::entry_octets(self.c_type);

@@ -3,18 +3,18 @@
 use super::object::{OBJECT_HEADER_OCTETS, RawObject};
 use crate::error::{DecodeError, Fault};
 
-/// A keyed digest over the message it stands in, directly after the common header.
+/// INTEGRITY (RFC 2747 §2): a keyed digest over the message, directly after the common header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Integrity<'a> {
     /// The sender answers challenges.
     pub handshake: bool,
-    /// Together with the sender's address names the key; 48 bits.
+    /// Identifies the key, together with the sender's address; 48 bits.
     pub key_id: u64,
-    /// Grows for the life of the key.
+    /// Sequence number; it grows for the life of the key.
     pub sequence: u64,
     /// Keyed Message Digest; a multiple of 4 octets.
     pub digest: &'a [u8],
-    /// Where the digest starts, in octets from the start of the message.
+    /// Offset of the digest from the start of the message.
     pub digest_offset: usize,
 }
 
@@ -40,12 +40,12 @@ impl<'a> Integrity<'a> {
     }
 }
 
-/// Asks the holder of a key for its current sequence number.
+/// CHALLENGE (RFC 2747 §4.3): asks the holder of a key for its sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Challenge {
-    /// The key; 48 bits.
+    /// Key Identifier, 48 bits.
     pub key_id: u64,
-    /// Comes back as it was sent.
+    /// The cookie; the Response returns it.
     pub cookie: u64,
 }
 
@@ -59,14 +59,14 @@ impl Challenge {
     }
 }
 
-/// Instances of two neighbours, as one of them sees them.
+/// HELLO (RFC 3209 §5.2): the instances of two neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hello {
-    /// An answer; else a request, which wants one.
+    /// HELLO ACK; else HELLO REQUEST.
     pub ack: bool,
     /// The sender's instance towards this neighbour.
     pub src_instance: u32,
-    /// The last one heard from the neighbour; 0: none.
+    /// The last instance received from the neighbour; 0: none.
     pub dst_instance: u32,
 }
 

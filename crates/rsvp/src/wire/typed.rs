@@ -1,5 +1,4 @@
-//! Objects one by one as values, for whoever prints messages. The engine reads them by
-//! [`Message::parse`](super::Message::parse).
+//! Objects one by one as values, for dissectors. The engine uses [`Message::parse`](super::Message::parse).
 
 use core::net::IpAddr;
 
@@ -29,7 +28,7 @@ pub enum Object<'a> {
     Error(ErrorSpec),
     /// SCOPE.
     Scope(Scope<'a>),
-    /// STYLE, by its option vector; `None`: no such style.
+    /// STYLE, by its option vector; `None`: the style is unknown.
     Style(u32, Option<Style>),
     /// FLOWSPEC.
     FlowSpec(RawFlowSpec<'a>),
@@ -45,7 +44,7 @@ pub enum Object<'a> {
     Confirm(IpAddr),
     /// HELLO.
     Hello(Hello),
-    /// MESSAGE_ID, or one that is acknowledged, negatively by C-Type 2.
+    /// MESSAGE_ID, or one that is acknowledged, with C-Type 2 negatively.
     MessageId(MessageId),
     /// MESSAGE_ID LIST, SRC_LIST or MCAST_LIST.
     IdList(IdList<'a>),
@@ -59,15 +58,15 @@ pub enum Object<'a> {
     Route(Route<'a>),
     /// DIAG_RESPONSE.
     DiagResponse(DiagResponse<'a>),
-    /// NULL, of a class or C-Type that is not known, or not interpreted here.
+    /// NULL, an unknown class or C-Type, or an object that is not parsed here.
     Other,
 }
 
 impl<'a> RawObject<'a> {
-    /// The value.
+    /// Parses the object (RFC 2205 Appendix A and its successors).
     ///
     /// # Errors
-    /// What [`Message::parse`](super::Message::parse) says of the object alone.
+    /// The faults that [`Message::parse`](super::Message::parse) finds in the object alone.
     pub fn read(&self) -> Result<Object<'a>, DecodeError> {
         if !values::knows(self.kind) {
             return Ok(Object::Other);

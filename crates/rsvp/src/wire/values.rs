@@ -8,17 +8,17 @@ use super::code_points::{Class, ErrorCode, ErrorFlags};
 use super::object::{ObjectType, RawObject};
 use crate::error::{DecodeError, Fault};
 
-/// How a session tells its flows from others to the same destination.
+/// How the packets of a session are classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SessionKind {
-    /// By UDP or TCP port.
+    /// By UDP or TCP port (RFC 2205).
     Ports,
-    /// By a virtual port; packets by their IPsec SPI (RFC 2207).
+    /// By IPsec SPI; the session has a virtual port (RFC 2207).
     Gpi,
 }
 
-/// A session. Its E_Police flag is no part of its identity (RFC 2205 Appendix A.1) and stands in the
+/// SESSION (RFC 2205 Appendix A.1). The E_Police flag does not identify a session and is a field of the
 /// [`Message`](super::Message).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -27,17 +27,17 @@ pub struct Session {
     pub dest: IpAddr,
     /// IP protocol of the data; not zero.
     pub protocol: u8,
-    /// What the port is.
+    /// Kind of the port.
     pub kind: SessionKind,
-    /// DstPort, 0 for none; or vDstPort, which no packet carries.
+    /// DstPort, 0 for none; or the virtual vDstPort.
     pub port: u16,
 }
 
 impl Session {
-    /// Flag of the SESSION object: nobody policed the flow so far.
+    /// Flag of the SESSION object: no node policed the flow so far (RFC 2205 §3.8).
     pub(crate) const E_POLICE: u8 = 0x01;
 
-    /// With the E_Police flag.
+    /// Parses a SESSION, with its E_Police flag.
     pub(crate) fn parse(object: &RawObject<'_>) -> Result<(Self, bool), DecodeError> {
         let (dest, [protocol, flags, p1, p0]) = match object.kind.c_type {
             1 | 3 => v4_and_word(object)?,
@@ -71,7 +71,7 @@ impl fmt::Display for Session {
     }
 }
 
-/// By what a sender's packets are told from others of the same address. Selectors of different kinds never match.
+/// Classifier of a sender's packets beside the address. Selectors of different kinds never match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Selector {
@@ -83,13 +83,13 @@ pub enum Selector {
     Gpi(u32),
 }
 
-/// A sender's packets: what FILTER_SPEC and SENDER_TEMPLATE hold.
+/// FILTER_SPEC or SENDER_TEMPLATE (RFC 2205 Appendix A.9, A.10): the packets of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Filter {
     /// Source of the data; not zero.
     pub src: IpAddr,
-    /// And more.
+    /// Port, flow label or SPI.
     pub selector: Selector,
 }
 
@@ -119,7 +119,7 @@ impl Filter {
         }
     }
 
-    /// The four octets after the address. IPv4 has no flow labels: one is written as no port.
+    /// The four octets after the address. IPv4 has no flow labels: one is written as port 0.
     pub(crate) fn word(&self) -> [u8; 4] {
         match (self.src, self.selector) {
             (_, Selector::Port(port)) => u32::from(port).to_be_bytes(),
@@ -149,16 +149,16 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Who sent a message on this hop.
+/// RSVP_HOP (RFC 2205 Appendix A.2): the node that sent a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RsvpHop {
-    /// Address of the interface that it left by; a unicast address.
+    /// Address of its outgoing interface; a unicast address.
     pub addr: IpAddr,
-    /// Logical Interface Handle: means something to the node only that put it into a Path, 0 if nothing.
+    /// Logical Interface Handle: it has a meaning only for the node that put it into a Path; 0: none.
     pub lih: u32,
 }
 
-/// By hand, since each Resv hashes two hops: one word for IPv4.
+/// Hashed by hand: each Resv hashes two hops, and IPv4 takes one word.
 impl Hash for RsvpHop {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self.addr {
@@ -181,23 +181,23 @@ impl RsvpHop {
     }
 }
 
-/// Whether a node can have this address.
+/// Whether the address can be that of a node.
 pub(crate) fn is_host(addr: IpAddr) -> bool {
     let broadcast = matches!(addr, IpAddr::V4(v4) if v4.is_broadcast());
     !(addr.is_unspecified() || addr.is_multicast() || broadcast)
 }
 
-/// What went wrong and where.
+/// ERROR_SPEC (RFC 2205 Appendix A.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ErrorSpec {
-    /// The node that found it.
+    /// The node that found the error.
     pub node: IpAddr,
-    /// In place, not guilty.
+    /// InPlace and NotGuilty.
     pub flags: ErrorFlags,
-    /// What.
+    /// Error Code.
     pub code: ErrorCode,
-    /// More about it, by code.
+    /// Error Value.
     pub value: u16,
 }
 
@@ -216,20 +216,20 @@ impl fmt::Display for ErrorSpec {
     }
 }
 
-/// Reservation styles.
+/// Reservation styles (RFC 2205 §1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Style {
     /// Wildcard filter: one reservation for all senders.
     Wf,
-    /// Fixed filter: one for each sender named.
+    /// Fixed filter: one reservation for each sender.
     Ff,
-    /// Shared explicit: one for all senders named.
+    /// Shared explicit: one reservation for the senders that are named.
     Se,
 }
 
 impl Style {
-    /// The option vector, 24 bits: what error 05 returns the low 16 bits of.
+    /// The option vector, 24 bits (RFC 2205 Appendix A.7). Error 05 returns its low 16 bits.
     #[must_use]
     pub const fn option_vector(self) -> u32 {
         match self {
@@ -239,7 +239,7 @@ impl Style {
         }
     }
 
-    /// By the low five bits; the others may be ignored. `None`: no such style.
+    /// The style of an option vector, by its low five bits; `None`: the style is unknown.
     #[must_use]
     pub const fn from_option_vector(vector: u32) -> Option<Self> {
         match vector & 0b11111 {
@@ -250,13 +250,13 @@ impl Style {
         }
     }
 
-    /// Senders are named.
+    /// Whether the style names its senders.
     #[must_use]
     pub const fn is_explicit(self) -> bool {
         !matches!(self, Self::Wf)
     }
 
-    /// One reservation for several senders.
+    /// Whether one reservation is shared by several senders.
     #[must_use]
     pub const fn is_shared(self) -> bool {
         !matches!(self, Self::Ff)
@@ -273,7 +273,7 @@ impl fmt::Display for Style {
     }
 }
 
-/// The senders that a wildcard message is for.
+/// SCOPE (RFC 2205 Appendix A.6): the senders of a wildcard message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope<'a> {
     ipv6: bool,
@@ -290,7 +290,7 @@ impl<'a> Scope<'a> {
         Ok(Self { ipv6, octets })
     }
 
-    /// The addresses in the order received, which should be ascending.
+    /// The addresses in the order received; it should be ascending.
     pub fn senders(&self) -> impl Iterator<Item = IpAddr> + use<'a> {
         addresses(self.ipv6, self.octets)
     }
@@ -306,7 +306,7 @@ pub(crate) fn addresses(ipv6: bool, octets: &[u8]) -> impl Iterator<Item = IpAdd
         .chain(v6.iter().map(|octets| IpAddr::V6(Ipv6Addr::from(*octets))))
 }
 
-/// The address of a RESV_CONFIRM.
+/// Parses the address of a RESV_CONFIRM (RFC 2205 Appendix A.14).
 pub(crate) fn confirm(object: &RawObject<'_>) -> Result<IpAddr, DecodeError> {
     let addr = if object.kind.c_type == 1 {
         IpAddr::V4(Ipv4Addr::from(object.array::<4>()?))
@@ -316,7 +316,8 @@ pub(crate) fn confirm(object: &RawObject<'_>) -> Result<IpAddr, DecodeError> {
     if is_host(addr) { Ok(addr) } else { Err(object.error(Fault::Value)) }
 }
 
-/// Whether a known class has this C-Type. Policy control judges that of POLICY_DATA: here it is passed on (RFC 2750 §4).
+/// Whether the C-Type of a known class is known. That of POLICY_DATA is for policy control: the object is forwarded in
+/// any case (RFC 2750 §4).
 pub(crate) const fn knows(kind: ObjectType) -> bool {
     let c_type = kind.c_type;
     match kind.class {

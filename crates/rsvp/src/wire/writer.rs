@@ -15,7 +15,7 @@ use super::security::{Challenge, Hello, Integrity};
 use super::values::{ErrorSpec, Filter, RsvpHop, Selector, Session, Style};
 use crate::error::EncodeError;
 
-/// Composes one message: objects in the order of the calls, which should be that of the grammar; then
+/// Composes one message (RFC 2205 §3.1): objects in the order of the calls, which should be that of the grammar, then
 /// [`Writer::finish`]. A writer that is dropped before leaves an unfinished message in the buffer.
 #[derive(Debug)]
 #[must_use = "a message is whole after finish only"]
@@ -26,20 +26,20 @@ pub struct Writer<'b> {
 }
 
 impl<'b> Writer<'b> {
-    /// Begins a message after what `buf` already holds.
+    /// Begins a message behind the octets in `buf`.
     pub fn new(buf: &'b mut Vec<u8>, kind: MessageType, flags: HeaderFlags, send_ttl: u8) -> Self {
         let start = buf.len();
         buf.extend_from_slice(&[1 << 4 | (flags.0 & 0x0f), kind.0, 0, 0, send_ttl, 0, 0, 0]);
         Self { buf, start, error: None }
     }
 
-    /// Octets so far.
+    /// Octets written so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.buf.len() - self.start
     }
 
-    /// Nothing but the common header so far.
+    /// Whether only the common header was written so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() <= HEADER_OCTETS
@@ -55,7 +55,7 @@ impl<'b> Writer<'b> {
         self.buf.extend_from_slice(&[class.0, c_type]);
     }
 
-    /// An object of a fixed length, in one piece: `N` words, the first of which is its header's place.
+    /// Writes an object of a fixed length: `N` words, the first of them for its header.
     fn fixed<const N: usize>(&mut self, class: Class, c_type: u8, words: [u32; N]) {
         let length = u32::try_from(N * 4).unwrap_or(0);
         let mut object = words.map(u32::to_be_bytes);
@@ -72,7 +72,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// An address and four octets.
+    /// Writes an object with an address and four octets.
     fn addr_and_word(&mut self, class: Class, c_type: u8, addr: IpAddr, word: [u8; 4]) {
         let word = u32::from_be_bytes(word);
         match addr {
@@ -85,7 +85,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// An object as it was received, with its header.
+    /// Copies an object with its header.
     pub fn raw(&mut self, object: &[u8]) -> &mut Self {
         let mut objects = Objects::at(object, 0);
         if matches!((objects.next(), objects.next()), (Some(Ok(_)), None)) {
@@ -96,7 +96,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// SESSION, with its E_Police flag.
+    /// Writes SESSION with its E_Police flag (RFC 2205 Appendix A.1).
     pub fn session(&mut self, session: &Session, e_police: bool) -> &mut Self {
         let [p1, p0] = session.port.to_be_bytes();
         let flags = if e_police { Session::E_POLICE } else { 0 };
@@ -104,19 +104,19 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// RSVP_HOP.
+    /// Writes RSVP_HOP (RFC 2205 Appendix A.2).
     pub fn hop(&mut self, hop: &RsvpHop) -> &mut Self {
         self.addr_and_word(Class::RSVP_HOP, by_family(hop.addr), hop.addr, hop.lih.to_be_bytes());
         self
     }
 
-    /// TIME_VALUES: refresh period R, milliseconds.
+    /// Writes TIME_VALUES with the refresh period R, milliseconds (RFC 2205 Appendix A.4).
     pub fn time_values(&mut self, refresh_period: u32) -> &mut Self {
         self.fixed(Class::TIME_VALUES, 1, [0, refresh_period]);
         self
     }
 
-    /// ERROR_SPEC.
+    /// Writes ERROR_SPEC (RFC 2205 Appendix A.5).
     pub fn error_spec(&mut self, error: &ErrorSpec) -> &mut Self {
         let [v1, v0] = error.value.to_be_bytes();
         let word = [error.flags.0, error.code.0, v1, v0];
@@ -124,7 +124,8 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// SCOPE: the addresses, of one family, are put into ascending order, each once. Nothing for none.
+    /// Writes SCOPE (RFC 2205 Appendix A.6): the addresses, of one family, in ascending order, each once. Nothing if
+    /// there are none.
     pub fn scope(&mut self, senders: &mut [IpAddr]) -> &mut Self {
         let Some(first) = senders.first().copied() else { return self };
         if senders.iter().any(|addr| addr.is_ipv4() != first.is_ipv4()) {
@@ -144,39 +145,39 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// STYLE.
+    /// Writes STYLE (RFC 2205 Appendix A.7).
     pub fn style(&mut self, style: Style) -> &mut Self {
         self.fixed(Class::STYLE, 1, [0, style.option_vector()]);
         self
     }
 
-    /// RESV_CONFIRM: the receiver that asks for one.
+    /// Writes RESV_CONFIRM with the receiver (RFC 2205 Appendix A.14).
     pub fn resv_confirm(&mut self, receiver: IpAddr) -> &mut Self {
         self.head(Class::RESV_CONFIRM, by_family(receiver), if receiver.is_ipv4() { 4 } else { 16 });
         self.addr(receiver);
         self
     }
 
-    /// FILTER_SPEC.
+    /// Writes FILTER_SPEC (RFC 2205 Appendix A.9).
     pub fn filter_spec(&mut self, filter: &Filter) -> &mut Self {
         self.addr_and_word(Class::FILTER_SPEC, filter.c_type(), filter.src, filter.word());
         self
     }
 
-    /// SENDER_TEMPLATE.
+    /// Writes SENDER_TEMPLATE (RFC 2205 Appendix A.10).
     pub fn sender_template(&mut self, sender: &Filter) -> &mut Self {
         self.addr_and_word(Class::SENDER_TEMPLATE, sender.c_type(), sender.src, sender.word());
         self
     }
 
-    /// SENDER_TSPEC.
+    /// Writes SENDER_TSPEC (RFC 2210 §3.1).
     pub fn sender_tspec(&mut self, tspec: &TSpec) -> &mut Self {
         let [parameter, r, b, p, m, most] = tspec_words(tspec);
         self.fixed(Class::SENDER_TSPEC, 2, [0, 7, 0x0100_0006, parameter, r, b, p, m, most]);
         self
     }
 
-    /// FLOWSPEC.
+    /// Writes FLOWSPEC (RFC 2210 §3.2).
     pub fn flowspec(&mut self, flowspec: &FlowSpec) -> &mut Self {
         let [parameter, r, b, p, m, most] = tspec_words(&flowspec.tspec);
         match flowspec.rspec {
@@ -201,7 +202,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// ADSPEC.
+    /// Writes ADSPEC (RFC 2210 §3.3).
     pub fn adspec(&mut self, adspec: &Adspec) -> &mut Self {
         let start = self.buf.len();
         self.head(Class::ADSPEC, 2, 0);
@@ -210,22 +211,22 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// MESSAGE_ID.
+    /// Writes MESSAGE_ID (RFC 2961 §4.2).
     pub fn message_id(&mut self, id: &MessageId) -> &mut Self {
         self.head(Class::MESSAGE_ID, 1, 8);
         self.words(&[id.word(), id.id]);
         self
     }
 
-    /// MESSAGE_ID_ACK, or with `nack` MESSAGE_ID_NACK.
+    /// Writes MESSAGE_ID_ACK, or with `nack` MESSAGE_ID_NACK (RFC 2961 §4.3).
     pub fn ack(&mut self, id: &MessageId, nack: bool) -> &mut Self {
         self.head(Class::MESSAGE_ID_ACK, if nack { 2 } else { 1 }, 8);
         self.words(&[id.epoch & MessageId::MAX_EPOCH, id.id]);
         self
     }
 
-    /// MESSAGE_ID LIST, SRC_LIST or MCAST_LIST, by what the first entry holds; the others hold the same, of one family.
-    /// Nothing for none.
+    /// Writes MESSAGE_ID LIST, SRC_LIST or MCAST_LIST (RFC 2961 §5.1). The first entry decides which; the others must
+    /// have the same fields, of one family. Nothing if there are none.
     pub fn id_list(&mut self, epoch: u32, ids: &[ListedId]) -> &mut Self {
         let shape = |id: &ListedId| match (id.source, id.group) {
             (None, None) => Some(1),
@@ -252,14 +253,14 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// HELLO.
+    /// Writes HELLO (RFC 3209 §5.2).
     pub fn hello(&mut self, hello: &Hello) -> &mut Self {
         self.head(Class::HELLO, if hello.ack { 2 } else { 1 }, 8);
         self.words(&[hello.src_instance, hello.dst_instance]);
         self
     }
 
-    /// CHALLENGE.
+    /// Writes CHALLENGE (RFC 2747 §4.3).
     pub fn challenge(&mut self, challenge: &Challenge) -> &mut Self {
         self.head(Class::CHALLENGE, 1, 16);
         self.buf.extend_from_slice(&(challenge.key_id & 0xffff_ffff_ffff).to_be_bytes());
@@ -267,8 +268,8 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// INTEGRITY with a digest of `digest` zero octets, which belongs directly after the common header. Returns where
-    /// the digest is to go, in octets from the start of the buffer, once the message is finished.
+    /// Writes INTEGRITY with `digest` zero octets as its digest (RFC 2747 §2). It must be the first object. Returns the
+    /// offset of the digest from the start of the buffer.
     pub fn integrity(&mut self, handshake: bool, key_id: u64, sequence: u64, digest: usize) -> usize {
         self.head(Class::INTEGRITY, 1, Integrity::PREFIX_OCTETS - OBJECT_HEADER_OCTETS + digest);
         let flags = if handshake { u64::from(Integrity::HANDSHAKE) << 56 } else { 0 };
@@ -279,7 +280,7 @@ impl<'b> Writer<'b> {
         at
     }
 
-    /// DIAGNOSTIC, of the IP version of its LAST-HOP.
+    /// Writes DIAGNOSTIC, of the IP version of its LAST-HOP (RFC 2745 §3.3).
     pub fn diagnostic(&mut self, asked: &Diagnostic) -> &mut Self {
         let start = self.buf.len();
         self.head(Class::DIAGNOSTIC, by_family(asked.last_hop), 0);
@@ -293,7 +294,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// DIAG_SELECT.
+    /// Writes DIAG_SELECT (RFC 2745 §3.4).
     pub fn diag_select(&mut self, kinds: impl Iterator<Item = ObjectType>) -> &mut Self {
         let start = self.buf.len();
         self.head(Class::DIAG_SELECT, 1, 0);
@@ -305,7 +306,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// ROUTE of nodes of this IP version.
+    /// Writes ROUTE with nodes of this IP version (RFC 2745 §3.5).
     pub fn route(&mut self, ipv6: bool, pointer: u8, nodes: impl Iterator<Item = IpAddr>) -> &mut Self {
         let start = self.buf.len();
         self.head(Class::ROUTE, if ipv6 { 2 } else { 1 }, 0);
@@ -320,7 +321,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// DIAG_RESPONSE, of the IP version of its addresses.
+    /// Writes DIAG_RESPONSE, of the IP version of its addresses (RFC 2745 §3.6).
     pub fn diag_response(&mut self, found: &DiagResponse<'_>) -> &mut Self {
         let start = self.buf.len();
         let addresses = [found.incoming, found.outgoing, found.previous];
@@ -338,7 +339,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// Objects as they stand in another message, or its sub-messages: everything after its common header.
+    /// Copies objects of another message, or the messages of a Bundle: everything after its common header.
     pub fn body(&mut self, octets: &[u8]) -> &mut Self {
         self.buf.extend_from_slice(octets);
         self
@@ -355,18 +356,18 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// Sets length and checksum. On an error the message is taken back.
+    /// Sets length and checksum (RFC 2205 §3.1.1). After an error the message is removed from the buffer.
     ///
     /// # Errors
-    /// [`EncodeError`]: the first thing that was wrong.
+    /// [`EncodeError`]: the first fault.
     pub fn finish(self) -> Result<(), EncodeError> {
         self.seal(true)
     }
 
-    /// Sets the length, and leaves the checksum zero: a digest comes first, or does instead.
+    /// Sets the length and leaves the checksum zero, for a message that gets a digest.
     ///
     /// # Errors
-    /// [`EncodeError`]: the first thing that was wrong.
+    /// [`EncodeError`]: the first fault.
     pub fn finish_without_checksum(self) -> Result<(), EncodeError> {
         self.seal(false)
     }
@@ -395,7 +396,7 @@ impl<'b> Writer<'b> {
     }
 }
 
-/// The parameter TOKEN_BUCKET_TSPEC with its header.
+/// The words of the parameter TOKEN_BUCKET_TSPEC with its header (RFC 2210 §3.1).
 const fn tspec_words(tspec: &TSpec) -> [u32; 6] {
     [
         (PARAMETER_TSPEC as u32) << 24 | 5,

@@ -1,4 +1,4 @@
-//! Acknowledgments (RFC 2961 §4.3), on their own or with what is sent anyway.
+//! Acknowledgments (RFC 2961 §4.3), alone or in other messages.
 
 use signalbox_core::IfIndex;
 use signalbox_core::packet::IpReceived;
@@ -8,11 +8,11 @@ use super::Neighbours;
 use super::outbound::{Preface, TTL};
 use crate::wire::{MessageId, MessageType};
 
-/// Acknowledgments that wait for one neighbour, at most; then they go out at once.
+/// Acknowledgments that wait for one neighbour at most; more are sent at once.
 const MOST_ACKS: usize = 64;
 
 impl Neighbours {
-    /// Acknowledges a message if its sender wants that, or tells that its name is not known.
+    /// Acknowledges a message if its sender desires that, or sends a MESSAGE_ID_NACK (RFC 2961 §4.3).
     pub(super) fn acknowledge(
         &mut self,
         peer: Key,
@@ -35,7 +35,7 @@ impl Neighbours {
     ) {
         let settings = self.config.of(ifindex).reduction;
         let delay = if multicast {
-            // Others heard it too.
+            // Other nodes received it too and acknowledge it.
             self.rng.jitter(settings.multicast_ack_delay, 0.0, 1.0)
         } else {
             settings.ack_delay

@@ -1,5 +1,5 @@
-//! What is known of each sender and key: which sequence numbers were seen, and whether the sender was challenged
-//! (RFC 2747 §4.2, §4.3).
+//! Security associations, one for each sender and key: received sequence numbers and the state of the handshake (RFC
+//! 2747 §4.2, §4.3).
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -13,23 +13,23 @@ use signalbox_core::{IfIndex, Time};
 use super::config::Integrity;
 use super::view::AssociationView;
 
-/// The sequence numbers seen within the reordering window, lowest first. Numbers grow modulo 2^64.
+/// The received sequence numbers of the reordering window, lowest first. Numbers grow modulo 2^64 (RFC 2747 §4.2).
 #[derive(Debug, Default)]
 struct Window {
     seen: Vec<u64>,
 }
 
 impl Window {
-    /// Begins anew after `number`.
+    /// Clears the window and starts it with `number`.
     fn start(&mut self, number: u64) {
         self.seen.clear();
         self.seen.push(number);
     }
 
-    /// Whether the number was not seen and is not too old; then it is seen from now on.
+    /// Accepts a number that was not received and is not too old.
     fn accept(&mut self, number: u64, size: usize) -> bool {
         let base = self.seen.last().copied().unwrap_or(number);
-        // Relative to the largest: what is ahead of it counts as larger.
+        // Distance from the largest number: numbers ahead of it count as larger.
         let place = |n: u64| n.wrapping_sub(base).cast_signed();
         match self.seen.binary_search_by_key(&place(number), |n| place(*n)) {
             Ok(_) if !self.seen.is_empty() => false,
@@ -47,9 +47,9 @@ impl Window {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Handshake {
-    /// The sender may be heard.
+    /// The sender answered a challenge, or none is required.
     Done,
-    /// It was asked, this many times; its next chance comes when the timer fires.
+    /// A challenge was sent this many times. It is repeated when the timer fires.
     Pending { cookie: u64, asked: u32 },
 }
 
@@ -78,27 +78,27 @@ pub(crate) struct ChallengeRequest {
     pub(crate) cookie: u64,
 }
 
-/// What becomes of a message whose digest is right.
+/// Result for a message whose digest is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admitted {
-    /// It is taken.
+    /// The message is accepted.
     Yes,
-    /// Its number was seen, or is too old.
+    /// Its sequence number was received before or is too old.
     Replayed,
-    /// Its sender is to prove first that it is there.
+    /// Its sender must answer a challenge first; the challenge to send, if one is due.
     Challenged(Option<ChallengeRequest>),
     /// Its sender does not answer challenges.
     Unwilling,
-    /// No room for another sender.
+    /// The table of associations is full.
     Full,
 }
 
-/// Challenges are not repeated less often than this.
+/// Longest interval between two challenges.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Repetitions of a challenge without any message from the sender.
+/// Repetitions of a challenge while the sender sends no message.
 const REPETITIONS: u32 = 5;
 
-/// All senders that signed something.
+/// All associations.
 #[derive(Debug)]
 pub(crate) struct Associations {
     slab: Slab<Association>,
@@ -147,7 +147,8 @@ impl Associations {
         Some(key)
     }
 
-    /// Judges a message whose digest was verified: only then may any of this change.
+    /// Checks the sequence number and handshake of a message whose digest was verified (RFC 2747 §4.2, §4.3). No other
+    /// message may change an association.
     pub(crate) fn admit(
         &mut self,
         now: Time,
@@ -162,7 +163,7 @@ impl Associations {
             return match association.handshake {
                 Handshake::Done if association.window.accept(number, size) => Admitted::Yes,
                 Handshake::Done => Admitted::Replayed,
-                // The timer asks; after the last repetition the next message does.
+                // The timer repeats the challenge; after the last repetition the next message does.
                 Handshake::Pending { .. } if association.link.is_armed() => Admitted::Challenged(None),
                 Handshake::Pending { cookie, .. } => {
                     association.handshake = Handshake::Pending { cookie, asked: 1 };
@@ -189,7 +190,8 @@ impl Associations {
         Admitted::Yes
     }
 
-    /// A Response whose digest was verified: whether it answers our challenge. From its number on the sender is heard.
+    /// Handles an Integrity Response whose digest was verified (RFC 2747 §4.3): whether it answers the challenge.
+    /// Messages of the sender are accepted from its number on.
     pub(crate) fn answered(&mut self, sender: IpAddr, key_id: u64, cookie: u64, number: u64) -> bool {
         let Some(at) = self.find(sender, key_id) else { return false };
         let Some(association) = self.slab.get_index_mut(at) else { return false };
@@ -204,7 +206,7 @@ impl Associations {
         }
     }
 
-    /// The next challenge that nobody answered in time.
+    /// The next challenge that was not answered in time.
     pub(crate) fn next_challenge(
         &mut self,
         now: Time,
@@ -214,7 +216,7 @@ impl Associations {
             let Some(association) = self.slab.get_index_mut(at) else { continue };
             let Handshake::Pending { cookie, asked } = association.handshake else { continue };
             if asked > REPETITIONS {
-                continue; // its next message is a reason to ask again
+                continue; // the next message of the sender starts another challenge
             }
             association.handshake = Handshake::Pending { cookie, asked: asked + 1 };
             let ask = ChallengeRequest {
@@ -230,7 +232,7 @@ impl Associations {
         None
     }
 
-    /// All of them: sender, interface that it was heard by first, and how far it is believed.
+    /// All associations: sender, first interface, and state.
     pub(crate) fn view(&self) -> impl Iterator<Item = (IpAddr, IfIndex, AssociationView)> {
         self.slab.iter().map(|(_, one)| {
             let asked = match one.handshake {
@@ -262,12 +264,12 @@ mod tests {
     fn windows() {
         assert_eq!(numbers(1, &[10, 11, 11, 10, 13, 12, 14]), [true, false, false, true, false, true]);
         assert_eq!(numbers(32, &[10, 20, 15, 15, 20, 12, 9]), [true, true, false, false, true, false]);
-        // Of three only the last three are remembered, and nothing below them is taken.
+        // Of three numbers only the last three are stored, and nothing below them is accepted.
         assert_eq!(
             numbers(3, &[10, 20, 30, 40, 15, 25, 35, 35]),
             [true, true, true, false, true, true, false]
         );
-        // Modulo 2^64, by leaps of seconds in the high half.
+        // Modulo 2^64, with steps of seconds in the high half.
         let start = u64::MAX - 1;
         assert_eq!(numbers(4, &[start, u64::MAX, 0, 1 << 32, start, 5]), [true, true, true, false, true]);
         let mut window = Window::default();

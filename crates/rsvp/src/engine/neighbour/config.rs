@@ -7,26 +7,26 @@ use std::collections::BTreeMap;
 
 use signalbox_core::{IfIndex, Time};
 
-/// Settings. Everything that a peer can make grow is limited here.
+/// Settings of the layer. Everything that a peer can make grow is limited here.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Config {
-    /// What holds for every interface that is not named in [`Self::interfaces`].
+    /// Settings of every interface that is not in [`Self::interfaces`].
     pub interface: Interface,
-    /// What holds for single interfaces, by the number that the kernel gave them.
+    /// Settings of single interfaces, by the kernel's number.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub interfaces: BTreeMap<IfIndex, Interface>,
-    /// First number of the sequence numbers of INTEGRITY: seconds of real time at the start of the engine's clock, so
-    /// that numbers grow across restarts (RFC 2747 §3).
+    /// First sequence number of INTEGRITY: seconds of real time at the start of the engine's clock, so that numbers
+    /// grow across restarts (RFC 2747 §3).
     pub real_time: u32,
-    /// Neighbours at most. Those that nothing refers to make room for others.
+    /// Maximum number of neighbours. Neighbours without state make room for others.
     pub max_neighbours: u32,
-    /// States at most that neighbours named, and again that were named to them.
+    /// Maximum number of states with a MESSAGE_ID from neighbours, and again of those with one from this node.
     pub max_names: u32,
-    /// Messages at most that wait for an acknowledgment.
+    /// Maximum number of messages that wait for an acknowledgment.
     pub max_unacknowledged: u32,
-    /// Senders at most whose sequence numbers are kept, by key.
+    /// Maximum number of security associations.
     pub max_associations: u32,
 }
 
@@ -51,7 +51,7 @@ impl Config {
         self.interfaces.get(&ifindex).unwrap_or(&self.interface)
     }
 
-    /// Time since 1970, by which keys live.
+    /// Time since 1970, for the lifetimes of keys.
     pub(crate) fn wall(&self, now: Time) -> Time {
         now + Duration::from_secs(self.real_time.into())
     }
@@ -64,14 +64,14 @@ impl Config {
 pub struct Interface {
     /// Refresh reduction (RFC 2961).
     pub reduction: Reduction,
-    /// Hello (RFC 3209 §5); `None`: no requests are sent. Those of others are answered all the same.
+    /// Hello (RFC 3209 §5); `None`: no requests are sent. Requests of neighbours are answered in any case.
     pub hello: Option<HelloConfig>,
     /// Integrity (RFC 2747).
     pub integrity: Integrity,
 }
 
 impl Interface {
-    /// The first setting that cannot be, and why.
+    /// The first setting that is not allowed, and the reason.
     pub(crate) fn problem(&self) -> Option<(&'static str, &'static str)> {
         let Self { reduction, hello, integrity } = self;
         let range = |time: Duration, least: u64, most: u64| {
@@ -107,32 +107,33 @@ impl Interface {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Reduction {
-    /// MESSAGE_ID objects and their acknowledgment. Off: they are refused like any object that is not known.
+    /// MESSAGE_ID objects and acknowledgments. If off, they are refused like objects of an unknown class.
     pub reliable: bool,
     /// Bundles and summary refreshes, and the capability bit; needs `reliable`.
     pub summary: bool,
-    /// All nodes behind the interface do refresh reduction: Paths of multicast sessions are refreshed by SRC_LISTs.
+    /// All nodes behind the interface support refresh reduction: multicast Paths are refreshed by SRC_LISTs (RFC 2961
+    /// §5.1).
     pub everybody: bool,
-    /// *Rf*: time to the first retransmission.
+    /// *Rf*: time to the first retransmission (RFC 2961 §6).
     #[cfg_attr(feature = "serde", serde(with = "crate::engine::config::seconds"))]
     pub first: Duration,
-    /// *Rl*: transmissions at most, the first included; at least 1.
+    /// *Rl*: maximum number of transmissions, the first included; at least 1.
     pub limit: u8,
-    /// *Δ*: each interval is by so much longer than the one before.
+    /// *Δ*: growth of the retransmission interval, as a part of it.
     pub delta: f64,
-    /// An acknowledgment waits so long for a message that takes it along.
+    /// Time that an acknowledgment waits for a message that can carry it.
     #[cfg_attr(feature = "serde", serde(with = "crate::engine::config::seconds"))]
     pub ack_delay: Duration,
-    /// An acknowledgment of what came by multicast waits at random up to so long; well below the peers' Rf.
+    /// Longest random delay of an acknowledgment for a multicast message; well below the peers' Rf.
     #[cfg_attr(feature = "serde", serde(with = "crate::engine::config::seconds"))]
     pub multicast_ack_delay: Duration,
-    /// A refresh waits so long for others to go along in a Bundle.
+    /// Time that a refresh waits for others in a Bundle.
     #[cfg_attr(feature = "serde", serde(with = "crate::engine::config::seconds"))]
     pub bundle_delay: Duration,
-    /// A state to be refreshed waits so long for others to go along in an Srefresh.
+    /// Time that a refreshed state waits for others in an Srefresh.
     #[cfg_attr(feature = "serde", serde(with = "crate::engine::config::seconds"))]
     pub summary_delay: Duration,
-    /// So many summary refreshes of a state may follow each other, then it is sent whole once (RFC 2961 §5.5).
+    /// Summary refreshes of a state in a row; then it is sent as a whole message once (RFC 2961 §5.5).
     pub summaries: u8,
     /// Largest Bundle or Srefresh, octets of the IP payload.
     pub largest: u16,
@@ -165,9 +166,9 @@ pub struct HelloConfig {
     /// Time between requests.
     #[cfg_attr(feature = "serde", serde(with = "crate::engine::config::seconds"))]
     pub interval: Duration,
-    /// After so many intervals of silence the neighbour is lost.
+    /// Intervals of silence after which the neighbour is lost.
     pub misses: f64,
-    /// A wrong instance of ours in so many requests in a row tells that the neighbour lost us.
+    /// Requests in a row with a wrong instance of this node, after which the neighbour is lost.
     pub wrong: u32,
 }
 
@@ -182,20 +183,20 @@ impl Default for HelloConfig {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Integrity {
-    /// All that is sent carries INTEGRITY.
+    /// Messages carry INTEGRITY.
     pub sending: bool,
-    /// Nothing is taken without.
+    /// Messages without INTEGRITY are dropped.
     pub receiving: bool,
-    /// Out-of-order messages are taken if they are among so many last ones; 1: none are. 1 to 64.
+    /// Size of the reordering window: messages out of order are accepted within it. 1 to 64; 1: none are.
     pub window: u8,
-    /// Challenges are sent before anything is taken, and answered.
+    /// Senders must answer a challenge before their messages are accepted, and challenges are answered (RFC 2747 §4.3).
     pub handshake: bool,
-    /// Senders that do not answer challenges are taken all the same.
+    /// Messages of senders that do not answer challenges are accepted.
     pub without_handshake: bool,
-    /// Time to the repetition of a challenge; each is twice as long as the one before, up to a minute.
+    /// Time to the repetition of a challenge; it doubles with each, up to a minute.
     #[cfg_attr(feature = "serde", serde(with = "crate::engine::config::seconds"))]
     pub challenge: Duration,
-    /// Challenges answered in a second, at most, and at once.
+    /// Challenges that are answered in a second, and in one burst, at most.
     pub answers: u32,
 }
 
@@ -213,31 +214,31 @@ impl Default for Integrity {
     }
 }
 
-/// How a digest is computed.
+/// Digest algorithm of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Algorithm {
     /// HMAC-SHA-256, 32 octets.
     #[default]
     HmacSha256,
-    /// HMAC-MD5, 16 octets: what RFC 2747 demands of all.
+    /// HMAC-MD5, 16 octets: mandatory in RFC 2747.
     HmacMd5,
 }
 
-/// What a key is for. Associations are simplex (RFC 2747 §4).
+/// Use of a key. Associations are simplex (RFC 2747 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum KeyUse {
-    /// For what is sent.
+    /// The key signs.
     Send,
-    /// For what is received.
+    /// The key verifies.
     Receive,
-    /// For both.
+    /// The key signs and verifies.
     #[default]
     Both,
 }
 
-/// One key, as an operator enters it.
+/// A key of the key table (RFC 2747 §2).
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyConfig {
     /// Key Identifier, 48 bits; unique for a sender.
@@ -246,15 +247,16 @@ pub struct KeyConfig {
     pub algorithm: Algorithm,
     /// The secret.
     pub secret: Vec<u8>,
-    /// What it is for.
+    /// Whether it signs, verifies, or both.
     pub usage: KeyUse,
-    /// At which interface; `None`: at all.
+    /// The interface; `None`: all interfaces.
     pub interface: Option<IfIndex>,
-    /// For which neighbour: to be sent to, or the address in its RSVP_HOP; `None`: for all.
+    /// The neighbour: destination of messages that are sent, RSVP_HOP of messages that are received; `None`: all
+    /// neighbours.
     pub neighbour: Option<IpAddr>,
     /// KeyStartValid: time since 1970.
     pub from: Time,
-    /// KeyEndValid: time since 1970; `None`: for ever.
+    /// KeyEndValid: time since 1970; `None`: the key does not expire.
     pub until: Option<Time>,
 }
 

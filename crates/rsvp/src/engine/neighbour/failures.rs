@@ -1,23 +1,23 @@
-//! Who sent what was not believed, for operators. Addresses here are claimed, not proven, so the list is short.
+//! Authentication failures by sender, for operators. Addresses are claimed, not proven, so the list is short.
 
 use core::net::IpAddr;
 
 use signalbox_core::{IfIndex, Time};
 
-/// Why a message was not believed (RFC 2747).
+/// Reason why a message was not authenticated (RFC 2747).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuthenticationFailure {
-    /// It has no INTEGRITY.
+    /// The message has no INTEGRITY.
     Unsigned,
-    /// It names a key that is not known for its sender, or not valid now.
+    /// Its key is unknown for its sender, or not valid now.
     UnknownKey,
-    /// Its digest is wrong: another secret or algorithm under the same identifier, or octets that were altered.
+    /// Its digest is wrong: another secret or algorithm under the same identifier, or altered octets.
     WrongDigest,
-    /// Its sequence number was seen, or is too old.
+    /// Its sequence number was received before or is too old.
     Replayed,
-    /// Its sender has not answered our challenge yet.
+    /// Its sender has not answered the challenge yet.
     Unproven,
-    /// Its sender answers no challenges.
+    /// Its sender does not answer challenges.
     Unwilling,
 }
 
@@ -33,28 +33,28 @@ impl AuthenticationFailure {
     ];
 }
 
-/// What was not believed of one sender.
+/// Authentication failures of one sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuthenticationFailures {
     counts: [u64; AuthenticationFailure::ALL.len()],
-    /// Why the last message was not.
+    /// Reason of the last failure.
     pub last: AuthenticationFailure,
-    /// When it came.
+    /// Time of the last failure.
     pub at: Time,
 }
 
 impl AuthenticationFailures {
-    /// How many messages were not believed for this reason.
+    /// Number of failures for this reason.
     #[must_use]
     pub fn count(&self, why: AuthenticationFailure) -> u64 {
         self.counts.get(why as usize).copied().unwrap_or(0)
     }
 }
 
-/// Senders remembered at most; of more the one that was silent for longest is forgotten.
+/// Maximum number of senders; the one that was silent for longest makes room.
 const MOST: usize = 64;
 
-/// A sender, by the address that it claims and the interface that it came in by.
+/// A sender: the claimed address and the incoming interface.
 pub(super) type Claimed = (IpAddr, IfIndex);
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Hello (RFC 3209 §5.3): is the neighbour there, and the same one still?
+//! Hello (RFC 3209 §5.3): whether a neighbour is up, and whether it restarted.
 
 use core::time::Duration;
 
@@ -8,31 +8,31 @@ use signalbox_core::rng::Random;
 use super::config::HelloConfig;
 use crate::wire::Hello;
 
-/// What two neighbours know of each other's instances.
+/// Hello state of one neighbour.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
-    /// Ours towards this neighbour; never 0.
+    /// This node's instance towards the neighbour; never 0.
     ours: u32,
-    /// The last one heard; 0: none.
+    /// The neighbour's last instance; 0: not known.
     theirs: u32,
-    /// When instances were heard last.
+    /// Time of the last valid Hello.
     heard: Time,
-    /// When the neighbour asked last.
+    /// Time of the neighbour's last request.
     asked: Option<Time>,
-    /// When it is our turn to ask.
+    /// Time of the next request to the neighbour.
     due: Option<Time>,
-    /// Requests in a row that had a wrong instance of ours.
+    /// Requests in a row with a wrong instance of this node.
     wrong: u32,
 }
 
-/// What a Hello or silence means.
+/// Result of a Hello or of silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing changed.
     Same,
-    /// The neighbour is heard for the first time, or again.
+    /// The neighbour is up, for the first time or again.
     Up,
-    /// It restarted, lost us, or is gone.
+    /// The neighbour restarted, lost this node, or is gone.
     Lost,
 }
 
@@ -50,17 +50,17 @@ impl State {
         Self { ours: instance(rng, 0), theirs: 0, heard: now, asked: None, due: None, wrong: 0 }
     }
 
-    /// Whether the neighbour is there.
+    /// Whether the neighbour is up.
     pub(crate) const fn is_up(&self) -> bool {
         self.theirs != 0
     }
 
-    /// When there is something to do without a message.
+    /// Time of the next request.
     pub(crate) const fn due(&self) -> Option<Time> {
         self.due
     }
 
-    /// Starts asking.
+    /// Starts to send requests.
     pub(crate) const fn start(&mut self, now: Time) {
         if self.due.is_none() {
             self.due = Some(now);
@@ -73,18 +73,19 @@ impl State {
         Hello { ack: true, src_instance: self.ours, dst_instance: self.theirs }
     }
 
-    /// Begins anew after a loss: with another instance, which is kept until the neighbour is lost again.
+    /// Resets the state after a loss. This node takes another instance and keeps it until the next loss (RFC 3209
+    /// §5.3).
     fn lose(&mut self, rng: &mut Random) -> Verdict {
         self.wrong = 0;
         if self.theirs == 0 {
-            return Verdict::Same; // was not up
+            return Verdict::Same; // it was not up
         }
         self.theirs = 0;
         self.ours = instance(rng, self.ours);
         Verdict::Lost
     }
 
-    /// A Hello of the neighbour.
+    /// Handles a Hello of the neighbour (RFC 3209 §5.3).
     pub(crate) fn received(
         &mut self,
         now: Time,
@@ -103,8 +104,8 @@ impl State {
             return Verdict::Same;
         }
         if !up && ![0, self.ours].contains(&hello.dst_instance) {
-            // Said before it heard that we began anew: it will do so too, and its instance be another. Taken for the new
-            // one, two nodes whose messages cross would lose each other for ever.
+            // The neighbour sent this before it received the new instance. It will take another instance too. If this
+            // one were accepted, two nodes whose messages cross would lose each other for ever.
             return Verdict::Same;
         }
         if hello.dst_instance == self.ours {
@@ -122,8 +123,8 @@ impl State {
         if up { Verdict::Same } else { Verdict::Up }
     }
 
-    /// The time is there: what silence means, and the request to be sent. None is, if the neighbour asked within the
-    /// last interval.
+    /// Handles the timer: the result of silence, and the request to be sent. No request is sent if the neighbour sent
+    /// one within the last interval.
     pub(crate) fn tick(
         &mut self,
         now: Time,

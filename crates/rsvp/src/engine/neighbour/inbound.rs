@@ -1,4 +1,4 @@
-//! From packets to messages.
+//! The messages in received packets.
 
 use core::net::IpAddr;
 
@@ -16,17 +16,17 @@ use crate::wire::{
     SubMessages,
 };
 
-/// A packet whose messages are being given out.
+/// A packet whose messages are returned one by one.
 #[derive(Debug)]
 pub struct Arrivals<'p> {
     packet: IpReceived<'p>,
     stage: Stage<'p>,
-    /// Messages are read here, one after the other: they are too large to be moved about.
+    /// Each message is parsed here, because it is too large to be moved.
     incoming: Incoming<'p>,
 }
 
 impl<'p> Arrivals<'p> {
-    /// The message that [`Arrival::Message`] tells of.
+    /// The message after [`Arrival::Message`].
     #[must_use]
     pub const fn message(&self) -> &Incoming<'p> {
         &self.incoming
@@ -35,7 +35,7 @@ impl<'p> Arrivals<'p> {
 
 #[derive(Debug)]
 enum Stage<'p> {
-    /// Nothing of it was looked at.
+    /// The packet was not parsed yet.
     Whole,
     /// Messages of a Bundle.
     Bundle {
@@ -54,33 +54,32 @@ struct Lists<'p> {
     list: Option<(IdList<'p>, usize)>,
 }
 
-/// Something that came.
+/// An item of a packet.
 #[derive(Debug)]
 pub enum Arrival {
-    /// A message for the engine: Path, Resv, their errors, tears and confirmation, diagnostics. It is
-    /// [`Arrivals::message`].
+    /// A message for the engine: Path, Resv, their errors, tears and confirmation, diagnostics. [`Arrivals::message`]
+    /// has it.
     Message,
-    /// A summary refresh named this state: it is refreshed as by a whole message.
+    /// A summary refresh has the MESSAGE_ID of this state: it is refreshed as by a whole message (RFC 2961 §5.3).
     Refreshed {
-        /// The state, as [`Neighbours::hear`] was told.
+        /// The tag that [`Neighbours::store_received`] got.
         tag: u64,
     },
-    /// A summary refresh named a state of a multicast session that is not known here. If this node would forward
-    /// packets of the source to the group that came in there, it says so by [`Neighbours::nack`], else nothing (RFC
-    /// 2961 §5.3).
+    /// A summary refresh has an unknown MESSAGE_ID of a multicast session. If this node would forward packets of the
+    /// source to the group from that interface, it calls [`Neighbours::nack`] (RFC 2961 §5.3).
     Unknown(Unknown),
-    /// Octets that are no message; nothing else of it is worth a look.
+    /// Octets that are not a valid message; the rest of the packet is dropped.
     Malformed(DecodeError),
 }
 
-/// A message, and how it came.
+/// A message and its arrival.
 #[derive(Debug, Clone, Copy)]
 pub struct Incoming<'p> {
     /// The message.
     pub message: Message<'p>,
-    /// The packet that it came in; of a Bundle the Bundle's, but for the TTL.
+    /// Its packet; in a Bundle that of the Bundle, with the TTL of the message.
     pub packet: IpReceived<'p>,
-    /// There are nodes without RSVP between the neighbour and this node, as TTLs tell.
+    /// Nodes without RSVP lie between the neighbour and this node, by the TTLs.
     pub non_rsvp: bool,
     /// The neighbour.
     pub neighbour: IpAddr,
@@ -89,7 +88,7 @@ pub struct Incoming<'p> {
 }
 
 impl<'p> Incoming<'p> {
-    /// Of what a packet holds nothing was read yet.
+    /// The state before anything of the packet is parsed.
     const fn none(packet: IpReceived<'p>) -> Self {
         Self {
             message: Message::NOTHING,
@@ -101,51 +100,51 @@ impl<'p> Incoming<'p> {
         }
     }
 
-    /// Reads the message that `octets` are.
+    /// Parses a message.
     fn read(&mut self, octets: &'p [u8], reduction: bool) -> Result<(), DecodeError> {
         let message = &mut self.message;
         message.without_reduction = !reduction;
         message.read(octets)?;
-        // The RSVP_HOP of a DREP is that of the DREQ: it goes the other way.
+        // The RSVP_HOP of a DREP is that of its DREQ.
         let hop = message.hop.filter(|_| message.kind != MessageType::DREP);
         self.neighbour = hop.map_or(self.packet.src, |hop| hop.addr);
         Ok(())
     }
 }
 
-/// A name that a multicast neighbour uses for something unknown here.
+/// An unknown MESSAGE_ID of a multicast neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unknown {
-    /// Who sends to the group.
+    /// The source.
     pub source: IpAddr,
     /// The group.
     pub group: IpAddr,
-    /// Where the Srefresh came in.
+    /// The incoming interface of the Srefresh.
     pub ifindex: IfIndex,
     peer: Key,
     name: MessageId,
 }
 
-/// What to do with a message about a state that is known here, or not.
+/// How to handle a message, by its MESSAGE_ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Work on all of it.
+    /// Handle all of it.
     Process,
-    /// It says what it said before: restart the state's lifetime, no more (RFC 2961 §4.5).
+    /// It repeats the last message: only restart the lifetime of the state (RFC 2961 §4.5).
     Refresh,
-    /// Something newer about the state came before it: drop it.
+    /// It is older than the last message about the state: drop it (RFC 2961 §4.5).
     OutOfOrder,
 }
 
 impl Neighbours {
-    /// Begins with a packet that is for this node.
+    /// Begins to handle a packet for this node.
     #[must_use]
     #[inline]
     pub fn receive<'p>(&mut self, packet: &IpReceived<'p>) -> Arrivals<'p> {
         Arrivals { packet: *packet, stage: Stage::Whole, incoming: Incoming::none(*packet) }
     }
 
-    /// The next thing in a packet, in order; `None` when all was given out. The engine works on it before it asks again.
+    /// The next item of a packet, in order; `None`: all were returned. The engine handles it before the next call.
     pub fn next(&mut self, arrivals: &mut Arrivals<'_>) -> Option<Arrival> {
         self.out.recycle();
         let Arrivals { packet, stage, incoming } = arrivals;
@@ -194,7 +193,7 @@ impl Neighbours {
                     if let Err(error) = incoming.read(octets, reduction) {
                         return Some(Arrival::Malformed(error));
                     }
-                    // How far the data may go is the message's own; how far it came the Bundle tells (§3.4).
+                    // The TTL of the data is in the message; the Bundle shows how far the message came (§3.4).
                     (incoming.packet.ttl, incoming.packet.payload) = (incoming.message.send_ttl, octets);
                     match self.admit(incoming) {
                         Admission::Message => return Some(Arrival::Message),
@@ -207,7 +206,7 @@ impl Neighbours {
         }
     }
 
-    /// One message: its INTEGRITY, its neighbour, and what of it is this layer's business.
+    /// Checks a message: INTEGRITY, neighbour, and the objects of this layer.
     fn admit<'p>(&mut self, incoming: &mut Incoming<'p>) -> Admission<'p> {
         let Incoming { message, packet, non_rsvp, neighbour, .. } = incoming;
         if message.kind == MessageType::INTEGRITY_CHALLENGE {
@@ -218,7 +217,7 @@ impl Neighbours {
             return Admission::Over;
         }
         if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
-            // Whoever asks is no neighbour for that: diagnostics leave no trace (RFC 2745 §1).
+            // A requester is not a neighbour; diagnostics leave no state (RFC 2745 §1).
             message.message_id = None;
             return Admission::Message;
         }
@@ -261,7 +260,7 @@ impl Neighbours {
             }
             _ => {
                 if peer.is_none() {
-                    // Nobody to be acknowledged, nothing to be compared with.
+                    // Without a neighbour record there is no acknowledgment and no order.
                     message.message_id = None;
                 }
                 Admission::Message
@@ -269,7 +268,7 @@ impl Neighbours {
         }
     }
 
-    /// As a node that never heard of RFC 2961: its classes are unknown, and of the kind that rejects messages (§4.8).
+    /// Treats a message like a node without RFC 2961: the classes are unknown and reject the message (RFC 2961 §4.8).
     fn without_reduction<'p>(message: &mut Message<'p>) -> Admission<'p> {
         if matches!(message.kind, MessageType::ACK | MessageType::SREFRESH) {
             return Admission::Over;
@@ -286,7 +285,7 @@ impl Neighbours {
         Admission::Message
     }
 
-    /// Whether INTEGRITY is as it must be at the interface.
+    /// Whether the message passes the INTEGRITY checks of the interface (RFC 2747 §4.2).
     fn verify(&mut self, packet: &IpReceived<'_>, message: &Message<'_>, sender: IpAddr) -> bool {
         let settings = &self.config.of(packet.ifindex).integrity;
         let response = message.kind == MessageType::INTEGRITY_RESPONSE;
@@ -330,7 +329,7 @@ impl Neighbours {
             let counter =
                 if taken { &mut self.counters.responses_taken } else { &mut self.counters.responses_ignored };
             *counter += 1;
-            return false; // there is nothing else in it
+            return false; // it has no other contents
         }
         let place = (sender, integrity.key_id, packet.ifindex);
         let number = (integrity.sequence, integrity.handshake);
@@ -352,7 +351,7 @@ impl Neighbours {
         self.authentication_failed(sender, packet.ifindex, why)
     }
 
-    /// Counts a message that is not believed, and remembers who is said to have sent it. Always false.
+    /// Counts an authentication failure and stores it for the claimed sender. Returns `false`.
     fn authentication_failed(
         &mut self,
         sender: IpAddr,
@@ -395,7 +394,7 @@ impl Neighbours {
         self.peers.rearm(key);
     }
 
-    /// Requests are sent where that is configured.
+    /// Starts requests where they are configured.
     fn start_hello(&mut self, key: Key) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         if self.config.of(peer.ifindex).hello.is_none() {
@@ -414,7 +413,7 @@ impl Neighbours {
         self.upcalls.push_back(Upcall::Lost { neighbour, ifindex });
     }
 
-    /// An acknowledgment, or with `negative` the wish to have a state whole.
+    /// Handles a MESSAGE_ID_ACK, or with `negative` a MESSAGE_ID_NACK (RFC 2961 §4.3).
     fn acknowledged(&mut self, peer: Option<Key>, name: MessageId, negative: bool) {
         if name.epoch != self.epoch {
             return;
@@ -438,7 +437,7 @@ impl Neighbours {
         }
     }
 
-    /// Remembers who has a state of ours.
+    /// Stores the neighbour that has a state of this node.
     pub(super) fn set_acknowledged(&mut self, key: Key, peer: Option<Key>) {
         let Some(sent) = self.sent.get_mut(key) else { return };
         let before = core::mem::replace(&mut sent.peer, peer);
@@ -454,7 +453,7 @@ impl Neighbours {
         }
     }
 
-    /// The next identifier of an Srefresh.
+    /// The next identifier of an Srefresh (RFC 2961 §5.3).
     fn listed(&mut self, packet: &IpReceived<'_>, lists: &mut Lists<'_>) -> Option<Arrival> {
         loop {
             let Some((list, at)) = &mut lists.list else {
@@ -487,20 +486,21 @@ impl Neighbours {
         }
     }
 
-    /// Answers a multicast name that is not known although this node is on the tree.
+    /// Sends a MESSAGE_ID_NACK for an unknown MESSAGE_ID of a multicast source, because this node is on the tree (RFC
+    /// 2961 §5.3).
     pub fn nack(&mut self, unknown: &Unknown) {
         self.queue_ack(unknown.peer, unknown.ifindex, unknown.name, true, unknown.group.is_multicast());
     }
 
-    /// What to do with a message, by its name and what was stored for the state it is about; `stored` is `None` if there
-    /// is no such state, or it has no name. Queues the acknowledgment, so: only for messages that are valid.
+    /// Compares the MESSAGE_ID of a message with the stored one (RFC 2961 §4.5); `stored`: the handle of the state, if
+    /// there is one. It queues the acknowledgment, so it must be called for valid messages only.
     pub fn judge(&mut self, incoming: &Incoming<'_>, stored: Option<ReceivedHandle>) -> Verdict {
         let (Some(name), Some(peer)) = (incoming.message.message_id, incoming.peer) else {
             return Verdict::Process;
         };
         let stored = stored.and_then(|stored| self.heard.get(stored)).map(|heard| heard.name);
         let verdict = match stored {
-            // Of the same neighbour and incarnation: else nothing can be said about order.
+            // Order is known only within one neighbour and epoch.
             Some((of, epoch, id)) if of == peer && epoch == name.epoch && incoming.age != Age::NewEpoch => {
                 if id == name.id {
                     Verdict::Refresh
@@ -521,8 +521,8 @@ impl Neighbours {
         verdict
     }
 
-    /// Stores the name of the state that the message is about, instead of what was stored before. `None` if the message
-    /// has no name, or there is no room: then nothing is refreshed by summary.
+    /// Stores the MESSAGE_ID of the message for its state, in place of `stored` (RFC 2961 §4.5). `None`: the message
+    /// has no MESSAGE_ID, or the table is full, and no Srefresh can refresh the state.
     pub fn store_received(
         &mut self,
         incoming: &Incoming<'_>,
@@ -533,7 +533,7 @@ impl Neighbours {
             self.forget_received(stored);
         }
         let (name, peer) = (incoming.message.message_id?, incoming.peer?);
-        // One message may be about several states of its keeper; the last one answers for all.
+        // One message may be about several states of the engine; the last one has the MESSAGE_ID.
         if self.heard.find((peer, name.epoch, name.id)).is_some() {
             return None;
         }
@@ -545,27 +545,27 @@ impl Neighbours {
         heard
     }
 
-    /// What the keeper of a state called it.
+    /// The tag of a stored MESSAGE_ID.
     #[must_use]
     pub fn tag_of(&self, stored: ReceivedHandle) -> Option<u64> {
         self.heard.get(stored).map(|heard| heard.tag)
     }
 
-    /// The state is gone.
+    /// Forgets the MESSAGE_ID of a state that ended.
     pub fn forget_received(&mut self, stored: ReceivedHandle) {
         if let Some(heard) = self.heard.remove(stored) {
             self.count_refs(Some(heard.name.0), None);
         }
     }
 
-    /// An error that came back says that the message arrived (RFC 2961 §4.5).
+    /// An error message shows that the message arrived (RFC 2961 §4.5).
     pub fn implicitly_acknowledged(&mut self, state: SentHandle) {
         self.sent.settle(state.0);
     }
 }
 
 enum Admission<'p> {
-    /// It is the engine's.
+    /// A message for the engine.
     Message,
     Lists(Lists<'p>),
     Over,

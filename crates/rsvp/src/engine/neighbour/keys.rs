@@ -11,7 +11,7 @@ use signalbox_core::{IfIndex, Time};
 
 use super::config::{Algorithm, KeyConfig, KeyUse};
 
-/// Why a key table cannot be.
+/// Reason why a key table is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// An identifier over 48 bits.
@@ -33,7 +33,7 @@ enum Secret {
     Md5(Box<Hmac<Md5>>),
 }
 
-/// A key, ready for use.
+/// A key of the table.
 pub(crate) struct Key {
     pub(crate) id: u64,
     usage: KeyUse,
@@ -44,13 +44,13 @@ pub(crate) struct Key {
     secret: Secret,
     /// Largest sequence number sent with it.
     pub(crate) sent: u64,
-    /// Its last-key notice was given.
+    /// The notice of its expiry was given (RFC 2747 §5.3).
     noticed: bool,
 }
 
-/// Most octets of a digest.
+/// Octets of the longest digest.
 const LARGEST: usize = 32;
-/// The shortest time: what ends is over this much later.
+/// The shortest time: a key is invalid this much after its end.
 const TICK: Duration = Duration::from_micros(1);
 const FOR_EVER: Time = Time::from_micros(u64::MAX);
 
@@ -105,7 +105,7 @@ impl Key {
         digest
     }
 
-    /// Whether `digest` is that of the parts. Takes the same time wherever a wrong one differs.
+    /// Whether `digest` is that of the parts. The comparison takes constant time.
     pub(crate) fn verifies(&self, parts: &[&[u8]], digest: &[u8]) -> bool {
         let computed = self.digest(parts);
         digest.len() == self.digest_octets()
@@ -123,7 +123,7 @@ impl Key {
     }
 }
 
-/// Interface and neighbour, as far as any key names them: senders and messages of one such place have the same keys.
+/// Interface and neighbour, each only if some key names it. All messages of one such place have the same keys.
 type Place = (Option<IfIndex>, Option<IpAddr>);
 
 /// The keys of one identifier for one interface and neighbour.
@@ -133,19 +133,19 @@ struct Named {
     receive: Option<usize>,
 }
 
-/// What holds at a place from when it was found out until `until`.
+/// A result for a place, which holds until `until`.
 #[derive(Debug, Clone, Copy)]
 struct Until<T> {
     what: T,
     until: Time,
 }
 
-/// The keys of a node. No message walks them: it finds its key by identifier, or what was found out for its place when
-/// something there last began or ended.
+/// The key table of a node. A message finds its key by the identifier, or by a stored result for its place; it does not
+/// walk the table.
 #[derive(Default)]
 pub(crate) struct Keys {
     keys: Vec<Key>,
-    /// The first to be valid first.
+    /// Numbers of the keys in the order of their start.
     by_start: Vec<usize>,
     named: BTreeMap<(u64, Place), Named>,
     /// Interfaces and neighbours that keys name.
@@ -153,7 +153,7 @@ pub(crate) struct Keys {
     neighbours: BTreeSet<IpAddr>,
     /// The key to send with.
     choices: BTreeMap<Place, Until<Option<usize>>>,
-    /// Whether any key is valid for what is received.
+    /// Whether any key is valid for receiving.
     open: BTreeMap<Place, Until<bool>>,
 }
 
@@ -175,7 +175,7 @@ impl Keys {
             if sends || receives {
                 return Err(KeyError::Twice(key.id));
             }
-            // Numbers are never used twice, not even if a key comes back with another secret.
+            // Sequence numbers are never reused, not even if a key returns with another secret.
             key.sent = self.keys.iter().filter(|old| old.id == key.id).map(|old| old.sent).max().unwrap_or(0);
             new.interfaces.extend(key.interface);
             new.neighbours.extend(key.neighbour);
@@ -192,18 +192,18 @@ impl Keys {
         (interface, Some(neighbour).filter(|one| self.neighbours.contains(one)))
     }
 
-    /// The keys for sending to, or receiving from, a place, with their numbers: the first to be valid first.
+    /// The keys for sending to, or receiving from, a place, with their numbers, in the order of their start.
     fn fitting(&self, sending: bool, place: Place) -> impl Iterator<Item = (usize, &Key)> {
         let keys = self.by_start.iter().filter_map(|at| Some((*at, self.keys.get(*at)?)));
         keys.filter(move |(_, key)| key.is_for(sending, place))
     }
 
-    /// The key to send with: of those that are valid the one that started last, but for the first half of its overlap
-    /// with the one before (§5.1). When all have run out, the one that did so last goes on (§5.3).
+    /// The key for sending (RFC 2747 §5.1): of the valid keys the one that started last, after the first half of its
+    /// overlap with the one before. If all expired, the one that expired last stays in use (§5.3).
     fn choose(&self, now: Time, place: Place) -> Until<Option<usize>> {
         let mut until = FOR_EVER;
         let (mut chosen, mut expired) = (None, None);
-        // The end of that which is valid longest, of those that started before.
+        // The latest end of the keys that started before.
         let mut overlap: Option<Time> = None;
         let mut started = (Time::ZERO, None);
         for (at, key) in self.fitting(true, place) {
@@ -223,7 +223,7 @@ impl Keys {
                 until = until.min(end + TICK);
                 started.1 = started.1.max(Some(end));
             }
-            // Senders change over in the middle of the overlap.
+            // The sender changes to the new key in the middle of the overlap.
             let middle = overlap.filter(|end| *end > key.from).map(|end| key.from + end.since(key.from) / 2);
             if let Some(middle) = middle.filter(|middle| now < *middle) {
                 until = until.min(middle);
@@ -235,7 +235,7 @@ impl Keys {
         Until { what: chosen.map(|(_, _, _, at)| at).or_else(last), until }
     }
 
-    /// The key to send with; the flag tells that it has run out and that this was not told before.
+    /// The key for sending; `true`: it expired, and this was not reported before.
     pub(crate) fn sending(
         &mut self,
         now: Time,
@@ -255,7 +255,7 @@ impl Keys {
         Some((at, news))
     }
 
-    /// The identifier of the key that is sent with.
+    /// The identifier of the key for sending.
     pub(crate) fn in_use(&self, now: Time, interface: IfIndex, neighbour: IpAddr) -> Option<u64> {
         let chosen = self.choose(now, self.place(interface, neighbour)).what?;
         self.keys.get(chosen).map(|key| key.id)
@@ -265,19 +265,20 @@ impl Keys {
         self.keys.get_mut(at)
     }
 
-    /// The keys with an identifier at a place: one for this neighbour goes before one for all, then one for this interface.
+    /// The keys with an identifier at a place: keys for this neighbour come before keys for all, then keys for this
+    /// interface.
     fn of_id(&self, id: u64, (interface, neighbour): Place) -> impl Iterator<Item = &Named> {
         let places = [(interface, neighbour), (None, neighbour), (interface, None), (None, None)];
         places.into_iter().filter_map(move |place| self.named.get(&(id, place)))
     }
 
-    /// The key to answer a challenge with, which names it.
+    /// The key that a challenge names.
     pub(crate) fn answering(&self, id: u64, interface: IfIndex, neighbour: IpAddr) -> Option<usize> {
         self.of_id(id, self.place(interface, neighbour)).find_map(|named| named.send)
     }
 
-    /// The key that a message was signed with. One for this neighbour goes before one for all; a key that ran out
-    /// counts as long as no other is valid for the same sender (§5.3).
+    /// The key of a received message. A key for this neighbour comes before one for all. An expired key counts while no
+    /// other is valid for the sender (§5.3).
     pub(crate) fn received(
         &mut self,
         now: Time,
@@ -292,7 +293,7 @@ impl Keys {
         self.keys.get(at).filter(|_| counts)
     }
 
-    /// Whether any key is valid for what is received at a place.
+    /// Whether any key is valid for receiving at a place.
     fn is_open(&mut self, now: Time, place: Place) -> bool {
         if let Some(known) = self.open.get(&place).filter(|known| now < known.until) {
             return known.what;
@@ -395,12 +396,12 @@ mod tests {
                 && !takes(&mut keys, 1, 101)
         );
         assert!(!takes(&mut keys, 2, 79) && takes(&mut keys, 2, 80) && takes(&mut keys, 2, 1_000_000));
-        // Whatever order they were entered in.
+        // The order of entry does not matter.
         let mut keys = table(&[config(2, 80, None), config(1, 10, Some(100))]);
         assert_eq!((sends(&mut keys, 89), sends(&mut keys, 90)), (Some(1), Some(2)));
     }
 
-    /// Proves RSVPINT-2747-5.3-01 and RSVPINT-2747-5.3-02: the last key goes on, and says so once.
+    /// Proves RSVPINT-2747-5.3-01 and RSVPINT-2747-5.3-02: the last key stays in use, and its expiry is reported once.
     #[test]
     fn the_last_key_does_not_run_out() {
         let mut keys = table(&[config(1, 0, Some(10)), config(2, 0, Some(20))]);
@@ -444,7 +445,7 @@ mod tests {
         assert!(keys.received(Time::ZERO, 1, ETH, IpAddr::from([10, 0, 0, 2])).is_none());
     }
 
-    /// What is remembered of a place is what a look at all keys would tell.
+    /// The stored result for a place is that of a walk over all keys.
     #[test]
     fn what_is_remembered_is_what_holds() {
         let mut random = signalbox_core::rng::Random::from_number(7);
@@ -480,7 +481,7 @@ mod tests {
         }
     }
 
-    /// The key to send with by the words of §5.1 and §5.3, each key against each.
+    /// The key for sending by the text of §5.1 and §5.3, each key compared with each.
     fn walked(keys: &Keys, now: Time, place: Place) -> Option<usize> {
         let fitting = || keys.fitting(true, place);
         let valid = || fitting().filter(|(_, key)| key.valid(now));

@@ -1,4 +1,4 @@
-//! Names of states: those that neighbours gave theirs, and those that we gave ours (RFC 2961 §4.5, §5).
+//! MESSAGE_IDs of state: received from neighbours and sent to them (RFC 2961 §4.5, §5).
 
 use core::hash::Hash;
 use core::time::Duration;
@@ -11,21 +11,21 @@ use signalbox_core::wheel::{Link, Timed, Wheel};
 
 use super::outbox::Envelope;
 
-/// A state that a neighbour named: kept by whoever keeps the state, and given back with each message about it.
+/// Handle of a received MESSAGE_ID. The owner of the state stores it and passes it with each message about the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedHandle(pub(crate) Key);
 
-/// A state that was named to neighbours: kept by whoever keeps the state, and given back with each message about it.
+/// Handle of a sent MESSAGE_ID. The owner of the state stores it and passes it with each message about the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentHandle(pub(crate) Key);
 
-/// By whom, in which epoch, under which identifier.
+/// Neighbour, epoch and identifier.
 pub(crate) type NeighbourId = (Key, u32, u32);
 
 #[derive(Debug)]
 pub(crate) struct ReceivedId {
     pub(crate) name: NeighbourId,
-    /// The state, as its keeper calls it.
+    /// The state, by its owner's tag.
     pub(crate) tag: u64,
 }
 
@@ -70,14 +70,14 @@ impl ReceivedIds {
     }
 }
 
-/// What waits for an acknowledgment.
+/// A message that waits for its acknowledgment.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) name: Key,
     pub(crate) envelope: Envelope,
-    /// The message as it was given to be sent.
+    /// The message without the objects of this layer.
     pub(crate) octets: Vec<u8>,
-    /// Transmissions so far.
+    /// Number of transmissions.
     pub(crate) count: u8,
     pub(crate) interval: Duration,
     link: Link,
@@ -89,22 +89,22 @@ impl Timed for Pending {
     }
 }
 
-/// A name that we gave.
+/// A sent MESSAGE_ID.
 #[derive(Debug)]
 pub(crate) struct SentId {
     pub(crate) id: u32,
-    /// The state, as its keeper calls it; `None`: of a message that is about no lasting state.
+    /// The state, by its owner's tag; `None`: the message is about no lasting state.
     pub(crate) tag: Option<u64>,
-    /// Who acknowledged it last.
+    /// The neighbour that acknowledged it last.
     pub(crate) peer: Option<Key>,
-    /// The neighbour refused names: this state goes without.
+    /// The neighbour refused MESSAGE_IDs: the state is sent without.
     pub(crate) plain: bool,
-    /// Summary refreshes since it was sent whole.
+    /// Summary refreshes since the last whole message.
     pub(crate) summaries: u8,
     pending: Option<Key>,
 }
 
-/// Octets of messages are kept in buffers that are used again, so many at most.
+/// Number of message buffers that are kept for reuse.
 const SPARE: usize = 64;
 
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl SentIds {
         self.slab.key_of(self.index.find(self.hash(id), is)?)
     }
 
-    /// Gives the state a new name, greater than all so far: in `old`'s place, if it has one.
+    /// Gives a state a new MESSAGE_ID, greater than all before, in place of `old` (RFC 2961 §4.5).
     pub(crate) fn give(&mut self, old: Option<Key>, tag: Option<u64>) -> Option<Key> {
         let id = self.next;
         let key = match old.filter(|old| self.slab.get(*old).is_some()) {
@@ -173,7 +173,7 @@ impl SentIds {
         Some(key)
     }
 
-    /// Keeps a message that was sent, until it is acknowledged or was sent often enough. Whether there was room.
+    /// Keeps a sent message until it is acknowledged or was sent often enough; `false`: the table is full.
     pub(crate) fn keep(
         &mut self,
         now: Time,
@@ -195,7 +195,7 @@ impl SentIds {
         true
     }
 
-    /// Nothing waits for an acknowledgment of this name any more.
+    /// Drops the message that waits for an acknowledgment of this MESSAGE_ID.
     pub(crate) fn settle(&mut self, key: Key) {
         if let Some(waiting) = self.slab.get_mut(key).and_then(|name| name.pending.take()) {
             self.drop_pending(waiting);
@@ -212,7 +212,7 @@ impl SentIds {
         }
     }
 
-    /// What waits for an acknowledgment of this name.
+    /// The message that waits for an acknowledgment of this MESSAGE_ID.
     pub(crate) fn waiting(&self, key: Key) -> Option<&Pending> {
         self.pending.get(self.slab.get(key)?.pending?)
     }

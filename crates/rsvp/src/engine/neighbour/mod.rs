@@ -1,14 +1,16 @@
-//! Between packets and the messages of the engine: what RSVP neighbours do for each other on one hop, whatever the
-//! messages are about. Refresh reduction (RFC 2961), integrity (RFC 2747, 3097), Hello (RFC 3209 §5).
+//! The neighbour layer between packets and the engine: what RSVP neighbours do for each other on one hop, for messages
+//! of any type. Refresh reduction (RFC 2961), integrity (RFC 2747, 3097), Hello (RFC 3209 §5).
 //!
-//! **In.** [`Neighbours::receive`] takes a packet for this node, [`Neighbours::next`] gives its messages one by one:
-//! unbundled, their INTEGRITY verified, acknowledgments and Hellos dealt with. Before the engine works on a message it
-//! asks [`Neighbours::judge`] with what it stored for the state, and stores what [`Neighbours::hear`] returns.
+//! **In.** [`Neighbours::receive`] takes a packet for this node. [`Neighbours::next`] returns its messages one by one:
+//! Bundles are unpacked, INTEGRITY is verified, acknowledgments and Hellos are handled. Before the engine handles a
+//! message it calls [`Neighbours::judge`] with the stored handle of the state; afterwards it stores the handle from
+//! [`Neighbours::store_received`].
 //!
-//! **Out.** [`Neighbours::send`] takes a composed message, gives it a name, a digest and acknowledgments to take along,
-//! and sends it again until it is acknowledged. [`Neighbours::summarise`] refreshes a state without a message.
+//! **Out.** [`Neighbours::send`] takes a composed message, adds a MESSAGE_ID, a digest and waiting acknowledgments, and
+//! sends it again until it is acknowledged. [`Neighbours::summarise`] refreshes state by an Srefresh.
 //!
-//! After each call, drain [`Neighbours::upcall`] and [`Neighbours::poll`]; then ask [`Neighbours::next_deadline`].
+//! Before each call, set the time by [`Neighbours::advance`]. After each call, drain [`Neighbours::upcall`] and
+//! [`Neighbours::poll`], then ask [`Neighbours::next_deadline`].
 
 mod acks;
 mod association;
@@ -56,7 +58,7 @@ pub use view::{AssociationView, View};
 use crate::wire::MessageId;
 
 signalbox_core::counters! {
-    /// What the neighbour layer counts.
+    /// Counters of the neighbour layer.
     pub struct Counters {
         /// Bundles received.
         bundles_received: u64,
@@ -70,88 +72,88 @@ signalbox_core::counters! {
         srefreshes_sent: u64,
         /// States refreshed by an Srefresh that was received.
         states_refreshed: u64,
-        /// Identifiers in Srefreshes that named no state here.
+        /// Identifiers in received Srefreshes that belong to no state here.
         names_unknown: u64,
         /// States refreshed by an Srefresh that was sent.
         states_summarised: u64,
         /// Messages out of order; dropped.
         out_of_order: u64,
-        /// Acknowledgments received that fit a message of ours.
+        /// Acknowledgments received for a message of this node.
         acks_received: u64,
-        /// Acknowledgments sent, in whatever message.
+        /// Acknowledgments sent, in messages of any type.
         acks_sent: u64,
-        /// Negative acknowledgments received that fit a state of ours.
+        /// Negative acknowledgments received for state of this node.
         nacks_received: u64,
         /// Negative acknowledgments sent.
         nacks_sent: u64,
         /// Messages sent again because no acknowledgment came.
         retransmissions: u64,
-        /// Messages that nobody acknowledged.
+        /// Messages that were not acknowledged.
         unacknowledged: u64,
-        /// Messages sent again without a name because the neighbour refused it.
+        /// Messages sent again without a MESSAGE_ID because the neighbour refused it.
         names_refused: u64,
-        /// Messages without INTEGRITY where it is demanded; dropped.
+        /// Messages without INTEGRITY where it is required; dropped.
         integrity_missing: u64,
-        /// Messages signed with a key that is not known for their sender; dropped.
+        /// Messages signed with a key that is unknown for their sender; dropped.
         key_unknown: u64,
         /// Messages with a wrong digest; dropped.
         digest_wrong: u64,
-        /// Messages whose sequence number was seen or is too old; dropped.
+        /// Messages whose sequence number was received before or is too old; dropped.
         replayed: u64,
-        /// Messages of senders that were not yet heard to answer a challenge; dropped.
+        /// Messages of senders that have not answered a challenge yet; dropped.
         challenge_pending: u64,
-        /// Messages of senders that answer no challenges; dropped.
+        /// Messages of senders that do not answer challenges; dropped.
         handshake_refused: u64,
         /// Challenges sent.
         challenges_sent: u64,
-        /// Challenges received; not all of them are answered.
+        /// Challenges received; not all are answered.
         challenges_received: u64,
         /// Responses sent.
         responses_sent: u64,
-        /// Responses that answer a challenge of ours.
+        /// Responses received that answer a challenge of this node.
         responses_taken: u64,
-        /// Responses that answer none, or no longer; dropped.
+        /// Responses received that answer no present challenge; dropped.
         responses_ignored: u64,
         /// Messages not sent because there is no key.
         no_key: u64,
-        /// The last key of an association ran out, and is used on.
+        /// Last keys of an association that expired and are still used.
         last_key_expired: u64,
         /// Hellos received.
         hellos_received: u64,
         /// Hellos sent.
         hellos_sent: u64,
-        /// Neighbours lost: restarted, silent, or they lost us.
+        /// Neighbours lost: they restarted, were silent, or lost this node.
         neighbours_lost: u64,
-        /// Neighbours, names or waiting messages that found no place.
+        /// Neighbours, MESSAGE_IDs or waiting messages that a full table did not take.
         overload: u64,
     }
 }
 
-/// What the engine has to do although no message of it came.
+/// A request to the engine that no message carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upcall {
-    /// A neighbour does not know this state: send it whole.
+    /// A neighbour does not have this state: send it as a whole message.
     SendWhole {
-        /// The state, as it was called when it was sent.
+        /// The tag with which the state was sent.
         tag: u64,
     },
-    /// A neighbour is gone or restarted: as if the link to it were down (RFC 3209 §5.4).
+    /// A neighbour is gone or restarted: the engine acts as if the link to it were down (RFC 3209 §5.4).
     Lost {
         /// Its address.
         neighbour: IpAddr,
-        /// Where it was.
+        /// Its interface.
         ifindex: IfIndex,
     },
-    /// The last key with which to send here ran out, and goes on being used (RFC 2747 §5.3).
+    /// The last key for sending expired, and is still used (RFC 2747 §5.3).
     LastKeyExpired {
-        /// The key.
+        /// Key Identifier.
         id: u64,
-        /// Where.
+        /// Interface of the message.
         ifindex: IfIndex,
     },
 }
 
-/// This node's own addresses at an interface, as they stand in its RSVP_HOPs.
+/// This node's addresses at an interface, as in its RSVP_HOPs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Own {
     v4: Option<IpAddr>,
@@ -178,7 +180,7 @@ pub struct Neighbours {
     answers: TokenBucket,
     out: Outbox,
     upcalls: VecDeque<Upcall>,
-    /// Bundles to be sent before anything waits for time.
+    /// Neighbours whose Bundles are sent at the next poll.
     ready: Vec<Key>,
     scratch: Vec<u8>,
 }
@@ -221,7 +223,7 @@ impl Neighbours {
         self.now = self.now.max(now);
     }
 
-    /// Tells the addresses by which this node calls itself at an interface; none of a family that it lacks there.
+    /// Sets this node's addresses at an interface, as in its RSVP_HOPs.
     pub fn set_addresses(&mut self, ifindex: IfIndex, v4: Option<IpAddr>, v6: Option<IpAddr>) {
         self.own.insert(ifindex, Own { v4, v6 });
     }
@@ -231,15 +233,15 @@ impl Neighbours {
         self.config.interfaces.insert(ifindex, settings);
     }
 
-    /// Replaces all keys. Those that stay keep their sequence numbers, and what was heard with them.
+    /// Replaces all keys. Keys that stay keep their sequence numbers and associations (RFC 2747 §5).
     ///
     /// # Errors
-    /// The first key that cannot be; nothing is changed then.
+    /// The first key that is not allowed; nothing is changed then.
     pub fn set_keys(&mut self, keys: &[KeyConfig]) -> Result<(), KeyError> {
         self.keys.set(keys)
     }
 
-    /// The next thing for the engine to do.
+    /// The next request to the engine.
     pub fn upcall(&mut self) -> Option<Upcall> {
         self.upcalls.pop_front()
     }
@@ -262,7 +264,7 @@ impl Neighbours {
         }
     }
 
-    /// When [`Neighbours::tick`] is due; `None` while nothing waits.
+    /// Time when [`Neighbours::tick`] is due; `None`: nothing waits.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let deadlines = [
@@ -274,7 +276,7 @@ impl Neighbours {
         deadlines.into_iter().flatten().min()
     }
 
-    /// What was counted since the start.
+    /// Counters since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters

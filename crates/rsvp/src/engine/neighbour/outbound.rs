@@ -1,4 +1,4 @@
-//! From messages to packets.
+//! Packets of composed messages.
 
 use core::net::IpAddr;
 
@@ -15,82 +15,82 @@ use crate::wire::{
     Challenge, HEADER_OCTETS, HeaderFlags, Hello, ListedId, Message, MessageId, MessageType, Writer, checksum,
 };
 
-/// TTL of what goes to a neighbour and nowhere else.
+/// TTL of messages to a neighbour.
 pub(super) const TTL: u8 = 255;
-/// TOS of what this layer says by itself: class selector 6, network control.
+/// TOS of this layer's own messages: class selector 6, network control.
 const TOS: u8 = 0xc0;
 /// A message to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
-    /// How it is addressed.
+    /// Its addressing.
     pub envelope: Envelope,
-    /// Of a message that is not addressed to the next node (Path, PathTear, ResvConf): that node, if routing knows it.
-    /// Only if it is an RSVP neighbour with that address, the message is bundled.
+    /// The next RSVP node of a message that is not addressed to it (Path, PathTear, ResvConf), if routing gives it. The
+    /// message is bundled only if that is a neighbour with the same address.
     pub next_hop: Option<IpAddr>,
-    /// The message, whole, without INTEGRITY, acknowledgments and name.
+    /// The whole message, without INTEGRITY, acknowledgments and MESSAGE_ID.
     pub octets: &'a [u8],
-    /// What it is about.
+    /// Why it is sent.
     pub reason: SendReason,
 }
 
-/// Why a message is sent.
+/// Reason for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendReason {
-    /// It tells something new about a lasting state (Path, Resv): it gets a new name.
+    /// A trigger message: it changes lasting state (Path, Resv) and gets a new MESSAGE_ID (RFC 2961 §1.1).
     Trigger {
-        /// What was returned when the state was told before.
+        /// Handle of the state, if it was sent before.
         state: Option<SentHandle>,
-        /// The state, for [`Upcall::SendWhole`].
+        /// The owner's tag, for [`Upcall::SendWhole`].
         tag: u64,
     },
-    /// It repeats what was told before.
+    /// A refresh: it repeats the last message about the state.
     Refresh {
-        /// What was returned when it was told.
+        /// Handle of the state.
         state: Option<SentHandle>,
     },
-    /// It is about no state that lasts: errors, tears, confirmations.
+    /// The message is about no lasting state: errors, tears, confirmations.
     Once,
 }
 
-/// Where a summary refresh of a state goes.
+/// Destination of a summary refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SummaryTo {
-    /// To the one neighbour that the state was told to: Resv, and Path of a unicast session.
+    /// The neighbour that has the state: for Resv, and for Path of a unicast session.
     Neighbour {
         /// Its address.
         neighbour: IpAddr,
         /// This node's address in the RSVP_HOP of the state.
         src: IpAddr,
-        /// Interface to leave by.
+        /// Outgoing interface.
         ifindex: IfIndex,
     },
-    /// To all that listen to a group: Path of a multicast session.
+    /// All members of a group: for Path of a multicast session.
     Group {
         /// The group.
         group: IpAddr,
-        /// Who sends to it.
+        /// The source.
         source: IpAddr,
         /// This node's address in the RSVP_HOP of the state.
         src: IpAddr,
-        /// Interface to leave by.
+        /// Outgoing interface.
         ifindex: IfIndex,
         /// TTL of the Path.
         ttl: u8,
     },
 }
 
-/// Whose key signs.
+/// How a message is signed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Signed {
-    /// Whatever the interface demands.
+    /// By the settings of the interface.
     AsConfigured,
-    /// This one, in answer to a challenge.
+    /// By this key, in answer to a challenge.
     By(usize),
-    /// Nobody: a challenge.
+    /// Not at all: a challenge.
     Not,
 }
 
-/// What goes in front of a message's own objects.
+/// Objects in front of a message's own.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Preface<'a> {
     pub(super) signed: Signed,
@@ -99,9 +99,8 @@ pub(super) struct Preface<'a> {
 }
 
 impl Neighbours {
-    /// Sends a message; a packet may come of it later, together with others. Returns the name of the state that a
-    /// trigger told, to be given back with all messages about it; `None` where names are not used, and of messages that
-    /// are no triggers.
+    /// Sends a message (RFC 2961 §4). Its packet may leave later, together with others. Returns the handle of the state
+    /// after a trigger message; `None` without MESSAGE_IDs and for other messages.
     pub fn send(&mut self, outgoing: &Outgoing<'_>) -> Option<SentHandle> {
         self.out.recycle();
         let Outgoing { envelope, octets, reason, .. } = *outgoing;
@@ -132,7 +131,7 @@ impl Neighbours {
         {
             sent.summaries = 0;
             let (id, told) = (sent.id, sent.peer.is_some());
-            // A refresh asks only if nobody ever said to have got it.
+            // A refresh desires an acknowledgment only if there was none before.
             let kept = !repeated && self.sent.keep(self.now, key, envelope, octets, settings.reduction.first);
             let waits = kept || self.sent.waiting(key).is_some();
             name =
@@ -148,27 +147,27 @@ impl Neighbours {
         }
     }
 
-    /// Whether messages leave an interface just as they were composed.
+    /// Whether messages leave an interface without objects of this layer.
     #[must_use]
     pub fn is_plain(&self, ifindex: IfIndex) -> bool {
         let settings = self.config.of(ifindex);
         !settings.reduction.reliable && !settings.integrity.sending
     }
 
-    /// The buffer to which messages are appended that leave as they were composed, and the flags that they have;
-    /// [`Self::send_plain`] takes it back.
+    /// Lends the buffer for messages without objects of this layer, and returns their header flags;
+    /// [`Self::send_plain`] takes the buffer back.
     pub fn lend(&mut self, ifindex: IfIndex) -> (Vec<u8>, HeaderFlags) {
         self.out.recycle();
         (core::mem::take(&mut self.out.octets), self.flags(ifindex))
     }
 
-    /// Sends what was appended to the lent buffer since `start`, if anything.
+    /// Sends the octets that were appended to the lent buffer since `start`.
     pub fn send_plain(&mut self, envelope: Envelope, lent: Vec<u8>, start: usize) {
         self.out.octets = lent;
         self.out.push(envelope, start);
     }
 
-    /// Sends a message by itself: with a digest where that is demanded, without a name, in no Bundle.
+    /// Sends a message alone: with INTEGRITY if configured, without MESSAGE_ID, in no Bundle.
     pub fn send_alone(&mut self, envelope: Envelope, octets: &[u8]) {
         self.out.recycle();
         let mut out = core::mem::take(&mut self.out.octets);
@@ -178,7 +177,7 @@ impl Neighbours {
         self.out.push(envelope, start);
     }
 
-    /// The node that the message is for, as far as it is known.
+    /// The next RSVP node of a message, if it is known.
     fn towards(envelope: &Envelope, next_hop: Option<IpAddr>, octets: &[u8]) -> Option<IpAddr> {
         match octets.get(1).map(|kind| MessageType(*kind)) {
             Some(MessageType::PATH | MessageType::PATH_TEAR | MessageType::RESV_CONF) => {
@@ -188,7 +187,7 @@ impl Neighbours {
         }
     }
 
-    /// Composes the message and sends it, in a Bundle if that is possible.
+    /// Composes and sends a message, in a Bundle if possible (RFC 2961 §3).
     fn dispatch(&mut self, outgoing: &Outgoing<'_>, name: Option<MessageId>, patient: bool) {
         let Outgoing { envelope, octets, next_hop, .. } = *outgoing;
         let reduction = &self.config.of(envelope.ifindex).reduction;
@@ -200,7 +199,7 @@ impl Neighbours {
         if let Some(peer) = key.and_then(|key| self.peers.get_mut(key))
             && peer.addr == envelope.dst
         {
-            // They ride along.
+            // Waiting acknowledgments leave in this message.
             acks = core::mem::take(&mut peer.acks);
             peer.acks_due = None;
         }
@@ -218,7 +217,7 @@ impl Neighbours {
             }
         }
         self.count_acks(&acks);
-        // The list keeps its room for the next acknowledgments.
+        // The list keeps its allocation.
         if let Some(key) = key
             && let Some(peer) = self.peers.get_mut(key)
             && peer.acks.capacity() == 0
@@ -228,8 +227,8 @@ impl Neighbours {
         }
     }
 
-    /// Puts the message into the neighbour's Bundle. One that is not patient takes all of it along at once, so the order
-    /// of messages stays.
+    /// Appends a message to the Bundle for a neighbour. One that is not patient sends the Bundle at once, which keeps
+    /// the order of messages.
     fn bundle(
         &mut self,
         key: Key,
@@ -266,7 +265,7 @@ impl Neighbours {
         self.scratch = message;
     }
 
-    /// Sends what waits in a neighbour's Bundle; one message goes as it is.
+    /// Sends the Bundle for a neighbour; a single message is sent without one (RFC 2961 §3).
     pub(super) fn flush_bundle(&mut self, key: Key) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         let Some(envelope) = peer.envelope.take() else { return };
@@ -305,8 +304,8 @@ impl Neighbours {
         }
     }
 
-    /// Appends the message as it goes out: flags, INTEGRITY, acknowledgments and name put in front of its objects,
-    /// lengths, digest and checksum right. Appends nothing if there is no key.
+    /// Appends a message as it leaves: with flags, INTEGRITY (RFC 2747 §4.1), acknowledgments and MESSAGE_ID before its
+    /// objects, with lengths, digest and checksum. Appends nothing if there is no key.
     fn compose(
         &mut self,
         out: &mut Vec<u8>,
@@ -340,7 +339,7 @@ impl Neighbours {
         let mut signature = None;
         if let Some(key) = key.and_then(|key| self.keys.get_mut(key)) {
             let clock = (u64::from(self.config.real_time) + self.now.as_micros() / 1_000_000) << 32;
-            // Seconds in the high half, a counter in the low one that begins anew with each (RFC 2747 §3).
+            // Seconds in the high half, a counter in the low one (RFC 2747 §3).
             key.sent = clock.max(key.sent.wrapping_add(1));
             let at = w.integrity(handshake, key.id, key.sent, key.digest_octets());
             signature = Some((&*key, at));
@@ -353,7 +352,7 @@ impl Neighbours {
         }
         w.body(octets.get(HEADER_OCTETS..).unwrap_or_default());
         let Some((key, at)) = signature else {
-            let _ = w.finish(); // too long for a packet: it is taken back
+            let _ = w.finish(); // a message that is too long is removed again
             return;
         };
         if w.finish_without_checksum().is_err() {
@@ -369,7 +368,7 @@ impl Neighbours {
         }
     }
 
-    /// A packet of this layer's own: nothing but a header and what `compose` adds.
+    /// Sends a message of this layer: the objects that `compose` writes.
     pub(super) fn own_packet(
         &mut self,
         (to, ifindex, ttl): (IpAddr, IfIndex, u8),
@@ -399,9 +398,9 @@ impl Neighbours {
     pub(super) const PLAIN: Preface<'static> =
         Preface { signed: Signed::AsConfigured, acks: &[], name: None };
 
-    /// Refreshes a state by its name instead of a message; false if that cannot be: then the engine sends the message.
-    /// It cannot if the state was never acknowledged by a neighbour that does refresh reduction, and now and then it
-    /// shall not, so that what went wrong unnoticed is put right (RFC 2961 §5.5).
+    /// Refreshes a state by its MESSAGE_ID in an Srefresh (RFC 2961 §5); `false`: the engine must send the message.
+    /// That is so if no neighbour with refresh reduction acknowledged the state, and now and then to repair errors
+    /// (§5.5).
     pub fn summarise(&mut self, state: SentHandle, to: &SummaryTo) -> bool {
         let (envelope, source) = match *to {
             SummaryTo::Neighbour { neighbour, src, ifindex } => {
@@ -435,7 +434,7 @@ impl Neighbours {
         };
         sent.summaries = sent.summaries.saturating_add(1);
         self.counters.states_summarised += 1;
-        // Header, INTEGRITY at its longest, header of the list.
+        // Common header, longest INTEGRITY, header of the list.
         let room = usize::from(settings.largest).saturating_sub(HEADER_OCTETS + 52 + 8);
         let entry = source.map_or(4, |source| if source.is_ipv4() { 8 } else { 20 });
         if (count + 1) * entry > room {
@@ -470,15 +469,15 @@ impl Neighbours {
         self.summaries.recycle(ids);
     }
 
-    /// The state is not told any more: nothing about it is sent again. A tear that is sent afterwards looks after itself.
+    /// Forgets the MESSAGE_ID of a state: nothing about it is sent again.
     pub fn forget(&mut self, state: SentHandle) {
         if let Some(sent) = self.sent.remove(state.0) {
             self.count_refs(sent.peer, None);
         }
     }
 
-    /// A PathErr or ResvErr says that the neighbour knows no MESSAGE_IDs (error 13 about one of their classes): the state
-    /// goes without from now on. Whether the message was sent again; else the engine does it.
+    /// A PathErr or ResvErr shows that the neighbour does not know MESSAGE_IDs (RFC 2961 §4.8): the state is sent
+    /// without from now on. `false`: the engine must send the message.
     pub fn refused(&mut self, state: SentHandle) -> bool {
         self.counters.names_refused += 1;
         tracing::debug!("state goes without MESSAGE_ID from now on");
@@ -493,7 +492,7 @@ impl Neighbours {
         true
     }
 
-    /// Sends a message again that nobody acknowledged.
+    /// Retransmits a message that was not acknowledged (RFC 2961 §6).
     pub(super) fn retransmit(&mut self, envelope: Envelope, octets: &[u8], id: u32) {
         let name = Some(MessageId { ack_desired: true, epoch: self.epoch, id });
         let reason = SendReason::Refresh { state: None };
@@ -516,8 +515,8 @@ impl Neighbours {
         tracing::debug!(peer = %ask.to, key = ask.key_id, "Integrity Challenge sent");
     }
 
-    /// A challenge, which nobody signed: it is answered to where it came from, with the key that it names, at a limited
-    /// rate.
+    /// Handles an Integrity Challenge, which is not signed (RFC 2747 §4.3): it is answered to its source, with the key
+    /// that it names, at a limited rate.
     pub(super) fn challenged(&mut self, packet: &IpReceived<'_>, message: &Message<'_>) {
         self.counters.challenges_received += 1;
         let settings: &Interface = self.config.of(packet.ifindex);

@@ -1,4 +1,4 @@
-//! Packets wait here: their addressing in a queue, their octets in one buffer that is emptied when the queue is.
+//! Queued packets: their addressing in a queue, their octets in one buffer that is cleared when the queue is empty.
 
 use core::net::IpAddr;
 use core::ops::Range;
@@ -7,22 +7,22 @@ use std::collections::VecDeque;
 use signalbox_core::IfIndex;
 use signalbox_core::packet::IpTransmit;
 
-/// How a packet is addressed.
+/// The addressing of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// Source address; of a Path the sender's.
+    /// Source address; with a Path that of the sender.
     pub src: IpAddr,
     /// Destination address.
     pub dst: IpAddr,
-    /// Interface to leave by, whose settings hold.
+    /// Outgoing interface, whose settings apply.
     pub ifindex: IfIndex,
-    /// Routing decides where it leaves, not `ifindex`.
+    /// Routing decides the outgoing interface.
     pub routed: bool,
     /// IP TTL, which should be the message's Send_TTL.
     pub ttl: u8,
     /// TOS octet or traffic class.
     pub tos: u8,
-    /// With Router Alert; all packets of IPv6 have one.
+    /// The packet has a Router Alert; IPv6 packets always have one.
     pub router_alert: bool,
 }
 
@@ -40,14 +40,14 @@ impl Outbox {
         }
     }
 
-    /// What was appended to the octets since `start` is a packet.
+    /// Queues the octets since `start` as a packet.
     pub(crate) fn push(&mut self, envelope: Envelope, start: usize) {
         if self.octets.len() > start {
             self.queue.push_back((envelope, start..self.octets.len()));
         }
     }
 
-    /// A packet of these octets.
+    /// Queues a packet with these octets.
     pub(crate) fn put(&mut self, envelope: Envelope, payload: &[u8]) {
         let start = self.octets.len();
         self.octets.extend_from_slice(payload);
@@ -63,7 +63,7 @@ impl Outbox {
             self.queue.pop_front()?;
         let payload = self.octets.get(span).unwrap_or_default();
         let ifindex = (ifindex != IfIndex::NONE && !routed).then_some(ifindex);
-        let router_alert = router_alert || dst.is_ipv6(); // RFC 2711: all of RSVP's
+        let router_alert = router_alert || dst.is_ipv6(); // RFC 2711: all RSVP packets
         Some(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload })
     }
 }

@@ -14,38 +14,37 @@ use super::outbox::Envelope;
 use crate::engine::recent::Recent;
 use crate::wire::{HeaderFlags, MessageId};
 
-/// A neighbour that nothing refers to is forgotten after so long a silence.
+/// A neighbour without state is forgotten after this silence.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A neighbour.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Its address, by which it calls itself in RSVP_HOP.
+    /// Its address in RSVP_HOP.
     pub(crate) addr: IpAddr,
-    /// Interface it was heard by last.
+    /// Interface of its last message.
     pub(crate) ifindex: IfIndex,
-    /// Whether it does refresh reduction, by its last message.
+    /// Its last message had the refresh-reduction-capable bit (RFC 2961 §2).
     capable: bool,
-    /// Nodes that do not speak RSVP lie between, by the TTL of its last message: routing here does not tell whether a
-    /// Path would reach it.
+    /// Nodes without RSVP lie between, by the TTL of its last message. A Path may then be routed past it.
     far: bool,
-    /// Its incarnation.
+    /// Epoch of its last MESSAGE_ID.
     epoch: Option<u32>,
     /// The largest identifier of that epoch.
     largest: u32,
-    /// Names that refer to it.
+    /// Number of MESSAGE_IDs that refer to it.
     pub(crate) refs: u32,
-    /// Acknowledgments for it.
+    /// Acknowledgments that wait for it.
     pub(crate) acks: Vec<(MessageId, bool)>,
     pub(crate) acks_due: Option<Time>,
-    /// Sub-messages that wait for company, and how the first one would travel alone.
+    /// Messages that wait for others in a Bundle, and the addressing of the first.
     pub(crate) bundle: Vec<u8>,
     pub(crate) bundled: u32,
     pub(crate) envelope: Option<Envelope>,
     pub(crate) bundle_due: Option<Time>,
     pub(crate) hello: Option<hello::State>,
     last_received: Time,
-    /// When it was last found silent but referred to.
+    /// Time when it was last found silent, with state.
     kept: Time,
     link: Link,
 }
@@ -56,14 +55,14 @@ impl Timed for Peer {
     }
 }
 
-/// How a name stands to those that its sender used before.
+/// Order of a MESSAGE_ID among those of its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// Of another incarnation than the last, or the first.
+    /// The epoch is new.
     NewEpoch,
-    /// Newer than all, or the newest.
+    /// The identifier is the largest so far.
     Newest,
-    /// Older than one that came before: it may be out of order.
+    /// A larger identifier came before: the message may be out of order.
     Older,
 }
 
@@ -73,22 +72,22 @@ impl Peer {
         self.capable && !self.far
     }
 
-    /// Whether it says that it does refresh reduction.
+    /// Whether its last message had the refresh-reduction-capable bit.
     pub(crate) const fn says_capable(&self) -> bool {
         self.capable
     }
 
-    /// Whether nodes that do not speak RSVP lie between.
+    /// Whether nodes without RSVP lie between.
     pub(crate) const fn is_far(&self) -> bool {
         self.far
     }
 
-    /// When its last message came.
+    /// Time of its last message.
     pub(crate) const fn last_received(&self) -> Time {
         self.last_received
     }
 
-    /// Takes note of a name.
+    /// Records a MESSAGE_ID; its order among the sender's.
     pub(crate) fn record_id(&mut self, name: MessageId) -> Age {
         if self.epoch != Some(name.epoch) {
             (self.epoch, self.largest) = (Some(name.epoch), name.id);
@@ -101,7 +100,7 @@ impl Peer {
         }
     }
 
-    /// When there is something to do for it.
+    /// The first deadline of the neighbour.
     fn deadline(&self) -> Time {
         let idle = self.last_received.max(self.kept) + IDLE;
         let soon = [self.acks_due, self.bundle_due, self.hello.and_then(|hello| hello.due())];
@@ -112,7 +111,7 @@ impl Peer {
         self.refs == 0 && now.since(self.last_received) >= IDLE && self.acks.is_empty() && self.bundled == 0
     }
 
-    /// It is still referred to: whether it may be forgotten is asked again later.
+    /// Notes that a silent neighbour still has state; it is checked again later.
     pub(crate) fn touch_if_silent(&mut self, now: Time) {
         if now.since(self.last_received) >= IDLE {
             self.kept = now;
@@ -120,7 +119,7 @@ impl Peer {
     }
 }
 
-/// Addresses that are unique on a link only are told apart by the interface.
+/// The interface, for addresses that are unique on a link only.
 fn scope(addr: IpAddr, ifindex: IfIndex) -> IfIndex {
     match addr {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => ifindex,
@@ -169,7 +168,8 @@ impl Peers {
         self.slab.key_of(self.index.find(self.hash(addr, ifindex), is)?)
     }
 
-    /// The neighbour that a message came from, by its flags and whether it came past others; `None` when there is no room for it.
+    /// Finds or creates the neighbour that sent a message; `None`: the table is full. `far`: nodes without RSVP lie
+    /// between.
     pub(crate) fn received_from(
         &mut self,
         now: Time,
@@ -222,14 +222,14 @@ impl Peers {
         self.slab.get_mut(key)
     }
 
-    /// Sets the timer to what there is to do.
+    /// Restarts the timer for the first deadline.
     pub(crate) fn rearm(&mut self, key: Key) {
         if let Some(deadline) = self.slab.get(key).map(Peer::deadline) {
             self.wheel.arm(&mut self.slab, key.index(), deadline);
         }
     }
 
-    /// The next neighbour for which there is something to do.
+    /// The next neighbour whose deadline is due.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<Key> {
         let at = self.wheel.pop_due(&mut self.slab, now)?;
         self.slab.key_of(at)

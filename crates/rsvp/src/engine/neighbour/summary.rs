@@ -1,4 +1,4 @@
-//! Summary refreshes that are being filled (RFC 2961 §5).
+//! Srefreshes that are being filled (RFC 2961 §5).
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -26,7 +26,7 @@ impl Timed for Summary {
     }
 }
 
-/// Most that are filled at a time: one for each neighbour and group with something to refresh just now.
+/// Maximum number at a time: one for each neighbour and group with state to refresh.
 const LIMIT: u32 = 4096;
 
 #[derive(Debug)]
@@ -53,8 +53,8 @@ impl Summaries {
         }
     }
 
-    /// Adds a state to what goes by this envelope, until `due` at the latest. `None` if there is no room, else how many
-    /// states that makes.
+    /// Adds a state to the Srefresh with this addressing, which is sent at `due` at the latest. Returns the number of
+    /// its states; `None`: the table is full.
     pub(crate) fn add(&mut self, envelope: Envelope, id: ListedId, due: Time) -> Option<(Key, usize)> {
         let hash = self.hasher.hash_one(&place(&envelope));
         let is = |at| self.slab.get_index(at).is_some_and(|s| place(&s.envelope) == place(&envelope));
@@ -76,7 +76,7 @@ impl Summaries {
         Some((key, summary.ids.len()))
     }
 
-    /// Takes one out, to be sent; its list comes back by [`Self::recycle`].
+    /// Removes an Srefresh to send it; [`Self::recycle`] takes its list back.
     pub(crate) fn take(&mut self, key: Key) -> Option<(Envelope, Vec<ListedId>)> {
         let envelope = self.slab.get(key)?.envelope;
         self.wheel.cancel(&mut self.slab, key.index());

@@ -1,4 +1,4 @@
-//! What is due.
+//! Timers of the neighbour layer.
 
 use core::time::Duration;
 
@@ -7,11 +7,11 @@ use signalbox_core::slab::Key;
 
 use super::{Neighbours, hello};
 
-/// Retransmissions are not further apart than this.
+/// Longest interval between retransmissions.
 const LONGEST: Duration = Duration::from_secs(600);
 
 impl Neighbours {
-    /// Does what is due at `now`.
+    /// Handles what is due now.
     pub fn tick(&mut self) {
         self.out.recycle();
         while let Some(waiting) = self.sent.pop_due(self.now) {
@@ -34,7 +34,8 @@ impl Neighbours {
         }
     }
 
-    /// A message that was not acknowledged in time (RFC 2961 §6): again, or never mind; the state stays.
+    /// Handles a message that was not acknowledged in time (RFC 2961 §6): it is sent again up to the limit. State does
+    /// not change.
     fn overdue(&mut self, waiting: Key) {
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
         let settings = self.config.of(pending.envelope.ifindex).reduction;

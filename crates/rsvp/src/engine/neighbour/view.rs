@@ -1,4 +1,4 @@
-//! Neighbours as operators see them.
+//! What operators are shown of neighbours.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;
@@ -8,48 +8,48 @@ use signalbox_core::{IfIndex, Time};
 use super::failures::AuthenticationFailures;
 use super::{IntegrityConfig, Neighbours};
 
-/// A neighbour, or somebody who would be one and is not believed.
+/// A neighbour, or a sender that failed authentication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
-    /// Its address, as it stands in its RSVP_HOP.
+    /// Its address in RSVP_HOP.
     pub address: IpAddr,
-    /// Interface that it was heard by last.
+    /// Interface of its last message.
     pub ifindex: IfIndex,
-    /// When its last message came; `None`: none was believed, or that is long ago and nothing refers to it.
+    /// Time of its last message; `None`: none was accepted, or the neighbour was forgotten.
     pub last_message: Option<Time>,
-    /// What this node is set to do there: MESSAGE_IDs, and with them Bundles and summary refreshes.
+    /// Settings of the interface: MESSAGE_IDs, and with them Bundles and Srefreshes.
     pub reduction: (bool, bool),
-    /// It sets the bit that says that it does refresh reduction.
+    /// It has the refresh-reduction-capable bit.
     pub capable: bool,
-    /// Hops without RSVP lie between: nothing is bundled for it nor summarised.
+    /// Hops without RSVP lie between: no Bundles and Srefreshes go to it.
     pub far: bool,
-    /// States that it or this node calls by a name.
+    /// Number of states with a MESSAGE_ID of it or of this node.
     pub states: u32,
-    /// Whether Hello says that it is there; `None`: none was exchanged.
+    /// Whether it is up by Hello; `None`: no Hello was exchanged.
     pub hello: Option<bool>,
-    /// What is demanded there.
+    /// Settings of the interface.
     pub integrity: IntegrityConfig,
-    /// Identifier of the key that messages to it are signed with; `None`: there is none.
+    /// Identifier of the key for messages to it; `None`: there is no key.
     pub signs_with: Option<u64>,
-    /// By which keys it signs, and how far each is believed.
+    /// Its security associations.
     pub associations: Vec<AssociationView>,
-    /// What of it was not believed.
+    /// Its authentication failures.
     pub failures: Option<AuthenticationFailures>,
 }
 
-/// A key that a neighbour signs with.
+/// A security association of a neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssociationView {
-    /// Its identifier.
+    /// Key Identifier.
     pub key_id: u64,
-    /// The largest sequence number that was taken; `None`: nothing was.
+    /// Largest accepted sequence number; `None`: none was accepted.
     pub sequence: Option<u64>,
-    /// Challenges sent of which none was answered yet; 0: it may be heard.
+    /// Challenges sent without an answer; 0: messages are accepted.
     pub asked: u32,
 }
 
 impl Neighbours {
-    /// The neighbours, and who is not believed, by address and interface.
+    /// All neighbours and senders with failures, by address and interface.
     #[must_use]
     pub fn view(&self, now: Time) -> Vec<View> {
         let mut all = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! One hop further: an arriving ADSPEC composed with what the node does (RFC 2210 §3.3, RFC 2215 §2).
+//! An ADSPEC advanced by one hop: composed with the services of this node (RFC 2210 §3.3, RFC 2215 §2).
 
 use signalbox_resources::intserv::{ErrorTerms, Path, compose_override};
 use signalbox_wire::{LengthOverflow, Reader, Writer};
@@ -12,9 +12,9 @@ use super::{
 };
 
 impl RawAdspec<'_> {
-    /// Appends this object as it leaves by an interface that does `local`: general parameters composed, break bits set
-    /// where a service is not done here, an empty guaranteed fragment expanded, overrides composed or inserted,
-    /// lengths corrected. Services and parameters that are not known here stay as they are, but for the break bit.
+    /// Appends this object as it leaves by an interface with the services `local` (RFC 2210 §3.3.4): general parameters
+    /// composed, break bits set where a service is missing, an empty guaranteed fragment expanded, overrides composed
+    /// or inserted, lengths corrected. Unknown services and parameters stay as they are, except for the break bit.
     ///
     /// # Errors
     /// 21/5 as [`RawAdspec::read`]; nothing is appended then.
@@ -62,7 +62,7 @@ fn compose(arriving: &RawAdspec<'_>, local: &LocalServices, w: &mut Writer<'_>) 
         match service {
             Some(service) => service_fragment(w, fragment, service, &path, &local.general)?,
             None => {
-                // Not done here: the break bit, and nothing else.
+                // A service that is missing here: only the break bit is set.
                 let octets = fragment.rest.peek_rest();
                 let words = u32::try_from(octets.len() / 4).unwrap_or(u32::MAX);
                 write_header(w, fragment.number, true, words);
@@ -76,7 +76,7 @@ fn compose(arriving: &RawAdspec<'_>, local: &LocalServices, w: &mut Writer<'_>) 
     w.close_u16(object, length, u16::MAX, 0).map_err(too_long)
 }
 
-/// The fragment of a service that is done here.
+/// Writes the fragment of a service that this node supports.
 fn service_fragment(
     w: &mut Writer<'_>,
     fragment: Fragment<'_>,
@@ -104,7 +104,7 @@ fn service_fragment(
         ),
         mtu: compose_override((arriving.mtu, arriving_all.mtu), (local.mtu, local_all.mtu), u32::min),
     };
-    // Controlled load has no terms; a node that does guaranteed service fills an empty fragment.
+    // Controlled load has no terms; a node with guaranteed service fills an empty fragment.
     let terms = (fragment.number == GUARANTEED).then(|| {
         let terms = terms.unwrap_or_default();
         let terms = if service.reshapes { terms.reshaped() } else { terms };
@@ -113,8 +113,7 @@ fn service_fragment(
     copy_fragment(w, fragment.rest, fragment.number, fragment.broken, terms, &composed)
 }
 
-/// Writes a fragment with these values, in ascending order of parameters after what is the service's own, and the
-/// parameters that are not known here where they were.
+/// Writes a fragment with these values, in ascending order of parameters, and the unknown parameters at their places.
 fn copy_fragment(
     w: &mut Writer<'_>,
     mut rest: Reader<'_>,
@@ -129,12 +128,12 @@ fn copy_fragment(
     if let Some(terms) = terms {
         write_terms(w, &terms);
     }
-    // General parameters up to this number are written.
+    // The last general parameter that was written.
     let mut written = 0;
     while !rest.is_empty() {
         match parameter(&mut rest)? {
-            (133..=136, Value::Word(_)) if terms.is_some() => {} // composed, and written above
-            (HOPS | BANDWIDTH | LATENCY | MTU, Value::Word(_)) => {} // composed, written where they belong
+            (133..=136, Value::Word(_)) if terms.is_some() => {} // composed, written above
+            (HOPS | BANDWIDTH | LATENCY | MTU, Value::Word(_)) => {} // composed, written at their places
             (number, Value::Word(word)) => {
                 write_header(w, number, false, 1);
                 w.u32(word);
