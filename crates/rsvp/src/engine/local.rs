@@ -276,7 +276,7 @@ impl Rsvp {
         Ok(())
     }
 
-    /// The ADSPEC of a sender of this node (RFC 2210 §3.3.1).
+    /// The ADSPEC of a sender of this node (RFC 2210 §3.3).
     fn share_start(&mut self) -> u32 {
         let mut octets = Vec::new();
         let mut writer = Writer::new(&mut octets, MessageType::PATH, HeaderFlags::default(), 0);

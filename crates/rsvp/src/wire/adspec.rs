@@ -86,7 +86,7 @@ pub struct Adspec {
 }
 
 impl Adspec {
-    /// The ADSPEC of a sender host that offers both services (RFC 2210 §3.3.1).
+    /// The ADSPEC of a sender host that offers both services (RFC 2210 §3.3).
     pub const START: Self = Self {
         general: Path::START,
         guaranteed: Some(Guaranteed {

@@ -12,7 +12,7 @@ use super::{
 };
 
 impl RawAdspec<'_> {
-    /// Appends this object as it leaves by an interface with the services `local` (RFC 2210 §3.3.4): general parameters
+    /// Appends this object as it leaves by an interface with the services `local` (RFC 2210 §3.3): general parameters
     /// composed, break bits set where a service is missing, an empty guaranteed fragment expanded, overrides composed
     /// or inserted, lengths corrected. Unknown services and parameters stay as they are, except for the break bit.
     ///
