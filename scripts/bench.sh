@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a session and a message cost. Figures of one machine stand in docs/performance.md.
+# Measures the cost of a session and of a message. docs/performance.md has the figures of one machine.
 set -eu
 "$(dirname "$0")/setup.sh"
 . "$(dirname "$0")/env.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# From nothing to a signal: host - router - router - host in network namespaces of this machine.
+# Builds everything and runs the first scenario: host - router - router - host in network namespaces of this machine.
 set -eu
 "$(dirname "$0")/setup.sh"
 . "$(dirname "$0")/env.sh"

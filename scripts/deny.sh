@@ -1,5 +1,5 @@
 #!/bin/bash
-# Licences, sources, advisories and duplicates of what we depend on (deny.toml).
+# Licences, sources, advisories and duplicates of all dependencies (deny.toml).
 set -eu
 "$(dirname "$0")/setup.sh"
 . "$(dirname "$0")/env.sh"

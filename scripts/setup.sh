@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs what is missing: a C compiler for linking, nftables and iproute2 for the lab, and a Rust toolchain by
-# its official installer where cargo is absent or too old. Does nothing where all is there.
+# its official installer where cargo is absent or too old. Does nothing where nothing is missing.
 set -eu
 . "$(dirname "$0")/env.sh"
 
@@ -26,11 +26,11 @@ need nft nftables
 need ip iproute2
 need sysctl procps
 if [ ! -e /usr/include/stdlib.h ]; then packages+=(libc6-dev); fi
-# An SCTP that is not ours, for the tests.
+# Another implementation of SCTP, for the tests of interoperation.
 if [ "${1:-}" = test ] && [ ! -e /usr/include/usrsctp.h ]; then packages+=(libusrsctp-dev); fi
-# What reads the RSVP messages of the scenarios beside us; its installation asks no questions.
+# An independent decoder for the RSVP messages of the scenarios; its installation asks no questions.
 if [ "${1:-}" = test ]; then need tshark tshark; fi
-# The example of a signaling application, which is run, and what its generated code comes from.
+# The example of a signaling application in Python, and the generator of its code.
 if [ "${1:-}" = test ]; then
     need protoc protobuf-compiler
     if ! /usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null; then
@@ -72,7 +72,7 @@ if [ $rust_is_fit = no ]; then
         PATH=$cargo_bin:$PATH
     fi
     cargo_version=$(cargo --version | cut -d ' ' -f 2)
-    at_least "$cargo_version" "$msrv" || die "cargo is $cargo_version after all; $msrv or newer is needed"
+    at_least "$cargo_version" "$msrv" || die "cargo is still $cargo_version; $msrv or newer is needed"
 fi
 
 if [ "${1:-}" = test ]; then

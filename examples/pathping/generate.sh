@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes application_pb2.py anew from the daemon's proto file, or with --check says whether the two agree.
-# With protoc 3.21 (Debian 12: apt-get install protobuf-compiler): code of a newer one wants a newer python3-protobuf.
+# Makes application_pb2.py from the daemon's proto file; with --check, compares the two.
+# Use protoc 3.21 (Debian 12: apt-get install protobuf-compiler): the code of a newer one needs a newer python3-protobuf.
 set -eu
 cd "$(dirname "$0")"
 proto=../../crates/api/proto/signalbox/v1
