@@ -60,13 +60,13 @@ impl Gist {
         let Some(Departed { nslp, next }) = self.departed.pop_front() else { return };
         let end = next.saturating_add(STEP);
         self.remove_of(nslp, next, end);
-        if end < self.touched {
+        if end < self.used_slots {
             self.departed.push_front(Departed { nslp, next: end });
         }
     }
 
     fn remove_of(&mut self, nslp: NslpId, from: u32, to: u32) {
-        for index in from..to.min(self.touched) {
+        for index in from..to.min(self.used_slots) {
             let Some(key) = self.records.key_of(index) else { continue };
             for direction in [Direction::Downstream, Direction::Upstream] {
                 let Some(record) = self.records.get_mut(key).filter(|record| record.nslp == nslp) else {

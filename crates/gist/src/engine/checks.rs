@@ -45,7 +45,7 @@ impl Check {
 impl Gist {
     /// Asks the application. If too many Queries wait, this node steps aside: it forwards (overload
     /// protection, RFC 5971 §8.4), unless the Query ends here.
-    pub(super) fn ask(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+    pub(super) fn ask_application(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         if self.checks.len() >= self.config.max_checks {
             self.counters.checks_full += 1;
             dropped!(a, subject, "too many peering decisions pending");
@@ -125,7 +125,7 @@ impl Gist {
         };
         let mut subject = Subject { mri: mri.mri, session, nslp: message.header.nslp, nli, foreign: None };
         let mut a = *a;
-        self.localise(&mut a, &message, &mut subject);
+        self.translate(&mut a, &message, &mut subject);
         self.accept_query(&a, &message, &subject, payload);
     }
 

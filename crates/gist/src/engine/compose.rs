@@ -8,8 +8,8 @@ use signalbox_core::{Direction, Mri};
 
 use super::Gist;
 use super::config::Config;
+use super::lookup::covers;
 use super::outbox::Envelope;
-use super::route::covers;
 use crate::wire::{HEADER_LENGTH, Nli, PORT};
 
 /// The validity time as the NLI says it: whole milliseconds, never 0.

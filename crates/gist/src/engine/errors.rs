@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use signalbox_core::NslpId;
 
 use super::Gist;
-use super::association::Tag;
+use super::association::Owner;
 use super::compose::{limit, nli, normal};
 use super::interfaces::is_anycast;
 use super::nat::nat_traversal_of;
@@ -36,11 +36,11 @@ impl Gist {
             self.counters.errors_suppressed += 1;
             return;
         }
-        let tag = Tag::control();
+        let owner = Owner::control();
         let mut message = Message::new(MessageType::ERROR, NslpId::NONE, self.config.hops);
         message.error = Some(error);
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-        match self.associations.pass(tools, self.now, association, &message, &tag) {
+        match self.associations.send(tools, self.now, association, &message, &owner) {
             Ok(()) => self.counters.errors_sent += 1,
             Err(_) => self.counters.errors_unsendable += 1,
         }

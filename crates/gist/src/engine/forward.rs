@@ -8,10 +8,10 @@ use signalbox_core::{Direction, IfIndex, Mri};
 
 use super::Gist;
 use super::compose::flow_label;
+use super::lookup::{Parcel, route_query};
 use super::outbox::Envelope;
 use super::receive::Arrival;
 use super::record::NONE;
-use super::route::{Parcel, route_query};
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Info, MAGIC, ObjectType, find_mri, find_object,
     object_value_info,

@@ -170,9 +170,9 @@ pub enum Output<'a> {
     ChannelSend {
         /// Which channel.
         channel: ChannelId,
-        /// Messages of one lane stay in order; those of different lanes need not wait for each other. All
-        /// messages of a session have the same lane at both ends, GIST's own have 0.
-        lane: u16,
+        /// Messages of one stream stay in order; those of different streams need not wait for each other. All
+        /// messages of a session have the same stream at both ends, GIST's own have 0.
+        stream: u16,
         /// How long it is worth sending; `None`: until it has arrived. Only channels that can give up a
         /// message without breaking make use of it.
         lifetime: Option<Duration>,

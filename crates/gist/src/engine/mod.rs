@@ -36,9 +36,10 @@ mod counters;
 mod errors;
 mod flow;
 mod forward;
-mod holds;
+mod hold_down;
 mod interfaces;
 mod io;
+mod lookup;
 mod nat;
 mod node_sm;
 mod outbox;
@@ -50,14 +51,13 @@ mod report;
 mod requests;
 mod reroute;
 mod responding;
-mod route;
+mod route_index;
 mod send;
 mod sender;
 mod sources;
 mod sweep;
 mod table;
 mod view;
-mod ways;
 
 use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
@@ -74,16 +74,16 @@ use std::collections::VecDeque;
 use applications::Departed;
 use association::Associations;
 use checks::Check;
-use holds::Holds;
+use hold_down::HoldDowns;
 use interfaces::Interfaces;
+use lookup::Lookup;
 use nat::Translations;
 use outbox::Outbox;
 use peers::Peers;
 use record::Record;
-use route::Lookup;
+use route_index::RouteIndex;
 use sources::QueryLimits;
 use sweep::Sweep;
-use ways::Ways;
 
 pub use association::{AssociationConfig, AssociationView};
 pub use config::{Config, ConfigError, IngressFilter, Installation};
@@ -105,7 +105,7 @@ pub struct Gist {
     interfaces: Interfaces,
     records: Slab<Record>,
     /// Slots of `records` that were ever used: sweeps end there.
-    touched: u32,
+    used_slots: u32,
     /// By flow, session and application; peers choose these keys, so the hash is keyed.
     index: Index,
     hasher: KeyedHasher,
@@ -118,8 +118,8 @@ pub struct Gist {
     lookups: VecDeque<Lookup>,
     next_lookup: u64,
     sweeps: VecDeque<Sweep>,
-    ways: Ways,
-    holds: Holds,
+    route_index: RouteIndex,
+    hold_downs: HoldDowns,
     /// For Query-Cookies; never rotates, since each Query has its own number.
     query_secret: RotatingSecret,
     /// For Responder-Cookies.
@@ -155,7 +155,7 @@ impl Gist {
             departed: VecDeque::new(),
             interfaces: Interfaces::default(),
             records: Slab::new(config.max_sessions),
-            touched: 0,
+            used_slots: 0,
             index: Index::new(),
             hasher: KeyedHasher::new(&mut rng),
             wheel: Wheel::new(Duration::from_millis(10)),
@@ -166,8 +166,8 @@ impl Gist {
             lookups: VecDeque::new(),
             next_lookup: 0,
             sweeps: VecDeque::new(),
-            ways: Ways::new(),
-            holds: Holds::new(config.hold_down, config.hold_down_max, config.max_holds),
+            route_index: RouteIndex::new(),
+            hold_downs: HoldDowns::new(config.hold_down, config.hold_down_max, config.max_holds),
             query_secret: RotatingSecret::new(Duration::MAX, &mut rng),
             responder_secret: RotatingSecret::new(config.cookie_period, &mut rng),
             dmode: limit(config.dmode_limit(), config.dmode_burst),
@@ -236,12 +236,12 @@ impl Gist {
     /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let busy = !self.sweeps.is_empty() || !self.departed.is_empty() || self.ways.is_walking();
+        let busy = !self.sweeps.is_empty() || !self.departed.is_empty() || self.route_index.is_walking();
         let sweep = busy.then_some(self.now);
         [
             self.wheel.next_deadline(),
             sweep,
-            self.holds.deadline(),
+            self.hold_downs.deadline(),
             self.check_deadline(),
             self.lookup_deadline(),
             self.peers.deadline(self.now),

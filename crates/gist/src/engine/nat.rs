@@ -35,7 +35,7 @@ struct Entry {
     session: SessionId,
     nslp: NslpId,
     /// It stands in the messages, since this node was the Responding one.
-    spoken: bool,
+    sent_by_us: bool,
 }
 
 /// The sessions with a peer across a NAT.
@@ -49,8 +49,8 @@ pub(super) struct Translations {
 
 impl Translations {
     /// The MRI for messages that go to the peer of this direction: `own`, unless the peer has another.
-    pub(super) fn spoken(&self, key: Key, direction: Direction, own: Mri) -> Mri {
-        let entry = self.entries.get(&(key.to_u64(), side(direction))).filter(|entry| entry.spoken);
+    pub(super) fn mri_for_peer(&self, key: Key, direction: Direction, own: Mri) -> Mri {
+        let entry = self.entries.get(&(key.to_u64(), side(direction))).filter(|entry| entry.sent_by_us);
         entry.map_or(own, |entry| entry.mri.with_direction(direction))
     }
 
@@ -70,19 +70,19 @@ impl Translations {
 
 impl Gist {
     /// Notes that the peer of a direction is across a NAT, or (`None`) that it is not, as a handshake showed.
-    /// `spoken`: this node responds, so messages carry the foreign MRI. GIST-7.2.2-06, GIST-7.2.3-08.
+    /// `sent_by_us`: this node responds, so messages carry the foreign MRI. GIST-7.2.2-06, GIST-7.2.3-08.
     pub(super) fn note_translation(
         &mut self,
         key: Key,
         direction: Direction,
         foreign: Option<Foreign>,
-        spoken: bool,
+        sent_by_us: bool,
     ) {
         self.nat.forget(key, direction);
         let (Some(record), Some(foreign)) = (self.records.get(key), foreign) else { return };
         let mri = foreign.mri.with_direction(direction.inverted());
-        let entry = Entry { mri, session: record.session, nslp: record.nslp, spoken };
-        if spoken {
+        let entry = Entry { mri, session: record.session, nslp: record.nslp, sent_by_us };
+        if sent_by_us {
             self.nat.sessions.insert((mri, record.session, record.nslp), key);
         }
         self.nat.entries.insert((key.to_u64(), side(direction)), entry);
@@ -106,7 +106,12 @@ impl Gist {
     /// * Response: the MRI in the object is ours (GIST-7.2.3-07).
     /// * Confirm: neither MRI nor NLI were translated, but the cookie of our Response has both (GIST-7.2.3-09).
     /// * Data: the MRI is that of the Querying node (GIST-7.2.2-06), the address in the NLI means nothing here.
-    pub(super) fn localise<'a>(&self, a: &mut Arrival<'_>, message: &Message<'a>, subject: &mut Subject<'a>) {
+    pub(super) fn translate<'a>(
+        &self,
+        a: &mut Arrival<'_>,
+        message: &Message<'a>,
+        subject: &mut Subject<'a>,
+    ) {
         let direction = subject.mri.direction();
         let original = message.nat_traversal.and_then(|nat| nat.mri());
         match message.header.kind {
@@ -127,12 +132,12 @@ impl Gist {
                     subject.nli = carried.nli;
                     a.src.set_port(carried.port);
                 }
-                None => self.localise_data(a, subject),
+                None => self.translate_data(a, subject),
             },
         }
     }
 
-    fn localise_data(&self, a: &Arrival<'_>, subject: &mut Subject<'_>) {
+    fn translate_data(&self, a: &Arrival<'_>, subject: &mut Subject<'_>) {
         if self.nat.entries.is_empty() {
             return;
         }
@@ -203,7 +208,7 @@ impl Gist {
         true
     }
 
-    /// Whether [`Gist::localise`] has something to do.
+    /// Whether [`Gist::translate`] has something to do.
     pub(super) fn may_be_foreign(&self, message: &Message<'_>) -> bool {
         message.nat_traversal.is_some()
             || !self.nat.entries.is_empty()

@@ -37,7 +37,7 @@ impl Gist {
         }
         self.counters.queries_received += 1;
         match self.registration(subject.nslp).map(|r| r.policy) {
-            Some(PeeringPolicy::Ask) => self.ask(a, message, subject),
+            Some(PeeringPolicy::Ask) => self.ask_application(a, message, subject),
             // GIST-4.3.2-01: who is addressed peers, whatever the application says.
             Some(PeeringPolicy::Never) if !a.local => self.forward(a, &message.header, None),
             _ => {
@@ -75,7 +75,7 @@ impl Gist {
             (Some(key), state, Installation::Immediate)
                 if state.is_querying() && direction == Direction::Upstream && !offers =>
             {
-                if self.give_way(key, a, subject, false) {
+                if self.replace_upstream(key, a, subject, false) {
                     self.rx_query_unconfirmed(key, a, message, subject, payload);
                 }
             }
@@ -118,7 +118,7 @@ impl Gist {
             // See `accept_query`: the downstream exchange counts; the other one was answered for politeness.
             (Some(key), state) if state.is_querying() && direction == Direction::Upstream => {
                 let Some(query) = self.confirmed(a, message, subject) else { return };
-                if self.give_way(key, &query, subject, true) {
+                if self.replace_upstream(key, &query, subject, true) {
                     self.birth_confirmed(key, a, message, subject);
                 }
             }
@@ -210,7 +210,7 @@ impl Gist {
                 }
                 self.counters.data_received += 1;
                 self.deliver(a, message, subject, data, Some((key, direction)));
-                self.touch(key, direction);
+                self.restart_inactivity(key, direction);
             }
             // Querying-SM, Awaiting Response: not to be expected; the Query is on its way. GIST-6.2-20.
             (_, State::Resolving | State::AwaitingResponse) if !q_mode => {

@@ -42,7 +42,7 @@ enum Entry {
     Status { nslp: NslpId, handle: MessageHandle, session: SessionId, status: MessageStatus },
     Notify { nslp: NslpId, mri: Mri, session: SessionId, event: NetworkEvent },
     OpenChannel { channel: ChannelId, transport: Transport, local: IpAddr, peer: SocketAddr },
-    SendChannel { channel: ChannelId, lane: u16, lifetime: Option<Duration>, octets: Span },
+    SendChannel { channel: ChannelId, stream: u16, lifetime: Option<Duration>, octets: Span },
     ReadChannel { channel: ChannelId, on: bool },
     CloseChannel { channel: ChannelId, abort: bool },
 }
@@ -164,7 +164,7 @@ impl Outbox {
     pub(crate) fn send_channel(
         &mut self,
         channel: ChannelId,
-        (lane, lifetime): (u16, Option<Duration>),
+        (stream, lifetime): (u16, Option<Duration>),
         message: &Message<'_>,
     ) -> Result<(), EncodeError> {
         let start = self.mark();
@@ -177,7 +177,7 @@ impl Outbox {
             kind = %message.header.kind,
             "message sent"
         );
-        self.queue.push_back(Entry::SendChannel { channel, lane, lifetime, octets });
+        self.queue.push_back(Entry::SendChannel { channel, stream, lifetime, octets });
         Ok(())
     }
 
@@ -185,11 +185,11 @@ impl Outbox {
     pub(crate) fn send_channel_octets(
         &mut self,
         channel: ChannelId,
-        (lane, lifetime): (u16, Option<Duration>),
+        (stream, lifetime): (u16, Option<Duration>),
         octets: &[u8],
     ) {
         let octets = self.put(octets);
-        self.queue.push_back(Entry::SendChannel { channel, lane, lifetime, octets });
+        self.queue.push_back(Entry::SendChannel { channel, stream, lifetime, octets });
     }
 
     pub(crate) fn read_channel(&mut self, channel: ChannelId, on: bool) {
@@ -249,8 +249,8 @@ impl Outbox {
             Entry::OpenChannel { channel, transport, local, peer } => {
                 Output::ChannelOpen { channel, transport, local, peer }
             }
-            Entry::SendChannel { channel, lane, lifetime, octets } => {
-                Output::ChannelSend { channel, lane, lifetime, octets: self.octets(octets) }
+            Entry::SendChannel { channel, stream, lifetime, octets } => {
+                Output::ChannelSend { channel, stream, lifetime, octets: self.octets(octets) }
             }
             Entry::ReadChannel { channel, on } => Output::ChannelRead { channel, on },
             Entry::CloseChannel { channel, abort } => Output::ChannelClose { channel, abort },

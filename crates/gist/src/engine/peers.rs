@@ -60,8 +60,8 @@ pub(crate) struct Peers {
     last_serial: u32,
     /// For each id where its address is in `sources`, as long as state points to it.
     source_of: Vec<u32>,
-    /// For each id our address that the peer was last told in a handshake.
-    told: Vec<Option<IpAddr>>,
+    /// For each id our address that the peer was last own_addresses in a handshake.
+    own_addresses: Vec<Option<IpAddr>>,
     /// A reference for each piece of state that points to a peer there.
     sources: Interner<IpAddr>,
     /// Former peers that keep one reference until then, so that applications can still name them.
@@ -72,12 +72,12 @@ impl Peers {
     pub(crate) fn new(limit: u32, hasher: KeyedHasher) -> Self {
         Self {
             peers: Interner::new(limit, hasher),
-            // Ways out are ours, not chosen by peers; bounded all the same.
+            // RouteIndex out are ours, not chosen by peers; bounded all the same.
             egresses: Interner::new(limit, hasher),
             serials: Vec::new(),
             last_serial: 0,
             source_of: Vec::new(),
-            told: Vec::new(),
+            own_addresses: Vec::new(),
             // Not more than there are peers.
             sources: Interner::new(limit, hasher),
             retired: VecDeque::new(),
@@ -101,8 +101,8 @@ impl Peers {
             if let Some(serial) = self.serials.get_mut(at) {
                 *serial = self.last_serial;
             }
-            if let Some(told) = self.told.get_mut(at) {
-                *told = None;
+            if let Some(own_addresses) = self.own_addresses.get_mut(at) {
+                *own_addresses = None;
             }
         }
         let Ok(of) = self.sources.intern(source(nli.interface)) else {
@@ -130,19 +130,19 @@ impl Peers {
     }
 
     /// Notes by which address of ours a peer knows this node from now on.
-    pub(crate) fn tell(&mut self, id: u32, own: IpAddr) {
+    pub(crate) fn set_own_address(&mut self, id: u32, own: IpAddr) {
         let at = id as usize;
-        if self.told.len() <= at {
-            self.told.resize(at + 1, None);
+        if self.own_addresses.len() <= at {
+            self.own_addresses.resize(at + 1, None);
         }
-        if let Some(told) = self.told.get_mut(at) {
-            *told = Some(own);
+        if let Some(own_addresses) = self.own_addresses.get_mut(at) {
+            *own_addresses = Some(own);
         }
     }
 
     /// By which address of ours a peer knows this node.
-    pub(crate) fn told(&self, id: u32) -> Option<IpAddr> {
-        self.told.get(id as usize).copied().flatten()
+    pub(crate) fn own_address(&self, id: u32) -> Option<IpAddr> {
+        self.own_addresses.get(id as usize).copied().flatten()
     }
 
     /// The address of a peer for the log.

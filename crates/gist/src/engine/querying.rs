@@ -11,9 +11,9 @@ use super::Gist;
 use super::association::configuration;
 use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
 use super::receive::{Arrival, Subject};
-use super::record::{Asking, EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
+use super::record::{EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, QueryContents, RETRY, State, TENTATIVE};
+use super::route_index::place;
 use super::send::{q_mode, unsent};
-use super::ways::place;
 use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_value_info};
 
 /// IP TTL of upstream Queries, by which their receivers see how far they have come (RFC 5971 §5.8.1.3).
@@ -51,7 +51,7 @@ impl Gist {
         half.set(EXPIRE, half.has(EXPIRE) && state == State::AwaitingRefresh);
         transition!(self.peers, record, direction, from, "handshake starts");
         if let Some(pending) = &mut record.pending {
-            pending.asking(direction).first = None;
+            pending.query_mut(direction).first = None;
         }
         self.send_query(key, direction);
     }
@@ -86,23 +86,23 @@ impl Gist {
         let own_source = every > 0 && attempts > 1 && (attempts - 1).is_multiple_of(every);
         // GIST-5.8.1.3-09
         let ttl = if direction == Direction::Upstream { UPSTREAM_TTL } else { self.config.ip_ttl };
-        let told = nli_ttl(direction, ttl, distance);
+        let ttl_in_nli = nli_ttl(direction, ttl, distance);
         let envelope = q_mode(&self.config, &egress, &mri, own_source, ttl);
         let mut message = Message::new(MessageType::QUERY, nslp, self.config.hops);
         // GIST-5.2.1-02
         message.header.s = envelope.src.ip() == egress.address;
         message.mri = Some(mri.into());
         message.session = Some(session);
-        message.nli = Some(nli(&self.config, validity, egress.address, told));
+        message.nli = Some(nli(&self.config, validity, egress.address, ttl_in_nli));
         message.query_cookie = Some(&cookie);
         let pending = self.records.get(key).and_then(|r| r.pending.as_ref());
-        message.nslp_data = pending.and_then(|p| match (p.queued(direction).front(), p.asked(direction)) {
+        message.nslp_data = pending.and_then(|p| match (p.queued(direction).front(), p.query(direction)) {
             (Some(first), asked) if asked.piggybacked => Some(&*first.data),
             (_, asked) => Some(&*asked.data).filter(|data| !data.is_empty()),
         });
         let data = message.nslp_data.map_or(0, <[u8]>::len);
         let stacks = self.query_stacks(key, direction);
-        let (options, count) = stacks.asking();
+        let (options, count) = stacks.query_options();
         if !stacks.is_empty() {
             message.stack_proposal = Some(stacks.proposal());
             let options = options.get(..count).unwrap_or_default();
@@ -119,7 +119,7 @@ impl Gist {
                 if !stacks.is_empty()
                     && let Some(pending) = self.records.get_mut(key).and_then(|r| r.pending.as_mut())
                 {
-                    pending.asking(direction).first.get_or_insert(query);
+                    pending.query_mut(direction).first.get_or_insert(query);
                 }
                 self.arm(key);
             }
@@ -198,7 +198,7 @@ impl Gist {
             half.peer = peer;
         }
         if let Some(egress) = egress {
-            self.peers.tell(half.peer, egress.address);
+            self.peers.set_own_address(half.peer, egress.address);
         }
         if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl) {
             half.distance = distance;
@@ -221,7 +221,7 @@ impl Gist {
         let left = self.send_stored(key, direction);
         let Some(record) = self.records.get_mut(key) else { return };
         if let Some(pending) = &mut record.pending {
-            pending.asking(direction).data = Vec::new();
+            pending.query_mut(direction).data = Vec::new();
         }
         // GIST-6.2-21, GIST-4.4.4-09, GIST-4.4.4-10: `No_Response` stops, `Refresh_QNode` starts.
         let half = record.half_mut(direction);
@@ -235,19 +235,19 @@ impl Gist {
         }
         if let Some(data) = message.nslp_data {
             self.deliver(a, message, subject, data, Some((key, direction)));
-            self.touch(key, direction);
+            self.restart_inactivity(key, direction);
         }
         if left {
-            self.ask_again(key, direction, message.query_cookie.unwrap_or_default());
+            self.query_for_association(key, direction, message.query_cookie.unwrap_or_default());
         }
         self.settle(key);
     }
 
     /// Messages are left that need an association, which the Response did not bring. If the Query that it
     /// answers had not asked for one, another Query does; else the peer has none (GIST-4.3.3-13).
-    fn ask_again(&mut self, key: Key, direction: Direction, cookie: &[u8]) {
+    fn query_for_association(&mut self, key: Key, direction: Direction, cookie: &[u8]) {
         let number = cookie.first_chunk::<4>().map_or(0, |number| u32::from_be_bytes(*number));
-        let asked = self.pending(key).and_then(|pending| pending.asked(direction).first);
+        let asked = self.pending(key).and_then(|pending| pending.query(direction).first);
         if asked.is_some_and(|first| number.wrapping_sub(first) < u32::MAX / 2) {
             self.fail_queue(key, direction, SendError::Refused);
         } else {
@@ -283,11 +283,11 @@ impl Gist {
             return;
         };
         let ttl = self.config.ip_ttl;
-        let told = nli_ttl(direction, ttl, half.distance);
+        let ttl_in_nli = nli_ttl(direction, ttl, half.distance);
         let mut message = Message::new(MessageType::CONFIRM, record.nslp, self.config.hops);
         message.mri = Some(record.flow.mri(direction).into());
         message.session = Some(record.session);
-        message.nli = Some(nli(&self.config, validity, egress.address, told));
+        message.nli = Some(nli(&self.config, validity, egress.address, ttl_in_nli));
         message.responder_cookie = cookie;
         let envelope = normal(&self.config, egress.address, peer.address, ttl);
         let limit = limit(&self.config, egress.mtu);
@@ -299,7 +299,7 @@ impl Gist {
     /// The direction upstream, for which this node has asked, goes to the peer that asks for it now by a downstream
     /// Query: that one was routed as the flow is (RFC 5971 §5.8.1.3). What waits goes the same way. False: there
     /// is no room for the peer, and nothing changed.
-    pub(super) fn give_way(
+    pub(super) fn replace_upstream(
         &mut self,
         key: Key,
         a: &Arrival<'_>,
@@ -310,10 +310,10 @@ impl Gist {
         if !self.install(key, direction, a, subject, proven) {
             return false;
         }
-        self.ways.unlink(&mut self.records, place(key.index(), direction));
+        self.route_index.unlink(&mut self.records, place(key.index(), direction));
         let Some(record) = self.records.get_mut(key) else { return false };
         if let Some(pending) = &mut record.pending {
-            *pending.asking(direction) = Asking::default();
+            *pending.query_mut(direction) = QueryContents::default();
         }
         let half = record.half_mut(direction);
         let from = half.state;
@@ -326,7 +326,7 @@ impl Gist {
     }
 
     /// NSLP data was handled: `Inactive_QNode` starts again. GIST-6.2-23.
-    pub(super) fn touch(&mut self, key: Key, direction: Direction) {
+    pub(super) fn restart_inactivity(&mut self, key: Key, direction: Direction) {
         let now = self.now;
         if let Some(record) = self.records.get_mut(key) {
             let half = record.half_mut(direction);
@@ -400,7 +400,7 @@ impl Gist {
     }
 
     /// Starts the handshake that runs from its first Query: its Queries went another way.
-    pub(super) fn start_afresh(&mut self, key: Key, direction: Direction) {
+    pub(super) fn restart_handshake(&mut self, key: Key, direction: Direction) {
         if self.state(key, direction) == State::AwaitingResponse {
             self.restart(key, direction, State::AwaitingResponse);
         }
@@ -414,7 +414,7 @@ impl Gist {
     }
 
     /// To Awaiting Response with a Query at once; Data waits.
-    pub(super) fn start_over(&mut self, key: Key, direction: Direction) {
+    pub(super) fn query_bad_state(&mut self, key: Key, direction: Direction) {
         if self.state(key, direction).is_established() {
             self.restart(key, direction, State::AwaitingResponse);
         }

@@ -167,14 +167,14 @@ impl Gist {
         let mut subject = Subject { mri: mri.mri, session, nslp: message.header.nslp, nli, foreign: None };
         if self.may_be_foreign(message) {
             let mut a = *a;
-            self.localise(&mut a, message, &mut subject);
-            self.dispatch_local(&a, message, &subject);
+            self.translate(&mut a, message, &mut subject);
+            self.dispatch_translated(&a, message, &subject);
         } else {
-            self.dispatch_local(a, message, &subject);
+            self.dispatch_translated(a, message, &subject);
         }
     }
 
-    fn dispatch_local(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+    fn dispatch_translated(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         if !self.is_plausible(a, message, subject) {
             return;
         }
@@ -258,7 +258,8 @@ impl Gist {
         if p.src.is_ipv6() != a.src.is_ipv6() {
             return Some((GistError::IP_VERSION_MISMATCH, 6));
         }
-        if p.direction == signalbox_core::Direction::Downstream && !self.may_enter(a.ifindex, p) {
+        if p.direction == signalbox_core::Direction::Downstream && !self.passes_ingress_filters(a.ifindex, p)
+        {
             return Some((GistError::INGRESS_FILTER_FAILURE, 8));
         }
         None

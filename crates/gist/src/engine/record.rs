@@ -11,7 +11,7 @@ use signalbox_core::{Direction, NslpId, SessionId, Time};
 
 use super::association::Need;
 use super::flow::Flow;
-use super::ways::Hook;
+use super::route_index::Hook;
 
 /// No peer, no egress.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -204,14 +204,14 @@ pub(crate) struct Pending {
     /// Messages for the upstream peer (Awaiting Confirm).
     pub(crate) up: VecDeque<Queued>,
     /// What the Queries of each direction say, downstream and upstream.
-    asking: [Asking; 2],
+    queries: [QueryContents; 2],
     /// What a retransmitted Response repeats, downstream and upstream.
     pub(crate) response: [Option<Box<StoredResponse>>; 2],
 }
 
 /// What is in the Queries of a handshake.
 #[derive(Debug, Default)]
-pub(crate) struct Asking {
+pub(crate) struct QueryContents {
     /// Payload, given by the application for this handshake.
     pub(crate) data: Vec<u8>,
     /// Number of the first Query that asked for an association.
@@ -243,17 +243,17 @@ impl Pending {
         }
     }
 
-    pub(crate) const fn asked(&self, direction: Direction) -> &Asking {
+    pub(crate) const fn query(&self, direction: Direction) -> &QueryContents {
         match direction {
-            Direction::Downstream => &self.asking[0],
-            Direction::Upstream => &self.asking[1],
+            Direction::Downstream => &self.queries[0],
+            Direction::Upstream => &self.queries[1],
         }
     }
 
-    pub(crate) const fn asking(&mut self, direction: Direction) -> &mut Asking {
+    pub(crate) const fn query_mut(&mut self, direction: Direction) -> &mut QueryContents {
         match direction {
-            Direction::Downstream => &mut self.asking[0],
-            Direction::Upstream => &mut self.asking[1],
+            Direction::Downstream => &mut self.queries[0],
+            Direction::Upstream => &mut self.queries[1],
         }
     }
 

@@ -64,7 +64,7 @@ impl Gist {
             return false;
         }
         let Some(pending) = self.records.get_mut(key).and_then(|r| r.pending.as_mut()) else { return false };
-        if !core::mem::take(&mut pending.asking(direction).piggybacked) {
+        if !core::mem::take(&mut pending.query_mut(direction).piggybacked) {
             return false;
         }
         let Some(first) = pending.queue(direction).front_mut() else { return false };

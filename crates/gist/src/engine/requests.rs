@@ -81,11 +81,11 @@ impl Gist {
         if !data.is_empty()
             && let Some(pending) = self.pending(key)
         {
-            pending.asking(direction).data = data.to_vec();
+            pending.query_mut(direction).data = data.to_vec();
         }
         match status {
             InvalidStatus::Tentative => self.start_refresh(key, direction),
-            InvalidStatus::Bad => self.start_over(key, direction),
+            InvalidStatus::Bad => self.query_bad_state(key, direction),
         }
     }
 
@@ -128,7 +128,7 @@ impl Gist {
             });
             let emptied = before > 0 && queue.is_empty();
             if piggyback_gone {
-                pending.asking(direction).piggybacked = false;
+                pending.query_mut(direction).piggybacked = false;
             }
             if emptied && matches!(state, State::Resolving | State::AwaitingResponse) {
                 self.counters.no_response += 1;

@@ -11,7 +11,7 @@ use super::Gist;
 use super::peers::Egress;
 use super::querying::RESOLVE;
 use super::record::{NO_REFRESH, NONE, State, TENTATIVE};
-use super::ways::{Step, place};
+use super::route_index::{Step, place};
 
 /// Steps of walks over the sessions of changed ways that one call takes. GIST-5.3.3-24: the driver has its turn
 /// in between, and the Queries that follow are subject to the rate limit.
@@ -23,33 +23,33 @@ impl Gist {
     /// says nothing of them (IPv4). New routes it does announce.
     pub(super) fn interfaces_changed(&mut self, interfaces: &[Interface]) {
         let before = self.interfaces.update(interfaces);
-        let (ways, now) = (&mut self.ways, &self.interfaces);
+        let (index, now) = (&mut self.route_index, &self.interfaces);
         for (id, egress) in self.peers.egresses.iter() {
             if now.differs_on(egress.ifindex, &before) || !now.is_local(egress.address) {
-                ways.walk_egress(id);
+                index.walk_egress(id);
             }
         }
         for address in now.all().filter(|address| !before.is_local(*address)) {
-            ways.walk_prefix(Prefix::host(address));
+            index.walk_prefix(Prefix::host(address));
         }
     }
 
     /// Routes to `prefix` may have changed.
     pub(super) fn route_changed(&mut self, prefix: Prefix) {
-        self.ways.walk_prefix(prefix);
+        self.route_index.walk_prefix(prefix);
     }
 
     /// Looks again at sessions that a change may concern, a bounded number of them: those whose destination's
     /// hold-down is over, then those of the walks.
     pub(super) fn run_walks(&mut self) {
-        while let Some(dst) = self.holds.pop_due(self.now) {
-            self.ways.walk_prefix(Prefix::host(dst));
+        while let Some(dst) = self.hold_downs.pop_due(self.now) {
+            self.route_index.walk_prefix(Prefix::host(dst));
         }
         for _ in 0..STEPS {
-            match self.ways.step(&self.records) {
+            match self.route_index.step(&self.records) {
                 Step::Visit { index, direction, may_wait } => {
                     if let Some(key) = self.records.key_of(index) {
-                        self.look_again(key, direction, may_wait);
+                        self.check_route(key, direction, may_wait);
                     }
                 }
                 Step::On => {}
@@ -60,10 +60,10 @@ impl Gist {
 
     /// Looks the route of a session up again, unless that waits until its destination's hold-down is over. Only
     /// a session that has a way can wait.
-    fn look_again(&mut self, key: Key, direction: Direction, may_wait: bool) {
+    fn check_route(&mut self, key: Key, direction: Direction, may_wait: bool) {
         let Some(record) = self.records.get(key) else { return };
-        let has_way = record.half(direction).state != State::Resolving;
-        if may_wait && has_way && self.holds.is_held(self.now, record.flow.target(direction)) {
+        let has_route = record.half(direction).state != State::Resolving;
+        if may_wait && has_route && self.hold_downs.is_held(self.now, record.flow.target(direction)) {
             self.counters.routes_held += 1;
             return;
         }
@@ -74,12 +74,12 @@ impl Gist {
     /// Makes a querying direction leave by `egress`, whose reference it takes over; [`NONE`]: by none.
     pub(super) fn set_egress(&mut self, key: Key, direction: Direction, egress: u32) {
         let place = place(key.index(), direction);
-        self.ways.unlink(&mut self.records, place);
+        self.route_index.unlink(&mut self.records, place);
         let Some(record) = self.records.get_mut(key) else { return };
         let dst = record.flow.target(direction);
         let old = core::mem::replace(&mut record.half_mut(direction).egress, egress);
         if egress != NONE {
-            self.ways.link(&mut self.records, place, dst, egress);
+            self.route_index.link(&mut self.records, place, dst, egress);
         }
         self.peers.release_egress(old);
     }
@@ -102,7 +102,7 @@ impl Gist {
         };
         let new = match new {
             Ok(new) => new,
-            Err(SendError::NoRoute) if old != NONE => return self.lost(key, direction),
+            Err(SendError::NoRoute) if old != NONE => return self.route_lost(key, direction),
             Err(error) => {
                 if state.is_established() {
                     self.notify(key, direction, NetworkEvent::Bad);
@@ -125,17 +125,17 @@ impl Gist {
         };
         self.set_egress(key, direction, egress);
         // Only the size of packets changed.
-        let same_way = before.is_some_and(|before| Egress { mtu: new.mtu, ..before } == new);
+        let same_route = before.is_some_and(|before| Egress { mtu: new.mtu, ..before } == new);
         match state {
             State::Resolving => self.first_query(key, direction),
-            _ if same_way => {}
+            _ if same_route => {}
             state => {
                 self.counters.routes_followed += 1;
-                self.counters.holds_full += u64::from(!self.holds.moved(self.now, dst));
+                self.counters.holds_full += u64::from(!self.hold_downs.moved(self.now, dst));
                 if state.is_established() {
                     self.repair(key, direction);
                 } else {
-                    self.start_afresh(key, direction);
+                    self.restart_handshake(key, direction);
                 }
             }
         }
@@ -143,7 +143,7 @@ impl Gist {
 
     /// There is no route any more. State is Bad and messages wait: routing may be about to find another way,
     /// and if it does not soon, the state goes.
-    fn lost(&mut self, key: Key, direction: Direction) {
+    fn route_lost(&mut self, key: Key, direction: Direction) {
         let state = self.state(key, direction);
         if state.is_established() {
             self.notify(key, direction, NetworkEvent::Bad);

@@ -8,7 +8,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 
 use super::Gist;
-use super::association::{Answer, Stacks, Tag, configuration};
+use super::association::{Answer, Owner, Stacks, configuration};
 use super::compose::{distance, limit, nli, nli_ttl, normal};
 use super::interfaces::is_anycast;
 use super::peers::Egress;
@@ -79,7 +79,7 @@ impl Gist {
         half.peer = peer;
         half.egress = egress;
         half.set(PROVEN, proven);
-        self.peers.tell(peer, address);
+        self.peers.set_own_address(peer, address);
         self.peers.release_egress(old_egress);
         if old_peer == peer {
             self.peers.release(peer); // it holds one reference already
@@ -105,13 +105,7 @@ impl Gist {
 
     /// Whether a Query says that IP routing changed upstream: it comes from another peer, by another interface,
     /// or over another number of IP hops than what came before (RFC 5971 §7.1.2).
-    fn came_another_way(
-        &self,
-        key: Key,
-        direction: Direction,
-        a: &Arrival<'_>,
-        subject: &Subject<'_>,
-    ) -> bool {
+    fn is_rerouted(&self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) -> bool {
         let Some(record) = self.records.get(key) else { return false };
         let half = record.half(direction);
         let Some(peer) = self.peers.peer(half.peer) else { return false };
@@ -173,7 +167,7 @@ impl Gist {
     ) {
         let direction = subject.mri.direction().inverted();
         let (now, t1) = (self.now, self.config.t1);
-        if self.came_another_way(key, direction, a, subject) {
+        if self.is_rerouted(key, direction, a, subject) {
             self.make_tentative(key, direction);
         }
         let Some(record) = self.records.get_mut(key) else { return };
@@ -226,7 +220,7 @@ impl Gist {
         let may_send = matches!(answer, Answer::Over(_)) || self.may_send();
         let ttl = self.config.ip_ttl;
         let stacks = Stacks::offered(&self.associations);
-        let (options, count) = stacks.accepting();
+        let (options, count) = stacks.response_options();
         let mut response = Message::new(MessageType::RESPONSE, subject.nslp, self.config.hops);
         response.header.r = confirm;
         // GIST-7.2.3-04, GIST-7.2.3-05: as it came, before all else; the rest is ours.
@@ -250,8 +244,8 @@ impl Gist {
         // GIST-5.1-10, GIST-4.4.3-05
         if let Answer::Over(association) = answer {
             let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-            let tag = Tag::control();
-            match self.associations.pass(tools, self.now, association, &response, &tag) {
+            let owner = Owner::control();
+            match self.associations.send(tools, self.now, association, &response, &owner) {
                 Ok(()) => self.counters.responses_sent += 1,
                 Err(_) => self.counters.transmit_failed += 1,
             }

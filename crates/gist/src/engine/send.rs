@@ -11,13 +11,13 @@ use signalbox_core::stamp::Stamp;
 use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 
 use super::Gist;
-use super::association::{MAX_DATA, Need, Way};
+use super::association::{MAX_DATA, Need, Outcome};
 use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
 use super::config::Config;
+use super::lookup::{Waiting, route_query};
 use super::outbox::{Envelope, Unsent};
 use super::peers::Egress;
 use super::record::{Queued, State};
-use super::route::{Waiting, route_query};
 use crate::wire::{Message, MessageType, PORT};
 
 /// Octets of a Query's Stack-Proposal and Stack-Configuration-Data at most.
@@ -151,7 +151,7 @@ impl Gist {
             && let Some(pending) = self.pending(key)
         {
             // GIST-6.2-03: what needs an association waits for it.
-            pending.asking(direction).piggybacked = !m.data.is_empty() && need <= Need::Preferred;
+            pending.query_mut(direction).piggybacked = !m.data.is_empty() && need <= Need::Preferred;
         }
         Ok(())
     }
@@ -236,14 +236,14 @@ impl Gist {
     /// Sends what was stored for a direction, in order (Querying-SM rule 4, Responding-SM rule 8). Whether
     /// something is left that needs another way than there is.
     pub(super) fn send_stored(&mut self, key: Key, direction: Direction) -> bool {
-        if self.is_held(key, direction) {
+        if self.waits_for_drain(key, direction) {
             return false;
         }
         let Some(record) = self.records.get_mut(key) else { return false };
         let of = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return false };
         let mut queue = core::mem::take(pending.queue(direction));
-        let mut answered = core::mem::take(&mut pending.asking(direction).piggybacked);
+        let mut answered = core::mem::take(&mut pending.query_mut(direction).piggybacked);
         while let Some(mut queued) = queue.pop_front() {
             let size = queued.data.len();
             if core::mem::take(&mut answered) {
@@ -260,13 +260,13 @@ impl Gist {
                 reliable: queued.reliable,
                 deadline: queued.deadline.map(|at| at.time(self.now)),
             };
-            match self.try_ways(key, direction, &outgoing, queued.need) {
-                Way::Sent(Ok(())) => self.queued -= size,
-                Way::Sent(Err(error)) => {
+            match self.send_established(key, direction, &outgoing, queued.need) {
+                Outcome::Sent(Ok(())) => self.queued -= size,
+                Outcome::Sent(Err(error)) => {
                     self.queued -= size;
                     self.out.status(of, queued.handle, MessageStatus::Failed(error));
                 }
-                Way::Needs(need, _) => {
+                Outcome::Needs(need, _) => {
                     // What came after it stays behind it.
                     queued.need = need;
                     queue.push_front(queued);
@@ -294,18 +294,18 @@ impl Gist {
         let (now, validity) = (self.now, self.validity());
         let Some(record) = self.records.get_mut(key) else { return Err(SendError::NoNextNode) };
         let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(direction));
-        let mri = self.nat.spoken(key, direction, mri);
+        let mri = self.nat.mri_for_peer(key, direction, mri);
         let half = record.half_mut(direction);
         let (Some(peer), Some(egress)) = (self.peers.peer(half.peer), self.peers.egress(half.egress)) else {
             return Err(SendError::NoNextNode); // established state has both
         };
         let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
-        let told = nli_ttl(direction, ttl, half.distance);
+        let ttl_in_nli = nli_ttl(direction, ttl, half.distance);
         let hops = outgoing.hops.unwrap_or(self.config.hops);
         let mut message = Message::new(MessageType::DATA, nslp, hops);
         message.mri = Some(mri.into());
         message.session = Some(session);
-        message.nli = Some(nli(&self.config, validity, egress.address, told));
+        message.nli = Some(nli(&self.config, validity, egress.address, ttl_in_nli));
         message.nslp_data = Some(outgoing.data);
         let limit = limit(&self.config, egress.mtu);
         let envelope = normal(&self.config, egress.address, peer.address, ttl);
@@ -337,11 +337,11 @@ impl Gist {
             return Err(SendError::Overload);
         }
         let validity = self.validity();
-        let mri = self.spoken_to(peer, m);
-        // It knows this node by the address that a handshake told it.
-        let told = self.peers.told(peer).filter(|own| self.interfaces.is_local(*own));
+        let mri = self.mri_for_explicit_peer(peer, m);
+        // It knows this node by the address that a handshake own_address it.
+        let own_address = self.peers.own_address(peer).filter(|own| self.interfaces.is_local(*own));
         let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
-        let own = told.or_else(|| self.interfaces.address(peer.ifindex, peer.address.is_ipv6()));
+        let own = own_address.or_else(|| self.interfaces.address(peer.ifindex, peer.address.is_ipv6()));
         let own = own.ok_or(SendError::NoRoute)?;
         let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
         let mut message = Message::new(MessageType::DATA, m.nslp, outgoing.hops.unwrap_or(self.config.hops));
@@ -363,11 +363,11 @@ impl Gist {
 
     /// The MRI of a message for a peer that the application names: that of the message, unless the peer is across
     /// a NAT.
-    pub(super) fn spoken_to(&self, peer: u32, m: &SendMessage<'_>) -> Mri {
+    pub(super) fn mri_for_explicit_peer(&self, peer: u32, m: &SendMessage<'_>) -> Mri {
         let direction = m.mri.direction();
         let key = self.find(&m.mri, m.session, m.nslp);
         let key = key.filter(|key| self.records.get(*key).is_some_and(|r| r.half(direction).peer == peer));
-        key.map_or(m.mri, |key| self.nat.spoken(key, direction, m.mri))
+        key.map_or(m.mri, |key| self.nat.mri_for_peer(key, direction, m.mri))
     }
 
     /// Q-mode Data (RFC 5971 §6.1 rule 5, §4.3.3): downstream only. GIST-6.1-11, GIST-4.3.3-15.

@@ -56,15 +56,15 @@ impl Gist {
     /// Goes on with the walk in front.
     pub(super) fn run_sweeps(&mut self) {
         let Some(mut sweep) = self.sweeps.pop_front() else { return };
-        let touched = self.touched;
-        let end = sweep.next.saturating_add(STEP).min(touched);
+        let used_slots = self.used_slots;
+        let end = sweep.next.saturating_add(STEP).min(used_slots);
         for index in sweep.next..end {
             if let Some(key) = self.records.key_of(index) {
                 self.sweep_record(key, &sweep.what);
             }
         }
         sweep.next = end;
-        if end < touched {
+        if end < used_slots {
             self.sweeps.push_front(sweep);
         }
     }

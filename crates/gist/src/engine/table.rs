@@ -9,7 +9,7 @@ use signalbox_core::{Direction, Mri, NslpId, SessionId};
 use super::Gist;
 use super::flow::{Flow, Triple};
 use super::record::{BY_APPLICATION, Half, Inserted, NO_REFRESH, Pending, Record, State, side};
-use super::ways::place;
+use super::route_index::place;
 
 impl Gist {
     /// The record of a flow (whichever direction `mri` has), session and application. GIST-3.7-03.
@@ -35,7 +35,7 @@ impl Gist {
             armed: Stamp::default(),
         };
         let key = self.records.insert(record).inspect_err(|_| self.counters.sessions_full += 1)?;
-        self.touched = self.touched.max(key.index() + 1);
+        self.used_slots = self.used_slots.max(key.index() + 1);
         let Self { records, hasher, index, .. } = self;
         index.insert(hasher.hash_octets(Triple::of(mri, session, nslp).octets()), key.index(), |index| {
             records.get_index(index).map_or(0, |r| hash_of(hasher, r))
@@ -64,14 +64,14 @@ impl Gist {
         self.fail_queue(key, direction, error);
         self.unbind(key, direction, true);
         self.nat.forget(key, direction);
-        self.ways.unlink(&mut self.records, place(key.index(), direction));
+        self.route_index.unlink(&mut self.records, place(key.index(), direction));
         let Some(record) = self.records.get_mut(key) else { return };
         let half = core::mem::take(record.half_mut(direction));
         if let Some(pending) = &mut record.pending {
             if let Some(response) = pending.response.get_mut(side(direction)) {
                 *response = None;
             }
-            pending.asking(direction).data = Vec::new();
+            pending.query_mut(direction).data = Vec::new();
         }
         if half.state.is_established() {
             self.counters.removed += 1;
@@ -118,7 +118,7 @@ impl Gist {
         let done = record.pending.as_ref().is_some_and(|p| {
             p.down.is_empty()
                 && p.up.is_empty()
-                && [Direction::Downstream, Direction::Upstream].iter().all(|d| p.asked(*d).data.is_empty())
+                && [Direction::Downstream, Direction::Upstream].iter().all(|d| p.query(*d).data.is_empty())
                 && p.response.iter().all(Option::is_none)
         });
         if done {

@@ -145,7 +145,7 @@ pub(crate) enum Out {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Over {
     pub(crate) channel: ChannelId,
-    pub(crate) lane: u16,
+    pub(crate) stream: u16,
     pub(crate) lifetime: Option<Duration>,
     pub(crate) octets: Vec<u8>,
 }
@@ -309,8 +309,8 @@ impl Rig {
                     Output::ChannelOpen { channel, transport, local, peer } => {
                         Out::Opened(channel, transport, local, peer)
                     }
-                    Output::ChannelSend { channel, lane, lifetime, octets } => {
-                        Out::Over(Over { channel, lane, lifetime, octets: octets.to_vec() })
+                    Output::ChannelSend { channel, stream, lifetime, octets } => {
+                        Out::Over(Over { channel, stream, lifetime, octets: octets.to_vec() })
                     }
                     Output::ChannelRead { channel, on } => Out::Read(channel, on),
                     Output::ChannelClose { channel, abort } => Out::Closed(channel, abort),

@@ -42,7 +42,7 @@ impl Gist {
 
     /// Whether a proposal that came back is the one that we make.
     pub(in crate::engine) fn is_our_offer(&self, proposal: &StackProposal<'_>) -> bool {
-        Stacks::offered(&self.associations).are(proposal)
+        Stacks::offered(&self.associations).equals(proposal)
     }
 
     /// The same for a session, with the address where its peer must be if this node knows: one hop downstream
@@ -81,7 +81,7 @@ impl Gist {
     /// The database changed: everything is judged again. GIST-4.4.2-08.
     pub(in crate::engine) fn authorised_peers_changed(&mut self, apd: &Apd) {
         self.associations.config.authorised = apd.clone();
-        self.associations.waits.forget_all();
+        self.associations.retry_delays.forget_all();
         let all: Vec<Key> = self.associations.slab.iter().map(|(key, _)| key).collect();
         for key in all {
             if self.associations.slab.get(key).is_some_and(super::Association::is_up) {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use super::machine::End;
 use super::stack::{Offer, Stacks, configuration};
-use super::{Association, Associations, Name, Need, State, Tag};
+use super::{Association, Associations, Need, Owner, PeerKey, State};
 use crate::engine::Gist;
 use crate::engine::compose::nli;
 use crate::engine::io::ChannelId;
@@ -43,7 +43,7 @@ impl Gist {
     // Querying node
 
     /// What the Queries of a record must ask for: what waits, and what the session had. GIST-5.1-07.
-    pub(in crate::engine) fn wish(&self, key: Key, direction: Direction) -> Need {
+    pub(in crate::engine) fn need_of_queries(&self, key: Key, direction: Direction) -> Need {
         if !self.associations.enabled() {
             return Need::Datagram;
         }
@@ -72,7 +72,7 @@ impl Gist {
         if !self.associations.enabled() {
             return Ok(());
         }
-        let secure = self.wish(key, direction) == Need::Secure;
+        let secure = self.need_of_queries(key, direction) == Need::Secure;
         if a.association != NONE {
             // GIST-4.4.3-05: the peer chose to share it.
             let enough = !secure || self.associations.is_secure(a.association);
@@ -95,7 +95,11 @@ impl Gist {
         let known = self.associations.find(own, name.peer_identity, name.interface, fits);
         let index = match known {
             Some(index) => index,
-            None if self.associations.must_wait(self.now, name.peer_identity, name.interface).is_some() => {
+            None if self
+                .associations
+                .retry_not_before(self.now, name.peer_identity, name.interface)
+                .is_some() =>
+            {
                 self.counters.associations_waiting += 1;
                 dropped!(a, subject, "peer must wait for its next association");
                 return Err(SendError::NoNextNode);
@@ -131,7 +135,10 @@ impl Gist {
         let index = self.associations.insert(Association {
             since: self.now,
             opened: true,
-            peer: Some(Name { identity: subject.nli.peer_identity.into(), interface: subject.nli.interface }),
+            peer: Some(PeerKey {
+                identity: subject.nli.peer_identity.into(),
+                interface: subject.nli.interface,
+            }),
             setup: Some(self.now + self.associations.config.setup_timeout),
             hold_time,
             ifindex: egress.ifindex,
@@ -180,8 +187,8 @@ impl Gist {
             message.stack_configuration = Some(configuration(self.associations.config.hold_time, &[]));
         }
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-        let tag = Tag::control();
-        if self.associations.pass(tools, self.now, index, &message, &tag).is_ok() {
+        let owner = Owner::control();
+        if self.associations.send(tools, self.now, index, &message, &owner).is_ok() {
             self.counters.confirms_sent += 1;
             if let Some(association) = self.associations.get_mut(index) {
                 association.confirmed = true;
@@ -259,8 +266,8 @@ impl Gist {
             self.close_channel(index, true);
             return self.end_association(key, End::Failure, false);
         }
-        let name = Name { identity: subject.nli.peer_identity.into(), interface: subject.nli.interface };
-        self.associations.name(index, name);
+        let name = PeerKey { identity: subject.nli.peer_identity.into(), interface: subject.nli.interface };
+        self.associations.set_peer(index, name);
         if let Some(association) = self.associations.get_mut(index) {
             association.confirmed = true;
             // What the Query said is not kept, and would be replaced (RFC 5971 §4.4.5).
@@ -332,7 +339,7 @@ impl Gist {
                 if end == End::Failure {
                     half.set(TENTATIVE, true);
                 }
-                match self.peer_waits(key, direction) {
+                match self.retry_at(key, direction) {
                     Some(until) => self.refresh_later(key, direction, until),
                     None => self.start_refresh(key, direction),
                 }
@@ -341,22 +348,22 @@ impl Gist {
     }
 
     /// The peer of an association that this node opened has said something: nobody waits for it any longer.
-    pub(super) fn peer_spoke(&mut self, index: u32) {
+    pub(super) fn peer_answered(&mut self, index: u32) {
         let table = &mut self.associations;
-        let Some(association) = table.slab.get_index_mut(index).filter(|a| !a.heard) else { return };
-        association.heard = true;
+        let Some(association) = table.slab.get_index_mut(index).filter(|a| !a.answered) else { return };
+        association.answered = true;
         if let Some(name) = &association.peer {
-            table.waits.heard(name);
+            table.retry_delays.succeeded(name);
         }
     }
 
     /// Until when the peer of a session has to wait for its next association.
-    pub(super) fn peer_waits(&self, key: Key, direction: Direction) -> Option<Time> {
-        if self.associations.waits.is_empty() {
+    pub(super) fn retry_at(&self, key: Key, direction: Direction) -> Option<Time> {
+        if self.associations.retry_delays.is_empty() {
             return None;
         }
         let peer = self.peers.peer(self.records.get(key)?.half(direction).peer)?;
-        self.associations.must_wait(self.now, &peer.identity, peer.address.ip())
+        self.associations.retry_not_before(self.now, &peer.identity, peer.address.ip())
     }
 
     /// The session asks again when its peer need not wait any longer; what wants to be sent fails until then.
@@ -383,8 +390,8 @@ impl Gist {
 
     /// The stacks of a record's Queries; none if they ask for no association.
     pub(in crate::engine) fn query_stacks(&self, key: Key, direction: Direction) -> Stacks {
-        let wish = self.wish(key, direction);
-        Stacks::suitable(&self.associations.config, |transport| match wish {
+        let need = self.need_of_queries(key, direction);
+        Stacks::suitable(&self.associations.config, |transport| match need {
             Need::Datagram => false,
             Need::Preferred | Need::Association => true,
             Need::Secure => transport.is_secure(),
@@ -394,11 +401,11 @@ impl Gist {
 
 impl Associations {
     /// Until when no association may be opened with a peer of this name.
-    fn must_wait(&self, now: Time, identity: &[u8], interface: IpAddr) -> Option<Time> {
-        if self.waits.is_empty() {
+    fn retry_not_before(&self, now: Time, identity: &[u8], interface: IpAddr) -> Option<Time> {
+        if self.retry_delays.is_empty() {
             return None;
         }
-        self.waits.until(now, &Name { identity: identity.into(), interface })
+        self.retry_delays.until(now, &PeerKey { identity: identity.into(), interface })
     }
 }
 
@@ -419,7 +426,7 @@ impl Association {
             state: State::AwaitingConnection,
             opened: false,
             confirmed: false,
-            heard: false,
+            answered: false,
             peer: None,
             sii: None,
             local,
@@ -433,7 +440,7 @@ impl Association {
             no_hello: None,
             unused: None,
             silence: None,
-            question: None,
+            pending_hello: None,
             first: NONE,
             sessions: 0,
             held: Vec::new(),

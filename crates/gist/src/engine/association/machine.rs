@@ -73,7 +73,7 @@ impl Associations {
 
     /// The peer has shown that it is alive: any message does. Not so where sessions wait for its answer.
     /// GIST-4.2.2-02.
-    pub(super) fn heard(&mut self, index: u32, now: Time) {
+    pub(super) fn message_received(&mut self, index: u32, now: Time) {
         let silence = self.silence(now);
         if let Some(association) = self.get_mut(index)
             && association.state == State::Connected
@@ -83,13 +83,13 @@ impl Associations {
         }
     }
 
-    /// Sends MA-Hello. GIST-5.1-22, GIST-5.1-25, GIST-5.2.2-10. A question goes behind what waits, since it
+    /// Sends MA-Hello. GIST-5.1-22, GIST-5.1-25, GIST-5.2.2-10. A pending_hello goes behind what waits, since it
     /// asks for that too; others say nothing of it and overtake it.
     fn send_hello(
         &mut self,
         (out, counters): (&mut Outbox, &mut Counters),
         index: u32,
-        lane: u16,
+        stream: u16,
         id: u32,
         ask: bool,
     ) {
@@ -99,12 +99,12 @@ impl Associations {
         message.hello_id = Some(id);
         counters.hellos_sent += 1;
         if ask && !association.queue.is_empty() {
-            let waiting = Waiting::control(lane, &message);
+            let waiting = Waiting::control(stream, &message);
             association.queued += waiting.octets();
             self.queued += waiting.octets();
             association.queue.push_back(waiting);
         } else {
-            out.send_channel(association.channel, (lane, None), &message).unwrap_or_default(); // it fits any limit
+            out.send_channel(association.channel, (stream, None), &message).unwrap_or_default(); // it fits any limit
         }
     }
 }
@@ -114,7 +114,7 @@ impl Gist {
     /// Connected. Who gets the message is for [`Gist::rx_associated`]. GIST-6.4-06, GIST-6.4-11.
     pub(super) fn ma_rx_message(&mut self, index: u32) {
         let Self { associations, rng, now, .. } = self;
-        associations.heard(index, *now);
+        associations.message_received(index, *now);
         let Some(association) = associations.get_mut(index) else { return };
         if association.state == State::Idle {
             association.no_hello = None;
@@ -124,7 +124,7 @@ impl Gist {
     }
 
     /// Rules 3 and 9, `rx_MA-Hello`: a reply if one is asked for; Connected then restarts `SendHello`, Idle
-    /// restarts `NoHello`. GIST-6.4-07, GIST-6.4-12, GIST-5.1-24. A reply to our own question ends it.
+    /// restarts `NoHello`. GIST-6.4-07, GIST-6.4-12, GIST-5.1-24. A reply to our own pending_hello ends it.
     pub(super) fn ma_rx_hello(&mut self, index: u32, id: u32, asks: bool) {
         self.counters.hellos_received += 1;
         let Self { associations, rng, now, out, counters, .. } = self;
@@ -133,9 +133,9 @@ impl Gist {
         }
         let hold_time = associations.config.hold_time;
         let Some(association) = associations.get_mut(index) else { return };
-        let answered = !asks && id != 0 && association.question == Some(id);
+        let answered = !asks && id != 0 && association.pending_hello == Some(id);
         if answered {
-            association.question = None;
+            association.pending_hello = None;
         }
         match association.state {
             State::Connected if asks => association.start_send_hello(*now, rng),
@@ -143,10 +143,10 @@ impl Gist {
             _ => {}
         }
         let about_lane = matches!(association.transport, Transport::Sctp) && !asks && id != 0;
-        associations.heard(index, *now);
+        associations.message_received(index, *now);
         associations.arm(index);
         if about_lane {
-            self.drained(index, |question| question == id);
+            self.drained(index, |pending_hello| pending_hello == id);
         } else if answered {
             self.drained(index, |_| true);
         }
@@ -161,17 +161,17 @@ impl Gist {
         }
     }
 
-    /// Asks the peer whether it is there and has got everything until now; an earlier question no
-    /// longer tells whether it is alive. The question goes behind what was sent on the `lane`. GIST-5.1-23, GIST-4.4.5-08,
+    /// Asks the peer whether it is there and has got everything until now; an earlier pending_hello no
+    /// longer tells whether it is alive. The pending_hello goes behind what was sent on the `stream`. GIST-5.1-23, GIST-4.4.5-08,
     /// GIST-6.4-15.
-    pub(super) fn ask_hello(&mut self, index: u32, lane: u16) -> u32 {
+    pub(super) fn request_hello(&mut self, index: u32, stream: u16) -> u32 {
         let Self { associations, rng, now, out, counters, .. } = self;
-        associations.next_question = associations.next_question.wrapping_add(1).max(1);
-        let id = associations.next_question;
-        associations.send_hello((out, counters), index, lane, id, true);
+        associations.next_hello_id = associations.next_hello_id.wrapping_add(1).max(1);
+        let id = associations.next_hello_id;
+        associations.send_hello((out, counters), index, stream, id, true);
         let limit = *now + associations.config.hold_time;
         if let Some(association) = associations.get_mut(index) {
-            association.question = Some(id);
+            association.pending_hello = Some(id);
             association.silence = Some(limit);
             association.start_send_hello(*now, rng);
         }
@@ -203,7 +203,7 @@ impl Gist {
         let hold_time = self.associations.config.hold_time;
         let Some(association) = self.associations.get_mut(index) else { return };
         (association.unused, association.send_hello) = (None, None);
-        (association.silence, association.question) = (None, None);
+        (association.silence, association.pending_hello) = (None, None);
         association_transition!(association, State::Idle, "no session uses it");
         association.state = State::Idle;
         association.no_hello = Some(now + hold_time);
@@ -226,11 +226,11 @@ impl Gist {
         );
         let unsent = core::mem::take(&mut association.queue);
         let octets = core::mem::take(&mut association.queued);
-        let refused = association.opened && !association.heard && end != End::Unused;
+        let refused = association.opened && !association.answered && end != End::Unused;
         let (opened, name) = (association.since, association.peer.clone().filter(|_| refused));
         self.associations.queued -= octets;
         if let Some(name) = name
-            && !self.associations.waits.failed(self.now, opened, &name)
+            && !self.associations.retry_delays.failed(self.now, opened, &name)
         {
             self.counters.waits_full += 1;
         }
@@ -293,11 +293,11 @@ impl Gist {
             return self.end_association(key, End::Unused, false);
         }
         if due(association.silence) {
-            if association.question.is_some() {
+            if association.pending_hello.is_some() {
                 self.close_channel(index, true);
                 return self.end_association(key, End::Failure, true);
             }
-            self.ask_hello(index, 0);
+            self.request_hello(index, 0);
         }
         match self.associations.get(index) {
             // Those who left it wait for its last word.

@@ -17,10 +17,10 @@ mod config;
 mod handshake;
 mod machine;
 mod reception;
+mod retry;
 mod stack;
 mod transfer;
 mod view;
-mod waits;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -39,13 +39,13 @@ use signalbox_core::{IfIndex, NslpId, Time};
 use super::io::{ChannelId, Transport};
 use super::record::NONE;
 use bindings::Binding;
+use retry::RetryDelays;
 use transfer::Waiting;
-use waits::Waits;
 
 pub use config::AssociationConfig;
 pub(super) use handshake::Answer;
 pub(super) use stack::{Stacks, configuration};
-pub(super) use transfer::{MAX_DATA, Need, Tag, Way};
+pub(super) use transfer::{MAX_DATA, Need, Outcome, Owner};
 pub use view::AssociationView;
 
 /// The states of RFC 5971 §6.4.
@@ -62,7 +62,7 @@ pub(super) enum State {
 /// How a peer named itself when an association was set up: what associations are found again by
 /// (RFC 5971 §4.4.3).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
+pub(super) struct PeerKey {
     pub(super) identity: Box<[u8]>,
     pub(super) interface: IpAddr,
 }
@@ -83,9 +83,9 @@ pub(super) struct Association {
     /// The first Confirm went or came over it.
     confirmed: bool,
     /// The peer said something over it.
-    heard: bool,
+    answered: bool,
     /// `None`: a peer opened it and has not named itself by a Confirm.
-    peer: Option<Name>,
+    peer: Option<PeerKey>,
     /// The name that applications know that peer by.
     sii: Option<SiiHandle>,
     /// Our address, and the interface that has it.
@@ -109,7 +109,7 @@ pub(super) struct Association {
     /// When the peer's silence becomes suspicious or, if a question is under way, intolerable.
     silence: Option<Time>,
     /// Hello-ID of a question that the peer has not answered.
-    question: Option<u32>,
+    pending_hello: Option<u32>,
 
     /// The first of the sessions that use it, and how many do.
     first: u32,
@@ -156,20 +156,20 @@ pub(super) struct Associations {
     wheel: Wheel,
     hasher: KeyedHasher,
     by_channel: Index,
-    /// By [`Name`]; several may have the same.
-    by_name: Index,
+    /// By [`PeerKey`]; several may have the same.
+    by_peer: Index,
     bindings: Vec<Binding>,
     /// Applications that take nothing now.
     blocked: Vec<NslpId>,
     /// Transports whose port could not be had.
-    unheard: Vec<Transport>,
+    not_listening: Vec<Transport>,
     accepts: Option<TokenBucket>,
-    waits: Waits,
+    retry_delays: RetryDelays,
     /// Octets in all queues, and in all buffers of incoming messages.
     queued: usize,
     buffered: usize,
     next_channel: u64,
-    next_question: u32,
+    next_hello_id: u32,
 }
 
 impl Associations {
@@ -180,16 +180,16 @@ impl Associations {
             wheel: Wheel::new(Duration::from_millis(10)),
             hasher: KeyedHasher::new(rng),
             by_channel: Index::new(),
-            by_name: Index::new(),
+            by_peer: Index::new(),
             bindings: Vec::new(),
             blocked: Vec::new(),
-            unheard: Vec::new(),
+            not_listening: Vec::new(),
             accepts: (rate > 0).then(|| TokenBucket::new(rate, rate)),
-            waits: Waits::new(config.retry_min, config.retry_max, config.max_waits),
+            retry_delays: RetryDelays::new(config.retry_min, config.retry_max, config.max_waits),
             queued: 0,
             buffered: 0,
             next_channel: 1,
-            next_question: rng.u32(),
+            next_hello_id: rng.u32(),
             config,
         }
     }
@@ -202,13 +202,13 @@ impl Associations {
 
     /// Whether peers can connect by a transport that has a port.
     pub(super) fn is_listening(&self, transport: Transport) -> bool {
-        !self.unheard.contains(&transport)
+        !self.not_listening.contains(&transport)
     }
 
     pub(super) fn set_listening(&mut self, transport: Transport, on: bool) {
-        self.unheard.retain(|other| *other != transport);
+        self.not_listening.retain(|other| *other != transport);
         if !on {
-            self.unheard.push(transport);
+            self.not_listening.push(transport);
         }
     }
 
@@ -251,28 +251,28 @@ impl Associations {
         by_channel.insert(hasher.hash_one(&channel), index, |index| {
             slab.get_index(index).map_or(0, |a| hasher.hash_one(&a.channel.0))
         });
-        self.enter_name(index);
+        self.index_peer(index);
         self.arm(index);
         Some(index)
     }
 
     /// Makes an association known by the name of its peer.
-    fn name(&mut self, index: u32, name: Name) {
+    fn set_peer(&mut self, index: u32, name: PeerKey) {
         let Some(association) = self.get_mut(index) else { return };
         if association.peer.is_none() {
             association.peer = Some(name);
-            self.enter_name(index);
+            self.index_peer(index);
         }
     }
 
-    fn enter_name(&mut self, index: u32) {
-        let Self { slab, hasher, by_name, .. } = self;
+    fn index_peer(&mut self, index: u32) {
+        let Self { slab, hasher, by_peer, .. } = self;
         let hash = |index| {
             let name = slab.get_index(index)?.peer.as_ref()?;
             Some(hasher.hash_one(&(&*name.identity, name.interface)))
         };
         if let Some(of_this) = hash(index) {
-            by_name.insert(of_this, index, |index| hash(index).unwrap_or(0));
+            by_peer.insert(of_this, index, |index| hash(index).unwrap_or(0));
         }
     }
 
@@ -284,7 +284,7 @@ impl Associations {
         self.by_channel.remove(self.hasher.hash_one(&association.channel.0), |other| other == index);
         if let Some(name) = &association.peer {
             let hash = self.hasher.hash_one(&(&*name.identity, name.interface));
-            self.by_name.remove(hash, |other| other == index);
+            self.by_peer.remove(hash, |other| other == index);
         }
         self.queued -= association.queued;
         self.buffered -= association.incoming.len();
@@ -304,11 +304,11 @@ impl Associations {
         fits: impl Fn(&Association) -> bool,
     ) -> Option<u32> {
         let is = |a: &Association| {
-            let same = |name: &Name| *name.identity == *identity && name.interface == interface;
+            let same = |name: &PeerKey| *name.identity == *identity && name.interface == interface;
             a.peer.as_ref().is_some_and(same) && (a.confirmed || a.opened) && fits(a)
         };
         let hash = self.hasher.hash_one(&(identity, interface));
-        let all = self.by_name.candidates(hash).filter_map(|index| Some((index, self.get(index)?)));
+        let all = self.by_peer.candidates(hash).filter_map(|index| Some((index, self.get(index)?)));
         let lower = own < identity;
         all.filter(|(_, a)| is(a))
             .min_by_key(|(_, a)| (!a.is_up(), a.opened != lower, a.channel))

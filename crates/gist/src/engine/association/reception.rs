@@ -198,7 +198,7 @@ impl Gist {
             Err(error) => return self.malformed(&a, &error),
         };
         self.counters.associated_received += 1;
-        self.peer_spoke(index);
+        self.peer_answered(index);
         if message.header.kind == MessageType::MA_HELLO {
             return self.ma_rx_hello(index, message.hello_id.unwrap_or(0), message.header.r);
         }
@@ -238,7 +238,7 @@ impl Gist {
         let mut subject = Subject { mri: *mri, session, nslp: message.header.nslp, nli, foreign: None };
         let mut a = *a;
         if self.may_be_foreign(message) {
-            self.localise(&mut a, message, &mut subject);
+            self.translate(&mut a, message, &mut subject);
         }
         if message.nli.is_some() && !self.is_possible_peer(subject.nli.interface) {
             self.counters.malformed += 1;
@@ -281,7 +281,7 @@ impl Gist {
         self.counters.data_received += 1;
         self.deliver(a, message, subject, data, Some((key, direction)));
         if self.state(key, direction).is_querying() {
-            self.touch(key, direction);
+            self.restart_inactivity(key, direction);
         }
     }
 }

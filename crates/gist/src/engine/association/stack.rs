@@ -101,13 +101,13 @@ impl Stacks {
     }
 
     /// Whether `proposal` is this one, unchanged. GIST-5.7.1-14.
-    pub(in crate::engine) fn are(&self, proposal: &StackProposal<'_>) -> bool {
+    pub(in crate::engine) fn equals(&self, proposal: &StackProposal<'_>) -> bool {
         *proposal == self.proposal()
     }
 
     /// Options of a Query: one for each transport protocol, without a port (GIST-5.7.2-03, GIST-5.7.3-12).
     /// So many of them count.
-    pub(in crate::engine) fn asking(&self) -> ([MaOptions<'static>; MOST], usize) {
+    pub(in crate::engine) fn query_options(&self) -> ([MaOptions<'static>; MOST], usize) {
         let mut options = [NO_OPTIONS; MOST];
         let bases = [MaProtocolId::FORWARDS_TCP, MaProtocolId::FORWARDS_SCTP];
         let used = bases.into_iter().filter(|base| self.transports().iter().any(|t| t.base() == *base));
@@ -120,7 +120,7 @@ impl Stacks {
     }
 
     /// Options of a Response: for each profile its port. GIST-5.7.2-02, GIST-5.7.2-04.
-    pub(in crate::engine) fn accepting(&self) -> ([MaOptions<'_>; MOST], usize) {
+    pub(in crate::engine) fn response_options(&self) -> ([MaOptions<'_>; MOST], usize) {
         let mut options = [NO_OPTIONS; MOST];
         let places = options.iter_mut().zip(self.transports()).zip(&self.ports).zip(1..);
         for (((option, transport), port), number) in places {
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn options_are_those_of_the_transport() {
         let stacks = Stacks::suitable(&config(), |_| true);
-        let (asking, count) = stacks.asking();
+        let (asking, count) = stacks.query_options();
         let asking: Vec<_> = asking[..count].iter().map(|o| (o.protocol.0, o.profile, o.data)).collect();
         assert_eq!(asking, [(1, 0, &[][..]), (3, 0, &[])]);
-        let (accepting, count) = stacks.accepting();
+        let (accepting, count) = stacks.response_options();
         let accepting: Vec<_> =
             accepting[..count].iter().map(|o| (o.protocol.0, o.profile, o.data)).collect();
         assert_eq!(accepting, [(1, 1, &[0, 5][..]), (3, 2, &[0, 6]), (1, 3, &[0, 4])]);

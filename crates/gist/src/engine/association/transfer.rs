@@ -41,7 +41,7 @@ pub(in crate::engine) enum Need {
 #[derive(Debug)]
 pub(super) struct Waiting {
     octets: Box<[u8]>,
-    lane: u16,
+    stream: u16,
     /// The application and its session.
     pub(super) of: (NslpId, SessionId),
     pub(super) handle: Option<MessageHandle>,
@@ -51,11 +51,11 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// A message of GIST itself.
-    pub(super) fn control(lane: u16, message: &Message<'_>) -> Self {
+    pub(super) fn control(stream: u16, message: &Message<'_>) -> Self {
         let mut octets = Vec::new();
         // What GIST composes by itself is far below every limit.
         message.encode(&mut Writer::new(&mut octets)).unwrap_or_default();
-        Self { octets: octets.into(), lane, of: NOBODY, handle: None, reliable: false, deadline: None }
+        Self { octets: octets.into(), stream, of: GIST_ITSELF, handle: None, reliable: false, deadline: None }
     }
 
     pub(super) fn octets(&self) -> usize {
@@ -64,11 +64,11 @@ impl Waiting {
 }
 
 /// Whose GIST's own messages are: nobody hears what becomes of them.
-const NOBODY: (NslpId, SessionId) = (NslpId::NONE, SessionId([0; 16]));
+const GIST_ITSELF: (NslpId, SessionId) = (NslpId::NONE, SessionId([0; 16]));
 
 /// Whose message it is.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine) struct Tag {
+pub(in crate::engine) struct Owner {
     /// The application and its session.
     pub(in crate::engine) of: (NslpId, SessionId),
     pub(in crate::engine) handle: Option<MessageHandle>,
@@ -79,25 +79,25 @@ pub(in crate::engine) struct Tag {
 }
 
 impl Outgoing<'_> {
-    const fn tag(&self, of: (NslpId, SessionId)) -> Tag {
+    const fn owner(&self, of: (NslpId, SessionId)) -> Owner {
         let Self { handle, reliable, deadline, .. } = *self;
-        Tag { of, handle, reliable, deadline, control: false }
+        Owner { of, handle, reliable, deadline, control: false }
     }
 }
 
-impl Tag {
+impl Owner {
     /// Of GIST itself.
     pub(in crate::engine) const fn control() -> Self {
-        Self { of: NOBODY, handle: None, reliable: false, deadline: None, control: true }
+        Self { of: GIST_ITSELF, handle: None, reliable: false, deadline: None, control: true }
     }
 }
 
-/// A session's lane, the same at both ends (RFC 6084 §3.2): its identifier is random enough to spread sessions.
+/// A session's stream, the same at both ends (RFC 6084 §3.2): its identifier is random enough to spread sessions.
 /// SCTP-3.2-02, SCTP-3.2-03.
-fn lane(session: SessionId) -> u16 {
-    session.0.chunks_exact(2).fold(0, |lane, pair| match *pair {
-        [high, low] => lane ^ u16::from_be_bytes([high, low]),
-        _ => lane,
+fn stream(session: SessionId) -> u16 {
+    session.0.chunks_exact(2).fold(0, |stream, pair| match *pair {
+        [high, low] => stream ^ u16::from_be_bytes([high, low]),
+        _ => stream,
     })
 }
 
@@ -117,25 +117,25 @@ const fn attributes(transport: Transport, lifetime: Option<Duration>) -> Transfe
 impl Associations {
     /// Sends a message over an association, or queues it behind those that wait (rule 5 of §6.4; GIST-6.4-02,
     /// GIST-3.7-04, GIST-4.1.2-02, GIST-4.1.2-08). GIST-5.4-02: nothing is held back but by flow control.
-    pub(in crate::engine) fn pass(
+    pub(in crate::engine) fn send(
         &mut self,
         (out, rng, counters): (&mut Outbox, &mut Random, &mut Counters),
         now: Time,
         index: u32,
         message: &Message<'_>,
-        tag: &Tag,
+        owner: &Owner,
     ) -> Result<(), SendError> {
         let (max_unsent, max, max_total) =
             (self.config.max_unsent, self.config.max_queued, self.config.max_queued_total);
         let Some(association) = self.slab.get_index_mut(index) else { return Err(SendError::NoNextNode) };
-        // GIST's own message of a session takes the session's lane as well: a Confirm stays before the Data.
-        let lane = message.session.map_or(0, lane);
+        // GIST's own message of a session takes the session's stream as well: a Confirm stays before the Data.
+        let stream = message.session.map_or(0, stream);
         if association.is_up() && association.queue.is_empty() && association.unsent < max_unsent {
-            let lifetime = lifetime(tag.reliable, tag.deadline, now);
-            out.send_channel(association.channel, (lane, lifetime), message)
+            let lifetime = lifetime(owner.reliable, owner.deadline, now);
+            out.send_channel(association.channel, (stream, lifetime), message)
                 .map_err(|_| SendError::Refused)?;
             let sent = MessageStatus::Sent(attributes(association.transport, lifetime));
-            out.status(tag.of, tag.handle, sent);
+            out.status(owner.of, owner.handle, sent);
             self.tg_raw_data(index, now, rng);
             return Ok(());
         }
@@ -143,16 +143,16 @@ impl Associations {
         message.encode(&mut Writer::new(&mut octets)).map_err(|_| SendError::Refused)?;
         let size = octets.len();
         // What GIST itself has to say gets through a full queue, but not without limit either.
-        let max = if tag.control { 2 * max } else { max };
+        let max = if owner.control { 2 * max } else { max };
         if association.queued + size > max || self.queued + size > max_total {
             counters.queue_full += 1;
             return Err(SendError::Overload);
         }
         association.queued += size;
         self.queued += size;
-        let Tag { of, handle, reliable, deadline, .. } = *tag;
+        let Owner { of, handle, reliable, deadline, .. } = *owner;
         let octets = octets.into();
-        association.queue.push_back(Waiting { octets, lane, of, handle, reliable, deadline });
+        association.queue.push_back(Waiting { octets, stream, of, handle, reliable, deadline });
         if deadline.is_some() {
             self.arm(index);
         }
@@ -162,7 +162,7 @@ impl Associations {
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine) enum Way {
+pub(in crate::engine) enum Outcome {
     /// It went the session's way, or failed on it.
     Sent(Result<(), SendError>),
     /// The session has no way that is good enough: this is needed, and why datagrams do not do.
@@ -172,24 +172,24 @@ pub(in crate::engine) enum Way {
 impl Gist {
     /// Sends Data along established state: over the session's association if it has one, else in a datagram.
     /// GIST-5.5-02, GIST-4.3.3-05.
-    pub(in crate::engine) fn try_ways(
+    pub(in crate::engine) fn send_established(
         &mut self,
         key: Key,
         direction: Direction,
         outgoing: &Outgoing<'_>,
         need: Need,
-    ) -> Way {
+    ) -> Outcome {
         match self.association_of(key, direction) {
             Some(index) if need != Need::Secure || self.associations.is_secure(index) => {
-                Way::Sent(self.send_over(key, direction, index, outgoing))
+                Outcome::Sent(self.send_over(key, direction, index, outgoing))
             }
             None if need <= Need::Preferred => match self.send_data(key, direction, outgoing) {
                 Err(error @ SendError::TooLarge { .. }) if self.associations.enabled() => {
-                    Way::Needs(Need::Association, error)
+                    Outcome::Needs(Need::Association, error)
                 }
-                result => Way::Sent(result),
+                result => Outcome::Sent(result),
             },
-            _ => Way::Needs(need, SendError::Refused),
+            _ => Outcome::Needs(need, SendError::Refused),
         }
     }
 
@@ -202,16 +202,16 @@ impl Gist {
         outgoing: &Outgoing<'_>,
         need: Need,
     ) -> Result<(), SendError> {
-        if self.is_held(key, direction) || self.waits_behind(key, direction) {
+        if self.waits_for_drain(key, direction) || self.waits_behind(key, direction) {
             return self.store(key, direction, m, need);
         }
         let lost = self.binding(key, direction).is_some_and(|b| b.association == NONE);
-        if lost && self.peer_waits(key, direction).is_some() {
+        if lost && self.retry_at(key, direction).is_some() {
             return Err(SendError::NoNextNode);
         }
-        let (need, error) = match self.try_ways(key, direction, outgoing, need) {
-            Way::Sent(result) => return result,
-            Way::Needs(need, error) => (need, error),
+        let (need, error) = match self.send_established(key, direction, outgoing, need) {
+            Outcome::Sent(result) => return result,
+            Outcome::Needs(need, error) => (need, error),
         };
         let queries = self.state(key, direction).is_querying();
         // Only the Querying node can open an association. The other waits for one that was lost, which the
@@ -228,7 +228,7 @@ impl Gist {
     }
 
     /// Whether a session's messages wait until the association that it used before is drained.
-    pub(in crate::engine) fn is_held(&self, key: Key, direction: Direction) -> bool {
+    pub(in crate::engine) fn waits_for_drain(&self, key: Key, direction: Direction) -> bool {
         self.binding(key, direction).is_some_and(|binding| binding.held)
     }
 
@@ -252,12 +252,12 @@ impl Gist {
         let Some(record) = self.records.get_mut(key) else { return Err(SendError::NoNextNode) };
         let hops = outgoing.hops.unwrap_or(self.config.hops);
         let mut message = Message::new(MessageType::DATA, record.nslp, hops);
-        message.mri = Some(self.nat.spoken(key, direction, record.flow.mri(direction)).into());
+        message.mri = Some(self.nat.mri_for_peer(key, direction, record.flow.mri(direction)).into());
         message.session = Some(record.session);
         message.nslp_data = Some(outgoing.data);
-        let tag = outgoing.tag((record.nslp, record.session));
+        let owner = outgoing.owner((record.nslp, record.session));
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-        self.associations.pass(tools, now, index, &message, &tag)?;
+        self.associations.send(tools, now, index, &message, &owner)?;
         self.counters.associated_sent += 1;
         let half = record.half_mut(direction);
         if half.state.is_querying() {
@@ -280,7 +280,7 @@ impl Gist {
         outgoing: &Outgoing<'_>,
         need: Need,
     ) -> Result<(), SendError> {
-        let mri = self.spoken_to(peer, m);
+        let mri = self.mri_for_explicit_peer(peer, m);
         let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
         let fits = |x: &Association| x.is_up() && (need != Need::Secure || x.transport.is_secure());
         let table = &mut self.associations;
@@ -293,7 +293,7 @@ impl Gist {
         message.session = Some(m.session);
         message.nslp_data = Some(outgoing.data);
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-        table.pass(tools, self.now, index, &message, &outgoing.tag((m.nslp, m.session)))?;
+        table.send(tools, self.now, index, &message, &outgoing.owner((m.nslp, m.session)))?;
         self.counters.associated_sent += 1;
         Ok(())
     }
@@ -319,7 +319,7 @@ impl Gist {
         associations.queued -= core::mem::take(&mut association.queued);
         for waiting in association.queue.drain(..) {
             let lifetime = lifetime(waiting.reliable, waiting.deadline, *now);
-            out.send_channel_octets(association.channel, (waiting.lane, lifetime), &waiting.octets);
+            out.send_channel_octets(association.channel, (waiting.stream, lifetime), &waiting.octets);
             let status = MessageStatus::Sent(attributes(association.transport, lifetime));
             out.status(waiting.of, waiting.handle, status);
         }
@@ -357,15 +357,15 @@ impl Gist {
             binding.held = true;
         }
         let session = self.records.get(key).map(|record| record.session);
-        let question = self.ask_hello(old, session.map_or(0, lane));
+        let pending_hello = self.request_hello(old, session.map_or(0, stream));
         if let Some(entry) = self.associations.get_mut(old).and_then(|a| a.held.get_mut(held)) {
-            entry.2 = question;
+            entry.2 = pending_hello;
         }
     }
 
     /// Nothing sent over an association is outstanding (or it is no more): those that waited go on, if `answers` is
-    /// true of the question that they asked. An answer speaks of all that was sent before its question or, where lanes do
-    /// not wait for each other, of that lane.
+    /// true of the pending_hello that they asked. An answer speaks of all that was sent before its pending_hello or, where streams do
+    /// not wait for each other, of that stream.
     pub(super) fn drained(&mut self, index: u32, answers: impl Fn(u32) -> bool) {
         let Some(association) = self.associations.get_mut(index) else { return };
         let held = core::mem::take(&mut association.held);

@@ -7,7 +7,7 @@ mod kit;
 mod machine;
 mod negotiate;
 mod pair;
+mod retry;
 mod sctp;
 mod sender;
 mod transfer;
-mod waits;

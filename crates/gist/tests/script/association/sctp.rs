@@ -65,13 +65,13 @@ fn associated() -> (Rig, ChannelId) {
     rig.connected(channel);
     let confirm = rig.over().is(MessageType::CONFIRM);
     let data = rig.over().is(MessageType::DATA);
-    assert_eq!(confirm.lane, data.lane, "the Confirm must not be overtaken");
+    assert_eq!(confirm.stream, data.stream, "the Confirm must not be overtaken");
     rig.status();
     (rig, channel)
 }
 
 /// SCTP-3.4-01, SCTP-3.3-03: the time that an application gives a message is the channel's, too. SCTP-3.3-02: not that of
-/// a reliable one, which once it is sent is sent until it arrives. SCTP-3.2-02: both take the session's lane.
+/// a reliable one, which once it is sent is sent until it arrives. SCTP-3.2-02: both take the session's stream.
 #[test]
 fn the_time_of_a_message_is_its_lifetime() {
     let (mut rig, _) = associated();
@@ -81,7 +81,7 @@ fn the_time_of_a_message_is_its_lifetime() {
         });
         let over = rig.over().is(MessageType::DATA);
         rig.status();
-        (over.lane, over.lifetime)
+        (over.stream, over.lifetime)
     };
     let (one, lifetime) = send(TransferAttributes::default());
     assert_eq!(lifetime, Some(seconds(2)));

@@ -51,8 +51,8 @@ impl Instance {
                 channels.open(now, channel, transport, [local, peer.ip()], peer.port(), engine);
                 return true;
             }
-            Some(Out::ChannelSend { channel, lane, lifetime, octets }) => {
-                let sent = channels.send(now, channel, (lane, lifetime), octets);
+            Some(Out::ChannelSend { channel, stream, lifetime, octets }) => {
+                let sent = channels.send(now, channel, (stream, lifetime), octets);
                 channels.after_send(now, channel, sent, engine);
             }
             Some(Out::ChannelRead { channel, on }) => channels.read(now, channel, on, engine),

@@ -1,7 +1,7 @@
-//! Which sessions go which way: the index that tells whom a change of routes or interfaces concerns.
+//! Which sessions go which route: the index that tells whom a change of routes or interfaces concerns.
 //!
-//! A way is a destination together with the way out that the kernel chose for it. Ways are kept by destination,
-//! so that a prefix is a range of them, and by way out. The sessions of a way are linked through their records:
+//! A route is a destination together with the route out that the kernel chose for it. RouteIndex are kept by destination,
+//! so that a prefix is a range of them, and by route out. The sessions of a route are linked through their records:
 //! a change costs what it touches, whatever else the node holds.
 //!
 //! A walk visits the sessions that a change may concern, a bounded number per call. Sessions come and go
@@ -20,18 +20,18 @@ use super::record::{Half, NONE, Record};
 /// Walks that wait at most; more are merged into one over everything.
 const MAX_WALKS: usize = 256;
 
-/// A direction of a record in the list of its way. 12 octets.
+/// A direction of a record in the list of its route. 12 octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hook {
     /// [`NONE`]: in no list.
-    way: u32,
+    route: u32,
     prev: u32,
     next: u32,
 }
 
 impl Default for Hook {
     fn default() -> Self {
-        Self { way: NONE, prev: NONE, next: NONE }
+        Self { route: NONE, prev: NONE, next: NONE }
     }
 }
 
@@ -56,17 +56,17 @@ fn hook(records: &mut Slab<Record>, place: u32) -> Option<&mut Hook> {
 }
 
 #[derive(Debug)]
-struct Way {
+struct IndexedRoute {
     dst: IpAddr,
     egress: u32,
-    /// A way has sessions, or it is none.
+    /// A route has sessions, or it is none.
     first: u32,
 }
 
-/// All ways, and the walks over them.
+/// All routes, and the walks over them.
 #[derive(Debug)]
-pub(crate) struct Ways {
-    ways: Slab<Way>,
+pub(crate) struct RouteIndex {
+    routes: Slab<IndexedRoute>,
     v4: BTreeMap<(u32, u32), u32>,
     v6: BTreeMap<(u128, u32), u32>,
     by_egress: BTreeSet<(u32, u32)>,
@@ -76,7 +76,7 @@ pub(crate) struct Ways {
 #[derive(Debug)]
 struct Walk {
     over: Over,
-    /// The place that is visited next, [`NONE`]: the first one of the next way.
+    /// The place that is visited next, [`NONE`]: the first one of the next route.
     cursor: u32,
 }
 
@@ -97,7 +97,7 @@ pub(crate) enum Step {
         index: u32,
         /// Which direction.
         direction: Direction,
-        /// Only routes changed, and not the way out itself.
+        /// Only routes changed, and not the route out itself.
         may_wait: bool,
     },
     /// Nothing to visit here, but there is more.
@@ -121,11 +121,11 @@ impl Over {
     }
 }
 
-impl Ways {
+impl RouteIndex {
     pub(crate) fn new() -> Self {
         Self {
             // Each has a session of a table that is bounded.
-            ways: Slab::new(u32::MAX),
+            routes: Slab::new(u32::MAX),
             v4: BTreeMap::new(),
             v6: BTreeMap::new(),
             by_egress: BTreeSet::new(),
@@ -133,16 +133,16 @@ impl Ways {
         }
     }
 
-    /// Puts a direction of a record, which is in no list, on its way.
+    /// Puts a direction of a record, which is in no list, on its route.
     pub(crate) fn link(&mut self, records: &mut Slab<Record>, place: u32, dst: IpAddr, egress: u32) {
         let known = match dst {
             IpAddr::V4(a) => self.v4.get(&(a.to_bits(), egress)),
             IpAddr::V6(a) => self.v6.get(&(a.to_bits(), egress)),
         };
-        let way = match known {
-            Some(way) => *way,
+        let route = match known {
+            Some(route) => *route,
             None => {
-                let Ok(key) = self.ways.insert(Way { dst, egress, first: NONE }) else { return };
+                let Ok(key) = self.routes.insert(IndexedRoute { dst, egress, first: NONE }) else { return };
                 match dst {
                     IpAddr::V4(a) => self.v4.insert((a.to_bits(), egress), key.index()),
                     IpAddr::V6(a) => self.v6.insert((a.to_bits(), egress), key.index()),
@@ -151,20 +151,20 @@ impl Ways {
                 key.index()
             }
         };
-        let Some(list) = self.ways.get_index_mut(way) else { return };
+        let Some(list) = self.routes.get_index_mut(route) else { return };
         let next = core::mem::replace(&mut list.first, place);
         if let Some(after) = hook(records, next) {
             after.prev = place;
         }
         if let Some(own) = hook(records, place) {
-            *own = Hook { way, prev: NONE, next };
+            *own = Hook { route, prev: NONE, next };
         }
     }
 
-    /// Takes a direction of a record off its way, if it is on one.
+    /// Takes a direction of a record off its route, if it is on one.
     pub(crate) fn unlink(&mut self, records: &mut Slab<Record>, place: u32) {
-        let Some(Hook { way, prev, next }) = hook(records, place).map(core::mem::take) else { return };
-        if way == NONE {
+        let Some(Hook { route, prev, next }) = hook(records, place).map(core::mem::take) else { return };
+        if route == NONE {
             return;
         }
         for walk in self.walks.iter_mut().filter(|walk| walk.cursor == place) {
@@ -176,16 +176,16 @@ impl Ways {
         if let Some(before) = hook(records, prev) {
             before.next = next;
         }
-        let Some(list) = self.ways.get_index_mut(way).filter(|_| prev == NONE) else { return };
+        let Some(list) = self.routes.get_index_mut(route).filter(|_| prev == NONE) else { return };
         list.first = next;
         if next == NONE
-            && let Some(list) = self.ways.key_of(way).and_then(|key| self.ways.remove(key))
+            && let Some(list) = self.routes.key_of(route).and_then(|key| self.routes.remove(key))
         {
             match list.dst {
                 IpAddr::V4(a) => self.v4.remove(&(a.to_bits(), list.egress)),
                 IpAddr::V6(a) => self.v6.remove(&(a.to_bits(), list.egress)),
             };
-            self.by_egress.remove(&(list.egress, way));
+            self.by_egress.remove(&(list.egress, route));
         }
     }
 
@@ -194,7 +194,7 @@ impl Ways {
         self.walk(Over::prefix(prefix));
     }
 
-    /// What leaves this way may have to leave another.
+    /// What leaves this route may have to leave another.
     pub(crate) fn walk_egress(&mut self, egress: u32) {
         self.walk(Over::Egress { egress, from: Included(0) });
     }
@@ -214,14 +214,14 @@ impl Ways {
         self.walks.push_back(Walk { over, cursor: NONE });
     }
 
-    /// Whether walks are under way.
+    /// Whether walks are under route.
     pub(crate) fn is_walking(&self) -> bool {
         !self.walks.is_empty()
     }
 
     /// Goes one step on.
     pub(crate) fn step(&mut self, records: &Slab<Record>) -> Step {
-        let Self { ways, v4, v6, by_egress, walks } = self;
+        let Self { routes, v4, v6, by_egress, walks } = self;
         let Some(walk) = walks.front_mut() else { return Step::Done };
         if let Some(half) = half(records, walk.cursor) {
             let (index, direction) = at(walk.cursor);
@@ -231,27 +231,31 @@ impl Ways {
         }
         walk.cursor = NONE;
         let found = match &mut walk.over {
-            Over::V4 { from, last } => v4.range((*from, Included((*last, NONE)))).next().map(|(at, way)| {
-                *from = Excluded(*at);
-                *way
-            }),
-            Over::V6 { from, last } => v6.range((*from, Included((*last, NONE)))).next().map(|(at, way)| {
-                *from = Excluded(*at);
-                *way
-            }),
+            Over::V4 { from, last } => {
+                v4.range((*from, Included((*last, NONE)))).next().map(|(at, route)| {
+                    *from = Excluded(*at);
+                    *route
+                })
+            }
+            Over::V6 { from, last } => {
+                v6.range((*from, Included((*last, NONE)))).next().map(|(at, route)| {
+                    *from = Excluded(*at);
+                    *route
+                })
+            }
             Over::Egress { egress, from } => {
-                let from_pair = from.map(|way| (*egress, way));
-                by_egress.range((from_pair, Included((*egress, NONE)))).next().map(|(_, way)| {
-                    *from = Excluded(*way);
-                    *way
+                let from_pair = from.map(|route| (*egress, route));
+                by_egress.range((from_pair, Included((*egress, NONE)))).next().map(|(_, route)| {
+                    *from = Excluded(*route);
+                    *route
                 })
             }
         };
-        let Some(way) = found else {
+        let Some(route) = found else {
             walks.pop_front();
             return if walks.is_empty() { Step::Done } else { Step::On };
         };
-        walk.cursor = ways.get_index(way).map_or(NONE, |way| way.first);
+        walk.cursor = routes.get_index(route).map_or(NONE, |route| route.first);
         Step::On
     }
 }
@@ -268,7 +272,7 @@ mod tests {
 
     struct World {
         records: Slab<Record>,
-        ways: Ways,
+        routes: RouteIndex,
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -281,7 +285,7 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            Self { records: Slab::new(1000), ways: Ways::new() }
+            Self { records: Slab::new(1000), routes: RouteIndex::new() }
         }
 
         fn add(&mut self, dst: &str, egress: u32) -> u32 {
@@ -296,19 +300,19 @@ mod tests {
                 armed: Stamp::default(),
             };
             let index = self.records.insert(record).unwrap().index();
-            self.ways.link(&mut self.records, place(index, DOWN), ip(dst), egress);
+            self.routes.link(&mut self.records, place(index, DOWN), ip(dst), egress);
             index
         }
 
         fn remove(&mut self, index: u32) {
-            self.ways.unlink(&mut self.records, place(index, DOWN));
+            self.routes.unlink(&mut self.records, place(index, DOWN));
         }
 
         /// What the walks that were begun visit, in order of their numbers.
         fn visited(&mut self) -> Vec<u32> {
             let mut visited = Vec::new();
             loop {
-                match self.ways.step(&self.records) {
+                match self.routes.step(&self.records) {
                     Step::Visit { index, direction, .. } => {
                         assert_eq!(direction, DOWN);
                         visited.push(index);
@@ -342,25 +346,25 @@ mod tests {
             ("2001:db8::1", 128, vec![d]),
             ("2001:db8::2", 127, vec![]),
         ] {
-            world.ways.walk_prefix(prefix(addr, len));
+            world.routes.walk_prefix(prefix(addr, len));
             assert_eq!(world.visited(), expected, "{addr}/{len}");
         }
-        world.ways.walk_egress(1);
+        world.routes.walk_egress(1);
         assert_eq!(world.visited(), [a, c, d, e]);
-        world.ways.walk_egress(7);
-        assert!(world.visited().is_empty() && !world.ways.is_walking());
+        world.routes.walk_egress(7);
+        assert!(world.visited().is_empty() && !world.routes.is_walking());
     }
 
     #[test]
     fn a_walk_survives_whoever_leaves_and_comes() {
         let mut world = World::new();
         let all: Vec<u32> = (0..6).map(|_| world.add("10.0.0.1", 1)).collect();
-        world.ways.walk_prefix(prefix("10.0.0.1", 32));
-        assert_eq!(world.ways.step(&world.records), Step::On);
+        world.routes.walk_prefix(prefix("10.0.0.1", 32));
+        assert_eq!(world.routes.step(&world.records), Step::On);
         // The list runs from the youngest to the oldest; the walk stands at the youngest.
         world.remove(all[5]);
         assert_eq!(
-            world.ways.step(&world.records),
+            world.routes.step(&world.records),
             Step::Visit { index: all[4], direction: DOWN, may_wait: true }
         );
         world.remove(all[4]);
@@ -368,13 +372,13 @@ mod tests {
         world.remove(all[2]);
         let new = world.add("10.0.0.1", 1);
         assert_eq!(world.visited(), all[..2]);
-        world.ways.walk_prefix(prefix("10.0.0.1", 32));
+        world.routes.walk_prefix(prefix("10.0.0.1", 32));
         assert_eq!(world.visited(), [all[0], all[1], new]);
         for index in [all[0], all[1], new] {
             world.remove(index);
         }
-        let Ways { ways, v4, by_egress, .. } = &world.ways;
-        assert!(ways.is_empty() && v4.is_empty() && by_egress.is_empty());
+        let RouteIndex { routes, v4, by_egress, .. } = &world.routes;
+        assert!(routes.is_empty() && v4.is_empty() && by_egress.is_empty());
     }
 
     #[test]
@@ -382,10 +386,10 @@ mod tests {
         let mut world = World::new();
         let a = world.add("10.0.0.1", 1);
         for n in 0..=u32::try_from(MAX_WALKS).unwrap() {
-            world.ways.walk_prefix(Prefix::host(IpAddr::V4(Ipv4Addr::from_bits(n))));
-            world.ways.walk_prefix(Prefix::host(IpAddr::V4(Ipv4Addr::from_bits(n))));
+            world.routes.walk_prefix(Prefix::host(IpAddr::V4(Ipv4Addr::from_bits(n))));
+            world.routes.walk_prefix(Prefix::host(IpAddr::V4(Ipv4Addr::from_bits(n))));
         }
-        assert!(world.ways.walks.len() <= 4, "{}", world.ways.walks.len());
+        assert!(world.routes.walks.len() <= 4, "{}", world.routes.walks.len());
         assert_eq!(world.visited(), [a]);
     }
 }

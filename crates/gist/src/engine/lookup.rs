@@ -109,7 +109,7 @@ pub(super) fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
 impl Gist {
     /// Whether flows of `p` may enter by an interface (RFC 5971 §5.8.1.2): not from an address of this node (its own
     /// Query comes back when routes are in a loop, and would make this node wait for its own refreshes), nor from what cannot be a source, nor against the configured filters; over all its sources.
-    pub(super) fn may_enter(&self, ifindex: IfIndex, p: &PathCoupled) -> bool {
+    pub(super) fn passes_ingress_filters(&self, ifindex: IfIndex, p: &PathCoupled) -> bool {
         if self.interfaces.is_own(p.src) || p.src.is_loopback() || p.src.is_multicast() {
             return false;
         }
@@ -126,7 +126,7 @@ impl Gist {
     }
 
     /// The interface by which a flow comes in by the ingress filters, if that is not `ifindex`.
-    fn entrance_beside(&self, ifindex: IfIndex, mri: &Mri) -> Option<IfIndex> {
+    fn other_ingress(&self, ifindex: IfIndex, mri: &Mri) -> Option<IfIndex> {
         let Mri::PathCoupled(p) = mri else { return None };
         let mut entrances =
             self.config.ingress_filters.iter().filter(|f| covers(&f.prefix, p.src, p.src_prefix));
@@ -199,7 +199,7 @@ impl Gist {
     pub(super) fn egress_of(&self, route: &Route, mri: &Mri) -> Option<Egress> {
         let flow = mri.inverted().target();
         let elsewhere = Some(mri).filter(|mri| mri.direction() == Direction::Upstream);
-        let route = match elsewhere.and_then(|mri| self.entrance_beside(route.ifindex, mri)) {
+        let route = match elsewhere.and_then(|mri| self.other_ingress(route.ifindex, mri)) {
             Some(ifindex) => {
                 let mtu = self.interfaces.mtu(ifindex).into();
                 let src = self.interfaces.address(ifindex, flow.is_ipv6())?;

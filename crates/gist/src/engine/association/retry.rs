@@ -10,15 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::Time;
 
-use super::Name;
+use super::PeerKey;
 
 #[derive(Debug, Clone, Copy)]
-struct Wait {
+struct RetryDelay {
     until: Time,
     length: Duration,
 }
 
-impl Wait {
+impl RetryDelay {
     /// When it is forgotten.
     fn quiet(self) -> Time {
         self.until + self.length
@@ -27,23 +27,23 @@ impl Wait {
 
 /// Peers that have to wait, by the name that they gave themselves.
 #[derive(Debug)]
-pub(super) struct Waits {
+pub(super) struct RetryDelays {
     first: Duration,
     longest: Duration,
     max: usize,
-    waits: BTreeMap<Name, Wait>,
+    waits: BTreeMap<PeerKey, RetryDelay>,
     /// One entry for each wait: when it is forgotten.
-    quiet: BTreeSet<(Time, Name)>,
+    quiet: BTreeSet<(Time, PeerKey)>,
 }
 
-impl Waits {
+impl RetryDelays {
     /// `first` of zero: nobody waits.
     pub(super) const fn new(first: Duration, longest: Duration, max: usize) -> Self {
         Self { first, longest, max, waits: BTreeMap::new(), quiet: BTreeSet::new() }
     }
 
     /// An association with `name`, opened at `opened`, came to nothing. False: there is no room to remember it.
-    pub(super) fn failed(&mut self, now: Time, opened: Time, name: &Name) -> bool {
+    pub(super) fn failed(&mut self, now: Time, opened: Time, name: &PeerKey) -> bool {
         while let Some((at, _)) = self.quiet.first()
             && *at <= now
             && let Some((_, quiet)) = self.quiet.pop_first()
@@ -57,7 +57,7 @@ impl Waits {
             Some(before) => before.length.saturating_mul(2).min(self.longest),
             None => self.first,
         };
-        let wait = Wait { until: opened + length, length };
+        let wait = RetryDelay { until: opened + length, length };
         if wait.quiet() <= now {
             return true;
         }
@@ -70,16 +70,16 @@ impl Waits {
     }
 
     /// Until when nothing may be opened towards `name`, if that is so.
-    pub(super) fn until(&self, now: Time, name: &Name) -> Option<Time> {
+    pub(super) fn until(&self, now: Time, name: &PeerKey) -> Option<Time> {
         self.waits.get(name).map(|wait| wait.until).filter(|until| *until > now)
     }
 
     /// The peer spoke.
-    pub(super) fn heard(&mut self, name: &Name) {
+    pub(super) fn succeeded(&mut self, name: &PeerKey) {
         self.clear(name);
     }
 
-    fn clear(&mut self, name: &Name) -> Option<Wait> {
+    fn clear(&mut self, name: &PeerKey) -> Option<RetryDelay> {
         let wait = self.waits.remove(name)?;
         self.quiet.remove(&(wait.quiet(), name.clone()));
         Some(wait)
@@ -104,12 +104,12 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    fn name(last: u8) -> Name {
-        Name { identity: [last].into(), interface: [192, 0, 2, last].into() }
+    fn name(last: u8) -> PeerKey {
+        PeerKey { identity: [last].into(), interface: [192, 0, 2, last].into() }
     }
 
-    fn waits() -> Waits {
-        Waits::new(Duration::from_secs(1), Duration::from_secs(4), 2)
+    fn waits() -> RetryDelays {
+        RetryDelays::new(Duration::from_secs(1), Duration::from_secs(4), 2)
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
     fn a_word_ends_it() {
         let mut waits = waits();
         waits.failed(at(1), at(0), &name(1));
-        waits.heard(&name(1));
+        waits.succeeded(&name(1));
         assert!(waits.is_empty() && waits.quiet.is_empty());
     }
 
@@ -150,7 +150,7 @@ mod tests {
         assert!(!waits.failed(at(0), at(0), &name(3)));
         assert!(waits.failed(at(2000), at(2000), &name(3)), "the others are forgotten");
         assert_eq!(waits.waits.len(), waits.quiet.len());
-        let mut off = Waits::new(Duration::ZERO, Duration::ZERO, 2);
+        let mut off = RetryDelays::new(Duration::ZERO, Duration::ZERO, 2);
         assert!(off.failed(at(0), at(0), &name(1)) && off.until(at(0), &name(1)).is_none());
     }
 }

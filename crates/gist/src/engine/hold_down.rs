@@ -20,7 +20,7 @@ struct Hold {
 
 /// Destinations whose route changed a short while ago.
 #[derive(Debug)]
-pub(crate) struct Holds {
+pub(crate) struct HoldDowns {
     first: Duration,
     longest: Duration,
     max: usize,
@@ -29,13 +29,13 @@ pub(crate) struct Holds {
     due: BTreeSet<(Time, IpAddr)>,
 }
 
-impl Holds {
+impl HoldDowns {
     /// `first` of zero: none at all.
     pub(crate) const fn new(first: Duration, longest: Duration, max: usize) -> Self {
         Self { first, longest, max, holds: BTreeMap::new(), due: BTreeSet::new() }
     }
 
-    /// Whether a change for `dst` has to wait; it will be given by [`Holds::pop_due`] then.
+    /// Whether a change for `dst` has to wait; it will be given by [`HoldDowns::pop_due`] then.
     pub(crate) fn is_held(&mut self, now: Time, dst: IpAddr) -> bool {
         let Some(hold) = self.holds.get_mut(&dst).filter(|hold| now < hold.until) else { return false };
         hold.waiting = true;
@@ -67,7 +67,7 @@ impl Holds {
         true
     }
 
-    /// When [`Holds::pop_due`] has something to do.
+    /// When [`HoldDowns::pop_due`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -100,8 +100,8 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    fn holds() -> Holds {
-        Holds::new(Duration::from_secs(1), Duration::from_secs(4), 2)
+    fn holds() -> HoldDowns {
+        HoldDowns::new(Duration::from_secs(1), Duration::from_secs(4), 2)
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         let addr = |n| IpAddr::V4(core::net::Ipv4Addr::from_bits(n));
         assert!(holds.moved(at(0), addr(1)) && holds.moved(at(0), addr(2)));
         assert!(!holds.moved(at(0), addr(3)) && !holds.is_held(at(0), addr(3)));
-        let mut off = Holds::new(Duration::ZERO, Duration::ZERO, 2);
+        let mut off = HoldDowns::new(Duration::ZERO, Duration::ZERO, 2);
         assert!(off.moved(at(0), DST) && !off.is_held(at(0), DST) && off.deadline().is_none());
     }
 }
