@@ -24,13 +24,13 @@ use crate::report::Reporter;
 use crate::requests::LoopRequest;
 use engine::Engine;
 
-/// Batches received in one turn, so that questions and timers have theirs.
+/// Batches received in one turn, so that requests and timers have their turn.
 const BATCHES: usize = 4;
 /// Requests of the control thread served in one turn.
 const REQUESTS: usize = 4;
-/// Times that failed sends are fed back in one turn, lest failures that cause failures go on for ever.
+/// Times that failed sends are reported to the node in one turn: what it sends then may fail as well.
 const FLUSHES: usize = 4;
-/// Times that reservations are brought to the kernel in one turn: what it refuses may make the node ask for others.
+/// Times that reservations are passed to the kernel in one turn: what it refuses may make the node ask for others.
 const ENFORCEMENTS: usize = 4;
 
 signalbox_core::counters! {
@@ -59,12 +59,12 @@ signalbox_core::counters! {
     }
 }
 
-/// The node with all that it lives in.
+/// The node with its sockets, its clock and its clients.
 pub(crate) struct Driver {
     engine: Engine,
     clock: Clock,
     batch: Batch,
-    /// Octets of one stream event: not the streams' own, which are written to while it is read.
+    /// Octets of one stream event. The streams' own buffers are written to while an event is read.
     octets: StreamBuffer,
     /// Made when it is needed first: most nodes speak no SCTP.
     packets: Option<SctpBatch>,
@@ -78,7 +78,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A driver whose node knows its interfaces.
+    /// A driver whose node has its interfaces.
     pub(crate) fn new(
         node: Node,
         io: Io,
@@ -104,9 +104,9 @@ impl Driver {
         driver
     }
 
-    /// Runs until somebody says stop.
+    /// Runs until the control thread requests the end.
     ///
-    /// Whoever sends a question must wake [`Io::wait`] as well.
+    /// The sender of a request must wake [`Io::wait`] as well.
     pub(crate) fn run(&mut self, requests: &mut mpsc::Receiver<LoopRequest>) -> Result<()> {
         loop {
             let ready = self.engine.io.wait(self.timeout()).context("cannot wait for the network")?;
@@ -140,7 +140,7 @@ impl Driver {
         }
     }
 
-    /// How long nothing but the network can have work for us; `None`: for ever.
+    /// How long the loop may wait for the network; `None`: without limit.
     fn timeout(&self) -> Option<Duration> {
         if self.engine.enforcer.as_ref().is_some_and(|enforcer| !enforcer.is_idle()) {
             return Some(Duration::ZERO);
@@ -150,7 +150,7 @@ impl Driver {
         next.map(|next| next.since(self.clock.now()))
     }
 
-    /// Serves requests of the control thread. False: the daemon shall stop.
+    /// Serves requests of the control thread. The result is false when the daemon shall stop.
     fn requests(&mut self, requests: &mut mpsc::Receiver<LoopRequest>) -> Result<bool> {
         for _ in 0..REQUESTS {
             match requests.try_recv() {
@@ -208,7 +208,7 @@ impl Driver {
         self.report();
     }
 
-    /// Takes back what was laid in the kernel.
+    /// Removes from the kernel what the daemon has set up there.
     pub(crate) fn close(self) -> Result<()> {
         let queues = self.engine.enforcer.map_or(Ok(()), Enforcer::close).context("cannot clean up");
         self.engine.io.close().context("cannot clean up").and(queues)
@@ -238,7 +238,7 @@ impl Driver {
         }
     }
 
-    /// One turn of the streams, which they bound themselves.
+    /// One turn of the streams. They bound the work of a turn themselves.
     fn streams(&mut self) {
         self.unreported = true;
         loop {
@@ -316,10 +316,10 @@ impl Driver {
     }
 
     fn interfaces(&mut self) {
-        // Seldom, so a copy does no harm, and the node may ask for routes meanwhile.
+        // A copy, as the node may ask for routes meanwhile; interfaces change seldom.
         let interfaces = self.engine.io.interfaces().to_vec();
         tracing::debug!(?interfaces, "interfaces");
-        // The queues first: what the node then reserves has its place.
+        // The queues come first: the node may reserve at them as soon as it has the interface.
         if let Some(enforcer) = &mut self.engine.enforcer {
             for (interface, error) in enforcer.refresh() {
                 tracing::warn!(interface, %error, "reservations cannot be enforced here");
@@ -328,7 +328,7 @@ impl Driver {
         self.input(Input::Interfaces(&interfaces));
     }
 
-    /// Brings to the kernel what the node has reserved and released, and tells it what came of it.
+    /// Passes to the kernel what the node has reserved and released, and reports the results to the node.
     fn enforce(&mut self) {
         for _ in 0..ENFORCEMENTS {
             let Some(enforcer) = self.engine.enforcer.as_mut().filter(|enforcer| !enforcer.is_idle()) else {
@@ -344,7 +344,7 @@ impl Driver {
         }
     }
 
-    /// Sends what is queued and tells the node what could not be sent.
+    /// Sends what is queued, and reports to the node what could not be sent.
     fn flush(&mut self) {
         for _ in 0..FLUSHES {
             let failures = self.engine.io.flush();
@@ -402,7 +402,7 @@ struct Counted<'a> {
     sctp: Option<&'a SctpCounters>,
     /// `None`: RSVP is not spoken.
     rsvp: Option<&'a RsvpCounters>,
-    /// `None`: nothing is reserved here.
+    /// `None` on a node that reserves nothing.
     traffic: Option<&'a TrafficCounters>,
 }
 
@@ -418,7 +418,7 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// All, with what the node counts.
+    /// All of these counters, and those of the node.
     fn with(self, node: &Node) -> impl Iterator<Item = Counter> {
         let counter = |room| move |(name, help, value)| Counter { room, name, help, value };
         let daemon = self.daemon.iter().map(counter("daemon"));

@@ -1,9 +1,14 @@
 //! `signalboxd`: the daemon of a Signalbox node.
 //!
-//! It gives a [`Node`] what it lacks: a clock, sockets, routes, a log, and people who ask
-//! it things over a Unix socket. [`driver`] is the event loop, which has the main thread for itself and waits in
-//! the kernel. [`server`] is a second thread for clients and signals: it asks the loop through a channel
-//! ([`control`], and [`application`] for signaling applications of other processes) and never touches the node. [`convert`] is the edge between the API's types and ours.
+//! The daemon gives a [`Node`] a clock, sockets, routes, a log, and clients over a Unix socket.
+//!
+//! * [`driver`] is the event loop. It has the main thread for itself and waits in the kernel.
+//! * [`server`] is a second thread, for the clients of the control socket and for signals. It sends [`requests`] to the
+//!   event loop and never touches the node.
+//! * [`clients`] is the life cycle that the clients of all protocols have.
+//! * [`protocols`] holds a folder for each protocol: its configuration, its conversions between the API's types and
+//!   ours, its service. [`resources`] is the same for what QoS and RSVP share.
+//! * [`config`] reads the configuration, [`report`] logs counters that grow, [`record`] records inputs.
 
 mod clients;
 mod config;
@@ -53,7 +58,7 @@ struct Arguments {
     /// Configuration file.
     #[arg(long, value_name = "FILE", default_value = "/etc/signalbox/signalboxd.toml")]
     config: PathBuf,
-    /// Only read the configuration and say OK or what is wrong.
+    /// Only read the configuration, and print OK or what is wrong.
     #[arg(long)]
     check: bool,
 }
@@ -76,7 +81,7 @@ fn main() -> ExitCode {
         Err(error) => return fail(&error, WRONG_CONFIG),
     };
     if arguments.check {
-        // If nobody reads it, the exit status still says it.
+        // Where the line cannot be printed, the exit status gives the result.
         let _ = writeln!(io::stdout(), "{}: OK", arguments.config.display());
         return ExitCode::SUCCESS;
     }
@@ -93,7 +98,7 @@ fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {
 }
 
 fn run(config: &Config) -> Result<()> {
-    // The control socket comes first: it tells whether another daemon runs with this configuration.
+    // The control socket comes first: it shows whether another daemon runs with this configuration.
     let control = ControlSocket::bind(&config.control.socket, config.control.mode)?;
     let clock = Clock::start();
     let io = open(config)?;
@@ -101,7 +106,7 @@ fn run(config: &Config) -> Result<()> {
     let settings = settings(config, &clock, io.kernel_sctp());
     let seed = clock::seed().context("the kernel gives no random numbers")?;
     let recorder = Recorder::open(&config.record, &settings, &seed)?;
-    // What the configuration's own check lets through, the node accepts.
+    // The node accepts every configuration that has passed its own check.
     let node = Node::new(settings, seed)?;
     let waker = io.waker();
     let mut driver = Driver::new(node, io, enforcer, clock, recorder);
@@ -141,7 +146,7 @@ fn settings(config: &Config, clock: &Clock, kernel_sctp: bool) -> signalbox_node
     node
 }
 
-/// Makes the queues at the links to reserve at, on a node that runs the QoS application or speaks RSVP.
+/// Makes the queues at the links that can be reserved at, on a node with a protocol that reserves.
 fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
     if !sections(config).any(|section| section.reserves()) {
         return Ok(None);
@@ -149,7 +154,7 @@ fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
     let traffic = config.traffic.enforcer(&config.resources, config.io.own_mark);
     let enforcer = Enforcer::open(&traffic)
         .context("cannot enforce reservations (traffic.enforcement says whether that is needed)")?;
-    // Links that are not open yet are the driver's to tell of.
+    // The driver reports links that are not there yet, when they come.
     for link in
         enforcer.capabilities().filter(|link| link.ifindex != IfIndex::NONE && !link.lacking.is_empty())
     {
@@ -159,7 +164,7 @@ fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
     Ok(Some(enforcer))
 }
 
-/// Opens sockets and interception; if that fails, says everything that is missing, not only the first.
+/// Opens sockets and interception. If that fails, the error names everything that is missing, not only the first.
 fn open(config: &Config) -> Result<Io> {
     let io = config.io();
     Io::open(&io).map_err(|first| {

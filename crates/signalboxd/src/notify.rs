@@ -1,4 +1,4 @@
-//! Tells a service manager that the daemon is ready (the protocol of `sd_notify(3)`).
+//! Reports to a service manager that the daemon is ready (the protocol of `sd_notify(3)`).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -15,6 +15,6 @@ pub(crate) fn notify(state: &str) {
     }
     .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = result {
-        tracing::warn!(%error, "the service manager was not told {state}");
+        tracing::warn!(%error, "cannot send {state} to the service manager");
     }
 }

@@ -1,4 +1,4 @@
-//! Recording of all that goes into the node, for `signalbox replay`.
+//! Recording of all inputs of the node, for `signalbox replay`.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::BufWriter;
@@ -21,7 +21,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Starts the recording that `config` asks for, of a node made from `node` and `seed`.
     ///
-    /// The file is its owner's only, for the seed in it is a secret.
+    /// Only the owner may read the file: the seed in it is a secret.
     pub(crate) fn open(config: &RecordConfig, node: &NodeConfig, seed: &[u8; 32]) -> Result<Option<Self>> {
         let Some(path) = &config.file else { return Ok(None) };
         let cannot = || format!("cannot record to {}; set record.file", path.display());
@@ -40,7 +40,7 @@ impl Recorder {
         Ok(Some(Self { writer }))
     }
 
-    /// Records an input. What goes wrong ends the recording, not the daemon.
+    /// Records an input. A failure ends the recording, not the daemon.
     pub(crate) fn record(&mut self, now: Time, input: &Input<'_, Command>) {
         if !self.writer.is_open() {
             return;
@@ -52,10 +52,10 @@ impl Recorder {
         }
     }
 
-    /// Writes out what is held back.
+    /// Writes what is buffered.
     pub(crate) fn flush(&mut self) {
         if let Err(error) = self.writer.flush() {
-            tracing::warn!(%error, "the recording is not written out");
+            tracing::warn!(%error, "the recording is not written");
         }
     }
 }

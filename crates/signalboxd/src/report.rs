@@ -1,6 +1,6 @@
-//! What others can provoke, logged at most once a second for each cause.
+//! Trouble that other nodes can cause, logged at most once a second for each cause.
 //!
-//! Engines only count. Whenever counts of trouble have grown, one line each says by how much.
+//! Engines only count. Where a counter of trouble has grown, one line of the log gives the difference.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use signalbox_node::Counter;
 /// Shortest time between two lines about the same cause.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Counters, by room and name, whose growth deserves a line.
+/// Counters, by group and name, whose growth is logged.
 pub(crate) const TROUBLE: [(&str, &str); 38] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
@@ -53,7 +53,7 @@ pub(crate) const TROUBLE: [(&str, &str); 38] = [
     ("ping", "malformed"),
 ];
 
-/// Remembers what was reported.
+/// The counts that were logged last.
 #[derive(Debug, Default)]
 pub(crate) struct Reporter {
     reported: BTreeMap<(&'static str, &'static str), u64>,
@@ -91,7 +91,7 @@ impl Reporter {
     }
 }
 
-/// Whether growth of this counter deserves a line.
+/// Whether growth of this counter is logged.
 pub(crate) fn is_trouble(counter: &Counter) -> bool {
     TROUBLE.contains(&(counter.room, counter.name))
 }

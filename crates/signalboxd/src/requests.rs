@@ -32,7 +32,7 @@ pub(crate) enum LoopRequest {
         /// Answered when the node has handled the command.
         done: oneshot::Sender<()>,
     },
-    /// A client goes on. Who wants to know is answered whether there is such a client.
+    /// A command of a client that is open. The answer, if one is wanted, is whether there is such a client.
     Command(Command, Option<oneshot::Sender<bool>>),
     /// A client is gone; what it began ends.
     Close(u64),

@@ -17,7 +17,7 @@ use crate::requests::{LoopHandle, LoopRequest};
 use crate::services::Services;
 use crate::socket::ControlSocket;
 
-/// Requests that wait for the event loop; who sends more waits for room.
+/// Requests that may wait for the event loop; a sender of more has to wait.
 const REQUESTS: usize = 64;
 /// How long clients may take to read that the daemon stops.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ impl Server {
                 runtime.block_on(serve(listener, services, signals, handle, stopping));
                 // Calls that clients still have open end with the runtime, and their requests with them.
                 drop(runtime);
-                // If the loop still runs, it shall find the channel closed.
+                // A loop that still runs then finds the channel closed.
                 last_call.wake();
                 // The socket's file goes with the service.
                 drop(control);
@@ -64,7 +64,7 @@ impl Server {
 
     /// Ends the service and waits for it.
     pub(crate) fn stop(&mut self) {
-        // If the thread has ended already, nobody needs the farewell.
+        // A thread that has ended already needs no message.
         let _ = self.farewell.take().map(|farewell| farewell.send(()));
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the control thread panicked");
@@ -119,7 +119,7 @@ async fn serve(
         result = &mut server => result,
         _ = stopping => {
             drop(end);
-            // Clients that have not heard it by then are cut off.
+            // Clients that have not read it by then are disconnected.
             tokio::time::timeout(FAREWELL, server).await.unwrap_or(Ok(()))
         }
     };

@@ -19,7 +19,7 @@ pub(crate) struct ControlSocket {
 impl ControlSocket {
     /// Listens at `path` with permissions `mode`.
     ///
-    /// The socket that a dead daemon left is replaced.
+    /// The socket of a daemon that has ended is replaced.
     ///
     /// # Errors
     /// A daemon listens there already, another kind of file is in the way, or the directory cannot be written.
@@ -47,7 +47,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // Somebody may have replaced the file; then it is not ours to remove.
+        // Another process may have replaced the file, which is its own then.
         if fs::metadata(&self.path).is_ok_and(|m| m.ino() == self.inode)
             && let Err(error) = fs::remove_file(&self.path)
         {
@@ -56,7 +56,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Removes a socket at `path` on which nobody listens.
+/// Removes a socket at `path` on which no process listens.
 fn clear_stale(path: &Path) -> Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

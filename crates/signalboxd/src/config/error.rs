@@ -16,7 +16,7 @@ pub(crate) enum ConfigError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The file says something that cannot be.
+    /// A value in the file is wrong.
     #[error("{}:{line}:{column}: {message}", path.display())]
     Wrong {
         /// The file.
@@ -40,7 +40,7 @@ impl ConfigError {
         Self::Wrong { path: path.to_owned(), line, column, message }
     }
 
-    /// A value that cannot be, in `text`.
+    /// A wrong value in `text`, at the place of its key.
     pub(crate) fn value(path: &Path, text: &str, Problem { key, message }: &Problem) -> Self {
         Self::at(path, text, position(text, key), format!("{key}: {message}"))
     }
@@ -56,8 +56,8 @@ pub(crate) struct Problem {
 }
 
 /// Where the value of `key` stands in `text`; if the key is absent (its default is at odds with another
-/// value), where its table does. `[2]` after a name is the second of an array, and what follows it up to the next
-/// `.` is for people.
+/// value), where its table does. `[2]` after a name is the second of an array; what follows it up to the next
+/// `.` is ignored here, and shown to users only.
 fn position(text: &str, key: &str) -> Option<Range<usize>> {
     let root = DeTable::parse(text).ok()?;
     let mut table: &DeTable<'_> = root.get_ref();

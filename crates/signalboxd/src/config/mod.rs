@@ -35,15 +35,15 @@ pub(crate) struct Config {
     pub(crate) control: ControlConfig,
     /// GIST.
     pub(crate) gist: GistConfig,
-    /// What the daemon takes of the kernel.
+    /// What the daemon uses of the kernel.
     pub(crate) io: IoSection,
     /// Signaling applications; one runs only if its section is there.
     pub(crate) apps: AppsConfig,
-    /// RSVP; `None`: it is not spoken here.
+    /// RSVP; `None`: it does not run here.
     pub(crate) rsvp: Option<RsvpConfig>,
-    /// What there is to reserve here, and who may.
+    /// Links that can be reserved at, and the policy.
     pub(crate) resources: signalbox_node::resources::Config,
-    /// How the kernel keeps it.
+    /// How the kernel enforces reservations.
     pub(crate) traffic: TrafficSection,
     /// The log.
     pub(crate) log: LogConfig,
@@ -122,9 +122,9 @@ pub(crate) struct AppsConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LogConfig {
-    /// What is logged, of which module.
+    /// Least important level that is logged, for each module.
     pub(crate) level: LogFilter,
-    /// How it looks.
+    /// Shape of its lines.
     pub(crate) format: LogFormat,
 }
 
@@ -159,7 +159,7 @@ impl Config {
     /// Reads and checks the file at `path`, and the keys and certificates that it names.
     ///
     /// # Errors
-    /// A file cannot be read, or the first thing in it that cannot be.
+    /// A file cannot be read, or a value in it is wrong.
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -217,7 +217,7 @@ impl Config {
         self.traffic.problem(&self.resources)
     }
 
-    /// What to open of the kernel.
+    /// What to open in the kernel.
     pub(crate) fn io(&self) -> IoConfig {
         IoConfig {
             ipv4: self.io.ipv4,
@@ -244,7 +244,7 @@ impl Config {
         self.apps.qos.as_ref().filter(|qos| qos.enabled)
     }
 
-    /// RSVP's section, if it is spoken.
+    /// RSVP's section, if it runs.
     pub(crate) fn rsvp(&self) -> Option<&RsvpConfig> {
         self.rsvp.as_ref().filter(|rsvp| rsvp.enabled)
     }

@@ -8,14 +8,14 @@ use std::path::Path;
 /// Others may read, write or execute it, or the group may write it.
 const TOO_OPEN: u32 = 0o027;
 
-/// What a secret file of at most `limit` octets holds; or why it is not used, and what to do.
+/// The content of a secret file of at most `limit` octets; or why it is not used, and what to do.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     let name = path.display();
     let cannot = |error: std::io::Error| {
         format!("cannot read {name}: {error}; give the path of a file that signalboxd may read")
     };
     let file = File::open(path).map_err(cannot)?;
-    // Of the file that is open: the name may lead elsewhere a moment later.
+    // The metadata are those of the open file: the name may lead to another one a moment later.
     let about = file.metadata().map_err(cannot)?;
     if !about.is_file() {
         return Err(format!("{name} is no regular file; give the path of one"));
@@ -23,7 +23,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     if about.mode() & TOO_OPEN != 0 {
         let mode = about.mode() & 0o777;
         return Err(format!(
-            "{name} holds a secret, but its permissions are {mode:04o}: others may get at it; chmod 600 {name}"
+            "{name} holds a secret, but its permissions are {mode:04o}: others may read it; chmod 600 {name}"
         ));
     }
     let mut content = Vec::new();

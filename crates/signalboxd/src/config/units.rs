@@ -24,7 +24,7 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dur
     deserializer.deserialize_str(Text)
 }
 
-/// The duration that `text` says; `None` if it is none.
+/// The duration that `text` gives; `None` if it is not a duration.
 fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -57,7 +57,7 @@ impl TryFrom<String> for PrefixText {
     }
 }
 
-/// Reads whom an entry of the authorised peer database is about: `"any"`, `"authenticated"`, `"dns:NAME"`,
+/// Reads the peers that an entry of the authorised peer database is about: `"any"`, `"authenticated"`, `"dns:NAME"`,
 /// `"key:FINGERPRINT"` or `"address:ADDRESS"`.
 pub(crate) fn peer_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
     let text = String::deserialize(deserializer)?;
@@ -68,7 +68,7 @@ pub(crate) fn peer_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Na
         Some(("key", print)) => print.parse().map(Name::Key).map_err(de::Error::custom),
         Some(("address", address)) => address.parse().map(Name::Address).map_err(de::Error::custom),
         _ => Err(de::Error::custom(format!(
-            "{text:?} names nobody: \"any\", \"authenticated\", \"dns:NAME\", \"key:FINGERPRINT\" or \
+            "{text:?} names no peer: \"any\", \"authenticated\", \"dns:NAME\", \"key:FINGERPRINT\" or \
              \"address:ADDRESS\""
         ))),
     }

@@ -1,4 +1,4 @@
-//! The node beside its sockets and routes.
+//! The node with its sockets, routes and queues.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,20 +17,20 @@ use crate::record::Recorder;
 use crate::requests::Query;
 use crate::view::{Kernel, View};
 
-/// A node whose datagrams and streams go out, and whose route lookups and listeners are answered at once.
+/// A node whose packets are sent, and whose route lookups and listeners are answered at once.
 pub(super) struct Engine {
     pub(super) node: Node,
     pub(super) io: Io,
-    /// What makes the kernel keep reservations, on a node that has any.
+    /// Passes reservations to the kernel, on a node that reserves.
     pub(super) enforcer: Option<Enforcer>,
     recorder: Option<Recorder>,
-    /// Route lookups that the node asked for and that are not answered yet; empty between inputs. Answered in order: of
-    /// the messages that wait for them none must overtake another.
+    /// Route lookups that the node asked for and that are not answered yet; empty between inputs. Answered in order: no
+    /// message that waits for its route may overtake another.
     lookups: VecDeque<(u64, RouteQuery)>,
     /// Multicast routes that the node asked for and that are not answered yet; empty between inputs.
     groups: Vec<(IpAddr, IpAddr)>,
-    /// Ports that could not be listened at and of which the node has not heard yet; empty between inputs.
-    unheard: Vec<(StreamKind, u16, StreamError)>,
+    /// Ports that could not be listened at, to be reported to the node; empty between inputs.
+    unreported: Vec<(StreamKind, u16, StreamError)>,
 }
 
 impl Engine {
@@ -42,7 +42,7 @@ impl Engine {
             recorder,
             lookups: VecDeque::new(),
             groups: Vec::new(),
-            unheard: Vec::new(),
+            unreported: Vec::new(),
         }
     }
 
@@ -50,7 +50,7 @@ impl Engine {
     /// answered, events given to `deliver`.
     pub(super) fn feed(&mut self, now: Time, input: Input<'_, Command>, deliver: &mut dyn FnMut(Event)) {
         self.handle(now, input);
-        // Empty but for a node that reserves although it has no enforcer, and that is none of ours.
+        // Reservations of a node without enforcer. Our configuration makes no such node.
         let mut unenforced = Vec::new();
         loop {
             while let Some(output) = self.node.poll() {
@@ -59,7 +59,7 @@ impl Engine {
                     Output::RouteLookup { id, query } => self.lookups.push_back((id, query)),
                     Output::StreamListen { kind, port } => {
                         if let Err(error) = self.io.streams().listen(kind, port) {
-                            self.unheard.push((kind, port, error));
+                            self.unreported.push((kind, port, error));
                         }
                     }
                     Output::StreamOpen { stream, kind, local, peer } => {
@@ -72,7 +72,7 @@ impl Engine {
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
                     Output::MulticastLookup { group, source } => self.groups.push((group, source)),
-                    // Noted only: the driver has it done, many at once.
+                    // Only noted: the driver passes many to the kernel at once.
                     Output::Reserve { id, reservation } => match &mut self.enforcer {
                         Some(enforcer) => enforcer.reserve(id, reservation),
                         None => unenforced.push(id),
@@ -85,7 +85,7 @@ impl Engine {
                     Output::Event(event) => deliver(event),
                 }
             }
-            if let Some((kind, port, error)) = self.unheard.pop() {
+            if let Some((kind, port, error)) = self.unreported.pop() {
                 self.handle(now, Input::ListenFailed { kind, port, error });
             } else if let Some(id) = unenforced.pop() {
                 self.handle(now, Input::Reserved { id, result: Err(ReserveError::Unsupported) });
@@ -113,7 +113,7 @@ impl Engine {
         Counted::new(daemon, &self.io, self.enforcer.as_ref())
     }
 
-    /// Writes out what the recorder holds back.
+    /// Writes what the recorder has buffered.
     pub(super) fn flush_recording(&mut self) {
         if let Some(recorder) = &mut self.recorder {
             recorder.flush();

@@ -22,7 +22,7 @@ pub(crate) struct TrafficSection {
     enforcement: EnforcementMode,
     /// Use eBPF where the kernel allows it.
     ebpf: bool,
-    /// What signaling is sure of at each link.
+    /// Share of each link that is kept for signaling.
     signaling: Share,
 }
 
@@ -42,7 +42,7 @@ enum EnforcementMode {
 }
 
 impl TrafficSection {
-    /// What to enforce: the links that have something to reserve, as far as they are named and have a capacity. The
+    /// What to enforce: the links that can be reserved at, as far as they are named and have a capacity. The
     /// node's own packets carry `mark`.
     pub(crate) fn enforcer(&self, resources: &resources::Config, mark: u32) -> TrafficConfig {
         let links = resources.links.iter().filter(|link| link.interface != ANY_LINK).filter_map(|link| {
@@ -67,7 +67,7 @@ impl TrafficSection {
         }
     }
 
-    /// What admission control may give: not more reservations than the kernel has places for.
+    /// The settings of admission control: it grants not more reservations than the kernel can keep.
     pub(crate) fn admission(&self, resources: &resources::Config) -> resources::Config {
         let mut admission = resources.clone();
         if self.enforcement != EnforcementMode::Off {

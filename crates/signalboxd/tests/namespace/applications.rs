@@ -38,10 +38,14 @@ fn message(hosts: &[Host; 2], handle: u64, data: &[u8]) -> v1::SendMessage {
 }
 
 /// The peer that routing state was installed with.
-fn good(told: Indication) -> Option<u64> {
-    match told {
-        Indication::NetworkNotification(told) if told.event() == NetworkEvent::Good => told.sii_handle,
-        _ => None,
+fn good(indication: Indication) -> Option<u64> {
+    match indication {
+        Indication::NetworkNotification(event) if event.event() == NetworkEvent::Good => event.sii_handle,
+        Indication::NetworkNotification(_)
+        | Indication::Registered(_)
+        | Indication::RequestRefused(_)
+        | Indication::RecvMessage(_)
+        | Indication::MessageStatus(_) => None,
     }
 }
 
@@ -55,14 +59,14 @@ async fn every_primitive_passes_the_socket() {
     assert_eq!(hosts[0].status().await.nslp_ids, [32_704, NSLP]);
 
     // B.1, B.2: the Query asks, and its answer lets the message come.
-    a.ask(Request::SendMessage(message(&hosts, 1, b"good day"))).await;
+    a.request(Request::SendMessage(message(&hosts, 1, b"good day"))).await;
     let query = b.message().await;
     let check_id = query.check_id.expect("the application is asked");
     assert!(query.data.is_empty() && query.at_flow_end && query.sii_handle.is_none());
-    b.ask(Request::PeeringDecision(v1::PeeringDecision { check_id, peer: true, data: None })).await;
+    b.request(Request::PeeringDecision(v1::PeeringDecision { check_id, peer: true, data: None })).await;
     assert_eq!(a.message_status(1).await, Fate::Sent(v1::TransferAttributes::default()));
-    let to_b = a.hear_of(good).await;
-    let to_a = b.hear_of(good).await;
+    let to_b = a.find(good).await;
+    let to_a = b.find(good).await;
     let received = b.message().await;
     assert_eq!((received.data.as_slice(), received.session_id.as_slice()), (&b"good day"[..], &SESSION[..]));
     assert_eq!(received.sii_handle, Some(to_a));
@@ -71,33 +75,33 @@ async fn every_primitive_passes_the_socket() {
 
     // Back, against the flow.
     let mri = flow(&hosts, Direction::Upstream);
-    b.ask(Request::SendMessage(v1::SendMessage { mri, ..message(&hosts, 2, b"and back") })).await;
+    b.request(Request::SendMessage(v1::SendMessage { mri, ..message(&hosts, 2, b"and back") })).await;
     assert!(matches!(b.message_status(2).await, Fate::Sent(_)));
     let answer = a.message().await;
     assert_eq!(answer.mri.map(|mri| mri.direction()), Some(Direction::Upstream));
 
-    // To a peer by its name; over an association; with what nobody can give.
+    // To a peer by its name; over an association; with attributes that are not available.
     let by_name = v1::SendMessage { sii_handle: Some(to_b), ..message(&hosts, 3, b"by name.") };
-    a.ask(Request::SendMessage(by_name)).await;
+    a.request(Request::SendMessage(by_name)).await;
     assert!(b.message().await.unchecked_route);
     let attributes = Some(v1::TransferAttributes { reliable: true, ..Default::default() });
-    a.ask(Request::SendMessage(v1::SendMessage { attributes, ..message(&hosts, 4, b"for sure") })).await;
+    a.request(Request::SendMessage(v1::SendMessage { attributes, ..message(&hosts, 4, b"for sure") })).await;
     // The refresh that asks for the association is a Query as the first was.
     let check_id = b.message().await.check_id.expect("the application is asked again");
-    b.ask(Request::PeeringDecision(v1::PeeringDecision { check_id, peer: true, data: None })).await;
+    b.request(Request::PeeringDecision(v1::PeeringDecision { check_id, peer: true, data: None })).await;
     let Fate::Sent(attributes) = a.message_status(4).await else { panic!("it was not sent") };
     assert!(attributes.reliable);
     let received = b.message().await;
     assert!(received.attributes.unwrap().reliable);
     assert_eq!(received.data, b"for sure");
     let attributes = Some(v1::TransferAttributes { secure: true, ..Default::default() });
-    a.ask(Request::SendMessage(v1::SendMessage { attributes, ..message(&hosts, 5, b"in vain.") })).await;
+    a.request(Request::SendMessage(v1::SendMessage { attributes, ..message(&hosts, 5, b"in vain.") })).await;
     let Fate::Failed(failure) = a.message_status(5).await else { panic!("nothing protects it") };
     assert_eq!(failure.error(), SendError::Refused);
     assert!(failure.reason.contains("[gist.associations]"), "{}", failure.reason);
 
     // B.6: the next Query carries the payload.
-    a.ask(Request::InvalidateRoutingState(v1::InvalidateRoutingState {
+    a.request(Request::InvalidateRoutingState(v1::InvalidateRoutingState {
         mri: flow(&hosts, Direction::Downstream),
         data: b"still me".to_vec(),
         urgent: true,
@@ -107,7 +111,7 @@ async fn every_primitive_passes_the_socket() {
     assert_eq!(b.message().await.data, b"still me");
 
     // B.5: no further interest.
-    a.ask(Request::SetStateLifetime(v1::SetStateLifetime {
+    a.request(Request::SetStateLifetime(v1::SetStateLifetime {
         mri: flow(&hosts, Direction::Downstream),
         session_id: SESSION.to_vec(),
         lifetime_ms: 0,
@@ -122,26 +126,26 @@ async fn every_primitive_passes_the_socket() {
     replays(&mut hosts[1]);
 }
 
-/// What the daemon recorded makes a node that tells its application the same once more.
+/// The recording of the daemon, replayed, gives the application the same events.
 fn replays(host: &mut Host) {
     host.stop();
     let recording = BufReader::new(File::open(host.directory.join("recording")).unwrap());
     let mut recording = Reader::<_, Command>::new(recording).unwrap();
     let config = serde_json::from_value(recording.config().clone()).unwrap();
     let mut node = Node::new(config, recording.seed()).unwrap();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     let done = replay::<_, _, ()>(&mut recording, &mut node, |_, output| {
         if let signalbox_core::node::Output::Event(Event::Gist { event, .. }) = output {
-            told.push(event);
+            events.push(event);
         }
         Ok(())
     });
     assert!(done.unwrap().fault.is_none());
-    assert_eq!(told.first(), Some(&ApplicationEvent::Registered));
-    let data = format!("{told:?}");
-    for heard in ["good day", "for sure", "still me"] {
-        let octets: String = heard.bytes().map(|octet| format!("{octet:02x}")).collect();
-        assert!(data.contains(&octets), "{heard} is missing in {data}");
+    assert_eq!(events.first(), Some(&ApplicationEvent::Registered));
+    let all = format!("{events:?}");
+    for data in ["good day", "for sure", "still me"] {
+        let octets: String = data.bytes().map(|octet| format!("{octet:02x}")).collect();
+        assert!(all.contains(&octets), "{data} is missing in {all}");
     }
     assert_eq!(node.applications().count(), 0, "it left");
 }
@@ -162,49 +166,49 @@ async fn misuse_is_refused_with_what_to_do() {
         assert!(status.message().contains(text), "{status}");
     }
     let twice = v1::Register { nslp_id: 32_711, ..Default::default() };
-    app.ask(Request::Register(twice)).await;
-    app.ask(Request::SendMessage(v1::SendMessage { data: vec![0; 3], ..message(&hosts, 8, b"") })).await;
-    app.ask(Request::SendMessage(v1::SendMessage { mri: None, ..message(&hosts, 9, b"") })).await;
+    app.request(Request::Register(twice)).await;
+    app.request(Request::SendMessage(v1::SendMessage { data: vec![0; 3], ..message(&hosts, 8, b"") })).await;
+    app.request(Request::SendMessage(v1::SendMessage { mri: None, ..message(&hosts, 9, b"") })).await;
     for (request, handle, text) in
         [(1, None, "registered already"), (2, Some(8), "pad it"), (3, Some(9), "mri: is missing")]
     {
-        let Indication::RequestRefused(refused) = app.hear().await else { panic!("a refusal") };
+        let Indication::RequestRefused(refused) = app.indication().await else { panic!("a refusal") };
         assert_eq!((refused.request, refused.handle), (request, handle));
         assert!(refused.reason.contains(text), "{}", refused.reason);
     }
     // Upstream there is no state yet; and the call still stands.
     let mri = flow(&hosts, Direction::Upstream);
-    app.ask(Request::SendMessage(v1::SendMessage { mri, ..message(&hosts, 10, b"") })).await;
+    app.request(Request::SendMessage(v1::SendMessage { mri, ..message(&hosts, 10, b"") })).await;
     let Fate::Failed(failure) = app.message_status(10).await else { panic!("it was sent") };
     assert_eq!(failure.error(), SendError::FlowEndsHere);
     let large = message(&hosts, 11, &[0; 20_000]);
-    app.ask(Request::SendMessage(large)).await;
+    app.request(Request::SendMessage(large)).await;
     let Fate::Failed(failure) = app.message_status(11).await else { panic!("it was sent") };
     assert_eq!((failure.error(), failure.max_octets), (SendError::TooLarge, Some(16_380)));
 }
 
 /// The connection of an application breaks, as when its process dies: its number is free, its state gone, and its
-/// peer finds nobody there. Its successor takes its place.
+/// peer gets an error. Another application can take the number.
 #[tokio::test]
 async fn an_application_that_dies_leaves_nothing() {
     let hosts = pair("death").await;
     let mut a = hosts[0].application(NSLP, PeeringPolicy::Always).await.unwrap();
     let mut b = hosts[1].application(NSLP, PeeringPolicy::Always).await.unwrap();
-    a.ask(Request::SendMessage(message(&hosts, 1, b"good day"))).await;
+    a.request(Request::SendMessage(message(&hosts, 1, b"good day"))).await;
     assert_eq!(b.message().await.data, b"good day");
     assert_eq!(hosts[1].status().await.sessions, 1);
     drop(b);
     hosts[1].eventually("its place is free", async || hosts[1].status().await.nslp_ids == [32_704]).await;
     assert_eq!(hosts[1].status().await.sessions, 0);
     assert_eq!(hosts[1].counter("applications", "left").await, 1);
-    // A session of its own: the far end says that it lacks the application.
+    // A session of its own: the far end reports that it lacks the application.
     let session_id = vec![1; 16];
-    a.ask(Request::SendMessage(v1::SendMessage { session_id, ..message(&hosts, 2, b"anybody?") })).await;
-    let Fate::Failed(failure) = a.message_status(2).await else { panic!("there is nobody") };
+    a.request(Request::SendMessage(v1::SendMessage { session_id, ..message(&hosts, 2, b"anybody?") })).await;
+    let Fate::Failed(failure) = a.message_status(2).await else { panic!("it was sent") };
     assert_eq!(failure.error(), SendError::NoNextNode);
 
     let mut b = hosts[1].application(NSLP, PeeringPolicy::Always).await.unwrap();
     let session_id = vec![2; 16];
-    a.ask(Request::SendMessage(v1::SendMessage { session_id, ..message(&hosts, 3, b"at last!") })).await;
+    a.request(Request::SendMessage(v1::SendMessage { session_id, ..message(&hosts, 3, b"at last!") })).await;
     assert_eq!(b.message().await.data, b"at last!");
 }

@@ -61,8 +61,8 @@ pub(crate) async fn pair(test: &str) -> [Host; 2] {
     hosts
 }
 
-/// Host `a`, router `r` and host `b` in a row, with `settings` in the configuration of each daemon. What is for nobody
-/// they know goes from `a` to `r` and from there to `b`. The router has its interfaces `left` and `right`.
+/// Host `a`, router `r` and host `b` in a row, with `settings` in the configuration of each daemon. Packets to other
+/// networks go from `a` to `r` and from there to `b`. The router has its interfaces `left` and `right`.
 pub(crate) async fn row(test: &str, settings: &str) -> [Host; 3] {
     let name = |node: &str| format!("sbxd-{}-{test}-{node}", std::process::id());
     let spaces = ["a", "r", "b"].map(|node| Namespace::create(&name(node)).expect("namespaces need root"));
@@ -112,7 +112,7 @@ impl Host {
         Self { address, directory, namespace: Some(namespace), daemon }
     }
 
-    /// What passes an interface from now on.
+    /// The packets that pass an interface from now on.
     pub(crate) fn capture(&self, interface: &str) -> Capture {
         let namespace = self.namespace.as_ref().expect("it is there until the end");
         Capture::open(namespace, interface, CaptureConfig::default()).unwrap()
@@ -160,15 +160,15 @@ impl Host {
         assert!(self.daemon.wait().unwrap().success());
     }
 
-    /// An application of the number, or why it is not taken.
+    /// An application with this NSLPID, or why it is refused.
     pub(crate) async fn application(&self, nslp_id: u32, policy: v1::PeeringPolicy) -> Result<App, Status> {
         let mut client = GistClient::new(self.connect().await.expect("it runs"));
         let (requests, stream) = mpsc::channel(64);
         let register = v1::Register { nslp_id, router_alert: 0, peering_policy: policy.into() };
-        let mut app = App { requests, told: None };
-        app.ask(Request::Register(register)).await;
-        app.told = Some(client.application(ReceiverStream::new(stream)).await?.into_inner());
-        assert!(matches!(app.hear().await, Indication::Registered(_)));
+        let mut app = App { requests, indications: None };
+        app.request(Request::Register(register)).await;
+        app.indications = Some(client.application(ReceiverStream::new(stream)).await?.into_inner());
+        assert!(matches!(app.indication().await, Indication::Registered(_)));
         Ok(app)
     }
 }
@@ -177,9 +177,9 @@ impl Drop for Host {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-            eprintln!("the daemon at {} said:\n{log}", self.address);
+            eprintln!("log of the daemon at {}:\n{log}", self.address);
         }
-        // It may have ended already; what is left in the temporary directory hurts nobody.
+        // It may have ended already; files that are left in the temporary directory do no harm.
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
         let _ = std::fs::remove_dir_all(&self.directory);
@@ -192,42 +192,49 @@ impl Drop for Host {
 /// An application: the client's end of its call.
 pub(crate) struct App {
     requests: mpsc::Sender<v1::FromApplication>,
-    told: Option<Streaming<v1::ToApplication>>,
+    indications: Option<Streaming<v1::ToApplication>>,
 }
 
 impl App {
-    pub(crate) async fn ask(&self, request: Request) {
+    pub(crate) async fn request(&self, request: Request) {
         self.requests.send(v1::FromApplication { request: Some(request) }).await.unwrap();
     }
 
-    /// The next thing it hears.
-    pub(crate) async fn hear(&mut self) -> Indication {
-        let told = self.told.as_mut().expect("the call stands").message();
-        let told = tokio::time::timeout(LONG, told).await.expect("it hears something");
-        told.unwrap().expect("the call goes on").indication.expect("something that is known")
+    /// The next indication.
+    pub(crate) async fn indication(&mut self) -> Indication {
+        let next = self.indications.as_mut().expect("the call stands").message();
+        let next = tokio::time::timeout(LONG, next).await.expect("an indication comes");
+        next.unwrap().expect("the call goes on").indication.expect("a known indication")
     }
 
-    /// The next thing that `find` finds what it looks for in.
-    pub(crate) async fn hear_of<T>(&mut self, find: impl Fn(Indication) -> Option<T>) -> T {
+    /// What `find` gives for the first indication that it fits.
+    pub(crate) async fn find<T>(&mut self, find: impl Fn(Indication) -> Option<T>) -> T {
         loop {
-            if let Some(found) = find(self.hear().await) {
+            if let Some(found) = find(self.indication().await) {
                 return found;
             }
         }
     }
 
     pub(crate) async fn message(&mut self) -> v1::RecvMessage {
-        self.hear_of(|told| match told {
+        self.find(|indication| match indication {
             Indication::RecvMessage(message) => Some(message),
-            _ => None,
+            Indication::Registered(_)
+            | Indication::RequestRefused(_)
+            | Indication::MessageStatus(_)
+            | Indication::NetworkNotification(_) => None,
         })
         .await
     }
 
     pub(crate) async fn message_status(&mut self, handle: u64) -> v1::message_status::Status {
-        self.hear_of(|told| match told {
+        self.find(|indication| match indication {
             Indication::MessageStatus(status) if status.handle == handle => status.status,
-            _ => None,
+            Indication::Registered(_)
+            | Indication::RequestRefused(_)
+            | Indication::RecvMessage(_)
+            | Indication::MessageStatus(_)
+            | Indication::NetworkNotification(_) => None,
         })
         .await
     }

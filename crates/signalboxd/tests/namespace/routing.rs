@@ -55,7 +55,7 @@ fn towards(method: Method, direction: Direction) -> Option<v1::Mri> {
     Some(v1::Mri { direction: direction.into(), method: Some(method) })
 }
 
-async fn say(app: &App, session: u8, mri: Option<v1::Mri>, data: &[u8]) {
+async fn send(app: &App, session: u8, mri: Option<v1::Mri>, data: &[u8]) {
     let message = v1::SendMessage {
         data: data.to_vec(),
         handle: Some(session.into()),
@@ -63,7 +63,7 @@ async fn say(app: &App, session: u8, mri: Option<v1::Mri>, data: &[u8]) {
         mri,
         ..Default::default()
     };
-    app.ask(Request::SendMessage(message)).await;
+    app.request(Request::SendMessage(message)).await;
 }
 
 async fn application(host: &Host, policy: PeeringPolicy) -> App {
@@ -71,7 +71,7 @@ async fn application(host: &Host, policy: PeeringPolicy) -> App {
 }
 
 /// The loose-end method (RFC 5971 §5.8.2): an application asks towards an address beyond the edge of the network, as for a
-/// hole in a firewall; the node at the edge, which has the application, takes the Query off the kernel's path, and it goes
+/// hole in a firewall; the node at the edge, which has the application, intercepts the Query, and it goes
 /// no further. Messages go both ways then.
 #[tokio::test]
 async fn the_edge_is_found_by_an_address_beyond_it() {
@@ -81,12 +81,12 @@ async fn the_edge_is_found_by_an_address_beyond_it() {
     let (mut left, mut right) = (hosts[1].capture("left"), hosts[1].capture("right"));
     let (source, beyond) = (hosts[0].address.to_string(), Ipv4Addr::new(192, 0, 2, 1));
     let method = Method::LooseEnd(v1::LooseEnd { source, destination: beyond.to_string() });
-    say(&inside, 1, towards(method.clone(), Direction::Downstream), b"let me be heard.").await;
-    let heard = edge.message().await;
-    assert_eq!(heard.data, b"let me be heard.");
-    assert_eq!(heard.mri, towards(method.clone(), Direction::Downstream));
-    assert!(!heard.at_flow_end && heard.sii_handle.is_some() && heard.return_routable);
-    say(&edge, 1, towards(method.clone(), Direction::Upstream), b"you are.").await;
+    send(&inside, 1, towards(method.clone(), Direction::Downstream), b"let me be heard.").await;
+    let received = edge.message().await;
+    assert_eq!(received.data, b"let me be heard.");
+    assert_eq!(received.mri, towards(method.clone(), Direction::Downstream));
+    assert!(!received.at_flow_end && received.sii_handle.is_some() && received.return_routable);
+    send(&edge, 1, towards(method.clone(), Direction::Upstream), b"you are.").await;
     assert_eq!(inside.message().await.data, b"you are.");
 
     let asked = queries(&mut left);
@@ -118,9 +118,9 @@ async fn queries_go_against_the_flow() {
 
     let mut first = application(a, PeeringPolicy::Always).await;
     let mut last = application(b, PeeringPolicy::Always).await;
-    say(&last, 1, flow(up), b"past it.").await;
-    let heard = first.message().await;
-    assert!(heard.at_flow_end && heard.data == b"past it.");
+    send(&last, 1, flow(up), b"past it.").await;
+    let received = first.message().await;
+    assert!(received.at_flow_end && received.data == b"past it.");
     // Among what passed since, in case one of them had to be sent again.
     let asked = |capture: &mut Capture, expected: (bool, Ipv4Addr, Ipv4Addr, u8)| {
         let all = queries(capture);
@@ -131,25 +131,28 @@ async fn queries_go_against_the_flow() {
     asked(&mut left, (true, at_b, at_a, 254));
 
     let mut between = application(r, PeeringPolicy::Always).await;
-    say(&last, 2, flow(up), b"to whom?").await;
-    let heard = between.message().await;
-    assert!(!heard.at_flow_end);
-    assert_eq!((heard.data.as_slice(), heard.mri.map(|mri| mri.direction())), (&b"to whom?"[..], Some(up)));
-    say(&between, 2, flow(up), b"to whom?").await;
+    send(&last, 2, flow(up), b"to whom?").await;
+    let received = between.message().await;
+    assert!(!received.at_flow_end);
+    assert_eq!(
+        (received.data.as_slice(), received.mri.map(|mri| mri.direction())),
+        (&b"to whom?"[..], Some(up))
+    );
+    send(&between, 2, flow(up), b"to whom?").await;
     assert!(first.message().await.at_flow_end);
     asked(&mut right, (false, at_b, at_a, 255));
     asked(&mut left, (true, at_r, at_a, 255));
     // The answers come down the same way.
-    say(&first, 2, flow(down), b"to me...").await;
+    send(&first, 2, flow(down), b"to me...").await;
     assert_eq!(between.message().await.data, b"to me...");
-    say(&between, 2, flow(down), b"to him..").await;
-    let heard = last.message().await;
-    assert!(heard.at_flow_end && heard.data == b"to him..");
+    send(&between, 2, flow(down), b"to him..").await;
+    let received = last.message().await;
+    assert!(received.at_flow_end && received.data == b"to him..");
 }
 
 /// Where Queries upstream are not configured there is no way against the flow without state.
 #[tokio::test]
-async fn without_leave_nobody_asks_upstream() {
+async fn without_leave_no_query_goes_upstream() {
     let hosts = row("leave", "").await;
     let mut last = application(&hosts[2], PeeringPolicy::Always).await;
     let ends = v1::PathCoupled {
@@ -157,7 +160,7 @@ async fn without_leave_nobody_asks_upstream() {
         destination: hosts[2].address.to_string(),
         ..Default::default()
     };
-    say(&last, 1, towards(Method::PathCoupled(ends), Direction::Upstream), b"in vain.").await;
+    send(&last, 1, towards(Method::PathCoupled(ends), Direction::Upstream), b"in vain.").await;
     let Fate::Failed(failure) = last.message_status(1).await else { panic!("it was sent") };
     assert_eq!(failure.error(), SendError::NoStateUpstream);
 }

@@ -188,7 +188,7 @@ mod tests {
         while let Ok(next) = reader.queue.try_recv() {
             last = Some(next.lost);
         }
-        assert_eq!(last, Some(3), "what comes after the gap tells how wide it is");
+        assert_eq!(last, Some(3), "the first one after the gap has the number of lost ones");
         application.commanded(&blocked(false));
         assert!(!application.blocked, "it may be blocked again");
     }

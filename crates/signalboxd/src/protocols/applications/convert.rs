@@ -1,12 +1,12 @@
-//! What applications of other processes say and hear: the API's types to ours and back. Every mistake names its
-//! field, and what would be right.
+//! Requests and indications of applications at the edge of the API. Every error names its field, and what would be
+//! right.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use signalbox_api::v1;
-use signalbox_api::v1::from_application::Request as Asked;
-use signalbox_api::v1::to_application::Indication as Told;
+use signalbox_api::v1::from_application::Request as AppRequest;
+use signalbox_api::v1::to_application::Indication as ApiIndication;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{
@@ -19,12 +19,12 @@ use signalbox_node::RegisterError;
 use signalbox_node::gist::{PeeringPolicy, Registration};
 use tonic::Status;
 
-/// What is wrong with a request.
+/// The reason why a request is refused.
 type Wrong = String;
 
 /// The first message of an application.
 pub(super) fn register(first: Option<v1::FromApplication>) -> Result<(NslpId, Registration), Status> {
-    let Some(Asked::Register(register)) = first.and_then(|first| first.request) else {
+    let Some(AppRequest::Register(register)) = first.and_then(|first| first.request) else {
         return Err(Status::invalid_argument("the first message of an application is `register`"));
     };
     let number = |name, value: u32| number(name, value, 0).map_err(Status::invalid_argument);
@@ -39,7 +39,7 @@ pub(super) fn register(first: Option<v1::FromApplication>) -> Result<(NslpId, Re
     Ok((nslp, Registration { policy, router_alert }))
 }
 
-/// Why an application was not taken.
+/// The status for an application whose registration is refused.
 pub(super) fn not_registered(error: RegisterError) -> Status {
     let text = error.to_string();
     match error {
@@ -52,22 +52,22 @@ pub(super) fn not_registered(error: RegisterError) -> Status {
 }
 
 /// A request of the application `nslp`.
-pub(super) fn request(nslp: NslpId, asked: Option<Asked>) -> Result<OwnedRequest, Wrong> {
+pub(super) fn request(nslp: NslpId, asked: Option<AppRequest>) -> Result<OwnedRequest, Wrong> {
     match asked {
         None => Err("a request of a kind that this daemon does not know, or none".to_owned()),
-        Some(Asked::Register(_)) => {
+        Some(AppRequest::Register(_)) => {
             Err("register: this call has registered already; another application makes a call of its own"
                 .to_owned())
         }
-        Some(Asked::SendMessage(message)) => send_message(nslp, message),
-        Some(Asked::PeeringDecision(decision)) => {
+        Some(AppRequest::SendMessage(message)) => send_message(nslp, message),
+        Some(AppRequest::PeeringDecision(decision)) => {
             let data = decision.data.map(|data| payload("peering_decision.data", data)).transpose()?;
             Ok(RequestOf::Peering {
                 check: CheckId(decision.check_id),
                 decision: if decision.peer { PeeringOf::Accept(data) } else { PeeringOf::Decline(data) },
             })
         }
-        Some(Asked::SetStateLifetime(request)) => Ok(RequestOf::SetStateLifetime {
+        Some(AppRequest::SetStateLifetime(request)) => Ok(RequestOf::SetStateLifetime {
             nslp,
             mri: mri("set_state_lifetime.mri", request.mri)?,
             session: (!request.session_id.is_empty())
@@ -75,7 +75,7 @@ pub(super) fn request(nslp: NslpId, asked: Option<Asked>) -> Result<OwnedRequest
                 .transpose()?,
             lifetime: Duration::from_millis(request.lifetime_ms),
         }),
-        Some(Asked::InvalidateRoutingState(request)) => Ok(RequestOf::InvalidateRoutingState {
+        Some(AppRequest::InvalidateRoutingState(request)) => Ok(RequestOf::InvalidateRoutingState {
             nslp: (!request.all_applications).then_some(nslp),
             mri: mri("invalidate_routing_state.mri", request.mri)?,
             status: if request.bad { InvalidStatus::Bad } else { InvalidStatus::Tentative },
@@ -176,7 +176,7 @@ fn prefix(given: Option<u32>, host: u8) -> u8 {
     given.map_or(host, low_octet)
 }
 
-/// Of a number that was found to be small enough.
+/// The low octet of a number that is known to fit.
 const fn low_octet(value: u32) -> u8 {
     value.to_le_bytes()[0]
 }
@@ -217,13 +217,13 @@ impl Bounded for u16 {
     const MOST: u32 = 0xffff;
 }
 
-/// What an application hears.
-pub(super) fn indication(indication: OwnedIndication) -> Told {
+/// An indication as an application receives it.
+pub(super) fn indication(indication: OwnedIndication) -> ApiIndication {
     match indication {
-        IndicationOf::RecvMessage(message) => Told::RecvMessage(recv_message(message)),
+        IndicationOf::RecvMessage(message) => ApiIndication::RecvMessage(recv_message(message)),
         IndicationOf::MessageStatus { handle, session, status, .. } => {
             use v1::message_status::Status;
-            Told::MessageStatus(v1::MessageStatus {
+            ApiIndication::MessageStatus(v1::MessageStatus {
                 handle: handle.0,
                 session_id: session.0.to_vec(),
                 status: Some(match status {
@@ -234,7 +234,7 @@ pub(super) fn indication(indication: OwnedIndication) -> Told {
         }
         IndicationOf::NetworkNotification { mri, session, event, .. } => {
             let (event, sii) = network_event(event);
-            Told::NetworkNotification(v1::NetworkNotification {
+            ApiIndication::NetworkNotification(v1::NetworkNotification {
                 session_id: session.0.to_vec(),
                 mri: Some(routing_information(&mri)),
                 event: event.into(),
@@ -330,22 +330,15 @@ fn send_failure(failure: SendError) -> v1::SendFailure {
         SendError::Overload => (v1::SendError::Overload, "a queue or table of this node is full: try later"),
         SendError::Peer { .. } => (v1::SendError::Peer, "the peer's GIST refused it (RFC 5971 A.4.4)"),
     };
-    let mut told = v1::SendFailure {
+    let max = if let SendError::TooLarge { max } = failure { Some(max) } else { None };
+    let peer = if let SendError::Peer { code, subcode } = failure { Some((code, subcode)) } else { None };
+    v1::SendFailure {
         error: error.into(),
         reason: reason.to_owned(),
-        max_octets: None,
-        peer_code: None,
-        peer_subcode: None,
-    };
-    match failure {
-        SendError::TooLarge { max } => told.max_octets = Some(max as u64),
-        SendError::Peer { code, subcode } => {
-            told.peer_code = Some(code.into());
-            told.peer_subcode = Some(subcode.into());
-        }
-        _ => {}
+        max_octets: max.map(|max| max as u64),
+        peer_code: peer.map(|(code, _)| code.into()),
+        peer_subcode: peer.map(|(_, subcode)| subcode.into()),
     }
-    told
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::config::section::{Present, Section};
 use crate::config::units;
 use associations::AssociationsConfig;
 
-/// `[gist]`. The ranges are the engine's; its documentation gives the reasons.
+/// `[gist]`. The engine's documentation gives the reasons of the ranges.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GistConfig {
@@ -103,7 +103,7 @@ enum Installation {
     Delayed,
 }
 
-/// Key of ours for a field of the engine, where they differ.
+/// Field of the engine and key of the file, where they differ.
 const RENAMED: [(&str, &str); 8] = [
     ("identity", "peer_identity"),
     ("validity", "state_validity"),
@@ -116,7 +116,7 @@ const RENAMED: [(&str, &str); 8] = [
 ];
 
 impl Default for GistConfig {
-    /// The engine's defaults: they stand there, with their reasons, and nowhere else.
+    /// The engine's defaults, which are documented there.
     fn default() -> Self {
         let engine = gist::Config::default();
         Self {

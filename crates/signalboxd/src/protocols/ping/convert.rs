@@ -8,7 +8,7 @@ use tonic::Status;
 
 use crate::convert::{address, flow, micros, session_id};
 
-/// The pings that a client asks for. What the values mean together is the application's to check.
+/// The ping that a client asks for. The application checks whether the values fit each other.
 pub(super) fn ping_request(request: &v1::PingRequest) -> Result<PingRequest, Status> {
     let port = |name: &str, port: Option<u32>| {
         port.map(u16::try_from)
@@ -36,7 +36,7 @@ pub(super) fn ping_request(request: &v1::PingRequest) -> Result<PingRequest, Sta
     })
 }
 
-/// What a client hears of its pings; an error is the last thing it hears.
+/// An event as the client receives it; an error ends the stream.
 pub(super) fn ping_event(event: PingEvent) -> Result<v1::PingEvent, Status> {
     use v1::ping_event::Event;
     let event = match event {

@@ -27,13 +27,13 @@ pub(crate) struct QosConfig {
     /// Aggregates that begin here.
     #[serde(rename = "aggregate")]
     aggregates: Vec<AggregateConfig>,
-    /// How much it remembers.
+    /// State that it keeps: stateful, reduced-state or stateless operation.
     state: StateKeeping,
     /// This node ends messages that look for a proxy.
     proxy: bool,
     /// It reserves when the sender of a flow that ends here asks for it.
     accept_reserve_init: bool,
-    /// What it does for the way back of bidirectional reservations.
+    /// How the reverse direction of bidirectional reservations is handled.
     way_back: WayBack,
     /// Refreshes without QSPEC.
     reduced_refresh: bool,
@@ -45,9 +45,9 @@ pub(crate) struct QosConfig {
     tear_old_branch: bool,
     /// Tears are confirmed, and repeated until they are.
     repeat_tear: bool,
-    /// Routers without the application do not matter.
+    /// Routers without the application are not reported as gaps.
     ignore_gaps: bool,
-    /// RESPONSEs tell the rule that refused.
+    /// RESPONSEs name the rule that refused.
     tell_rule: bool,
     /// Refresh period.
     #[serde(deserialize_with = "units::duration")]
@@ -60,7 +60,7 @@ pub(crate) struct QosConfig {
     /// How long RESPONSEs are waited for.
     #[serde(deserialize_with = "units::duration")]
     retry_max: Duration,
-    /// How often what failed for the moment is asked for again.
+    /// How often a request is repeated that failed with a transient error.
     transient_retries: u8,
     /// Messages are sent reliably.
     reliable: bool,

@@ -11,7 +11,7 @@ use tonic::Status;
 
 use crate::convert::{address, flow, micros, millis, session_id};
 
-/// The reservation that a client asks for. What the values mean together is the application's to check.
+/// The reservation that a client asks for. The application checks whether the values fit each other.
 pub(super) fn reserve_request(request: v1::ReserveRequest) -> Result<ReserveRequest, Status> {
     let (flow, qos) = wanted(request.wanted)?;
     let priority = narrow::<u16>("priority", request.priority, "between 0 and 65535")?;
@@ -26,7 +26,7 @@ pub(super) fn reserve_request(request: v1::ReserveRequest) -> Result<ReserveRequ
     })
 }
 
-/// The question that a client asks.
+/// The query that a client asks for.
 pub(super) fn query_request(request: v1::QueryRequest) -> Result<QueryRequest, Status> {
     let (flow, qos) = wanted(request.wanted)?;
     Ok(QueryRequest::new(flow, qos))
@@ -84,7 +84,7 @@ fn service(text: &str) -> Result<Service, Status> {
     })
 }
 
-/// What a client hears of its reservation `id`.
+/// An event of reservation `id` as its client receives it; an error ends the stream.
 pub(super) fn reserve_event(id: u64, event: QosEvent) -> Result<v1::ReserveEvent, Status> {
     use v1::reserve_event::Event;
     let event = match event {
@@ -97,22 +97,22 @@ pub(super) fn reserve_event(id: u64, event: QosEvent) -> Result<v1::ReserveEvent
         QosEvent::Failed(failure) => Event::Failed(path_refusal(failure)),
         QosEvent::Lost(failure) => Event::Lost(path_refusal(failure)),
         QosEvent::Released => Event::Released(v1::ReserveReleased {}),
-        QosEvent::Answer(_) => return Err(Status::internal("an answer to no question")),
+        QosEvent::Answer(_) => return Err(Status::internal("an answer without a query")),
     };
     Ok(v1::ReserveEvent { event: Some(event) })
 }
 
-/// What a client hears of its question; `None`: it has to wait on.
+/// The answer to a query; `None` if the event is not the answer yet.
 pub(super) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse, Status>> {
-    use v1::query_response::Answer as Told;
+    use v1::query_response::Answer as Reply;
     let answer = match event {
         QosEvent::Answer(Answer { session, available, hops, gaps }) => {
             let granted = Granted { session, quality: available, hops, gaps, back: None };
-            Told::Available(path_grant(&granted))
+            Reply::Available(path_grant(&granted))
         }
-        QosEvent::Failed(failure) | QosEvent::Lost(failure) => Told::Failed(path_refusal(failure)),
+        QosEvent::Failed(failure) | QosEvent::Lost(failure) => Reply::Failed(path_refusal(failure)),
         QosEvent::Refused(refusal) => return Some(Err(refused(refusal))),
-        QosEvent::Released => return Some(Err(Status::aborted("the question was taken back"))),
+        QosEvent::Released => return Some(Err(Status::aborted("the query was withdrawn"))),
         QosEvent::Started { .. } | QosEvent::Granted(_) | QosEvent::Rerouted(_) => return None,
     };
     Some(Ok(v1::QueryResponse { answer: Some(answer) }))

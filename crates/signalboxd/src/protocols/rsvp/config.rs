@@ -21,30 +21,30 @@ use neighbours::{HelloSection, IntegritySection, ReductionSection, Tables};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RsvpConfig {
-    /// Whether it is spoken.
+    /// Whether it runs.
     pub(crate) enabled: bool,
-    /// R.
+    /// R, the refresh period (RFC 2205 §3.7).
     #[serde(deserialize_with = "units::duration")]
     refresh: Duration,
-    /// K.
+    /// K, refresh periods until state expires (RFC 2205 §3.7).
     refresh_multiple: u32,
-    /// Slew.Max.
+    /// Slew.Max, the largest growth of R in one step (RFC 2205 §3.7).
     slew_max: f64,
-    /// W.
+    /// W, the delay of local repair (RFC 2205 §3.6).
     #[serde(deserialize_with = "units::duration")]
     repair_delay: Duration,
-    /// Code point of what is sent.
+    /// DSCP of the messages that are sent.
     dscp: u8,
     /// Settings of single interfaces.
     #[serde(rename = "interface")]
     interfaces: Vec<InterfaceSection>,
-    /// Kb.
+    /// Kb, refresh periods of blockade state (RFC 2205 §3.5).
     blockade_multiple: u32,
     /// Staged refresh.
     staged: Option<StagedSection>,
-    /// Reductions of what is reserved.
+    /// Whether a reservation may be reduced instead of removed.
     bandwidth_reduction: bool,
-    /// Paths that pass by are taken.
+    /// Whether Path messages to other addresses are intercepted.
     pub(crate) router_alert: bool,
     /// Refresh reduction.
     refresh_reduction: Option<ReductionSection>,
@@ -76,7 +76,7 @@ pub(crate) struct RsvpConfig {
     max_applications: u32,
     /// Most neighbours.
     max_neighbours: u32,
-    /// Most states that neighbours gave a name, and again most that were given one here.
+    /// Most states with a MESSAGE_ID of a neighbour, and again most with one of this node.
     max_names: u32,
     /// Most messages that wait for an acknowledgment.
     max_unacknowledged: u32,
@@ -84,7 +84,7 @@ pub(crate) struct RsvpConfig {
     max_associations: u32,
 }
 
-/// `[[rsvp.interface]]`: what is not said is as in `[rsvp]`.
+/// `[[rsvp.interface]]`: a key that is absent has the value of `[rsvp]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InterfaceSection {
@@ -253,7 +253,7 @@ impl RsvpConfig {
         Some(Problem { key: format!("rsvp.{key}"), message })
     }
 
-    /// Keys and what demands them do not go together.
+    /// A key without use, or integrity without key.
     fn integrity_problem(&self) -> Option<(String, &'static str)> {
         let own = |own: &InterfaceSection| own.integrity.and_then(|own| own.challenge_answers).is_some();
         if let Some(at) = self.interfaces.iter().position(own) {
@@ -268,7 +268,7 @@ impl RsvpConfig {
         let places = self.interfaces.iter().map(|own| Some(own.name.as_str())).chain([None]);
         for place in places {
             let integrity = demanded(place);
-            // Without a name: the interfaces that the file does not speak of. Their keys may be theirs alone.
+            // Without a name: the interfaces without a section. Each of them may have keys of its own.
             let here: Vec<_> = self
                 .keys
                 .iter()
@@ -297,7 +297,7 @@ impl RsvpConfig {
         Some((format!("key[{}].interface", idle + 1), message))
     }
 
-    /// What the file calls a setting of the engine.
+    /// The key of the file for a setting of the engine.
     fn ours(&self, field: &str) -> String {
         let of_interface = field.strip_prefix("interfaces.").and_then(|rest| {
             // Names may have dots.

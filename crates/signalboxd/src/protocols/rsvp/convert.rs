@@ -3,7 +3,7 @@
 mod carried;
 
 use signalbox_api::v1;
-use signalbox_api::v1::rsvp_filter::Selector as Told;
+use signalbox_api::v1::rsvp_filter::Selector as ApiSelector;
 use signalbox_api::v1::rsvp_upcall::Upcall;
 use signalbox_core::node::Interface;
 use signalbox_core::{IfIndex, Time};
@@ -17,9 +17,9 @@ use signalbox_node::rsvp::{
 use tonic::Status;
 
 use crate::convert::{address, millis};
-use carried::{policy, told_adspec, told_adspec_object, told_policy};
+use carried::{adspec_object_to_api, adspec_to_api, policy, policy_to_api};
 
-/// TTL of the data if the client does not say: that of Linux after the first router.
+/// TTL of the data if the client gives none: that of Linux after the first router.
 const TTL: u8 = 63;
 /// ERROR_SPEC flags.
 const IN_PLACE: u8 = 1;
@@ -38,7 +38,7 @@ pub(super) fn session(register: &v1::RsvpRegister) -> Result<Session, Status> {
     })
 }
 
-/// The sender that a client announces; without a source that of `own`.
+/// The sender that a client announces; without a source address it has that of `own`.
 pub(super) fn sender(
     sender: &v1::RsvpSender,
     own: impl FnOnce() -> Result<std::net::IpAddr, Status>,
@@ -85,15 +85,15 @@ fn filter(field: &str, asked: &v1::RsvpFilter) -> Result<Filter, Status> {
 fn selector(field: &str, asked: &v1::RsvpFilter) -> Result<Selector, Status> {
     Ok(match asked.selector {
         None => Selector::Port(0),
-        Some(Told::Port(port)) => Selector::Port(
+        Some(ApiSelector::Port(port)) => Selector::Port(
             u16::try_from(port)
                 .map_err(|_| Status::invalid_argument(format!("{field}.port: between 0 and 65535")))?,
         ),
-        Some(Told::FlowLabel(label)) if label >> 20 == 0 => Selector::FlowLabel(label),
-        Some(Told::FlowLabel(_)) => {
+        Some(ApiSelector::FlowLabel(label)) if label >> 20 == 0 => Selector::FlowLabel(label),
+        Some(ApiSelector::FlowLabel(_)) => {
             return Err(Status::invalid_argument(format!("{field}.flow_label: 20 bits")));
         }
-        Some(Told::Spi(spi)) => Selector::Gpi(spi),
+        Some(ApiSelector::Spi(spi)) => Selector::Gpi(spi),
     })
 }
 
@@ -122,7 +122,7 @@ fn flowspec(asked: Option<&v1::RsvpFlowspec>) -> Result<FlowSpec, Status> {
     Ok(FlowSpec { tspec, rspec: rspec.transpose().map_err(|error| out_of_range(FIELD, error))? })
 }
 
-/// This host's address at the interface that a client receives a group by.
+/// This host's address at the interface where a client receives a group.
 pub(super) fn receive_at(at: &v1::RsvpReceiveAt) -> Result<std::net::IpAddr, Status> {
     address("receive_at.address", &at.address)
 }
@@ -131,60 +131,74 @@ fn out_of_range(field: &str, error: SpecError) -> Status {
     Status::invalid_argument(format!("{field}: {error}"))
 }
 
-/// What ends the call of a client whose registration is refused.
+/// The status that ends the call of a client whose registration is refused.
 pub(super) fn not_registered(refused: Refused) -> Status {
     let text = refused.to_string();
     match refused {
         Refused::NotRunning => Status::failed_precondition(text),
         Refused::Full => Status::resource_exhausted(text),
         Refused::NameTaken => Status::internal(text),
-        _ => Status::invalid_argument(text),
+        Refused::NoSession
+        | Refused::BadSession
+        | Refused::NoGpi
+        | Refused::BadPort
+        | Refused::ConflictingTypes
+        | Refused::ConflictingPorts
+        | Refused::BadSource
+        | Refused::BadReceiver
+        | Refused::SenderTaken
+        | Refused::BadFlows
+        | Refused::ConflictingStyle
+        | Refused::BadFlowspec
+        | Refused::NotOffered
+        | Refused::BadPolicy
+        | Refused::NothingToRelease => Status::invalid_argument(text),
     }
 }
 
-/// What an application hears.
+/// An event as an application receives it (RFC 2205 §3.11.1).
 pub(super) fn upcall(event: RsvpEvent) -> v1::RsvpUpcall {
     let upcall = match event {
         RsvpEvent::Refused(refused) => Upcall::Refused(v1::RsvpRefused { reason: refused.to_string() }),
         RsvpEvent::Path { sender, tspec, adspec, policy, broken } => Upcall::Path(v1::RsvpPath {
-            sender: Some(told(&sender)),
-            traffic: Some(told_traffic(&tspec)),
+            sender: Some(filter_to_api(&sender)),
+            traffic: Some(traffic_to_api(&tspec)),
             broken,
-            adspec: told_adspec_object(&adspec),
-            policy: told_policy(&policy),
+            adspec: adspec_object_to_api(&adspec),
+            policy: policy_to_api(&policy),
         }),
-        RsvpEvent::PathGone { sender } => Upcall::PathGone(told(&sender)),
+        RsvpEvent::PathGone { sender } => Upcall::PathGone(filter_to_api(&sender)),
         RsvpEvent::Resv { style, flowspec, senders, policy } => Upcall::Reserved(v1::RsvpReserved {
-            style: told_style(style).into(),
-            flowspec: Some(told_flowspec(&flowspec)),
-            senders: senders.iter().map(told).collect(),
-            policy: told_policy(&policy),
+            style: style_to_api(style).into(),
+            flowspec: Some(flowspec_to_api(&flowspec)),
+            senders: senders.iter().map(filter_to_api).collect(),
+            policy: policy_to_api(&policy),
         }),
-        RsvpEvent::ResvGone { sender } => Upcall::ReservedGone(told(&sender)),
+        RsvpEvent::ResvGone { sender } => Upcall::ReservedGone(filter_to_api(&sender)),
         RsvpEvent::PathError { error, sender, policy } => Upcall::PathError(v1::RsvpError {
-            senders: vec![told(&sender)],
-            policy: told_policy(&policy),
-            ..told_error(error)
+            senders: vec![filter_to_api(&sender)],
+            policy: policy_to_api(&policy),
+            ..error_to_api(error)
         }),
         RsvpEvent::ResvError { error, flowspec, senders, policy, .. } => {
             Upcall::ReservationError(v1::RsvpError {
-                senders: senders.iter().map(told).collect(),
-                flowspec: flowspec.as_ref().map(told_flowspec),
-                policy: told_policy(&policy),
-                ..told_error(error)
+                senders: senders.iter().map(filter_to_api).collect(),
+                flowspec: flowspec.as_ref().map(flowspec_to_api),
+                policy: policy_to_api(&policy),
+                ..error_to_api(error)
             })
         }
         RsvpEvent::Confirmed { node, style, flowspec, senders } => Upcall::Confirmed(v1::RsvpConfirmed {
             node: node.to_string(),
-            style: told_style(style).into(),
-            flowspec: flowspec.as_ref().map(told_flowspec),
-            senders: senders.iter().map(told).collect(),
+            style: style_to_api(style).into(),
+            flowspec: flowspec.as_ref().map(flowspec_to_api),
+            senders: senders.iter().map(filter_to_api).collect(),
         }),
     };
     v1::RsvpUpcall { upcall: Some(upcall) }
 }
 
-fn told_error(error: ErrorSpec) -> v1::RsvpError {
+fn error_to_api(error: ErrorSpec) -> v1::RsvpError {
     v1::RsvpError {
         node: error.node.to_string(),
         code: error.code.0.into(),
@@ -196,19 +210,19 @@ fn told_error(error: ErrorSpec) -> v1::RsvpError {
     }
 }
 
-/// A sender's packets.
-pub(super) fn told(filter: &Filter) -> v1::RsvpFilter {
+/// The filter that selects a sender's packets.
+pub(super) fn filter_to_api(filter: &Filter) -> v1::RsvpFilter {
     let selector = match filter.selector {
         Selector::Port(0) => None,
-        Selector::Port(port) => Some(Told::Port(port.into())),
-        Selector::FlowLabel(label) => Some(Told::FlowLabel(label)),
-        Selector::Gpi(spi) => Some(Told::Spi(spi)),
+        Selector::Port(port) => Some(ApiSelector::Port(port.into())),
+        Selector::FlowLabel(label) => Some(ApiSelector::FlowLabel(label)),
+        Selector::Gpi(spi) => Some(ApiSelector::Spi(spi)),
     };
     v1::RsvpFilter { source: filter.src.to_string(), selector }
 }
 
 /// A token bucket.
-pub(super) fn told_traffic(tspec: &TSpec) -> v1::RsvpTraffic {
+pub(super) fn traffic_to_api(tspec: &TSpec) -> v1::RsvpTraffic {
     v1::RsvpTraffic {
         rate: tspec.rate().into(),
         burst: tspec.bucket().into(),
@@ -218,17 +232,17 @@ pub(super) fn told_traffic(tspec: &TSpec) -> v1::RsvpTraffic {
     }
 }
 
-/// What is asked for, or in place.
-pub(super) fn told_flowspec(flowspec: &FlowSpec) -> v1::RsvpFlowspec {
+/// A flowspec that is requested, or in place.
+pub(super) fn flowspec_to_api(flowspec: &FlowSpec) -> v1::RsvpFlowspec {
     v1::RsvpFlowspec {
-        traffic: Some(told_traffic(&flowspec.tspec)),
+        traffic: Some(traffic_to_api(&flowspec.tspec)),
         service_rate: flowspec.rspec.map(|rspec| rspec.rate().into()),
         slack_us: flowspec.rspec.map_or(0, |rspec| rspec.slack()),
     }
 }
 
 /// A style.
-pub(super) const fn told_style(style: Style) -> v1::RsvpStyle {
+pub(super) const fn style_to_api(style: Style) -> v1::RsvpStyle {
     match style {
         Style::Ff => v1::RsvpStyle::FixedFilter,
         Style::Wf => v1::RsvpStyle::WildcardFilter,
@@ -236,7 +250,7 @@ pub(super) const fn told_style(style: Style) -> v1::RsvpStyle {
     }
 }
 
-/// A session as it stands at `now`, with the names of its interfaces; `enforced` tells whether the kernel keeps a grant.
+/// A session as it stands at `now`, with the names of its interfaces; `enforced` gives whether the kernel keeps a grant.
 pub(super) fn listed(
     view: &SessionView,
     now: Time,
@@ -246,24 +260,24 @@ pub(super) fn listed(
     let name = |ifindex: IfIndex| interface_name(interfaces, ifindex);
     let address = |address: Option<std::net::IpAddr>| address.map(|a| a.to_string()).unwrap_or_default();
     let senders = view.senders.iter().map(|sender| v1::RsvpSenderState {
-        filter: Some(told(&sender.sender)),
-        traffic: Some(told_traffic(&sender.tspec)),
+        filter: Some(filter_to_api(&sender.sender)),
+        traffic: Some(traffic_to_api(&sender.tspec)),
         previous_hop: address(sender.previous_hop),
         interface: name(sender.ifindex),
         expires_in_ms: sender.expires.map(|expires| millis(expires.since(now))),
         non_rsvp_hop: sender.non_rsvp_hop,
         broken: sender.broken,
-        adspec: sender.adspec.as_ref().map(told_adspec),
-        policy: told_policy(&sender.policy),
+        adspec: sender.adspec.as_ref().map(adspec_to_api),
+        policy: policy_to_api(&sender.policy),
     });
     let reservations = view.reservations.iter().map(|reservation| v1::RsvpReservationState {
-        style: told_style(reservation.style).into(),
+        style: style_to_api(reservation.style).into(),
         interface: name(reservation.ifindex),
-        senders: reservation.senders.iter().map(told).collect(),
-        flowspec: Some(told_flowspec(&reservation.flowspec)),
+        senders: reservation.senders.iter().map(filter_to_api).collect(),
+        flowspec: Some(flowspec_to_api(&reservation.flowspec)),
         next_hops: reservation.next_hops.iter().map(|hop| address(*hop)).collect(),
         enforced: enforced(reservation.grant),
-        policy: told_policy(&reservation.policy),
+        policy: policy_to_api(&reservation.policy),
     });
     v1::RsvpSession {
         destination: view.session.dest.to_string(),
@@ -341,13 +355,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_taken_over_and_told_as_it_was() {
+    fn a_request_is_converted_and_back() {
         let flowspec = v1::RsvpFlowspec {
             traffic: Some(v1::RsvpTraffic { peak: Some(16_000.0), ..traffic() }),
             service_rate: Some(9000.0),
             slack_us: 7,
         };
-        let one = v1::RsvpFilter { source: "10.0.0.1".into(), selector: Some(Told::Port(5)) };
+        let one = v1::RsvpFilter { source: "10.0.0.1".into(), selector: Some(ApiSelector::Port(5)) };
         let asked = v1::RsvpReserve {
             style: v1::RsvpStyle::SharedExplicit.into(),
             flows: vec![v1::RsvpFlow { flowspec: Some(flowspec), senders: vec![one.clone()] }],
@@ -356,8 +370,8 @@ mod tests {
         };
         let taken = reserve(&asked).unwrap();
         assert_eq!((taken.style, taken.confirm), (Style::Se, true));
-        assert_eq!(told(&taken.flows[0].senders[0]), one);
-        assert_eq!(told_flowspec(&taken.flows[0].flowspec), flowspec);
+        assert_eq!(filter_to_api(&taken.flows[0].senders[0]), one);
+        assert_eq!(flowspec_to_api(&taken.flows[0].flowspec), flowspec);
     }
 
     #[test]

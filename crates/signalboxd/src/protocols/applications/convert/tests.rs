@@ -20,7 +20,7 @@ fn message() -> v1::SendMessage {
 }
 
 fn sent(message: v1::SendMessage) -> Result<OwnedRequest, String> {
-    request(NSLP, Some(Asked::SendMessage(message)))
+    request(NSLP, Some(AppRequest::SendMessage(message)))
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_message_says_what_it_can() {
     assert_eq!((message.ip_ttl, message.hops), (Some(255), Some(1)));
     let attributes = TransferAttributes { reliable: true, stateless: true, security: Security::Channel };
     assert_eq!(message.attributes, attributes);
-    // And the flow is told as it was asked.
+    // The flow is converted back to what was requested.
     assert_eq!(routing_information(&message.mri), along(flow, v1::Direction::Upstream).unwrap());
 }
 
@@ -154,7 +154,7 @@ fn lifetimes_and_doubts_arrive() {
     let mri = || along(flow(), v1::Direction::Upstream);
     let lifetime = |session_id| {
         let lifetime = v1::SetStateLifetime { mri: mri(), session_id, lifetime_ms: 2500 };
-        request(NSLP, Some(Asked::SetStateLifetime(lifetime)))
+        request(NSLP, Some(AppRequest::SetStateLifetime(lifetime)))
     };
     for (session_id, wanted) in [(Vec::new(), None), (vec![1; 16], Some(SessionId([1; 16])))] {
         let Ok(RequestOf::SetStateLifetime { nslp: NSLP, mri, session, lifetime }) = lifetime(session_id)
@@ -173,7 +173,7 @@ fn lifetimes_and_doubts_arrive() {
             all_applications: all,
         };
         let Ok(RequestOf::InvalidateRoutingState { nslp, status, data, urgent, .. }) =
-            request(NSLP, Some(Asked::InvalidateRoutingState(doubt)))
+            request(NSLP, Some(AppRequest::InvalidateRoutingState(doubt)))
         else {
             panic!("it is sound")
         };
@@ -195,7 +195,7 @@ fn failures_say_what_to_do() {
 
 /// Each event has its own number, and those that name a peer name it.
 #[test]
-fn events_are_told_apart() {
+fn events_have_their_names() {
     let sii = SiiHandle(8);
     let events = [
         (NetworkEvent::LastNode, None),
@@ -209,11 +209,11 @@ fn events_are_told_apart() {
     for (number, (event, peer)) in (1..).zip(events) {
         let mri = Mri::PathCoupled(PathCoupled::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into()));
         let session = SessionId([4; 16]);
-        let Told::NetworkNotification(told) =
+        let ApiIndication::NetworkNotification(found) =
             indication(IndicationOf::NetworkNotification { nslp: NSLP, mri, session, event })
         else {
             panic!("a notification")
         };
-        assert_eq!((told.event, told.sii_handle, told.session_id), (number, peer, vec![4; 16]));
+        assert_eq!((found.event, found.sii_handle, found.session_id), (number, peer, vec![4; 16]));
     }
 }

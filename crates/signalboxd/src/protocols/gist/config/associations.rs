@@ -28,7 +28,7 @@ pub(crate) struct AssociationsConfig {
     pub(crate) sctp_port: Option<u16>,
     /// Order in which stacks are offered and chosen.
     preference: Vec<Stack>,
-    /// Use associations for everything.
+    /// Whether associations are used for all messages.
     always: bool,
     /// MA-Hold-Time.
     #[serde(deserialize_with = "units::duration")]
@@ -42,10 +42,10 @@ pub(crate) struct AssociationsConfig {
     /// The longest such wait.
     #[serde(deserialize_with = "units::duration")]
     retry_max: Duration,
-    /// How long an unused one is held on to.
+    /// How long an unused one is kept.
     #[serde(deserialize_with = "units::duration")]
     idle_after: Duration,
-    /// Ask silent peers whether they live.
+    /// Whether silent peers are probed.
     probe: bool,
     /// Most associations.
     max: u32,
@@ -99,7 +99,7 @@ struct TlsConfig {
     anchors: Option<PathBuf>,
     /// Public keys of all peers.
     peer_keys: Option<PathBuf>,
-    /// Whether peers that connect must prove who they are.
+    /// Whether peers that connect must authenticate themselves.
     #[serde(default = "yes")]
     require_client: bool,
     /// Versions to negotiate.
@@ -141,7 +141,7 @@ fn max_handshakes() -> u32 {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AuthorisedConfig {
-    /// Whom it is about.
+    /// The peers that it is about.
     #[serde(deserialize_with = "units::peer_name")]
     name: Name,
     /// Addresses at which the peer should be; empty: anywhere.
@@ -211,7 +211,7 @@ impl AssociationsConfig {
         };
         let mut authorised = Apd::new(self.authorised.len(), Verdict::Deny);
         for entry in &self.authorised {
-            // There is room for exactly these.
+            // It was made for exactly these.
             let _ = authorised.push(entry.engine());
         }
         gist::AssociationConfig {
@@ -247,7 +247,7 @@ impl AssociationsConfig {
             tos: dscp << 2,
             accept_limit: self.accept_limit,
             accept_limit_per_source: self.accept_limit_per_source,
-            // What the engine hands over before it waits, and one message more, always have room.
+            // What the engine hands over before it waits, and one message more, always fit.
             unsent_limit: defaults.unsent_limit.max(self.max_unsent.saturating_mul(2)),
             ..defaults
         }
@@ -328,7 +328,7 @@ impl AssociationsConfig {
             VersionsText::Only13 => Versions::Only13,
         };
         let tls = Tls { credentials, require_client: tls.require_client, versions };
-        // Only to see whether they are any good: the node reads them again, with its own clock.
+        // Only to check them: the node reads them again, with its own clock.
         match tls.load(0) {
             Ok(_) => Ok(Some(tls)),
             Err(error) => {

@@ -10,7 +10,7 @@ use signalbox_node::rsvp::{IntegrityKey, Secret};
 use crate::config::error::Problem;
 use crate::config::secret;
 
-/// Longest secret, and an end of line.
+/// Octets of the longest secret and an end of line.
 const LONGEST: u64 = 1024 + 2;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -18,17 +18,17 @@ const LONGEST: u64 = 1024 + 2;
 pub(super) struct KeySection {
     /// Key Identifier.
     id: u64,
-    /// Where the secret is.
+    /// File that holds the secret.
     file: PathBuf,
     #[serde(default)]
     algorithm: AlgorithmText,
     #[serde(default, rename = "use")]
     usage: UseText,
-    /// Where it is for; nothing: everywhere.
+    /// The interface where it is used; `None`: all interfaces.
     pub(super) interface: Option<String>,
-    /// For whom; nothing: for all.
+    /// The neighbour that it is used with; `None`: all neighbours.
     neighbour: Option<IpAddr>,
-    /// Seconds since 1970.
+    /// Start of its use, in seconds since 1970.
     #[serde(default)]
     from: u64,
     until: Option<u64>,
@@ -94,7 +94,7 @@ pub(super) fn read(keys: &[KeySection], directory: &Path) -> Result<Vec<Integrit
     read.collect()
 }
 
-/// What the file calls a setting of a key, from the engine's `at: key: problem`.
+/// The key of the file for a setting of an integrity key, and the problem, from the engine's `at: key: problem`.
 pub(super) fn ours(at: &str, problem: &str) -> (String, String) {
     let number = at.parse::<usize>().map_or(0, |at| at + 1);
     let (field, what) = problem.split_once(": ").unwrap_or(("id", problem));

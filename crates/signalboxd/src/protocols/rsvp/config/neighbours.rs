@@ -1,6 +1,7 @@
-//! What neighbours do for each other: refresh reduction, Hello, integrity. A table of `[[rsvp.interface]]` changes what
-//! the one of `[rsvp]` says, that one what the engine does by itself. Where a table stands, what it is about is on unless
-//! it says otherwise.
+//! Refresh reduction, Hello and integrity between neighbours.
+//!
+//! A table of `[[rsvp.interface]]` overrides the table of `[rsvp]`, which overrides the engine's defaults. A mechanism
+//! whose table is there is on, unless the table switches it off.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// What is said here over what is said elsewhere.
+    /// The settings of `base`, overridden by these tables.
     pub(super) fn over(&self, base: Interface) -> Interface {
         Interface {
             reduction: self.refresh_reduction.map_or(base.reduction, |own| own.over(base.reduction)),
@@ -32,18 +33,18 @@ impl Tables {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ReductionSection {
-    /// Whether there is any.
+    /// Whether it is on.
     enabled: Option<bool>,
     /// Bundles and summary refreshes, and the bit that offers them.
     summaries: Option<bool>,
     /// All nodes behind the interface do it: Paths to groups are summarised.
     everybody: Option<bool>,
-    /// Rf.
+    /// Rf, the first retransmission interval (RFC 2961 §6.1).
     #[serde(deserialize_with = "some_duration")]
     first_retransmission: Option<Duration>,
-    /// Rl.
+    /// Rl, the most transmissions of a message (RFC 2961 §6.1).
     transmissions: Option<u8>,
-    /// Delta.
+    /// Delta, the growth of that interval (RFC 2961 §6.1).
     backoff: Option<f64>,
     #[serde(deserialize_with = "some_duration")]
     ack_delay: Option<Duration>,
@@ -53,7 +54,7 @@ pub(super) struct ReductionSection {
     bundle_delay: Option<Duration>,
     #[serde(deserialize_with = "some_duration")]
     summary_delay: Option<Duration>,
-    /// Summaries of a state until it is sent whole.
+    /// Summaries of a state until its message is sent again.
     summaries_in_a_row: Option<u8>,
     /// Octets of the largest Bundle or Srefresh.
     max_packet: Option<u16>,
@@ -111,18 +112,18 @@ impl HelloSection {
 pub(super) struct IntegritySection {
     /// What is sent is signed.
     sign: Option<bool>,
-    /// Nothing is taken that is not signed.
+    /// Messages without a valid signature are discarded.
     require: Option<bool>,
     /// Sequence numbers that may come out of order.
     window: Option<u8>,
-    /// Senders have to prove that they are there.
+    /// Senders have to answer a challenge.
     challenge: Option<bool>,
-    /// Those that cannot are believed all the same.
+    /// Messages of senders that do not answer challenges are accepted.
     accept_unchallenged: Option<bool>,
-    /// To the repetition of a challenge.
+    /// Time until a challenge is repeated.
     #[serde(deserialize_with = "some_duration")]
     challenge_interval: Option<Duration>,
-    /// Challenges answered in a second; of the node.
+    /// Most challenges that the node answers in a second.
     pub(super) challenge_answers: Option<u32>,
 }
 
@@ -140,7 +141,7 @@ impl IntegritySection {
     }
 }
 
-/// What a file calls a setting of the neighbour layer, in its table.
+/// The key of the file, with its table, for a setting of the engine.
 pub(super) fn ours(field: &str) -> Option<&'static str> {
     Some(match field {
         "reduction.first" => "refresh_reduction.first_retransmission",

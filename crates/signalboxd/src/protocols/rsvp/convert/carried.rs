@@ -1,11 +1,11 @@
-//! What messages carry for policies, and of what the path can do.
+//! POLICY_DATA (RFC 2750) and ADSPEC (RFC 2210) objects at the edge of the API.
 
 use signalbox_api::v1;
 use signalbox_node::resources::intserv::{Bandwidth, ErrorTerms, Latency};
 use signalbox_node::rsvp::{Adspec, Identity, Overrides, Preemption, RawAdspec, elements, policy_data};
 use tonic::Status;
 
-/// The POLICY_DATA objects that a client asks for. Whether its own are any is the engine's to check.
+/// The POLICY_DATA objects that a client asks for. The engine checks those that the client has composed itself.
 pub(super) fn policy(field: &str, asked: Option<&v1::RsvpPolicy>) -> Result<Box<[u8]>, Status> {
     let Some(asked) = asked else { return Ok(Box::default()) };
     let wrong = |what: &str| Status::invalid_argument(format!("{field}.{what}"));
@@ -31,8 +31,8 @@ pub(super) fn policy(field: &str, asked: Option<&v1::RsvpPolicy>) -> Result<Box<
     Ok([&asked.octets[..], &made].concat().into_boxed_slice())
 }
 
-/// POLICY_DATA objects that came, and what they say; `None` if there are none.
-pub(super) fn told_policy(octets: &[u8]) -> Option<v1::RsvpPolicy> {
+/// Received POLICY_DATA objects and their content; `None` if there are none.
+pub(super) fn policy_to_api(octets: &[u8]) -> Option<v1::RsvpPolicy> {
     let says = elements(octets).filter_map(|element| Preemption::of(&element)).reduce(Preemption::max);
     let preemption =
         says.map(|says| v1::RsvpPreemption { setup: says.setup.into(), defending: says.defending.into() });
@@ -46,13 +46,13 @@ pub(super) fn told_policy(octets: &[u8]) -> Option<v1::RsvpPolicy> {
     (!octets.is_empty()).then_some(policy)
 }
 
-/// An ADSPEC object that came.
-pub(super) fn told_adspec_object(object: &[u8]) -> Option<v1::RsvpAdspec> {
-    Some(told_adspec(&RawAdspec::from_octets(object)?.read().ok()?))
+/// A received ADSPEC object.
+pub(super) fn adspec_object_to_api(object: &[u8]) -> Option<v1::RsvpAdspec> {
+    Some(adspec_to_api(&RawAdspec::from_octets(object)?.read().ok()?))
 }
 
-/// What a path can do.
-pub(super) fn told_adspec(adspec: &Adspec) -> v1::RsvpAdspec {
+/// The content of an ADSPEC.
+pub(super) fn adspec_to_api(adspec: &Adspec) -> v1::RsvpAdspec {
     let general = &adspec.general;
     v1::RsvpAdspec {
         broken: general.broken,
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_told_as_it_was() {
+    fn a_policy_is_converted_and_back() {
         let made = policy("sender.policy", Some(&asked())).unwrap();
-        assert_eq!(told_policy(&made), Some(v1::RsvpPolicy { octets: made.to_vec(), ..asked() }));
+        assert_eq!(policy_to_api(&made), Some(v1::RsvpPolicy { octets: made.to_vec(), ..asked() }));
         // Own objects come first.
         let own = v1::RsvpPolicy { octets: made.to_vec(), ..v1::RsvpPolicy::default() };
         assert_eq!(policy("", Some(&own)).unwrap(), made);
-        assert_eq!((policy("", None).unwrap(), told_policy(&[])), (Box::default(), None));
+        assert_eq!((policy("", None).unwrap(), policy_to_api(&[])), (Box::default(), None));
     }
 
     #[test]
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_a_path_is_absent() {
+    fn unknown_values_of_a_path_are_absent() {
         let mut adspec = Adspec::START;
         adspec.general.bandwidth = Bandwidth::UNKNOWN;
         adspec.general.latency = Latency::INDETERMINATE;
         adspec.controlled_load = None;
-        let told = told_adspec(&adspec);
-        assert_eq!((told.bandwidth, told.latency_us, told.controlled_load), (None, None, None));
-        assert_eq!(told.guaranteed.unwrap().terms, Some(v1::RsvpErrorTerms::default()));
-        assert_eq!(told_adspec_object(b"none"), None);
+        let adspec = adspec_to_api(&adspec);
+        assert_eq!((adspec.bandwidth, adspec.latency_us, adspec.controlled_load), (None, None, None));
+        assert_eq!(adspec.guaranteed.unwrap().terms, Some(v1::RsvpErrorTerms::default()));
+        assert_eq!(adspec_object_to_api(b"none"), None);
     }
 }
