@@ -222,11 +222,13 @@ impl Client {
             return;
         }
         let Ok(message) = Message::parse(octets) else { return };
-        let Some(told) = message.diagnostic().filter(|_| message.kind == MessageType::DREP) else { return };
-        let ours = told.request_id == self.request_id
+        let Some(diagnostic) = message.diagnostic().filter(|_| message.kind == MessageType::DREP) else {
+            return;
+        };
+        let ours = diagnostic.request_id == self.request_id
             && message.session == Some(self.query.session)
-            && told.sender == self.query.sender
-            && told.requester == self.query.requester;
+            && diagnostic.sender == self.query.sender
+            && diagnostic.requester == self.query.requester;
         if !ours {
             return;
         }
@@ -234,7 +236,7 @@ impl Client {
             // The request is not repeated any more: further datagrams are fragments of this reply.
             self.deadline = Some(now + self.patience.reassembly);
         }
-        self.parts.add(&told, &message);
+        self.parts.add(&diagnostic, &message);
         if let Some(nodes) = self.parts.whole() {
             self.answered(now, nodes);
         }

@@ -25,14 +25,14 @@ impl Parts {
     }
 
     /// Adds a fragment. A repeated fragment replaces the former one.
-    pub(super) fn add(&mut self, told: &Diagnostic, message: &Message<'_>) {
+    pub(super) fn add(&mut self, diagnostic: &Diagnostic, message: &Message<'_>) {
         let objects = message.objects().filter(|object| object.kind.class == Class::DIAG_RESPONSE);
         let nodes: Vec<Node> = objects.map(|object| Node(object.octets.into())).collect();
         let octets = nodes.iter().map(|node| node.0.len()).sum();
-        if !told.more {
-            self.end = Some(usize::from(told.offset) + octets);
+        if !diagnostic.more {
+            self.end = Some(usize::from(diagnostic.offset) + octets);
         }
-        self.parts.insert(told.offset, (octets, nodes));
+        self.parts.insert(diagnostic.offset, (octets, nodes));
     }
 
     /// All nodes, if no fragment is missing.

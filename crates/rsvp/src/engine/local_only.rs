@@ -61,8 +61,8 @@ impl Rsvp {
     /// The interface by which applications of this node receive a session, if they named one.
     pub(super) fn received_by(&self, session: Key) -> Iface {
         let applications = self.sessions.get(session).map_or(&[][..], |one| one.applications());
-        let said = applications.iter().find_map(|id| self.applications.get(id)?.receives);
-        said.unwrap_or(Iface::NONE)
+        let iface = applications.iter().find_map(|id| self.applications.get(id)?.receives);
+        iface.unwrap_or(Iface::NONE)
     }
 
     /// The Local_Only record of a sender.

@@ -30,7 +30,7 @@ pub(super) enum SentState {
 
 /// State that was sent to a neighbour.
 #[derive(Debug)]
-struct Told {
+struct SentEntry {
     about: SentState,
     state: Option<SentHandle>,
     /// Digest of the last message.
@@ -39,9 +39,9 @@ struct Told {
 
 /// State that a neighbour sent.
 #[derive(Debug)]
-struct Said {
+struct ReceivedEntry {
     what: ReceivedState,
-    heard: Option<ReceivedHandle>,
+    handle: Option<ReceivedHandle>,
     /// Lifetime after each refresh.
     life: Duration,
 }
@@ -65,9 +65,9 @@ pub(super) enum ReceivedState {
 /// All MESSAGE_IDs of state.
 #[derive(Debug)]
 pub(super) struct MessageIds {
-    told: Slab<Told>,
-    by_about: HashMap<SentState, Key, KeyedHasher>,
-    said: Slab<Said>,
+    sent: Slab<SentEntry>,
+    by_state: HashMap<SentState, Key, KeyedHasher>,
+    received: Slab<ReceivedEntry>,
     of_sender: HashMap<Key, Key, KeyedHasher>,
     of_request: HashMap<(Key, u32), Key, KeyedHasher>,
 }
@@ -75,9 +75,9 @@ pub(super) struct MessageIds {
 impl MessageIds {
     pub(super) fn new(limit: u32, mut hasher: impl FnMut() -> KeyedHasher) -> Self {
         Self {
-            told: Slab::new(limit),
-            by_about: HashMap::with_hasher(hasher()),
-            said: Slab::new(limit),
+            sent: Slab::new(limit),
+            by_state: HashMap::with_hasher(hasher()),
+            received: Slab::new(limit),
             of_sender: HashMap::with_hasher(hasher()),
             of_request: HashMap::with_hasher(hasher()),
         }
@@ -85,8 +85,8 @@ impl MessageIds {
 
     /// Whether no MESSAGE_ID is stored.
     pub(super) fn is_empty(&self) -> bool {
-        let maps = self.by_about.is_empty() && self.of_sender.is_empty() && self.of_request.is_empty();
-        maps && self.told.is_empty() && self.said.is_empty()
+        let maps = self.by_state.is_empty() && self.of_sender.is_empty() && self.of_request.is_empty();
+        maps && self.sent.is_empty() && self.received.is_empty()
     }
 
     fn key_of(&self, what: &ReceivedState) -> Option<Key> {
@@ -99,8 +99,8 @@ impl MessageIds {
     }
 
     /// The handle of the MESSAGE_ID of received state.
-    pub(super) fn heard(&self, what: &ReceivedState) -> Option<ReceivedHandle> {
-        self.said.get(self.key_of(what)?)?.heard
+    pub(super) fn received_handle(&self, what: &ReceivedState) -> Option<ReceivedHandle> {
+        self.received.get(self.key_of(what)?)?.handle
     }
 }
 
@@ -117,9 +117,9 @@ impl Rsvp {
             return;
         };
         let digest = self.hasher.hash_octets(octets);
-        let Some(told) = self.message_ids.told.get_mut(key) else { return };
-        let (before, same) = (told.state, told.digest == digest);
-        told.digest = digest;
+        let Some(sent) = self.message_ids.sent.get_mut(key) else { return };
+        let (before, same) = (sent.state, sent.digest == digest);
+        sent.digest = digest;
         let next_hop = before.and_then(|state| self.neighbours.acknowledged_by(state));
         if let Some(state) = before.filter(|_| same) {
             // An Srefresh leaves by the interface of its list.
@@ -132,8 +132,8 @@ impl Rsvp {
         }
         let reason = SendReason::Trigger { state: before, tag: key.to_u64() };
         let state = self.neighbours.send(&Outgoing { envelope, next_hop, octets, reason });
-        if let Some(told) = self.message_ids.told.get_mut(key) {
-            told.state = state;
+        if let Some(sent) = self.message_ids.sent.get_mut(key) {
+            sent.state = state;
         }
     }
 
@@ -165,14 +165,14 @@ impl Rsvp {
     }
 
     fn sent_key(&mut self, about: SentState) -> Option<Key> {
-        if let Some(key) = self.message_ids.by_about.get(&about) {
+        if let Some(key) = self.message_ids.by_state.get(&about) {
             return Some(*key);
         }
-        let Ok(key) = self.message_ids.told.insert(Told { about, state: None, digest: 0 }) else {
+        let Ok(key) = self.message_ids.sent.insert(SentEntry { about, state: None, digest: 0 }) else {
             self.counters.overload += 1;
             return None;
         };
-        self.message_ids.by_about.insert(about, key);
+        self.message_ids.by_state.insert(about, key);
         Some(key)
     }
 
@@ -187,8 +187,8 @@ impl Rsvp {
         }
         let mut refused = false;
         for about in states {
-            let told = self.message_ids.by_about.get(about).and_then(|key| self.message_ids.told.get(*key));
-            let Some(state) = told.and_then(|told| told.state) else { continue };
+            let sent = self.message_ids.by_state.get(about).and_then(|key| self.message_ids.sent.get(*key));
+            let Some(state) = sent.and_then(|sent| sent.state) else { continue };
             refused = true;
             tracing::debug!(?about, "neighbour refuses MESSAGE_IDs");
             if !self.neighbours.refused(state) {
@@ -200,16 +200,16 @@ impl Rsvp {
 
     /// Whether any state was sent with a MESSAGE_ID.
     pub(super) fn has_sent_ids(&self) -> bool {
-        !self.message_ids.by_about.is_empty()
+        !self.message_ids.by_state.is_empty()
     }
 
     /// Forgets the MESSAGE_ID of sent state.
     pub(super) fn forget_sent(&mut self, about: SentState) {
-        if self.message_ids.by_about.is_empty() {
+        if self.message_ids.by_state.is_empty() {
             return;
         }
-        let told = self.message_ids.by_about.remove(&about).and_then(|key| self.message_ids.told.remove(key));
-        if let Some(state) = told.and_then(|told| told.state) {
+        let sent = self.message_ids.by_state.remove(&about).and_then(|key| self.message_ids.sent.remove(key));
+        if let Some(state) = sent.and_then(|sent| sent.state) {
             self.neighbours.forget(state);
         }
     }
@@ -220,8 +220,8 @@ impl Rsvp {
             Some(key) => key,
             None if incoming.message.message_id.is_none() => return,
             None => {
-                let said = Said { what: what.clone(), heard: None, life };
-                let Ok(key) = self.message_ids.said.insert(said) else {
+                let received = ReceivedEntry { what: what.clone(), handle: None, life };
+                let Ok(key) = self.message_ids.received.insert(received) else {
                     self.counters.overload += 1;
                     return;
                 };
@@ -229,9 +229,9 @@ impl Rsvp {
             }
         };
         self.enter_received(key, &what);
-        let Some(said) = self.message_ids.said.get_mut(key) else { return };
-        said.heard = self.neighbours.store_received(incoming, said.heard, key.to_u64());
-        (said.what, said.life) = (what, life);
+        let Some(received) = self.message_ids.received.get_mut(key) else { return };
+        received.handle = self.neighbours.store_received(incoming, received.handle, key.to_u64());
+        (received.what, received.life) = (what, life);
     }
 
     /// Enters received state in the indexes. It replaces what earlier messages sent for the same requests.
@@ -243,8 +243,9 @@ impl Rsvp {
             }
             ReceivedState::Resv { hop, branches, .. } => (*hop, branches),
         };
-        let MessageIds { said, of_request, .. } = &mut self.message_ids;
-        if let Some(ReceivedState::Resv { hop, branches: before, .. }) = said.get(key).map(|said| &said.what)
+        let MessageIds { received, of_request, .. } = &mut self.message_ids;
+        if let Some(ReceivedState::Resv { hop, branches: before, .. }) =
+            received.get(key).map(|received| &received.what)
         {
             for gone in before.iter().filter(|one| !branches.contains(one)) {
                 of_request.remove(&(*gone, *hop));
@@ -273,24 +274,25 @@ impl Rsvp {
     }
 
     fn forget_received_key(&mut self, key: Option<Key>) {
-        let Some((key, said)) = key.and_then(|key| Some((key, self.message_ids.said.remove(key)?))) else {
+        let Some((key, received)) = key.and_then(|key| Some((key, self.message_ids.received.remove(key)?)))
+        else {
             return;
         };
-        if let ReceivedState::Resv { hop, branches, .. } = &said.what {
+        if let ReceivedState::Resv { hop, branches, .. } = &received.what {
             for branch in branches {
                 if self.message_ids.of_request.get(&(*branch, *hop)) == Some(&key) {
                     self.message_ids.of_request.remove(&(*branch, *hop));
                 }
             }
         }
-        if let Some(heard) = said.heard {
-            self.neighbours.forget_received(heard);
+        if let Some(handle) = received.handle {
+            self.neighbours.forget_received(handle);
         }
     }
 
     /// A neighbour repeated a message with the same MESSAGE_ID.
-    pub(super) fn refresh_received(&mut self, heard: Option<ReceivedHandle>) {
-        let tag = heard.and_then(|heard| self.neighbours.tag_of(heard));
+    pub(super) fn refresh_received(&mut self, handle: Option<ReceivedHandle>) {
+        let tag = handle.and_then(|handle| self.neighbours.tag_of(handle));
         if let Some(tag) = tag {
             self.refresh_by_id(tag);
         }
@@ -298,9 +300,9 @@ impl Rsvp {
 
     /// A neighbour refreshed a MESSAGE_ID by an Srefresh (RFC 2961 §5).
     pub(super) fn refresh_by_id(&mut self, tag: u64) {
-        let Some(said) = self.message_ids.said.get(Key::from_u64(tag)) else { return };
-        tracing::trace!(what = ?said.what, "state refreshed by its MESSAGE_ID");
-        let (what, life) = (said.what.clone(), said.life);
+        let Some(received) = self.message_ids.received.get(Key::from_u64(tag)) else { return };
+        tracing::trace!(what = ?received.what, "state refreshed by its MESSAGE_ID");
+        let (what, life) = (received.what.clone(), received.life);
         self.extend_lifetime(&what, life);
     }
 
@@ -363,7 +365,7 @@ impl Rsvp {
         while let Some(upcall) = self.neighbours.upcall() {
             match upcall {
                 Upcall::SendWhole { tag } => {
-                    let about = self.message_ids.told.get(Key::from_u64(tag)).map(|told| told.about);
+                    let about = self.message_ids.sent.get(Key::from_u64(tag)).map(|sent| sent.about);
                     self.send_again(about.unwrap_or(SentState::Nothing));
                 }
                 Upcall::Lost { neighbour, ifindex } => {
@@ -401,7 +403,7 @@ impl Rsvp {
         };
         // This walks all sent state, once in the lifetime of a neighbour.
         let all: Vec<SentState> =
-            self.message_ids.told.iter().map(|(_, told)| told.about).filter(concerned).collect();
+            self.message_ids.sent.iter().map(|(_, sent)| sent.about).filter(concerned).collect();
         for about in all {
             self.forget_sent(about);
             self.send_again(about);

@@ -333,11 +333,11 @@ impl Rsvp {
             return;
         };
         tracing::debug!(%session, sender = %filter, reason = %error, "PathErr received");
-        let told: Vec<SentState> = key
+        let sent: Vec<SentState> = key
             .into_iter()
             .flat_map(|key| sender.egress().map(move |iface| SentState::Path(key, iface)))
             .collect();
-        if self.message_ids_refused(&told, &error) {
+        if self.message_ids_refused(&sent, &error) {
             return;
         }
         let Some(sender) = key.and_then(|key| self.senders.get(key)) else { return };

@@ -63,8 +63,8 @@ impl Rsvp {
         // A tear with an older MESSAGE_ID does not end newer state (RFC 2961 §4.5).
         let tears = matches!(message.kind, MessageType::PATH_TEAR | MessageType::RESV_TEAR);
         let known = if tears && message.message_id.is_some() { self.known_by(message, iface) } else { None };
-        let heard = known.and_then(|what| self.message_ids.heard(&what));
-        if self.neighbours.judge(incoming, heard) == Verdict::OutOfOrder {
+        let stored = known.and_then(|what| self.message_ids.received_handle(&what));
+        if self.neighbours.judge(incoming, stored) == Verdict::OutOfOrder {
             return;
         }
         match message.kind {
@@ -91,10 +91,10 @@ impl Rsvp {
         let message = &incoming.message;
         let named = message.message_id.is_some();
         let known = if named { self.known_by(message, iface) } else { None };
-        let heard = known.as_ref().and_then(|what| self.message_ids.heard(what));
-        match (self.neighbours.judge(incoming, heard), known) {
+        let stored = known.as_ref().and_then(|what| self.message_ids.received_handle(what));
+        match (self.neighbours.judge(incoming, stored), known) {
             (Verdict::OutOfOrder, _) => return,
-            (Verdict::Refresh, Some(_)) if heard.is_some() => return self.refresh_received(heard),
+            (Verdict::Refresh, Some(_)) if stored.is_some() => return self.refresh_received(stored),
             _ => {}
         }
         let period = message.refresh_period.unwrap_or_default();

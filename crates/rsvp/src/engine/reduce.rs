@@ -20,7 +20,7 @@ fn left(flowspec: &FlowSpec, rate: u64) -> FlowSpec {
 }
 
 impl Rsvp {
-    /// A grant was reduced. Next hops with a larger request are told the rate that is left. Nothing goes upstream until
+    /// A grant was reduced. Next hops with a larger request get a report of the rate that is left. Nothing goes upstream until
     /// they request less.
     pub(super) fn on_reduced(&mut self, key: Key, grant: GrantId, rate: u64) {
         let Some(branch) = self.branches.get_mut(key).filter(|branch| branch.grant() == Some(grant)) else {

@@ -212,13 +212,13 @@ impl Rsvp {
             return;
         }
         tracing::debug!(%session, peer = %hop.addr, reason = %error, "ResvErr received");
-        let mut told: Vec<SentState> = Vec::new();
+        let mut sent: Vec<SentState> = Vec::new();
         for sender in concerned.iter().filter_map(|sender| self.senders.get(*sender)) {
-            if !told.contains(&SentState::Resv(key, sender.hop)) {
-                told.push(SentState::Resv(key, sender.hop));
+            if !sent.contains(&SentState::Resv(key, sender.hop)) {
+                sent.push(SentState::Resv(key, sender.hop));
             }
         }
-        if self.message_ids_refused(&told, &error) {
+        if self.message_ids_refused(&sent, &error) {
             return;
         }
         let blockade = flowspec.filter(|_| error.code == ErrorCode::ADMISSION);

@@ -235,7 +235,7 @@ impl Node {
             }
         }
         assert!(sums.iter().all(|sum| *sum <= SHARE), "more than the share of a link");
-        assert!(count <= rsvp.reservations(), "what admission control holds is somebody's");
+        assert!(count <= rsvp.reservations(), "more grants than reservations");
     }
 }
 

@@ -22,8 +22,8 @@ fn bundle(of: &[&Packet], ttl: u8) -> Packet {
     Packet { src: addr(1), dst: addr(2), ttl: 255, router_alert: false, payload }
 }
 
-/// Proves RSVPRR-2961-3.3-03, RSVPRR-2961-3.3-04, RSVPRR-2961-3.3-10 and RSVPRR-2961-3.3-06: what goes to the same
-/// neighbour shares a packet: refreshes after a little time, triggers at once.
+/// Proves RSVPRR-2961-3.3-03, RSVPRR-2961-3.3-04, RSVPRR-2961-3.3-10 and RSVPRR-2961-3.3-06: messages to one neighbour
+/// share a packet: refreshes after a short time, trigger messages at once.
 #[test]
 fn messages_to_one_neighbour_share_a_packet() {
     let (mut a, mut b) = acquainted(5000..5003);
@@ -31,9 +31,9 @@ fn messages_to_one_neighbour_share_a_packet() {
         a.path(ms(1000), Kind::Refresh, port, To::Next(2));
     }
     assert_eq!(a.drain().len(), 0, "they wait");
-    let said = a.until(ms(2000));
-    assert_eq!(said.len(), 1);
-    let (time, packet) = &said[0];
+    let packets = a.until(ms(2000));
+    assert_eq!(packets.len(), 1);
+    let (time, packet) = &packets[0];
     assert_eq!((*time, packet.kind()), (ms(1100), MessageType::BUNDLE));
     assert_eq!((packet.src, packet.dst, packet.router_alert), (addr(1), addr(2), false));
     assert_eq!(packet.message().sub_messages().count(), 3);
@@ -42,24 +42,24 @@ fn messages_to_one_neighbour_share_a_packet() {
     // Resvs and Paths together, and at once.
     a.path(ms(2000), Kind::Trigger, 5000, To::Next(2));
     a.resv(ms(2000), Kind::Trigger, 6000, 2);
-    let said = a.drain();
-    assert_eq!(kinds(&said), [MessageType::BUNDLE]);
+    let packets = a.drain();
+    assert_eq!(kinds(&packets), [MessageType::BUNDLE]);
     assert_eq!(
-        b.take(ms(2000), &said[0]),
+        b.take(ms(2000), &packets[0]),
         [took(PATH, 5000, Verdict::Process), took(RESV, 6000, Verdict::Process)]
     );
 }
 
-/// Proves RSVPRR-2961-3.3-07: a trigger takes the refreshes that wait along, before it.
+/// Proves RSVPRR-2961-3.3-07: waiting refreshes leave with a trigger message, before it.
 #[test]
 fn order_is_kept() {
     let (mut a, mut b) = acquainted(5000..5002);
     a.path(ms(1000), Kind::Refresh, 5001, To::Next(2));
     a.path(ms(1000), Kind::Refresh, 5000, To::Next(2));
     a.say(ms(1010), MessageType::PATH_TEAR, Kind::Once, 5000, To::Next(2));
-    let said = a.drain();
-    assert_eq!(kinds(&said), [MessageType::BUNDLE]);
-    let got = b.take(ms(1010), &said[0]);
+    let packets = a.drain();
+    assert_eq!(kinds(&packets), [MessageType::BUNDLE]);
+    let got = b.take(ms(1010), &packets[0]);
     let tear = took(MessageType::PATH_TEAR, 5000, Verdict::Process);
     assert_eq!(got, [took(PATH, 5001, Verdict::Refresh), took(PATH, 5000, Verdict::Refresh), tear]);
     assert_eq!(
@@ -68,23 +68,23 @@ fn order_is_kept() {
     );
 }
 
-/// Proves RSVPRR-2961-3.3-05: none is larger than configured, none is lost.
+/// Proves RSVPRR-2961-3.3-05: no Bundle is larger than configured, no message is lost.
 #[test]
 fn size() {
     let (mut a, mut b) = acquainted(5000..5100);
     for port in 5000..5100 {
         a.path(ms(1000), Kind::Refresh, port, To::Next(2));
     }
-    let mut said = a.drain();
-    said.extend(a.packets_until(ms(2000)));
-    assert!(said.len() > 5 && said.iter().all(|packet| packet.payload.len() <= 1400));
-    let got: Vec<Got> = said.iter().flat_map(|packet| b.take(ms(1100), packet)).collect();
+    let mut packets = a.drain();
+    packets.extend(a.packets_until(ms(2000)));
+    assert!(packets.len() > 5 && packets.iter().all(|packet| packet.payload.len() <= 1400));
+    let got: Vec<Got> = packets.iter().flat_map(|packet| b.take(ms(1100), packet)).collect();
     let expected: Vec<Got> = (5000..5100).map(|port| took(PATH, port, Verdict::Refresh)).collect();
     assert_eq!(got, expected);
 }
 
-/// Proves RSVPRR-2961-3.3-02, RSVPRR-2961-2-05, RSVPRR-2961-2-02 and RSVPRR-2961-3.3-01: no Bundle for a neighbour that
-/// does not say that it takes them; that is of one hop, whatever others do.
+/// Proves RSVPRR-2961-3.3-02, RSVPRR-2961-2-05, RSVPRR-2961-2-02 and RSVPRR-2961-3.3-01: a neighbour without the
+/// capability bit gets no Bundle; the bit is of one hop, whatever other nodes send.
 #[test]
 fn not_for_everybody() {
     let mut a = Node::plain(1);
@@ -102,10 +102,10 @@ fn not_for_everybody() {
     for port in 5000..5003 {
         a.path(ms(2), Kind::Trigger, port, To::Next(2));
     }
-    let said = a.drain();
-    assert_eq!(kinds(&said), [PATH; 3]);
-    assert!(said.iter().all(|packet| packet.payload[0] == 0x11), "ours is set all the same");
-    for packet in &said {
+    let packets = a.drain();
+    assert_eq!(kinds(&packets), [PATH; 3]);
+    assert!(packets.iter().all(|packet| packet.payload[0] == 0x11), "ours is set all the same");
+    for packet in &packets {
         assert_eq!(reliable_only.take(ms(2), packet).len(), 1);
     }
 }
@@ -131,35 +131,35 @@ fn a_neighbour_that_changes_its_mind() {
     assert!(a.summarise(ms(2000), 5000, 2));
 }
 
-/// Proves RSVPRR-2961-3.3-08 and RSVPRR-2961-3.3-09: the next node is unknown or speaks no RSVP; a group.
+/// Proves RSVPRR-2961-3.3-08 and RSVPRR-2961-3.3-09: the next node is unknown or without RSVP; a group.
 #[test]
 fn paths_that_go_alone() {
     let (mut a, _b) = acquainted(5000..5003);
     a.path(ms(1000), Kind::Trigger, 5000, To::Unknown);
     a.path(ms(1000), Kind::Trigger, 5001, To::Next(77));
     a.path(ms(1000), Kind::Trigger, 5002, To::Group);
-    let said = a.drain();
-    assert_eq!(kinds(&said), [PATH; 3]);
-    assert!(said.iter().all(|packet| packet.router_alert));
+    let packets = a.drain();
+    assert_eq!(kinds(&packets), [PATH; 3]);
+    assert!(packets.iter().all(|packet| packet.router_alert));
 }
 
-/// Proves RSVPRR-2961-3.4-01: switched off, they are dropped without a word.
+/// Proves RSVPRR-2961-3.4-01: if Bundles are off, they are dropped without an answer.
 #[test]
 fn dropped_where_they_are_not_taken() {
     let (mut a, mut b) = acquainted(5000..5002);
     a.path(ms(1000), Kind::Trigger, 5000, To::Next(2));
     a.path(ms(1000), Kind::Trigger, 5001, To::Next(2));
-    let said = a.drain();
+    let packets = a.drain();
     b.layer.set_interface(
         ETH,
         Interface { reduction: Reduction { summary: false, ..prompt() }, ..Interface::default() },
     );
-    assert_eq!(b.take(ms(1000), &said[0]), []);
+    assert_eq!(b.take(ms(1000), &packets[0]), []);
     assert_eq!((b.until(ms(2000)).len(), b.layer.counters().bundles_refused), (0, 1));
 }
 
-/// Proves RSVPRR-2961-3.4-02 and RSVPRR-2961-3.4-03: the Bundle's TTL tells of nodes without RSVP, for all that is in it;
-/// a wrong checksum of the Bundle spoils all of it, of a message that one.
+/// Proves RSVPRR-2961-3.4-02 and RSVPRR-2961-3.4-03: the Bundle's TTL shows nodes without RSVP, for all its messages; a
+/// wrong checksum of the Bundle drops all of it, one of a message that message.
 #[test]
 fn how_a_bundle_is_read() {
     let (mut a, mut b) = (Node::plain(1), Node::plain(2));
@@ -186,7 +186,7 @@ fn how_a_bundle_is_read() {
     );
 }
 
-/// A Bundle in which an Srefresh and acknowledgments travel with others.
+/// A Bundle with an Srefresh and acknowledgments among other messages.
 #[test]
 fn all_kinds_in_one() {
     let (mut a, mut b) = acquainted(5000..5002);
@@ -208,7 +208,7 @@ fn all_kinds_in_one() {
     assert!(talk(ms(1200), &mut a, &mut b).is_empty());
 }
 
-/// Proves RSVPRR-2961-3.3-08 and RSVPRR-2961-5.6-01: no Bundle past nodes that do not speak RSVP, nor a summary.
+/// Proves RSVPRR-2961-3.3-08 and RSVPRR-2961-5.6-01: past nodes without RSVP no Bundle and no Srefresh is sent.
 #[test]
 fn past_others() {
     let (mut a, mut b) = acquainted(5000..5003);

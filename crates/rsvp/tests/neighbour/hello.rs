@@ -17,7 +17,7 @@ fn with_hello(last: u8, seed: u64) -> Node {
     Node::seeded(last, config, seed)
 }
 
-/// Lets both live from `from` to `to`, each hearing the other without delay.
+/// Runs both nodes from `from` to `to`; their packets arrive without delay.
 fn live(from: u64, to: u64, a: &mut Node, b: &mut Node) {
     for now in (from..=to).map(ms) {
         a.layer.advance(now);
@@ -50,8 +50,8 @@ fn requests_are_answered() {
     assert!(a.layer.counters().hellos_sent >= 19 && b.layer.counters().hellos_sent >= 19);
 }
 
-/// Proves RSVPX-3209-5.4-02 as far as this layer goes: restarted or silent, the neighbour is reported once, and comes
-/// back; nothing else changes.
+/// Proves RSVPX-3209-5.4-02 for this layer: a neighbour that restarted or is silent is reported once, and comes back;
+/// nothing else changes.
 #[test]
 fn restarted_and_silent() {
     let (mut a, mut b) = (with_hello(1, 1), with_hello(2, 2));
@@ -73,7 +73,7 @@ fn restarted_and_silent() {
     assert_eq!(a.layer.counters().neighbours_lost, 2);
 }
 
-/// A node that is not asked to says nothing by itself.
+/// A node without Hello configured sends no request.
 #[test]
 fn off_by_default() {
     let (mut a, mut b) = (Node::plain(1), Node::plain(2));
@@ -82,7 +82,7 @@ fn off_by_default() {
     assert_eq!(a.layer.counters().hellos_sent + b.layer.counters().hellos_sent, 0);
 }
 
-/// Proves RSVPX-3209-5.3-01: a neighbour that never answers was never up, so it is not lost.
+/// Proves RSVPX-3209-5.3-01: a neighbour that never answered was never up, so it is not lost.
 #[test]
 fn neighbours_without_hello() {
     let (mut a, mut b) = (with_hello(1, 1), Node::plain(2));
@@ -97,7 +97,7 @@ fn neighbours_without_hello() {
     assert!(a.upcalls.is_empty());
 }
 
-/// Proves RSVPX-3209-5.4-01: on numbered parallel links each address is asked by itself, and lost by itself.
+/// Proves RSVPX-3209-5.4-01: on numbered parallel links each address has its own Hellos and is lost by itself.
 #[test]
 fn parallel_links() {
     let (mut a, mut b) = (with_hello(1, 1), Node::plain(2));

@@ -33,7 +33,7 @@ fn key(id: u64) -> KeyConfig {
 /// Seconds since 1970 at the start of the nodes' clocks.
 const START: u32 = 1_000_000;
 
-/// So many seconds later, by the calendar.
+/// The time after this number of seconds, by the calendar.
 fn calendar(seconds: u64) -> Time {
     Time::from_secs(u64::from(START) + seconds)
 }
@@ -68,7 +68,7 @@ fn path(node: &mut Node, now: Time, port: u16) -> Packet {
     packet.clone()
 }
 
-/// Computes checksum and digest anew, as somebody with the key would.
+/// Computes checksum and digest again, with the key.
 fn signed_again(packet: &Packet, id: u64) -> Packet {
     let mut packet = packet.clone();
     let at = packet.message().integrity.unwrap().digest_offset;
@@ -89,8 +89,8 @@ fn without_checksum(packet: &Packet) -> Packet {
     packet
 }
 
-/// Proves RSVPINT-2747-4.1-01, RSVPINT-2747-2.1-06, RSVPINT-2747-2.1-03 and RSVPINT-2747-1-03: digests recomputed by
-/// another implementation over the message with digest and checksum zero; the rest can be read by anyone.
+/// Proves RSVPINT-2747-4.1-01, RSVPINT-2747-2.1-06, RSVPINT-2747-2.1-03 and RSVPINT-2747-1-03: another implementation
+/// computes the same digests over the message with digest and checksum zero; the rest is readable.
 #[test]
 fn generation() {
     for (algorithm, octets, handshake) in [(Algorithm::HmacSha256, 32, true), (Algorithm::HmacMd5, 16, false)]
@@ -111,7 +111,7 @@ fn generation() {
 }
 
 /// Proves RSVPINT-2747-4.2-01, RSVPINT-2747-4.2-02, RSVPINT-2747-1-01 and RSVPINT-2747-4.1-02: any altered octet is
-/// noticed, with a right checksum or without; what IP changes is not.
+/// detected, with a right checksum or without; changes of the IP header are not.
 #[test]
 fn reception() {
     let (mut a, mut b) = two();
@@ -131,7 +131,7 @@ fn reception() {
     assert_eq!(b.take(ms(1), &without_checksum(&next)), [took(PATH, 5001, Verdict::Process)]);
 }
 
-/// Proves RSVP-2.8-01, RSVPINT-2747-4-02 and RSVPINT-2747-4-03: everything is signed; what is not is dropped.
+/// Proves RSVP-2.8-01, RSVPINT-2747-4-02 and RSVPINT-2747-4-03: all messages are signed; unsigned ones are dropped.
 #[test]
 fn everything_is_signed() {
     let (mut a, mut b) = two();
@@ -139,9 +139,9 @@ fn everything_is_signed() {
     a.resv(ms(0), Kind::Trigger, 5001, 2);
     a.say(ms(0), MessageType::PATH_TEAR, Kind::Once, 5002, To::Unknown);
     a.say(ms(0), MessageType::RESV_TEAR, Kind::Once, 5003, To::Next(2));
-    let said = a.drain();
-    assert_eq!(said.len(), 4);
-    for packet in &said {
+    let packets = a.drain();
+    assert_eq!(packets.len(), 4);
+    for packet in &packets {
         assert!(packet.message().integrity.is_some());
         assert_eq!(b.take(ms(0), packet).len(), 1);
     }
@@ -149,7 +149,7 @@ fn everything_is_signed() {
     assert!(acks.iter().all(|packet| packet.message().integrity.is_some()));
     acks.iter().for_each(|packet| _ = a.take(ms(0), packet));
     assert_eq!(a.layer.counters().acks_received, 4);
-    // Each of a Bundle, and an Srefresh.
+    // Each message of a Bundle, and an Srefresh.
     a.resv(ms(10), Kind::Trigger, 5001, 2);
     a.resv(ms(10), Kind::Trigger, 5005, 2);
     let bundle = &a.drain()[0];
@@ -166,7 +166,7 @@ fn everything_is_signed() {
     assert_eq!(b.layer.counters().integrity_missing, 1);
 }
 
-/// Proves RSVPRR-2961-3.4-03: one wrong digest in a Bundle costs one message.
+/// Proves RSVPRR-2961-3.4-03: a wrong digest in a Bundle drops one message.
 #[test]
 fn a_wrong_digest_in_a_bundle() {
     let (mut a, mut b) = two();
@@ -195,8 +195,8 @@ fn by_direction() {
     }
 }
 
-/// Proves RSVPINT-2747-4-08, RSVPINT-2747-4-09 and RSVPINT-2747-2.1-04: the key of a Path is found by its RSVP_HOP, that
-/// of an acknowledgment by its IP source; equal identifiers of two senders are two keys.
+/// Proves RSVPINT-2747-4-08, RSVPINT-2747-4-09 and RSVPINT-2747-2.1-04: the key of a Path is found by its RSVP_HOP,
+/// that of an acknowledgment by its IP source; equal identifiers of two senders are two keys.
 #[test]
 fn whose_key() {
     let of = |last: u8, secret: &str| KeyConfig {
@@ -216,7 +216,7 @@ fn whose_key() {
     let ack = b.packets_until(ms(0)).into_iter().find(|packet| packet.dst == addr(1)).unwrap();
     a.take(ms(0), &ack);
     assert_eq!(a.layer.counters().acks_received, 1);
-    // An acknowledgment from somebody else's address.
+    // An acknowledgment with the address of another node.
     let stolen = Packet { src: addr(3), ..ack };
     a.take(ms(0), &stolen);
     assert_eq!(a.layer.counters().key_unknown, 1);
@@ -241,8 +241,8 @@ fn one_key_for_a_link() {
     }
 }
 
-/// Proves RSVPINT-2747-4.2-03, RSVPINT-2747-4.2-06, RSVPINT-2747-4.2-07 and RSVPINT-2747-4.1-03: replays are ignored,
-/// late ones taken once; a forged number changes nothing; repetitions have new numbers.
+/// Proves RSVPINT-2747-4.2-03, RSVPINT-2747-4.2-06, RSVPINT-2747-4.2-07 and RSVPINT-2747-4.1-03: replays are dropped,
+/// late messages accepted once; a forged number changes nothing; retransmissions have new numbers.
 #[test]
 fn replays() {
     let (mut a, mut b) = two();
@@ -254,7 +254,7 @@ fn replays() {
         assert_eq!(b.take(ms(11), &packets[replayed]), []);
     }
     assert_eq!(b.layer.counters().replayed, 3);
-    // With a number far ahead, and a digest that is not right for it.
+    // A number far ahead, whose digest is wrong.
     let mut forged = without_checksum(&packets[6]);
     forged.payload[20] = 0x7f;
     assert_eq!(b.take(ms(12), &forged), []);
@@ -268,7 +268,7 @@ fn replays() {
     assert_eq!(numbers.len(), packets.len() + again.len());
 }
 
-/// Proves RSVPINT-2747-4.2-04: a window of one wants strict order.
+/// Proves RSVPINT-2747-4.2-04: a window of one requires strict order.
 #[test]
 fn strict_order() {
     let mut strict = secured(false);
@@ -280,8 +280,8 @@ fn strict_order() {
     assert_eq!(b.take(ms(0), &two), []);
 }
 
-/// Proves RSVPINT-2747-3-01, RSVPINT-2747-3-02 and RSVPINT-2747-3-03: seconds above, a counter below; a node that
-/// restarts goes on above what it sent before.
+/// Proves RSVPINT-2747-3-01, RSVPINT-2747-3-02 and RSVPINT-2747-3-03: seconds in the high half, a counter in the low
+/// one; after a restart the numbers are larger than before.
 #[test]
 fn sequence_numbers() {
     let number = |packet: &Packet| packet.message().integrity.unwrap().sequence;
@@ -297,7 +297,7 @@ fn sequence_numbers() {
 }
 
 /// Proves RSVPINT-2747-4.3-03, RSVPINT-2747-4.3-05, RSVPINT-2747-4.3-06, RSVPINT-2747-4.3-11, RSVPINT-2747-4.3-07 and
-/// RSVPINT-2747-10-01: a handshake at the first message signed with a key; both may be new at once.
+/// RSVPINT-2747-10-01: a handshake at the first message signed with a key, also in both directions at once.
 #[test]
 fn handshake() {
     let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
@@ -323,15 +323,15 @@ fn handshake() {
     assert_eq!(b.take(ms(2), &first), [], "it was sent before: a replay for all that is known");
     let again = &a.packets_until(ms(500))[0];
     assert_eq!(b.take(ms(500), again), [took(PATH, 5000, Verdict::Process)]);
-    // The other direction is another association, and the first acknowledgment was dropped there.
+    // The other direction is another association, in which the first acknowledgment was dropped.
     talk(ms(600), &mut a, &mut b);
     talk(ms(1500), &mut a, &mut b);
     assert_eq!((a.layer.counters().responses_taken, b.layer.counters().responses_taken), (1, 1));
     assert_eq!(a.layer.counters().acks_received, 1, "the next one was taken");
 }
 
-/// Proves RSVPINT-2747-4.3-08, RSVPINT-2747-4.3-07 and RSVPINT-3097-2-02: a challenge is repeated until it is answered by
-/// the right cookie; later answers count for nothing.
+/// Proves RSVPINT-2747-4.3-08, RSVPINT-2747-4.3-07 and RSVPINT-3097-2-02: a challenge is repeated until the right
+/// cookie returns; later answers are ignored.
 #[test]
 fn challenges_are_repeated() {
     let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
@@ -341,12 +341,12 @@ fn challenges_are_repeated() {
     let times: Vec<u64> = repeated.iter().map(|(time, _)| time.as_micros() / 1_000_000).collect();
     assert_eq!(times, [1, 3, 7, 15, 31]);
     assert!(repeated.iter().all(|(_, packet)| *packet == first[0]));
-    assert_eq!(b.until(ms(1_000_000)).len(), 0, "until it is heard of again");
+    assert_eq!(b.until(ms(1_000_000)).len(), 0, "until its next message");
     b.take(ms(1_000_000), &path(&mut a, ms(1_000_000), 5000));
     let asked = b.drain();
     assert_eq!(asked.len(), 1);
 
-    // Wrong cookies, from one who has the key.
+    // Wrong cookies, signed with the key.
     a.take(ms(1_000_001), &asked[0]);
     let response = a.drain().remove(0);
     let mut wrong = response.clone();
@@ -363,7 +363,7 @@ fn challenges_are_repeated() {
     assert_eq!(b.until(ms(2_000_000)).iter().filter(|(_, packet)| packet.kind() == CHALLENGE).count(), 0);
 }
 
-/// Proves RSVPINT-2747-4.3-04: cookies are distinct, and another node's are others.
+/// Proves RSVPINT-2747-4.3-04: cookies are distinct, and differ between nodes.
 #[test]
 fn cookies() {
     let mut cookies = Vec::new();
@@ -385,8 +385,8 @@ fn cookies() {
     );
 }
 
-/// Proves RSVPINT-2747-4.3-09 and RSVPINT-2747-4.3-10: who does not answer challenges is not asked, and taken or not, as
-/// configured.
+/// Proves RSVPINT-2747-4.3-09 and RSVPINT-2747-4.3-10: a sender that does not answer challenges gets none, and is
+/// accepted or not, as configured.
 #[test]
 fn without_handshake() {
     for accept in [false, true] {
@@ -397,7 +397,7 @@ fn without_handshake() {
         assert_eq!(b.drain().iter().filter(|packet| packet.kind() == CHALLENGE).count(), 0);
         assert_eq!(b.layer.counters().handshake_refused, u64::from(!accept));
     }
-    // A node that answers none.
+    // A node that answers no challenge.
     let (mut a, mut b) = (node(1, secured(false), &[key(7)]), node(2, secured(true), &[key(7)]));
     let mut willing = node(1, secured(true), &[key(7)]);
     b.take(ms(0), &path(&mut willing, ms(0), 5000));
@@ -406,7 +406,7 @@ fn without_handshake() {
     assert_eq!(a.drain().len(), 0);
 }
 
-/// Proves RSVPINT-2747-10-01: answers to challenges are limited.
+/// Proves RSVPINT-2747-10-01: the number of answers to challenges is limited.
 #[test]
 fn a_flood_of_challenges() {
     let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
@@ -420,8 +420,8 @@ fn a_flood_of_challenges() {
     assert_eq!(a.drain().len(), 1);
 }
 
-/// Proves RSVPINT-2747-5.1-02, RSVPINT-2747-5.1-04 and RSVPINT-2747-6-02: keys change under way and nothing is lost; the new key begins with
-/// a handshake of its own.
+/// Proves RSVPINT-2747-5.1-02, RSVPINT-2747-5.1-04 and RSVPINT-2747-6-02: keys change during operation and no message
+/// is lost; the new key has a handshake of its own.
 #[test]
 fn rollover() {
     let old = KeyConfig { until: Some(calendar(100)), ..key(1) };
@@ -436,7 +436,7 @@ fn rollover() {
             let packet = path(&mut a, now, 5000);
             ids.push(packet.message().integrity.unwrap().key_id);
             taken += b.take(now, &packet).len();
-            // Whatever was dropped for a challenge is repeated.
+            // Messages that were dropped for a challenge are retransmitted.
             talk(now, &mut a, &mut b);
             let later = now + Duration::from_millis(600);
             for packet in a.packets_until(later) {
@@ -455,7 +455,7 @@ fn rollover() {
     }
 }
 
-/// Proves RSVPINT-2747-5.3-01 and RSVPINT-2747-5.3-02: the last key is used on, and management hears of it.
+/// Proves RSVPINT-2747-5.3-01 and RSVPINT-2747-5.3-02: the last key stays in use, and its expiry is reported.
 #[test]
 fn the_last_key() {
     let short = KeyConfig { until: Some(calendar(1)), ..key(7) };
@@ -467,7 +467,7 @@ fn the_last_key() {
     assert_eq!(b.take(ms(5000), &packet).len(), 1);
 }
 
-/// Proves RSVPINT-2747-5.2-06: a deleted key counts no more; without a key nothing is sent.
+/// Proves RSVPINT-2747-5.2-06: a deleted key is not accepted; without a key nothing is sent.
 #[test]
 fn deleted_keys() {
     let (mut a, mut b) = two();
@@ -499,7 +499,7 @@ fn each_interface_has_its_own_association() {
         assert_eq!(b.take_at(now, other, &there).len(), 1, "key 8, turn {turn}");
         assert_eq!(b.take_at(now, other, &there), [], "replayed");
     }
-    // What it sends to that neighbour is signed by the interface.
+    // Messages to that neighbour are signed with the key of their interface.
     let mut a = node(1, secured(false), &[at(ETH, 7), at(other, 8)]);
     assert_eq!(path(&mut a, ms(0), 5000).message().integrity.unwrap().key_id, 7);
     a.layer.set_addresses(other, Some(addr(1)), None);
@@ -538,7 +538,7 @@ fn hop_by_hop() {
     assert_eq!(c.take(ms(0), &forwarded).len(), 1);
 }
 
-/// Proves RSVPINT-2747-2.2-01 and RSVPINT-2747-4.2-05: associations are limited as all that others can make grow.
+/// Proves RSVPINT-2747-2.2-01 and RSVPINT-2747-4.2-05: the number of associations is limited.
 #[test]
 fn associations_are_limited() {
     let mut few = secured(false);
@@ -552,7 +552,7 @@ fn associations_are_limited() {
     assert_eq!(b.layer.counters().overload, 7);
 }
 
-/// Whoever is not believed is seen by operators, with the reason, beside those who are.
+/// Operators see authentication failures with their reasons, beside neighbours.
 #[test]
 fn reasons_are_seen() {
     let mut b = node(2, secured(true), &[key(7), KeyConfig { neighbour: Some(addr(4)), ..key(9) }]);

@@ -1,4 +1,4 @@
-//! Scripts of the neighbour layer alone: packets in and out at given times, between nodes of one link.
+//! Tests of the neighbour layer alone: packets in and out at given times, between nodes of one link.
 
 mod bundles;
 mod hello;

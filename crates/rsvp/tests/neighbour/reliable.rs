@@ -1,4 +1,4 @@
-//! MESSAGE_ID, its acknowledgment, and what happens without (RFC 2961 §4, §6).
+//! MESSAGE_ID and its acknowledgment, and messages without (RFC 2961 §4, §6).
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ fn one(packets: Vec<Packet>) -> Packet {
     packet.clone()
 }
 
-/// Proves RSVPRR-2961-6-01, RSVPRR-2961-6-02, RSVPRR-2961-4.5-05, RSVPRR-2961-6-03 and RSVPRR-2961-6-04: at 0, 0.5 and
-/// 1.5 s, each the same.
+/// Proves RSVPRR-2961-6-01, RSVPRR-2961-6-02, RSVPRR-2961-4.5-05, RSVPRR-2961-6-03 and RSVPRR-2961-6-04: transmissions
+/// at 0, 0.5 and 1.5 s, all equal.
 #[test]
 fn unacknowledged_triggers_are_repeated() {
     let mut node = Node::plain(1);
     node.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     let first = one(node.drain());
-    assert!(first.name().ack_desired);
+    assert!(first.message_id().ack_desired);
     assert_eq!(first.message().refresh_period, Some(30_000), "R, not the interval of repetition");
     let repeated = node.until(ms(10_000));
     assert_eq!(repeated.iter().map(|(time, _)| *time).collect::<Vec<_>>(), [ms(500), ms(1500)]);
@@ -45,7 +45,7 @@ fn repetition_as_configured() {
     assert_eq!(once.until(ms(10_000)).len(), 0);
 }
 
-/// Proves RSVPRR-2961-6-02 and RSVPRR-2961-4.5-04: an acknowledgment ends it.
+/// Proves RSVPRR-2961-6-02 and RSVPRR-2961-4.5-04: an acknowledgment ends the retransmission.
 #[test]
 fn an_acknowledgment_ends_the_repetition() {
     let (mut a, mut b) = (Node::plain(1), Node::plain(2));
@@ -54,7 +54,7 @@ fn an_acknowledgment_ends_the_repetition() {
     assert_eq!(got, [took(PATH, 5000, Verdict::Process)]);
     assert_eq!((a.layer.counters().acks_received, b.layer.counters().acks_sent), (1, 1));
     assert_eq!(a.until(ms(10_000)).len(), 0);
-    // One that comes after the first repetition ends it as well.
+    // An acknowledgment after the first retransmission ends it as well.
     a.path(ms(10_000), Kind::Trigger, 5000, To::Unknown);
     a.drain();
     let again = one(a.packets_until(ms(10_500)));
@@ -74,7 +74,7 @@ fn whom_an_acknowledgment_is_for() {
     b.take(ms(0), &path);
     let ack = one(b.packets_until(ms(0)));
     assert_eq!((ack.kind(), ack.src, ack.dst, ack.router_alert), (MessageType::ACK, addr(2), addr(1), false));
-    let name = path.name();
+    let name = path.message_id();
     let copied = MessageId { ack_desired: false, ..name };
     assert_eq!(ack.message().acks().collect::<Vec<_>>(), [(copied, false)]);
 
@@ -89,14 +89,15 @@ fn whom_an_acknowledgment_is_for() {
     assert_eq!(one(b.packets_until(ms(1))).dst, addr(7));
 }
 
-/// Proves RSVPRR-2961-4.6-01 and RSVPRR-2961-4.5-14: acknowledged if desired, of each type, and not otherwise.
+/// Proves RSVPRR-2961-4.6-01 and RSVPRR-2961-4.5-14: messages of each type are acknowledged if desired, and not
+/// otherwise.
 #[test]
 fn acknowledged_if_desired() {
     let (mut a, mut b) = acquainted(5000..5001);
     let before = b.layer.counters().acks_sent;
     a.path(ms(100), Kind::Refresh, 5000, To::Unknown);
     let refresh = one(a.drain());
-    assert!(!refresh.name().ack_desired);
+    assert!(!refresh.message_id().ack_desired);
     assert_eq!(b.take(ms(100), &refresh), [took(PATH, 5000, Verdict::Refresh)]);
     assert_eq!(b.until(ms(1000)).len(), 0);
     let kinds = [
@@ -125,7 +126,7 @@ fn acknowledged_if_desired() {
     assert!(ack.message().acks().any(|(name, negative)| name.id == 1 && !negative));
 }
 
-/// Proves RSVPRR-2961-4.5-15: what is malformed is not acknowledged.
+/// Proves RSVPRR-2961-4.5-15: a malformed message is not acknowledged.
 #[test]
 fn errors_are_not_acknowledged() {
     let (mut a, mut b) = (Node::plain(1), Node::plain(2));
@@ -140,13 +141,14 @@ fn errors_are_not_acknowledged() {
 }
 
 /// Proves RSVPRR-2961-4.5-02, RSVPRR-2961-4.5-03, RSVPRR-2961-4.2-04, RSVPRR-2961-4.2-03, RSVPRR-2961-4-01 and
-/// RSVPRR-2961-1.1-02: refreshes repeat the name and all else, triggers get a greater one, of one count.
+/// RSVPRR-2961-1.1-02: refreshes repeat the MESSAGE_ID and all else, trigger messages get greater ones, from one
+/// counter.
 #[test]
 fn names() {
     let mut a = Node::plain(1);
     let mut last: Option<MessageId> = None;
     let mut greater = |packet: &Packet| {
-        let name = packet.name();
+        let name = packet.message_id();
         let newer =
             last.is_none_or(|last| name.epoch == last.epoch && MessageId::is_before(last.id, name.id));
         assert!(newer, "{name:?} after {last:?}");
@@ -161,15 +163,18 @@ fn names() {
         greater(&one(a.drain()));
     }
     a.path(ms(1), Kind::Trigger, 5000, To::Unknown);
-    let told = one(a.drain());
-    greater(&told);
+    let trigger = one(a.drain());
+    greater(&trigger);
     a.path(ms(30_000), Kind::Refresh, 5000, To::Unknown);
     let refreshes = [one(a.drain()), {
         a.path(ms(60_000), Kind::Refresh, 5000, To::Unknown);
         one(a.drain())
     }];
     assert_eq!(refreshes[0], refreshes[1], "refreshes are alike");
-    assert_eq!((refreshes[0].name().id, refreshes[0].name().epoch), (told.name().id, told.name().epoch));
+    assert_eq!(
+        (refreshes[0].message_id().id, refreshes[0].message_id().epoch),
+        (trigger.message_id().id, trigger.message_id().epoch)
+    );
 }
 
 /// Proves RSVPRR-2961-4.2-02: another epoch at each start.
@@ -178,15 +183,15 @@ fn epochs() {
     let epoch = |seed| {
         let mut node = Node::seeded(1, config(prompt()), seed);
         node.path(ms(0), Kind::Trigger, 5000, To::Unknown);
-        one(node.drain()).name().epoch
+        one(node.drain()).message_id().epoch
     };
     let epochs: std::collections::BTreeSet<u32> = (0..50).map(epoch).collect();
     assert_eq!(epochs.len(), 50);
     assert!(epochs.iter().all(|epoch| *epoch > 0 && *epoch <= MessageId::MAX_EPOCH));
 }
 
-/// Proves RSVPRR-2961-4.5-06 and RSVPRR-2961-4.5-08: a Path that its PathTear has overtaken, and one that its successor
-/// has; what concerns another state blocks nothing.
+/// Proves RSVPRR-2961-4.5-06 and RSVPRR-2961-4.5-08: a Path that was overtaken by its PathTear, and one overtaken by a
+/// newer Path; messages about other state do not matter.
 #[test]
 fn out_of_order() {
     let (mut a, mut b) = acquainted(5000..5001);
@@ -205,20 +210,20 @@ fn out_of_order() {
     assert_eq!(b.layer.counters().out_of_order, 1);
 }
 
-/// Proves RSVPRR-2961-4.5-07, RSVPRR-2961-4.5-09 and RSVPRR-2961-4.5-11: low names of a restarted neighbour, and old
-/// ones about nothing that is known.
+/// Proves RSVPRR-2961-4.5-07, RSVPRR-2961-4.5-09 and RSVPRR-2961-4.5-11: low identifiers of a restarted neighbour, and
+/// old ones about unknown state.
 #[test]
 fn not_out_of_order() {
     let (mut a, mut b) = acquainted(5000..5020);
     let mut restarted = Node::seeded(1, config(prompt()), 99);
     restarted.path(ms(10), Kind::Trigger, 5010, To::Unknown);
     let path = one(restarted.drain());
-    assert!(path.name().id < 10);
+    assert!(path.message_id().id < 10);
     assert_eq!(b.take(ms(10), &path), [took(PATH, 5010, Verdict::Process)]);
     // The first node's next message is of another epoch again.
     a.path(ms(20), Kind::Refresh, 5010, To::Unknown);
     assert_eq!(b.take(ms(20), &one(a.drain())), [took(PATH, 5010, Verdict::Process)]);
-    // An old name about a state that is gone.
+    // An old identifier about state that ended.
     a.path(ms(30), Kind::Trigger, 7000, To::Unknown);
     let old = one(a.drain());
     a.path(ms(30), Kind::Trigger, 7001, To::Unknown);
@@ -226,8 +231,8 @@ fn not_out_of_order() {
     assert_eq!(b.take(ms(31), &old), [took(PATH, 7000, Verdict::Process)]);
 }
 
-/// Proves RSVPRR-2961-4.5-12, RSVPRR-2961-4.5-13 and RSVPRR-2961-6-03: the same name is a refresh, a greater one is not;
-/// a copy is acknowledged again.
+/// Proves RSVPRR-2961-4.5-12, RSVPRR-2961-4.5-13 and RSVPRR-2961-6-03: the same MESSAGE_ID is a refresh, a greater one
+/// is not; a copy is acknowledged again.
 #[test]
 fn refresh_or_trigger() {
     let (mut a, mut b) = (Node::plain(1), Node::plain(2));
@@ -247,18 +252,18 @@ fn refresh_or_trigger() {
     );
 }
 
-/// Proves RSVPRR-2961-4.5-16: an error that comes back is an acknowledgment.
+/// Proves RSVPRR-2961-4.5-16: an error message is an acknowledgment.
 #[test]
 fn implicit_acknowledgment() {
     let mut a = Node::plain(1);
     a.resv(ms(0), Kind::Trigger, 5000, 2);
-    a.layer.implicitly_acknowledged(a.told[&5000]);
+    a.layer.implicitly_acknowledged(a.handles[&5000]);
     a.drain();
     assert_eq!(a.until(ms(10_000)).len(), 0);
 }
 
-/// Proves RSVPRR-2961-4.6-02 and RSVPRR-2961-4.6-03: acknowledgments ride in what goes to the same node, not in Paths;
-/// alone they wait a little only.
+/// Proves RSVPRR-2961-4.6-02 and RSVPRR-2961-4.6-03: acknowledgments leave in other messages to the same node, not in
+/// Paths; alone they leave after a short time.
 #[test]
 fn acknowledgments_ride_along() {
     let patient = Reduction { ack_delay: Duration::from_millis(10), summary: false, ..prompt() };
@@ -279,8 +284,8 @@ fn acknowledgments_ride_along() {
     assert_eq!((alone[0].0, alone[0].1.kind()), (ms(30), MessageType::ACK));
 }
 
-/// Proves RSVPRR-2961-4.7-01 and RSVPRR-2961-4.7-02: acknowledgments of what came by multicast are spread; the first one
-/// is enough.
+/// Proves RSVPRR-2961-4.7-01 and RSVPRR-2961-4.7-02: acknowledgments of multicast messages are spread over time; the
+/// first one is enough.
 #[test]
 fn multicast_acknowledgments() {
     let mut a = Node::plain(1);
@@ -290,11 +295,11 @@ fn multicast_acknowledgments() {
     for last in 2..32 {
         let mut node = Node::plain(last);
         node.take(ms(0), &path);
-        let said = node.until(ms(400));
-        assert_eq!((said.len(), said[0].1.kind(), said[0].1.dst), (1, MessageType::ACK, addr(1)));
-        times.push(said[0].0);
+        let packets = node.until(ms(400));
+        assert_eq!((packets.len(), packets[0].1.kind(), packets[0].1.dst), (1, MessageType::ACK, addr(1)));
+        times.push(packets[0].0);
         if last == 2 {
-            a.take(said[0].0, &said[0].1);
+            a.take(packets[0].0, &packets[0].1);
         }
     }
     times.sort_unstable();
@@ -338,14 +343,14 @@ fn refused_by_others() {
     assert_eq!(legacy.until(ms(10_000)).len(), 0, "nothing is repeated");
 }
 
-/// Proves RSVPRR-2961-4.8-02: then the message goes out without, and so do its refreshes.
+/// Proves RSVPRR-2961-4.8-02: the message and its refreshes are then sent without a MESSAGE_ID.
 #[test]
 fn without_a_name_for_those_who_know_none() {
     let mut a = Node::plain(1);
     a.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     let named = one(a.drain());
     a.layer.advance(ms(1));
-    assert!(a.layer.refused(a.told[&5000]));
+    assert!(a.layer.refused(a.handles[&5000]));
     let plain = one(a.drain());
     assert_eq!(plain.message().message_id, None);
     assert_eq!(plain.payload.len(), named.payload.len() - 12);
@@ -355,10 +360,10 @@ fn without_a_name_for_those_who_know_none() {
     a.path(ms(31_000), Kind::Trigger, 5000, To::Unknown);
     assert_eq!(one(a.drain()).message().message_id, None);
     a.layer.advance(ms(31_000));
-    assert!(!a.layer.refused(a.told[&5000]), "nothing waits: the engine sends it");
+    assert!(!a.layer.refused(a.handles[&5000]), "nothing waits: the engine sends it");
 }
 
-/// Proves RSVPRR-2961-6-05 for the names of states: when nobody answers, they stay, and refreshes go on.
+/// Proves RSVPRR-2961-6-05 for MESSAGE_IDs: without an acknowledgment they stay, and refreshes go on.
 #[test]
 fn after_the_last_repetition() {
     let mut a = Node::plain(1);
@@ -367,17 +372,17 @@ fn after_the_last_repetition() {
     a.until(ms(10_000));
     a.path(ms(30_000), Kind::Refresh, 5000, To::Unknown);
     let refresh = one(a.drain());
-    assert!(refresh.name().ack_desired, "nobody ever acknowledged it");
+    assert!(refresh.message_id().ack_desired, "nobody ever acknowledged it");
     assert_eq!(a.until(ms(60_000)).len(), 0);
-    // Now somebody does.
+    // Now a neighbour acknowledges.
     let mut b = Node::plain(2);
     b.take(ms(60_000), &refresh);
     b.packets_until(ms(60_000)).iter().for_each(|packet| _ = a.take(ms(60_000), packet));
     a.path(ms(90_000), Kind::Refresh, 5000, To::Unknown);
-    assert!(!one(a.drain()).name().ack_desired);
+    assert!(!one(a.drain()).message_id().ack_desired);
 }
 
-/// Proves RSVPRR-2961-4-03: names are of one hop.
+/// Proves RSVPRR-2961-4-03: MESSAGE_IDs are of one hop.
 #[test]
 fn names_are_of_one_hop() {
     let (mut a, mut b, mut c) = (Node::plain(1), Node::plain(2), Node::plain(3));
@@ -387,12 +392,12 @@ fn names_are_of_one_hop() {
     b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     let from_b = b.drain();
     let from_b = from_b.iter().find(|packet| packet.kind() == PATH).unwrap();
-    assert_ne!(from_b.name().epoch, from_a.name().epoch);
+    assert_ne!(from_b.message_id().epoch, from_a.message_id().epoch);
     c.take(ms(0), from_b);
     assert_eq!(one(c.packets_until(ms(0))).dst, addr(2));
 }
 
-/// A full table costs reliability, never the message; a state that is withdrawn is not told again.
+/// A full table costs reliability, never the message; state that ended is not retransmitted.
 #[test]
 fn limits() {
     let mut small = config(prompt());
@@ -408,7 +413,7 @@ fn limits() {
     let asks = sent.iter().filter(|packet| packet.message().message_id.is_some_and(|name| name.ack_desired));
     assert_eq!(asks.count(), 2);
     assert_eq!(a.until(ms(600)).len(), 2);
-    a.layer.forget(a.told[&5000]);
+    a.layer.forget(a.handles[&5000]);
     assert_eq!(a.until(ms(10_000)).len(), 1, "the other one");
     assert!(a.layer.counters().overload >= 8);
     let (mut b, mut c) = (Node::plain(2), Node::plain(3));

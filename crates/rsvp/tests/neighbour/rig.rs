@@ -34,7 +34,7 @@ pub(crate) fn group() -> IpAddr {
     IpAddr::from([224, 1, 1, 1])
 }
 
-/// A packet under way.
+/// A packet between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) src: IpAddr,
@@ -53,11 +53,11 @@ impl Packet {
         self.message().kind
     }
 
-    pub(crate) fn name(&self) -> MessageId {
+    pub(crate) fn message_id(&self) -> MessageId {
         self.message().message_id.unwrap()
     }
 
-    /// With an octet changed.
+    /// The packet with one octet changed.
     pub(crate) fn altered(&self, at: usize) -> Self {
         let mut altered = self.clone();
         altered.payload[at] ^= 1;
@@ -65,18 +65,18 @@ impl Packet {
     }
 }
 
-/// What a node got out of a packet.
+/// What a packet contained for the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Got {
     /// A message about the state of this port.
     Message { kind: MessageType, port: u16, verdict: Verdict, non_rsvp: bool },
-    /// A message that is refused, with this value of error 13.
+    /// A message that is rejected, with this value of error 13.
     Refused(u16),
-    /// A summary refresh of this state.
+    /// An Srefresh of this state.
     Refreshed(u64),
-    /// A multicast name that is not known here.
+    /// An unknown MESSAGE_ID of a multicast source.
     Unknown,
-    /// No message.
+    /// Octets that are not a valid message.
     Malformed,
 }
 
@@ -87,16 +87,16 @@ pub(crate) fn took(kind: MessageType, port: u16, verdict: Verdict) -> Got {
 pub(crate) struct Node {
     pub(crate) layer: Neighbours,
     pub(crate) addr: IpAddr,
-    /// Names of the states that it heard, by port.
+    /// Handles of received state, by port.
     pub(crate) states: BTreeMap<u16, Option<ReceivedHandle>>,
-    /// Names of the states that it told, by port.
-    pub(crate) told: BTreeMap<u16, SentHandle>,
+    /// Handles of sent state, by port.
+    pub(crate) handles: BTreeMap<u16, SentHandle>,
     /// It is on the tree of every group.
     pub(crate) on_tree: bool,
     pub(crate) upcalls: Vec<Upcall>,
 }
 
-/// No waiting, so that each step of a script shows at once.
+/// Without delays, so that each step of a test has its effect at once.
 pub(crate) fn prompt() -> Reduction {
     Reduction {
         ack_delay: Duration::ZERO,
@@ -124,7 +124,7 @@ impl Node {
             layer,
             addr: addr(last),
             states: BTreeMap::new(),
-            told: BTreeMap::new(),
+            handles: BTreeMap::new(),
             on_tree: false,
             upcalls: Vec::new(),
         }
@@ -134,7 +134,7 @@ impl Node {
         Self::new(last, config(prompt()))
     }
 
-    /// Everything it has to say by now.
+    /// Takes all packets that are ready.
     pub(crate) fn drain(&mut self) -> Vec<Packet> {
         while let Some(upcall) = self.layer.upcall() {
             self.upcalls.push(upcall);
@@ -156,22 +156,22 @@ impl Node {
         packets
     }
 
-    /// Lets time pass, serving whatever is due by then; what it says meanwhile, with the time.
+    /// Lets time pass; returns the packets that are sent meanwhile, with their times.
     pub(crate) fn until(&mut self, to: Time) -> Vec<(Time, Packet)> {
-        let mut said = Vec::new();
+        let mut packets = Vec::new();
         while let Some(due) = self.layer.next_deadline().filter(|due| *due <= to) {
             self.layer.advance(due);
             self.layer.tick();
-            said.extend(self.drain().into_iter().map(|packet| (due, packet)));
+            packets.extend(self.drain().into_iter().map(|packet| (due, packet)));
         }
-        said
+        packets
     }
 
     pub(crate) fn packets_until(&mut self, to: Time) -> Vec<Packet> {
         self.until(to).into_iter().map(|(_, packet)| packet).collect()
     }
 
-    /// Gives it a packet, which it works on as the engine would.
+    /// Gives a packet, which the node handles as the engine would.
     pub(crate) fn take(&mut self, now: Time, packet: &Packet) -> Vec<Got> {
         self.take_at(now, ETH, packet)
     }
@@ -284,7 +284,7 @@ impl Node {
             tos: 0,
             router_alert: down,
         };
-        let state = self.told.get(&port).copied();
+        let state = self.handles.get(&port).copied();
         let reason = match what {
             Kind::Trigger => SendReason::Trigger { state, tag: u64::from(port) },
             Kind::Refresh => SendReason::Refresh { state },
@@ -292,24 +292,24 @@ impl Node {
         };
         let outgoing = Outgoing { envelope, next_hop, octets: &octets, reason };
         self.layer.advance(now);
-        if let Some(told) = self.layer.send(&outgoing) {
-            self.told.insert(port, told);
+        if let Some(handle) = self.layer.send(&outgoing) {
+            self.handles.insert(port, handle);
         }
     }
 
-    /// Refreshes the state at this port by its name, to a neighbour.
+    /// Refreshes the state at this port by its MESSAGE_ID, to a neighbour.
     pub(crate) fn summarise(&mut self, now: Time, port: u16, to: u8) -> bool {
         let to = SummaryTo::Neighbour { neighbour: addr(to), src: self.addr, ifindex: ETH };
         self.layer.advance(now);
-        self.layer.summarise(self.told[&port], &to)
+        self.layer.summarise(self.handles[&port], &to)
     }
 
-    /// As that, for a multicast session.
+    /// The same for a multicast session.
     pub(crate) fn summarise_group(&mut self, now: Time, port: u16) -> bool {
         let source = IpAddr::from([10, 0, 0, 1]);
         let to = SummaryTo::Group { group: group(), source, src: self.addr, ifindex: ETH, ttl: 63 };
         self.layer.advance(now);
-        self.layer.summarise(self.told[&port], &to)
+        self.layer.summarise(self.handles[&port], &to)
     }
 }
 
@@ -324,13 +324,13 @@ pub(crate) enum Kind {
 pub(crate) enum To {
     /// Routing knows the next node.
     Next(u8),
-    /// It does not, or that node speaks no RSVP.
+    /// The next node is unknown, or does not support RSVP.
     Unknown,
     /// Multicast.
     Group,
 }
 
-/// Takes what one node has said to another, and the answers back, until both are silent.
+/// Carries packets between two nodes until both send none.
 pub(crate) fn talk(now: Time, a: &mut Node, b: &mut Node) -> Vec<Got> {
     let mut all = Vec::new();
     loop {
@@ -347,7 +347,7 @@ pub(crate) fn talk(now: Time, a: &mut Node, b: &mut Node) -> Vec<Got> {
     }
 }
 
-/// Two nodes; the first told the second these states, and knows that they arrived.
+/// Two nodes; the second acknowledged these states of the first.
 pub(crate) fn acquainted(ports: std::ops::Range<u16>) -> (Node, Node) {
     let (mut a, mut b) = (Node::plain(1), Node::plain(2));
     for port in ports {

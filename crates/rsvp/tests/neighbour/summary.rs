@@ -16,7 +16,8 @@ fn only(packets: &[Packet], kind: MessageType) -> Vec<Packet> {
 }
 
 /// Proves RSVPRR-2961-5-02, RSVPRR-2961-5.2-02, RSVPRR-2961-5.2-05, RSVPRR-2961-5.2-06, RSVPRR-2961-5.3-01 and
-/// RSVPRR-2961-5.3-05: to the neighbour, from the address of the RSVP_HOP, without alert; the states are refreshed.
+/// RSVPRR-2961-5.3-05: to the neighbour, from the address of the RSVP_HOP, without Router Alert; the states are
+/// refreshed.
 #[test]
 fn states_are_refreshed_by_name() {
     let (mut a, mut b) = acquainted(5000..5003);
@@ -25,14 +26,14 @@ fn states_are_refreshed_by_name() {
     for port in [5000, 5001, 5002, 6000] {
         assert!(a.summarise(ms(1000), port, 2), "{port}");
     }
-    let said = a.until(ms(2000));
-    assert_eq!(said.len(), 1, "one packet for all, and no Path or Resv");
-    let (time, packet) = &said[0];
+    let packets = a.until(ms(2000));
+    assert_eq!(packets.len(), 1, "one packet for all, and no Path or Resv");
+    let (time, packet) = &packets[0];
     assert_eq!((*time, packet.kind()), (ms(1050), SREFRESH));
     assert_eq!((packet.src, packet.dst, packet.router_alert), (addr(1), addr(2), false));
     assert_eq!(b.take(ms(1050), packet), [5000, 5001, 5002, 6000].map(Got::Refreshed));
     assert_eq!(b.until(ms(2000)).len(), 0);
-    // The same from elsewhere names nothing.
+    // From another address the identifiers are unknown.
     let elsewhere = Packet { src: addr(3), ..packet.clone() };
     assert_eq!(b.take(ms(1060), &elsewhere), []);
     assert_eq!(
@@ -42,44 +43,44 @@ fn states_are_refreshed_by_name() {
     );
 }
 
-/// Proves RSVPRR-2961-5.2-07 and RSVPRR-2961-5.3-02: as many as fit in a packet.
+/// Proves RSVPRR-2961-5.2-07 and RSVPRR-2961-5.3-02: as many identifiers as fit a packet.
 #[test]
 fn many_states() {
     let (mut a, mut b) = acquainted(5000..6000);
     for port in 5000..6000 {
         assert!(a.summarise(ms(1000), port, 2));
     }
-    let mut said = a.drain();
-    said.extend(a.packets_until(ms(2000)));
-    assert!(said.iter().all(|packet| packet.kind() == SREFRESH && packet.payload.len() <= 1400));
+    let mut packets = a.drain();
+    packets.extend(a.packets_until(ms(2000)));
+    assert!(packets.iter().all(|packet| packet.kind() == SREFRESH && packet.payload.len() <= 1400));
     // 4 octets each, and headers.
-    assert_eq!(said.len(), 4);
-    let refreshed: usize = said.iter().map(|packet| b.take(ms(1050), packet).len()).sum();
+    assert_eq!(packets.len(), 4);
+    let refreshed: usize = packets.iter().map(|packet| b.take(ms(1050), packet).len()).sum();
     assert_eq!(refreshed, 1000);
     assert_eq!(b.layer.counters().states_refreshed, 1000);
 }
 
-/// Proves RSVPRR-2961-5.3-06, RSVPRR-2961-5.4-01 and RSVPRR-2961-5.4-02: a neighbour that lost its state says so, and
-/// gets it whole; what is not ours, or no longer, is ignored.
+/// Proves RSVPRR-2961-5.3-06, RSVPRR-2961-5.4-01 and RSVPRR-2961-5.4-02: a neighbour that lost state sends a NACK, and
+/// gets the whole message; NACKs for unknown identifiers are ignored.
 #[test]
 fn lost_state_is_restored() {
     let (mut a, b) = acquainted(5000..5002);
     drop(b);
     let mut restarted = Node::seeded(2, config(prompt()), 77);
     assert!(a.summarise(ms(1000), 5000, 2) && a.summarise(ms(1000), 5001, 2));
-    let said = a.packets_until(ms(1050));
-    assert_eq!(restarted.take(ms(1050), &said[0]), []);
+    let packets = a.packets_until(ms(1050));
+    assert_eq!(restarted.take(ms(1050), &packets[0]), []);
     let nacks = restarted.packets_until(ms(1050));
     assert_eq!((nacks.len(), nacks[0].kind(), nacks[0].dst), (1, MessageType::ACK, addr(1)));
     let listed: Vec<_> =
-        said[0].message().lists().flat_map(|list| list.ids().map(move |id| (list.epoch, id.id))).collect();
+        packets[0].message().lists().flat_map(|list| list.ids().map(move |id| (list.epoch, id.id))).collect();
     let refused: Vec<_> =
         nacks[0].message().acks().map(|(name, negative)| (negative, (name.epoch, name.id))).collect();
     assert_eq!(refused, listed.iter().map(|name| (true, *name)).collect::<Vec<_>>());
     assert_eq!(a.take(ms(1050), &nacks[0]), []);
     a.drain();
     assert_eq!(a.upcalls, [Upcall::SendWhole { tag: 5000 }, Upcall::SendWhole { tag: 5001 }]);
-    // Until it is told, the state goes whole.
+    // Until then the state is sent as a whole message.
     assert!(!a.summarise(ms(1060), 5000, 2));
     a.path(ms(1060), Kind::Refresh, 5000, To::Next(2));
     talk(ms(1160), &mut a, &mut restarted);
@@ -87,22 +88,22 @@ fn lost_state_is_restored() {
     restarted.packets_until(ms(1200)).iter().for_each(|packet| _ = a.take(ms(1200), packet));
     assert!(restarted.states[&5000].is_some());
     assert!(a.summarise(ms(2000), 5000, 2));
-    // A state that is no more.
-    a.layer.forget(a.told[&5001]);
+    // A state that ended.
+    a.layer.forget(a.handles[&5001]);
     a.upcalls.clear();
     assert_eq!(a.take(ms(2000), &nacks[0]), []);
     a.drain();
     assert_eq!(a.upcalls, [Upcall::SendWhole { tag: 5000 }]);
 }
 
-/// Proves RSVPRR-2961-5-01, RSVPRR-2961-5.6-01, RSVPRR-2961-5.3-03 and RSVPRR-2961-5.3-08: what was never acknowledged,
-/// or by another node, or is new, goes whole; nothing waits longer than configured.
+/// Proves RSVPRR-2961-5-01, RSVPRR-2961-5.6-01, RSVPRR-2961-5.3-03 and RSVPRR-2961-5.3-08: state that is new, was never
+/// acknowledged, or by another node, is sent as a whole message; no refresh waits longer than configured.
 #[test]
 fn what_is_not_summarised() {
     let (mut a, mut b) = (Node::plain(1), Node::plain(2));
     a.path(ms(0), Kind::Trigger, 5000, To::Next(2));
     a.drain();
-    assert!(!a.summarise(ms(1), 5000, 2), "nobody said a word yet");
+    assert!(!a.summarise(ms(1), 5000, 2), "no message came yet");
     b.resv(ms(2), Kind::Trigger, 6000, 1);
     b.drain().iter().for_each(|packet| _ = a.take(ms(2), packet));
     assert!(!a.summarise(ms(3), 5000, 2), "known to do it, but not to have this state");
@@ -113,7 +114,7 @@ fn what_is_not_summarised() {
     assert!(!a.summarise(ms(3), 5000, 3), "another neighbour has it");
     assert!(!a.summarise(ms(3), 5000, 77), "no RSVP neighbour");
     a.path(ms(4), Kind::Trigger, 5000, To::Next(2));
-    assert!(!a.summarise(ms(5), 5000, 2), "something new was told, and not acknowledged");
+    assert!(!a.summarise(ms(5), 5000, 2), "a trigger message was not acknowledged");
     talk(ms(6), &mut a, &mut b);
     assert!(a.summarise(ms(7), 5000, 2));
     let default = Reduction::default();
@@ -122,7 +123,8 @@ fn what_is_not_summarised() {
     );
 }
 
-/// Proves RSVPRR-2961-5.5-01 and RSVPRR-2961-5.5-02: now and then a state is sent whole, and then not by name too.
+/// Proves RSVPRR-2961-5.5-01 and RSVPRR-2961-5.5-02: now and then a state is sent as a whole message, without an
+/// Srefresh beside it.
 #[test]
 fn whole_now_and_then() {
     let (mut a, mut b) = acquainted(5000..5001);
@@ -145,8 +147,8 @@ fn whole_now_and_then() {
     assert_eq!(whole, [21, 42]);
 }
 
-/// Proves RSVPRR-2961-5.2-03, RSVPRR-2961-5.2-04 and RSVPRR-2961-5.2-06: to a group by SRC_LIST, with alert; and only
-/// where everybody does it.
+/// Proves RSVPRR-2961-5.2-03, RSVPRR-2961-5.2-04 and RSVPRR-2961-5.2-06: to a group by SRC_LIST, with Router Alert, and
+/// only where all nodes support it.
 #[test]
 fn multicast() {
     let mut a = Node::new(1, config(Reduction { everybody: true, ..prompt() }));
@@ -157,8 +159,8 @@ fn multicast() {
     assert!(!a.summarise_group(ms(1), 5000), "nobody has it yet");
     b.packets_until(ms(400)).iter().for_each(|packet| _ = a.take(ms(400), packet));
     assert!(a.summarise_group(ms(1000), 5000));
-    let said = a.packets_until(ms(1050));
-    let srefresh = &said[0];
+    let packets = a.packets_until(ms(1050));
+    let srefresh = &packets[0];
     assert_eq!(
         (srefresh.src, srefresh.dst, srefresh.router_alert, srefresh.ttl),
         (addr(1), group(), true, 63)
@@ -168,7 +170,7 @@ fn multicast() {
     assert_eq!(list.ids().next().unwrap().source, Some(IpAddr::from([10, 0, 0, 1])));
     assert_eq!(b.take(ms(1050), srefresh), [Got::Refreshed(5000)]);
 
-    // Proves nothing by name: another node on the link that is not on the tree says nothing.
+    // Another node on the link that is not on the tree sends nothing.
     assert_eq!(c.take(ms(1050), srefresh), [Got::Unknown]);
     assert_eq!(c.until(ms(2000)).len(), 0);
 
@@ -178,7 +180,7 @@ fn multicast() {
     assert!(!careful.summarise_group(ms(1000), 5000));
 }
 
-/// Proves RSVPRR-2961-5.3-07: a multicast name that is not known is answered by those on the tree only.
+/// Proves RSVPRR-2961-5.3-07: an unknown multicast MESSAGE_ID is answered only by nodes on the tree.
 #[test]
 fn multicast_names_that_are_not_known() {
     let source = IpAddr::from([10, 0, 0, 1]);
@@ -193,9 +195,9 @@ fn multicast_names_that_are_not_known() {
             let mut node = Node::plain(2);
             node.on_tree = on_tree;
             assert_eq!(node.take(ms(0), &packet), [Got::Unknown]);
-            let said = node.packets_until(ms(1000));
-            assert_eq!(said.len(), usize::from(on_tree));
-            for nack in &said {
+            let packets = node.packets_until(ms(1000));
+            assert_eq!(packets.len(), usize::from(on_tree));
+            for nack in &packets {
                 let acks: Vec<_> =
                     nack.message().acks().map(|(name, no)| (name.epoch, name.id, no)).collect();
                 assert_eq!((nack.dst, acks), (addr(1), vec![(9, 5, true)]));
@@ -204,7 +206,7 @@ fn multicast_names_that_are_not_known() {
     }
 }
 
-/// Proves RSVPRR-2961-5.1-04: names of another epoch than the one that advertised a state are none.
+/// Proves RSVPRR-2961-5.1-04: identifiers of another epoch are unknown.
 #[test]
 fn epochs_of_lists() {
     let (mut a, mut b) = acquainted(5000..5001);
@@ -221,7 +223,7 @@ fn epochs_of_lists() {
     assert_eq!(b.layer.counters().names_unknown, 1);
 }
 
-/// A state that is withdrawn is not refreshed by its name any more.
+/// State that ended is not refreshed by its MESSAGE_ID any more.
 #[test]
 fn withdrawn_state() {
     let (mut a, mut b) = acquainted(5000..5001);

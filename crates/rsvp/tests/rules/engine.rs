@@ -1,4 +1,5 @@
-//! Whatever neighbours say, a node holds no more than it may: the body of the fuzz target, with its corpus and at random.
+//! A node stays within its limits whatever its neighbours send: the body of the fuzz target, with its corpus and at
+//! random.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +20,7 @@ fn the_corpus_is_survived() {
     assert!(files >= 7, "{files} files in {}", corpus.display());
 }
 
-/// Every octet of every message, one at a time, at a node that holds state.
+/// Each octet of each message is changed, at a node with state.
 #[test]
 fn any_octet_of_any_message() {
     for number in 0..31 {

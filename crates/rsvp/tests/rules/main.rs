@@ -1,4 +1,4 @@
-//! What holds whatever happens.
+//! Properties that always hold.
 
 mod engine;
 #[path = "../script/rig.rs"]

@@ -1,5 +1,5 @@
-//! Anything in any order: afterwards nothing is left that nobody refreshes, here or in admission control, and what is
-//! refreshed is what the rules say.
+//! Random events in any order. Afterwards no state is left without refreshes, here or in admission control, and
+//! refreshed state follows the rules.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use signalbox_rsvp::wire::{ErrorCode, Filter, RsvpHop, Selector, Session, Style}
 
 use crate::rig::{B, Path, Resv, Rig, at, group, guaranteed, load, sender, session, tspec};
 
-/// One thing that happens.
+/// One event.
 #[derive(Debug, Clone)]
 enum Step {
     Path { of: u8, sender: u32, iif: u32, hop: u32, rate: u8, period: u32 },
@@ -59,7 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
             |(id, of, what, rate, senders)| Step::Application { id, of, what, rate, senders }
         ),
         3 => (1u64..40_000).prop_map(|ms| Step::Wait { ms }),
-        // Not the refresh period: what lives for days is still there at the end.
+        // Not the refresh period: state that lives for days is still there at the end.
         1 => (40usize..120, any::<u8>()).prop_map(|(at, to)| Step::Garbled { at, to }),
     ]
 }
@@ -166,7 +166,7 @@ fn apply(rig: &mut Rig, step: &Step) {
     }
 }
 
-/// What admission control holds is what the engine holds, interface by interface.
+/// Checks that admission control and the engine have the same reservations, interface by interface.
 fn check(rig: &Rig) {
     assert!(rig.rsvp.senders() <= 40 && rig.rsvp.sessions() <= 10);
     for n in 1..=4 {

@@ -1,5 +1,5 @@
-//! What admission control and policy are asked for, and what follows from what they say (RFC 2205 §1.2, §2.2, §2.7;
-//! UPDATE TRAFFIC CONTROL of RFC 2209).
+//! Requests to admission control and policy, and what follows from their answers (RFC 2205 §1.2, §2.2, §2.7; UPDATE
+//! TRAFFIC CONTROL of RFC 2209).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn deep(rate: f32, bucket: f32) -> FlowSpec {
     FlowSpec { tspec: TSpec::new(rate, bucket, f32::INFINITY, 64, 1500).unwrap(), rspec: None }
 }
 
-/// RSVP-1.2-01: what admission control refuses goes no farther, and what the rest of the message asks for does.
+/// RSVP-1.2-01: a request that admission control refuses goes no farther; the rest of the message does.
 #[test]
 fn a_request_goes_on_only_if_it_is_admitted() {
     let mut rig = Rig::new();
@@ -72,7 +72,7 @@ fn a_request_goes_on_only_if_it_is_admitted() {
     }
 }
 
-/// RSVP-1.2-01, RSVP-2.7-01: policy has to accept as well. What it refuses is not installed and goes no farther.
+/// RSVP-1.2-01, RSVP-2.7-01: policy must accept as well. A refused request is not installed and goes no farther.
 #[test]
 fn a_request_goes_on_only_if_policy_accepts() {
     let mut links = signalbox_resources::Config::of_link("*", "10mbit".parse().unwrap());
@@ -80,7 +80,7 @@ fn a_request_goes_on_only_if_policy_accepts() {
     rule.source = vec!["10.8.0.1/32".parse().unwrap()];
     links.rules = vec![rule];
     let mut rig = Rig::with_resources(links);
-    // Its content is nobody's business but the policy's.
+    // Only policy control reads its contents.
     let policy = [0, 12, 14, 1, 0, 4, 0, 0, 0xde, 0xad, 0xbe, 0xef];
     for n in [1, 2] {
         rig.path(&Path::of(session(), n, 1));
@@ -96,7 +96,7 @@ fn a_request_goes_on_only_if_policy_accepts() {
     assert_eq!(served(&rig, 2), [vec![sender(2).src]]);
 }
 
-/// RSVP-1.2-02: only packets of the senders that filters name are told to the classifier.
+/// RSVP-1.2-02: the classifier gets the filters of the named senders only.
 #[test]
 fn packets_of_other_senders_are_not_classified() {
     let mut rig = Rig::new();
@@ -116,8 +116,8 @@ fn packets_of_other_senders_are_not_classified() {
     assert!(!met(sender(2).src, 4000) && !met(sender(1).src, 4001));
 }
 
-/// RSVP-2.2-02, RSVP-2209-UTC-01: installed is the least upper bound of what the next hops of an interface ask for, but
-/// not more than the senders that route there send together; upstream goes what was asked for.
+/// RSVP-2.2-02, RSVP-2209-UTC-01: the least upper bound of an interface's requests is installed, limited by the sum of
+/// the senders that route there; the requested flowspec goes upstream.
 #[test]
 fn installed_is_the_lesser_of_what_is_asked_for_and_what_is_sent() {
     let mut rig = Rig::new();
@@ -139,7 +139,7 @@ fn installed_is_the_lesser_of_what_is_asked_for_and_what_is_sent() {
     assert_eq!(installed(&rig, 3), [(10_000, 3000), (40_000, 9000)]);
     assert_eq!(installed(&rig, 4), [(10_000, 3000)]);
 
-    // Shared: what all senders that route there send together, each 10 B.
+    // Shared styles: the sum of all senders that route there, each 10 B.
     for (resv, at_3, at_4) in [
         (Resv::wf(load(90.0 * B)), 300_000, 200_000),
         (Resv::se(load(90.0 * B), &[1, 3]), 200_000, 100_000),
@@ -165,7 +165,7 @@ fn filters_are_the_union() {
     assert_eq!((rig.reservations(), rig.reserved(4)), (1, 0));
 }
 
-/// RSVP-2209-RESV-04: only what is new or has changed is asked of traffic control.
+/// RSVP-2209-RESV-04: traffic control is asked only about new and changed requests.
 #[test]
 fn an_unchanged_resv_asks_for_nothing() {
     let mut rig = tree();
@@ -173,14 +173,14 @@ fn an_unchanged_resv_asks_for_nothing() {
         rig.resv(&resv.from(3, 9, group()));
         assert_eq!(rig.rsvp.counters().granted, 1);
     }
-    // A filter more.
+    // One more filter.
     rig.resv(&Resv::se(load(B), &[1, 2]).from(3, 9, group()));
     assert_eq!((rig.rsvp.counters().granted, rig.reservations()), (2, 1));
     assert_eq!(served(&rig, 3), [vec![sender(1).src, sender(2).src]]);
     // Another flowspec.
     rig.resv(&Resv::se(load(2.0 * B), &[1, 2]).from(3, 9, group()));
     assert_eq!((rig.rsvp.counters().granted, rig.reserved(3)), (3, 20_000));
-    // Another next hop is another piece of state; each is refreshed by itself.
+    // A request of another next hop is refreshed by itself.
     rig.resv(&Resv::se(load(2.0 * B), &[2]).from(3, 8, group()));
     assert_eq!(rig.rsvp.counters().granted, 4);
     for (k, senders) in [(9, &[1, 2][..]), (8, &[2])] {
@@ -189,7 +189,7 @@ fn an_unchanged_resv_asks_for_nothing() {
     assert_eq!((rig.rsvp.counters().granted, rig.reservations()), (4, 1));
 }
 
-/// RSVP-2209-RESV-07: of a change that is refused nothing stays, and what stood before is refreshed and goes on.
+/// RSVP-2209-RESV-07: nothing of a refused change is kept; the former request is refreshed and forwarded.
 #[test]
 fn a_refused_change_leaves_the_former_reservation() {
     let mut rig = Rig::new();
@@ -208,7 +208,7 @@ fn a_refused_change_leaves_the_former_reservation() {
         let sent = rig.wait(Duration::from_secs(30));
         assert!(all(&sent, MessageType::RESV).iter().all(|one| one.rates() == [(50.0 * B, 1)]));
     }
-    // Of a new next hop at the same interface nothing stays at all.
+    // Nothing is kept of a refused new next hop at the same interface.
     let other = Resv::ff(&[(load(100.0 * B), 1)]).from(2, 8, session());
     let sent = rig.resv(&other);
     assert_eq!(kinds(&sent), [(MessageType::RESV_ERR, at(2, 8))]);
@@ -217,7 +217,7 @@ fn a_refused_change_leaves_the_former_reservation() {
     assert_eq!(kinds(&rig.resv_tear(&other)), []);
 }
 
-/// RSVP-2209-PATH-08: what a sender sends has changed: traffic control is asked again, and the previous hop gets a Resv.
+/// RSVP-2209-PATH-08: the Tspec of a sender changed: traffic control is asked again, and the previous hop gets a Resv.
 #[test]
 fn a_changed_path_updates_what_is_reserved() {
     let mut rig = Rig::new();
@@ -233,7 +233,7 @@ fn a_changed_path_updates_what_is_reserved() {
     assert_eq!(installed(&rig, 2), [(50_000, 3000)]);
 }
 
-/// RSVP-2209-UTC-03: that somebody else polices now is told to traffic control, and to nobody upstream.
+/// RSVP-2209-UTC-03: traffic control gets a change of the policing flags; nothing goes upstream.
 #[test]
 fn police_flags_are_told_to_traffic_control_alone() {
     let mut rig = Rig::new();
@@ -246,7 +246,7 @@ fn police_flags_are_told_to_traffic_control_alone() {
     assert_eq!(rig.reservations(), 1);
 }
 
-/// RSVP-2209-UTC-04: with its last next hop a reservation is given back, and upstream hears.
+/// RSVP-2209-UTC-04: a reservation ends with its last next hop, and the previous hop gets a tear.
 #[test]
 fn the_last_next_hop_ends_the_reservation() {
     let mut rig = tree();
@@ -262,7 +262,7 @@ fn the_last_next_hop_ends_the_reservation() {
     assert!(rig.rsvp.view().all(|one| one.reservations.is_empty()));
 }
 
-/// RSVP-3.1.8-10: a reservation that is taken away is told to all next hops that had it, though none of them asked.
+/// RSVP-3.1.8-10: the loss of a reservation is reported to all its next hops.
 #[test]
 fn a_preempted_reservation_is_told_downstream() {
     let mut rig = tree();
@@ -281,7 +281,7 @@ fn a_preempted_reservation_is_told_downstream() {
         (error.code, error.node, error.flags),
         (ErrorCode::PREEMPTED, at(4, 1), ErrorFlags::default())
     );
-    // Upstream what is left.
+    // The rest goes upstream.
     assert_eq!(one(&sent, MessageType::RESV).rates(), [(B, 1)]);
     let taken =
         rig.resources.reservations().find(|one| one.ifindex.0 == 3).map(|one| (one.owner.key, one.grant));
@@ -300,8 +300,8 @@ fn a_preempted_reservation_is_told_downstream() {
     assert!(rig.rsvp.view().all(|one| one.reservations.is_empty()));
 }
 
-/// A sender sends more, and there is no room for it: what stood stands. When there is, the next request of the same kind has
-/// all of it reserved, although it says nothing new.
+/// A sender's larger Tspec is refused: the former grant stays. When there is capacity, the next request is granted as a
+/// whole, although it is a refresh.
 #[test]
 fn what_a_change_was_refused_is_asked_for_again() {
     let mut rig = Rig::new();
@@ -323,8 +323,9 @@ fn what_a_change_was_refused_is_asked_for_again() {
     assert_eq!(rig.reserved(2), 500_000);
 }
 
-/// RSVP-B-04: guaranteed service that has room for the flow, but not at the rate that its delay takes, is refused for its
-/// delay; with slack enough it is had at a lower rate, and without room for the flow itself it is a matter of bandwidth.
+/// RSVP-B-04: a guaranteed service request whose flow fits, but not the rate for its delay, is refused with the delay
+/// error. With enough slack it is granted at a lower rate; if the flow itself does not fit, the error is about
+/// bandwidth.
 #[test]
 fn a_delay_that_cannot_be_met_is_told_from_bandwidth_that_is_not_there() {
     for (taken, asked, value) in [

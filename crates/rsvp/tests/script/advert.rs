@@ -30,8 +30,8 @@ fn tree(mut rig: Rig) -> Rig {
     rig
 }
 
-/// RSVP-2.1-04, RSVP-3.1.3-11: what goes on is what admission control made of it for each interface, and what came is
-/// kept as it was.
+/// RSVP-2.1-04, RSVP-3.1.3-11: the ADSPEC is advanced for each interface by what admission control offers there; the
+/// stored one does not change.
 #[test]
 fn each_interface_has_an_adspec_of_its_own() {
     let mut rig = tree(Rig::new());
@@ -43,10 +43,10 @@ fn each_interface_has_an_adspec_of_its_own() {
     let mtus: Vec<_> = sent.iter().map(|one| (one.oif, general(one).mtu, general(one).hops)).collect();
     assert_eq!(mtus, [(3, 1500, 4), (4, 900, 4)]);
     assert!(sent.iter().all(|one| !general(one).broken));
-    // Not a hop more with each refresh.
+    // A refresh adds no hop.
     let sent = rig.wait(Duration::from_secs(100));
     assert!(sent.len() >= 4 && sent.iter().all(|one| general(one).hops == 4));
-    // None is made up where there was none.
+    // A Path without an ADSPEC leaves without one.
     let sent = rig.path(&Path { session: crate::rig::session(), ..Path::new() });
     assert!(one(&sent, MessageType::PATH).message().adspec.is_none());
 }
@@ -65,7 +65,7 @@ fn hops_without_rsvp_are_marked() {
         let view: Vec<_> = rig.rsvp.view().collect();
         assert_eq!(view[0].senders[0].non_rsvp_hop, broken);
     }
-    // An interface behind which TTLs do not tell.
+    // An interface where TTLs do not show hops without RSVP.
     let mut config = Config::default();
     let behind = InterfaceConfig { non_rsvp: Some(true), ..InterfaceConfig::default() };
     config.interfaces.insert("eth1".to_owned(), behind);
@@ -73,7 +73,7 @@ fn hops_without_rsvp_are_marked() {
     assert!(sent.len() == 2 && sent.iter().all(|one| general(one).broken));
 }
 
-/// RSVP-2209-PATH-06: another ADSPEC alone goes on with the next refresh.
+/// RSVP-2209-PATH-06: a change of the ADSPEC alone leaves with the next refresh.
 #[test]
 fn an_adspec_that_changes_waits_for_the_refresh() {
     let mut rig = tree(Rig::new());
@@ -85,10 +85,10 @@ fn an_adspec_that_changes_waits_for_the_refresh() {
     assert!(paths.iter().all(|one| general(one).hops == 6));
 }
 
-/// RSVP-2209-PREF-02: each copy says who polices, what its interface does, and names it as the hop.
+/// RSVP-2209-PREF-02: each copy has the policing flag, services and hop address of its interface.
 #[test]
 fn each_copy_is_made_for_its_interface() {
-    // Nothing can be reserved, and so nothing is policed, at eth4.
+    // Without resources at eth4 nothing is policed there.
     let links = signalbox_resources::Config::of_link("eth3", "10mbit".parse().unwrap());
     let mut rig = tree(Rig::with_resources(links));
     for e_police in [true, false] {

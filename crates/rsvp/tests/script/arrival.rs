@@ -1,5 +1,5 @@
-//! What every packet goes through before its type matters: whose it is, whether it is whole, which interface it is about
-//! (RFC 2205 §2.9, §3.1.1, §3.3; MESSAGE ARRIVES of RFC 2209).
+//! The first steps for every packet: destination, format, interface (RFC 2205 §2.9, §3.1.1, §3.3; MESSAGE ARRIVES of
+//! RFC 2209).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,14 +23,14 @@ fn give(rig: &mut Rig, octets: &[u8]) -> Vec<Sent> {
     rig.packet(1, sender(1).src, session().dest, 60, octets)
 }
 
-/// RSVP-3.1.1-08: a checksum that does not match is no message; zero says that there is none.
+/// RSVP-3.1.1-08: a message with a wrong checksum is dropped; a checksum of zero is not checked.
 #[test]
 fn a_wrong_checksum_is_dropped() {
     let mut rig = Rig::new();
     let mut octets = Path::new().octets();
     octets[2] ^= 0x10;
     assert_eq!(kinds(&give(&mut rig, &octets)), []);
-    // An octet on its way was changed.
+    // An octet was changed on the path.
     let mut octets = Path::new().octets();
     let last = octets.len() - 1;
     octets[last] ^= 1;
@@ -52,7 +52,7 @@ fn a_wrong_length_is_dropped() {
         assert_eq!(kinds(&give(&mut rig, &summed(octets))), []);
     }
     assert_eq!(rig.rsvp.counters().bad_length, 6);
-    // The last object goes beyond the end, or there are octets that are no object.
+    // The last object goes beyond the end, or there are octets behind it.
     for change in [4, -4] {
         let mut octets = good.clone();
         let last = octets.len() - 36;
@@ -65,7 +65,7 @@ fn a_wrong_length_is_dropped() {
     one(&give(&mut rig, &good), MessageType::PATH);
 }
 
-/// RSVP-3.1.1-11: the reserved octet is zero when sent, and whatever it is when received.
+/// RSVP-3.1.1-11: the reserved octet is zero when sent, and ignored when received.
 #[test]
 fn the_reserved_octet_is_nobodys() {
     let mut rig = Rig::new();
@@ -77,7 +77,7 @@ fn the_reserved_octet_is_nobodys() {
     assert_eq!(one(&sent, MessageType::RESV).octets[5], 0);
 }
 
-/// RSVP-2.9-01: what is for another node goes on as it came; a Path is for every node on its way.
+/// RSVP-2.9-01: a message for another node is passed on unchanged; a Path is handled by every node on its path.
 #[test]
 fn what_is_for_another_node_passes() {
     let mut rig = Rig::new();
@@ -95,8 +95,7 @@ fn what_is_for_another_node_passes() {
     assert_eq!((rig.reservations(), rig.rsvp.counters().passed_on), (0, 3));
 }
 
-/// RSVP-2209-MSG-01: of two things that are wrong the first counts: version and checksum, then whose it is, then its
-/// objects, then its proof, and only then what it says.
+/// RSVP-2209-MSG-01: the order of checks is version and checksum, destination, objects, INTEGRITY, contents.
 #[test]
 fn checks_have_an_order() {
     let mut rig = Rig::new();
@@ -107,9 +106,9 @@ fn checks_have_an_order() {
     let length = u16::try_from(cut.len()).unwrap();
     cut[6..8].copy_from_slice(&length.to_be_bytes());
     let cut = summed(cut);
-    // Without its TIME_VALUES, but for another: no business of this node.
+    // A message for another node is passed on even without TIME_VALUES.
     assert_eq!(rig.packet(2, at(2, 9), elsewhere, 60, &cut).len(), 1);
-    // For another, but not whole: not sent on.
+    // A broken message for another node is dropped.
     let mut broken = cut.clone();
     broken[12] ^= 1;
     assert_eq!(kinds(&rig.packet(2, at(2, 9), elsewhere, 60, &broken)), []);
@@ -118,10 +117,10 @@ fn checks_have_an_order() {
     version[0] = 0x20;
     assert_eq!(kinds(&rig.packet(2, at(2, 9), elsewhere, 60, &summed(version))), []);
     assert_eq!((rig.rsvp.counters().bad_checksum, rig.rsvp.counters().bad_version), (2, 1));
-    // For this node, without its TIME_VALUES, about a session without path: not answered.
+    // A message for this node without TIME_VALUES, for a session without path state, is not answered.
     assert_eq!(kinds(&rig.packet(2, at(2, 9), at(2, 1), 60, &cut)), []);
     assert_eq!(rig.rsvp.counters().missing_object, 1);
-    // Without a proof where one is wanted, and with conflicting ports: not answered either.
+    // An unsigned message with conflicting ports is not answered.
     let mut config = Config::default();
     config.neighbours.interface.reduction.reliable = false;
     let portless = Session { port: 0, ..session() };
@@ -141,7 +140,8 @@ fn checks_have_an_order() {
     }
 }
 
-/// RSVP-2.9-02, RSVP-2209-RESV-01: the handle tells the interface, not the way that a Resv came, nor its address.
+/// RSVP-2.9-02, RSVP-2209-RESV-01: the handle names the interface, not the incoming interface of the Resv or its
+/// address.
 #[test]
 fn the_handle_tells_the_interface() {
     for (arrived, addressed) in [(4, at(4, 1)), (4, at(2, 1)), (2, at(3, 1))] {
@@ -151,7 +151,7 @@ fn the_handle_tells_the_interface() {
         let sent = rig.packet(arrived, at(2, 9), addressed, 255, &resv.octets());
         assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))]);
         assert_eq!((rig.reserved(2), rig.reserved(3), rig.reserved(4)), (10_000, 0, 0));
-        // A refusal comes from that interface, too.
+        // The ResvErr leaves by that interface too.
         let too_much = Resv::ff(&[(load(200.0 * B), 1)]);
         rig.path(&Path { tspec: crate::rig::tspec(300.0 * B), ..Path::new() });
         let sent = rig.packet(arrived, at(2, 9), addressed, 255, &too_much.octets());
@@ -168,7 +168,8 @@ fn the_handle_tells_the_interface() {
     assert_eq!(one(&sent, MessageType::RESV_ERR).error().code, ErrorCode::NO_SENDER);
 }
 
-/// RSVP-3.3-10, RSVP-3.3-11: another node's handle is told back as it is; one that this node never gave is not answered.
+/// RSVP-3.3-10, RSVP-3.3-11: the handle of another node is returned unchanged; a Resv with an unknown handle of this
+/// node is not answered.
 #[test]
 fn handles_are_their_makers() {
     let mut rig = Rig::new();
@@ -189,8 +190,8 @@ fn handles_are_their_makers() {
     assert_eq!(handle(&rig.resv_tear(&resv), MessageType::RESV_TEAR), Some(0xdead_beef));
 }
 
-/// RSVP-2.9-04, RSVP-3.3-05: a Path that crossed nodes without RSVP tells the last one with it, and the Resv goes straight
-/// there; what comes from there may have any TTL.
+/// RSVP-2.9-04, RSVP-3.3-05: a Path that crossed nodes without RSVP names the last RSVP node, and the Resv goes
+/// directly to it; its messages may have any TTL.
 #[test]
 fn nodes_without_rsvp_lie_between() {
     let mut rig = Rig::new();
@@ -208,7 +209,7 @@ fn nodes_without_rsvp_lie_between() {
     assert_eq!(kinds(&sent), [(MessageType::RESV_TEAR, far)]);
 }
 
-/// RSVP-3.3-03: what is addressed to this node needs no Router Alert.
+/// RSVP-3.3-03: a message that is addressed to this node needs no Router Alert.
 #[test]
 fn neighbours_need_no_alert() {
     let mut rig = Rig::new();

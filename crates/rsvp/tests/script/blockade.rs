@@ -27,7 +27,7 @@ fn figure_12() {
     let sent = rig.neighbourly(1, at(1, 9), &error);
     let resv = one_to(&sent, MessageType::RESV, at(1, 9));
     assert_eq!(resv.rates(), [(2.0 * B, 0)]);
-    // With InPlace the innocent hear nothing.
+    // With InPlace next hops with smaller requests get no error.
     one_to(&sent, MessageType::RESV_ERR, at(3, 9));
     assert_eq!(sent.len(), 2);
     assert_eq!((rig.reserved(3), rig.reserved(4)), (40_000, 20_000));
@@ -38,7 +38,8 @@ fn figure_12() {
     }
 }
 
-/// RSVP-3.5-05, RSVP-3.5-07, RSVP-2209-RREF-02, RSVP-2209-RERR-02: all blockaded, so nothing at once and then the least.
+/// RSVP-3.5-05, RSVP-3.5-07, RSVP-2209-RREF-02, RSVP-2209-RERR-02: all requests are blockaded, so nothing goes upstream
+/// at once, and later the smallest.
 #[test]
 fn when_all_is_blockaded_the_least_goes_at_the_next_refresh() {
     let mut rig = tree();
@@ -83,7 +84,7 @@ fn a_blockade_ends() {
     assert!(small > 0 && big > 0, "{small} {big}");
 }
 
-/// RSVP-3.5-01: no other error blockades.
+/// RSVP-3.5-01: other errors set no blockade state.
 #[test]
 fn other_errors_leave_no_blockade() {
     let mut rig = tree();
@@ -91,14 +92,14 @@ fn other_errors_leave_no_blockade() {
     rig.resv(&large);
     rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
     let sent = rig.neighbourly(1, at(1, 9), &large.error_octets(1, ErrorCode::POLICY, 0, false));
-    let mut heard = kinds(&sent);
-    heard.sort_by_key(|(_, dst)| *dst);
-    assert_eq!(heard, [(MessageType::RESV_ERR, at(3, 9)), (MessageType::RESV_ERR, at(4, 9))]);
+    let mut events = kinds(&sent);
+    events.sort_by_key(|(_, dst)| *dst);
+    assert_eq!(events, [(MessageType::RESV_ERR, at(3, 9)), (MessageType::RESV_ERR, at(4, 9))]);
     assert_eq!(rig.rsvp.counters().blockades, 0);
 }
 
-/// RSVP-3.5-06: without InPlace all that have a part in it hear, with it those that asked for as much, equal and
-/// incomparable ones too.
+/// RSVP-3.5-06: without InPlace all next hops with a part in the request get the error; with InPlace those with equal
+/// and incomparable requests too.
 #[test]
 fn who_hears_of_a_failure() {
     let ff = |n, rate, of| Resv::ff(&[(load(rate), of)]).from(n, 9, group());
@@ -111,17 +112,18 @@ fn who_hears_of_a_failure() {
         let deep = signalbox_resources::intserv::TSpec::new(B, 9000.0, f32::INFINITY, 64, 1500).unwrap();
         let deep = signalbox_rsvp::wire::FlowSpec { tspec: deep, rspec: None };
         rig.resv(&Resv::ff(&[(deep, 1)]).from(4, 8, group()));
-        // Whose sender is another one.
+        // A request for another sender.
         rig.resv(&Resv::ff(&[(load(5.0 * B), 2)]).from(4, 7, group()));
         let error = ff(3, 4.0 * B, 1).error_octets(1, ErrorCode::ADMISSION, 2, in_place);
-        let mut heard: Vec<_> = all(&rig.neighbourly(1, at(1, 9), &error), MessageType::RESV_ERR);
-        heard.sort_by_key(|one| expected.iter().position(|dst| *dst == one.dst));
-        assert_eq!(heard.iter().map(|one| one.dst).collect::<Vec<_>>(), expected);
-        assert!(heard.iter().all(|one| one.rates() == [(4.0 * B, 1)]));
+        let mut events: Vec<_> = all(&rig.neighbourly(1, at(1, 9), &error), MessageType::RESV_ERR);
+        events.sort_by_key(|one| expected.iter().position(|dst| *dst == one.dst));
+        assert_eq!(events.iter().map(|one| one.dst).collect::<Vec<_>>(), expected);
+        assert!(events.iter().all(|one| one.rates() == [(4.0 * B, 1)]));
     }
 }
 
-/// RSVP-3.5-02: of explicit styles each sender in the message has its own, of the wildcard style its previous hop has one.
+/// RSVP-3.5-02: with explicit styles each sender in the message has blockade state, with the wildcard style its
+/// previous hop has.
 #[test]
 fn blockades_are_of_senders_or_hops() {
     for (style, expected) in [("SE", 2), ("FF", 1), ("WF", 1)] {
@@ -142,14 +144,14 @@ fn blockades_are_of_senders_or_hops() {
         let failed = failed.from(3, 9, group());
         rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, true));
         assert_eq!(rig.rsvp.counters().blockades, expected, "{style}");
-        // Another sender of the same hop is not kept back, unless it is the hop that is blockaded.
+        // Another sender of the same hop is not blockaded, unless the hop is.
         let confirmed = Resv::ff(&[(load(5.0 * B), 3)]).from(3, 9, group()).confirmed(at(5, 5));
         let went_up = style == "FF" && !all(&rig.resv(&confirmed), MessageType::RESV).is_empty();
         assert_eq!(went_up, style == "FF");
     }
 }
 
-/// RSVP-3.5-04: each error starts its time anew.
+/// RSVP-3.5-04: each error restarts the lifetime of the blockade state.
 #[test]
 fn a_repeated_error_prolongs_the_blockade() {
     let mut rig = tree();

@@ -1,4 +1,4 @@
-//! The error codes of RFC 2205 Appendix B: each is provoked once, and told as the table says.
+//! The error codes of RFC 2205 Appendix B: each is caused once, and reported as the table requires.
 
 use signalbox_core::traffic::ReserveError;
 use signalbox_resources::config::{Action, RuleConfig};
@@ -13,7 +13,7 @@ use crate::rig::{
     B, Path, Resv, Rig, Sent, addr, at, group, guaranteed, kinds, load, sender, session, to, tspec,
 };
 
-/// Octets of an object, counted from its start, that are others.
+/// A message with other octets at a place of an object.
 fn altered(mut octets: Vec<u8>, class: Class, at: usize, new: &[u8]) -> Vec<u8> {
     let start = Message::parse(&octets).unwrap().object(class).unwrap().offset + at;
     octets[start..start + new.len()].copy_from_slice(new);
@@ -69,15 +69,15 @@ fn adspec() -> Vec<u8> {
     octets.split_off(8)
 }
 
-/// Flags, code and value of the ERROR_SPEC, whatever stands beside it.
-fn told(sent: &Sent) -> Option<(u8, u8, u16)> {
+/// Flags, code and value of the ERROR_SPEC.
+fn reported(sent: &Sent) -> Option<(u8, u8, u16)> {
     let mut objects = Objects::at(&sent.octets[8..], 8).map_while(Result::ok);
     let error = objects.find(|object| object.kind.class == Class::ERROR_SPEC)?;
     let [.., flags, code, v1, v0] = *error.octets else { return None };
     Some((flags, code, u16::from_be_bytes([v1, v0])))
 }
 
-/// What each code and value is provoked by.
+/// The cause of each code and value.
 fn provoked() -> Vec<(MessageType, C, u16, Vec<Sent>)> {
     let (path_err, resv_err) = (MessageType::PATH_ERR, MessageType::RESV_ERR);
     let mut rig = ready();
@@ -178,15 +178,15 @@ fn provoked() -> Vec<(MessageType, C, u16, Vec<Sent>)> {
 }
 
 /// RSVP-B-01, RSVP-B-02, RSVP-B-05, RSVP-B-06, RSVP-B-07, RSVP-B-08, RSVP-B-09, RSVP-B-10, RSVP-B-11, RSVP-B-13,
-/// RSVP-B-14, RSVP-B-15, RSVP-B-17, RSVP-B-18, RSVP-B-19: what is sent for each, with which value, in which message,
-/// to whom it belongs; and the message that it is about goes no further.
+/// RSVP-B-14, RSVP-B-15, RSVP-B-17, RSVP-B-18, RSVP-B-19: value, message type and destination of each error; the
+/// message that caused it goes no further.
 #[test]
 fn each_code_is_sent_where_it_belongs() {
     for (kind, code, value, sent) in provoked() {
         let what = format!("{code} {value:#06x}: {:?}", kinds(&sent));
         let of: Vec<&Sent> = sent.iter().filter(|one| one.kind() == kind).collect();
         assert_eq!(of.len(), 1, "{what}");
-        assert_eq!(told(of[0]).map(|(_, code, value)| (code, value)), Some((code.0, value)), "{what}");
+        assert_eq!(reported(of[0]).map(|(_, code, value)| (code, value)), Some((code.0, value)), "{what}");
         let to = match kind {
             MessageType::PATH_ERR => at(1, 9),
             MessageType::RESV_CONF => addr("10.5.5.5"),
@@ -199,13 +199,12 @@ fn each_code_is_sent_where_it_belongs() {
     }
 }
 
-/// RSVP-B-12, RSVP-B-16: of all errors that can be provoked none has a reserved code or that of the API; RSVP-A.5-02:
-/// nor says that somebody is not guilty.
+/// RSVP-B-12, RSVP-B-16: no error has a reserved code or that of the API; RSVP-A.5-02: no message has NotGuilty.
 #[test]
 fn reserved_codes_are_not_sent() {
     let mut seen = std::collections::BTreeSet::new();
     for sent in provoked().into_iter().flat_map(|(.., sent)| sent) {
-        if let Some((flags, code, _)) = told(&sent) {
+        if let Some((flags, code, _)) = reported(&sent) {
             seen.insert(code);
             assert_eq!(flags & ErrorFlags::NOT_GUILTY.0, 0);
         }
@@ -219,21 +218,21 @@ fn reserve(style: Style, senders: &[u32]) -> Command {
     Command::Reserve(ReserveRequest { style, flows, confirm: false, policy: Box::default() })
 }
 
-/// RSVP-B-16: what an application does wrong it hears by upcall, at once or when it shows, and nobody else hears of it.
+/// RSVP-B-16: errors of an application are reported by upcall to it alone.
 #[test]
 fn faults_of_applications_are_told_to_them_alone() {
     let mut rig = Rig::new();
     let here = Session { dest: at(3, 1), ..session() };
     let mut quiet = |id, command| {
         assert_eq!(kinds(&rig.command(id, command)), []);
-        rig.heard(id)
+        rig.take_events(id)
     };
     assert_eq!(quiet(1, reserve(Style::Ff, &[1])), [RsvpEvent::Refused(Refused::NoSession)]);
     assert_eq!(quiet(1, Command::Session(here)), []);
     let portless = Command::Session(Session { port: 0, ..here });
     assert_eq!(quiet(2, portless), [RsvpEvent::Refused(Refused::ConflictingPorts)]);
     assert_eq!(quiet(1, reserve(Style::Wf, &[1])), [RsvpEvent::Refused(Refused::BadFlows)]);
-    // It waits for its sender; by then another style is in place.
+    // It waits for its sender; meanwhile another style is reserved.
     assert_eq!(quiet(1, reserve(Style::Ff, &[2])), []);
     let mut rig = Rig::new();
     rig.trees.insert((group().dest, sender(1).src), (1, vec![3]));
@@ -242,11 +241,11 @@ fn faults_of_applications_are_told_to_them_alone() {
     rig.command(1, reserve(Style::Ff, &[2]));
     rig.path(&Path::of(group(), 1, 1));
     rig.resv(&Resv::wf(load(B)).from(3, 9, group()));
-    rig.heard(1);
+    rig.take_events(1);
     let sent = rig.path(&Path::of(group(), 2, 1));
     assert!(sent.iter().all(|one| one.kind() != MessageType::RESV_ERR));
-    let heard = rig.heard(1);
-    let Some(RsvpEvent::ResvError { error, senders, .. }) = heard.last() else { panic!("{heard:?}") };
+    let events = rig.take_events(1);
+    let Some(RsvpEvent::ResvError { error, senders, .. }) = events.last() else { panic!("{events:?}") };
     assert_eq!((error.code, error.value, &senders[..]), (C::CONFLICTING_STYLE, 0x0011, &[sender(2)][..]));
     assert_eq!(to("10.9.0.1"), session());
 }

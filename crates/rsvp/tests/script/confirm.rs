@@ -28,7 +28,7 @@ fn the_largest_goes_up_once() {
         rig.path(&Path::of(group(), 1, 1));
         rig.resv(&resv);
     }
-    // RSVP-2209-RESV-06: asked for again, though nothing else is new.
+    // RSVP-2209-RESV-06: only the confirmation is requested again.
     let sent = rig.resv(&resv.confirmed(receiver));
     assert_eq!(sent[0].message().confirm, Some(receiver));
 }
@@ -52,7 +52,7 @@ fn an_equal_or_smaller_one_is_confirmed_here() {
     assert_eq!(sent[0].message().confirm, Some(receiver));
 }
 
-/// RSVP-3.1.4-15: in a blockaded request the wish is dropped.
+/// RSVP-3.1.4-15: the RESV_CONFIRM of a blockaded request is dropped.
 #[test]
 fn a_blockaded_one_is_dropped() {
     let mut rig = tree();
@@ -62,8 +62,8 @@ fn a_blockaded_one_is_dropped() {
     assert_eq!(kinds(&rig.resv(&resv.confirmed(addr("10.5.5.5")))), []);
 }
 
-/// RSVP-3.1.9-03: of one Resv each flow descriptor is confirmed where it is merged, and asked about farther up where it
-/// is not.
+/// RSVP-3.1.9-03: each flow descriptor of a Resv is confirmed where it is merged; the others go upstream with the
+/// RESV_CONFIRM.
 #[test]
 fn a_part_of_a_request_is_confirmed_here() {
     let mut rig = Rig::new();
@@ -84,7 +84,7 @@ fn a_part_of_a_request_is_confirmed_here() {
     }
 }
 
-/// A descriptor that changes what goes up without being the largest goes up, but is not asked about there.
+/// A flow descriptor that changes the merge without being the largest goes upstream without the RESV_CONFIRM.
 #[test]
 fn what_is_merged_is_not_asked_about() {
     let mut rig = Rig::new();
@@ -104,8 +104,8 @@ fn what_is_merged_is_not_asked_about() {
     assert_eq!(all(&sent, MessageType::RESV_CONF)[0].rates(), [(B, 1)], "what it asked for");
 }
 
-/// RSVP-3.1.9-02, RSVP-3.1.9-04, RSVP-2209-RACK-01: a ResvConf is taken up, and goes on with a Router Alert to the address in its RESV_CONFIRM; one that is addressed to
-/// another is dropped.
+/// RSVP-3.1.9-02, RSVP-3.1.9-04, RSVP-2209-RACK-01: a ResvConf is intercepted and sent on with a Router Alert to the
+/// address in its RESV_CONFIRM; one with another destination is dropped.
 #[test]
 fn a_confirmation_passes_if_it_says_where_it_goes() {
     let receiver = addr("10.9.0.1");
@@ -129,7 +129,7 @@ fn a_confirmation_passes_if_it_says_where_it_goes() {
     assert_eq!(rig.rsvp.counters().bad_confirmation, 2);
 }
 
-/// A confirmation goes where the reservation is, but never back: two nodes that know no better would send it to and fro.
+/// A ResvConf goes where the reservation is, but never back, so that two nodes cannot send it to each other for ever.
 #[test]
 fn a_confirmation_does_not_turn_round() {
     let mut rig = Rig::new();

@@ -1,4 +1,4 @@
-//! What traffic control is asked for and does (RFC 2205 §3.11.2), and what routing is (§3.11.4).
+//! Requests to traffic control (RFC 2205 §3.11.2) and to routing (§3.11.4).
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn at_interface(rig: &Rig, n: u32) -> ReservationView<'_> {
     found
 }
 
-/// RSVP-3.11.2-01: next hops on one link share what is installed there, links are merged upstream only.
+/// RSVP-3.11.2-01: next hops at one interface share a grant; interfaces are merged upstream only.
 #[test]
 fn merging_depends_on_where_packets_are_copied() {
     let mut rig = tree();
@@ -45,7 +45,7 @@ fn merging_depends_on_where_packets_are_copied() {
     assert_eq!(one(&sent, MessageType::RESV).rates(), [(4.0 * B, 1)]);
 }
 
-/// RSVP-3.11.2-02: the least upper bound of the next hops, but no more than the senders send together.
+/// RSVP-3.11.2-02: the least upper bound of the requests, limited by the sum of the senders.
 #[test]
 fn what_is_asked_for_is_the_bound_of_all_next_hops() {
     let mut rig = Rig::new();
@@ -57,7 +57,7 @@ fn what_is_asked_for_is_the_bound_of_all_next_hops() {
     rig.resv(&Resv::se(load(3.0 * B), &[1]).from(3, 9, group()));
     rig.resv(&Resv::se(FlowSpec { tspec: deep, rspec: None }, &[1]).from(3, 8, group()));
     let traffic = at_interface(&rig, 3).traffic;
-    // The lesser rate, but of buckets that are in no order the deeper one (RFC 2212).
+    // The lesser rate, but the deeper of two buckets that have no order (RFC 2212).
     assert_eq!((traffic.rate, traffic.burst, traffic.max_packet), (30_000, 9000, 1500));
     rig.resv(&Resv::se(load(9.0 * B), &[1]).from(3, 9, group()));
     assert_eq!(at_interface(&rig, 3).traffic.rate, 40_000);
@@ -68,7 +68,7 @@ fn what_is_asked_for_is_the_bound_of_all_next_hops() {
     assert_eq!(at_interface(&rig, 3).traffic.rate, 50_000);
 }
 
-/// RSVP-3.11.2-03: what was in force stays so, filters and all.
+/// RSVP-3.11.2-03: after a refusal the former grant stays, with its filters.
 #[test]
 fn a_refused_change_changes_nothing() {
     let mut rig = Rig::new();
@@ -87,7 +87,7 @@ fn a_refused_change_changes_nothing() {
     assert_eq!((after.grant, after.traffic, after.filters), (grant, traffic, &filters[..]));
 }
 
-/// RSVP-3.11.2-04, RSVP-3.11.2-05: filters come and go in a reservation that stays, and go with it.
+/// RSVP-3.11.2-04, RSVP-3.11.2-05: filters are added to and removed from a reservation, and end with it.
 #[test]
 fn filters_are_added_and_removed_one_by_one() {
     let mut rig = tree();
@@ -108,13 +108,13 @@ fn filters_are_added_and_removed_one_by_one() {
     rig.resv(&se(8, &[1, 2]));
     rig.resv_tear(&se(8, &[1, 2]));
     assert_eq!((rig.reservations(), rig.reserved(3)), (0, 0));
-    // A filter is not there where its reservation was refused.
+    // A refused reservation has no filter.
     rig.path(&Path { tspec: tspec(200.0 * B), ..Path::of(group(), 1, 1) });
     rig.resv(&Resv::se(load(200.0 * B), &[1]).from(3, 9, group()));
     assert_eq!(rig.reservations(), 0);
 }
 
-/// RSVP-3.11.2-06: slack that was used up here is not there any more upstream.
+/// RSVP-3.11.2-06: slack that this node used is not forwarded upstream.
 #[test]
 fn what_traffic_control_left_goes_on() {
     let mut rig = Rig::new();
@@ -130,7 +130,8 @@ fn what_traffic_control_left_goes_on() {
     assert_eq!(said.tspec, tspec(10.0 * B));
 }
 
-/// RSVP-3.11.2-08, RSVP-B-13: somebody else's request takes it away: the next hop hears, and upstream it ends.
+/// RSVP-3.11.2-08, RSVP-B-13: another request preempts the reservation: the next hop gets an error, and upstream it
+/// ends.
 #[test]
 fn what_is_preempted_is_reported_and_removed() {
     let links = Links { preemption: true, ..Links::of_link("*", "10mbit".parse().unwrap()) };
@@ -138,7 +139,7 @@ fn what_is_preempted_is_reported_and_removed() {
     rig.path(&Path { tspec: tspec(60.0 * B), ..Path::new() });
     rig.resv(&Resv::ff(&[(load(60.0 * B), 1)]));
     let host = |text| Prefix::host(addr(text));
-    // All that the link has: no part is left.
+    // The whole capacity of the link: no part is left.
     let traffic = TrafficSpec { rate: 937_500, burst: 3000, peak: None, min_policed: 64, max_packet: 1500 };
     let strong = Ask {
         priority: Priority { setup: 1, defending: 1 },
@@ -159,7 +160,7 @@ fn what_is_preempted_is_reported_and_removed() {
     assert_eq!((sent.len(), rig.rsvp.reservations(), rig.reservations()), (2, 0, 1));
 }
 
-/// RSVP-3.11.4-01: the packet that routing is asked about is one of the flow's.
+/// RSVP-3.11.4-01: the route lookup has a packet of the flow.
 #[test]
 fn routing_is_asked_about_the_flow() {
     let mut rig = Rig::new();
@@ -174,7 +175,7 @@ fn routing_is_asked_about_the_flow() {
     assert_eq!(sent.iter().map(|one| one.oif).collect::<Vec<_>>(), [3, 4]);
 }
 
-/// RSVP-3.11.4-04: at an interface that is switched off nothing is sent and nothing heard.
+/// RSVP-3.11.4-04: at a disabled interface nothing is sent or received.
 #[test]
 fn rsvp_can_be_switched_off_at_an_interface() {
     let off = InterfaceConfig { enabled: false, ..InterfaceConfig::default() };

@@ -1,4 +1,4 @@
-//! Diagnostics (RFC 2745) along chains of nodes: what a requester gets back.
+//! Diagnostics (RFC 2745) along chains of nodes: replies to the requester.
 //!
 //! Node 0 is the sender's, the last one the receiver's and the LAST-HOP. Link *k* joins node *k* (`10.1.k.1`, its
 //! interface 2) and node *k*+1 (`10.1.k.2`, its interface 1).
@@ -34,11 +34,11 @@ pub(crate) struct Packet {
 
 pub(crate) struct Chain {
     nodes: Vec<Node>,
-    /// Nodes that drop diagnostic messages unread.
+    /// Nodes that drop diagnostic messages.
     pub(crate) deaf: Vec<usize>,
     /// Diagnostic messages between nodes.
     seen: Vec<Packet>,
-    /// What the requester got.
+    /// Replies to the requester.
     replies: Vec<(SocketAddr, Vec<u8>)>,
     now: Time,
 }
@@ -56,7 +56,7 @@ pub(crate) fn sender() -> Filter {
 }
 
 impl Chain {
-    /// So many nodes, with a reservation from end to end.
+    /// A chain of this many nodes, with a reservation from end to end.
     pub(crate) fn new(count: usize) -> Self {
         let nodes = (0..count).map(|n| {
             let interface = |number: u32, address| Interface {
@@ -110,7 +110,7 @@ impl Chain {
         self.input(node, Input::Command { id: 1, command });
     }
 
-    /// What a node is given, and all that comes of it anywhere.
+    /// Gives an input to a node and carries all packets that follow.
     fn input(&mut self, node: usize, input: Input<'_>) {
         let mut waiting = std::collections::VecDeque::new();
         self.one(node, input, &mut waiting);
@@ -179,7 +179,7 @@ impl Chain {
         }
     }
 
-    /// Asks from the LAST-HOP on; what the requester got.
+    /// Asks from the LAST-HOP on; replies to the requester.
     fn ask(&mut self, max_hops: u8, path_mtu: u16, with_route: bool) -> Vec<Vec<u8>> {
         let (last_hop, session) = (self.last_hop(), self.session());
         let octets = compose(MessageType::DREQ, 255, |w| {
@@ -202,7 +202,7 @@ impl Chain {
         self.request(last_hop, &octets)
     }
 
-    /// Gives a DREQ to the node that has this address; what the requester got.
+    /// Gives a DREQ to the node with this address; replies to the requester.
     pub(crate) fn request(&mut self, to: IpAddr, octets: &[u8]) -> Vec<Vec<u8>> {
         let last = self.nodes.len() - 1;
         let owner = (0..last).find_map(|link| match to {
@@ -227,13 +227,14 @@ fn asked(octets: &[u8]) -> Diagnostic {
     Message::parse(octets).unwrap().diagnostic().unwrap()
 }
 
-/// Interfaces in of the nodes that a reply tells of.
+/// Incoming interfaces of the nodes in a reply.
 fn ways(octets: &[u8]) -> Vec<IpAddr> {
     Message::parse(octets).unwrap().responses().map(|one| one.incoming).collect()
 }
 
-/// Proves RSVPX-2745-3-06 and RSVPX-2745-2-02: directly from the sender's node, or with a ROUTE from node to node and
-/// from the LAST-HOP; each hop told once, with its reservation; all of it unicast, a DREQ one datagram.
+/// Proves RSVPX-2745-3-06 and RSVPX-2745-2-02: the reply comes directly from the sender's node, or with a ROUTE from
+/// node to node and from the LAST-HOP; each hop is reported once, with its reservation; all is unicast, a DREQ is one
+/// datagram.
 #[test]
 fn there_and_back_both_ways() {
     let mut chain = Chain::new(4);
@@ -286,9 +287,9 @@ fn an_expanding_search() {
     }
 }
 
-/// Proves RSVPX-2745-4.1-03 and RSVPX-2745-3-04: ten nodes and a Path MTU of 300. Parts have MF and tell where they
-/// belong, put together they are what one large reply says; a ROUTE that grew too big begins anew, and replies from beyond
-/// come back all the same.
+/// Proves RSVPX-2745-4.1-03 and RSVPX-2745-3-04: ten nodes and a Path MTU of 300. Fragments have MF and an offset;
+/// reassembled they equal one large reply. A ROUTE that grew too big starts again, and replies from beyond still
+/// arrive.
 #[test]
 fn parts_of_a_long_path() {
     let mut chain = Chain::new(10);
@@ -300,7 +301,7 @@ fn parts_of_a_long_path() {
     };
     for (path_mtu, with_route, too_long) in [(300, false, false), (300, true, false), (240, true, true)] {
         let mut replies = chain.ask(0, path_mtu, with_route);
-        // Later parts may have the shorter way.
+        // Later fragments may take a shorter path.
         replies.sort_by_key(|reply| asked(reply).offset);
         assert!(replies.len() > 5, "{}", replies.len());
         let most = usize::from(path_mtu) - 20;
@@ -325,7 +326,7 @@ fn parts_of_a_long_path() {
         let anew = errors.iter().filter(|one| one.contains(DiagErrors::ROUTE_TOO_BIG)).count();
         assert_eq!(anew > 0, too_long);
     }
-    // A Path MTU below the least that can be counts as that.
+    // A Path MTU below the minimum counts as the minimum.
     let replies = chain.ask(0, 0, false);
     assert_eq!(replies.len(), 10);
     assert!(replies.iter().all(|reply| ways(reply).len() == 1));

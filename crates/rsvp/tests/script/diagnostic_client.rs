@@ -1,4 +1,4 @@
-//! The diagnostic client (RFC 2745 §6) against chains of nodes: no node of RSVP is where it runs.
+//! The diagnostic client (RFC 2745 §6) against chains of nodes. Its host runs no RSVP node.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -26,17 +26,17 @@ fn query(chain: &Chain) -> Query {
     }
 }
 
-/// What became of a diagnosis.
+/// Result of a diagnosis.
 struct Outcome {
     report: Report,
     took: Duration,
-    /// Whom DREQs went to.
+    /// Destinations of the DREQs.
     asked: Vec<IpAddr>,
     traceroutes: usize,
 }
 
-/// Plays a client against a chain. `passes` decides by number and octets whether a reply arrives; requests to nobody are
-/// answered by `stranger`.
+/// Runs a client against a chain. `passes` decides by number and octets whether a reply arrives; `stranger` answers
+/// requests to other addresses.
 fn play(
     chain: &mut Chain,
     query: Query,
@@ -87,7 +87,7 @@ fn simply(chain: &mut Chain, query: Query, route: &[IpAddr]) -> Outcome {
     play(chain, query, Patience::default(), route, |_| true, |_, _| true, |_, _| None)
 }
 
-/// The outgoing interface of each node, what was silent, 0.0.0.0 for what was lost.
+/// The outgoing interface of each node, silent nodes as errors, 0.0.0.0 for lost fragments.
 fn ways(report: &Report) -> Vec<Result<IpAddr, IpAddr>> {
     let way = |entry: &Entry| match entry {
         Entry::Node(node) => Ok(node.response().unwrap().outgoing),
@@ -97,12 +97,12 @@ fn ways(report: &Report) -> Vec<Result<IpAddr, IpAddr>> {
     report.entries.iter().map(way).collect()
 }
 
-/// A chain of four: what its nodes say of where they are, the receiver's first.
+/// A chain of four: the outgoing interfaces of its nodes, the receiver's first.
 fn four() -> Vec<Result<IpAddr, IpAddr>> {
     [address(2, 2), address(2, 1), address(1, 1), address(0, 1)].map(Ok).to_vec()
 }
 
-/// One request, one reply, nothing to wait for; the same from node to node.
+/// One request, one reply, no waiting; the same with a ROUTE.
 #[test]
 fn answered_at_once() {
     let mut chain = Chain::new(4);
@@ -124,8 +124,7 @@ fn query_of(count: usize) -> Query {
     query(&Chain::new(count))
 }
 
-/// Proves RSVPX-2745-6-01 as far as the retransmission timer goes: a lost request, or reply, is asked for again, so often
-/// and no more.
+/// Proves RSVPX-2745-6-01 for the retransmission timer: a request without a reply is repeated up to the limit.
 #[test]
 fn lost_requests_are_repeated() {
     let mut chain = Chain::new(4);
@@ -139,8 +138,8 @@ fn lost_requests_are_repeated() {
     assert_eq!(outcome.took, 3 * patience.timeout);
 }
 
-/// Proves RSVPX-2745-6-01 as far as the reassembly timer goes: parts in any order are put together; if one is lost, what
-/// came is handed out when the time is over, with a mark where something is missing.
+/// Proves RSVPX-2745-6-01 for the reassembly timer: fragments in any order are reassembled; after a loss the others are
+/// reported at the end of the time, with a mark at the gap.
 #[test]
 fn parts_are_put_together() {
     let small = || Query { path_mtu: 240, ..query_of(4) };
@@ -175,13 +174,13 @@ fn parts_are_put_together() {
     assert_eq!(ways(&client.report().unwrap()), four());
 }
 
-/// Proves RSVPX-2745-6-01: a router that drops type 8 is worked around. The hops below it are asked for one by one, a
-/// traceroute tells who is behind it, and these are asked from there on.
+/// Proves RSVPX-2745-6-01: a router that drops type 8 is bypassed. The hops below it are asked one by one; a traceroute
+/// finds the nodes behind it, which are asked from there on.
 #[test]
 fn a_legacy_router_on_the_way() {
     let mut chain = Chain::new(6);
     chain.deaf = vec![3];
-    // As a traceroute from beside the receiver finds them.
+    // The result of a traceroute from a host near the receiver.
     let route: Vec<IpAddr> = (0..5).rev().map(|link| address(link, 1)).collect();
     let outcome = simply(&mut chain, query_of(6), &route);
     let expected = vec![
@@ -199,7 +198,7 @@ fn a_legacy_router_on_the_way() {
     asked.push(address(2, 1));
     assert_eq!(outcome.asked, asked);
 
-    // Two of them, one the LAST-HOP, and a traceroute that knows nobody: the sender is asked at least.
+    // Two of them, one the LAST-HOP, and an empty traceroute: the sender is asked at least.
     chain.deaf = vec![5, 2];
     let outcome = simply(&mut chain, query_of(6), &route);
     let expected = vec![
@@ -213,19 +212,19 @@ fn a_legacy_router_on_the_way() {
     assert_eq!((ways(&outcome.report), outcome.report.end), (expected, End::Complete));
     let outcome = simply(&mut chain, query_of(6), &[]);
     assert_eq!(ways(&outcome.report), [Err(address(4, 2)), Ok(address(0, 1))]);
-    // A limit of hops holds for all of it.
+    // The limit of hops counts for the whole diagnosis.
     let outcome = simply(&mut chain, Query { max_hops: 3, ..query_of(6) }, &route);
     assert_eq!(ways(&outcome.report).len(), 3);
     assert_eq!(outcome.report.end, End::Complete);
-    // Everybody is.
+    // All nodes are silent.
     chain.deaf = (0..6).collect();
     let outcome = simply(&mut chain, query_of(6), &route);
     assert_eq!(outcome.report.end, End::Silent);
     assert!(ways(&outcome.report).iter().all(Result::is_err));
 }
 
-/// A node that a traceroute finds and that has no path state is off the path (§5.6): the next one is asked. At the LAST-HOP
-/// it is the answer.
+/// A node of a traceroute without path state is off the path (§5.6): the next one is asked. At the LAST-HOP it is the
+/// answer.
 #[test]
 fn nodes_off_the_path() {
     let no_path = |octets: &[u8]| {
@@ -263,7 +262,7 @@ fn nodes_off_the_path() {
     assert_eq!((outcome.report.entries.len(), outcome.report.end), (1, End::Complete));
 }
 
-/// Octets that are no reply to what was asked change nothing: other names, sessions, requesters, types.
+/// Octets that do not answer the request change nothing: other identifiers, sessions, requesters, types.
 #[test]
 fn foreign_replies() {
     let mut chain = Chain::new(4);

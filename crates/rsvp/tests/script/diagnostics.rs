@@ -1,4 +1,4 @@
-//! Diagnostics (RFC 2745) at one node: what it says of itself, where questions and answers go on.
+//! Diagnostics (RFC 2745) at one node: its response, and where requests and replies go on.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ struct Dreq {
     asked: Diagnostic,
     select: Option<Vec<ObjectType>>,
     route: Option<Vec<IpAddr>>,
-    /// DIAG_RESPONSEs of nodes before, whole.
+    /// Whole DIAG_RESPONSEs of other nodes.
     responses: Vec<u8>,
     /// TTLs of the common header and on arrival.
     ttl: [u8; 2],
@@ -27,7 +27,7 @@ struct Dreq {
 }
 
 impl Dreq {
-    /// To this node as LAST-HOP, from a requester behind eth2.
+    /// A DREQ to this node as LAST-HOP, from a requester behind eth2.
     fn begin() -> Self {
         Self {
             session: session(),
@@ -51,7 +51,7 @@ impl Dreq {
         }
     }
 
-    /// From the next hop downstream, which was the LAST-HOP.
+    /// A DREQ from the next hop downstream, which was the LAST-HOP.
     fn further() -> Self {
         let mut dreq = Self::begin();
         dreq.hop = RsvpHop { addr: at(2, 9), lih: 2 };
@@ -115,7 +115,7 @@ impl Asked for Rig {
     }
 }
 
-/// The one reply, and nothing else.
+/// The only reply; nothing else was sent.
 #[track_caller]
 fn only_reply(rig: &mut Rig, sent: &[Sent]) -> Reply {
     assert_eq!(sent, []);
@@ -147,7 +147,7 @@ fn reserved() -> Rig {
     rig
 }
 
-/// Proves RSVPX-2745-4.1-02 and RSVPX-2745-3-07: each field compared with where the node stands.
+/// Proves RSVPX-2745-4.1-02 and RSVPX-2745-3-07: each field of the response against the topology.
 #[test]
 fn what_a_router_says_of_itself() {
     let eth2 = InterfaceConfig { refresh: Duration::from_secs(45), cleanup: 5, ..InterfaceConfig::default() };
@@ -160,7 +160,7 @@ fn what_a_router_says_of_itself() {
     rig.path(&Path::new());
     rig.resv(&Resv::ff(&[(load(2.0 * B), 1)]));
 
-    // Three IP hops from the node before.
+    // Three IP hops from the previous RSVP node of the DREQ.
     let dreq = Dreq { ttl: [255, 252], ..Dreq::further() };
     let sent = rig.ask(&dreq);
     let on = one(&sent, MessageType::DREQ);
@@ -182,7 +182,7 @@ fn what_a_router_says_of_itself() {
     small.asked.path_mtu = 600;
     let sent = rig.ask(&small);
     assert_eq!(one(&sent, MessageType::DREQ).message().diagnostic().unwrap().path_mtu, 600);
-    // Without path state: that error, the addresses that are not known, and the answer from here.
+    // Without path state: the error, zero addresses, and the reply from this node.
     let mut unknown = dreq.clone();
     unknown.asked.sender = sender(9);
     let sent = rig.ask(&unknown);
@@ -193,13 +193,13 @@ fn what_a_router_says_of_itself() {
     assert_eq!((found.incoming, found.previous), (addr("0.0.0.0"), addr("0.0.0.0")));
     assert_eq!(message.diagnostic().unwrap().hops, 2);
     assert_eq!(found.objects().count(), 0);
-    // A TTL that grew on the way counts as no hop.
+    // A TTL that increased counts as no hop.
     let sent = rig.ask(&Dreq { ttl: [200, 255], ..dreq });
     assert_eq!(last(&one(&sent, MessageType::DREQ).message()).d_ttl, 0);
 }
 
-/// Proves RSVPX-2745-3-09: SENDER_TSPEC, STYLE, FLOWSPEC and FILTER_SPEC unless others are asked for; nothing of a
-/// reservation where there is none.
+/// Proves RSVPX-2745-3-09: SENDER_TSPEC, STYLE, FLOWSPEC and FILTER_SPEC by default; nothing of a reservation where
+/// there is none.
 #[test]
 fn default_and_selected_objects() {
     let mut rig = Rig::new();
@@ -242,8 +242,8 @@ fn default_and_selected_objects() {
     }
 }
 
-/// The reservation is the one at the interface that the handle names; the flag M tells of those at others, and an SE's
-/// other senders are listed.
+/// The reservation is that of the interface named by the handle; M shows reservations at other interfaces, and the
+/// other senders of an SE reservation are listed.
 #[test]
 fn reservations_by_interface_and_style() {
     let mut rig = Rig::new();
@@ -265,7 +265,7 @@ fn reservations_by_interface_and_style() {
     assert!(!found.merged);
     let filters: Vec<_> = found.objects().filter(|object| object.kind.class == Class::FILTER_SPEC).collect();
     assert_eq!(filters.len(), 2);
-    // At eth3 nobody has reserved anything.
+    // There is no reservation at eth3.
     let on = ask(&mut rig, 3);
     assert_eq!(classes(&last(&on.message())), [Class::SENDER_TSPEC]);
     assert_eq!(last(&on.message()).outgoing, at(3, 1));
@@ -281,7 +281,7 @@ fn reservations_by_interface_and_style() {
     for lih in [2, 3] {
         assert!(last(&ask(&mut rig, lih).message()).merged, "eth{lih}");
     }
-    // A handle that means nothing: the interface that it came in by.
+    // An unknown handle: the incoming interface counts.
     assert_eq!(last(&ask(&mut rig, 4).message()).outgoing, at(2, 1));
 }
 
@@ -303,7 +303,7 @@ fn what_goes_upstream() {
     assert_eq!(message.responses().count(), 2);
     assert_eq!(on.octets.len(), before.len() + 4 + 24 + 36 + 8 + 36 + 12);
     assert_eq!(usize::from(u16::from_be_bytes([on.octets[6], on.octets[7]])), on.octets.len());
-    // Objects of classes that are to be passed on unread are.
+    // Objects of unknown classes that are to be forwarded.
     let strange = [0, 8, 0xfa, 1, 1, 2, 3, 4];
     let with = Dreq { responses: [&strange[..], &dreq.responses].concat(), ..dreq };
     let sent = rig.ask(&with);
@@ -312,8 +312,8 @@ fn what_goes_upstream() {
     assert_eq!(kept, [strange.to_vec()]);
 }
 
-/// Proves RSVPX-2745-4.1-05: the hop limit, no path state and the sender's own node end it, with MF off; the DREP goes to
-/// the last address of the ROUTE, or without one to the requester.
+/// Proves RSVPX-2745-4.1-05: it ends at the hop limit, without path state and at the sender's node, with MF off; the
+/// DREP goes to the last address of the ROUTE, or without one to the requester.
 #[test]
 fn three_ends() {
     let mut rig = reserved();
@@ -359,23 +359,23 @@ fn three_ends() {
         assert_eq!((message.route().unwrap().pointer, message.route().unwrap().len()), (1, 2));
         assert!(!message.diagnostic().unwrap().more);
     }
-    // Over nodes without RSVP, as a TTL tells, their routing knows the way.
+    // If nodes without RSVP lie between, routing decides.
     let far = Dreq { route: Some(vec![at(2, 9)]), ttl: [255, 254], ..at_sender.clone() };
     assert_eq!(one(&own.ask(&far), MessageType::DREP).oif, 0);
-    // What the sender's node says of itself.
+    // The response of the sender's node.
     let sent = own.ask(&at_sender);
     let reply = only_reply(&mut own, &sent);
     let zero = addr("0.0.0.0");
     let found = last(&drep(&reply.octets));
     assert_eq!((found.incoming, found.previous, found.outgoing), (zero, zero, at(2, 1)));
-    // Without path state there is nothing to say but that.
+    // Without path state the response has only the error.
     let sent = own.ask(&unknown);
     let reply = only_reply(&mut own, &sent);
     let found = last(&drep(&reply.octets));
     assert_eq!((found.cleanup, found.refresh, found.objects.len()), (0, 0, 0));
 }
 
-/// Proves RSVPX-2745-3-03: with a limit of 1 the LAST-HOP is where it ends, with a hop count of 1; 0 is no limit.
+/// Proves RSVPX-2745-3-03: with a limit of 1 it ends at the LAST-HOP, with a hop count of 1; 0 is no limit.
 #[test]
 fn hop_limits() {
     let mut rig = reserved();
@@ -390,14 +390,15 @@ fn hop_limits() {
         let sent = rig.ask(&dreq);
         assert_eq!(one(&sent, MessageType::DREQ).message().diagnostic().unwrap().hops, 1);
     }
-    // As many hops as can be counted are a limit, too.
+    // The largest hop count is a limit too.
     let mut far = Dreq::further();
     far.asked.hops = 254;
     let sent = rig.ask(&far);
     assert_eq!(drep(&only_reply(&mut rig, &sent).octets).diagnostic().unwrap().hops, 255);
 }
 
-/// What a LAST-HOP says of its outgoing interface: where data to the receiver leave, whatever the DREQ came by.
+/// The outgoing interface in a LAST-HOP's response: where data to the receiver leave, whatever interface the DREQ came
+/// by.
 #[test]
 fn outgoing_interface_of_the_last_hop() {
     let mut rig = reserved();
@@ -409,7 +410,7 @@ fn outgoing_interface_of_the_last_hop() {
         last(&drep(&reply.octets)).outgoing
     };
     assert_eq!(ask(&mut rig, &dreq), at(2, 1));
-    // To a group: an interface with a receiver; without any none.
+    // For a group: an interface with a receiver, or none.
     rig.tree(group(), 1, 1, &[4, 3]);
     rig.path(&Path::of(group(), 1, 1));
     let group = Dreq { session: group(), ..dreq.clone() };
@@ -427,14 +428,14 @@ fn outgoing_interface_of_the_last_hop() {
     assert_eq!(ask(&mut rig, &here), at(4, 1), "that is known without path state");
 }
 
-/// Proves RSVPX-2745-4.1-01: below the LAST-HOP a DREQ is passed on as it is.
+/// Proves RSVPX-2745-4.1-01: below the LAST-HOP a DREQ is passed on unchanged.
 #[test]
 fn below_the_last_hop() {
     let mut rig = reserved();
     let mut dreq = Dreq::begin();
     dreq.asked.last_hop = at(1, 9);
     let octets = dreq.octets();
-    // Addressed to the LAST-HOP and taken on its way, or addressed to this node.
+    // Addressed to the LAST-HOP and intercepted, or addressed to this node.
     for dst in [at(1, 9), at(2, 1)] {
         let sent = rig.packet(2, at(2, 7), dst, 60, &octets);
         assert!(rig.replies().is_empty());
@@ -443,7 +444,7 @@ fn below_the_last_hop() {
     }
     assert_eq!(rig.rsvp.counters().dreqs_taken, 0);
     assert_eq!(rig.packet(2, at(2, 7), at(2, 1), 1, &octets), [], "its TTL ends here");
-    // With an offset somebody has collected already: parts were returned.
+    // With an offset another node collected already: fragments were returned.
     dreq.asked.offset = 100;
     let sent = rig.packet(2, at(2, 7), at(2, 1), 60, &dreq.octets());
     assert_eq!(one(&sent, MessageType::DREQ).message().responses().count(), 1);
@@ -470,7 +471,7 @@ fn dreps_go_back() {
     let expected = drep(at(4, 9), 1, &nodes);
     assert_eq!(on.octets, expected, "nothing else is changed");
 
-    // The LAST-HOP, and a node where the ROUTE began anew.
+    // The LAST-HOP, and a node where the ROUTE started again.
     for (last_hop, route) in [(at(4, 1), &[at(1, 1), at(1, 9)][..]), (at(4, 9), &[at(1, 1), at(1, 9)])] {
         let octets = drep(last_hop, 0, route);
         let sent = rig.packet(1, at(1, 9), at(1, 1), 255, &octets);
@@ -483,7 +484,8 @@ fn dreps_go_back() {
     assert_eq!(rig.rsvp.counters().dreps_sent, 3);
 }
 
-/// Proves RSVPX-2745-4.2-02: a DREP that cannot go on is dropped, without a word; a DREQ that cannot is turned round.
+/// Proves RSVPX-2745-4.2-02: a DREP that cannot be forwarded is dropped without an answer; a DREQ that cannot is turned
+/// into a DREP.
 #[test]
 fn no_way_on() {
     let mut rig = reserved();
@@ -512,7 +514,7 @@ fn no_way_on() {
         dropped += 1;
         assert_eq!((rig.replies(), rig.rsvp.counters().diagnostics_dropped), (vec![], dropped));
     }
-    // The interface towards the sender is lost.
+    // The interface towards the sender is down.
     rig.interfaces[0].up = false;
     let list = rig.interfaces.clone();
     rig.input(signalbox_rsvp::engine::Input::Interfaces(&list));
@@ -523,7 +525,7 @@ fn no_way_on() {
     assert!(!message.diagnostic().unwrap().more);
 }
 
-/// Proves RSVPX-2745-2-01: neither state nor timers nor neighbours are other than before, whatever is asked.
+/// Proves RSVPX-2745-2-01: state, timers and neighbours are the same as before.
 #[test]
 fn nothing_changes() {
     let mut config = Config::default();
@@ -555,7 +557,7 @@ fn nothing_changes() {
     assert_eq!(look(&rig), before);
 }
 
-/// Proves RSVPX-2745-2-02 as far as one node goes: nothing that came to a group is worked on, nothing goes to one.
+/// Proves RSVPX-2745-2-02 for one node: a DREQ for a group is not handled, and none is sent to a group.
 #[test]
 fn unicast_only() {
     let mut rig = reserved();
@@ -572,7 +574,7 @@ fn unicast_only() {
     );
 }
 
-/// A DREQ is nobody's word: so many are worked on in a second, or none.
+/// The number of DREQs in a second is limited; 0 switches diagnostics off.
 #[test]
 fn floods_and_refusals() {
     let mut rig = Rig::with(Config { diagnostics: 3, ..Config::default() });
@@ -585,7 +587,7 @@ fn floods_and_refusals() {
     let mut off = Rig::with(Config { diagnostics: 0, ..Config::default() });
     assert_eq!((off.ask(&Dreq::begin()), off.replies()), (vec![], vec![]));
     assert_eq!(off.rsvp.counters().unsupported, 1);
-    // More than a packet of the Path MTU could say is not asked.
+    // A request whose response cannot fit the Path MTU is dropped.
     let mut long = Dreq::further();
     long.select = Some(vec![ObjectType::new(Class::FLOWSPEC, 0); 2000]);
     rig.wait(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! PathErrs and ResvErrs: who hears of what (RFC 2205 §2.10, §3.1.7, §3.1.8; RERR MESSAGE ARRIVES of RFC 2209).
+//! PathErrs and ResvErrs and their destinations (RFC 2205 §2.10, §3.1.7, §3.1.8; RERR MESSAGE ARRIVES of RFC 2209).
 
 use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, MessageType, RsvpHop, Session, Style};
 
@@ -16,8 +16,8 @@ fn tree() -> Rig {
     rig
 }
 
-/// Who heard, by address.
-fn told(sent: &[Sent]) -> Vec<(MessageType, std::net::IpAddr)> {
+/// Message types and destinations.
+fn destinations(sent: &[Sent]) -> Vec<(MessageType, std::net::IpAddr)> {
     let mut told = kinds(sent);
     told.sort_by_key(|(_, dst)| *dst);
     told
@@ -32,8 +32,8 @@ fn path_err(of: u32) -> Vec<u8> {
     })
 }
 
-/// RSVP-3.1.7-02, RSVP-3.1.7-04: a PathErr goes to the previous hop that path state has for its sender, with the node
-/// that found the error in it.
+/// RSVP-3.1.7-02, RSVP-3.1.7-04: a PathErr goes to the previous hop in the path state of its sender, with the node that
+/// found the error.
 #[test]
 fn a_path_err_goes_back_the_way_of_its_path() {
     let mut rig = Rig::new();
@@ -49,15 +49,15 @@ fn a_path_err_goes_back_the_way_of_its_path() {
         );
         assert_eq!((sent[0].src, sent[0].message().sender), (at(iif, 1), Some(sender(n))));
     }
-    // The previous hop is another one now.
+    // The previous hop changed.
     rig.path(&Path { hop: RsvpHop { addr: at(3, 9), lih: 1 }, iif: 3, ..Path::of(session(), 1, 1) });
     assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &path_err(1))), [(MessageType::PATH_ERR, at(3, 9))]);
-    // It changes nothing, and of a sender that is not known it goes nowhere.
+    // It changes no state, and for an unknown sender it is dropped.
     assert_eq!(rig.rsvp.senders(), 2);
     assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &path_err(3))), []);
 }
 
-/// RSVP-3.1.3-08: an error in a Path is told to the node that sent it on this hop, as found here.
+/// RSVP-3.1.3-08: an error in a Path is reported to its previous hop, with this node's address.
 #[test]
 fn an_error_in_a_path_is_answered() {
     let mut rig = Rig::new();
@@ -75,8 +75,8 @@ fn an_error_in_a_path_is_answered() {
     assert_eq!(rig.rsvp.senders(), 1);
 }
 
-/// RSVP-3.1.8-02, RSVP-2209-RERR-03: a ResvErr goes to each next hop whose reservation has a part in it, by unicast; not
-/// to others, and not back by the interface where it came in.
+/// RSVP-3.1.8-02, RSVP-2209-RERR-03: a ResvErr goes by unicast to each next hop whose reservation has a part in it; not
+/// to others, and not back by its incoming interface.
 #[test]
 fn a_resv_err_goes_to_all_who_may_have_caused_it() {
     let mut rig = tree();
@@ -86,20 +86,20 @@ fn a_resv_err_goes_to_all_who_may_have_caused_it() {
     let failed = Resv::ff(&[(load(B), 2)]).from(3, 9, group());
     let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 5, false));
     let err = |n, k| (MessageType::RESV_ERR, at(n, k));
-    assert_eq!(told(&sent), [err(3, 8), err(3, 9), err(4, 9)]);
+    assert_eq!(destinations(&sent), [err(3, 8), err(3, 9), err(4, 9)]);
     for one in &sent {
         let error = one.error();
         assert_eq!((error.node, error.code, error.value), (addr("10.7.7.7"), ErrorCode::POLICY, 5));
         assert_eq!((one.rates(), one.src), (vec![(B, 2)], at(one.oif, 1)));
         assert_eq!(one.message().hop, Some(RsvpHop { addr: at(one.oif, 1), lih: one.oif }));
     }
-    // What it says went wrong stands: the error is of a node above.
+    // The reservations of this node stay: the error is of a node upstream.
     assert_eq!((rig.reserved(3), rig.reserved(4)), (10_000, 20_000));
-    // From a node that is not the sender's previous hop it says nothing.
+    // A ResvErr of a node that is not the previous hop is dropped.
     let sent = rig.neighbourly(2, at(2, 9), &failed.error_octets(2, ErrorCode::POLICY, 5, false));
     assert_eq!(kinds(&sent), []);
 
-    // Data both ways: what came in by eth1 is not for those at eth1.
+    // Data in both directions: data from eth1 are not for next hops at eth1.
     let mut rig = Rig::new();
     rig.trees.insert((group().dest, sender(1).src), (1, vec![3]));
     rig.trees.insert((group().dest, sender(2).src), (3, vec![1]));
@@ -113,8 +113,7 @@ fn a_resv_err_goes_to_all_who_may_have_caused_it() {
     assert_eq!(kinds(&sent), [err(3, 8)]);
 }
 
-/// RSVP-2209-RERR-03, RSVP-3.1.8-08: if something is in place, an admission failure is not told to those who asked for
-/// less than what failed.
+/// RSVP-2209-RERR-03, RSVP-3.1.8-08: with InPlace an admission failure is not sent to next hops with smaller requests.
 #[test]
 fn the_innocent_do_not_hear() {
     for (in_place, hearers) in [(true, vec![(3, 9), (4, 9)]), (false, vec![(3, 8), (3, 9), (4, 8), (4, 9)])] {
@@ -126,13 +125,13 @@ fn the_innocent_do_not_hear() {
         let octets = failed.error_octets(1, ErrorCode::ADMISSION, 2, in_place);
         let sent = all(&rig.neighbourly(1, at(1, 9), &octets), MessageType::RESV_ERR);
         let expected: Vec<_> = hearers.iter().map(|(n, k)| (MessageType::RESV_ERR, at(*n, *k))).collect();
-        assert_eq!(told(&sent), expected);
+        assert_eq!(destinations(&sent), expected);
         let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         assert!(sent.iter().all(|one| one.error().flags == flags));
     }
 }
 
-/// RSVP-3.1.8-07: of SE each next hop hears of the senders that it named itself.
+/// RSVP-3.1.8-07: with SE each next hop gets the senders that it named itself.
 #[test]
 fn each_next_hop_hears_of_its_own_senders() {
     let mut rig = tree();
@@ -151,7 +150,7 @@ fn each_next_hop_hears_of_its_own_senders() {
     assert_eq!(named(8).iter().map(|(_, n)| *n).collect::<Vec<_>>(), [2]);
 }
 
-/// RSVP-3.1.8-08: a wildcard error goes where the data of senders in its SCOPE go, with those in it.
+/// RSVP-3.1.8-08: a wildcard error goes to the interfaces of senders in its SCOPE, with those senders.
 #[test]
 fn a_wildcard_error_goes_by_its_scope() {
     let mut rig = tree();
@@ -175,8 +174,8 @@ fn a_wildcard_error_goes_by_its_scope() {
     }
 }
 
-/// RSVP-3.1.8-03, RSVP-3.1.8-06: each flow descriptor of FF is judged by itself, and those in error are told one by one
-/// to the next hop that asked.
+/// RSVP-3.1.8-03, RSVP-3.1.8-06: each flow descriptor of FF succeeds or fails by itself; failures are reported one by
+/// one to their next hop.
 #[test]
 fn flow_descriptors_are_judged_one_by_one() {
     let mut rig = tree();
@@ -200,7 +199,7 @@ fn flow_descriptors_are_judged_one_by_one() {
     assert_eq!((rig.reserved(3), rig.reserved(4)), (20_000, 10_000));
 }
 
-/// RSVP-2209-RERR-01: a ResvErr about what is not here is dropped.
+/// RSVP-2209-RERR-01: a ResvErr for unknown state is dropped.
 #[test]
 fn an_error_about_nothing_is_dropped() {
     let mut rig = tree();
@@ -219,7 +218,7 @@ fn an_error_about_nothing_is_dropped() {
     assert_eq!((rig.reserved(3), rig.rsvp.counters().resv_errors_sent), (10_000, 0));
 }
 
-/// RSVP-2.10-01: a Resv before any Path is answered, and succeeds when it is said again behind a Path.
+/// RSVP-2.10-01: a Resv before any Path is answered with an error, and succeeds when it is repeated after a Path.
 #[test]
 fn a_resv_that_was_too_early_can_be_repeated() {
     let mut rig = Rig::new();

@@ -26,7 +26,7 @@ fn at_d(resv: Resv, k: u32) -> Resv {
     resv.from(4, k, group())
 }
 
-/// What the next refreshes to a previous hop say.
+/// The next refresh to a previous hop.
 fn refresh(rig: &mut Rig, iif: u32) -> Sent {
     let sent = rig.wait(Duration::from_secs(45));
     let mut resvs: Vec<Sent> = all(&sent, MessageType::RESV);
@@ -107,7 +107,7 @@ fn figure_8_partial_routing() {
     assert_eq!(refresh(&mut rig, 2).rates(), [(3.0 * B, 0)]);
 }
 
-/// RSVP-2.3-05: what goes out of an interface comes from the others.
+/// RSVP-2.3-05: the data that leave an interface come from the others.
 #[test]
 fn figure_10_two_ways() {
     let mut rig = Rig::new();

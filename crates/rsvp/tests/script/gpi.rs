@@ -26,7 +26,7 @@ fn ff(protocol: u8, rate: f32, spi: u32) -> Resv {
     Resv { flows, ..Resv::ff(&[]) }.from(2, 9, ipsec(protocol))
 }
 
-/// What packets are told by.
+/// The classifier's filters.
 fn classified(rig: &Rig) -> Vec<FlowFilter> {
     let mut all: Vec<FlowFilter> =
         rig.resources.reservations().flat_map(|one| one.filters.to_vec()).collect();
@@ -34,7 +34,7 @@ fn classified(rig: &Rig) -> Vec<FlowFilter> {
     all
 }
 
-/// RSVPX-2207-4-06, RSVPX-2207-4-07: senders of one address are told apart by SPI; the virtual port is in no packet.
+/// RSVPX-2207-4-06, RSVPX-2207-4-07: senders with one address are classified by SPI; the virtual port is in no packet.
 #[test]
 fn packets_are_told_by_their_spi() {
     for protocol in [ESP, AH] {
@@ -57,7 +57,7 @@ fn packets_are_told_by_their_spi() {
     }
 }
 
-/// RSVPX-2207-4-07: the wildcard tells packets by destination and protocol only.
+/// RSVPX-2207-4-07: WF classifies by destination and protocol only.
 #[test]
 fn the_wildcard_takes_all_spis() {
     let mut rig = Rig::new();
@@ -82,13 +82,13 @@ fn another_spi_is_another_sender() {
 
 fn refused(rig: &mut Rig, command: Command) -> Option<Refused> {
     rig.command(1, command);
-    match rig.heard(1).pop() {
+    match rig.take_events(1).pop() {
         Some(RsvpEvent::Refused(why)) => Some(why),
         _ => None,
     }
 }
 
-/// RSVPX-2207-4-01, RSVPX-2207-4-02, RSVPX-2207-4-03: what an application cannot ask for.
+/// RSVPX-2207-4-01, RSVPX-2207-4-02, RSVPX-2207-4-03: invalid requests of an application.
 #[test]
 fn applications_are_told_what_cannot_be() {
     let mut rig = Rig::new();

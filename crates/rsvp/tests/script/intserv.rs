@@ -15,7 +15,7 @@ use crate::rig::{
     session, tspec,
 };
 
-/// All links carry 10 Mbit/s, and more can be said of them.
+/// Links of 10 Mbit/s, with changes.
 pub(crate) fn links(change: impl FnOnce(&mut signalbox_resources::config::LinkConfig)) -> Links {
     let mut links = Links::of_link("*", "10mbit".parse().unwrap());
     change(&mut links.links[0]);
@@ -45,7 +45,7 @@ fn advertised() -> Path {
     Path { adspec: adspec_object(&Adspec::START), ..Path::new() }
 }
 
-/// The `number`th node of a row, whose eth1 hears the one before and whose eth2, with an MTU of `mtu`, the next.
+/// The `number`th node of a row: its eth1 leads to the previous one, its eth2, with an MTU of `mtu`, to the next.
 fn in_row(number: u32, mtu: u32, links: Links) -> Rig {
     let mut rig = node(links);
     for (n, interface) in (1..).zip(&mut rig.interfaces) {
@@ -59,9 +59,9 @@ fn in_row(number: u32, mtu: u32, links: Links) -> Rig {
     rig
 }
 
-/// RSVPIS-2210-2.1-01, RSVPIS-2210-2.1-04, RSVPIS-2210-2.3.2-02, RSVPIS-2215-3.5-01, RSVPIS-2215-1-01: three routers with
-/// MTUs 1500, 1000 and 1500, of which the second knows the latency of its link and guaranteed service takes packets of 800
-/// at the third; then the receiver's host.
+/// RSVPIS-2210-2.1-01, RSVPIS-2210-2.1-04, RSVPIS-2210-2.3.2-02, RSVPIS-2215-3.5-01, RSVPIS-2215-1-01: three routers
+/// with MTUs 1500, 1000 and 1500. The second has a configured latency, and guaranteed service takes packets of 800 at
+/// the third; then the receiver's host.
 #[test]
 fn what_paths_tell_along_a_row_of_routers() {
     let to = Session { dest: at(4 * 20 + 3, 1), ..session() };
@@ -100,13 +100,13 @@ fn what_paths_tell_along_a_row_of_routers() {
     let mut host = in_row(4, 1500, links(|_| {}));
     host.command(1, Command::Session(to));
     host.packet(1, sent.src, sent.dst, sent.ttl, &sent.octets);
-    let heard = host.heard(1);
-    let [RsvpEvent::Path { tspec, adspec, .. }] = &heard[..] else { panic!("{heard:?}") };
+    let events = host.take_events(1);
+    let [RsvpEvent::Path { tspec, adspec, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(*tspec, odd);
     assert_eq!(adspec[..], *sent.message().adspec.unwrap().octets());
 }
 
-/// RSVPIS-2215-1-01: a link whose latency nobody knows says so, and so does the path from there on.
+/// RSVPIS-2215-1-01: an unknown latency of one link makes that of the path unknown.
 #[test]
 fn what_cannot_be_told_is_said_to_be_unknown() {
     let path = one(&node(links(|_| {})).path(&advertised()), MessageType::PATH);
@@ -120,7 +120,8 @@ fn what_cannot_be_told_is_said_to_be_unknown() {
     assert_eq!((general.hops, general.mtu), (1, 1500));
 }
 
-/// RSVPIS-2210-2.3.1-01, RSVPIS-2210-2.3.1-02: hops without RSVP break it for all, a router without a service for that one.
+/// RSVPIS-2210-2.3.1-01, RSVPIS-2210-2.3.1-02: hops without RSVP set the break bit for all services, a router without a
+/// service for that one.
 #[test]
 fn breaks_are_marked() {
     let breaks = |links: Links, ttl: u8| {
@@ -132,11 +133,11 @@ fn breaks_are_marked() {
     assert_eq!(breaks(links(|_| {}), 59), (true, false, false));
     let without = |link: &mut signalbox_resources::config::LinkConfig| link.guaranteed.offered = false;
     assert_eq!(breaks(links(without), 60), (false, true, false));
-    // A link at which nothing can be reserved does neither service, nor any.
+    // A link without resources supports no service.
     assert_eq!(breaks(Links::default(), 60), (true, true, true));
 }
 
-/// RSVPIS-2215-3.1-01: out of a tunnel it is a break, unless its operator names the tunnel.
+/// RSVPIS-2215-3.1-01: a tunnel sets the break bit, unless its operator configures the tunnel.
 #[test]
 fn a_tunnel_is_a_break() {
     for (name, broken) in [("*", true), ("eth2", false)] {
@@ -151,7 +152,7 @@ fn a_tunnel_is_a_break() {
     }
 }
 
-/// RSVPIS-2210-2.2-01: of several services none is the greater one.
+/// RSVPIS-2210-2.2-01: different services have no order.
 #[test]
 fn another_service_cannot_be_merged() {
     let mut rig = Rig::new();
@@ -160,7 +161,7 @@ fn another_service_cannot_be_merged() {
     let other = Resv::ff(&[(guaranteed(B, 2.0 * B, 0), 1)]).from(2, 8, session());
     let error = one_to(&rig.resv(&other), MessageType::RESV_ERR, at(2, 8)).error();
     assert_eq!((error.code, error.value, error.flags), (ErrorCode::TRAFFIC_CONTROL, 1, ErrorFlags::IN_PLACE));
-    // With shared styles at whatever interface.
+    // With shared styles at any interface.
     let mut rig = Rig::new();
     rig.trees.insert((group().dest, sender(1).src), (1, vec![3, 4]));
     rig.path(&Path::of(group(), 1, 1));
@@ -179,8 +180,8 @@ fn load_of(tspec: TSpec) -> FlowSpec {
     FlowSpec { tspec, rspec: None }
 }
 
-/// RSVPIS-2210-2.3.2-04: upstream goes the smaller M of the receivers; installed is the smaller of that and of the largest
-/// that any sender has.
+/// RSVPIS-2210-2.3.2-04: the smaller M of the receivers goes upstream; the smaller of that and the largest of the
+/// senders is installed.
 #[test]
 fn largest_packets_are_merged_downwards() {
     let mut rig = Rig::new();
@@ -256,8 +257,8 @@ fn requests_that_cannot_be_are_refused() {
     }
 }
 
-/// RSVPIS-2210-3.2.1-03, RSVPIS-2210-3.2.1-04: the smaller m counts, also that of a sender who comes later: then the headers
-/// of its packets may be too much for the link.
+/// RSVPIS-2210-3.2.1-03, RSVPIS-2210-3.2.1-04: the smaller m counts, also that of a later sender: the headers of its
+/// packets may then exceed the link.
 #[test]
 fn headers_are_counted_for_the_smallest_packets() {
     for (rate, fits) in [(10.0 * B, true), (65.0 * B, false)] {
@@ -283,22 +284,22 @@ fn headers_are_counted_for_the_smallest_packets() {
     }
 }
 
-/// RSVPIS-2212-Guidelines-03: R is that of the receiver at each link, though the senders behind it send far less.
+/// RSVPIS-2212-Guidelines-03: each link reserves the receiver's R, although the senders send far less.
 #[test]
 fn a_shared_service_rate_is_asked_for_at_each_link() {
     let mut rig = Rig::new();
     rig.path(&Path { tspec: tspec(B), ..Path::of(session(), 1, 1) });
     let sent = rig.resv(&Resv::wf(guaranteed(20.0 * B, 94.0 * B, 0)));
     let error = one(&sent, MessageType::RESV_ERR).error();
-    // There is room for what they send, but not at the rate that the receiver's delay takes.
+    // The flow fits, but not at the rate for the receiver's delay.
     assert_eq!((error.code, error.value), (ErrorCode::ADMISSION, 1));
     let sent = rig.resv(&Resv::wf(guaranteed(20.0 * B, 90.0 * B, 0)));
     assert_eq!(one(&sent, MessageType::RESV).flows()[0].0, Some(guaranteed(20.0 * B, 90.0 * B, 0)));
     assert_eq!(rig.reserved(2), 900_000);
 }
 
-/// RSVPIS-2212-Policing-01, RSVPIS-2212-Policing-03: a flow of guaranteed service is held to its bucket where it enters;
-/// behind a router that policed it, and where it merges with another, what queues on the way did is allowed for.
+/// RSVPIS-2212-Policing-01, RSVPIS-2212-Policing-03: guaranteed service is policed to its bucket at the entry; behind a
+/// router that policed it, and at merge points, the burst of queued packets is allowed for.
 #[test]
 fn what_queues_did_is_allowed_for_inside() {
     let mut behind = Adspec::START;
@@ -318,14 +319,14 @@ fn what_queues_did_is_allowed_for_inside() {
     rig.path(&of(2, false));
     rig.resv(&Resv::se(guaranteed(10.0 * B, 20.0 * B, 0), &[1, 2]));
     assert_eq!(rig.bursts(2), [3000 + 2500 + 5000]);
-    // Controlled load is each node's own business.
+    // For controlled load this is a local matter.
     let mut rig = Rig::new();
     rig.path(&of(1, false));
     rig.resv(&Resv::ff(&[(load(10.0 * B), 1)]));
     assert_eq!(rig.bursts(2), [3000]);
 }
 
-/// RSVPIS-2210-2.2-04: contents that are longer than any that is known here.
+/// RSVPIS-2210-2.2-04: contents that are longer than any known ones.
 #[test]
 fn long_adspecs_are_carried_whole() {
     let mut object = adspec_object(&Adspec::START);
@@ -339,12 +340,12 @@ fn long_adspecs_are_carried_whole() {
     let mut rig = Rig::new();
     rig.command(1, Command::Session(here));
     rig.path(&Path { session: here, adspec: object.clone(), ..Path::new() });
-    let heard = rig.heard(1);
-    let [RsvpEvent::Path { adspec, .. }] = &heard[..] else { panic!("{heard:?}") };
+    let events = rig.take_events(1);
+    let [RsvpEvent::Path { adspec, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(adspec[..], object);
     let sent = rig.path(&Path { adspec: object, ..Path::new() });
     let sent = sent[0].message().adspec.unwrap().octets().to_vec();
-    // Of a service that nobody here knows: its break bit is set, and nothing else.
+    // Contents of an unknown service: only the break bit is set.
     let mut broken = strange;
     broken[1] = 0x80;
     assert!(sent.ends_with(&broken));

@@ -1,4 +1,4 @@
-//! Integrated services at hosts: what senders tell and receivers make of it (RFC 2210 §2).
+//! Integrated services at hosts: ADSPECs of senders, and the requests of receivers (RFC 2210 §2).
 
 use std::time::Duration;
 
@@ -38,12 +38,12 @@ fn reserve(style: Style, flows: &[(FlowSpec, &[u32])]) -> Command {
     Command::Reserve(ReserveRequest { style, flows: flows.collect(), confirm: false, policy: Box::default() })
 }
 
-/// Sender `n` for this node, over a path that says this.
+/// A Path of sender `n` for this node, with this ADSPEC.
 fn path(n: u32, adspec: &Adspec) -> Path {
     Path { adspec: adspec_object(adspec), ..Path::of(here(), n, 1) }
 }
 
-/// A path with this MTU, and one for controlled load if it is another.
+/// An ADSPEC with this MTU, and one for controlled load if it differs.
 fn of_mtu(all: u32, load: Option<u32>) -> Adspec {
     let mut adspec = Adspec::START;
     adspec.general.hops = 2;
@@ -53,13 +53,13 @@ fn of_mtu(all: u32, load: Option<u32>) -> Adspec {
     adspec
 }
 
-/// M of what is asked for, by sender.
+/// M of the requests, by sender.
 fn asked(sent: &[Sent]) -> Vec<(u32, Option<Filter>)> {
     let resv = one(sent, MessageType::RESV);
     resv.flows().into_iter().map(|(flowspec, of)| (flowspec.unwrap().tspec.max_packet(), of)).collect()
 }
 
-/// RSVPIS-2210-2.1-02: the default ADSPEC names all services that are known here.
+/// RSVPIS-2210-2.1-02: the default ADSPEC has all supported services.
 #[test]
 fn a_sender_offers_every_service() {
     let mut rig = Rig::new();
@@ -74,8 +74,8 @@ fn a_sender_offers_every_service() {
     assert_eq!(adspec.controlled_load, Some(ControlledLoad::default()));
 }
 
-/// RSVPIS-2210-2.1-05, RSVPIS-2210-2.3.2-01: the sender hears what all receivers together ask for; that their packets are
-/// smaller than its own it says nothing of.
+/// RSVPIS-2210-2.1-05, RSVPIS-2210-2.3.2-01: the sender gets the merged request of all receivers, without their smaller
+/// packets.
 #[test]
 fn a_sender_hears_what_is_merged() {
     let mut rig = Rig::new();
@@ -89,10 +89,10 @@ fn a_sender_hears_what_is_merged() {
     rig.resv(&resv(B, 1500, 9));
     rig.resv(&resv(2.0 * B, 900, 8));
     let merged = TSpec::new(2.0 * B, 3000.0, f32::INFINITY, 64, 900).unwrap();
-    let heard = rig.heard(1).pop();
+    let events = rig.take_events(1).pop();
     let flowspec = FlowSpec { tspec: merged, rspec: None };
     let (senders, policy) = (vec![local_sender()], Box::default());
-    assert_eq!(heard, Some(RsvpEvent::Resv { style: Style::Ff, flowspec, senders, policy }));
+    assert_eq!(events, Some(RsvpEvent::Resv { style: Style::Ff, flowspec, senders, policy }));
     let sent = rig.wait(Duration::from_secs(60));
     let paths = all(&sent, MessageType::PATH);
     assert!(!paths.is_empty());
@@ -112,22 +112,22 @@ fn a_receiver_answers_with_one_flowspec() {
     assert_eq!(one(&sent, MessageType::RESV).flows(), [(Some(wanted), Some(sender(1)))]);
 }
 
-/// RSVPIS-2210-2.2-03: what senders do not offer is not asked for.
+/// RSVPIS-2210-2.2-03: services that senders do not offer are not requested.
 #[test]
 fn a_service_that_is_not_offered_is_not_asked_for() {
     let only_load = Adspec { guaranteed: None, ..of_mtu(1500, None) };
     let mut rig = Rig::new();
     rig.command(1, Command::Session(here()));
-    // Asked for before it can be known, and after.
+    // Requested before and after the ADSPEC is known.
     for _ in 0..2 {
         let mut sent = rig.command(1, reserve(Style::Ff, &[(guaranteed(B, 2.0 * B, 0), &[1])]));
         sent.extend(rig.path(&path(1, &only_load)));
         assert_eq!(all(&sent, MessageType::RESV).len(), 0);
-        assert_eq!(rig.heard(1).pop(), Some(RsvpEvent::Refused(Refused::NotOffered)));
+        assert_eq!(rig.take_events(1).pop(), Some(RsvpEvent::Refused(Refused::NotOffered)));
     }
     let sent = rig.command(1, reserve(Style::Ff, &[(load(B), &[1])]));
     assert_eq!(one(&sent, MessageType::RESV).rates(), [(B, 1)]);
-    // A path that says nothing forbids nothing.
+    // A Path without an ADSPEC forbids nothing.
     let mut rig = Rig::new();
     rig.command(1, Command::Session(here()));
     rig.path(&Path::of(here(), 1, 1));
@@ -135,8 +135,8 @@ fn a_service_that_is_not_offered_is_not_asked_for() {
     one(&sent, MessageType::RESV);
 }
 
-/// RSVPIS-2210-2.3.2-03, RSVPIS-2210-3.2.1-02, RSVPIS-2210-3.2.1-03: as large as the path of each sender lets pass, or with
-/// shared styles of all; less if the application says so; and less as soon as a path gets narrower.
+/// RSVPIS-2210-2.3.2-03, RSVPIS-2210-3.2.1-02, RSVPIS-2210-3.2.1-03: M is the path MTU of each sender, with shared
+/// styles of all; smaller if the application says so, and smaller as soon as the path MTU decreases.
 #[test]
 fn a_receiver_asks_for_packets_that_pass() {
     let mut rig = Rig::new();
@@ -157,7 +157,7 @@ fn a_receiver_asks_for_packets_that_pass() {
     assert_eq!(sent.last().unwrap().flows()[0].0.unwrap().tspec.min_policed(), 64);
 }
 
-/// RSVPIS-2210-2.3.1-01, RSVPIS-2210-2.3.1-02: what is said behind a break is not relied on.
+/// RSVPIS-2210-2.3.1-01, RSVPIS-2210-2.3.1-02: values behind a break bit are not used.
 #[test]
 fn broken_paths_are_not_believed() {
     let mut everywhere = of_mtu(700, None);
@@ -172,8 +172,8 @@ fn broken_paths_are_not_believed() {
         rig.path(&path(1, &adspec));
         let sent = rig.command(1, reserve(Style::Ff, &[(load(B), &[1])]));
         assert_eq!(asked(&sent), [(expected, Some(sender(1)))], "{adspec:?}");
-        let heard = rig.heard(1);
-        let [RsvpEvent::Path { adspec: told, .. }] = &heard[..] else { panic!("{heard:?}") };
+        let events = rig.take_events(1);
+        let [RsvpEvent::Path { adspec: told, .. }] = &events[..] else { panic!("{events:?}") };
         assert_eq!(told[..], adspec_object(&adspec), "the application hears of the break");
     }
 }

@@ -35,7 +35,7 @@ fn hellos(rig: &Rig) -> u64 {
     rig.rsvp.neighbours().counters().hellos_sent
 }
 
-/// Nothing but the timers of the neighbour layer is due in a challenge's way: they are timers of the node.
+/// A handshake and Hello with keys of two interfaces. The timers of the neighbour layer run as timers of the node.
 #[test]
 fn an_interface_has_keys_and_settings_of_its_own() {
     let up = vec![key(1, "eth2", b"between the two"), key(1, "eth3", b"another")];
@@ -57,7 +57,7 @@ fn an_interface_has_keys_and_settings_of_its_own() {
     assert!(hellos(&pair.up) + hellos(&pair.down) >= before.0 + before.1 + 20);
 }
 
-/// RSVP-3.1.9-02: a ResvConf is taken up at each node on its way to the receiver, verified, and signed anew.
+/// RSVP-3.1.9-02: a ResvConf is intercepted at each node on its path to the receiver, verified, and signed again.
 #[test]
 fn a_confirmation_is_signed_hop_by_hop() {
     let keys = || vec![key(1, "eth2", b"between the two"), key(2, "eth1", b"farther up")];
@@ -91,7 +91,7 @@ fn a_confirmation_is_signed_hop_by_hop() {
     assert_eq!(crossed[0].message().integrity.unwrap().key_id, 1);
     let counters = pair.down.rsvp.counters();
     assert_eq!((counters.confirmations_sent, counters.passed_on), (1, 0), "verified, and sent on by itself");
-    // Altered on the way it goes no farther.
+    // An altered ResvConf is dropped.
     let mut altered = crossed[0].octets.clone();
     let end = altered.len() - 1;
     altered[end] ^= 1;

@@ -42,7 +42,7 @@ fn here() -> Session {
 fn a_sender_of_this_node_is_announced() {
     let mut rig = Rig::new();
     assert_eq!(kinds(&rig.command(1, announce(B))), []);
-    assert_eq!(rig.heard(1), [RsvpEvent::Refused(Refused::NoSession)]);
+    assert_eq!(rig.take_events(1), [RsvpEvent::Refused(Refused::NoSession)]);
     assert_eq!(kinds(&rig.command(1, Command::Session(session()))), []);
     let path = one(&rig.command(1, announce(B)), MessageType::PATH);
     assert_eq!((path.src, path.dst, path.oif, path.ttl), (at(1, 1), session().dest, 2, 20));
@@ -61,13 +61,13 @@ fn a_sender_of_this_node_is_announced() {
     assert_eq!(rig.reserved(2), 10_000);
     let senders = vec![local_sender()];
     let expected = RsvpEvent::Resv { style: Style::Ff, flowspec: load(B), senders, policy: Box::default() };
-    assert_eq!(rig.heard(1), [expected]);
+    assert_eq!(rig.take_events(1), [expected]);
 
     // RSVP-2.4-01, RSVP-3.11.1-05
     let sent = rig.command(1, Command::Close);
     assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, session().dest)]);
     assert_eq!(rig.reservations(), 0);
-    // The neighbour is forgotten after a while of silence.
+    // The neighbour is forgotten after a time of silence.
     rig.wait(Duration::from_secs(120));
     assert_eq!(rig.rsvp.next_deadline(), None);
 }
@@ -84,14 +84,14 @@ fn a_receiver_of_this_node_reserves() {
     assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))]);
     assert_eq!(sent[0].message().confirm, Some(at(3, 1)));
     assert_eq!(sent[0].message().hop, Some(RsvpHop { addr: at(1, 1), lih: 77 }));
-    let heard = rig.heard(1);
-    assert!(matches!(&heard[..], [RsvpEvent::Path { sender: of, .. }] if *of == sender(1)), "{heard:?}");
+    let events = rig.take_events(1);
+    assert!(matches!(&events[..], [RsvpEvent::Path { sender: of, .. }] if *of == sender(1)), "{events:?}");
     for _ in 0..10 {
         rig.path(&path);
         let sent = rig.wait(Duration::from_secs(15));
         assert!(all(&sent, MessageType::RESV).iter().all(|one| one.message().confirm.is_none()));
     }
-    assert_eq!(rig.heard(1), [], "refreshes are not told");
+    assert_eq!(rig.take_events(1), [], "refreshes are not told");
     let sent = rig.command(1, reserve(Style::Ff, &[(load(2.0 * B), &[1])], false));
     assert_eq!(one(&sent, MessageType::RESV).rates(), [(2.0 * B, 1)]);
 
@@ -111,20 +111,20 @@ fn a_receiver_of_this_node_reserves() {
     let flowspec = Some(load(B));
     let senders = vec![sender(1)];
     let expected = RsvpEvent::Confirmed { node: addr("10.7.7.7"), style: Style::Ff, flowspec, senders };
-    assert_eq!(rig.heard(1), [expected]);
+    assert_eq!(rig.take_events(1), [expected]);
 
     // RSVP-3.11.1-09, RSVP-3.11.1-10, RSVP-2209-RERR-04, RSVP-2.6-04
     let failed = Resv { session: here(), ..Resv::ff(&[(load(5.0 * B), 1)]) };
     rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::PREEMPTED, 0, false));
-    let heard = rig.heard(1);
-    let [RsvpEvent::ResvError { error, flowspec, senders, .. }] = &heard[..] else { panic!("{heard:?}") };
+    let events = rig.take_events(1);
+    let [RsvpEvent::ResvError { error, flowspec, senders, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!((error.flags, error.node), (ErrorFlags::NOT_GUILTY, addr("10.7.7.7")));
     assert_eq!((*flowspec, &senders[..]), (Some(load(5.0 * B)), &[sender(1)][..]));
 
     let sent = rig.command(1, Command::ReleaseReservation);
     assert_eq!(kinds(&sent), [(MessageType::RESV_TEAR, at(1, 9))]);
     assert_eq!(kinds(&rig.path_tear(&path)), []);
-    assert_eq!(rig.heard(1), [RsvpEvent::PathGone { sender: sender(1) }]);
+    assert_eq!(rig.take_events(1), [RsvpEvent::PathGone { sender: sender(1) }]);
 }
 
 /// RSVP-3.11.1-08, RSVP-2.5-01, RSVP-3.1.7-03, RSVP-2209-PERR-01
@@ -146,13 +146,13 @@ fn an_error_of_a_path_reaches_its_application() {
     };
     assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &octets(&local_sender()))), []);
     let policy = Box::default();
-    assert_eq!(rig.heard(1), [RsvpEvent::PathError { error, sender: local_sender(), policy }]);
+    assert_eq!(rig.take_events(1), [RsvpEvent::PathError { error, sender: local_sender(), policy }]);
     assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &octets(&sender(1)))), []);
     rig.path(&Path::new());
     let sent = rig.neighbourly(2, at(2, 9), &octets(&sender(1)));
     assert_eq!(kinds(&sent), [(MessageType::PATH_ERR, at(1, 9))]);
     assert_eq!(sent[0].error(), error);
-    assert_eq!(rig.heard(1), []);
+    assert_eq!(rig.take_events(1), []);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn commands_that_cannot_be_are_refused() {
     let mut rig = Rig::new();
     let mut refused = |id, command| {
         rig.command(id, command);
-        match rig.heard(id).pop() {
+        match rig.take_events(id).pop() {
             Some(RsvpEvent::Refused(why)) => Some(why),
             None => None,
             Some(other) => panic!("{other:?}"),

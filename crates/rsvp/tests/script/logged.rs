@@ -1,4 +1,4 @@
-//! What is wrong with messages and nobody is told: counted for operators (RFC 2205 Appendix B, end).
+//! Faults of messages that are not answered, but counted for operators (RFC 2205 Appendix B, end).
 
 use signalbox_rsvp::engine::neighbour::{Algorithm, IntegrityConfig, Interface, KeyUse};
 use signalbox_rsvp::engine::{Config, IntegrityKey, InterfaceConfig, Secret};
@@ -42,7 +42,7 @@ fn confirmation(receiver: &str) -> Vec<u8> {
     })
 }
 
-/// What is wrong, and the counter that says so.
+/// The messages with a fault, and their counters.
 fn faults() -> Vec<(&'static str, Vec<u8>)> {
     let hop = object(&path(), Class::RSVP_HOP).0;
     let session_at = object(&path(), Class::SESSION).0;
@@ -52,7 +52,7 @@ fn faults() -> Vec<(&'static str, Vec<u8>)> {
     let late = Resv::ff(&[(load(B), 1)]).octets();
     let (style_at, style_octets) = object(&late, Class::STYLE);
     let mut reordered = late.clone();
-    // STYLE and what follows change places.
+    // STYLE and the objects behind it are exchanged.
     reordered[style_at..].rotate_left(style_octets);
     let path_err = compose(MessageType::PATH_ERR, 255, |w| {
         let error = ErrorSpec { node: at(2, 9), flags: ErrorFlags::default(), code: ErrorCode(2), value: 0 };
@@ -69,7 +69,7 @@ fn faults() -> Vec<(&'static str, Vec<u8>)> {
         ("bad_type", altered(path(), 1, &[99])),
         ("bad_object_length", altered(path(), hop, &[0, 13])),
         ("bad_hop", altered(path(), hop + 4, &[224, 0, 0, 1])),
-        // A SrcPort, and no DstPort.
+        // A SrcPort without a DstPort.
         ("bad_source_port", altered(path(), session_at + 10, &[0, 0])),
         ("missing_object", without(&path(), Class::TIME_VALUES)),
         ("illegal_object", stray.octets()),
@@ -81,7 +81,7 @@ fn faults() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// RSVP-B-20, RSVP-B-21, RSVP-3.10-09: each is counted under its own name, changes nothing, and is not answered.
+/// RSVP-B-20, RSVP-B-21, RSVP-3.10-09: each has a counter of its own, changes nothing, and is not answered.
 #[test]
 fn format_errors_are_counted_and_not_told() {
     for (name, octets) in faults() {
@@ -106,7 +106,7 @@ fn format_errors_are_counted_and_not_told() {
     }
 }
 
-/// RSVP-B-20, RSVP-B-21: nor is what is not signed as it must be.
+/// RSVP-B-20, RSVP-B-21: messages that fail authentication are not answered either.
 #[test]
 fn integrity_failures_are_counted_and_not_told() {
     let integrity = IntegrityConfig { sending: true, receiving: true, ..IntegrityConfig::default() };

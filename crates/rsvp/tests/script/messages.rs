@@ -1,4 +1,4 @@
-//! Messages as they leave: objects in order, addresses, TTLs, alerts (RFC 2205 §3.1, §3.3).
+//! Messages that leave: order of objects, addresses, TTLs, Router Alert (RFC 2205 §3.1, §3.3).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::rig::{
 
 const POLICY: [u8; 12] = [0, 12, 14, 1, 0, 4, 0, 0, 1, 2, 3, 4];
 
-/// One message of each type that a router sends, with all that it can have in it. Senders 1 and 2 come by eth1 and eth2.
+/// One message of each type that a router sends, with all its objects. Senders 1 and 2 come by eth1 and eth2.
 fn one_of_each() -> Vec<Sent> {
     let mut rig = Rig::new();
     let adspec = compose(MessageType::PATH, 1, |w| _ = w.adspec(&Adspec::START))[HEADER_OCTETS..].to_vec();
@@ -119,8 +119,8 @@ fn objects_are_in_order() {
     assert_eq!(se[3..], [C::STYLE, C::FLOWSPEC, C::FILTER_SPEC, C::FILTER_SPEC]);
 }
 
-/// RSVP-3.1.1-09, RSVP-3.3-02, RSVP-3.3-03, RSVP-3.3-04: the TTL is said in the message, Path, PathTear and ResvConf are
-/// for every router, and only Path and PathTear have the source of the data.
+/// RSVP-3.1.1-09, RSVP-3.3-02, RSVP-3.3-03, RSVP-3.3-04: Send_TTL is the IP TTL; Path, PathTear and ResvConf have a
+/// Router Alert; Path and PathTear have the source address of the data.
 #[test]
 fn messages_are_addressed_as_their_types_are() {
     let sent = one_of_each();
@@ -193,7 +193,7 @@ fn a_path_is_of_one_sender() {
     assert_eq!(of(2, 4), 0);
 }
 
-/// RSVP-3.3-08: a message is one packet, however large: 400 flow descriptors, which IP will have to cut.
+/// RSVP-3.3-08: a message is one packet of any size: 400 flow descriptors, which IP has to fragment.
 #[test]
 fn a_large_message_is_one_packet() {
     let mut rig = Rig::new();
@@ -211,8 +211,8 @@ fn a_large_message_is_one_packet() {
     assert!(!refreshes.is_empty() && refreshes.iter().all(|one| one.flows().len() == 400));
 }
 
-/// RSVP-3.3-09: messages have the code point of network control, or the one that is configured; how many refreshes may
-/// get lost is configured by interface.
+/// RSVP-3.3-09: messages have the code point of network control, or a configured one; K is configured for each
+/// interface.
 #[test]
 fn the_class_of_messages_and_k_are_settings() {
     let mut config = Config::default();
@@ -224,18 +224,18 @@ fn the_class_of_messages_and_k_are_settings() {
     assert_eq!(one(&sent, MessageType::PATH).tos, 0x68);
     let sent = rig.resv(&Resv::ff(&[(load(B), 1)]));
     assert_eq!(one(&sent, MessageType::RESV).tos, 0xc0);
-    // (5 + 0.5) · 1.5 · 30 s of path state that came by eth1.
+    // (5 + 0.5) · 1.5 · 30 s for path state from eth1.
     let sent = rig.wait(Duration::from_millis(247_400));
     assert_eq!((all(&sent, MessageType::PATH_TEAR).len(), rig.rsvp.senders()), (0, 1));
     let sent = rig.wait(Duration::from_millis(200));
     one(&sent, MessageType::PATH_TEAR);
 }
 
-/// RSVP-2.2-03: flowspecs, ADSPECs and policy data are others' business: what this node cannot read of them is passed on.
+/// RSVP-2.2-03: flowspecs, ADSPECs and policy data are opaque: what this node cannot read is forwarded.
 #[test]
 fn what_others_understand_is_passed_on() {
     let mut rig = Rig::new();
-    // A service nobody knows, with a parameter of one word.
+    // An unknown service, with a parameter of one word.
     let unknown = [0x63, 0, 0, 2, 0xfa, 0, 0, 1, 1, 2, 3, 4];
     let known = compose(MessageType::PATH, 1, |w| _ = w.adspec(&Adspec::START))[HEADER_OCTETS..].to_vec();
     let mut adspec = [&known[..], &unknown].concat();
@@ -251,7 +251,7 @@ fn what_others_understand_is_passed_on() {
         .any(|part| part[0] == 0x63 && part[1] & 0x7f == 0 && part[2..] == unknown[2..11]);
     assert!(found, "{:x?}", path.octets);
     assert!(path.octets.windows(POLICY.len()).any(|part| part == POLICY));
-    // An error about a request for a service that this node does not know.
+    // An error about a request for a service that this node does not support.
     rig.resv(&Resv::ff(&[(load(B), 1)]));
     let flowspec = [0, 20, 9, 2, 0, 0, 0, 3, 0x63, 0, 0, 2, 0xfa, 0, 0, 1, 9, 8, 7, 6];
     let error = compose(MessageType::RESV_ERR, 255, |w| {

@@ -13,7 +13,7 @@ fn reserve(style: Style, rate: f32) -> Command {
     Command::Reserve(ReserveRequest { style, flows, confirm: false, policy: Box::default() })
 }
 
-/// RSVP-3.9-01: Paths of a sender leave by the interface of its address only, whatever the group's route is.
+/// RSVP-3.9-01: Paths of a sender leave by the interface of its address, whatever the route of the group is.
 #[test]
 fn paths_leave_by_the_interface_that_the_sender_names() {
     for (n, routed) in [(3, vec![2]), (4, vec![2, 3]), (2, vec![])] {
@@ -30,7 +30,7 @@ fn paths_leave_by_the_interface_that_the_sender_names() {
     }
 }
 
-/// RSVP-3.9-02: on a host a Resv leaves by the interface that the group was joined at, or else by that of the first Path.
+/// RSVP-3.9-02: on a host a Resv leaves by the interface where the group was joined, or by that of the first Path.
 #[test]
 fn resvs_leave_by_the_interface_that_the_receiver_names() {
     for (named, expected) in [(None, 1), (Some(2), 2), (Some(1), 1)] {
@@ -53,11 +53,11 @@ fn resvs_leave_by_the_interface_that_the_receiver_names() {
     let mut rig = Rig::new();
     rig.command(1, Command::Session(group()));
     rig.command(1, Command::ReceiveAt(addr("10.77.1.1")));
-    assert_eq!(rig.heard(1), [RsvpEvent::Refused(Refused::BadReceiver)]);
-    // Of a unicast session the destination says it.
+    assert_eq!(rig.take_events(1), [RsvpEvent::Refused(Refused::BadReceiver)]);
+    // In a unicast session the destination gives the interface.
     rig.command(2, Command::Session(session()));
     rig.command(2, Command::ReceiveAt(at(2, 1)));
-    assert_eq!(rig.heard(2), []);
+    assert_eq!(rig.take_events(2), []);
 }
 
 /// A router whose application receives by eth2; data of sender 1 come by eth1 and go out by these interfaces.
@@ -69,18 +69,18 @@ fn router(oifs: &[u32]) -> Rig {
     rig
 }
 
-/// RSVP-3.9-03, RSVP-3.9-05: a branch for the application alone meets its reservation and no other, and is not forwarded.
+/// RSVP-3.9-03, RSVP-3.9-05: a branch for the application alone has its reservation and no other, and is not forwarded.
 #[test]
 fn local_only_path_state_is_for_the_application() {
     for style in [Style::Ff, Style::Wf, Style::Se] {
         let mut rig = router(&[3]);
-        // Whichever comes first.
+        // In either order.
         let first = if style == Style::Ff { 1 } else { 2 };
         let mut sent = rig.path(&Path::of(group(), 1, first));
         sent.extend(rig.path(&Path::of(group(), 1, 3 - first)));
         assert!(all(&sent, MessageType::PATH).iter().all(|one| one.oif == 3));
-        rig.heard(1);
-        // RSVP-3.9-04: the application's Resv goes where its data come from.
+        rig.take_events(1);
+        // RSVP-3.9-04: the application's Resv goes to the previous hop of its data.
         let sent = rig.command(1, reserve(style, 2.0 * B));
         assert_eq!(kinds(&sent), [(MessageType::RESV, at(2, 9))]);
         let foreign = match style {
@@ -105,7 +105,7 @@ fn local_only_path_state_is_for_the_application() {
         let to = |n| sent.iter().filter(|one| one.kind() == MessageType::RESV && one.dst == at(n, 9)).count();
         assert!(to(1) >= 4 && to(2) >= 4, "{} {}", to(1), to(2));
         assert!(all(&sent, MessageType::PATH).iter().all(|one| one.oif == 3));
-        // Its end is not forwarded; the application has the other branch then.
+        // Its end is not forwarded; the application then uses the other branch.
         let sent = rig.path_tear(&Path::of(group(), 1, 2));
         assert!(all(&sent, MessageType::PATH_TEAR).is_empty());
         let tear = rig.path_tear(&Path::of(group(), 1, 1));
@@ -116,7 +116,7 @@ fn local_only_path_state_is_for_the_application() {
     }
 }
 
-/// RSVP-3.9-04: where routing passes the data on to the application's interface, the Resv goes where they come from.
+/// RSVP-3.9-04: where routing forwards the data to the application's interface, the Resv goes to their previous hop.
 #[test]
 fn a_resv_follows_the_data_into_the_router() {
     let mut rig = router(&[2, 3]);
@@ -124,7 +124,7 @@ fn a_resv_follows_the_data_into_the_router() {
     rig.path(&Path::of(group(), 1, 2));
     let sent = rig.command(1, reserve(Style::Ff, B));
     assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))]);
-    // Routing makes a branch of its own instead, and takes it back.
+    // Routing makes a separate branch, and removes it again.
     let sent = rig.tree(group(), 1, 1, &[3]);
     assert_eq!(one(&sent, MessageType::RESV).dst, at(2, 9));
     assert_eq!(one(&sent, MessageType::RESV_TEAR).dst, at(1, 9));
@@ -138,7 +138,7 @@ fn a_resv_follows_the_data_into_the_router() {
     assert!(rig.rsvp.is_forgotten());
 }
 
-/// An application that goes away leaves no state of its own behind.
+/// An application that closes leaves no state.
 #[test]
 fn local_only_state_ends_with_its_application() {
     let mut rig = router(&[3]);

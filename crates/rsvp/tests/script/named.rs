@@ -1,4 +1,4 @@
-//! What a name of refresh reduction stands for: all that its message said, and it has to be true still (RFC 2961 §4.5, §5).
+//! A MESSAGE_ID stands for its whole message, as long as all of that is in place (RFC 2961 §4.5, §5).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn named(mut octets: Vec<u8>, id: u32) -> Vec<u8> {
     octets
 }
 
-/// Senders 1 and 2, and a request of the neighbour at eth2 for both under the name 5.
+/// Senders 1 and 2, and a request of the neighbour at eth2 for both with the MESSAGE_ID 5.
 fn reserved(resv: &Resv) -> Rig {
     let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
     rig.path(&Path::new());
@@ -32,7 +32,7 @@ fn reserved(resv: &Resv) -> Rig {
     rig
 }
 
-/// Whether a refresh of name 5 is answered by the wish to hear its message whole.
+/// Whether an Srefresh of MESSAGE_ID 5 is answered by a MESSAGE_ID_NACK.
 fn is_asked_for(rig: &mut Rig) -> bool {
     let ids = [ListedId { id: 5, source: None, group: None }];
     let refresh = compose(MessageType::SREFRESH, 255, |w| {
@@ -51,7 +51,7 @@ fn a_name_stands_for_what_was_said() {
     }
 }
 
-/// SE: a sender that is not known is left out in silence; when it is known its request has to be heard again.
+/// SE: an unknown sender is ignored. Once it is known, its request has to be received again.
 #[test]
 fn what_was_left_out_is_not_refreshed_by_name() {
     let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
@@ -62,7 +62,7 @@ fn what_was_left_out_is_not_refreshed_by_name() {
     assert!(is_asked_for(&mut rig));
 }
 
-/// A sender goes and comes back: of a request that named it only a part stands.
+/// A sender ends and returns: only a part of the request that named it is in place.
 #[test]
 fn what_ended_in_part_is_not_refreshed_by_name() {
     for resv in [Resv::se(load(B), &[1, 2]), Resv::ff(&[(load(B), 1), (load(B), 2)])] {
@@ -76,7 +76,7 @@ fn what_ended_in_part_is_not_refreshed_by_name() {
     }
 }
 
-/// RFC 2961 §4.5: a tear that was overtaken by what was said after it is about what was said before, of Paths as of Resvs.
+/// RFC 2961 §4.5: a tear that was overtaken by a newer Path or Resv ends nothing.
 #[test]
 fn a_tear_that_was_overtaken_ends_nothing() {
     for resv in [Resv::se(load(B), &[1, 2]), Resv::ff(&[(load(B), 1), (load(B), 2)]), Resv::wf(load(B))] {
@@ -99,7 +99,7 @@ fn a_tear_that_was_overtaken_ends_nothing() {
     }
 }
 
-/// SE: of a request that was torn in part the rest lives by its own messages, not by the name of the whole.
+/// SE: after a tear of a part the rest needs whole messages; the MESSAGE_ID of the former message does not refresh it.
 #[test]
 fn what_was_torn_in_part_is_not_refreshed_by_name() {
     let mut rig = reserved(&Resv::se(load(B), &[1, 2]));
@@ -108,7 +108,7 @@ fn what_was_torn_in_part_is_not_refreshed_by_name() {
     assert!(is_asked_for(&mut rig));
 }
 
-/// Names go with what they are about, however it ends.
+/// MESSAGE_IDs are forgotten with their state, in whatever way it ends.
 #[test]
 fn no_name_is_left_of_what_is_gone() {
     for resv in [Resv::se(load(B), &[1, 2]), Resv::ff(&[(load(B), 1), (load(B), 2)]), Resv::wf(load(B))] {

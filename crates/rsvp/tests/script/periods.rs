@@ -28,7 +28,7 @@ fn tree(config: Config) -> Rig {
     rig
 }
 
-/// What leaves in so much time in which sender 1 and a receiver at eth3 are there.
+/// Messages that leave in this time, while sender 1 and a receiver at eth3 send refreshes.
 fn run(rig: &mut Rig, seconds: u64) -> Vec<Sent> {
     let mut sent = Vec::new();
     for _ in 0..seconds / 10 {
@@ -39,7 +39,7 @@ fn run(rig: &mut Rig, seconds: u64) -> Vec<Sent> {
     sent
 }
 
-/// Times of the messages of a type by an interface, and the periods that they announce.
+/// Times of the messages of a type by an interface, and the refresh periods in them.
 fn refreshes(sent: &[Sent], kind: MessageType, oif: u32) -> (Vec<Time>, Vec<u32>) {
     let of = sent.iter().filter(|one| one.kind() == kind && one.oif == oif);
     of.map(|one| (one.at, one.message().refresh_period.unwrap())).unzip()
@@ -49,7 +49,7 @@ fn intervals(times: &[Time]) -> Vec<f64> {
     times.windows(2).map(|two| two[1].since(two[0]).as_secs_f64()).collect()
 }
 
-/// RSVP-3.7-01, RSVP-3.7-06, RSVP-3.7-09: each interface has its period, which is what its messages say.
+/// RSVP-3.7-01, RSVP-3.7-06, RSVP-3.7-09: each interface has its own period, which is in its messages.
 #[test]
 fn each_interface_has_its_own_period() {
     assert_eq!(Config::default().interface.refresh, Duration::from_secs(30));
@@ -61,7 +61,7 @@ fn each_interface_has_its_own_period() {
         let (times, said) = refreshes(&sent, kind, oif);
         assert!(said.iter().all(|said| *said == period * 1000));
         let (low, high) = (f64::from(period) * 0.5, f64::from(period) * 1.5 + 0.1);
-        // The first one after a change may be sooner after it.
+        // The first interval after a change may be shorter.
         let intervals = &intervals(&times)[1..];
         assert!(
             intervals.len() >= 18 && intervals.iter().all(|one| (low..high).contains(one)),
@@ -103,7 +103,7 @@ fn state_lives_by_the_period_of_who_refreshes_it() {
     assert_eq!(rig.reservations(), 0);
 }
 
-/// RSVP-3.7-05: what two next hops refresh with different periods lives by the longer one.
+/// RSVP-3.7-05: state that two next hops refresh with different periods lives by the longer one.
 #[test]
 fn shared_state_lives_by_the_longest_period() {
     let mut rig = Rig::new();
@@ -117,7 +117,7 @@ fn shared_state_lives_by_the_longest_period() {
     assert_eq!(rig.reservations(), 0);
 }
 
-/// RSVP-3.7-08: a change is said again soon, and the period that messages announce stays what it is.
+/// RSVP-3.7-08: a change is sent again soon, and the period in messages does not change.
 #[test]
 fn a_change_may_be_said_more_often() {
     let staged = Some(Staged { first: SECOND, factor: 2.0 });

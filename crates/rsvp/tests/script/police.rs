@@ -1,4 +1,4 @@
-//! What traffic control is told of policing and of hops without RSVP (RFC 2205 §3.8).
+//! Policing flags for traffic control, and hops without RSVP (RFC 2205 §3.8).
 
 use signalbox_core::IfIndex;
 use signalbox_resources::{Config as Links, Policing};
@@ -27,7 +27,8 @@ fn flags(rig: &Rig, n: u32) -> Policing {
     found
 }
 
-/// RSVP-3.8-01, RSVP-3.8-02, RSVP-A.1-04: the first node with traffic control polices the entry, and says so to the next.
+/// RSVP-3.8-01, RSVP-3.8-02, RSVP-A.1-04: the first node with traffic control polices at the entry, and clears E_Police
+/// for the next.
 #[test]
 fn entry_is_policed_once() {
     for (policed_before, entry) in [(false, true), (true, false)] {
@@ -36,11 +37,11 @@ fn entry_is_policed_once() {
         assert!(!one(&sent, MessageType::PATH).message().e_police);
         rig.resv(&Resv::ff(&[(load(B), 1)]));
         assert_eq!(flags(&rig, 2), Policing { entry, ..NONE });
-        // It changes with the next refresh.
+        // The flag changes with the next refresh.
         rig.path(&Path { e_police: policed_before, ..Path::new() });
         assert_eq!(flags(&rig, 2), Policing { entry: !entry, ..NONE });
     }
-    // Without traffic control at the interface the next node is told to.
+    // Without traffic control at the interface the next node has to police.
     let mut rig = Rig::with_resources(Links::of_link("eth3", "10mbit".parse().unwrap()));
     for e_police in [true, false] {
         let path = Path { e_police, tspec: tspec(if e_police { B } else { 2.0 * B }), ..Path::new() };
@@ -73,7 +74,7 @@ fn merged_senders_are_policed() {
     assert!(rig.resources.reservations().all(|one| one.policing == NONE));
 }
 
-/// RSVP-3.8-01, RSVP-3.8-04: where another branch of the same flow has more, or something else.
+/// RSVP-3.8-01, RSVP-3.8-04: where another branch of the same flow has a larger or incomparable reservation.
 #[test]
 fn a_branch_that_gets_more_than_it_reserves_is_policed() {
     let branch = Policing { branch: true, ..NONE };
@@ -87,12 +88,12 @@ fn a_branch_that_gets_more_than_it_reserves_is_policed() {
     assert_eq!((flags(&rig, 3), flags(&rig, 4)), (branch, NONE));
     rig.resv_tear(&ff(4, load(5.0 * B)));
     assert_eq!(flags(&rig, 3), NONE);
-    // Neither is greater: one has the rate, the other the depth.
+    // The flowspecs are incomparable: one has the larger rate, the other the larger bucket.
     let deep = signalbox_resources::intserv::TSpec::new(B, 9000.0, f32::INFINITY, 64, 1500).unwrap();
     rig.resv(&ff(4, FlowSpec { tspec: deep, rspec: None }));
     assert_eq!((flags(&rig, 3), flags(&rig, 4)), (branch, branch));
 
-    // Of another sender it does not matter, of a shared one it does.
+    // A reservation for another sender does not count, a shared one does.
     let se = |n, rate, senders: &[u32]| Resv::se(load(rate), senders).from(n, 9, group());
     let mut rig = tree();
     rig.resv(&se(3, 4.0 * B, &[1]));
@@ -110,7 +111,7 @@ fn fresh_adspec() -> Vec<u8> {
     octets.split_off(8)
 }
 
-/// Whether a Path shows the hop before as one without RSVP: to operators, and to the receivers behind.
+/// Whether a Path shows a hop without RSVP, to operators and to receivers.
 fn broken(config: Config, ttl: u8) -> bool {
     let mut rig = Rig::with(config);
     let sent = rig.path(&Path { adspec: fresh_adspec(), ttl, send_ttl: 60, ..Path::new() });
@@ -121,7 +122,7 @@ fn broken(config: Config, ttl: u8) -> bool {
     told
 }
 
-/// RSVP-3.8-05, RSVP-3.11.2-07: by the TTL; RSVP-3.8-06: unless the configuration knows better.
+/// RSVP-3.8-05, RSVP-3.11.2-07: by the TTL; RSVP-3.8-06: unless the interface is configured.
 #[test]
 fn hops_without_rsvp_are_found() {
     assert!(!broken(Config::default(), 60));

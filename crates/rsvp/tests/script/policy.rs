@@ -11,7 +11,7 @@ use crate::rig::{
     B, Path, Resv, Rig, Sent, all, at, group, kinds, load, one, one_to, sender, session, tspec,
 };
 
-/// A POLICY_DATA object with one element of an unknown P-Type that says this.
+/// A POLICY_DATA object with one element of an unknown P-Type with these octets.
 fn opaque(what: u8) -> Vec<u8> {
     vec![0, 16, 14, 1, 0, 8, 0, 0, 0, 8, 0xd0, 1, what, what, what, what]
 }
@@ -23,11 +23,11 @@ pub(crate) fn priority(setup: u16, defending: u16) -> Vec<u8> {
     vec![0, 20, 14, 1, 0, 8, 0, 0, 0, 12, 0, 3, 0, 1, 0, 0, s1, s0, d1, d0]
 }
 
-fn told(sent: &Sent) -> Vec<Vec<u8>> {
+fn policies(sent: &Sent) -> Vec<Vec<u8>> {
     sent.message().policy().map(|object| object.octets().to_vec()).collect()
 }
 
-/// RSVPX-2750-4-02: those of a Path go out by all branches, those of Resvs that merge go upstream together.
+/// RSVPX-2750-4-02: POLICY_DATA of a Path leaves by all branches; POLICY_DATA of merged Resvs goes upstream together.
 #[test]
 fn it_is_carried_unread() {
     let mut rig = Rig::new();
@@ -35,17 +35,17 @@ fn it_is_carried_unread() {
     let sent = rig.path(&Path { extra: opaque(7), ..Path::of(group(), 1, 1) });
     let paths = all(&sent, MessageType::PATH);
     assert_eq!(paths.iter().map(|one| one.oif).collect::<Vec<_>>(), [3, 4]);
-    assert!(paths.iter().all(|path| told(path) == [opaque(7)]));
+    assert!(paths.iter().all(|path| policies(path) == [opaque(7)]));
     let wf = |n, what| Resv { extra: opaque(what), ..Resv::wf(load(B)).from(n, 9, group()) };
-    assert_eq!(told(&one(&rig.resv(&wf(3, 1)), MessageType::RESV)), [opaque(1)]);
+    assert_eq!(policies(&one(&rig.resv(&wf(3, 1)), MessageType::RESV)), [opaque(1)]);
     rig.resv(&wf(4, 2));
     let sent = rig.wait(std::time::Duration::from_secs(60));
-    let mut both = told(all(&sent, MessageType::RESV).last().unwrap());
+    let mut both = policies(all(&sent, MessageType::RESV).last().unwrap());
     both.sort();
     assert_eq!(both, [opaque(1), opaque(2)]);
 }
 
-/// RSVPX-2750-4-01: no policy is asked when something ends.
+/// RSVPX-2750-4-01: tears need no policy.
 #[test]
 fn tears_need_none() {
     let mut rig = Rig::new();
@@ -53,14 +53,14 @@ fn tears_need_none() {
     rig.resv(&Resv { extra: opaque(2), ..Resv::ff(&[(load(B), 1)]) });
     let sent = rig.resv_tear(&Resv::ff(&[(load(B), 1)]));
     assert_eq!(kinds(&sent), [(MessageType::RESV_TEAR, at(1, 9))]);
-    assert_eq!(told(&sent[0]), Vec::<Vec<u8>>::new());
+    assert_eq!(policies(&sent[0]), Vec::<Vec<u8>>::new());
     assert_eq!(rig.reservations(), 0);
     let sent = rig.path_tear(&Path::new());
     assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, session().dest)]);
     assert_eq!(rig.rsvp.sessions(), 0);
 }
 
-/// RSVPX-2750-4-03: the refusal of a policy has POLICY_DATA: those that came, or at least whose policy it was.
+/// RSVPX-2750-4-03: a policy error has POLICY_DATA: that of the request, or at least an object with its origin.
 #[test]
 fn a_refusal_comes_with_policy_data() {
     let mut links = Links::of_link("*", "10mbit".parse().unwrap());
@@ -70,17 +70,17 @@ fn a_refusal_comes_with_policy_data() {
     let refusal =
         one(&rig.resv(&Resv { extra: opaque(3), ..Resv::ff(&[(load(B), 1)]) }), MessageType::RESV_ERR);
     assert_eq!((refusal.error().code, refusal.error().value), (ErrorCode::POLICY, 3));
-    assert_eq!(told(&refusal), [opaque(3)]);
+    assert_eq!(policies(&refusal), [opaque(3)]);
     let refusal = one(&rig.resv(&Resv::ff(&[(load(B), 1)])), MessageType::RESV_ERR);
     assert_eq!(refusal.error().code, ErrorCode::POLICY);
-    let [own] = &told(&refusal)[..] else { panic!("{refusal:?}") };
+    let [own] = &policies(&refusal)[..] else { panic!("{refusal:?}") };
     let object = Objects::at(own, 0).next().unwrap().unwrap();
     let Ok(Object::Policy(own)) = object.read() else { panic!("{object:?}") };
     assert_eq!(own.options().unwrap().origin.unwrap().addr, at(2, 1));
     assert_eq!(own.elements().unwrap().count(), 0);
 }
 
-/// RSVPX-2750-4-03: one from farther up goes to all next hops, whatever they asked for, and nothing is blockaded.
+/// RSVPX-2750-4-03: a policy error from upstream goes to all next hops, and sets no blockade state.
 #[test]
 fn a_refusal_goes_to_all_next_hops() {
     let mut rig = Rig::new();
@@ -92,12 +92,12 @@ fn a_refusal_goes_to_all_next_hops() {
     let error = Resv { extra: opaque(9), ..large }.error_octets(1, ErrorCode::POLICY, 4, false);
     let sent = rig.neighbourly(1, at(1, 9), &error);
     for n in [3, 4] {
-        assert_eq!(told(&one_to(&sent, MessageType::RESV_ERR, at(n, 9))), [opaque(9)]);
+        assert_eq!(policies(&one_to(&sent, MessageType::RESV_ERR, at(n, 9))), [opaque(9)]);
     }
     assert_eq!(rig.rsvp.counters().blockades, 0);
 }
 
-/// RSVPX-2750-3.2-02: priorities count where they are for this node, or for all.
+/// RSVPX-2750-3.2-02: priorities count in objects for this node and in those without a destination.
 #[test]
 fn priorities_are_read() {
     let asked = |policy: Vec<u8>| {
@@ -111,7 +111,7 @@ fn priorities_are_read() {
     assert_eq!(asked(priority(5, 7)), (5, 7));
     assert_eq!(asked(priority(7, 5)), (7, 7));
     assert_eq!(asked([priority(5, 7), priority(6, 6)].concat()), (6, 7));
-    // Two RSVP_HOPs in front: of whom, and for whom.
+    // Two RSVP_HOPs: origin and destination.
     let for_node = |last: u8| {
         let hop = |last: u8| [0, 12, 3, 1, 10, 0, 2, last, 0, 0, 0, 0];
         let element = priority(5, 7).split_off(8);
@@ -153,7 +153,7 @@ fn elements_are_replaced_and_deleted_by_their_type() {
     let mut ask = |elements: &[&[u8]]| {
         let extra = if elements.is_empty() { Vec::new() } else { policy_of(None, elements) };
         let sent = rig.resv(&Resv { extra, ..Resv::ff(&[(load(B), 1)]) });
-        let upstream = all(&sent, MessageType::RESV).last().map(told);
+        let upstream = all(&sent, MessageType::RESV).last().map(policies);
         (in_force(&rig), upstream)
     };
     let all_of = |elements: &[&[u8]]| Some(vec![policy_of(None, elements)]);
@@ -183,7 +183,7 @@ fn policy_is_refreshed_less_often_than_the_reservation() {
         rig.path(&Path { extra: policy_of(refresh, &[&UNKNOWN]), ..Path::new() });
         let resv = |extra| Resv { extra, ..Resv::ff(&[(load(B), 1)]) };
         let sent = rig.resv(&resv(policy_of(refresh, &[&preemption(7)])));
-        assert_eq!(told(&one(&sent, MessageType::RESV)).len(), 1);
+        assert_eq!(policies(&one(&sent, MessageType::RESV)).len(), 1);
         let start = rig.now;
         let (mut held, mut last_path, mut last_resv) = (start, start, start);
         for _ in 0..60 {
@@ -193,7 +193,7 @@ fn policy_is_refreshed_less_often_than_the_reservation() {
                 held = rig.now;
             }
             for sent in rig.wait(std::time::Duration::from_secs(10)) {
-                match (sent.kind(), told(&sent).is_empty()) {
+                match (sent.kind(), policies(&sent).is_empty()) {
                     (MessageType::PATH, false) => last_path = sent.at,
                     (MessageType::RESV, false) => last_resv = sent.at,
                     _ => {}
@@ -207,14 +207,13 @@ fn policy_is_refreshed_less_often_than_the_reservation() {
         assert_eq!(rig.reservations(), 1);
         // New policy does not wait for a refresh.
         let sent = rig.resv(&resv(policy_of(refresh, &[&preemption(5)])));
-        assert_eq!(told(&one(&sent, MessageType::RESV)), [policy_of(refresh, &[&preemption(5)])]);
+        assert_eq!(policies(&one(&sent, MessageType::RESV)), [policy_of(refresh, &[&preemption(5)])]);
         let sent = rig.path(&Path { extra: opaque(4), ..Path::new() });
-        assert_eq!(told(&one(&sent, MessageType::PATH)), [opaque(4)]);
+        assert_eq!(policies(&one(&sent, MessageType::PATH)), [opaque(4)]);
     }
 }
 
-/// Who a request says that it is for reaches the policy: by name, by distinguished name, and again when it says something
-/// else.
+/// The identities of a request reach the policy, by name and by distinguished name, and again after a change.
 #[test]
 fn identities_are_handed_to_the_policy() {
     let of = |name, locator| {
@@ -235,11 +234,11 @@ fn identities_are_handed_to_the_policy() {
     assert_eq!(ask(of("mallory", Some("CN=Mallory"))), (1, 0));
     assert_eq!(ask(of("bob", Some("CN=Bob"))), (0, 10_000));
     assert_eq!(ask([priority(1, 1), of("ann", None)].concat()), (0, 10_000));
-    // What stood stands.
+    // The former grant stays.
     assert_eq!(ask(of("mallory", None)), (1, 10_000));
 }
 
-/// What came along is told to applications, and shown.
+/// POLICY_DATA is reported to applications and shown to operators.
 #[test]
 fn applications_and_operators_see_it() {
     let mut rig = Rig::new();
@@ -248,11 +247,11 @@ fn applications_and_operators_see_it() {
     let policy = opaque(1).into_boxed_slice();
     let request = SenderRequest { template, tspec: tspec(B), adspec: true, ttl: 9, policy };
     let path = one(&rig.command(1, Command::Sender(request)), MessageType::PATH);
-    assert_eq!(told(&path), [opaque(1)]);
+    assert_eq!(policies(&path), [opaque(1)]);
     let flows = vec![(Some(load(B)), vec![template])];
     rig.resv(&Resv { flows, extra: opaque(2), ..Resv::ff(&[]) });
-    let heard = rig.heard(1);
-    let [RsvpEvent::Resv { policy, .. }] = &heard[..] else { panic!("{heard:?}") };
+    let events = rig.take_events(1);
+    let [RsvpEvent::Resv { policy, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(**policy, opaque(2));
     let shown = rig.rsvp.view().next().unwrap();
     assert_eq!(*shown.senders[0].policy, opaque(1));

@@ -1,4 +1,4 @@
-//! Ports, and sessions and senders without them (RFC 2205 §3.2).
+//! Ports, and sessions and senders without ports (RFC 2205 §3.2).
 
 use signalbox_core::traffic::FlowFilter;
 use signalbox_rsvp::wire::{ErrorCode, Filter, MessageType, Selector, Session, SessionKind};
@@ -14,8 +14,7 @@ fn of(protocol: u8, port: u16) -> Session {
     Session { protocol, port, ..session() }
 }
 
-/// RSVP-3.2-01, RSVP-3.2-02: ports go to the classifier as ports, and where they are zero nothing is asked of them;
-/// every protocol has sessions.
+/// RSVP-3.2-01, RSVP-3.2-02: the classifier gets ports, and none where they are zero; sessions may have any protocol.
 #[test]
 fn packets_are_told_by_the_ports_that_there_are() {
     for (protocol, port, source) in
@@ -40,7 +39,7 @@ fn packets_are_told_by_the_ports_that_there_are() {
     }
 }
 
-/// RSVP-3.2-03, RSVP-2209-PATH-01: sessions of one destination and protocol have ports, or none of them has.
+/// RSVP-3.2-03, RSVP-2209-PATH-01: the sessions of one destination and protocol all have ports, or none has.
 #[test]
 fn destination_ports_are_all_zero_or_none() {
     for (first, second, source) in [(5004, 0, 0), (0, 5004, 4000)] {
@@ -62,7 +61,7 @@ fn destination_ports_are_all_zero_or_none() {
             let path = Path { session, sender: from_port(0), ..Path::new() };
             one(&rig.path(&path), MessageType::PATH);
         }
-        // What stood goes on when it is refreshed.
+        // The former session is still refreshed.
         assert_eq!(kinds(&rig.path(&standing)), []);
     }
 }
@@ -78,7 +77,7 @@ fn source_ports_of_a_host_are_all_zero_or_none() {
         assert_eq!((error.dst, error.error().code), (at(1, 9), ErrorCode::CONFLICTING_SENDER_PORTS));
         assert_eq!((error.message().sender, sent.len()), (Some(from_port(second)), 1));
         assert_eq!(rig.rsvp.senders(), 1);
-        // Another host may do otherwise, and so may this one in another session.
+        // Another host may differ, and so may this one in another session.
         let other = Filter { src: sender(2).src, ..from_port(second) };
         one(&rig.path(&Path { sender: other, ..Path::new() }), MessageType::PATH);
         let path = Path { session: of(17, 6000), sender: from_port(second), ..Path::new() };
@@ -100,13 +99,13 @@ fn port_zero_matches_port_zero_alone() {
             assert_eq!(sent[0].error().code, ErrorCode::NO_SENDER);
         }
         assert_eq!(rig.reservations(), 0);
-        // A tear of a sender with the other port is not about this one either.
+        // A tear of a sender with the other port is not for this one either.
         let tear = Path { sender: from_port(asked), ..Path::new() };
         assert_eq!((kinds(&rig.path_tear(&tear)), rig.rsvp.senders()), (vec![], 1));
     }
 }
 
-/// A message whose session has no port and whose source has one is dropped without a word.
+/// A message with a source port in a session without a port is dropped without an answer.
 #[test]
 fn a_source_port_without_a_destination_port_has_no_error() {
     let mut rig = Rig::new();

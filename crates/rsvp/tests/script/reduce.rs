@@ -1,4 +1,5 @@
-//! Bandwidth reduction (RFC 4495). Reservations have 937 500 octets a second of each link; the stronger flow wants 800 000.
+//! Bandwidth reduction (RFC 4495). Reservations have 937 500 octets a second of each link; the stronger flow requests
+//! 800 000.
 
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ fn reduce(rig: &mut Rig, flowspec: FlowSpec) -> Vec<Sent> {
     rig.resv(&Resv { extra: priority(300, 300), ..Resv::ff(&[(load(80.0 * B), 1)]).from(2, 8, strong()) })
 }
 
-/// RSVPX-4495-5-01, RSVPX-4495-5-02, RSVPX-4495-5-05: one is reduced by what is needed; its next hop hears what is left.
+/// RSVPX-4495-5-01, RSVPX-4495-5-02, RSVPX-4495-5-05: the weaker reservation is reduced by what is needed, and its next
+/// hop gets a report of the rest.
 #[test]
 fn no_more_is_taken_than_is_needed() {
     let mut rig = node(|_| {});
@@ -51,7 +53,7 @@ fn no_more_is_taken_than_is_needed() {
     assert_eq!((error.code, error.value), (ErrorCode::POLICY, PolicyValue::PARTIAL_PREEMPT.0));
     assert_eq!((error.value, error.flags, error.node), (102, ErrorFlags::IN_PLACE, at(2, 1)));
     assert_eq!(told.flows(), [(Some(load(LEFT)), Some(sender(1)))]);
-    // The priority that it had, and that it was taken from.
+    // Its own priority with the error code for preemption.
     let mut policy = priority(100, 100);
     policy[14] = 1;
     assert_eq!(told.message().policy().next().unwrap().octets(), policy);
@@ -64,8 +66,8 @@ fn no_more_is_taken_than_is_needed() {
     assert_eq!(told.flows()[0].0, Some(guaranteed(10.0 * B, LEFT, 0)));
 }
 
-/// RSVPX-4495-5-03, RSVPX-4495-5-04: whoever goes on asking for more hears the same again, and loses no more; whoever asks
-/// for less has it, and it goes upstream.
+/// RSVPX-4495-5-03, RSVPX-4495-5-04: a next hop that still requests more gets the same report and loses nothing; a
+/// smaller request is granted and goes upstream.
 #[test]
 fn what_is_left_is_absolute() {
     let mut rig = node(|_| {});
@@ -92,13 +94,13 @@ fn receiver(change: impl FnOnce(&mut Config)) -> (Rig, Vec<u8>) {
     let flows = vec![FlowRequest { flowspec: load(8.0 * B), senders: vec![sender(1)] }];
     let policy = Box::default();
     rig.command(1, Command::Reserve(ReserveRequest { style: Style::Ff, flows, confirm: false, policy }));
-    rig.heard(1);
+    rig.take_events(1);
     let left = Resv { session: here, ..Resv::ff(&[(load(3.0 * B), 1)]) };
     let error = left.error_octets(1, ErrorCode::POLICY, PolicyValue::PARTIAL_PREEMPT.0, true);
     (rig, error)
 }
 
-/// RSVPX-4495-5-03, RSVPX-4495-5-04: a receiver asks for what is left; of a copy it takes no notice.
+/// RSVPX-4495-5-03, RSVPX-4495-5-04: a receiver requests what is left; a repeated report changes nothing.
 #[test]
 fn a_receiver_comes_back_with_less() {
     let (mut rig, error) = receiver(|_| {});
@@ -106,15 +108,15 @@ fn a_receiver_comes_back_with_less() {
     assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))]);
     assert_eq!(sent[0].rates(), [(3.0 * B, 1)]);
     assert!(
-        matches!(&rig.heard(1)[..], [RsvpEvent::ResvError { flowspec: Some(left), .. }] if *left == load(3.0 * B))
+        matches!(&rig.take_events(1)[..], [RsvpEvent::ResvError { flowspec: Some(left), .. }] if *left == load(3.0 * B))
     );
     assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &error)), []);
     let sent = rig.wait(Duration::from_secs(45));
     assert!(all(&sent, MessageType::RESV).iter().all(|resv| resv.rates() == [(3.0 * B, 1)]));
 }
 
-/// RSVPX-4495-5-06: without the extension all of a reservation is taken, and torn upstream; and a receiver that hears of a
-/// reduction does what it does after other errors.
+/// RSVPX-4495-5-06: without the extension the whole reservation is preempted and torn upstream; a receiver handles a
+/// report of a reduction like any error.
 #[test]
 fn without_reduction_all_is_as_ever() {
     let mut rig = node(|config| config.reduction = false);
@@ -124,10 +126,10 @@ fn without_reduction_all_is_as_ever() {
     assert_eq!((rig.reservations(), rig.reserved(2)), (1, 800_000));
     let (mut rig, error) = receiver(|config| config.reduction = false);
     assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &error)), []);
-    assert!(matches!(&rig.heard(1)[..], [RsvpEvent::ResvError { .. }]));
+    assert!(matches!(&rig.take_events(1)[..], [RsvpEvent::ResvError { .. }]));
 }
 
-/// RSVPX-4495-5-05: where messages have names, that of the reduction asks to be acknowledged.
+/// RSVPX-4495-5-05: with refresh reduction the report has a MESSAGE_ID with ACK_Desired.
 #[test]
 fn it_is_told_reliably() {
     let mut rig = node(|config| config.neighbours.interface.reduction.reliable = true);

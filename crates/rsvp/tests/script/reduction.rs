@@ -1,4 +1,4 @@
-//! Refresh reduction between two nodes (RFC 2961): what is told once is refreshed by name.
+//! Refresh reduction between two nodes (RFC 2961): state is sent once and then refreshed by its MESSAGE_ID.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use signalbox_rsvp::wire::MessageType;
 
 use crate::rig::{B, Path, R, Resv, Rig, Sent, addr, all, at, kinds, load, session};
 
-/// Two nodes: what leaves the first by eth2 comes to the second by eth1, and the other way round.
+/// Two nodes: eth2 of the first is connected to eth1 of the second.
 pub(crate) struct Pair {
     pub(crate) up: Rig,
     pub(crate) down: Rig,
-    /// What went between them.
+    /// Packets between them.
     pub(crate) crossed: Vec<Sent>,
 }
 
@@ -25,7 +25,7 @@ impl Pair {
     pub(crate) fn with(up: Config, down: Config) -> Self {
         let up = Rig::with_neighbours(up, "10mbit");
         let mut down = Rig::with_neighbours(down, "10mbit");
-        // The second node's eth1 has the address that the first one's neighbour at eth2 has.
+        // The second node's eth1 has the address of the first one's neighbour at eth2.
         for (interface, address) in
             down.interfaces.iter_mut().zip([at(2, 9), at(12, 1), at(13, 1), at(14, 1)])
         {
@@ -37,7 +37,7 @@ impl Pair {
         Self { up, down, crossed: Vec::new() }
     }
 
-    /// Carries what one node sent to the other, and back, until nothing is left.
+    /// Carries packets between the nodes until none is left.
     pub(crate) fn carry(&mut self, from_up: Vec<Sent>, from_down: Vec<Sent>) {
         let (mut from_up, mut from_down) = (from_up, from_down);
         while !(from_up.is_empty() && from_down.is_empty()) {
@@ -106,7 +106,7 @@ fn states_are_refreshed_by_name() {
     assert_eq!((pair.up.rsvp.sessions(), pair.down.rsvp.sessions()), (0, 0));
 }
 
-/// A node that restarted knows no names: it says so, and is told anew.
+/// A node that restarted has no MESSAGE_IDs: it sends NACKs, and its neighbour sends whole messages.
 #[test]
 fn a_node_that_forgot_is_told_again() {
     let mut pair = Pair::new();
@@ -123,8 +123,8 @@ fn a_node_that_forgot_is_told_again() {
     assert_eq!(pair.down.rsvp.senders(), 1);
 }
 
-/// RSVPRR-2961-1.1-01: only policy data are new, and the message is whole and under a new name; then it is refreshed by
-/// that. So is an ADSPEC that changed, which goes on with the next refresh.
+/// RSVPRR-2961-1.1-01: a change of POLICY_DATA alone is a trigger message with a new MESSAGE_ID, by which it is
+/// refreshed then. So is a change of the ADSPEC, which leaves with the next refresh.
 #[test]
 fn whatever_is_new_is_said_whole() {
     let mut pair = Pair::new();

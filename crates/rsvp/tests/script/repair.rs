@@ -1,4 +1,4 @@
-//! Links that are lost, data that come back to where they left (RFC 2205 §3.6).
+//! Links that go down, and routes that return (RFC 2205 §3.6).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn rates(rig: &Rig, n: u32) -> Vec<u64> {
     rig.installed.values().filter(|one| one.ifindex.0 == n).map(|one| one.traffic.rate).collect()
 }
 
-/// What stands where data come back to is for what the sender sends now, not for what it sent when they left.
+/// A reservation at the interface to which data return is for the present Tspec, not for the one when they left.
 #[test]
 fn a_reservation_that_data_meet_again_is_for_what_they_are_now() {
     let mut rig = Rig::new();
@@ -30,7 +30,7 @@ fn a_reservation_that_data_meet_again_is_for_what_they_are_now() {
     assert_eq!(rates(&rig, 2), [50_000]);
 }
 
-/// The link at eth1 is there from now on, or not; says so to the node.
+/// The link at eth1 goes up or down, and the node gets the change.
 fn link(rig: &mut Rig, up: bool) -> Vec<Sent> {
     rig.interfaces[0].up = up;
     let list = rig.interfaces.clone();
@@ -38,15 +38,15 @@ fn link(rig: &mut Rig, up: bool) -> Vec<Sent> {
     rig.input(Input::Interfaces(&list))
 }
 
-/// Behind a lost link nothing is announced any more: the next hop, whose data come another way now, would hear of two
-/// previous hops. What the link brought ends in its time.
+/// While the incoming link is down no Path is sent: the next hop, whose data come by another route, would have two
+/// previous hops. The state expires.
 #[test]
 fn what_came_by_a_lost_link_is_not_announced() {
     let mut rig = Rig::new();
     rig.path(&Path::new());
     rig.resv(&Resv::ff(&[(load(B), 1)]));
     let mut sent = link(&mut rig, false);
-    // Not even where it would go now.
+    // Not even by a new route.
     rig.route("10.9.0.0", 24, 3);
     sent.extend(rig.wait(Duration::from_secs(150)));
     assert!(all(&sent, MessageType::PATH).is_empty(), "{:?}", kinds(&sent));
@@ -55,8 +55,8 @@ fn what_came_by_a_lost_link_is_not_announced() {
     assert_eq!((rig.rsvp.senders(), rig.reservations()), (0, 0));
 }
 
-/// Another previous hop is as good as ever, and so is the old one when its link is back: what was held back goes out with
-/// the first Path, though that says nothing new.
+/// Paths from another previous hop are forwarded, and those from the old one when its link is up again: a Path that was
+/// held back is sent with the first refresh.
 #[test]
 fn a_path_that_was_held_back_goes_out_when_paths_come_in_again() {
     for iif in [4, 1] {
@@ -76,7 +76,7 @@ fn a_path_that_was_held_back_goes_out_when_paths_come_in_again() {
     }
 }
 
-/// A link that is lost and back before any Path was due is nobody's business.
+/// A short failure of a link, before any Path is due, changes nothing.
 #[test]
 fn a_link_that_comes_back_in_time_makes_no_noise() {
     let mut rig = Rig::new();
@@ -89,8 +89,7 @@ fn a_link_that_comes_back_in_time_makes_no_noise() {
     assert_eq!(rig.rsvp.counters().hop_changes, 0);
 }
 
-/// Another router at the same interface is told everything anew, after W and not in a Bundle or a summary for the former
-/// one.
+/// Another router at the same interface gets whole messages, after W, and no Bundle or Srefresh of the former router.
 #[test]
 fn a_path_follows_its_route_to_another_router_of_the_same_link() {
     for reliable in [false, true] {
@@ -114,7 +113,7 @@ fn a_path_follows_its_route_to_another_router_of_the_same_link() {
         assert_eq!((path.dst, path.oif, sent.len()), (session().dest, 2, 1));
         // A refresh may have been due before.
         assert!(reliable || path.at >= changed + Duration::from_secs(2));
-        // A route that is announced anew and leads where it led is no change.
+        // A route that is announced again without a difference is no change.
         rig.path(&Path::new());
         rig.route("10.9.0.0", 24, 2);
         assert_eq!(rig.rsvp.counters().repairs, 1);
@@ -125,7 +124,7 @@ fn a_path_follows_its_route_to_another_router_of_the_same_link() {
     }
 }
 
-/// Neighbour 9 at eth2 speaks refresh reduction and acknowledges whatever it was sent.
+/// Neighbour 9 at eth2 supports refresh reduction and acknowledges all messages.
 fn acknowledge_all(rig: &mut Rig) {
     let sent = rig.wait(Duration::from_millis(600));
     let names: Vec<_> = sent.iter().filter_map(|one| one.message().message_id).collect();
@@ -141,8 +140,8 @@ fn acknowledge_all(rig: &mut Rig) {
     rig.neighbourly(2, at(2, 9), &ack);
 }
 
-/// RSVP-2.9-04: across hops without RSVP what goes back is a packet as any other, addressed to the previous hop; where it
-/// leaves is for routing to say. Between neighbours it leaves by the interface that they share.
+/// RSVP-2.9-04: across hops without RSVP a message to the previous hop is routed as any packet. Between neighbours it
+/// leaves by their common interface.
 #[test]
 fn what_goes_back_across_a_cloud_goes_where_routing_says() {
     for (ttl, oif) in [(60, 1), (57, 0)] {
@@ -158,20 +157,21 @@ fn what_goes_back_across_a_cloud_goes_where_routing_says() {
         let resvs = all(&refreshed, MessageType::RESV);
         assert!(!resvs.is_empty() && resvs.iter().all(|one| one.oif == oif));
         back(&rig.resv_tear(&Resv::ff(&[(load(B), 1)])), MessageType::RESV_TEAR);
-        // A Path that is refused.
+        // A Path that is rejected.
         let conflict = signalbox_rsvp::wire::Session { port: 0, ..session() };
         let template = signalbox_rsvp::wire::Selector::Port(0);
         let template = signalbox_rsvp::wire::Filter { selector: template, ..sender(1) };
         back(&rig.path(&Path { session: conflict, sender: template, ..path }), MessageType::PATH_ERR);
     }
-    // Addresses of the link are found there only.
+    // Link-local addresses are reachable by their link only.
     let mut rig = Rig::new();
     let hop = RsvpHop { addr: addr("169.254.1.9"), lih: 77 };
     rig.path(&Path { hop, ttl: 57, ..Path::new() });
     assert_eq!(one(&rig.resv(&Resv::ff(&[(load(B), 1)])), MessageType::RESV).oif, 1);
 }
 
-/// RSVP-3.9-02: where an application says by which interface it receives a group its Resvs leave by that, cloud or not.
+/// RSVP-3.9-02: where an application named the interface by which it receives a group, its Resvs leave by that, in any
+/// case.
 #[test]
 fn a_receiver_that_names_its_interface_is_obeyed_across_a_cloud() {
     for (named, oif) in [(true, 1), (false, 0)] {
@@ -188,7 +188,7 @@ fn a_receiver_that_names_its_interface_is_obeyed_across_a_cloud() {
     }
 }
 
-/// However much is due, one call does a bounded part of it, and says that the rest is due.
+/// One call handles a bounded number of due records, and reports that the rest is due.
 #[test]
 fn what_is_due_at_once_is_done_in_parts() {
     let mut rig = Rig::new();

@@ -1,7 +1,7 @@
-//! A node with four interfaces among neighbours whose messages are made here, and whose clock is turned here.
+//! A node with four interfaces. The tests compose the messages of its neighbours and set its clock.
 //!
-//! Interface *n* is `eth`*n*, number *n*, with addresses `10.0.n.1` and `fd00:n::1`. Each carries 10 Mbit/s, of which
-//! reservations may have 7.5. [`Rig::route`] says where destinations go; what is not said has no route. Neighbour `k` at
+//! Interface *n* is `eth`*n*, number *n*, with addresses `10.0.n.1` and `fd00:n::1`. Each has 10 Mbit/s, of which
+//! reservations may have 7.5. [`Rig::route`] sets the routes of destinations; others have no route. Neighbour `k` at
 //! interface *n* is `10.0.n.k` ([`at`]).
 //!
 //! ```text
@@ -32,7 +32,7 @@ use signalbox_rsvp::wire::{
 #[allow(unused_imports, reason = "of the rules not all")]
 pub(crate) use sent::{Reply, Sent, all, kinds, one, one_to};
 
-/// Refresh period of all neighbours unless they say otherwise, milliseconds.
+/// Refresh period of the neighbours by default, milliseconds.
 pub(crate) const R: u32 = 30_000;
 
 pub(crate) fn addr(text: &str) -> IpAddr {
@@ -64,25 +64,25 @@ pub(crate) fn sender(n: u32) -> Filter {
     Filter { src: addr(&format!("10.8.0.{n}")), selector: Selector::Port(4000) }
 }
 
-/// So many octets a second, a bucket of 3000, packets of 64 to 1500.
+/// A Tspec with this rate in octets a second, a bucket of 3000, packets of 64 to 1500.
 pub(crate) fn tspec(rate: f32) -> TSpec {
     TSpec::new(rate, 3000.0, f32::INFINITY, 64, 1500).unwrap()
 }
 
-/// Controlled load for so many octets a second.
+/// Controlled load with this rate in octets a second.
 pub(crate) fn load(rate: f32) -> FlowSpec {
     FlowSpec { tspec: tspec(rate), rspec: None }
 }
 
-/// Guaranteed service for so many octets a second.
+/// Guaranteed service with this rate in octets a second.
 pub(crate) fn guaranteed(rate: f32, service: f32, slack: u32) -> FlowSpec {
     FlowSpec { tspec: tspec(rate), rspec: Some(RSpec::new(service, slack).unwrap()) }
 }
 
-/// A unit of rate: 10 000 octets a second, of which a link gives 93.
+/// A unit of rate: 10 000 octets a second. A link has 93 of them.
 pub(crate) const B: f32 = 10_000.0;
 
-/// A message that is not one of the builders' own: whatever `compose` writes.
+/// Any message.
 pub(crate) fn compose(kind: MessageType, ttl: u8, compose: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut octets = Vec::new();
     let mut writer = Writer::new(&mut octets, kind, HeaderFlags::default(), ttl);
@@ -91,7 +91,7 @@ pub(crate) fn compose(kind: MessageType, ttl: u8, compose: impl FnOnce(&mut Writ
     octets
 }
 
-/// A Path or PathTear of a neighbour upstream; the fields are there to be changed.
+/// A Path or PathTear of a neighbour upstream; tests change the fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Path {
     pub(crate) session: Session,
@@ -104,7 +104,7 @@ pub(crate) struct Path {
     /// A whole ADSPEC object.
     pub(crate) adspec: Vec<u8>,
     pub(crate) e_police: bool,
-    /// Interface that it comes in by.
+    /// Incoming interface.
     pub(crate) iif: u32,
     /// TTL in the IP header, and in the common header.
     pub(crate) ttl: u8,
@@ -112,7 +112,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Of sender 1 to [`session`], from neighbour 9 at eth1.
+    /// A Path of sender 1 to [`session`], from neighbour 9 at eth1.
     pub(crate) fn new() -> Self {
         Self {
             session: session(),
@@ -129,7 +129,7 @@ impl Path {
         }
     }
 
-    /// Of sender `n` to `session`, from neighbour 9 at interface `iif`.
+    /// A Path of sender `n` to `session`, from neighbour 9 at interface `iif`.
     pub(crate) fn of(session: Session, n: u32, iif: u32) -> Self {
         Self {
             session,
@@ -155,11 +155,11 @@ impl Path {
     }
 }
 
-/// A Resv or ResvTear of a neighbour downstream; the fields are there to be changed.
+/// A Resv or ResvTear of a neighbour downstream; tests change the fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Resv {
     pub(crate) session: Session,
-    /// The handle is that of the interface which the node's Path left by: its number.
+    /// The handle is the number of the interface by which the Path left.
     pub(crate) hop: RsvpHop,
     pub(crate) period: u32,
     pub(crate) confirm: Option<IpAddr>,
@@ -168,7 +168,7 @@ pub(crate) struct Resv {
     pub(crate) extra: Vec<u8>,
     pub(crate) style: Style,
     pub(crate) flows: Vec<(Option<FlowSpec>, Vec<Filter>)>,
-    /// Interface that it comes in by.
+    /// Incoming interface.
     pub(crate) iif: u32,
 }
 
@@ -209,7 +209,7 @@ impl Resv {
         Self { hop: RsvpHop { addr: at(n, k), lih: n }, iif: n, session, ..self }
     }
 
-    /// The same with the wish of a confirmation for `receiver`.
+    /// The same with a RESV_CONFIRM for `receiver`.
     pub(crate) fn confirmed(self, receiver: IpAddr) -> Self {
         Self { confirm: Some(receiver), ..self }
     }
@@ -262,21 +262,21 @@ pub(crate) struct Rig {
     pub(crate) resources: Resources,
     pub(crate) now: Time,
     pub(crate) interfaces: Vec<Interface>,
-    /// Replies by UDP that nobody has taken yet.
+    /// Replies by UDP that no test has taken yet.
     pub(crate) replies: Vec<Reply>,
-    /// What applications heard.
+    /// Events of applications.
     pub(crate) events: Vec<(u64, RsvpEvent)>,
     /// Interface of each unicast destination; 0: this node.
     pub(crate) routes: Vec<(Prefix, u32)>,
-    /// Number of the neighbour that unicast routes lead to.
+    /// Number of the neighbour at the end of unicast routes.
     pub(crate) gateway: u32,
-    /// Interface in and interfaces out by group and source.
+    /// Incoming and outgoing interfaces by group and source.
     pub(crate) trees: BTreeMap<(IpAddr, IpAddr), (u32, Vec<u32>)>,
-    /// What the kernel was told to keep.
+    /// Reservations in the kernel.
     pub(crate) installed: BTreeMap<ReservationId, Reservation>,
-    /// Route lookups that were answered.
+    /// Number of answered route lookups.
     pub(crate) lookups: u32,
-    /// The last of them, of unicast and of multicast.
+    /// The last unicast and multicast lookups.
     pub(crate) asked: (Option<RouteQuery>, Option<(IpAddr, IpAddr)>),
 }
 
@@ -289,20 +289,20 @@ impl Rig {
         Self::with_links(config, "10mbit")
     }
 
-    /// A node whose links carry so much.
+    /// A node whose links have this capacity.
     pub(crate) fn with_links(config: Config, capacity: &str) -> Self {
         let mut config = config;
-        // Neighbours here are plain ones of RFC 2205.
+        // The neighbours support RFC 2205 only.
         config.neighbours.interface.reduction.reliable = false;
         Self::with_neighbours(config, capacity)
     }
 
-    /// A node that does what its settings say with its neighbours.
+    /// A node with its own settings for neighbours.
     pub(crate) fn with_neighbours(config: Config, capacity: &str) -> Self {
         Self::with_all(config, signalbox_resources::Config::of_link("*", capacity.parse().unwrap()))
     }
 
-    /// A node among plain neighbours whose links and policy are these.
+    /// A node with these links and policy, whose neighbours support RFC 2205 only.
     pub(crate) fn with_resources(links: signalbox_resources::Config) -> Self {
         let mut config = Config::default();
         config.neighbours.interface.reduction.reliable = false;
@@ -345,7 +345,7 @@ impl Rig {
         rig
     }
 
-    /// Destinations of a prefix go out by `oif` (0: they are this node's) from now on; tells the node.
+    /// Routes a prefix to `oif` (0: to this node) from now on, and reports the change to the node.
     pub(crate) fn route(&mut self, prefix: &str, len: u8, oif: u32) -> Vec<Sent> {
         let prefix = Prefix { addr: addr(prefix), len };
         self.routes.retain(|(known, _)| *known != prefix);
@@ -353,7 +353,7 @@ impl Rig {
         self.input(Input::RouteChanged(prefix))
     }
 
-    /// Data of sender `n` to `session` come in by `iif` and go out by `oifs` from now on; says so to the node.
+    /// Sets the multicast route of sender `n` to `session`, and reports it to the node.
     pub(crate) fn tree(&mut self, session: Session, n: u32, iif: u32, oifs: &[u32]) -> Vec<Sent> {
         let key = (session.dest, sender(n).src);
         self.trees.insert(key, (iif, oifs.to_vec()));
@@ -361,7 +361,7 @@ impl Rig {
         self.input(Input::Multicast { group: key.0, source: key.1, iif: IfIndex(iif), oifs: &oifs })
     }
 
-    /// Gives an input and answers what the node asks because of it; what it sends.
+    /// Gives an input and answers the lookups that follow; returns the packets that the node sends.
     pub(crate) fn input(&mut self, input: Input<'_>) -> Vec<Sent> {
         self.rsvp.handle(self.now, input, &mut self.resources);
         let mut sent = Vec::new();
@@ -449,7 +449,7 @@ impl Rig {
         }
     }
 
-    /// A packet that comes in by interface `iif`.
+    /// Gives a packet from interface `iif`.
     pub(crate) fn packet(&mut self, iif: u32, src: IpAddr, dst: IpAddr, ttl: u8, octets: &[u8]) -> Vec<Sent> {
         self.input(Input::Packet(IpReceived {
             src,
@@ -478,7 +478,7 @@ impl Rig {
         self.neighbourly(resv.iif, resv.hop.addr, &resv.tear_octets())
     }
 
-    /// Takes the reservation at interface `n` away.
+    /// The reservation at interface `n` is lost.
     pub(crate) fn lose(&mut self, n: u32, why: LostWhy) -> Vec<Sent> {
         let one = self.resources.reservations().find(|one| one.ifindex.0 == n).unwrap();
         let (key, grant) = (one.owner.key, one.grant);
@@ -486,7 +486,7 @@ impl Rig {
         self.input(Input::Lost { key, grant, why })
     }
 
-    /// A message addressed to this node, by interface `iif` from the neighbour `src`.
+    /// Gives a message that is addressed to this node, by interface `iif` from the neighbour `src`.
     pub(crate) fn neighbourly(&mut self, iif: u32, src: IpAddr, octets: &[u8]) -> Vec<Sent> {
         let dst = if src.is_ipv6() { addr(&format!("fd00:{iif}::1")) } else { at(iif, 1) };
         self.packet(iif, src, dst, 255, octets)
@@ -496,7 +496,7 @@ impl Rig {
         self.input(Input::Command { id, command })
     }
 
-    /// Lets time pass; all that the node sends on the way.
+    /// Lets time pass; returns the packets that the node sends meanwhile.
     pub(crate) fn wait(&mut self, time: Duration) -> Vec<Sent> {
         let end = self.now + time;
         let mut sent = Vec::new();
@@ -516,18 +516,18 @@ impl Rig {
         self.resources.links().filter(|link| link.ifindex == IfIndex(n)).map(|link| link.reserved).sum()
     }
 
-    /// Octets that may come at once, of each reservation at interface `n`.
+    /// Bucket depth of each reservation at interface `n`, octets.
     pub(crate) fn bursts(&self, n: u32) -> Vec<u32> {
         self.installed.values().filter(|one| one.ifindex.0 == n).map(|one| one.traffic.burst).collect()
     }
 
-    /// Reservations in all, wherever.
+    /// Number of reservations at all interfaces.
     pub(crate) fn reservations(&self) -> usize {
         self.resources.reservations().count()
     }
 
-    /// What an application has heard since it was asked last.
-    pub(crate) fn heard(&mut self, id: u64) -> Vec<RsvpEvent> {
+    /// Takes the events of an application.
+    pub(crate) fn take_events(&mut self, id: u64) -> Vec<RsvpEvent> {
         let (of, others) = core::mem::take(&mut self.events).into_iter().partition(|(to, _)| *to == id);
         self.events = others;
         let of: Vec<(u64, RsvpEvent)> = of;

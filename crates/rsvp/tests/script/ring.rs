@@ -9,8 +9,8 @@ use signalbox_rsvp::wire::{Filter, RsvpHop, Selector};
 
 use crate::rig::{B, Path, Resv, Rig, Sent, addr, group, load};
 
-/// Router *i*'s eth2 leads to eth1 of the next one, behind its eth3 is sender *i*, behind its eth4 a receiver. The data
-/// of each sender go round the ring and end before the router that they began at.
+/// Router *i*'s eth2 leads to eth1 of the next one; behind its eth3 is sender *i*, behind its eth4 a receiver. The data
+/// of each sender go round the ring and end before its router.
 struct Ring {
     routers: Vec<Rig>,
 }
@@ -40,7 +40,7 @@ impl Ring {
         Self { routers: routers.collect() }
     }
 
-    /// Carries what router `from` sent round the ring until nothing is left.
+    /// Carries the packets of router `from` round the ring until none is left.
     fn carry(&mut self, from: usize, sent: Vec<Sent>) {
         let mut under_way: Vec<(usize, Sent)> = sent.into_iter().map(|one| (from, one)).collect();
         while let Some((from, one)) = under_way.pop() {
@@ -71,7 +71,7 @@ impl Ring {
         self.carry(router, sent);
     }
 
-    /// Half a minute in which the senders are there, and the receiver behind router 0 if `receives`.
+    /// Half a minute with the senders, and with the receiver behind router 0 if `receives`.
     fn run(&mut self, receives: bool) {
         self.paths();
         if receives {
@@ -90,7 +90,7 @@ impl Ring {
     }
 }
 
-/// Reservations of the ring while somebody receives, and ten minutes later.
+/// Reservations of the ring while a receiver is there, and ten minutes later.
 fn leave(config: &Config) -> (Vec<u64>, Vec<u64>) {
     let mut ring = Ring::new(config);
     (0..6).for_each(|_| ring.run(true));
@@ -100,8 +100,8 @@ fn leave(config: &Config) -> (Vec<u64>, Vec<u64>) {
     (with, ring.reservations())
 }
 
-/// RSVP-3.4-01: with scopes the reservations of a receiver that left end; without, each router would refresh its
-/// neighbour's for ever.
+/// RSVP-3.4-01: with SCOPE the reservations of a receiver that left end; without, the routers would refresh each
+/// other's state for ever.
 #[test]
 fn a_ring_does_not_refresh_itself() {
     let unit = 10_000;

@@ -48,8 +48,8 @@ fn another_previous_hop_gets_the_resv_at_once() {
     assert_eq!(rig.rsvp.counters().hop_changes, 1);
 }
 
-/// RSVP-3.1.3-15: Paths of one sender from two previous hops in turn. The last one gets the Resv; nothing is left of either
-/// when both are silent.
+/// RSVP-3.1.3-15: Paths of one sender from two previous hops in turn. The last one gets the Resv; no state of either is
+/// left after they are silent.
 #[test]
 fn two_previous_hops_in_turn() {
     let mut rig = Rig::new();
@@ -75,7 +75,7 @@ fn two_previous_hops_in_turn() {
     assert!(rig.rsvp.is_forgotten());
 }
 
-/// The reservation goes the new way as soon as the receiver asks there; upstream nothing is torn meanwhile.
+/// The reservation follows the route with the receiver's next request; upstream nothing is torn meanwhile.
 #[test]
 fn a_reservation_moves_with_its_route() {
     let mut rig = Rig::new();

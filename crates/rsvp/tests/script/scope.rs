@@ -1,4 +1,4 @@
-//! Scopes of wildcard reservations, which keep them from going round in circles (RFC 2205 §3.4).
+//! SCOPE of wildcard reservations, which prevents loops (RFC 2205 §3.4).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn wf(n: u32, rate: f32, senders: &[u32]) -> Resv {
     Resv { scope: sources(senders), ..Resv::wf(load(rate)).from(n, 9, group()) }
 }
 
-/// RSVP-3.4-02, RSVP-2209-RREF-04: each previous hop hears of its own senders, and one of which none are left hears nothing.
+/// RSVP-3.4-02, RSVP-2209-RREF-04: each previous hop gets its own senders, and one without senders gets no Resv.
 #[test]
 fn a_resv_for_nobody_is_not_sent() {
     let mut rig = tree();
@@ -42,11 +42,11 @@ fn a_resv_for_nobody_is_not_sent() {
     let sent = all(&rig.wait(Duration::from_secs(100)), MessageType::RESV);
     assert!(sent.len() >= 2);
     assert!(sent.iter().all(|one| one.dst == at(1, 9) && one.scope() == Some(sources(&[1]))));
-    // Another next hop wants the other one.
+    // Another next hop requests the other sender.
     let sent = rig.resv(&wf(4, B, &[2]));
     assert_eq!(kinds(&sent), [(MessageType::RESV, at(2, 9))]);
     assert_eq!(sent[0].scope(), Some(sources(&[2])));
-    // And then does not any more.
+    // Then it does not any more.
     assert_eq!(kinds(&rig.resv(&wf(4, B, &[1]))), [(MessageType::RESV_TEAR, at(2, 9))]);
     assert_eq!(kinds(&rig.resv(&wf(4, B, &[1, 2]))), [(MessageType::RESV, at(2, 9))]);
 }
@@ -61,7 +61,7 @@ fn senders_of_this_node_are_in_no_scope() {
     let request =
         SenderRequest { template: own, tspec: tspec(B), adspec: false, ttl: 9, policy: Box::default() };
     assert_eq!(one(&rig.command(1, Command::Sender(request)), MessageType::PATH).oif, 3);
-    rig.heard(1);
+    rig.take_events(1);
     for scope in [vec![], vec![own.src, sender(1).src, sender(2).src]] {
         let rate = if scope.is_empty() { B } else { 2.0 * B };
         let sent = rig.resv(&Resv { scope, ..wf(3, rate, &[]) });
@@ -70,11 +70,11 @@ fn senders_of_this_node_are_in_no_scope() {
         assert_eq!(one_to(&sent, MessageType::RESV, at(2, 9)).scope(), Some(sources(&[2])));
         let (flowspec, policy) = (load(rate), Box::default());
         let expected = RsvpEvent::Resv { style: Style::Wf, flowspec, senders: vec![], policy };
-        assert_eq!(rig.heard(1), [expected]);
+        assert_eq!(rig.take_events(1), [expected]);
     }
 }
 
-/// RSVP-3.4-07, RSVP-2209-RREF-04: none of explicit styles, on shared trees, or while there is one previous hop.
+/// RSVP-3.4-07, RSVP-2209-RREF-04: there is no SCOPE with explicit styles, on shared trees, or with one previous hop.
 #[test]
 fn a_scope_is_attached_where_it_is_needed() {
     let scopes = |rig: &mut Rig, resv: &Resv| -> Vec<_> {
@@ -96,7 +96,7 @@ fn a_scope_is_attached_where_it_is_needed() {
     assert_eq!(scopes(&mut rig, &wf(3, B, &[])), [None]);
 }
 
-/// RSVP-3.4-08: of the message that failed, and of the state that was lost.
+/// RSVP-3.4-08: the SCOPE of the message that failed, and of the state that was lost.
 #[test]
 fn an_error_found_here_has_the_scope_of_what_failed() {
     let mut rig = tree();
@@ -107,7 +107,7 @@ fn an_error_found_here_has_the_scope_of_what_failed() {
     assert_eq!((error.error().code, error.scope()), (ErrorCode::PREEMPTED, Some(sources(&[2]))));
 }
 
-/// RSVP-3.4-09: out of an interface go the senders whose data do.
+/// RSVP-3.4-09: the SCOPE of an interface has the senders whose data leave by it.
 #[test]
 fn the_scope_of_an_error_is_pruned_for_each_interface() {
     let mut rig = Rig::new();
@@ -120,16 +120,16 @@ fn the_scope_of_an_error_is_pruned_for_each_interface() {
     let mut error = |senders: &[u32]| {
         let failed = wf(3, 4.0 * B, senders);
         let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
-        let mut heard: Vec<_> = sent.iter().map(|one| (one.dst, one.scope().unwrap())).collect();
-        heard.sort();
-        heard
+        let mut events: Vec<_> = sent.iter().map(|one| (one.dst, one.scope().unwrap())).collect();
+        events.sort();
+        events
     };
     assert_eq!(error(&[1, 3]), [(at(3, 9), sources(&[1, 3])), (at(4, 9), sources(&[3]))]);
     assert_eq!(error(&[2]), [(at(4, 9), sources(&[2]))]);
 }
 
-/// RSVP-3.4-01: what comes ten times as often as it should is passed on no more often for that; ends and errors are
-/// passed on at once.
+/// RSVP-3.4-01: messages that arrive ten times too often are not forwarded more often; tears and errors are forwarded
+/// at once.
 #[test]
 fn refreshes_go_on_at_this_nodes_own_pace() {
     let mut rig = tree();

@@ -1,4 +1,4 @@
-//! What tells sessions, senders and reservations apart (RFC 2205 §1.1, §1.3, §3.1.4; RFC 2209 §1).
+//! The identity of sessions, senders and reservations (RFC 2205 §1.1, §1.3, §3.1.4; RFC 2209 §1).
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn each_of_three_elements_makes_another_session() {
     }
 }
 
-/// RSVP-1.1-01, RSVP-2209-1-01: a blockade is one session's, and of explicit styles one sender's.
+/// RSVP-1.1-01, RSVP-2209-1-01: blockade state is of one session, with explicit styles of one sender.
 #[test]
 fn a_blockade_is_of_one_session_and_sender() {
     let mut rig = Rig::new();
@@ -92,7 +92,7 @@ fn senders_of_a_unicast_session_are_reserved_for_one_by_one() {
     assert_eq!((rig.reservations(), rig.reserved(2)), (1, 10_000));
 }
 
-/// RSVP-1.3-04: whatever style is in place, a Resv of another one is refused and changes nothing.
+/// RSVP-1.3-04: a Resv of another style than the one in place is refused and changes nothing.
 #[test]
 fn styles_are_not_merged() {
     let of = |style| match style {
@@ -119,7 +119,7 @@ fn styles_are_not_merged() {
             }
             assert_eq!(rig.rsvp.view().collect::<Vec<_>>(), before);
             assert_eq!((rig.reserved(3), rig.reserved(4)), (10_000, 0));
-            // A tear of another style is about nothing that is here.
+            // A tear of another style matches nothing.
             assert_eq!(kinds(&rig.resv_tear(&of(other).from(3, 9, group()))), []);
             assert_eq!(rig.rsvp.view().collect::<Vec<_>>(), before);
         }
@@ -163,7 +163,7 @@ fn a_resv_has_one_style() {
     }
 }
 
-/// RSVP-2209-1-01: path state by sender, reservation state by next hop and filter, what traffic control has by interface
+/// RSVP-2209-1-01: path state by sender, reservation state by next hop and filter, traffic control state by interface
 /// and filter.
 #[test]
 fn there_is_one_block_of_state_for_each_key() {
@@ -206,7 +206,7 @@ fn there_is_one_block_of_state_for_each_key() {
     assert_eq!(rig.reservations(), 4);
 }
 
-/// RSVP-2209-1-03: of a unicast session Paths leave by one interface, and it does not matter by which they come.
+/// RSVP-2209-1-03: Paths of a unicast session leave by one interface, whatever interface they come by.
 #[test]
 fn unicast_path_state_has_one_way_out_and_any_way_in() {
     let mut rig = Rig::new();

@@ -1,5 +1,5 @@
-//! Soft state: what is new is told at once and as far as it changes anything, what is gone ends (RFC 2205 §2.3, §2.4,
-//! §3.1.5, §3.1.6).
+//! Soft state: changes are sent at once and as far as they change anything, state that ended is removed (RFC 2205 §2.3,
+//! §2.4, §3.1.5, §3.1.6).
 
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ fn tree() -> Rig {
     rig
 }
 
-/// RSVP-2.3-02: a node that forgot everything takes refreshes for what they are to it, new; and one that knows takes
-/// the same octets for refreshes.
+/// RSVP-2.3-02: a node without state creates it from refreshes; a node with state takes the same octets for refreshes.
 #[test]
 fn nothing_in_a_message_tells_a_refresh() {
     let (path, resv) = (Path::new(), Resv::ff(&[(load(B), 1)]));
@@ -44,7 +43,7 @@ fn nothing_in_a_message_tells_a_refresh() {
     assert_eq!(old.reserved(2), fresh.reserved(2));
 }
 
-/// RSVP-3.1.3-07, RSVP-2.3-03: all that a Path says is kept and said again, and what it changes is said at once.
+/// RSVP-3.1.3-07, RSVP-2.3-03: all contents of a Path are stored and refreshed, and changes are sent at once.
 #[test]
 fn path_state_is_what_the_last_path_said() {
     let mut rig = Rig::new();
@@ -67,12 +66,12 @@ fn path_state_is_what_the_last_path_said() {
     assert_eq!(view[0].senders[0].tspec, tspec(3.0 * B));
 }
 
-/// RSVP-2.3-03, RSVP-2.3-04: a change goes up at once, and only where it changes what goes up.
+/// RSVP-2.3-03, RSVP-2.3-04: a change goes upstream at once, and only where it changes the merge.
 #[test]
 fn a_change_goes_as_far_as_it_changes_anything() {
     let mut rig = tree();
     rig.resv(&Resv::ff(&[(load(4.0 * B), 1)]).from(3, 9, group()));
-    // Smaller ones, raised and lowered below the larger, change what is reserved here alone.
+    // Smaller requests that change below the larger one change the reservation here alone.
     for (rate, reserved) in [(1.0, 10_000), (3.0, 30_000), (4.0, 40_000), (2.0, 20_000)] {
         assert_eq!(kinds(&rig.resv(&Resv::ff(&[(load(rate * B), 1)]).from(4, 9, group()))), []);
         assert_eq!(rig.reserved(4), reserved);
@@ -83,13 +82,13 @@ fn a_change_goes_as_far_as_it_changes_anything() {
         let resv = one_to(&sent, MessageType::RESV, at(1, 9));
         assert_eq!((resv.rates(), resv.at, sent.len()), (vec![(rate.max(4.0) * B, 1)], now, 1));
     }
-    // A sender more goes to its own previous hop alone.
+    // A new sender is sent to its own previous hop alone.
     let sent = rig.resv(&Resv::ff(&[(load(B), 3)]).from(4, 9, group()));
     assert_eq!(kinds(&sent), [(MessageType::RESV, at(2, 9))]);
 }
 
-/// RSVP-2.4-04, RSVP-2209-PTEAR-01: a PathTear goes by all interfaces that Paths went by, and takes with it what was
-/// reserved for its sender there; a ResvTear ends where another reservation needs what it tears.
+/// RSVP-2.4-04, RSVP-2209-PTEAR-01: a PathTear leaves by all interfaces of the Paths, and ends the reservations for its
+/// sender; a ResvTear ends where another reservation needs the same.
 #[test]
 fn tears_go_as_far_as_they_change_anything() {
     let mut rig = tree();
@@ -101,7 +100,7 @@ fn tears_go_as_far_as_they_change_anything() {
     let tear = |oif| (MessageType::PATH_TEAR, oif, group().dest, sender(1).src);
     assert_eq!(tears, [tear(3), tear(4)]);
     assert_eq!((rig.reserved(3), rig.reserved(4), rig.rsvp.senders()), (10_000, 10_000, 2));
-    // Two next hops need sender 2: the first tear is not told, the second is.
+    // Two next hops request sender 2: the first tear is not forwarded, the second is.
     assert_eq!(kinds(&rig.resv_tear(&both(3))), []);
     assert_eq!((rig.reserved(3), rig.reserved(4)), (0, 10_000));
     let sent = rig.resv_tear(&both(4));
@@ -138,7 +137,7 @@ fn a_tear_becomes_a_resv_where_something_is_left() {
     }
 }
 
-/// RSVP-2.4-05: whoever misses a ResvTear ends the reservation by time, and tells upstream then.
+/// RSVP-2.4-05: a lost ResvTear ends the reservation by expiry, and a tear goes upstream then.
 #[test]
 fn a_lost_resv_tear_is_made_up_for_by_time() {
     let mut rig = tree();
@@ -157,7 +156,7 @@ fn a_lost_resv_tear_is_made_up_for_by_time() {
     assert_eq!((rig.reservations(), kinds(&rig.resv_tear(&resv))), (0, vec![]));
 }
 
-/// RSVP-2.4-06: a ResvTear names whichever senders it wants of those that were asked for; a PathTear names one.
+/// RSVP-2.4-06: a ResvTear names any of the requested senders; a PathTear names one.
 #[test]
 fn some_senders_can_be_torn_and_others_stay() {
     let mut rig = tree();
@@ -180,7 +179,7 @@ fn some_senders_can_be_torn_and_others_stay() {
     assert_eq!(rig.reserved(3), 20_000);
 }
 
-/// RSVP-2209-RESV-05: of SE each sender lives as long as it is named.
+/// RSVP-2209-RESV-05: with SE each sender lives as long as messages name it.
 #[test]
 fn a_sender_that_is_named_no_more_ends_alone() {
     let mut rig = tree();
@@ -200,7 +199,7 @@ fn a_sender_that_is_named_no_more_ends_alone() {
     assert_eq!((view[0].reservations[0].senders.clone(), rig.reserved(3)), (vec![sender(1)], 10_000));
 }
 
-/// RSVP-2209-RESV-03: a filter without a sender is left out, unless there is none with one.
+/// RSVP-2209-RESV-03: an unknown sender is ignored, unless all are unknown.
 #[test]
 fn a_filter_without_sender_is_left_out() {
     let mut rig = tree();
@@ -215,8 +214,8 @@ fn a_filter_without_sender_is_left_out() {
     assert_eq!(rig.reserved(4), 0);
 }
 
-/// RSVP-3.1.5-09, RSVP-3.1.5-10: what is reserved for a sender ends with it, of WF with the last one, and nobody else is
-/// told: neither upstream nor downstream.
+/// RSVP-3.1.5-09, RSVP-3.1.5-10: a reservation ends with its sender, with WF with the last one, without a message
+/// upstream or downstream.
 #[test]
 fn what_ends_with_a_sender_is_told_to_nobody() {
     for (resv, one_less) in [
@@ -226,7 +225,7 @@ fn what_ends_with_a_sender_is_told_to_nobody() {
     ] {
         let mut rig = tree();
         rig.resv(&resv.from(3, 9, group()));
-        // The refresh of the previous hop's other sender comes when it would have.
+        // The refresh for the other sender of the previous hop is due at the same time as before.
         let due = rig.rsvp.next_deadline().unwrap();
         let sent = rig.path_tear(&Path::of(group(), 1, 1));
         assert!(sent.iter().all(|one| one.kind() == MessageType::PATH_TEAR));
@@ -244,7 +243,7 @@ fn what_ends_with_a_sender_is_told_to_nobody() {
     }
 }
 
-/// RSVP-3.1.5-10: the same when a sender's time is over.
+/// RSVP-3.1.5-10: the same when a sender expires.
 #[test]
 fn a_sender_that_expires_is_told_downstream_alone() {
     let mut rig = tree();
@@ -283,7 +282,7 @@ fn wildcards_take_the_senders_that_route_there() {
     assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == at(1, 9)));
 }
 
-/// RSVP-3.3-07: a Resv of one of three neighbours on a LAN makes no messages but the one upstream, and none on the LAN.
+/// RSVP-3.3-07: a Resv of one of three neighbours on a LAN causes one message upstream, and none on the LAN.
 #[test]
 fn a_change_makes_no_burst() {
     let mut rig = tree();

@@ -1,4 +1,4 @@
-//! Path state of one sender of a group that comes by several interfaces: each is by itself (RFC 2205 §3.1.3, §3.1.5).
+//! Path state of one multicast sender from several interfaces: each is handled by itself (RFC 2205 §3.1.3, §3.1.5).
 
 use std::time::Duration;
 
@@ -7,8 +7,7 @@ use signalbox_rsvp::wire::{ListedId, MessageType, RsvpHop};
 
 use crate::rig::{B, Path, Resv, Rig, all, at, compose, group, kinds, load, one, sender, tspec};
 
-/// Data of sender 1 come by eth1 and go out by eth3; Paths come by eth2 as well. What the neighbour at eth3 wants is
-/// reserved.
+/// Data of sender 1 come by eth1 and leave by eth3; Paths come by eth2 as well. A neighbour at eth3 has a reservation.
 fn both() -> Rig {
     let mut rig = Rig::new();
     rig.trees.insert((group().dest, sender(1).src), (1, vec![3]));
@@ -20,21 +19,21 @@ fn both() -> Rig {
     rig
 }
 
-/// The tear of what counts goes on and leaves what waits aside; routing that turns to it finds it.
+/// The tear of the state in use is forwarded and does not end the stored state, which is used when routing changes.
 #[test]
 fn what_waits_aside_outlives_the_tear_of_what_counts() {
     let mut rig = both();
     let sent = rig.path_tear(&Path::of(group(), 1, 1));
     assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, group().dest)]);
     assert_eq!((rig.rsvp.senders(), rig.reservations()), (1, 0));
-    // It is not expected by eth2: it goes nowhere.
+    // State from eth2 is not expected: it is not forwarded.
     assert_eq!(kinds(&rig.wait(Duration::from_secs(40))), []);
     let mut sent = rig.tree(group(), 1, 2, &[3]);
     sent.extend(rig.wait(Duration::from_secs(3)));
     assert_eq!(one(&sent, MessageType::PATH).oif, 3);
     let sent = rig.resv(&Resv::ff(&[(load(B), 1)]).from(3, 9, group()));
     assert_eq!(kinds(&sent), [(MessageType::RESV, at(2, 9))]);
-    // It ends by its own tear, and nobody else's.
+    // It ends by its own tear only.
     assert_eq!(kinds(&rig.path_tear(&Path::of(group(), 1, 1))), []);
     assert_eq!(rig.rsvp.senders(), 1);
     let sent = rig.path_tear(&Path::of(group(), 1, 2));
@@ -42,7 +41,7 @@ fn what_waits_aside_outlives_the_tear_of_what_counts() {
     assert!(rig.rsvp.senders() == 0 && rig.rsvp.is_forgotten());
 }
 
-/// As by a tear, so by its time.
+/// The same by expiry.
 #[test]
 fn what_waits_aside_outlives_the_end_of_what_counts() {
     let mut rig = both();
@@ -58,7 +57,7 @@ fn what_waits_aside_outlives_the_end_of_what_counts() {
     assert!(rig.rsvp.is_forgotten());
 }
 
-/// RSVP-3.1.5-02, RSVP-3.1.5-03: of what waits aside, too, only its own previous hop can say that it is over.
+/// RSVP-3.1.5-02, RSVP-3.1.5-03: only its own previous hop can tear stored state.
 #[test]
 fn a_tear_of_what_waits_aside_names_its_previous_hop() {
     let mut rig = both();
@@ -70,7 +69,7 @@ fn a_tear_of_what_waits_aside_names_its_previous_hop() {
     assert_eq!(rig.rsvp.senders(), 1, "it is still there");
 }
 
-/// Routing turns to what waited aside: an application hears what that says of the sender, once.
+/// Routing changes to stored state: an application gets one report of its contents.
 #[test]
 fn applications_hear_what_routing_turns_to() {
     let mut rig = Rig::new();
@@ -80,8 +79,8 @@ fn applications_hear_what_routing_turns_to() {
         rig.path(&Path { tspec: tspec(rate * B), ..Path::of(group(), 1, iif) });
     }
     let rates = |rig: &mut Rig| {
-        let heard = rig.heard(1).into_iter();
-        heard
+        let events = rig.take_events(1).into_iter();
+        events
             .map(|event| match event {
                 RsvpEvent::Path { tspec, .. } => tspec.rate(),
                 other => panic!("{other:?}"),
@@ -95,7 +94,7 @@ fn applications_hear_what_routing_turns_to() {
     assert_eq!(rates(&mut rig), []);
 }
 
-/// An application that receives by an interface of its own keeps hearing of the sender there.
+/// An application that receives by its own interface still gets the reports of that interface.
 #[test]
 fn what_is_for_an_application_alone_outlives_the_tear_of_what_is_forwarded() {
     let mut rig = Rig::new();
@@ -106,12 +105,12 @@ fn what_is_for_an_application_alone_outlives_the_tear_of_what_is_forwarded() {
         rig.path(&Path::of(group(), 1, iif));
     }
     assert_eq!(rig.rsvp.senders(), 2);
-    rig.heard(1);
+    rig.take_events(1);
     let sent = rig.path_tear(&Path::of(group(), 1, 1));
     assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, group().dest)]);
     assert_eq!(rig.rsvp.senders(), 1);
-    assert_eq!(rig.heard(1), []);
-    // Paths by either interface find it as they did.
+    assert_eq!(rig.take_events(1), []);
+    // Paths from either interface find their state.
     rig.path(&Path::of(group(), 1, 2));
     rig.path(&Path::of(group(), 1, 4));
     assert_eq!(rig.rsvp.senders(), 1);
@@ -122,12 +121,12 @@ fn what_is_for_an_application_alone_outlives_the_tear_of_what_is_forwarded() {
     assert_eq!(rig.rsvp.senders(), 1);
     rig.path_tear(&Path::of(group(), 1, 2));
     assert_eq!(rig.rsvp.senders(), 0);
-    assert_eq!(rig.heard(1).last(), Some(&RsvpEvent::PathGone { sender: sender(1) }));
+    assert_eq!(rig.take_events(1).last(), Some(&RsvpEvent::PathGone { sender: sender(1) }));
     rig.command(1, Command::Close);
     assert!(rig.rsvp.is_forgotten());
 }
 
-/// A name that the former previous hop gave its Path keeps nothing alive that another one tells now.
+/// The MESSAGE_ID of the former previous hop does not refresh the state of the new one.
 #[test]
 fn the_name_of_a_path_goes_with_its_previous_hop() {
     let mut rig = Rig::with_neighbours(signalbox_rsvp::engine::Config::default(), "10mbit");

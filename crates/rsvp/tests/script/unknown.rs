@@ -1,4 +1,4 @@
-//! Objects of classes and types that are not known here (RFC 2205 §3.10), and handles that are nobody's business.
+//! Objects of unknown classes and types (RFC 2205 §3.10), and handles.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::rig::{
     B, Path, Resv, Rig, Sent, addr, all, at, compose, group, kinds, load, one, sender, session, tspec,
 };
 
-/// An object of eight octets, of a class that nobody knows.
+/// An object of eight octets, of an unknown class.
 fn object(class: u8, content: [u8; 4]) -> Vec<u8> {
     [&[0, 8, class, 7][..], &content].concat()
 }
 
-/// One to be passed on.
+/// An object to be forwarded.
 fn kept(content: u8) -> Vec<u8> {
     object(250, [content; 4])
 }
@@ -29,7 +29,7 @@ fn error() -> ErrorSpec {
     ErrorSpec { node: addr("10.7.7.7"), flags: ErrorFlags::default(), code: ErrorCode::POLICY, value: 0 }
 }
 
-/// RSVP-3.10-04: in tears and errors they go on at once, those of class 10bbbbbb not.
+/// RSVP-3.10-04: in tears and errors they are forwarded at once, those of class 10bbbbbb are not.
 #[test]
 fn tears_and_errors_take_them_along() {
     let mut rig = Rig::new();
@@ -54,7 +54,7 @@ fn tears_and_errors_take_them_along() {
     assert!(tear.message().objects().all(|object| object.kind.class != Class(130)));
 }
 
-/// RSVP-3.10-05: those of Paths and Resvs are part of the state, and in every refresh of it.
+/// RSVP-3.10-05: those of Paths and Resvs are stored with the state, and leave in every refresh.
 #[test]
 fn refreshes_have_them() {
     let mut rig = Rig::new();
@@ -71,18 +71,18 @@ fn refreshes_have_them() {
         let of = all(&sent, kind);
         assert!(of.len() >= 4 && of.iter().all(|one| carried(one) == [expected.clone()]));
     }
-    // As of the last message.
+    // The objects of the last message.
     let sent = rig.path(&Path { extra: kept(3), ..Path::new() });
     assert_eq!(carried(&one(&sent, MessageType::PATH)), [kept(3)]);
 }
 
-/// RSVP-3.10-06: a merged Resv has those of all that it merges, each once; RSVP-3.10-07: in a place that its grammar has
-/// for them, before STYLE, which is followed by flow descriptors only.
+/// RSVP-3.10-06: a merged Resv has the objects of all its requests, each once; RSVP-3.10-07: before STYLE, behind which
+/// only flow descriptors are legal.
 #[test]
 fn a_merged_resv_has_those_of_all() {
     let mut rig = Rig::new();
     rig.trees.insert((group().dest, sender(1).src), (1, vec![3, 4]));
-    // Behind the sender descriptor; its own place is before.
+    // Received behind the sender descriptor, sent before it.
     let mut path = Path::of(group(), 1, 1);
     path.adspec = kept(9);
     let sent = all(&rig.path(&path), MessageType::PATH);
@@ -113,8 +113,8 @@ fn retyped(mut octets: Vec<u8>, class: Class, c_type: u8) -> Vec<u8> {
     octets
 }
 
-/// RSVP-3.10-10, RSVP-3.10-08: types that traffic control does not know are refused by their number, types of policy data
-/// are policy's.
+/// RSVP-3.10-10, RSVP-3.10-08: C-Types that traffic control does not know are rejected with their number; those of
+/// POLICY_DATA are for policy control.
 #[test]
 fn traffic_control_judges_its_types() {
     let mut rig = Rig::new();
@@ -136,13 +136,13 @@ fn traffic_control_judges_its_types() {
     let sent = rig.neighbourly(2, at(2, 9), &retyped(resv.octets(), Class::FLOWSPEC, 1));
     let answer = one(&sent, MessageType::RESV_ERR);
     assert_eq!((answer.error().code, answer.error().value), (ErrorCode::UNKNOWN_C_TYPE, 0x0901));
-    // With what was refused, so that whoever asked can tell.
+    // The answer has the rejected object.
     assert_eq!(answer.message().object(Class::FLOWSPEC).unwrap().kind.c_type, 1);
     assert_eq!(rig.reservations(), 0);
     assert_eq!(kinds(&rig.resv(&resv)), [(MessageType::RESV, at(1, 9))]);
 }
 
-/// RSVP-3.10-11: an application hears which type it was, and may try another.
+/// RSVP-3.10-11: an application gets the rejected type, and may try another.
 #[test]
 fn an_application_hears_of_a_type_that_is_not_known() {
     let mut rig = Rig::new();
@@ -152,15 +152,15 @@ fn an_application_hears_of_a_type_that_is_not_known() {
     let flows = vec![FlowRequest { flowspec: load(B), senders: vec![sender(1)] }];
     let reserve = ReserveRequest { style: Style::Ff, flows, confirm: false, policy: Box::default() };
     rig.command(1, Command::Reserve(reserve));
-    rig.heard(1);
+    rig.take_events(1);
     let failed = Resv { session: here, ..Resv::ff(&[(load(B), 1)]) };
     rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::UNKNOWN_C_TYPE, 0x0902, false));
-    let heard = rig.heard(1);
-    let [RsvpEvent::ResvError { error, .. }] = &heard[..] else { panic!("{heard:?}") };
+    let events = rig.take_events(1);
+    let [RsvpEvent::ResvError { error, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!((error.code, error.value), (ErrorCode::UNKNOWN_C_TYPE, 0x0902));
 }
 
-/// RSVP-A.2-02: whatever handle a neighbour put into its Path, zero too, is what it gets back.
+/// RSVP-A.2-02: the handle in a neighbour's Path is returned, zero too.
 #[test]
 fn handles_are_returned_as_they_came() {
     for lih in [0, 1, u32::MAX] {

@@ -1,4 +1,4 @@
-//! What applications hear beside their requests (RFC 2205 §3.11.1), and that IPv6 alerts everybody (RFC 2711).
+//! Events of applications (RFC 2205 §3.11.1), and Router Alert over IPv6 (RFC 2711).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use signalbox_rsvp::wire::{
 
 use crate::rig::{B, Path, Resv, Rig, addr, at, compose, group, load, one, sender, session, tspec};
 
-/// RSVP-3.11.1-07: a Resv with two flow descriptors is two upcalls, each with what is reserved for its sender; a refresh
+/// RSVP-3.11.1-07: a Resv with two flow descriptors is two upcalls, each with the reservation for its sender; a refresh
 /// is none, a change is one.
 #[test]
 fn each_sender_hears_of_its_reservation() {
@@ -34,16 +34,16 @@ fn each_sender_hears_of_its_reservation() {
         policy: Box::default(),
     };
     rig.resv(&ff([B, 2.0 * B]));
-    assert_eq!((rig.heard(1), rig.heard(2)), (vec![reserved(0, B)], vec![reserved(1, 2.0 * B)]));
+    assert_eq!((rig.take_events(1), rig.take_events(2)), (vec![reserved(0, B)], vec![reserved(1, 2.0 * B)]));
     rig.resv(&ff([B, 2.0 * B]));
-    assert_eq!((rig.heard(1), rig.heard(2)), (vec![], vec![]));
-    // The effective flowspec is that of all next hops.
+    assert_eq!((rig.take_events(1), rig.take_events(2)), (vec![], vec![]));
+    // The effective flowspec is the merge of all next hops.
     rig.resv(&Resv { hop: RsvpHop { addr: at(2, 8), lih: 2 }, ..ff([B, 3.0 * B]) });
-    assert_eq!((rig.heard(1), rig.heard(2)), (vec![], vec![reserved(1, 3.0 * B)]));
+    assert_eq!((rig.take_events(1), rig.take_events(2)), (vec![], vec![reserved(1, 3.0 * B)]));
 }
 
-/// RSVP-3.11.1-09, RSVP-3.11.1-10, RSVP-A.5-02: who asked for strictly less than what failed is not guilty, whatever
-/// the message says of it; on the wire nobody is told so.
+/// RSVP-3.11.1-09, RSVP-3.11.1-10, RSVP-A.5-02: an application with a strictly smaller request gets NotGuilty, whatever
+/// the message has; messages never have it.
 #[test]
 fn the_receivers_node_tells_who_is_not_guilty() {
     let mut rig = Rig::new();
@@ -54,7 +54,7 @@ fn the_receivers_node_tells_who_is_not_guilty() {
     let reserve = ReserveRequest { style: Style::Ff, flows, confirm: false, policy: Box::default() };
     rig.command(1, Command::Reserve(reserve));
     rig.resv(&Resv::ff(&[(load(2.0 * B), 1)]).from(3, 9, group()));
-    rig.heard(1);
+    rig.take_events(1);
     for (failed, said, expected) in [
         (3.0 * B, ErrorFlags::default(), ErrorFlags::NOT_GUILTY),
         (3.0 * B, ErrorFlags::IN_PLACE, ErrorFlags::IN_PLACE.with(ErrorFlags::NOT_GUILTY)),
@@ -78,11 +78,11 @@ fn the_receivers_node_tells_who_is_not_guilty() {
             senders: vec![sender(1)],
             policy,
         };
-        assert_eq!(rig.heard(1), [expected]);
+        assert_eq!(rig.take_events(1), [expected]);
     }
 }
 
-/// RSVP-RAO-04: every message over IPv6 has a Router Alert, those to neighbours and acknowledgments too.
+/// RSVP-RAO-04: every message over IPv6 has a Router Alert, acknowledgments too.
 #[test]
 fn all_messages_over_ipv6_alert_routers() {
     let mut rig = Rig::with_neighbours(Config::default(), "10mbit");

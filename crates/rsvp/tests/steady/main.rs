@@ -1,4 +1,4 @@
-//! In steady state nothing is allocated: whatever a node needs to refresh and to be refreshed it has.
+//! Refreshes allocate nothing in steady state.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct Node {
     rsvp: Rsvp,
     resources: Resources,
     now: Time,
-    /// Paths and Resvs that left.
+    /// Number of Paths and Resvs sent.
     sent: [u32; 2],
 }
 
@@ -75,8 +75,8 @@ impl Node {
         }
     }
 
-    /// All that neighbours say of the sessions, once.
-    fn told(&mut self, messages: &[(IfIndex, IpAddr, IpAddr, Vec<u8>)]) {
+    /// Receives all messages of the neighbours once.
+    fn receive_all(&mut self, messages: &[(IfIndex, IpAddr, IpAddr, Vec<u8>)]) {
         for (ifindex, src, dst, payload) in messages {
             let (ifindex, src, dst) = (*ifindex, *src, *dst);
             let packet = IpReceived { src, dst, ifindex, ttl: 60, tos: 0, router_alert: true, payload };
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// Time passes, and what is due is done.
+    /// Lets time pass and handles what is due.
     fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(at) = self.rsvp.next_deadline().filter(|at| *at <= end) {
@@ -122,19 +122,19 @@ fn messages() -> Vec<(IfIndex, IpAddr, IpAddr, Vec<u8>)> {
 #[test]
 fn refreshes_allocate_nothing() {
     let (mut node, messages) = (Node::new(), messages());
-    let set_up = allocation_counter::measure(|| node.told(&messages));
+    let set_up = allocation_counter::measure(|| node.receive_all(&messages));
     assert!(set_up.count_total > 0, "they are counted");
     assert_eq!(node.rsvp.reservations(), u32::from(SESSIONS));
-    // Queues and buffers get their room.
+    // Queues and buffers grow to their size.
     for _ in 0..4 {
         node.wait(Duration::from_secs(30));
-        node.told(&messages);
+        node.receive_all(&messages);
     }
     node.sent = [0; 2];
     let counted = allocation_counter::measure(|| {
         for _ in 0..10 {
             node.wait(Duration::from_secs(30));
-            node.told(&messages);
+            node.receive_all(&messages);
         }
     });
     let least = u32::from(SESSIONS) * 6; // in 300 s, each after 45 s at the latest

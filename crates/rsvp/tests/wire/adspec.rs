@@ -1,4 +1,4 @@
-//! ADSPEC (RFC 2210 §3.3): by hand, and hop by hop.
+//! ADSPEC (RFC 2210 §3.3): composed by hand, and advanced hop by hop.
 
 use signalbox_resources::intserv::{Bandwidth, ErrorTerms, Latency, LocalTerms, Path};
 use signalbox_rsvp::wire::{
@@ -45,7 +45,7 @@ fn local() -> LocalServices {
     }
 }
 
-/// One hop further on the same path.
+/// The same path after one more hop.
 const GENERAL_2: &str = "01000008 04000001 00000002 06000001 49989680 08000001 0000006e 0a000001 000003e8";
 
 /// Proves RSVP-A.12-01, RSVPIS-2210-3.3.2-01, RSVPIS-2210-3.3.3-01, RSVPIS-2210-3.3.4-01 and RSVPIS-2210-3.3.6-01.
@@ -88,7 +88,8 @@ fn by_hand() {
     assert_eq!(RawAdspec::from_octets(&start[8..]).unwrap().read(), Ok(Adspec::START));
 }
 
-/// Proves RSVPIS-2210-3.3.2-03, RSVPIS-2210-3.3.3-04, RSVPIS-2210-3.3.4-02 and RSVPIS-2215-3.2-01: both services done.
+/// Proves RSVPIS-2210-3.3.2-03, RSVPIS-2210-3.3.3-04, RSVPIS-2210-3.3.4-02 and RSVPIS-2215-3.2-01: both services are
+/// supported.
 #[test]
 fn one_hop_further() {
     let terms = "02000008 85000001 00000bb8 86000001 000000a0 87000001 00000bb8 88000001 000000a0";
@@ -116,8 +117,8 @@ fn empty_guaranteed_fragment() {
     }
 }
 
-/// Proves RSVPIS-2210-2.1-03, RSVPIS-2210-3.3-03, RSVPIS-2210-3.3-04, RSVPIS-2210-3.3.3-05 and RSVPIS-2210-3.3.2-02:
-/// what is not done here gets its break bit and nothing else; what is not asked for is not added.
+/// Proves RSVPIS-2210-2.1-03, RSVPIS-2210-3.3-03, RSVPIS-2210-3.3-04, RSVPIS-2210-3.3.3-05 and RSVPIS-2210-3.3.2-02: an
+/// unsupported service gets its break bit and nothing else; services are not added.
 #[test]
 fn services_that_are_not_done() {
     let nothing = LocalServices { guaranteed: None, controlled_load: None, ..local() };
@@ -133,7 +134,7 @@ fn services_that_are_not_done() {
     );
     assert_eq!(advance(&[GENERAL, EMPTY_GUARANTEED], &nothing), object(&[GENERAL_2, "02800000"]));
     assert_eq!(advance(&[GENERAL], &local()), object(&[GENERAL_2]));
-    // Nodes between that do not speak RSVP: the global break bit, which is never cleared.
+    // Nodes without RSVP in between: the global break bit, which is never cleared.
     let gap = LocalServices { general: Path { broken: true, ..local().general }, ..local() };
     let broken = GENERAL_2.replacen("01000008", "01800008", 1);
     assert_eq!(advance(&[GENERAL], &gap), object(&[&broken]));
@@ -145,14 +146,14 @@ fn services_that_are_not_done() {
 /// RSVPIS-2215-2-01: values of one service.
 #[test]
 fn overrides() {
-    // Arrives, and there is none here: composed with what holds here for all.
+    // A value arrives, and there is none here: it is composed with the general value of this node.
     let bandwidth = |value: f32| format!("06000001 {:08x}", value.to_bits());
     let arriving = format!("05000002 {}", bandwidth(2e6));
     let after = format!("05000002 {}", bandwidth(1.25e6));
     assert_eq!(advance(&[GENERAL, &arriving], &local()), object(&[GENERAL_2, &after]));
     let arriving = format!("05000002 {}", bandwidth(1e6));
     assert_eq!(advance(&[GENERAL, &arriving], &local()), object(&[GENERAL_2, &arriving]));
-    // None arrives, and there is one here: composed with what arrived for all, and put in its place.
+    // No value arrives, and there is one here: it is composed with the general value that arrived, and inserted.
     let mine =
         Overrides { mtu: Some(250), hops: None, bandwidth: Some(Bandwidth::of_link(1000)), latency: None };
     let here = LocalService { overrides: mine, ..service() };
@@ -164,7 +165,7 @@ fn overrides() {
         format!("05000004 {} 0a000001 000000fa", bandwidth(1000.0)),
     ];
     assert_eq!(advance(&[GENERAL, TERMS, CONTROLLED], &own), object(&after.each_ref().map(String::as_str)));
-    // Both: composed with each other; what is not known stays in its place, and is no reason to be out of order.
+    // Both values are composed; unknown parameters stay at their places.
     let arriving =
         format!("05000008 {} 07000001 0000abcd 0a000001 000000c8 4d000001 00000007", bandwidth(500.0));
     let both = advance(&[GENERAL, &arriving], &own);
@@ -188,7 +189,7 @@ fn order() {
     assert!(read(&[GENERAL, "04000000", CONTROLLED, "06000000"]).is_ok(), "services that are not known");
 }
 
-/// Proves RSVPIS-2215-3.3-02 and RSVPIS-2215-3.3-01: bandwidths that are none; 0 is unknown.
+/// Proves RSVPIS-2215-3.3-02 and RSVPIS-2215-3.3-01: invalid bandwidths; 0 is unknown.
 #[test]
 fn bandwidths() {
     let general = |bits: u32| GENERAL.replacen("49989680", &format!("{bits:08x}"), 1);
@@ -201,7 +202,7 @@ fn bandwidths() {
     assert_eq!(advance(&[&general(0)], &local()), object(&[&GENERAL_2.replacen("49989680", "00000000", 1)]));
 }
 
-/// Proves RSVPIS-2210-3.3-05, and RSVPIS-2210-A1-05 for ADSPECs: the lengths count, and nothing beyond them.
+/// Proves RSVPIS-2210-3.3-05, and RSVPIS-2210-A1-05 for ADSPECs: the lengths decide.
 #[test]
 fn lengths() {
     let bad = |octets: &[u8]| {
@@ -230,7 +231,7 @@ fn lengths() {
     let mut version = good.clone();
     version[4] = 0x10;
     assert!(bad(&version));
-    // A longer fragment than usual, by a parameter that is not known.
+    // A fragment that is longer by an unknown parameter.
     let longer = TERMS.replacen("02000008", "0200000a", 1) + "ef000001 12345678";
     assert!(!bad(&object(&[GENERAL, &longer])));
     assert!(bad(&object(&[GENERAL, "02000002 85000001 00000001"])), "only one of four terms");

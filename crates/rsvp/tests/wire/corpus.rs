@@ -1,4 +1,4 @@
-//! What fuzzing starts from, and what it found, is tried each time the tests run.
+//! The corpus of the fuzz targets, with their findings, is run with the tests.
 
 use std::fs;
 use std::path::Path;

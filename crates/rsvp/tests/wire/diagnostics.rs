@@ -1,4 +1,4 @@
-//! Diagnostics (RFC 2745 §3), octet by octet, both ways.
+//! The objects of diagnostics (RFC 2745 §3), octet by octet, parsed and composed.
 
 use std::net::IpAddr;
 
@@ -94,7 +94,7 @@ fn diagnostic() {
     assert_eq!((&ours[8..], ours.len()), (&hex(&six)[..], 8 + 80));
 }
 
-/// What no DIAGNOSTIC is: addresses that no node has, other objects inside, families mixed.
+/// Invalid DIAGNOSTICs: addresses that no node has, other objects inside, mixed families.
 #[test]
 fn diagnostics_that_cannot_be() {
     let wrong = |from: &str, to: &str| fault(8, &[SESSION, HOP, &DIAGNOSTIC.replacen(from, to, 1)]);
@@ -114,7 +114,7 @@ fn diagnostics_that_cannot_be() {
     assert_eq!(fault(8, &[SESSION, HOP, &six]), Fault::ObjectLength);
     assert_eq!(fault(8, &[SESSION, HOP, &DIAGNOSTIC.replacen("1e01", "1e03", 1)]), Fault::UnknownCType);
     assert_eq!(fault(8, &[SESSION, HOP, DIAGNOSTIC, &format!("00181f02 00000001 {V6}")]), Fault::MixedTypes);
-    // A session of SPIs has a sender of one.
+    // A session of SPIs has a sender with an SPI.
     let spi = "000c0103 0a00000a 32001388";
     assert!(accepts(8, &[spi, HOP, &DIAGNOSTIC.replacen("000c0b01", "000c0b04", 1)]));
     assert_eq!(fault(8, &[spi, HOP, DIAGNOSTIC]), Fault::MixedTypes);
@@ -145,7 +145,7 @@ fn diag_select() {
     assert_eq!(fault(8, &[SESSION, HOP, DIAGNOSTIC, "00082102 09000c02"]), Fault::UnknownCType);
 }
 
-/// Proves RSVPX-2745-3-06 as far as octets go: three reserved octets, the R-pointer, addresses.
+/// Proves RSVPX-2745-3-06 for the format: three reserved octets, the R-pointer, addresses.
 #[test]
 fn route() {
     let octets = message(8, &[SESSION, HOP, DIAGNOSTIC, ROUTE]);
@@ -233,7 +233,7 @@ fn one_order() {
             swapped.swap(at - 1, at);
             assert_eq!(fault(kind, &swapped), Fault::Order, "{at}");
         }
-        // Optional is what the grammar says, and nothing is there twice but DIAG_RESPONSE.
+        // The grammar decides what is optional; only DIAG_RESPONSE may be repeated.
         assert!(accepts(kind, &[SESSION, HOP, DIAGNOSTIC]));
         assert!(accepts(kind, &[INTEGRITY, SESSION, HOP, DIAGNOSTIC, "00040000", ROUTE]));
         for at in 0..3 {

@@ -61,7 +61,7 @@ fn ack_message() {
     assert_eq!(fault(13, &[ACK, SESSION]), Fault::NotAllowed);
 }
 
-/// Proves RSVPRR-2961-4.5-01: a name in all but Ack and Bundle.
+/// Proves RSVPRR-2961-4.5-01: all messages but Ack and Bundle may have a MESSAGE_ID.
 #[test]
 fn who_may_have_a_name() {
     let error = "000c0601 0a000101 00010000";
@@ -82,7 +82,7 @@ fn who_may_have_a_name() {
         let late = [body, &[MESSAGE_ID]].concat();
         assert_eq!(fault(kind, &late), Fault::Order, "message type {kind}");
     }
-    // A Bundle has none; the messages in it may.
+    // A Bundle has none; its messages may.
     let path = message(1, &[&[MESSAGE_ID], bodies[0].1].concat());
     let bundle = |parts: &[&[u8]]| {
         let mut octets = message(12, &[]);
@@ -198,7 +198,7 @@ fn bundles() {
         wrong[7] = length;
         assert_eq!(error(&bundle(&wrong)).fault, Fault::MessageLength, "{length}");
     }
-    // What is wrong inside a message is that message's business.
+    // A fault inside a message concerns that message only.
     let mut odd = tear.clone();
     odd[1] = 99;
     assert!(Message::parse(&bundle(&[&odd[..], &path].concat())).is_ok());
@@ -261,12 +261,12 @@ fn challenge_and_response() {
     assert_eq!(fault(25, &[INTEGRITY, octets]), Fault::NotAllowed);
     assert_eq!(fault(25, &[]), Fault::Missing);
     assert_eq!(fault(25, &["00104001 00000123 456789ab 01020304"]), Fault::ObjectLength);
-    // 11 is none any more, 12 is a Bundle.
+    // 11 is not used any more, 12 is a Bundle.
     assert_eq!(fault(11, &[octets]), Fault::MessageType);
     assert_eq!(fault(12, &[octets]), Fault::MessageLength);
 }
 
-/// Proves RSVPX-3209-5.1-01 and RSVPX-3209-5.2-01 as far as octets go.
+/// Proves RSVPX-3209-5.1-01 and RSVPX-3209-5.2-01 for the format.
 #[test]
 fn hello() {
     let hello = Hello { ack: false, src_instance: 0x0102_0304, dst_instance: 0x0506_0708 };
@@ -282,8 +282,7 @@ fn hello() {
     assert_eq!(fault(20, &["000c1603 01020304 05060708"]), Fault::UnknownCType);
 }
 
-/// Proves RSVPX-2750-3.1-01, RSVPX-2750-3.2-01, RSVPX-2750-3.2-02, RSVPX-2750-3.2-03 and RSVPX-2750-3.3-01, and
-/// RSVP-A.13-01.
+/// Proves RSVPX-2750-3.1-01, RSVPX-2750-3.2-01, RSVPX-2750-3.2-02 and RSVP-A.13-01.
 #[test]
 fn policy_data() {
     let resv = |policy: &str| message(2, &[SESSION, HOP, TIME, policy, FF, CONTROLLED, FILTER]);

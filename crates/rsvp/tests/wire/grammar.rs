@@ -1,4 +1,4 @@
-//! What may stand where.
+//! The objects of each message.
 
 use signalbox_rsvp::wire::{Class, ErrorCode, Fault, Message, MessageType, Refusal, Style};
 
@@ -22,8 +22,8 @@ fn all() -> Vec<(u8, Vec<&'static str>)> {
     ]
 }
 
-/// Proves RSVP-2.1-01, RSVP-3.1.2-06, RSVP-3.1.2-07, RSVP-3.1.2-08, RSVP-3.1.3-03 and RSVP-3.1.4-03: each object of
-/// these is missed.
+/// Proves RSVP-2.1-01, RSVP-3.1.2-06, RSVP-3.1.2-07, RSVP-3.1.2-08, RSVP-3.1.3-03 and RSVP-3.1.4-03: each mandatory
+/// object is missed.
 #[test]
 fn demanded_objects() {
     for (kind, objects) in all() {
@@ -40,7 +40,7 @@ fn demanded_objects() {
     }
 }
 
-/// Proves RSVP-3.1-02: what has no fixed place may stand anywhere before the STYLE.
+/// Proves RSVP-3.1-02: objects without a fixed place may come anywhere before the STYLE.
 #[test]
 fn free_order() {
     let mut order = [SESSION, HOP, TIME, POLICY, TEMPLATE, TSPEC];
@@ -57,7 +57,7 @@ fn free_order() {
         let tail = [SE, CONTROLLED, FILTER, FILTER_2];
         assert!(accepts(2, &[&order[..], &tail[..]].concat()), "rotation {turn}");
     }
-    // INTEGRITY stands first, STYLE and flow descriptors last.
+    // INTEGRITY comes first, STYLE and flow descriptors last.
     assert!(accepts(1, &[INTEGRITY, SESSION, HOP, TIME, TEMPLATE, TSPEC]));
     assert_eq!(fault(1, &[SESSION, INTEGRITY, HOP, TIME, TEMPLATE, TSPEC]), Fault::Order);
     assert_eq!(fault(2, &[SESSION, HOP, FF, CONTROLLED, FILTER, TIME]), Fault::Order);
@@ -100,7 +100,7 @@ fn acknowledgments_then_name_then_the_rest() {
     }
 }
 
-/// Proves RSVP-3.1.2-09: known classes in messages that cannot have them.
+/// Proves RSVP-3.1.2-09: known classes in messages where they are illegal.
 #[test]
 fn classes_in_wrong_messages() {
     let extra = [
@@ -150,7 +150,7 @@ fn flow_descriptors() {
     ] {
         assert_eq!(fault(2, &resv(wrong)), Fault::DescriptorCount, "{wrong:?}");
     }
-    // "<flow descriptor list> ::= <empty>": asks for nothing.
+    // "<flow descriptor list> ::= <empty>": no request.
     assert!(accepts(2, &resv(&[FF])) && accepts(2, &resv(&[SE])));
 
     let resv_err = |tail: &[&'static str]| [&[SESSION, HOP, ERROR][..], tail].concat();
@@ -171,7 +171,7 @@ fn flow_descriptors() {
     assert_eq!(fault(6, &tear(&[SE])), Fault::DescriptorCount);
 }
 
-/// Proves RSVP-3.1.2-02: object lengths that are none, in any object.
+/// Proves RSVP-3.1.2-02: invalid object lengths, in any object.
 #[test]
 fn object_lengths() {
     let good = message(1, &PATH);
@@ -184,7 +184,7 @@ fn object_lengths() {
         }
         at += usize::from(good[at + 1]);
     }
-    // Right in itself, and wrong for what it is.
+    // A valid length that is wrong for the type.
     assert_eq!(fault(1, &["00080101 0a00000a", HOP, TIME, TEMPLATE, TSPEC]), Fault::ObjectLength);
     assert_eq!(
         fault(1, &[SESSION, "00100301 0a000101 00000002 00000000", TIME, TEMPLATE, TSPEC]),
@@ -230,8 +230,8 @@ fn known_classes() {
     assert!(accepts(1, &full));
 }
 
-/// Proves RSVP-3.10-01, RSVP-3.10-08, RSVP-3.1.2-10, RSVP-B-14 and RSVP-B-15 as far as octets go: what a Path or Resv
-/// is refused with.
+/// Proves RSVP-3.10-01, RSVP-3.10-08, RSVP-3.1.2-10, RSVP-B-14 and RSVP-B-15 for the format: the errors by which a Path
+/// or Resv is rejected.
 #[test]
 fn refused() {
     let refusal = |kind: u8, objects: &[&str]| Message::parse(&message(kind, objects)).unwrap().refusal;
@@ -250,7 +250,7 @@ fn refused() {
     let read = Message::parse(&octets).unwrap();
     assert_eq!((read.refusal, read.session), (c_type(0x014d), None));
     assert_eq!(read.object(Class::SESSION).unwrap().octets, hex(session), "to be returned as it came");
-    // Nobody to be told.
+    // The error has no destination.
     assert_eq!(fault(1, &[SESSION, "000c034d 0a000101 00000002", TIME, TEMPLATE, TSPEC]), Fault::Missing);
     // The first one counts.
     assert_eq!(
@@ -259,7 +259,7 @@ fn refused() {
     );
 }
 
-/// Proves RSVP-A.7-03 and RSVP-B-09 as far as octets go.
+/// Proves RSVP-A.7-03 and RSVP-B-09 for the format.
 #[test]
 fn styles_that_are_none() {
     for vector in [0_u32, 0x09, 0x01, 0x08, 0x11 | 0x0a, 0x13, 0x1f] {
@@ -279,7 +279,7 @@ fn unknown_bits_of_the_option_vector() {
     assert_eq!(Message::parse(&read).unwrap().style, Some(Style::Se));
 }
 
-/// Proves RSVP-3.10-09 as far as octets go: errors of these are not told.
+/// Proves RSVP-3.10-09 for the format: errors of these messages are not answered.
 #[test]
 fn only_path_and_resv_are_refused() {
     for (kind, objects) in all().split_off(2) {
@@ -295,7 +295,7 @@ fn only_path_and_resv_are_refused() {
     }
 }
 
-/// Proves RSVP-3.10-02 and RSVP-3.10-03 as far as octets go: by the high bits.
+/// Proves RSVP-3.10-02 and RSVP-3.10-03 for the format: by the high bits.
 #[test]
 fn unknown_classes_by_their_high_bits() {
     let (ignored, kept) = ("0008be01 11111111", "000cfa01 22222222 33333333");
@@ -312,7 +312,7 @@ fn unknown_classes_by_their_high_bits() {
     }
 }
 
-/// Every other object may stand once.
+/// All other objects may come once.
 #[test]
 fn duplicates() {
     for object in PATH {

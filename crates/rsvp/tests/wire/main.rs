@@ -1,5 +1,5 @@
-//! Octets of RSVP: vectors by hand from the RFCs, orders and combinations, every length cut, every octet changed, the
-//! fuzz corpus.
+//! Octets of RSVP messages: vectors composed by hand from the RFCs, orders and combinations, all lengths cut, all
+//! octets changed, the fuzz corpus.
 
 mod adspec;
 mod corpus;

@@ -1,4 +1,4 @@
-//! Every message of RFC 2205 as its grammar has it, against the writer; the common header.
+//! Every message of RFC 2205, composed by hand and by the writer; the common header.
 
 use std::net::IpAddr;
 
@@ -123,7 +123,7 @@ fn tears_errors_and_confirmation() {
     });
     assert_eq!(unsummed(ours), tear);
     assert_eq!(Message::parse(&tear).unwrap().sender, Some(sender(1)));
-    // What it says of traffic is ignored, even if it is nonsense.
+    // Its Tspec is ignored, even if it is invalid.
     let odd = message(5, &[SESSION, HOP, TEMPLATE, "00080c02 00000000", "00080d07 00000000"]);
     assert_eq!(Message::parse(&odd).unwrap().sender, Some(sender(1)));
 
@@ -220,7 +220,7 @@ fn common_header() {
     for (number, name) in names {
         assert_eq!(MessageType(number).name(), Some(name));
     }
-    // Each bit counts, whatever it is in.
+    // A change of any bit is detected.
     for at in 0..octets.len() * 8 {
         let mut altered = octets.clone();
         altered[at / 8] ^= 0x80 >> (at % 8);
@@ -250,11 +250,11 @@ fn what_the_header_may_be() {
     for length in [0, 4, 84, 92, 87] {
         assert_eq!(error(&with(7, length)).fault, Fault::MessageLength, "length {length}");
     }
-    // A message whose sum would come out as 0 goes out with 0xFFFF, which verifies as well.
+    // A checksum of 0 is sent as 0xFFFF, which verifies as well.
     assert_eq!(checksum(&[0xff, 0xff, 0, 0]), 0xffff);
 }
 
-/// Proves RSVP-3.1.1-03: the other flags mean nothing.
+/// Proves RSVP-3.1.1-03: the other flags are ignored.
 #[test]
 fn flags_are_ignored() {
     for flags in 0..16_u8 {

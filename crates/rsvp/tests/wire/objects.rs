@@ -1,4 +1,4 @@
-//! Every object of RFC 2205 Appendix A and RFC 2207 §3, octet by octet, both ways.
+//! Every object of RFC 2205 Appendix A and RFC 2207 §3, octet by octet, parsed and composed.
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -23,12 +23,12 @@ fn v6() -> IpAddr {
     "2001:db8::aa".parse().unwrap()
 }
 
-/// What the writer writes as the one object of a message is `octets`.
+/// The writer composes `octets` as the only object of a message.
 fn writes(octets: &str, compose: impl FnOnce(&mut Writer<'_>)) {
     assert_eq!(written(MessageType::PATH, compose)[8..], hex(octets), "{octets}");
 }
 
-/// A message reads to `value` through `field`.
+/// A message parses to `value` in `field`.
 fn reads<T: PartialEq + Debug>(kind: u8, objects: &[&str], field: impl Fn(&Message<'_>) -> T, value: T) {
     let octets = message(kind, objects);
     let read = Message::parse(&octets).unwrap();
@@ -71,7 +71,7 @@ fn zeros() {
     assert_eq!(fault(6, &[&session, &hop, WF]), Fault::Value);
 }
 
-/// Proves RSVP-A.1-04 and RSVP-A.1-05 as far as octets go: the flag is no part of the session.
+/// Proves RSVP-A.1-04 and RSVP-A.1-05 for the format: the flag does not identify the session.
 #[test]
 fn e_police() {
     let on = "000c0101 0a00000a 11011388";
@@ -81,7 +81,7 @@ fn e_police() {
     writes(on, |w| _ = w.session(&session.unwrap(), true));
 }
 
-/// Proves RSVP-A.2-01, and RSVP-A.2-03 as far as octets go: addresses that no hop has, or of the wrong family.
+/// Proves RSVP-A.2-01, and RSVP-A.2-03 for the format: addresses that no hop has, or of the wrong family.
 #[test]
 fn rsvp_hop() {
     let hop = RsvpHop { addr: v4(), lih: 0xdead_beef };
@@ -143,7 +143,7 @@ fn scope() {
     assert!(w.finish().is_err() && octets.is_empty());
 }
 
-/// Proves RSVP-3.1.2-03: a SCOPE that does not fit is not sent, nor a message.
+/// Proves RSVP-3.1.2-03: a message with a SCOPE that is too long is not sent.
 #[test]
 fn too_large() {
     let mut senders: Vec<IpAddr> = (0..16_383_u32).map(|n| IpAddr::from((n + 1).to_be_bytes())).collect();
@@ -204,12 +204,12 @@ fn filters() {
         writes(&octets, |w| _ = w.sender_template(&filter));
         reads(5, &[&session, &hop, &octets], |m| m.sender, Some(filter));
     }
-    // Of equal numbers and different kinds.
+    // Equal numbers of different kinds.
     let (port, label) = (Selector::Port(7), Selector::FlowLabel(7));
     assert_ne!(Filter { src: v6(), selector: port }, Filter { src: v6(), selector: label });
 }
 
-/// Proves RSVP-A-01: reserved octets are ignored; and sent as zero, as the vectors above show.
+/// Proves RSVP-A-01: reserved octets are ignored; the vectors above show that they are sent as zero.
 #[test]
 fn reserved_octets() {
     let odd = message(5, &[SESSION, HOP, "000c0b01 0a000001 ffff0fa0"]);
@@ -218,7 +218,7 @@ fn reserved_octets() {
     reads(6, &[SESSION, HOP, "00080801 ff00000a", FILTER], |m| m.style, Some(Style::Ff));
 }
 
-/// Proves RSVP-3.2-04 as far as octets go, RSVP-2209-MSG-02: a SrcPort without DstPort.
+/// Proves RSVP-3.2-04 for the format, RSVP-2209-MSG-02: a SrcPort without a DstPort.
 #[test]
 fn bad_source_port() {
     let portless = "000c0101 0a00000a 11000000";
@@ -273,7 +273,7 @@ fn error_values() {
     );
 }
 
-/// The high bits of a class tell what to do if it is unknown (RFC 2205 §3.10).
+/// The high bits of an unknown class select its treatment (RFC 2205 §3.10).
 #[test]
 fn high_bits() {
     for class in 0..=255 {

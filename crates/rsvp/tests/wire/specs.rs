@@ -39,7 +39,7 @@ fn by_hand() {
 }
 
 /// Proves RSVPIS-2210-3.1-03, RSVPIS-2210-3.1-04, RSVPIS-2215-3.6-02, RSVPIS-2215-3.6-03 and RSVPIS-2212-Invocation-02:
-/// values that none of r, b, p, m and M may have.
+/// invalid values of r, b, p, m and M.
 #[test]
 fn values_that_are_none() {
     let floats = [0.0, -0.0, -1.0, 0.5, f32::NAN, f32::NEG_INFINITY, 5e13];
@@ -109,7 +109,7 @@ fn headers() {
     }
 }
 
-/// Proves RSVPIS-2210-2.2-02 and RSVPIS-2215-1-02: one service, and one that is known.
+/// Proves RSVPIS-2210-2.2-02 and RSVPIS-2215-1-02: one service, which is known.
 #[test]
 fn services() {
     assert_eq!(flowspec(&with(CONTROLLED, 2, 0x4d00_0006)), Err(TrafficControlValue::SERVICE_UNSUPPORTED));
@@ -125,7 +125,7 @@ fn services() {
     assert_eq!(flowspec(&two), Err(TrafficControlValue::BAD_FLOWSPEC));
     let second = second.replace("05000006", "01000006");
     assert_eq!(tspec(&format!("00400c02 0000000e {second} {second}")), Err(TrafficControlValue::BAD_TSPEC));
-    // A parameter more.
+    // One more parameter.
     assert_eq!(
         flowspec(&format!("00280902 00000008 05000007 {} 09000000", &CONTROLLED[27..])),
         Err(TrafficControlValue::BAD_FLOWSPEC)

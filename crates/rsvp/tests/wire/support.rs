@@ -1,4 +1,4 @@
-//! Messages put together by hand: the header here is written without the crate's writer.
+//! Messages composed by hand: the header here is written without the crate's writer.
 
 use signalbox_rsvp::wire::{DecodeError, Fault, HeaderFlags, Message, MessageType, Writer};
 use signalbox_wire::parse_hex;
@@ -15,12 +15,12 @@ pub(crate) fn message(kind: u8, objects: &[&str]) -> Vec<u8> {
     [&[0x10, kind, 0, 0, 63, 0], &length[..], &body].concat()
 }
 
-/// What is wrong with a message of these objects.
+/// The fault of a message with these objects.
 pub(crate) fn fault(kind: u8, objects: &[&str]) -> Fault {
     Message::parse(&message(kind, objects)).map(|_| ()).unwrap_err().fault
 }
 
-/// Whether a message of these objects is taken, and not refused.
+/// Whether a message with these objects parses and is not rejected.
 pub(crate) fn accepts(kind: u8, objects: &[&str]) -> bool {
     Message::parse(&message(kind, objects)).is_ok_and(|message| message.refusal.is_none())
 }
@@ -29,7 +29,7 @@ pub(crate) fn error(octets: &[u8]) -> DecodeError {
     Message::parse(octets).map(|_| ()).unwrap_err()
 }
 
-/// What the writer makes of it, with TTL 63.
+/// The octets that the writer composes, with TTL 63.
 pub(crate) fn written(kind: MessageType, compose: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut octets = Vec::new();
     let mut writer = Writer::new(&mut octets, kind, HeaderFlags::default(), 63);
@@ -38,7 +38,7 @@ pub(crate) fn written(kind: MessageType, compose: impl FnOnce(&mut Writer<'_>)) 
     octets
 }
 
-/// The same with the checksum taken out, to compare with what was put together by hand.
+/// The same without checksum, to compare it with octets composed by hand.
 pub(crate) fn unsummed(mut octets: Vec<u8>) -> Vec<u8> {
     octets[2..4].copy_from_slice(&[0, 0]);
     octets

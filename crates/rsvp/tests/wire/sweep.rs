@@ -17,7 +17,7 @@ const DIAGNOSTIC: &str = "002c1e01 0a020001 deadbeef 05dc0010 0a000102 000c0b01 
 const DIAG_RESPONSE: &str = "00442001 00018000 0a000101 0a000202 0a000001 03a3001e 00080801 0000000a 00240902 00000007 \
                              05000006 7f000005 47f42400 461c4000 47f42400 00000040 000005dc";
 
-/// One message of each kind, with all that it may hold.
+/// One message of each kind, with all its objects.
 fn samples() -> Vec<Vec<u8>> {
     let kept = "0008fa01 12345678";
     let plain = vec![

@@ -17,11 +17,11 @@ impl Neighbours {
         &mut self,
         peer: Key,
         packet: &IpReceived<'_>,
-        name: MessageId,
+        message_id: MessageId,
         negative: bool,
     ) {
-        if name.ack_desired || negative {
-            self.queue_ack(peer, packet.ifindex, name, negative, packet.dst.is_multicast());
+        if message_id.ack_desired || negative {
+            self.queue_ack(peer, packet.ifindex, message_id, negative, packet.dst.is_multicast());
         }
     }
 
@@ -29,7 +29,7 @@ impl Neighbours {
         &mut self,
         key: Key,
         ifindex: IfIndex,
-        name: MessageId,
+        message_id: MessageId,
         negative: bool,
         multicast: bool,
     ) {
@@ -42,7 +42,7 @@ impl Neighbours {
         };
         let Some(peer) = self.peers.get_mut(key) else { return };
         let due = peer.acks_due.map_or(self.now + delay, |due| due.min(self.now + delay));
-        peer.acks.push((name, negative));
+        peer.acks.push((message_id, negative));
         peer.acks_due = Some(due);
         if peer.acks.len() >= MOST_ACKS {
             self.flush_acks(key);

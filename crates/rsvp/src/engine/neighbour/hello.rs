@@ -16,9 +16,9 @@ pub(crate) struct State {
     /// The neighbour's last instance; 0: not known.
     theirs: u32,
     /// Time of the last valid Hello.
-    heard: Time,
+    last_valid: Time,
     /// Time of the neighbour's last request.
-    asked: Option<Time>,
+    last_request: Option<Time>,
     /// Time of the next request to the neighbour.
     due: Option<Time>,
     /// Requests in a row with a wrong instance of this node.
@@ -47,7 +47,7 @@ fn instance(rng: &mut Random, not: u32) -> u32 {
 
 impl State {
     pub(crate) fn new(now: Time, rng: &mut Random) -> Self {
-        Self { ours: instance(rng, 0), theirs: 0, heard: now, asked: None, due: None, wrong: 0 }
+        Self { ours: instance(rng, 0), theirs: 0, last_valid: now, last_request: None, due: None, wrong: 0 }
     }
 
     /// Whether the neighbour is up.
@@ -64,7 +64,7 @@ impl State {
     pub(crate) const fn start(&mut self, now: Time) {
         if self.due.is_none() {
             self.due = Some(now);
-            self.heard = now;
+            self.last_valid = now;
         }
     }
 
@@ -94,7 +94,7 @@ impl State {
         rng: &mut Random,
     ) -> Verdict {
         if !hello.ack {
-            self.asked = Some(now);
+            self.last_request = Some(now);
         }
         let up = self.theirs != 0;
         if up && hello.src_instance != self.theirs {
@@ -119,7 +119,7 @@ impl State {
             }
         }
         self.theirs = hello.src_instance;
-        self.heard = now;
+        self.last_valid = now;
         if up { Verdict::Same } else { Verdict::Up }
     }
 
@@ -135,10 +135,11 @@ impl State {
             return (Verdict::Same, None);
         }
         let patience = Duration::try_from_secs_f64(config.interval.as_secs_f64() * config.misses.max(1.0));
-        let silent = now.since(self.heard) >= patience.unwrap_or(Duration::MAX);
+        let silent = now.since(self.last_valid) >= patience.unwrap_or(Duration::MAX);
         let verdict = if silent { self.lose(rng) } else { Verdict::Same };
         self.due = Some(now + config.interval);
-        let suppressed = self.asked.is_some_and(|asked| now.since(asked) < config.interval);
+        let suppressed =
+            self.last_request.is_some_and(|last_request| now.since(last_request) < config.interval);
         let request = Hello { ack: false, src_instance: self.ours, dst_instance: self.theirs };
         (verdict, (!suppressed).then_some(request))
     }
@@ -197,7 +198,7 @@ mod tests {
         assert!(state.tick(ms(0), &CONFIG, &mut rng).1.is_some());
         assert!(state.tick(ms(4), &CONFIG, &mut rng).1.is_none(), "not yet");
         assert_eq!(state.received(ms(4), &hello(false, 7, ours), &CONFIG, &mut rng), Verdict::Same);
-        assert!(state.tick(ms(5), &CONFIG, &mut rng).1.is_none(), "it asked 1 ms ago");
+        assert!(state.tick(ms(5), &CONFIG, &mut rng).1.is_none(), "it last_request 1 ms ago");
         assert!(state.tick(ms(10), &CONFIG, &mut rng).1.is_some());
     }
 

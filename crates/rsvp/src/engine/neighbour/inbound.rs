@@ -122,7 +122,7 @@ pub struct Unknown {
     /// The incoming interface of the Srefresh.
     pub ifindex: IfIndex,
     peer: Key,
-    name: MessageId,
+    message_id: MessageId,
 }
 
 /// How to handle a message, by its MESSAGE_ID.
@@ -241,11 +241,11 @@ impl Neighbours {
             return Self::without_reduction(message);
         }
         let summary = reduction.summary;
-        for (name, negative) in message.acks() {
-            self.acknowledged(peer, name, negative);
+        for (message_id, negative) in message.acks() {
+            self.acknowledged(peer, message_id, negative);
         }
         incoming.age = match (message.message_id, peer.and_then(|peer| self.peers.get_mut(peer))) {
-            (Some(name), Some(peer)) => peer.record_id(name),
+            (Some(message_id), Some(peer)) => peer.record_id(message_id),
             _ => Age::Newest,
         };
         match message.kind {
@@ -253,8 +253,8 @@ impl Neighbours {
             MessageType::SREFRESH => {
                 let Some(key) = peer.filter(|_| summary) else { return Admission::Over };
                 self.counters.srefreshes_received += 1;
-                if let Some(name) = message.message_id {
-                    self.acknowledge(key, packet, name, false);
+                if let Some(message_id) = message.message_id {
+                    self.acknowledge(key, packet, message_id, false);
                 }
                 Admission::Lists(Lists { peer: key, objects: Objects::of(message.octets), list: None })
             }
@@ -414,14 +414,14 @@ impl Neighbours {
     }
 
     /// Handles a MESSAGE_ID_ACK, or with `negative` a MESSAGE_ID_NACK (RFC 2961 §4.3).
-    fn acknowledged(&mut self, peer: Option<Key>, name: MessageId, negative: bool) {
-        if name.epoch != self.epoch {
+    fn acknowledged(&mut self, peer: Option<Key>, message_id: MessageId, negative: bool) {
+        if message_id.epoch != self.epoch {
             return;
         }
-        let Some(key) = self.sent.find(name.id) else { return };
+        let Some(key) = self.sent.find(message_id.id) else { return };
         if negative {
             self.counters.nacks_received += 1;
-            tracing::debug!(id = name.id, "neighbour does not know a MESSAGE_ID");
+            tracing::debug!(id = message_id.id, "neighbour does not know a MESSAGE_ID");
             if let Some(tag) = self.sent.get(key).and_then(|sent| sent.tag) {
                 self.set_acknowledged(key, None);
                 self.upcalls.push_back(Upcall::SendWhole { tag });
@@ -468,19 +468,19 @@ impl Neighbours {
                 continue;
             };
             *at += 1;
-            if let Some(heard) = self.heard.find((lists.peer, list.epoch, listed.id)) {
+            if let Some(received) = self.received.find((lists.peer, list.epoch, listed.id)) {
                 self.counters.states_refreshed += 1;
-                return Some(Arrival::Refreshed { tag: heard.tag });
+                return Some(Arrival::Refreshed { tag: received.tag });
             }
             self.counters.names_unknown += 1;
             tracing::debug!(peer = %packet.src, id = listed.id, "Srefresh of an unknown MESSAGE_ID");
-            let name = MessageId { ack_desired: false, epoch: list.epoch, id: listed.id };
+            let message_id = MessageId { ack_desired: false, epoch: list.epoch, id: listed.id };
             match listed.source {
-                None => self.acknowledge(lists.peer, packet, name, true),
+                None => self.acknowledge(lists.peer, packet, message_id, true),
                 Some(source) => {
                     let group = listed.group.unwrap_or(packet.dst);
                     let (ifindex, peer) = (packet.ifindex, lists.peer);
-                    return Some(Arrival::Unknown(Unknown { source, group, ifindex, peer, name }));
+                    return Some(Arrival::Unknown(Unknown { source, group, ifindex, peer, message_id }));
                 }
             }
         }
@@ -489,22 +489,24 @@ impl Neighbours {
     /// Sends a MESSAGE_ID_NACK for an unknown MESSAGE_ID of a multicast source, because this node is on the tree (RFC
     /// 2961 §5.3).
     pub fn nack(&mut self, unknown: &Unknown) {
-        self.queue_ack(unknown.peer, unknown.ifindex, unknown.name, true, unknown.group.is_multicast());
+        self.queue_ack(unknown.peer, unknown.ifindex, unknown.message_id, true, unknown.group.is_multicast());
     }
 
     /// Compares the MESSAGE_ID of a message with the stored one (RFC 2961 §4.5); `stored`: the handle of the state, if
     /// there is one. It queues the acknowledgment, so it must be called for valid messages only.
     pub fn judge(&mut self, incoming: &Incoming<'_>, stored: Option<ReceivedHandle>) -> Verdict {
-        let (Some(name), Some(peer)) = (incoming.message.message_id, incoming.peer) else {
+        let (Some(message_id), Some(peer)) = (incoming.message.message_id, incoming.peer) else {
             return Verdict::Process;
         };
-        let stored = stored.and_then(|stored| self.heard.get(stored)).map(|heard| heard.name);
+        let stored = stored.and_then(|stored| self.received.get(stored)).map(|received| received.id);
         let verdict = match stored {
             // Order is known only within one neighbour and epoch.
-            Some((of, epoch, id)) if of == peer && epoch == name.epoch && incoming.age != Age::NewEpoch => {
-                if id == name.id {
+            Some((of, epoch, id))
+                if of == peer && epoch == message_id.epoch && incoming.age != Age::NewEpoch =>
+            {
+                if id == message_id.id {
                     Verdict::Refresh
-                } else if incoming.age == Age::Older && MessageId::is_before(name.id, id) {
+                } else if incoming.age == Age::Older && MessageId::is_before(message_id.id, id) {
                     Verdict::OutOfOrder
                 } else {
                     Verdict::Process
@@ -514,9 +516,9 @@ impl Neighbours {
         };
         if verdict == Verdict::OutOfOrder {
             self.counters.out_of_order += 1;
-            tracing::debug!(peer = %incoming.neighbour, id = name.id, reason = "older than what was received", "message dropped");
+            tracing::debug!(peer = %incoming.neighbour, id = message_id.id, reason = "older than what was received", "message dropped");
         } else {
-            self.acknowledge(peer, &incoming.packet, name, false);
+            self.acknowledge(peer, &incoming.packet, message_id, false);
         }
         verdict
     }
@@ -532,29 +534,29 @@ impl Neighbours {
         if let Some(stored) = stored {
             self.forget_received(stored);
         }
-        let (name, peer) = (incoming.message.message_id?, incoming.peer?);
+        let (message_id, peer) = (incoming.message.message_id?, incoming.peer?);
         // One message may be about several states of the engine; the last one has the MESSAGE_ID.
-        if self.heard.find((peer, name.epoch, name.id)).is_some() {
+        if self.received.find((peer, message_id.epoch, message_id.id)).is_some() {
             return None;
         }
-        let heard = self.heard.insert((peer, name.epoch, name.id), tag);
-        match heard {
+        let received = self.received.insert((peer, message_id.epoch, message_id.id), tag);
+        match received {
             Some(_) => self.count_refs(None, Some(peer)),
             None => self.counters.overload += 1,
         }
-        heard
+        received
     }
 
     /// The tag of a stored MESSAGE_ID.
     #[must_use]
     pub fn tag_of(&self, stored: ReceivedHandle) -> Option<u64> {
-        self.heard.get(stored).map(|heard| heard.tag)
+        self.received.get(stored).map(|received| received.tag)
     }
 
     /// Forgets the MESSAGE_ID of a state that ended.
     pub fn forget_received(&mut self, stored: ReceivedHandle) {
-        if let Some(heard) = self.heard.remove(stored) {
-            self.count_refs(Some(heard.name.0), None);
+        if let Some(received) = self.received.remove(stored) {
+            self.count_refs(Some(received.id.0), None);
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) type NeighbourId = (Key, u32, u32);
 
 #[derive(Debug)]
 pub(crate) struct ReceivedId {
-    pub(crate) name: NeighbourId,
+    pub(crate) id: NeighbourId,
     /// The state, by its owner's tag.
     pub(crate) tag: u64,
 }
@@ -45,35 +45,35 @@ impl ReceivedIds {
         Self { slab: Slab::new(limit), index: Index::new(), hasher: KeyedHasher::new(rng) }
     }
 
-    pub(crate) fn get(&self, heard: ReceivedHandle) -> Option<&ReceivedId> {
-        self.slab.get(heard.0)
+    pub(crate) fn get(&self, received: ReceivedHandle) -> Option<&ReceivedId> {
+        self.slab.get(received.0)
     }
 
-    pub(crate) fn find(&self, name: NeighbourId) -> Option<&ReceivedId> {
-        let is = |at| self.slab.get_index(at).is_some_and(|heard| heard.name == name);
-        self.slab.get_index(self.index.find(hash_of(&self.hasher, name), is)?)
+    pub(crate) fn find(&self, id: NeighbourId) -> Option<&ReceivedId> {
+        let is = |at| self.slab.get_index(at).is_some_and(|received| received.id == id);
+        self.slab.get_index(self.index.find(hash_of(&self.hasher, id), is)?)
     }
 
-    pub(crate) fn insert(&mut self, name: NeighbourId, tag: u64) -> Option<ReceivedHandle> {
-        let key = self.slab.insert(ReceivedId { name, tag }).ok()?;
+    pub(crate) fn insert(&mut self, id: NeighbourId, tag: u64) -> Option<ReceivedHandle> {
+        let key = self.slab.insert(ReceivedId { id, tag }).ok()?;
         let (slab, hasher) = (&self.slab, &self.hasher);
-        self.index.insert(hash_of(hasher, name), key.index(), |at| {
-            slab.get_index(at).map_or(0, |heard| hash_of(hasher, heard.name))
+        self.index.insert(hash_of(hasher, id), key.index(), |at| {
+            slab.get_index(at).map_or(0, |received| hash_of(hasher, received.id))
         });
         Some(ReceivedHandle(key))
     }
 
-    pub(crate) fn remove(&mut self, heard: ReceivedHandle) -> Option<ReceivedId> {
-        let name = self.slab.get(heard.0)?.name;
-        self.index.remove(hash_of(&self.hasher, name), |at| at == heard.0.index());
-        self.slab.remove(heard.0)
+    pub(crate) fn remove(&mut self, received: ReceivedHandle) -> Option<ReceivedId> {
+        let id = self.slab.get(received.0)?.id;
+        self.index.remove(hash_of(&self.hasher, id), |at| at == received.0.index());
+        self.slab.remove(received.0)
     }
 }
 
 /// A message that waits for its acknowledgment.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    pub(crate) name: Key,
+    pub(crate) entry: Key,
     pub(crate) envelope: Envelope,
     /// The message without the objects of this layer.
     pub(crate) octets: Vec<u8>,
@@ -144,7 +144,7 @@ impl SentIds {
     }
 
     pub(crate) fn find(&self, id: u32) -> Option<Key> {
-        let is = |at| self.slab.get_index(at).is_some_and(|name| name.id == id);
+        let is = |at| self.slab.get_index(at).is_some_and(|entry| entry.id == id);
         self.slab.key_of(self.index.find(self.hash(id), is)?)
     }
 
@@ -154,21 +154,21 @@ impl SentIds {
         let key = match old.filter(|old| self.slab.get(*old).is_some()) {
             Some(key) => {
                 self.settle(key);
-                let before = self.slab.get(key).map_or(0, |name| name.id);
+                let before = self.slab.get(key).map_or(0, |entry| entry.id);
                 self.index.remove(self.hasher.hash_one(&before), |at| at == key.index());
-                let name = self.slab.get_mut(key)?;
-                (name.id, name.tag, name.peer, name.summaries) = (id, tag, None, 0);
+                let entry = self.slab.get_mut(key)?;
+                (entry.id, entry.tag, entry.peer, entry.summaries) = (id, tag, None, 0);
                 key
             }
             None => {
-                let name = SentId { id, tag, peer: None, plain: false, summaries: 0, pending: None };
-                self.slab.insert(name).ok()?
+                let entry = SentId { id, tag, peer: None, plain: false, summaries: 0, pending: None };
+                self.slab.insert(entry).ok()?
             }
         };
         self.next = self.next.wrapping_add(1);
         let (slab, hasher) = (&self.slab, &self.hasher);
         self.index.insert(hasher.hash_one(&id), key.index(), |at| {
-            slab.get_index(at).map_or(0, |name| hasher.hash_one(&name.id))
+            slab.get_index(at).map_or(0, |entry| hasher.hash_one(&entry.id))
         });
         Some(key)
     }
@@ -185,11 +185,11 @@ impl SentIds {
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.extend_from_slice(octets);
         let pending =
-            Pending { name: key, envelope, octets: kept, count: 1, interval: first, link: Link::default() };
+            Pending { entry: key, envelope, octets: kept, count: 1, interval: first, link: Link::default() };
         let Ok(waiting) = self.pending.insert(pending) else { return false };
         self.wheel.arm(&mut self.pending, waiting.index(), now + first);
         match self.slab.get_mut(key) {
-            Some(name) => name.pending = Some(waiting),
+            Some(entry) => entry.pending = Some(waiting),
             None => self.drop_pending(waiting),
         }
         true
@@ -197,7 +197,7 @@ impl SentIds {
 
     /// Drops the message that waits for an acknowledgment of this MESSAGE_ID.
     pub(crate) fn settle(&mut self, key: Key) {
-        if let Some(waiting) = self.slab.get_mut(key).and_then(|name| name.pending.take()) {
+        if let Some(waiting) = self.slab.get_mut(key).and_then(|entry| entry.pending.take()) {
             self.drop_pending(waiting);
         }
     }

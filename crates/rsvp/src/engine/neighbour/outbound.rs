@@ -95,7 +95,7 @@ pub(super) enum Signed {
 pub(super) struct Preface<'a> {
     pub(super) signed: Signed,
     pub(super) acks: &'a [(MessageId, bool)],
-    pub(super) name: Option<MessageId>,
+    pub(super) message_id: Option<MessageId>,
 }
 
 impl Neighbours {
@@ -125,22 +125,25 @@ impl Neighbours {
             self.counters.overload += 1;
         }
         let repeated = matches!(reason, SendReason::Refresh { .. });
-        let mut name = None;
+        let mut message_id = None;
         if let Some((key, sent)) = key.and_then(|key| Some((key, self.sent.get_mut(key)?)))
             && !sent.plain
         {
             sent.summaries = 0;
-            let (id, told) = (sent.id, sent.peer.is_some());
+            let (id, acknowledged) = (sent.id, sent.peer.is_some());
             // A refresh desires an acknowledgment only if there was none before.
             let kept = !repeated && self.sent.keep(self.now, key, envelope, octets, settings.reduction.first);
             let waits = kept || self.sent.waiting(key).is_some();
-            name =
-                Some(MessageId { ack_desired: if repeated { !told } else { waits }, epoch: self.epoch, id });
+            message_id = Some(MessageId {
+                ack_desired: if repeated { !acknowledged } else { waits },
+                epoch: self.epoch,
+                id,
+            });
             if !repeated && !kept {
                 self.counters.overload += 1;
             }
         }
-        self.dispatch(outgoing, name, repeated);
+        self.dispatch(outgoing, message_id, repeated);
         match reason {
             SendReason::Trigger { .. } => key.map(SentHandle),
             _ => None,
@@ -188,7 +191,7 @@ impl Neighbours {
     }
 
     /// Composes and sends a message, in a Bundle if possible (RFC 2961 §3).
-    fn dispatch(&mut self, outgoing: &Outgoing<'_>, name: Option<MessageId>, patient: bool) {
+    fn dispatch(&mut self, outgoing: &Outgoing<'_>, message_id: Option<MessageId>, patient: bool) {
         let Outgoing { envelope, octets, next_hop, .. } = *outgoing;
         let reduction = &self.config.of(envelope.ifindex).reduction;
         let bundles = reduction.reliable && reduction.summary;
@@ -203,7 +206,7 @@ impl Neighbours {
             acks = core::mem::take(&mut peer.acks);
             peer.acks_due = None;
         }
-        let preface = Preface { signed: Signed::AsConfigured, acks: &acks, name };
+        let preface = Preface { signed: Signed::AsConfigured, acks: &acks, message_id };
         let to = towards.unwrap_or(envelope.dst);
         let bundles = bundles && own.is_some();
         match key.filter(|key| bundles && self.peers.get(*key).is_some_and(|peer| peer.is_capable())) {
@@ -347,8 +350,8 @@ impl Neighbours {
         for (id, negative) in preface.acks {
             w.ack(id, *negative);
         }
-        if let Some(name) = &preface.name {
-            w.message_id(name);
+        if let Some(message_id) = &preface.message_id {
+            w.message_id(message_id);
         }
         w.body(octets.get(HEADER_OCTETS..).unwrap_or_default());
         let Some((key, at)) = signature else {
@@ -396,7 +399,7 @@ impl Neighbours {
     }
 
     pub(super) const PLAIN: Preface<'static> =
-        Preface { signed: Signed::AsConfigured, acks: &[], name: None };
+        Preface { signed: Signed::AsConfigured, acks: &[], message_id: None };
 
     /// Refreshes a state by its MESSAGE_ID in an Srefresh (RFC 2961 §5); `false`: the engine must send the message.
     /// That is so if no neighbour with refresh reduction acknowledged the state, and now and then to repair errors
@@ -424,8 +427,8 @@ impl Neighbours {
             }
         };
         let (Some(peer), Some(sent)) = (capable, self.sent.get_mut(state.0)) else { return false };
-        let told = sent.peer.is_some() && (peer.is_none() || sent.peer == peer);
-        if sent.plain || !told || sent.summaries >= settings.summaries {
+        let acknowledged = sent.peer.is_some() && (peer.is_none() || sent.peer == peer);
+        if sent.plain || !acknowledged || sent.summaries >= settings.summaries {
             return false;
         }
         let id = ListedId { id: sent.id, source, group: None };
@@ -494,9 +497,9 @@ impl Neighbours {
 
     /// Retransmits a message that was not acknowledged (RFC 2961 §6).
     pub(super) fn retransmit(&mut self, envelope: Envelope, octets: &[u8], id: u32) {
-        let name = Some(MessageId { ack_desired: true, epoch: self.epoch, id });
+        let message_id = Some(MessageId { ack_desired: true, epoch: self.epoch, id });
         let reason = SendReason::Refresh { state: None };
-        self.dispatch(&Outgoing { envelope, next_hop: None, octets, reason }, name, false);
+        self.dispatch(&Outgoing { envelope, next_hop: None, octets, reason }, message_id, false);
     }
 
     pub(super) fn send_hello(&mut self, to: IpAddr, ifindex: IfIndex, hello: &Hello) {

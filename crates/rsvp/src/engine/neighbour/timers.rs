@@ -39,17 +39,17 @@ impl Neighbours {
     fn overdue(&mut self, waiting: Key) {
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
         let settings = self.config.of(pending.envelope.ifindex).reduction;
-        let name = pending.name;
-        let id = self.sent.get(name).map(|sent| (sent.id, sent.tag));
+        let entry = pending.entry;
+        let id = self.sent.get(entry).map(|sent| (sent.id, sent.tag));
         let Some((id, tag)) = id else { return };
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
         if pending.count >= settings.limit.max(1) {
             self.counters.unacknowledged += 1;
             tracing::debug!(dst = %pending.envelope.dst, id, reason = "retry limit", "message not acknowledged");
             if tag.is_none() {
-                self.sent.remove(name);
+                self.sent.remove(entry);
             } else {
-                self.sent.settle(name);
+                self.sent.settle(entry);
             }
             return;
         }

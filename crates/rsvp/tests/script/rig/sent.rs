@@ -1,4 +1,4 @@
-//! What the node sent, and how scripts look at it.
+//! Packets that the node sent, and how tests look at them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -55,12 +55,12 @@ impl Sent {
     }
 }
 
-/// Those of one type.
+/// The packets of one type.
 pub(crate) fn all(sent: &[Sent], kind: MessageType) -> Vec<Sent> {
     sent.iter().filter(|one| one.kind() == kind).cloned().collect()
 }
 
-/// The one of this type.
+/// The only packet of this type.
 #[track_caller]
 pub(crate) fn one(sent: &[Sent], kind: MessageType) -> Sent {
     let all = all(sent, kind);
@@ -68,19 +68,19 @@ pub(crate) fn one(sent: &[Sent], kind: MessageType) -> Sent {
     all.into_iter().next().unwrap()
 }
 
-/// The one of this type to this address.
+/// The only packet of this type to this address.
 #[track_caller]
 pub(crate) fn one_to(sent: &[Sent], kind: MessageType, dst: IpAddr) -> Sent {
     let sent: Vec<Sent> = sent.iter().filter(|one| one.dst == dst).cloned().collect();
     one(&sent, kind)
 }
 
-/// What was sent, to whom.
+/// Types and destinations.
 pub(crate) fn kinds(sent: &[Sent]) -> Vec<(MessageType, IpAddr)> {
     sent.iter().map(|one| (one.kind(), one.dst)).collect()
 }
 
-/// A reply to a diagnosis.
+/// A reply to a diagnostic request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
     pub(crate) src: SocketAddr,
