@@ -13,7 +13,7 @@ use super::forward::Tears;
 use super::interfaces::Iface;
 use super::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use super::receive::Failure;
-use super::resv::{Outcome, Wanted};
+use super::resv_context::{Outcome, Wanted};
 use super::sender::{E_POLICE, LOCAL, LOCAL_ONLY};
 use super::session::{APPLICATIONS, NONE};
 use super::table::Refusal;

@@ -48,6 +48,7 @@ mod receive;
 mod recent;
 mod reduce;
 mod resv;
+mod resv_context;
 mod resv_err;
 mod resv_out;
 mod resv_tear;
@@ -114,7 +115,7 @@ struct Buffers {
     filters: Vec<FlowFilter>,
     /// A message that is being composed.
     message: Vec<u8>,
-    /// Lists of a [`resv::Accepted`]: reservations and senders.
+    /// Lists of a [`resv_context::Accepted`]: reservations and senders.
     accepted: [Vec<Key>; 2],
 }
 

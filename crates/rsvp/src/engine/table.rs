@@ -7,7 +7,6 @@ use core::net::IpAddr;
 use signalbox_core::Key;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::slab::Slab;
-use signalbox_core::wheel::Timed as _;
 use signalbox_resources::Resources;
 use signalbox_resources::intserv::TSpec;
 
@@ -511,46 +510,6 @@ impl Rsvp {
             if record.reserved == 0 {
                 record.style = None;
             }
-        }
-    }
-
-    /// (Re)starts the timer of a sender for its first deadline. It is called when a deadline may be sooner than before.
-    pub(super) fn arm_sender(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key) else { return };
-        match sender.deadline() {
-            Some(at) => self.sender_wheel.arm_by(&mut self.senders, key.index(), at.time(self.now)),
-            None => {
-                self.sender_wheel.cancel(&mut self.senders, key.index());
-            }
-        }
-    }
-
-    /// Starts the timer of a new sender for the time of its first refresh, if the sender lives that long. The answer
-    /// about its route and its first reservation do not restart the timer; it is corrected when it fires.
-    pub(super) fn start_sender(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key) else { return };
-        let (iif, expires) = (sender.iif, sender.expires.time(self.now));
-        let period = core::time::Duration::from_millis(u64::from(self.interfaces.period(iif, self.now)));
-        let deadline = expires.min(self.now + period / 2);
-        self.sender_wheel.arm_by(&mut self.senders, key.index(), deadline);
-    }
-
-    /// (Re)starts the timer of a reservation for its first deadline. It is called when a deadline may be sooner than
-    /// before.
-    pub(super) fn arm_branch(&mut self, key: Key) {
-        let Some(branch) = self.branches.get(key) else { return };
-        match branch.deadline() {
-            Some(at) => self.branch_wheel.arm_by(&mut self.branches, key.index(), at.time(self.now)),
-            None => {
-                self.branch_wheel.cancel(&mut self.branches, key.index());
-            }
-        }
-    }
-
-    /// Makes sure that the timer of a reservation runs. It is called when all deadlines are later than before.
-    pub(super) fn keep_branch(&mut self, key: Key) {
-        if self.branches.get_mut(key).is_some_and(|branch| !branch.link().is_armed()) {
-            self.arm_branch(key);
         }
     }
 
