@@ -1,10 +1,9 @@
-//! The authorised peer database (RFC 5971 §4.4.2): which identity may be our peer, for which flows.
+//! The authorised peer database (RFC 5971 §4.4.2): the identities that may be peers, and for which flows.
 //!
-//! An ordered list; the first entry whose identity and scope match decides. Whoever holds associations asks
-//! [`Apd::decide`] when one is authenticated, again for every further flow if the answer
-//! [`depends_on_flow`](Decision::depends_on_flow), and for all of them whenever [`Apd::generation`] has
-//! changed. After a `Deny` the association is torn down without another GIST message, and its routing state
-//! is deleted.
+//! It is an ordered list; the first entry whose identity and scope match decides. The engine calls [`Apd::decide`] when
+//! an association is authenticated, again for each further flow if the decision
+//! [depends on the flow](Decision::depends_on_flow), and for all associations whenever [`Apd::generation`] has changed.
+//! After a `Deny` the association is closed without another GIST message, and its routing state is deleted.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -22,7 +21,7 @@ pub enum Name {
     Any,
     /// Every peer that has proved any identity.
     Authenticated,
-    /// DNS namespace: compared with every dNSName of the certificate or, if it has none, with its Common Name
+    /// A DNS name: it is compared with each dNSName of the certificate or, if there is no dNSName, with its Common Name
     /// (RFC 5971 §5.7.3.1).
     Dns(DnsName),
     /// The SHA-256 fingerprint of the peer's public key, in a certificate or raw.
@@ -32,7 +31,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// Whether `peer`, `None` if not authenticated, has this name.
+    /// Whether `peer` has this name; `None` is a peer without authentication.
     #[must_use]
     pub fn matches(&self, peer: Option<&Identity>) -> bool {
         match (self, peer) {
@@ -63,7 +62,7 @@ impl fmt::Display for Name {
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub struct DnsName(String);
 
-/// A text that is no domain name.
+/// The reason why a text is not a domain name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a domain name: {0:?}; labels of letters, digits, - and _, the first one may be *")]
 pub struct BadDnsName(String);
@@ -107,15 +106,15 @@ impl fmt::Display for DnsName {
 }
 
 impl DnsName {
-    /// Compares with a name of a certificate as RFC 5971 §5.7.3.1 wants it: without regard to case, and `*` as
-    /// left-most label on either side stands for one label.
+    /// Compares with a name of a certificate (RFC 5971 §5.7.3.1): case is ignored, and `*` as left-most label on either
+    /// side matches one label.
     #[must_use]
     pub fn matches(&self, presented: &str) -> bool {
         let presented = presented.strip_suffix('.').unwrap_or(presented);
         let (Some((ours, our_rest)), Some((theirs, their_rest))) = (cut(&self.0), cut(presented)) else {
             return self.0.eq_ignore_ascii_case(presented);
         };
-        // A label that is empty or holds something else than a name is nothing that `*` stands for.
+        // `*` does not match an empty label, nor one with characters that a name cannot have.
         let wild = (ours == "*" && !theirs.is_empty()) || theirs == "*";
         our_rest.eq_ignore_ascii_case(their_rest) && (wild || ours.eq_ignore_ascii_case(theirs))
     }
@@ -125,13 +124,12 @@ fn cut(name: &str) -> Option<(&str, &str)> {
     name.split_once('.')
 }
 
-/// Circumstances in which an entry applies. What is `None` or empty does not restrict.
+/// Conditions of an entry. A field that is `None` or empty is no condition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Scope {
-    /// Peer Address Ownership: the entry holds if one of these is an address at which the peer for the flow
-    /// should be.
+    /// Peer Address Ownership: one of these must be an address at which the peer for the flow is expected.
     pub peers: Vec<Prefix>,
     /// End-System Subnet: the flow's source lies within.
     pub source: Option<Prefix>,
@@ -185,13 +183,13 @@ fn within(inner: Prefix, outer: Prefix) -> bool {
     inner.len >= outer.len && outer.contains(inner.addr)
 }
 
-/// The circumstances for which a peer is wanted.
+/// The flow for which a peer is authorised.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The flow.
     pub mri: &'a Mri,
-    /// Addresses at which the peer for this flow can be, as far as the node knows by itself (from its routing
-    /// table, never from the peer). Empty if it does not know: then no entry that names peers applies.
+    /// Addresses at which the peer for this flow is expected, from the routing table of this node, never from the peer. If
+    /// it is empty, no entry with Peer Address Ownership applies.
     pub expected_peers: &'a [IpAddr],
 }
 
@@ -211,15 +209,15 @@ pub enum Verdict {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Entry {
-    /// Whose.
+    /// Name of the peer.
     pub name: Name,
     /// When.
     pub scope: Scope,
-    /// What then.
+    /// The decision.
     pub verdict: Verdict,
 }
 
-/// Names an entry for as long as it exists; never used again.
+/// Identifier of an entry, never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EntryId(pub u32);
@@ -229,9 +227,9 @@ pub struct EntryId(pub u32);
 pub struct Decision {
     /// Whether the peer is authorised.
     pub verdict: Verdict,
-    /// The entry that decided; `None` if none matched and the default did.
+    /// The entry that matched; `None` if no entry matched and the default decided.
     pub by: Option<EntryId>,
-    /// The answer may be another one for another flow: ask again when the association is used for one.
+    /// The decision may differ for other flows: decide again when the association is used for another flow.
     pub depends_on_flow: bool,
 }
 
@@ -259,8 +257,8 @@ pub struct Apd {
 }
 
 impl Apd {
-    /// An empty database for at most `limit` entries. `otherwise` decides where no entry matches: RFC 5971
-    /// wants a wildcard deny entry wherever all peers are known, which `Deny` amounts to everywhere.
+    /// An empty database for at most `limit` entries. `otherwise` is the decision if no entry matches. `Deny` is the same as
+    /// the wildcard deny entry of RFC 5971 §4.4.2.
     #[must_use]
     pub const fn new(limit: usize, otherwise: Verdict) -> Self {
         Self { entries: Vec::new(), next: 0, generation: 0, limit, otherwise }
@@ -317,7 +315,7 @@ impl Apd {
         Ok(())
     }
 
-    /// Deletes an entry and gives it back.
+    /// Removes and returns an entry.
     ///
     /// # Errors
     /// [`ApdError::Unknown`].

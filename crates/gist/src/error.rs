@@ -1,4 +1,4 @@
-//! What can be wrong with octets, and the GIST errors that it raises (RFC 5971 A.4.4).
+//! Decode and encode errors, and the GIST errors that they raise (RFC 5971 A.4.4).
 
 use core::fmt;
 
@@ -6,14 +6,14 @@ use signalbox_wire::LengthOverflow;
 
 use crate::wire::{ErrorClass, ErrorCode, ObjectType};
 
-/// An error as the Error object names it.
+/// An error code and subcode of the Error object (RFC 5971 A.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GistError {
     /// Severity.
     pub class: ErrorClass,
-    /// What it is about.
+    /// The error code.
     pub code: ErrorCode,
-    /// The case of it; 0 where the code has none.
+    /// The subcode; 0 if the code has no subcodes.
     pub subcode: u8,
 }
 
@@ -26,7 +26,7 @@ macro_rules! catalogue {
             /// The whole catalogue of RFC 5971 A.4.4, in its order.
             pub const CATALOGUE: &'static [Self] = &[$(Self::$name),*];
 
-            /// Name of the subcode (of the code, where it has no subcodes); `None` if not in the catalogue.
+            /// Name of the subcode, or of a code without subcodes; `None` if it is not in the catalogue.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 $(if self.code.0 == ErrorCode::$code.0 && self.subcode == $subcode {
@@ -109,14 +109,14 @@ impl fmt::Display for GistError {
     }
 }
 
-/// Whose fault octets are that could not be understood.
+/// The cause of a decode error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// They do not follow the format.
     Malformed,
-    /// The format holds, but the sender must not say this.
+    /// The format is correct, but RFC 5971 forbids these contents.
     Misbehaved,
-    /// They may be right, but this node does not know what they mean.
+    /// The octets may be correct, but this node does not know their meaning.
     Unsupported,
 }
 
@@ -133,15 +133,15 @@ impl fmt::Display for Fault {
 /// What is wrong with received octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Problem {
-    /// Less than a common header: nothing can be answered.
+    /// Less than a common header. It cannot be answered.
     ShortHeader,
-    /// A GIST version that this node does not speak.
+    /// An unknown GIST version.
     UnknownVersion,
-    /// A message type that this node does not know.
+    /// An unknown message type.
     UnknownType,
     /// R does not fit the message type (or the Responder-Cookie).
     RFlag,
-    /// The header's length, the objects and the octets that came do not agree.
+    /// The length in the header, the lengths of the objects and the number of octets do not agree.
     MessageLength {
         /// Length in words as the objects add up to.
         calculated: u16,
@@ -150,7 +150,7 @@ pub enum Problem {
     EFlag,
     /// C does not fit the message type and encapsulation.
     CFlag,
-    /// The message type must not come in this encapsulation (§5.5).
+    /// The message type is not allowed in this encapsulation (§5.5).
     Encapsulation,
     /// An object occurs twice.
     Duplicate,
@@ -158,7 +158,7 @@ pub enum Problem {
     Unrecognised,
     /// An object that the grammar demands is not there.
     Missing,
-    /// A known object that the grammar of the message does not have, or has at an earlier place.
+    /// A known object that the grammar of the message does not allow, or allows only at an earlier place.
     NotAllowed,
     /// AB=11.
     ExtensibilityFlags,
@@ -208,18 +208,18 @@ pub struct DecodeError {
     pub object: Option<ObjectType>,
     /// Field at fault, in the RFC's words.
     pub field: &'static str,
-    /// Where the field is, in octets from the start of the common header.
+    /// Offset of the field in octets from the start of the common header.
     pub offset: usize,
-    /// Where the object's TLV header starts; `offset` if there is no such object.
+    /// Offset of the object's TLV header; `offset` if there is no such object.
     pub object_start: usize,
-    /// The field's value, or what was found instead of what was needed.
+    /// The value of the field.
     pub value: u64,
     /// What is wrong.
     pub problem: Problem,
 }
 
 impl DecodeError {
-    /// The GIST error that it raises; `None` where RFC 5971 has nothing to answer.
+    /// The GIST error that it raises (RFC 5971 A.4.4); `None` if RFC 5971 has no error for it.
     #[must_use]
     pub const fn gist_error(&self) -> Option<GistError> {
         Some(match self.problem {
@@ -244,7 +244,7 @@ impl DecodeError {
         })
     }
 
-    /// Whose fault it is.
+    /// The cause of the error.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self.problem {
@@ -286,10 +286,10 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// A message that must not be sent as given.
+/// The reason why a message cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EncodeError {
-    /// Something is longer than its length field can say.
+    /// A part is longer than its length field allows.
     Length(LengthOverflow),
     /// A value that the format forbids.
     Forbidden {

@@ -11,8 +11,8 @@ use crate::wire::{
     find_object, find_session, mri_encode, mri_parse, strip_magic,
 };
 
-/// Whatever parses, encodes and parses to the same; whatever does not, can be reported in an Error message
-/// that itself parses. Input: a UDP payload with its magic number, or a bare message.
+/// Octets that parse are encoded to a message that parses to the same. Octets that do not parse are reported in an Error
+/// message that parses. Input: a UDP payload with magic number, or a message without it.
 pub fn gist_message(data: &[u8]) {
     let octets = strip_magic(data).unwrap_or(data);
     let _ = (find_mri(octets), find_session(octets), find_object(octets, ObjectType::NLI));
@@ -51,8 +51,7 @@ fn reencodes(message: &Message<'_>, encapsulation: Encapsulation) {
     }
 }
 
-/// The value of an Error object, whatever it is, parses and encodes like any other, wrapped in a message.
-/// Input: the value; it is cut to whole words.
+/// The same for an Error message with an Error object of any value. Input: the value, which is cut to whole words.
 pub fn gist_error_object(data: &[u8]) {
     let value = data.chunks_exact(4).take(0xfff).flatten().copied();
     let mut octets = Header::new(MessageType::ERROR, NslpId::NONE, 1).octets().to_vec();
@@ -66,7 +65,7 @@ pub fn gist_error_object(data: &[u8]) {
     gist_message(&octets);
 }
 
-/// What parses as an MRI encodes to octets that say the same. Input: the object's value.
+/// Octets that parse as an MRI are encoded to an equal MRI. Input: the value of the object.
 pub fn gist_mri(data: &[u8]) {
     let Ok(mri) = mri_parse(data) else { return };
     let mut octets = Vec::new();

@@ -1,4 +1,4 @@
-//! Which signaling applications this node has, and what goes with one that leaves.
+//! Registration of signaling applications, and removal of the routing state of one that is unregistered.
 
 use signalbox_core::service::SendError;
 use signalbox_core::{Direction, NslpId, Time};
@@ -7,10 +7,10 @@ use super::Gist;
 use super::io::Registration;
 use super::record::{BY_APPLICATION, State};
 
-/// Records that one call looks at to remove those of an application that is gone.
+/// Records that one call visits to remove the state of an unregistered application.
 const STEP: u32 = 4096;
 
-/// An application that is gone, and the first slot of the table where its state may still be.
+/// An unregistered application, and the first slot of the table where its state may still be.
 #[derive(Debug)]
 pub(super) struct Departed {
     nslp: NslpId,
@@ -18,9 +18,9 @@ pub(super) struct Departed {
 }
 
 impl Gist {
-    /// Makes an application known; a second call replaces the first. MA-Hello's number 0 is no application.
+    /// Registers an application; a second call replaces the registration. The NSLPID 0 of MA-Hello is not an application.
     ///
-    /// It may come while the node runs. State that an application of the same number left behind is gone then.
+    /// It may be called while the node runs. State of an earlier application with the same NSLPID is removed first.
     pub fn register(&mut self, nslp: NslpId, registration: Registration) {
         while let Some(at) = self.departed.iter().position(|departed| departed.nslp == nslp) {
             if let Some(departed) = self.departed.remove(at) {
@@ -33,9 +33,9 @@ impl Gist {
         }
     }
 
-    /// Forgets an application: from now on its signaling passes, Queries that wait for its decision included.
-    /// Its routing state goes, a bounded number of sessions a call; peers find out by their next refresh. Drain
-    /// [`Gist::poll`] afterwards. One that is not known is no mistake.
+    /// Unregisters an application. Its messages, and Queries that wait for its decision, are forwarded from now on. Its
+    /// routing state is removed, a bounded number of sessions in each call; peers notice it by their next refresh. Drain
+    /// [`Gist::poll`] afterwards. An unknown application is ignored.
     pub fn unregister(&mut self, now: Time, nslp: NslpId) {
         self.now = self.now.max(now);
         let before = self.applications.len();
@@ -50,12 +50,12 @@ impl Gist {
         self.run_timers();
     }
 
-    /// What GIST knows of an application, if it is here.
+    /// The registration of an application, if this node has it.
     pub(super) fn registration(&self, nslp: NslpId) -> Option<Registration> {
         self.applications.iter().find(|(known, _)| *known == nslp).map(|(_, registration)| *registration)
     }
 
-    /// Goes on removing what the first of the departed left.
+    /// Continues to remove the state of the first unregistered application.
     pub(super) fn run_departures(&mut self) {
         let Some(Departed { nslp, next }) = self.departed.pop_front() else { return };
         let end = next.saturating_add(STEP);
@@ -74,7 +74,7 @@ impl Gist {
                 };
                 let half = record.half_mut(direction);
                 if half.state != State::None {
-                    // Nobody is left to be told.
+                    // The application does not exist any more and gets no notification.
                     half.set(BY_APPLICATION, true);
                     self.remove_half(key, direction, SendError::Refused);
                 }

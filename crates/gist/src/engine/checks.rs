@@ -10,7 +10,7 @@ use super::receive::{Arrival, Subject};
 use super::record::NONE;
 use crate::wire::{Encapsulation, GistError, Header, Infos, Message};
 
-/// A Query that waits for its decision.
+/// A Query that waits for the peering decision.
 #[derive(Debug)]
 pub(super) struct Check {
     id: CheckId,
@@ -43,8 +43,8 @@ impl Check {
 }
 
 impl Gist {
-    /// Asks the application. If too many Queries wait, this node steps aside: it forwards (overload
-    /// protection, RFC 5971 §8.4), unless the Query ends here.
+    /// Requests the peering decision of the application (RFC 5971 §4.3.2). If too many Queries wait for one, the node
+    /// forwards the Query without it (overload protection, §8.4), unless the Query is addressed to this node.
     pub(super) fn ask_application(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         if self.checks.len() >= self.config.max_checks {
             self.counters.checks_full += 1;
@@ -73,7 +73,7 @@ impl Gist {
         });
     }
 
-    /// The application decided.
+    /// Takes the peering decision of the application (RFC 5971 B.2).
     pub(super) fn decide(&mut self, id: CheckId, decision: Peering<'_>) {
         let Some(check) =
             self.checks.iter().position(|check| check.id == id).and_then(|at| self.checks.remove(at))
@@ -88,21 +88,21 @@ impl Gist {
         let a = check.arrival();
         let fits = |data: &&[u8]| data.len().is_multiple_of(4);
         match decision {
-            // GIST-4.3.2-04, GIST-4.3.2-05: on it goes, perhaps with another payload.
+            // GIST-4.3.2-04, GIST-4.3.2-05: the Query is forwarded, perhaps with another payload.
             Peering::Decline(data) if !check.local => {
                 if let Ok(header) = Header::parse(a.octets) {
                     self.forward(&a, &header, data.filter(fits));
                 }
             }
-            // GIST-4.3.2-01: who is addressed peers, whatever the application says.
+            // GIST-4.3.2-01: a node that is addressed must peer.
             Peering::Decline(_) => self.accept_checked(&a, None),
             // GIST-4.3.2-03, GIST-B.2-02
             Peering::Accept(data) => self.accept_checked(&a, data.filter(fits)),
         }
     }
 
-    /// The application is gone: Queries that wait for its decision are those of any application that this
-    /// node lacks (RFC 5971 §4.3.4).
+    /// Queries that wait for the decision of an unregistered application are forwarded, like all messages of applications
+    /// that this node does not have (RFC 5971 §4.3.4).
     pub(super) fn abandon_checks(&mut self, nslp: NslpId) {
         for _ in 0..self.checks.len() {
             let Some(check) = self.checks.pop_front() else { return };
@@ -117,7 +117,7 @@ impl Gist {
         }
     }
 
-    /// It was understood when it came, so it is again.
+    /// Parses the Query again, which was valid when it was received, and accepts it.
     fn accept_checked(&mut self, a: &Arrival<'_>, payload: Option<&[u8]>) {
         let Ok(message) = Message::parse(a.octets, a.encapsulation) else { return };
         let (Some(mri), Some(session), Some(nli)) = (message.mri, message.session, message.nli) else {
@@ -133,7 +133,7 @@ impl Gist {
         self.checks.front().map(|check| check.until)
     }
 
-    /// An application that does not decide in time has declined.
+    /// The timeout of a decision means that the application declines.
     pub(super) fn expire_checks(&mut self) {
         while self.checks.front().is_some_and(|check| check.until <= self.now) {
             if let Some(check) = self.checks.pop_front() {

@@ -1,4 +1,4 @@
-//! What all messages of ours have in common.
+//! Common parts of all messages that this node composes.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -12,18 +12,19 @@ use super::lookup::covers;
 use super::outbox::Envelope;
 use crate::wire::{HEADER_LENGTH, Nli, PORT};
 
-/// The validity time as the NLI says it: whole milliseconds, never 0.
+/// The validity time in the NLI (RFC 5971 A.3.3): whole milliseconds, never 0.
 pub(super) fn milliseconds(validity: Duration) -> u32 {
     u32::try_from(validity.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
-/// How a message in normal mode leaves: from our address and GIST's port, without options (§5.3.1).
+/// Addressing of a message in normal encapsulation: from an address of this node and GIST's port, without IP options
+/// (RFC 5971 §5.3.1).
 pub(super) fn normal(config: &Config, src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
     let (src, tos) = ((src, PORT).into(), config.dscp << 2);
     Envelope { src, dst, ifindex: None, ttl, tos, dont_fragment: false, flow_label: 0 }
 }
 
-/// The IPv6 flow label that packets of a flow have, 0 if its MRI says none. GIST-5.8.1.2-05.
+/// The IPv6 flow label of the packets of a flow, 0 if its MRI has no flow label. GIST-5.8.1.2-05.
 pub(super) fn flow_label(mri: &Mri) -> u32 {
     match mri {
         Mri::PathCoupled(p) => p.flow_label.unwrap_or(0),
@@ -31,8 +32,8 @@ pub(super) fn flow_label(mri: &Mri) -> u32 {
     }
 }
 
-/// The options of a Q-mode packet, of which the first so many octets count: Router Alert, which only IPv4
-/// can do without (§5.3.2). GIST-5.3.2.1-02, GIST-5.3.2.2-01.
+/// The IP options of a Q-mode packet and their length: Router Alert, which can be left out in IPv4 only (RFC 5971
+/// §5.3.2). GIST-5.3.2.1-02, GIST-5.3.2.2-01.
 pub(super) fn router_alert(config: &Config, dst: IpAddr, value: u16) -> ([u8; 8], usize) {
     if dst.is_ipv6() {
         return (router_alert_v6(value), 8);
@@ -42,14 +43,15 @@ pub(super) fn router_alert(config: &Config, dst: IpAddr, value: u16) -> ([u8; 8]
     ([a, b, c, d, 0, 0, 0, 0], if without { 0 } else { 4 })
 }
 
-/// Octets that a GIST message may have on a link with this MTU, 0 if it is not known: 64 are allowed for what
-/// is around it (RFC 5971 §4.3.3). GIST-4.3.3-06, GIST-4.3.3-07.
+/// Most octets of a GIST message on a link with this MTU; an MTU of 0 is not known. 64 octets are reserved for the
+/// headers around the message (RFC 5971 §4.3.3). GIST-4.3.3-06, GIST-4.3.3-07.
 pub(super) fn limit(config: &Config, mtu: u16) -> usize {
     let most = usize::from(config.max_datagram);
     if mtu == 0 { most } else { most.min(usize::from(mtu).saturating_sub(64)) }
 }
 
-/// The IP-TTL of our NLI: as sent if downstream, the distance measured if upstream (RFC 5971 §5.2.2).
+/// The IP-TTL field of an NLI of this node: the TTL of the packet downstream, the measured distance upstream (RFC 5971
+/// §5.2.2).
 /// GIST-5.2.2-05, GIST-5.2.2-07.
 pub(super) const fn nli_ttl(direction: Direction, sent: u8, distance: u8) -> u8 {
     match direction {
@@ -58,9 +60,9 @@ pub(super) const fn nli_ttl(direction: Direction, sent: u8, distance: u8) -> u8 
     }
 }
 
-/// The distance to the sender of a message: measured if it came downstream, told if upstream
-/// (RFC 5971 §5.2.2). `None`: the message tells nothing, or came over an association, which does not tell the
-/// TTL (given as 0 then). GIST-5.2.2-06, GIST-5.2.2-08.
+/// The distance to the sender of a message: measured if the message came downstream, in the NLI if it came upstream
+/// (RFC 5971 §5.2.2). `None`: the NLI has no TTL, or the received TTL is 0, as of messages over an association.
+/// GIST-5.2.2-06, GIST-5.2.2-08.
 pub(super) fn distance(mri: &Mri, nli: &Nli<'_>, received_ttl: u8) -> Option<u8> {
     match mri.direction() {
         Direction::Downstream if nli.ip_ttl == 0 || received_ttl == 0 => None,
@@ -69,12 +71,12 @@ pub(super) fn distance(mri: &Mri, nli: &Nli<'_>, received_ttl: u8) -> Option<u8>
     }
 }
 
-/// Our Network-Layer-Information.
+/// The Network-Layer-Information of this node (RFC 5971 §5.2.2).
 pub(super) fn nli(config: &Config, validity: Duration, interface: IpAddr, ip_ttl: u8) -> Nli<'_> {
     Nli { peer_identity: &config.identity, ip_ttl, validity_ms: milliseconds(validity), interface }
 }
 
-/// Octets of a Data message of ours, beside the application's.
+/// Octets of a Data message in normal encapsulation, without those of the application.
 pub(super) fn overhead(mri: &Mri, identity: usize) -> usize {
     let address = if mri.src().is_ipv6() { 16 } else { 4 };
     let mri = match mri {
@@ -93,8 +95,8 @@ pub(super) fn overhead(mri: &Mri, identity: usize) -> usize {
 }
 
 impl Gist {
-    /// The validity time that we propose and require: as configured, or so long that refreshes take half of
-    /// what the rate limit lets through (RFC 5971 §4.4.4). GIST-4.4.4-04.
+    /// The validity time that this node proposes and requires: the configured one, or a longer one, so that refreshes take
+    /// at most half of the rate limit (RFC 5971 §4.4.4). GIST-4.4.4-04.
     pub(super) fn validity(&self) -> Duration {
         let limit = u64::from(self.config.dmode_limit());
         if limit == 0 {

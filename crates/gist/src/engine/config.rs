@@ -1,4 +1,4 @@
-//! What can be configured, with the defaults of RFC 5971.
+//! Configuration of the engine, with the defaults of RFC 5971.
 
 use core::time::Duration;
 
@@ -12,23 +12,23 @@ use super::association::AssociationConfig;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Installation {
-    /// On the Query, without a Confirm: fast, and open to forged Queries.
+    /// On the Query, without a Confirm. It is fast, but forged Queries install state.
     Immediate,
-    /// On the Query; removed again unless a Confirm with a valid cookie comes. Responses are retransmitted.
+    /// On the Query. The state is removed unless a Confirm with a valid cookie is received. Responses are retransmitted.
     Confirmed,
-    /// On a Confirm with a valid cookie; a Query leaves no trace.
+    /// On a Confirm with a valid cookie. A Query makes no state.
     #[default]
     Delayed,
 }
 
-/// Flows that may enter by an interface: sources of downstream Queries must lie in one of its prefixes.
+/// Flows that may enter by an interface: the sources of downstream Queries must be in one of its prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct IngressFilter {
     /// The interface. Interfaces without any filter accept all sources.
     pub ifindex: IfIndex,
-    /// Sources that may be behind it.
+    /// Sources that are accepted.
     pub prefix: Prefix,
 }
 
@@ -37,10 +37,10 @@ pub struct IngressFilter {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Config {
-    /// Peer identity in our Network-Layer-Information, 1–255 octets; empty: 16 random octets, new with
-    /// each engine (RFC 5971 §4.4.3).
+    /// Peer identity in the Network-Layer-Information of this node, 1–255 octets; empty: each engine draws 16 random octets
+    /// (RFC 5971 §4.4.3).
     pub identity: Vec<u8>,
-    /// Validity time of routing state that we propose and require; 1 s to 49 days; default 30 s (§4.4.4).
+    /// Validity time of routing state that this node proposes and requires; 1 s to 49 days; default 30 s (§4.4.4).
     pub validity: Duration,
     /// First interval between Queries, T1; 10 ms to 1 min; default 500 ms (§5.3.3).
     pub t1: Duration,
@@ -58,64 +58,62 @@ pub struct Config {
     pub cookie_period: Duration,
     /// Answer invalid cookies with an error: for debugging only, since it makes backscatter (§8.5).
     pub cookie_errors: bool,
-    /// Put the first message into the Query where its attributes allow; else it follows the Confirm.
+    /// Put the first message into the Query if its attributes allow it; otherwise it is sent after the Confirm.
     pub piggyback: bool,
     /// Deliver Q-mode Data for which there is no routing state, flagged as such (§6.1 rule 4).
     pub stateless_data: bool,
     /// Use the signaling source address (S=1) in every n-th retransmission of a Query; 0: never; default 3.
     pub signaling_source_every: u8,
-    /// Send Queries upstream as well, for messages of applications that go upstream where no state is
-    /// (path-coupled method only, §5.8.1.3); default false. Sensible where the peer upstream is one IP hop away
-    /// and the route towards the flow's source leads to it, as at a host or at the border of a stub network:
-    /// from further away they are refused.
+    /// Send Queries upstream as well, for upstream messages without routing state (path-coupled method only, §5.8.1.3);
+    /// default false. It is useful where the upstream peer is one IP hop away and is the next hop towards the flow's
+    /// source, as at a host or at the border of a stub network. A peer that is further away refuses the Query.
     pub upstream_queries: bool,
-    /// DSCP of our messages, 0–63; default 0. Q-mode packets of a flow whose MRI names a DSCP have that one
-    /// (§5.8.1.2).
+    /// DSCP of messages, 0–63; default 0. Q-mode packets of a flow with a DSCP in its MRI have that DSCP (§5.8.1.2).
     pub dscp: u8,
-    /// IP TTL of our messages, 1–255; default 64. Upstream Queries always have 255.
+    /// IP TTL of messages, 1–255; default 64. Upstream Queries always have 255.
     pub ip_ttl: u8,
-    /// GIST hop count of our messages, 1–255; default 64.
+    /// GIST hop count of messages, 1–255; default 64.
     pub hops: u8,
-    /// Flow destinations (IPv4) to which Q-mode packets leave without Router Alert; default none. Only for
-    /// destinations where it has been verified that the next GIST node intercepts packets without the
-    /// option: elsewhere nobody will (§5.3.2.1). IPv6 packets always have it.
+    /// Flow destinations (IPv4) to which Q-mode packets are sent without Router Alert; default: no destination. Only for
+    /// destinations where the next GIST node is known to intercept packets without the option (§5.3.2.1). IPv6 packets
+    /// always have the option.
     pub without_router_alert: Vec<Prefix>,
-    /// Take intercepted packets without Router Alert for Q-mode, if they are Queries or C=1 Data by their
-    /// header; default false: they are passed on.
+    /// Treat intercepted packets without Router Alert as Q-mode, if they are Queries or C=1 Data by their header; default
+    /// false: they are forwarded as IP packets.
     pub intercept_without_alert: bool,
     /// Shortest destination mask that a downstream Query may have to be forwarded, IPv4; default 32 (§4.3.4).
     pub min_dst_prefix_v4: u8,
     /// The same for IPv6; default 128.
     pub min_dst_prefix_v6: u8,
-    /// Which flows may come in where; empty: all.
+    /// Filters for flows that enter the node; empty: all flows may enter.
     pub ingress_filters: Vec<IngressFilter>,
-    /// Largest GIST message in a datagram, in octets from the common header on; 128–1472; default 512, what
-    /// any path carries (§4.3.3). A first hop that carries less than that and 64 octets lowers it.
+    /// Largest GIST message in a datagram, in octets from the common header on; 128–1472; default 512, which fits any path
+    /// (§4.3.3). If the MTU of the first hop is less than this and 64 octets, the limit is lower.
     pub max_datagram: u16,
-    /// Messages of ours per second, of all types together (§5.3.3); 0: no limit, where capacity is
-    /// engineered; default 20 000.
+    /// D-mode messages that this node sends per second, of all types together (§5.3.3); 0: no limit, for networks where
+    /// capacity is engineered; default 20 000.
     pub dmode_rate: u32,
     /// Capacity of the slowest interface in octets per second; 0: not known. [`Config::dmode_limit`] takes it into
     /// account. The node sets it from the capacities that its links are configured with.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub slowest_link: u64,
-    /// Messages that may leave at once after a pause; default 5 000.
+    /// Messages that may be sent in a burst; default 5 000.
     pub dmode_burst: u32,
-    /// Error messages per second; 0: none at all; default 100. They count for the limit above as well.
+    /// Error messages per second; 0: no Error is sent; default 100. They also count for `dmode_rate`.
     pub error_rate: u32,
-    /// Queries per second for an application of this node that want a Response to the same IPv4 address or IPv6 /64;
-    /// a quarter of it at once; 0: no limit; default 50 000 (§8.4). Some addresses share what one may have.
+    /// Queries per second whose Response goes to the same IPv4 address or IPv6 /64, for applications of this node; a
+    /// quarter of it in a burst; 0: no limit; default 50 000 (§8.4). Some addresses share one limit.
     pub query_rate_per_source: u32,
     /// Candidate Q-mode packets processed per second (§5.3.2.3); 0: no limit; default 200 000.
     pub intercept_rate: u32,
-    /// How long the name of a former peer stays usable for explicit routing; default 60 s.
+    /// How long the SII handle of a former peer stays valid for explicit routing; default 60 s.
     pub sii_retention: Duration,
-    /// How long an application may take to decide about peering; default 1 s.
+    /// Timeout of the peering decision of an application; default 1 s.
     pub check_timeout: Duration,
     /// Most sessions; default 2 000 000.
     pub max_sessions: u32,
-    /// Most pieces of routing state that point to peers at the same IPv4 address or IPv6 /64, for another to be
-    /// installed because such a peer asks; 0: no limit; default 1 000 000 (§8.4).
+    /// Most pieces of routing state with peers at the same IPv4 address or IPv6 /64. Beyond that, a Query of such a peer
+    /// installs no state; 0: no limit; default 1 000 000 (§8.4).
     pub max_sessions_per_source: u32,
     /// Most peers; default 65 536.
     pub max_peers: u32,
@@ -127,18 +125,17 @@ pub struct Config {
     pub max_checks: usize,
     /// Most packets waiting for a route lookup; default 256.
     pub max_lookups: usize,
-    /// How long a second change of a destination's route waits after one that was followed; doubles with each
-    /// further one; 0: never; default 1 s (RFC 5971 §7.1.3, §7.1.4). Sessions whose interface is gone do not
-    /// wait.
+    /// Hold-down time: how long a further change of a destination's route waits after a change that was followed. It
+    /// doubles with each further change; 0: no hold-down; default 1 s (RFC 5971 §7.1.3, §7.1.4). Sessions without their
+    /// interface do not wait.
     pub hold_down: Duration,
-    /// The longest such wait, at least `hold_down`; default 16 s.
+    /// The longest hold-down time, at least `hold_down`; default 16 s.
     pub hold_down_max: Duration,
-    /// Most destinations whose route changes are held down at one time; changes of others are followed at
-    /// once; default 65 536.
+    /// Most destinations with a hold-down at one time; changes of other routes are followed at once; default 65 536.
     pub max_holds: usize,
-    /// Mark state upstream Tentative as well when a route downstream changes: the same change may have moved
-    /// the flow away from this node (§7.1.3). The repair then waits for one to two times `t1`, or for the
-    /// upstream peer's next Query if that comes before. Default false.
+    /// Mark upstream state Tentative as well when a downstream route changes: the same change may have moved the flow away
+    /// from this node (§7.1.3). The repair then waits for one to two times `t1`, or until the next Query of the upstream
+    /// peer. Default false.
     pub upstream_tentative: bool,
     /// Connection mode; off by default.
     pub associations: AssociationConfig,
@@ -193,13 +190,13 @@ impl Default for Config {
     }
 }
 
-/// A value that cannot be configured.
+/// A value out of its range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("gist.{field}: {rule}")]
 pub struct ConfigError {
     /// The field of [`Config`].
     pub field: &'static str,
-    /// What it must be.
+    /// The range.
     pub rule: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Cookies (RFC 5971 §8.5), both kinds checked without anything stored for them.
+//! Query-Cookies and Responder-Cookies (RFC 5971 §8.5). Both are verified without stored state.
 
 use core::net::IpAddr;
 
@@ -12,18 +12,18 @@ use super::association::Stacks;
 use super::nat::{Foreign, PLAIN_COOKIE as RESPONDER_COOKIE};
 use crate::wire::{Nli, mri_encode};
 
-/// Number of the Query, then a 96-bit tag.
+/// Octets of a Query-Cookie: the number of the Query, then a 96-bit tag.
 const QUERY_COOKIE: usize = 16;
 
-/// What a Responder-Cookie is bound to, beside the interface.
+/// The values that a Responder-Cookie is bound to, in addition to the interface (RFC 5971 §8.5).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound<'a> {
     pub(super) nli: &'a Nli<'a>,
-    /// As in the Query, and so in the Confirm.
+    /// The MRI of the Query, which the Confirm repeats.
     pub(super) mri: &'a Mri,
     pub(super) session: SessionId,
     pub(super) nslp: NslpId,
-    /// The flow as the Confirm will say it, if that is another: what the others say is in the cookie then.
+    /// The MRI of the Confirm and its port, if a NAT translated the Query. The cookie then contains the translated values.
     pub(super) foreign: Option<&'a Foreign>,
 }
 
@@ -38,8 +38,8 @@ impl Gist {
         query: u32,
     ) -> [u8; QUERY_COOKIE] {
         let number = query.to_be_bytes();
-        let way = [u8::from(direction == Direction::Upstream)];
-        let tag = self.query_secret.tag(0, &[&number, &key.to_u64().to_be_bytes(), &session.0, &way]);
+        let upstream = [u8::from(direction == Direction::Upstream)];
+        let tag = self.query_secret.tag(0, &[&number, &key.to_u64().to_be_bytes(), &session.0, &upstream]);
         let mut cookie = [0; QUERY_COOKIE];
         let (head, tail) = cookie.split_at_mut(4);
         head.copy_from_slice(&number);
@@ -65,10 +65,10 @@ impl Gist {
             && same(&self.query_cookie(key, direction, session, number), cookie)
     }
 
-    /// A Responder-Cookie as RFC 5971 §8.5 suggests: liveness (the secret's generation, in the clear), the
-    /// reception interface, and a 128-bit keyed hash over what the state will be made of. GIST-8.5-03, GIST-8.5-04.
+    /// A Responder-Cookie as RFC 5971 §8.5 suggests: liveness (from the secret's generation), the reception interface, and
+    /// a 128-bit keyed hash over the contents of the routing state. GIST-8.5-03, GIST-8.5-04.
     ///
-    /// `offered`: the Response proposes an association; the proposal is bound then.
+    /// `offered`: the Response has a Stack-Proposal, which the cookie is then bound to.
     pub(super) fn responder_cookie(
         &mut self,
         bound: &Bound<'_>,
@@ -85,8 +85,8 @@ impl Gist {
         cookie
     }
 
-    /// The same where the Confirm will come from across a NAT, with the flow of another name and a sender of
-    /// another address: the cookie carries what the Query said of them. GIST-7.2.3-09.
+    /// A Responder-Cookie for a peer behind a NAT. The Confirm has another MRI and NLI than the translated Query, so the
+    /// cookie contains those of the Query (RFC 5971 §7.2.3). GIST-7.2.3-09.
     pub(super) fn carrying_cookie(
         &mut self,
         bound: &Bound<'_>,
@@ -99,8 +99,8 @@ impl Gist {
         cookie
     }
 
-    /// The interface that the Query came by, if `cookie` is ours, young enough, and made for what the
-    /// Confirm says. GIST-8.5-05, GIST-8.5-06.
+    /// Verifies a Responder-Cookie (RFC 5971 §8.5): it is of this node, not expired, and bound to the values of the
+    /// Confirm. Returns the interface by which the Query was received. GIST-8.5-05, GIST-8.5-06.
     pub(super) fn check_responder_cookie(
         &mut self,
         bound: &Bound<'_>,
@@ -111,7 +111,7 @@ impl Gist {
             Some(foreign) => (cookie.get(..RESPONDER_COOKIE)?, carry(bound, foreign)),
             None => (cookie, Vec::new()),
         };
-        // As we wrote it: what a parser overlooks must not differ either.
+        // Octet by octet, so that bits that a parser ignores cannot differ.
         if cookie.get(plain.len()..)? != carried {
             return None;
         }
@@ -126,8 +126,8 @@ impl Gist {
         same(&self.responder_tag(generation, bound, ifindex, offered), tag).then_some(ifindex)
     }
 
-    /// How a generation shows in the clear: not guessable, so that blind floods fail before any hashing over
-    /// the message (RFC 5971 §8.5).
+    /// The liveness field of a generation. It is not guessable, so that floods of forged cookies fail before the message is
+    /// hashed (RFC 5971 §8.5).
     fn liveness(&self, generation: u32) -> [u8; 4] {
         let tag = self.responder_secret.tag(generation, &[b"liveness"]);
         *tag.first_chunk::<4>().unwrap_or(&[0; 4])
@@ -143,7 +143,8 @@ impl Gist {
         let offer = if offered { Stacks::offered(&self.associations).fingerprint() } else { [0; 3] };
         self.scratch.clear();
         let mut writer = Writer::new(&mut self.scratch);
-        // An MRI that was parsed can be written; were it not, an empty part binds nothing less than it says.
+        // An MRI that was parsed can be encoded. If it could not, the cookie would be bound to an empty MRI, and verified with
+        // the same.
         let _ = mri_encode(bound.mri, &mut writer);
         if let Some(foreign) = bound.foreign {
             let _ = mri_encode(&foreign.mri, &mut writer);
@@ -176,11 +177,11 @@ impl Gist {
     }
 }
 
-/// What a cookie carries across a NAT ([`carried`](super::nat::carried) reads it): the Query's port, its MRI and its
-/// NLI as they came out of the NAT.
+/// The values in a cookie for a peer behind a NAT: the port, MRI and NLI of the translated Query.
+/// [`carried`](super::nat::carried) parses them.
 fn carry(bound: &Bound<'_>, foreign: &Foreign) -> Vec<u8> {
     let (mut mri, mut nli) = (Vec::new(), Vec::new());
-    // Both were parsed, so both can be written.
+    // Both were parsed, so both can be encoded.
     let _ = mri_encode(bound.mri, &mut Writer::new(&mut mri));
     let _ = bound.nli.write(&mut Writer::new(&mut nli));
     let words = |octets: &[u8]| u8::try_from(octets.len() / 4).unwrap_or(0);

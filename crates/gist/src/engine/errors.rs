@@ -1,4 +1,4 @@
-//! Error messages of ours (RFC 5971 §5.6).
+//! Error messages that this node sends (RFC 5971 §5.6).
 
 use core::net::SocketAddr;
 
@@ -15,9 +15,9 @@ use super::record::NONE;
 use crate::wire::{ErrorObject, Header, Message, MessageType, Nli, ObjectType, find_object};
 
 impl Gist {
-    /// Answers a message with an Error: to the address in its NLI, or if that cannot be understood to its IP
-    /// source, provided that S=1. GIST-5.6-05, GIST-5.6-06. No state is consulted and none is made
-    /// (GIST-5.6-02), nothing is sent twice (GIST-5.6-03), and the rate is limited (GIST-5.6-04).
+    /// Answers a message with an Error: to the address in its NLI or, if the NLI cannot be parsed and S=1, to its IP source
+    /// (RFC 5971 §5.6). GIST-5.6-05, GIST-5.6-06. It neither uses nor makes state (GIST-5.6-02), does not retransmit
+    /// (GIST-5.6-03), and limits the rate (GIST-5.6-04).
     pub(super) fn send_error(&mut self, a: &Arrival<'_>, error: ErrorObject<'_>) {
         if a.association != NONE {
             return self.send_error_over(a.association, error);
@@ -30,7 +30,7 @@ impl Gist {
         self.send_error_to(a, error, to, false);
     }
 
-    /// What is wrong with a message of an association is said over that association. GIST-5.6-08.
+    /// An Error about a message of an association is sent over that association. GIST-5.6-08.
     fn send_error_over(&mut self, association: u32, error: ErrorObject<'_>) {
         if !self.errors.allow(self.now) {
             self.counters.errors_suppressed += 1;
@@ -46,8 +46,8 @@ impl Gist {
         }
     }
 
-    /// The same to a given address; `through_nat`: as the NAT in between will take it for a reply, from the
-    /// address that the message was sent to (RFC 5971 §7.2.1). GIST-7.2.1-03.
+    /// Sends an Error to a given address. With `through_nat` its source is the address that the message was sent to, so
+    /// that a NAT on the path treats it as a reply (RFC 5971 §7.2.1). GIST-7.2.1-03.
     pub(super) fn send_error_to(
         &mut self,
         a: &Arrival<'_>,
@@ -78,13 +78,13 @@ impl Gist {
         let mut message = Message::new(MessageType::ERROR, NslpId::NONE, self.config.hops);
         message.error = Some(error);
         message.nat_traversal = nat_traversal_of(a.octets);
-        // §5.3.1: S=0 only in a reply through a NAT.
+        // §5.3.1: S=0 only if the source is not an address of this node.
         message.header.s = from == own;
         message.nli = Some(nli(&self.config, self.config.validity, own, 0));
         let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
         match self.out.compose(normal(&self.config, from, to, self.config.ip_ttl), &[], &message, limit) {
             Ok(_) => self.counters.errors_sent += 1,
-            // GIST-5.6-09: counted; the driver logs what is counted.
+            // GIST-5.6-09: it is counted.
             Err(Unsent::TooLarge(_) | Unsent::Encode(_)) => self.counters.errors_unsendable += 1,
         }
     }

@@ -1,4 +1,4 @@
-//! Flows as they stand in records: an MRI without its direction, packed.
+//! Flows in records: a packed MRI without its direction.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -10,8 +10,8 @@ const SPI: u8 = 4;
 const SRC_PORT: u8 = 8;
 const DST_PORT: u8 = 16;
 
-/// A flow, whichever way its messages travel. Path-coupled IPv4, the common case, lies in the record (24
-/// octets with the tag); everything else takes one allocation per session.
+/// A flow, without the direction of its messages. A path-coupled IPv4 flow, the common case, is in the record itself (24
+/// octets with the tag). Any other flow takes one allocation per session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// Path-coupled, IPv4.
@@ -97,7 +97,7 @@ impl Flow {
     /// Whether `mri`, of either direction, is of this flow. Compares without allocating.
     pub(crate) fn is_of(&self, mri: &Mri) -> bool {
         match self {
-            // Packed, the direction is gone, and 24 octets are quickly compared.
+            // The packed form has no direction, and comparing 24 octets is fast.
             Self::V4 { .. } => is_packable(mri) && *self == Self::of(mri),
             Self::Other(own) => own.with_direction(mri.direction()) == *mri,
         }
@@ -118,8 +118,8 @@ fn is_packable(mri: &Mri) -> bool {
     matches!(mri, Mri::PathCoupled(p) if p.src.is_ipv4() && p.dst.is_ipv4() && p.flow_label.is_none())
 }
 
-/// The key of the routing state table (RFC 5971 §4.2.1), packed so that it hashes in one go. Everything that
-/// tells flows apart is in it, so that a peer cannot make many sessions meet in one place.
+/// The key of the routing state table (RFC 5971 §4.2.1), packed so that it can be hashed at once. It contains every field
+/// by which flows differ, so that a peer cannot make many sessions with the same hash.
 pub(crate) struct Triple {
     octets: [u8; 72],
     length: usize,
@@ -194,7 +194,7 @@ mod tests {
         assert!(!Flow::of(&Mri::PathCoupled(p)).is_of(&Mri::PathCoupled(PathCoupled { dscp: Some(0), ..p })));
     }
 
-    /// What only ports, protocol or SPI tell apart must not share a hash: one peer could fill a chain with it.
+    /// Flows that differ in ports, protocol or SPI only have different hashes. Otherwise one peer could fill a chain.
     #[test]
     fn the_key_has_every_field_of_a_flow() {
         let p = PathCoupled::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());

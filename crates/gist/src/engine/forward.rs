@@ -1,4 +1,4 @@
-//! What this node only passes on (RFC 5971 §4.3.4, §5.3.2.3).
+//! Forwarding of packets and messages that are not for this node (RFC 5971 §4.3.4, §5.3.2.3).
 
 use core::net::SocketAddr;
 
@@ -23,7 +23,8 @@ const fn headers(ipv6: bool) -> usize {
 }
 
 impl Gist {
-    /// Passes an intercepted datagram on as a router would: one less TTL, nothing else changed.
+    /// Forwards an intercepted datagram as a router does: the TTL is decremented, and nothing else changes (RFC 5971
+    /// §5.3.2.3).
     pub(super) fn pass_on(&mut self, received: &Received<'_>) {
         if received.ttl <= 1 {
             self.counters.ttl_expired += 1;
@@ -38,30 +39,31 @@ impl Gist {
             ttl: received.ttl - 1,
             tos: received.tos,
             dont_fragment: false,
-            flow_label: 0, // not among what is told of a received packet
+            flow_label: 0, // a received packet does not include its flow label
         };
         self.out.forward(envelope, received.options, &[received.payload]);
     }
 
-    /// Forwards a Q-mode message of an application that is not here, or that declined to peer.
+    /// Forwards a Q-mode message of an application that this node does not have, or that declined to peer (RFC 5971
+    /// §4.3.4).
     ///
-    /// Only the common header and the MRI are looked at (GIST-4.3.4-16); the octets that leave are those that
-    /// came, but for the hop count and a payload that the application replaced (GIST-4.3.2-06,
-    /// GIST-4.3.4-17). The route follows the whole MRI (GIST-4.3.4-07).
+    /// Only the common header and the MRI are parsed (GIST-4.3.4-16). The octets are sent as received, except for the hop
+    /// count and a payload that the application replaced (GIST-4.3.2-06, GIST-4.3.4-17). The route lookup uses the whole
+    /// MRI (GIST-4.3.4-07).
     pub(super) fn forward(&mut self, a: &Arrival<'_>, header: &Header, payload: Option<&[u8]>) {
         if a.ttl <= 1 {
             self.counters.ttl_expired += 1;
             dropped!(a, "IP TTL used up");
             return;
         }
-        // GIST-4.3.1-09, GIST-4.3.4-11: what arrived with hop count 1 may be processed, not forwarded.
+        // GIST-4.3.1-09, GIST-4.3.4-11: a message received with hop count 1 may be processed but not forwarded.
         if header.hops <= 1 {
             self.counters.hops_exceeded += 1;
             dropped!(a, "GIST hop count used up");
             return self.refuse_with(a, GistError::HOP_LIMIT_EXCEEDED, None);
         }
         let mri = find_mri(a.octets);
-        // GIST-4.3.4-13, GIST-4.3.4-15: only of a method that this node knows.
+        // GIST-4.3.4-13, GIST-4.3.4-15: only for a known routing method.
         if let Some(Mri::PathCoupled(p)) = &mri {
             let least =
                 if p.dst.is_ipv6() { self.config.min_dst_prefix_v6 } else { self.config.min_dst_prefix_v4 };
@@ -88,13 +90,13 @@ impl Gist {
             octets: octets.into(),
         };
         if let Some(parcel) = self.lookup_parcel(parcel, query) {
-            // Too many lookups pending: the kernel's routing by destination has to do.
+            // Too many lookups are pending: the kernel routes the message by its destination.
             self.send_parcel(&parcel, None);
         }
     }
 
-    /// Sends a forwarded message along the route that was found. GIST-4.3.4-09: one that the link cannot
-    /// carry is refused. GIST-5.3.3-21: the rate limit of own messages does not apply.
+    /// Sends a forwarded message along its route. GIST-4.3.4-09: a message that is larger than the MTU is refused.
+    /// GIST-5.3.3-21: the rate limit of D-mode messages does not apply.
     pub(super) fn forward_along(&mut self, parcel: &Parcel, result: Result<Route, NoRoute>) {
         let Ok(route) = result else {
             self.counters.transmit_failed += 1;
@@ -135,7 +137,7 @@ impl Gist {
     }
 }
 
-/// The message with another hop count, and with another NSLP-Data object where its own was (or at the end).
+/// The message with another hop count. `payload`, if given, replaces its NSLP-Data object or is appended.
 fn rewritten(octets: &[u8], hops: u8, payload: Option<&[u8]>) -> Vec<u8> {
     let mut new = octets.to_vec();
     if let Some(payload) = payload {

@@ -1,8 +1,8 @@
-//! Routes that flap are followed slowly (RFC 5971 §7.1.3: "to wait for the network to stabilise").
+//! Hold-down of routes that flap (RFC 5971 §7.1.3: "to wait for the network to stabilise").
 //!
-//! The first change of a destination's route is followed at once. Further ones wait until its hold-down ends,
-//! which doubles with each change that is followed before the destination had been quiet for as long again.
-//! Nobody waits whose way out is gone.
+//! The first change of a destination's route is followed at once. Further changes wait until its hold-down ends. The
+//! hold-down time doubles with each change that is followed, until the route has been stable for one more hold-down time.
+//! Sessions whose egress does not exist any more do not wait.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -14,41 +14,41 @@ use signalbox_core::Time;
 struct Hold {
     until: Time,
     length: Duration,
-    /// A change came meanwhile.
+    /// The route changed during the hold-down.
     waiting: bool,
 }
 
-/// Destinations whose route changed a short while ago.
+/// Destinations whose route changed recently.
 #[derive(Debug)]
 pub(crate) struct HoldDowns {
     first: Duration,
     longest: Duration,
     max: usize,
     holds: BTreeMap<IpAddr, Hold>,
-    /// One entry for each hold: its end, or after that the end of the quiet time.
+    /// One entry for each hold-down: its end and, after that, the time at which it is removed.
     due: BTreeSet<(Time, IpAddr)>,
 }
 
 impl HoldDowns {
-    /// `first` of zero: none at all.
+    /// A `first` of zero: no hold-down.
     pub(crate) const fn new(first: Duration, longest: Duration, max: usize) -> Self {
         Self { first, longest, max, holds: BTreeMap::new(), due: BTreeSet::new() }
     }
 
-    /// Whether a change for `dst` has to wait; it will be given by [`HoldDowns::pop_due`] then.
+    /// Whether a change of the route to `dst` must wait. [`HoldDowns::pop_due`] returns `dst` later.
     pub(crate) fn is_held(&mut self, now: Time, dst: IpAddr) -> bool {
         let Some(hold) = self.holds.get_mut(&dst).filter(|hold| now < hold.until) else { return false };
         hold.waiting = true;
         true
     }
 
-    /// A session to `dst` moved; the others to `dst` that move with it are one change. False: there is no
-    /// room to remember it.
+    /// Starts the hold-down of `dst` when a session to it is rerouted; all sessions to `dst` together are one change. False:
+    /// the table is full.
     pub(crate) fn moved(&mut self, now: Time, dst: IpAddr) -> bool {
         if self.first.is_zero() {
             return true;
         }
-        let room = self.holds.len() < self.max;
+        let full = self.holds.len() >= self.max;
         match self.holds.get_mut(&dst) {
             Some(hold) if now < hold.until => {}
             Some(hold) => {
@@ -57,7 +57,7 @@ impl HoldDowns {
                 hold.until = now + hold.length;
                 self.due.insert((hold.until, dst));
             }
-            None if !room => return false,
+            None if full => return false,
             None => {
                 let until = now + self.first;
                 self.holds.insert(dst, Hold { until, length: self.first, waiting: false });
@@ -67,18 +67,18 @@ impl HoldDowns {
         true
     }
 
-    /// When [`HoldDowns::pop_due`] has something to do.
+    /// When [`HoldDowns::pop_due`] is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// A destination whose hold-down is over and whose route changed meanwhile.
+    /// A destination whose hold-down has ended and whose route changed during it.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<IpAddr> {
         while let Some((at, dst)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             self.due.pop_first();
             let Some(hold) = self.holds.get_mut(&dst) else { continue };
             if at > hold.until {
-                self.holds.remove(&dst); // it has been quiet
+                self.holds.remove(&dst); // the route was stable
                 continue;
             }
             self.due.insert((hold.until + hold.length, dst));

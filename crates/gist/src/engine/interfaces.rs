@@ -1,4 +1,4 @@
-//! The node's own addresses.
+//! Interfaces and addresses of the node.
 
 use core::net::IpAddr;
 
@@ -22,10 +22,10 @@ pub(crate) struct Interfaces {
     local_v6: Vec<u128>,
     /// By rising number.
     usable: Vec<Usable>,
-    /// What peers can use whatever the interface (RFC 5971 §5.2.2).
+    /// Addresses that peers can use on any interface (RFC 5971 §5.2.2).
     any: Option<Usable>,
     on: Vec<(IfIndex, IpAddr)>,
-    /// On interfaces that are down: nobody reaches this node there, but they are nobody else's.
+    /// Addresses of interfaces that are down. They are not reachable, but belong to this node.
     down: Vec<IpAddr>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn is_anycast(address: IpAddr) -> bool {
 }
 
 impl Interfaces {
-    /// Takes over the whole list; yields what was before.
+    /// Replaces all interfaces; returns the previous ones.
     pub(crate) fn update(&mut self, interfaces: &[Interface]) -> Self {
         let mut new = Self::default();
         let down = interfaces.iter().filter(|i| !i.up);
@@ -83,7 +83,7 @@ impl Interfaces {
         core::mem::replace(self, new)
     }
 
-    /// Whether an interface is another one than it was `before`: up or down, its addresses, its MTU.
+    /// Whether an interface has changed since `before`: its state, its addresses or its MTU.
     pub(crate) fn differs_on(&self, ifindex: IfIndex, before: &Self) -> bool {
         let addresses = |all: &Self| {
             all.on.iter().filter(|(other, _)| *other == ifindex).map(|(_, a)| *a).collect::<Vec<_>>()
@@ -96,9 +96,9 @@ impl Interfaces {
         self.on.iter().map(|(_, address)| *address)
     }
 
-    /// Whether `address` is this node's.
+    /// Whether `address` is an address of this node.
     ///
-    /// Asked twice per message: the versions are kept apart so that a comparison is one of integers.
+    /// It is called twice per message. IPv4 and IPv6 have separate tables, so that integers are compared.
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(a) => self.local_v4.binary_search(&a.to_bits()).is_ok(),
@@ -106,7 +106,7 @@ impl Interfaces {
         }
     }
 
-    /// Whether `address` is this node's, be its interface up or down.
+    /// Whether `address` is an address of this node; its interface may be down.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         self.is_local(address) || self.down.contains(&address)
     }
@@ -121,7 +121,7 @@ impl Interfaces {
         self.on.iter().find(|(_, other)| *other == address).map_or(IfIndex::NONE, |(ifindex, _)| *ifindex)
     }
 
-    /// MTU of an interface, 0 if it is not known.
+    /// MTU of an interface; 0: not known.
     pub(crate) fn mtu(&self, ifindex: IfIndex) -> u16 {
         self.on_index(ifindex).map_or(0, |u| u.mtu)
     }
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// GIST-5.2.2-01, GIST-5.2.2-04: never loopback or link-local, always of the version asked for.
+    /// GIST-5.2.2-01, GIST-5.2.2-04: never a loopback or link-local address, always one of the requested version.
     #[test]
     fn addresses_for_peers_are_routable_and_of_the_right_version() {
         let mut all = Interfaces::default();

@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out.
+//! Inputs and outputs of the engine.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -14,9 +14,9 @@ use crate::apd::Apd;
 /// One input of [`Gist::handle`](super::Gist::handle).
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A datagram arrived.
+    /// A datagram was received.
     Datagram(Received<'a>),
-    /// Nothing but the time.
+    /// A deadline is due.
     Timer,
     /// The answer to [`Output::RouteLookup`] of the same id.
     Route {
@@ -25,85 +25,84 @@ pub enum Input<'a> {
         /// The route, or why there is none.
         result: Result<Route, NoRoute>,
     },
-    /// The node's interfaces and addresses, whole.
+    /// All interfaces and addresses of the node.
     Interfaces(&'a [Interface]),
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
     /// A datagram to this destination could not be sent.
     TransmitFailed {
-        /// Where it was to go.
+        /// Its destination.
         dst: IpAddr,
-        /// Why it did not.
+        /// The error.
         error: TransmitError,
     },
-    /// A signaling application asks for something.
+    /// A request of a signaling application (RFC 5971 Appendix B).
     Request(service::Request<'a>),
-    /// A signaling application cannot take messages for a while, or can again (RFC 5971 §4.1.1). Reliable
-    /// messages for it wait with their sender: associations that carry them are not read on.
+    /// A signaling application cannot take messages for a while, or can take them again (RFC 5971 §4.1.1). Associations
+    /// with messages for it are then not read, so that reliable messages stay with their sender.
     Blocked {
         /// The application.
         nslp: NslpId,
-        /// Whether it takes no messages.
+        /// Whether it cannot take messages.
         blocked: bool,
     },
     /// The authorised peer database was changed: associations are validated again (RFC 5971 §4.4.2).
     AuthorisedPeers(&'a Apd),
-    /// Whether peers can open channels of a transport that has a port; they can unless it is said. One that
-    /// they cannot open is not proposed to them, and none is accepted.
+    /// Whether the port of a transport is open. At first it is. A transport whose port is not open is not proposed to
+    /// peers, and no channel of it is accepted.
     Listening {
-        /// Which transport.
+        /// The transport.
         transport: Transport,
-        /// Whether its port is listened at.
+        /// Whether the port is open.
         on: bool,
     },
-    /// A peer opened a channel; given once all its layers are up.
+    /// A peer opened a channel, and all its layers are established.
     ChannelAccepted {
-        /// Its name, even; whoever holds the channels chooses it.
+        /// Its identifier, an even number that the owner of the channels chooses.
         channel: ChannelId,
-        /// What it is made of.
+        /// Its protocol stack.
         transport: Transport,
-        /// Our end.
+        /// Address and port of this node.
         local: SocketAddr,
-        /// The peer's end.
+        /// Address and port of the peer.
         peer: SocketAddr,
-        /// Who the peer proved to be, if anybody.
+        /// The authenticated identity of the peer, if there is one.
         identity: Option<&'a Identity>,
     },
-    /// [`Output::ChannelOpen`] succeeded: all layers are up.
+    /// [`Output::ChannelOpen`] succeeded: all layers are established.
     ChannelConnected {
-        /// Which channel.
+        /// The channel.
         channel: ChannelId,
-        /// Who the peer proved to be, if anybody.
+        /// The authenticated identity of the peer, if there is one.
         identity: Option<&'a Identity>,
     },
-    /// What the peer sent: of [`Transport::Tcp`] and [`Transport::TlsTcp`] octets split anyhow, of
-    /// [`Transport::Sctp`] one whole message.
+    /// Octets of the peer. Those of [`Transport::Tcp`] and [`Transport::TlsTcp`] are split anywhere; those of
+    /// [`Transport::Sctp`] are one whole message.
     ChannelOctets {
-        /// Which channel.
+        /// The channel.
         channel: ChannelId,
-        /// From it.
+        /// The octets.
         octets: &'a [u8],
     },
-    /// What the channel holds because the peer or the network takes no more. So long as it is not given,
-    /// nothing is held.
+    /// The number of octets that the channel buffers, because the peer or the network is slow. At first it is 0.
     ChannelDrained {
-        /// Which channel.
+        /// The channel.
         channel: ChannelId,
-        /// Octets of ours that have not left.
+        /// Octets of this node that are not sent yet.
         unsent: usize,
     },
-    /// A channel is no more, or never came to be.
+    /// A channel ended, or could not be opened.
     ChannelClosed {
-        /// Which channel.
+        /// The channel.
         channel: ChannelId,
-        /// Why.
+        /// The reason.
         reason: ChannelClosed,
-        /// Messages of ours may not have reached the peer.
+        /// Messages of this node may not have reached the peer.
         unacknowledged: bool,
     },
 }
 
-/// The name of a channel, never used twice: odd for those that GIST opens, even for those that a peer opened.
+/// Identifier of a channel, never used twice: odd if GIST opens the channel, even if a peer opened it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u64);
 
@@ -129,11 +128,11 @@ pub enum Transport {
 /// Why a channel ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChannelClosed {
-    /// The peer ended it in order.
+    /// The peer closed it.
     Orderly,
-    /// Nobody listens there.
+    /// The port of the peer is closed.
     Refused,
-    /// It was torn down, or the peer's host cannot be reached.
+    /// It was reset, or the host of the peer is unreachable.
     Reset,
     /// The peer did not answer in time.
     TimedOut,
@@ -146,51 +145,52 @@ pub enum ChannelClosed {
 pub enum Output<'a> {
     /// Send this datagram.
     Transmit(Transmit<'a>),
-    /// Find the route that a packet would take; answer with [`Input::Route`] of the same id.
+    /// Look up the route that a packet would take. The answer is [`Input::Route`] with the same id.
     RouteLookup {
-        /// To be given back with the answer.
+        /// The identifier for the answer.
         id: u64,
-        /// Which packet.
+        /// The packet.
         query: RouteQuery,
     },
-    /// Tell a signaling application.
+    /// An indication for a signaling application (RFC 5971 Appendix B).
     Indication(service::Indication<'a>),
     /// Open a channel.
     ChannelOpen {
-        /// Its name, odd.
+        /// Its identifier, an odd number.
         channel: ChannelId,
-        /// What to make it of.
+        /// Its protocol stack.
         transport: Transport,
         /// Source address.
         local: IpAddr,
-        /// Where to.
+        /// Address and port of the peer.
         peer: SocketAddr,
     },
-    /// Send exactly one GIST message, without magic number. It leaves without delay.
+    /// Send exactly one GIST message, without magic number and without delay.
     ChannelSend {
-        /// Which channel.
+        /// The channel.
         channel: ChannelId,
-        /// Messages of one stream stay in order; those of different streams need not wait for each other. All
-        /// messages of a session have the same stream at both ends, GIST's own have 0.
+        /// The SCTP stream (RFC 6084 §3.2): messages of one stream keep their order, messages of different streams do not
+        /// wait for each other. All messages of a session have the same stream at both ends; stream 0 is for messages
+        /// without session.
         stream: u16,
-        /// How long it is worth sending; `None`: until it has arrived. Only channels that can give up a
-        /// message without breaking make use of it.
+        /// How long the message may be delayed; `None`: it must arrive. Only channels with partial reliability (RFC 6084
+        /// §3.3) use it.
         lifetime: Option<Duration>,
-        /// From the common header on.
+        /// The message, from the common header on.
         octets: &'a [u8],
     },
-    /// Stop or go on reading, on at first. What was read already may still be given.
+    /// Stop or continue reading; at first the channel is read. Octets that were read already may still be inputs.
     ChannelRead {
-        /// Which channel.
+        /// The channel.
         channel: ChannelId,
         /// Whether to read.
         on: bool,
     },
-    /// GIST is done with a channel; nothing more is said of it by either side.
+    /// Close a channel. No further input or output names it.
     ChannelClose {
-        /// Which channel.
+        /// The channel.
         channel: ChannelId,
-        /// Drop what was sent; otherwise it goes out first.
+        /// Drop octets that are not sent yet; otherwise they are sent first.
         abort: bool,
     },
 }
@@ -209,26 +209,27 @@ pub enum Next {
     Channel,
 }
 
-/// How a signaling application decides about Queries (RFC 5971 §4.3.2).
+/// How the peering decision about a Query is made (RFC 5971 §4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PeeringPolicy {
-    /// It peers with everybody. Queries without payload do not reach it at all.
+    /// The application peers with every node. It receives only Queries with payload.
     #[default]
     Always,
-    /// It is asked with every Query.
+    /// The application decides about each Query.
     Ask,
-    /// It peers with nobody: Queries travel on, unless they end here. It may still send.
+    /// The application peers with no node: Queries are forwarded, unless they are addressed to this node. It may still
+    /// send.
     Never,
 }
 
-/// What GIST must know of a signaling application of this node.
+/// Registration of a signaling application of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Registration {
-    /// How it decides about Queries.
+    /// How the peering decision is made.
     pub policy: PeeringPolicy,
     /// Router Alert value of its Q-mode messages.
     pub router_alert: u16,

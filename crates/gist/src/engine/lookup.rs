@@ -1,4 +1,4 @@
-//! Routes: looking them up. What happens when they change is in `reroute`.
+//! Route lookups. `reroute` handles route changes.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -13,29 +13,29 @@ use super::outbox::Envelope;
 use super::peers::Egress;
 use super::send::Stateless;
 
-/// The upper bit of a lookup's id tells those of [`Lookup`]s from those of records.
+/// The highest bit of a lookup's id is set for a [`Lookup`], and not for the lookup of a record.
 const NOT_A_RECORD: u64 = 1 << 63;
-/// The next one those for upstream Queries from others.
+/// The next bit is set for upstream Queries.
 const UPSTREAM: u64 = 1 << 62;
-/// How long an answer to a lookup is waited for.
+/// Timeout of a lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A message that is forwarded once its route is known.
+/// A message that is forwarded when its route is known.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) src: SocketAddr,
     pub(super) dst: SocketAddr,
     pub(super) ifindex: IfIndex,
-    /// As received.
+    /// IP TTL as received.
     pub(super) ttl: u8,
     pub(super) tos: u8,
-    /// Of the flow, which is that of the packet.
+    /// Flow label of the flow and of its packets.
     pub(super) flow_label: u32,
     pub(super) local: bool,
     pub(super) options: Box<[u8]>,
-    /// As received, for an Error.
+    /// The received message, for an Error.
     pub(super) original: Box<[u8]>,
-    /// As sent.
+    /// The message to be sent.
     pub(super) octets: Box<[u8]>,
 }
 
@@ -53,14 +53,14 @@ impl Parcel {
     }
 }
 
-/// What waits for a route, other than a handshake.
+/// A message that waits for a route without a handshake.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Forward(Parcel),
     Stateless(Stateless),
 }
 
-/// A lookup that is not a record's.
+/// A lookup for a message without record.
 #[derive(Debug)]
 pub(super) struct Lookup {
     id: u64,
@@ -68,7 +68,7 @@ pub(super) struct Lookup {
     waiting: Waiting,
 }
 
-/// Which packet's route a message with this MRI follows.
+/// The packet whose route a message with this MRI takes (RFC 5971 §5.8.1.2, §5.8.1.3).
 pub(super) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery {
     match mri {
         Some(Mri::PathCoupled(p)) if p.direction == Direction::Downstream => RouteQuery {
@@ -86,7 +86,7 @@ pub(super) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery
     }
 }
 
-/// The id of a lookup for the Queries of a record; two bits of the key's generation have to do without.
+/// The id of the lookup for the Queries of a record. It lacks two bits of the key's generation.
 const fn record_lookup(key: Key, direction: Direction) -> u64 {
     let id = key.to_u64() & !(NOT_A_RECORD | UPSTREAM);
     match direction {
@@ -95,7 +95,7 @@ const fn record_lookup(key: Key, direction: Direction) -> u64 {
     }
 }
 
-/// Whether `addr`, with the first `len` bits counting, lies in `prefix`.
+/// Whether the prefix of the first `len` bits of `addr` is in `prefix`.
 pub(super) fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
     let bits = |a: IpAddr| match a {
         IpAddr::V4(a) => (u128::from(a.to_bits()) << 96, 32),
@@ -107,8 +107,9 @@ pub(super) fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
 }
 
 impl Gist {
-    /// Whether flows of `p` may enter by an interface (RFC 5971 §5.8.1.2): not from an address of this node (its own
-    /// Query comes back when routes are in a loop, and would make this node wait for its own refreshes), nor from what cannot be a source, nor against the configured filters; over all its sources.
+    /// Whether a flow may enter by an interface (RFC 5971 §5.8.1.2): its whole source prefix passes the configured filters,
+    /// and its source is neither an address of this node nor one that cannot be a source. A Query of this node can return
+    /// in a routing loop; without this check the node would then wait for its own refreshes.
     pub(super) fn passes_ingress_filters(&self, ifindex: IfIndex, p: &PathCoupled) -> bool {
         if self.interfaces.is_own(p.src) || p.src.is_loopback() || p.src.is_multicast() {
             return false;
@@ -117,7 +118,7 @@ impl Gist {
         filters.peek().is_none() || filters.any(|f| covers(&f.prefix, p.src, p.src_prefix))
     }
 
-    /// Asks for the route of a record's Queries.
+    /// Looks up the route of a record's Queries.
     pub(super) fn lookup_record(&mut self, key: Key, direction: Direction) {
         let Some(record) = self.records.get(key) else { return };
         let mri = record.flow.mri(direction);
@@ -125,7 +126,7 @@ impl Gist {
         self.out.lookup(record_lookup(key, direction), query);
     }
 
-    /// The interface by which a flow comes in by the ingress filters, if that is not `ifindex`.
+    /// The interface by which a flow enters according to the ingress filters, if it is not `ifindex`.
     fn other_ingress(&self, ifindex: IfIndex, mri: &Mri) -> Option<IfIndex> {
         let Mri::PathCoupled(p) = mri else { return None };
         let mut entrances =
@@ -134,7 +135,7 @@ impl Gist {
         (first != ifindex && entrances.all(|f| f.ifindex != ifindex)).then_some(first)
     }
 
-    /// Asks for the route of a message to be forwarded; gives it back if too many are waiting.
+    /// Looks up the route of a message to be forwarded; returns the message if too many lookups are pending.
     pub(super) fn lookup_parcel(&mut self, parcel: Parcel, query: RouteQuery) -> Option<Parcel> {
         match self.lookup(Waiting::Forward(parcel), query) {
             Some(Waiting::Forward(parcel)) => Some(parcel),
@@ -142,7 +143,7 @@ impl Gist {
         }
     }
 
-    /// Asks for a route on behalf of `waiting`; gives it back if too many are waiting.
+    /// Looks up the route of `waiting`; returns it if too many lookups are pending.
     pub(super) fn lookup(&mut self, waiting: Waiting, query: RouteQuery) -> Option<Waiting> {
         if self.lookups.len() >= self.config.max_lookups {
             self.counters.lookups_full += 1;
@@ -156,7 +157,7 @@ impl Gist {
         None
     }
 
-    /// An answer came. Late and repeated ones find nothing.
+    /// Takes the answer to a lookup. A late or repeated answer is ignored.
     pub(super) fn route_answer(&mut self, id: u64, result: Result<Route, NoRoute>) {
         if id & NOT_A_RECORD == 0 {
             let direction = if id & UPSTREAM == 0 { Direction::Downstream } else { Direction::Upstream };
@@ -193,9 +194,9 @@ impl Gist {
         }
     }
 
-    /// The way out that a route means for a flow, with the address that we give to peers: the near end of the flow
-    /// if it is ours on that interface, else the route's, else one of the interface's. GIST-5.8.1.3-10: upstream
-    /// it is by where the flow comes in, if the configuration says so and the route does not.
+    /// The egress of a flow for a route, with the source address of messages: the near end of the flow if it is an address of
+    /// this interface, else the source address of the route, else an address of the interface. GIST-5.8.1.3-10: upstream it
+    /// is the interface by which the flow enters, if the ingress filters and the route differ.
     pub(super) fn egress_of(&self, route: &Route, mri: &Mri) -> Option<Egress> {
         let flow = mri.inverted().target();
         let elsewhere = Some(mri).filter(|mri| mri.direction() == Direction::Upstream);

@@ -1,27 +1,26 @@
-//! The state machines of GIST (RFC 5971 §4, §6): datagram and connection mode, path-coupled routing.
+//! The state machines of GIST (RFC 5971 §4, §6): datagram mode and connection mode, path-coupled and loose-end routing.
 //!
-//! [`Gist`] is sans-IO: give it inputs with [`Gist::handle`], then drain [`Gist::poll`], then ask
-//! [`Gist::next_deadline`]. It reads no clock, opens no socket and allocates nothing per message once its
-//! tables have grown.
+//! [`Gist`] is sans-IO: call [`Gist::handle`] with an input, then [`Gist::poll`] until it returns `None`, then
+//! [`Gist::next_deadline`]. It reads no clock and opens no socket. Once its tables have grown, it allocates no memory for
+//! a message.
 //!
-//! * A datagram goes through `receive` (whose is it?), then to `forward` (not for an application of this
-//!   node), or to the machine of its type: `node_sm` where no state exists, `querying` and `responding`
-//!   where it does. Each transition of RFC 5971 §6 is one function there, named by its rule.
-//! * `sources` limits what one source may cost.
-//! * Requests of applications go through `send` (messages) and `requests` (everything else).
-//! * Peers across a NAT that knows GIST see another flow than this node: `nat` translates, before `receive` hands
-//!   a message to a machine and where messages are composed.
-//! * State lives in `record`s, found through `table`; peers and ways out are shared in `peers`.
-//! * When routes change, `ways` names the sessions that are concerned, `reroute` repairs them, and `holds` keeps
-//!   routes that flap from being followed all the time.
+//! * `receive` takes a datagram and checks whether it is for this node. `forward` sends on a message of an application
+//!   that this node does not have. Other messages go to the state machine of their type: `node_sm` without routing
+//!   state, `querying` and `responding` with it. Each transition of RFC 5971 §6 is one function, named by its rule.
+//! * `sources` limits the Queries of each source.
+//! * `send` handles messages of applications, `requests` their other requests.
+//! * `nat` translates between the two MRIs of a flow if a GIST-aware NAT is between this node and a peer.
+//! * `record` is the routing state of a session, `table` the table of all records. `peers` has the peers and egresses,
+//!   which records share.
+//! * `route_index` finds the sessions that a route change concerns, `reroute` repairs them, and `hold_down` delays
+//!   further changes of routes that flap. `lookup` looks routes up.
+//! * `association` is connection mode: the messaging associations (RFC 5971 §6.4). The driver owns the channels (TCP,
+//!   TLS, SCTP); the engine decides what to open, send and close.
 //!
-//! * `association` is connection mode: messaging associations, found, made, kept and lost (RFC 5971 §6.4).
-//!   Channels (TCP, TLS, SCTP) belong to whoever drives the engine; it says what to open, send and close.
-//!
-//! Without a port for connection mode in its configuration a node does without: a Stack-Proposal in a Query is
-//! parsed and not answered, and the handshake is completed for datagram mode, as both peers may (§4.4.1: "in
-//! case a messaging association was requested" presumes a node that can). Messages that need an association
-//! (reliable, secured, or larger than a datagram may be) are refused to the application then.
+//! Without a port for connection mode in its configuration a node has datagram mode only. It parses a Stack-Proposal in a
+//! Query and completes the handshake for datagram mode, since §4.4.1 ("in case a messaging association was requested")
+//! applies to nodes with connection mode. Messages that need an association (reliable, secure, or too large for a
+//! datagram) are refused.
 
 #[macro_use]
 mod trace;
@@ -97,16 +96,16 @@ pub struct Gist {
     config: Config,
     counters: Counters,
     rng: Random,
-    /// The time of the input in hand.
+    /// The time of the last input.
     now: Time,
     applications: Vec<(NslpId, Registration)>,
-    /// Applications that are gone, and how far the walk is that removes their state.
+    /// Applications that were unregistered, while their routing state is removed.
     departed: VecDeque<Departed>,
     interfaces: Interfaces,
     records: Slab<Record>,
-    /// Slots of `records` that were ever used: sweeps end there.
+    /// Number of slots of `records` that were ever used. Walks over all records end there.
     used_slots: u32,
-    /// By flow, session and application; peers choose these keys, so the hash is keyed.
+    /// Records by flow, session and application. The hash is keyed because peers choose these values.
     index: Index,
     hasher: KeyedHasher,
     wheel: Wheel,
@@ -120,16 +119,16 @@ pub struct Gist {
     sweeps: VecDeque<Sweep>,
     route_index: RouteIndex,
     hold_downs: HoldDowns,
-    /// For Query-Cookies; never rotates, since each Query has its own number.
+    /// Secret of Query-Cookies. It never rotates, since each Query has its own number.
     query_secret: RotatingSecret,
-    /// For Responder-Cookies.
+    /// Secret of Responder-Cookies.
     responder_secret: RotatingSecret,
-    /// `None`: no limit.
+    /// Rate limit of D-mode messages (RFC 5971 §5.3.3); `None`: no limit.
     dmode: Option<TokenBucket>,
     errors: TokenBucket,
     intercept: Option<TokenBucket>,
     query_limits: QueryLimits,
-    /// For MRIs as octets.
+    /// Buffer for the octets of an MRI.
     scratch: Vec<u8>,
     associations: Associations,
     nat: Translations,
@@ -183,7 +182,7 @@ impl Gist {
         })
     }
 
-    /// Takes one input at `now`, which never runs backwards. Drain [`Gist::poll`] afterwards.
+    /// Takes one input at `now`. Drain [`Gist::poll`] afterwards.
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
         self.now = self.now.max(now);
         self.out.recycle();
@@ -203,7 +202,7 @@ impl Gist {
                 self.counters.transmit_failed += 1;
                 tracing::debug!(%dst, reason = ?error, "datagram not sent");
             }
-            // Sent within the instant of the input that woke the application: no timer became due since.
+            // An application sends at the time of the input that it answers, so no timer is due.
             Input::Request(request @ Request::SendMessage(_)) => return self.request(request),
             Input::Request(request) => self.request(request),
             Input::Blocked { nslp, blocked } => self.block(nslp, blocked),
@@ -222,7 +221,7 @@ impl Gist {
         self.run_timers();
     }
 
-    /// The next output, if any; its octets live until the next call.
+    /// The next output, if any. Its octets live until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll()
     }
@@ -233,7 +232,7 @@ impl Gist {
         self.out.next()
     }
 
-    /// When [`Input::Timer`] is due; `None` while nothing waits. It may be earlier than anything happens.
+    /// When [`Input::Timer`] is due, or an earlier time; `None` while no timer runs.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let busy = !self.sweeps.is_empty() || !self.departed.is_empty() || self.route_index.is_walking();
@@ -252,7 +251,7 @@ impl Gist {
         .min()
     }
 
-    /// What was counted since the start.
+    /// Counts since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
@@ -285,7 +284,7 @@ impl Gist {
         self.peers.expire(self.now);
     }
 
-    /// Whether one more D-mode message of ours may leave now (RFC 5971 §5.3.3). GIST-5.3.3-19.
+    /// Whether the rate limit allows one more D-mode message now (RFC 5971 §5.3.3). GIST-5.3.3-19.
     fn may_send(&mut self) -> bool {
         let allowed = self.dmode.as_mut().is_none_or(|bucket| bucket.allow(self.now));
         if !allowed {

@@ -1,9 +1,9 @@
-//! Peers across a NAT that knows GIST (RFC 5971 §7.2.2, §7.2.3): the two sides of the NAT have different MRIs for
-//! one flow. Query and Response are translated by the NAT; in everything after them the Querying node's MRI stands,
-//! and the Responding node translates it, as it came and as it leaves.
+//! Peers behind a GIST-aware NAT (RFC 5971 §7.2.2, §7.2.3). The two sides of the NAT have different MRIs for one flow. The
+//! NAT translates Query and Response. All later messages have the MRI of the Querying node, which the Responding node
+//! translates when it receives and sends.
 //!
-//! A session whose peer is not across a NAT pays for none of this: the tables stay empty. What is in them hangs on
-//! routing state, whose number is limited: each direction of each session has one entry at most.
+//! For sessions without NAT the tables stay empty. Each direction of each session has at most one entry, so that the limit
+//! of sessions also limits these tables.
 
 use std::collections::BTreeMap;
 
@@ -18,37 +18,37 @@ use crate::wire::{
     object_value_info,
 };
 
-/// What a message from across a NAT, or one that will be answered across it, says beside its subject.
+/// The flow of a message on the other side of a NAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Foreign {
-    /// The flow as the other side of the NAT has it, in the direction of the message.
+    /// The MRI on the other side of the NAT, in the direction of the message.
     pub(super) mri: Mri,
-    /// UDP port by which the Query came out of the NAT.
+    /// UDP source port of the translated Query.
     pub(super) port: u16,
 }
 
-/// What the other side calls the flow of one direction of a session.
+/// The MRI that the peer has for one direction of a session.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// In the direction of messages that come from there.
+    /// The MRI, in the direction of messages from the peer.
     mri: Mri,
     session: SessionId,
     nslp: NslpId,
-    /// It stands in the messages, since this node was the Responding one.
+    /// Messages have this MRI, since this node is the Responding node.
     sent_by_us: bool,
 }
 
-/// The sessions with a peer across a NAT.
+/// The sessions with a peer behind a NAT.
 #[derive(Debug, Default)]
 pub(super) struct Translations {
     /// By session and direction of the state.
     entries: BTreeMap<(u64, usize), Entry>,
-    /// To whom messages with a foreign MRI belong.
+    /// Records by the peer's MRI, session and application.
     sessions: BTreeMap<(Mri, SessionId, NslpId), Key>,
 }
 
 impl Translations {
-    /// The MRI for messages that go to the peer of this direction: `own`, unless the peer has another.
+    /// The MRI for messages to the peer of this direction: `own`, or the peer's MRI.
     pub(super) fn mri_for_peer(&self, key: Key, direction: Direction, own: Mri) -> Mri {
         let entry = self.entries.get(&(key.to_u64(), side(direction))).filter(|entry| entry.sent_by_us);
         entry.map_or(own, |entry| entry.mri.with_direction(direction))
@@ -58,19 +58,19 @@ impl Translations {
         self.entries.get(&(key.to_u64(), side(direction)))
     }
 
-    /// Forgets one direction of a session.
+    /// Removes the entry of one direction of a session.
     pub(super) fn forget(&mut self, key: Key, direction: Direction) {
         let Some(old) = self.entries.remove(&(key.to_u64(), side(direction))) else { return };
-        let name = (old.mri, old.session, old.nslp);
-        if self.sessions.get(&name) == Some(&key) {
-            self.sessions.remove(&name);
+        let triple = (old.mri, old.session, old.nslp);
+        if self.sessions.get(&triple) == Some(&key) {
+            self.sessions.remove(&triple);
         }
     }
 }
 
 impl Gist {
-    /// Notes that the peer of a direction is across a NAT, or (`None`) that it is not, as a handshake showed.
-    /// `sent_by_us`: this node responds, so messages carry the foreign MRI. GIST-7.2.2-06, GIST-7.2.3-08.
+    /// Stores the MRI that the peer of a direction has, if a handshake showed that it is behind a NAT. `sent_by_us`: this
+    /// node is the Responding node, and its messages have that MRI. GIST-7.2.2-06, GIST-7.2.3-08.
     pub(super) fn note_translation(
         &mut self,
         key: Key,
@@ -88,24 +88,23 @@ impl Gist {
         self.nat.entries.insert((key.to_u64(), side(direction)), entry);
     }
 
-    /// What the peer of a direction calls the flow, if it is across a NAT.
+    /// The MRI that the peer of a direction has for the flow, if it is behind a NAT.
     pub(super) fn foreign_mri(&self, key: Key, direction: Direction) -> Option<Mri> {
         Some(self.nat.entry(key, direction)?.mri.with_direction(Direction::Downstream))
     }
 
-    /// The record that a message or an Error means by an MRI that is not ours: `mri` has the direction of
-    /// messages that come from the peer.
+    /// The record of a peer's MRI. `mri` has the direction of messages from the peer.
     fn record_of_foreign(&self, mri: &Mri, session: SessionId, nslp: NslpId) -> Option<Key> {
         self.nat.sessions.get(&(*mri, session, nslp)).copied().filter(|key| self.records.get(*key).is_some())
     }
 
-    /// Makes a message from across a NAT speak of the flow and of its sender as this side does, before anything
-    /// is looked up by them.
+    /// Translates MRI and NLI of a message from behind a NAT to those of this side (RFC 5971 §7.2.2, §7.2.3), before
+    /// routing state is looked up.
     ///
-    /// * Query: the MRI is ours already; what the sender calls it is in the NAT-Traversal object.
-    /// * Response: the MRI in the object is ours (GIST-7.2.3-07).
-    /// * Confirm: neither MRI nor NLI were translated, but the cookie of our Response has both (GIST-7.2.3-09).
-    /// * Data: the MRI is that of the Querying node (GIST-7.2.2-06), the address in the NLI means nothing here.
+    /// * Query: the NAT has translated the MRI; the sender's MRI is in the NAT-Traversal object.
+    /// * Response: the MRI of this side is in the NAT-Traversal object (GIST-7.2.3-07).
+    /// * Confirm: neither MRI nor NLI are translated, but the Responder-Cookie contains both (GIST-7.2.3-09).
+    /// * Data: the MRI is that of the Querying node (GIST-7.2.2-06), and the address in its NLI is not usable here.
     pub(super) fn translate<'a>(
         &self,
         a: &mut Arrival<'_>,
@@ -156,9 +155,8 @@ impl Gist {
         }
     }
 
-    /// Whom an Error means that carries `mri`, perhaps with the NAT-Traversal object of our own message, whose
-    /// MRI counts then. The MRI that it has here comes back as well, in the direction of our message.
-    /// GIST-7.2.3-07.
+    /// The record that an Error with `mri` is about, and its MRI on this side, in the direction of this node's message. If
+    /// the Error has a NAT-Traversal object, the MRI in it is used (RFC 5971 §7.2.3). GIST-7.2.3-07.
     pub(super) fn find_in_error(
         &self,
         nat: Option<&NatTraversal<'_>>,
@@ -175,8 +173,8 @@ impl Gist {
         Some((key, self.records.get(key)?.flow.mri(direction)))
     }
 
-    /// Whether a Q-mode message came through NATs that did their work: they name every object with addresses
-    /// that is in it, and an MRI that can be understood. GIST-7.2.3-02, GIST-A.4.4.9-06.
+    /// Checks that the NATs on the path translated a Q-mode message completely: the NAT-Traversal object lists every object
+    /// with addresses and has a valid MRI (RFC 5971 §7.2.3). GIST-7.2.3-02, GIST-A.4.4.9-06.
     pub(super) fn is_translated(&mut self, a: &Arrival<'_>, message: &Message<'_>) -> bool {
         let Some(nat) = &message.nat_traversal else { return true };
         let there = [
@@ -190,7 +188,7 @@ impl Gist {
             self.counters.untranslated += 1;
             dropped!(a, "object not translated by the NAT");
             let infos = Infos::one(Info::ObjectType(kind));
-            // The address in an NLI that was not translated leads nowhere; where S=1 the packet's does.
+            // An address in an NLI that was not translated is not reachable; with S=1 the source address of the packet is.
             if message.header.s {
                 self.refuse_to_source(a, GistError::UNTRANSLATED_OBJECT, infos);
             } else {
@@ -208,7 +206,7 @@ impl Gist {
         true
     }
 
-    /// Whether [`Gist::translate`] has something to do.
+    /// Whether [`Gist::translate`] is needed for a message.
     pub(super) fn may_be_foreign(&self, message: &Message<'_>) -> bool {
         message.nat_traversal.is_some()
             || !self.nat.entries.is_empty()
@@ -217,16 +215,16 @@ impl Gist {
     }
 }
 
-/// The NAT-Traversal object of a message, for the Error about it: it comes first there as well.
+/// The NAT-Traversal object of a message, which is also the first object of an Error about it (RFC 5971 §7.2.3).
 /// GIST-7.2.3-03.
 pub(super) fn nat_traversal_of(message: &[u8]) -> Option<NatTraversal<'_>> {
     NatTraversal::parse(&find_object(message, ObjectType::NAT_TRAVERSAL)?).ok()
 }
 
-/// Octets of a Responder-Cookie that every one of ours has.
+/// Octets of a Responder-Cookie without translated values.
 pub(super) const PLAIN_COOKIE: usize = 24;
 
-/// What a Responder-Cookie carries across a NAT, so that nothing has to be remembered meanwhile.
+/// The translated values in a Responder-Cookie. With them this node needs no state until the Confirm.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Carried<'a> {
     pub(super) port: u16,
@@ -234,8 +232,8 @@ pub(super) struct Carried<'a> {
     pub(super) nli: Nli<'a>,
 }
 
-/// Reads it: after the plain cookie the port, the lengths of MRI and NLI in words, then both. Whether it is ours
-/// the tag in the plain cookie tells, later. GIST-7.2.3-09.
+/// Parses the translated values of a Responder-Cookie: after the plain cookie the port, the lengths of MRI and NLI in
+/// words, then both. The tag in the plain cookie is verified later. GIST-7.2.3-09.
 pub(super) fn carried(cookie: Option<&[u8]>) -> Option<Carried<'_>> {
     let (port, rest) = cookie?.get(PLAIN_COOKIE..)?.split_first_chunk::<2>()?;
     let ([mri, nli], rest) = rest.split_first_chunk::<2>()?;

@@ -1,4 +1,4 @@
-//! Node-SM (RFC 5971 §6.1): messages for which no machine exists yet, and how messages reach one.
+//! Node-SM (RFC 5971 §6.1): messages without a state machine, and selection of the state machine of a message.
 
 use signalbox_core::Direction;
 use signalbox_core::service::{AddressValidation, CheckId, RecvMessage, StateHandle, TransferAttributes};
@@ -14,7 +14,7 @@ use super::record::{NONE, PROVEN, State};
 use super::sender::Sender;
 use crate::wire::{Encapsulation, GistError, Message, ObjectType, object_value_info};
 
-/// What this node found out about a message that it delivers to a signaling application (RFC 5971 B.2).
+/// Properties of a message that is delivered to a signaling application (RFC 5971 B.2).
 #[derive(Debug, Clone, Copy)]
 struct Delivery {
     /// The routing state that the message belongs to.
@@ -27,8 +27,8 @@ struct Delivery {
 }
 
 impl Gist {
-    /// Rule 1, `rx_Query`: the application decides; its answer may come at once (policy) or by
-    /// `Request::Peering`. GIST-4.3.1-05, GIST-4.3.2-08, GIST-B.2-01.
+    /// Rule 1, `rx_Query`: the application decides whether to peer, by its policy or later by `Request::Peering`.
+    /// GIST-4.3.1-05, GIST-4.3.2-08, GIST-B.2-01.
     pub(super) fn rx_query(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         if a.association == NONE && !self.query_limits.allow(self.now, subject.nli.interface) {
             self.counters.queries_limited += 1;
@@ -38,7 +38,7 @@ impl Gist {
         self.counters.queries_received += 1;
         match self.registration(subject.nslp).map(|r| r.policy) {
             Some(PeeringPolicy::Ask) => self.ask_application(a, message, subject),
-            // GIST-4.3.2-01: who is addressed peers, whatever the application says.
+            // GIST-4.3.2-01: a node that is addressed must peer.
             Some(PeeringPolicy::Never) if !a.local => self.forward(a, &message.header, None),
             _ => {
                 if let Some(data) = message.nslp_data {
@@ -49,8 +49,8 @@ impl Gist {
         }
     }
 
-    /// The application peers: state now (policies 1 and 2, GIST-6.1-01) or a Response without any
-    /// (policy 3, GIST-6.1-02); the machine that exists already gets it otherwise.
+    /// The application peers. The node installs state (policies 1 and 2, GIST-6.1-01), or sends a Response without state
+    /// (policy 3, GIST-6.1-02), or gives the Query to the state machine of its routing state.
     /// GIST-4.3.2-02, GIST-4.4.1-01.
     pub(super) fn accept_query(
         &mut self,
@@ -59,19 +59,20 @@ impl Gist {
         subject: &Subject<'_>,
         payload: Option<&[u8]>,
     ) {
-        // A Query that comes downstream was sent by the upstream peer.
+        // The upstream peer sends downstream Queries.
         let direction = subject.mri.direction().inverted();
         let key = self.find(&subject.mri, subject.session, subject.nslp);
         let state = key.map_or(State::None, |key| self.state(key, direction));
-        // Without a Response the peer asks less and less often; refused by its Confirm, it would start over at once.
+        // Without a Response the Queries of the peer become less frequent. If its Confirm were refused, it would start again
+        // at once.
         if !state.is_querying() && !state.is_responding() && self.is_source_full(subject.nli.interface) {
             return;
         }
         // A new association needs a Confirm, whatever the policy (§5.1).
         let offers = self.answer(message, subject) == Answer::Offer;
         match (key, state, self.config.installation) {
-            // GIST-5.8.1.3-04: what our own downstream exchange installed is not touched by an upstream one, which
-            // is answered all the same. What our own upstream exchange installed gives way to a downstream one.
+            // GIST-5.8.1.3-04: state that a downstream exchange of this node installed is not changed by an upstream
+            // Query, which is still answered. A downstream Query replaces state of an upstream exchange of this node.
             (Some(key), state, Installation::Immediate)
                 if state.is_querying() && direction == Direction::Upstream && !offers =>
             {
@@ -107,15 +108,15 @@ impl Gist {
         }
     }
 
-    /// `rx_Confirm`: to the machine, or to a new one if it proves that we answered its Query (rule 3,
-    /// GIST-6.1-06), or refused where state would have been made before (GIST-6.1-05).
+    /// `rx_Confirm`: to the state machine, or to a new one if the cookie proves that this node answered the Query (rule 3,
+    /// GIST-6.1-06). It is refused if the Query would have installed state (GIST-6.1-05).
     pub(super) fn rx_confirm(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         let direction = subject.mri.direction().inverted();
         let key = self.find(&subject.mri, subject.session, subject.nslp);
         let state = key.map_or(State::None, |key| self.state(key, direction));
         match (key, state) {
             (Some(key), state) if state.is_responding() => self.rx_confirm_of(key, a, message, subject),
-            // See `accept_query`: the downstream exchange counts; the other one was answered for politeness.
+            // See `accept_query`: the downstream exchange replaces the upstream exchange.
             (Some(key), state) if state.is_querying() && direction == Direction::Upstream => {
                 let Some(query) = self.confirmed(a, message, subject) else { return };
                 if self.replace_upstream(key, &query, subject, true) {
@@ -142,9 +143,9 @@ impl Gist {
         }
     }
 
-    /// The Confirm as if it had come by the interface that its Query came by, which the cookie remembers: that
-    /// is the one the flow takes (RFC 5971 §8.5). `None`: the cookie is not ours for this very message.
-    /// GIST-8.5-09: silent unless configured.
+    /// Verifies the Responder-Cookie of a Confirm (RFC 5971 §8.5). Returns the arrival with the interface of the Query, which
+    /// is in the cookie: the flow uses that interface. `None`: the cookie is not valid for this message.
+    /// GIST-8.5-09: no Error is sent unless it is configured.
     pub(super) fn confirmed<'a>(
         &mut self,
         a: &Arrival<'a>,
@@ -152,7 +153,7 @@ impl Gist {
         subject: &Subject<'_>,
     ) -> Option<Arrival<'a>> {
         let cookie = message.responder_cookie.unwrap_or_default();
-        // GIST-5.7.1-14: the proposal must be ours, unchanged, and the cookie knows whether we made one.
+        // GIST-5.7.1-14: the proposal must be that of the Response, and the cookie is bound to it.
         let offered = message.stack_proposal.is_some() && a.association != NONE;
         let same = !offered || message.stack_proposal.is_some_and(|p| self.is_our_offer(&p));
         if same && let Some(ifindex) = self.check_responder_cookie(&subject.bound(), cookie, offered) {
@@ -163,7 +164,7 @@ impl Gist {
             tracing::debug!(session = %subject.session, peer = %a.src, reason = "Stack-Proposal was changed", "Confirm dropped");
             return None;
         }
-        // GIST-5.5-01: our Response asked for an association, so the Confirm belongs there.
+        // GIST-5.5-01: the Response proposed an association, so the Confirm must be sent over it.
         if a.association == NONE
             && self.associations.enabled()
             && self.check_responder_cookie(&subject.bound(), cookie, true).is_some()
@@ -182,7 +183,7 @@ impl Gist {
 
     /// `rx_Data`: the delivery checks in the order of RFC 5971 §4.3.2 (GIST-4.3.2-11), then the machine.
     pub(super) fn rx_data(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
-        let Some(data) = message.nslp_data else { return }; // the grammar demands it
+        let Some(data) = message.nslp_data else { return }; // the grammar requires it
         // GIST-4.1.1-02
         if self.associations.is_blocked(subject.nslp) {
             self.counters.data_blocked += 1;
@@ -212,7 +213,7 @@ impl Gist {
                 self.deliver(a, message, subject, data, Some((key, direction)));
                 self.restart_inactivity(key, direction);
             }
-            // Querying-SM, Awaiting Response: not to be expected; the Query is on its way. GIST-6.2-20.
+            // Querying-SM, Awaiting Response: Data is not expected before the Response. GIST-6.2-20.
             (_, State::Resolving | State::AwaitingResponse) if !q_mode => {
                 self.counters.data_early += 1;
                 dropped!(a, subject, "no Response received yet");
@@ -226,7 +227,7 @@ impl Gist {
         }
     }
 
-    /// Hands a payload to its application that was looked up in routing state, if there is any: `state`.
+    /// Delivers a payload to its application. `state` is the routing state of the message, if there is any.
     /// GIST-3.7-02, GIST-4.3.2-09, GIST-4.3.2-10, GIST-4.3.3-04, GIST-B.2-04, GIST-B.2-05.
     pub(super) fn deliver(
         &mut self,
@@ -240,7 +241,7 @@ impl Gist {
         self.hand_over(a, message, subject, data, Delivery { state, sender, unchecked: false, check: None });
     }
 
-    /// The same for what was not, explicitly routed or without state: state that there is only tells who sends.
+    /// Delivers a payload that is explicitly routed or without state. Routing state is used only to find the sender.
     pub(super) fn deliver_unchecked(
         &mut self,
         a: &Arrival<'_>,
@@ -308,7 +309,7 @@ impl Gist {
         });
     }
 
-    /// The same for a Query, whose state, if any, is that of its direction.
+    /// Delivers the payload of a Query, with the established state of its direction, if there is any.
     pub(super) fn deliver_query(
         &mut self,
         a: &Arrival<'_>,
@@ -327,7 +328,7 @@ impl Gist {
 }
 
 impl<'a> Subject<'a> {
-    /// What a Responder-Cookie is bound to.
+    /// The values that a Responder-Cookie is bound to (RFC 5971 §8.5).
     pub(super) const fn bound(&'a self) -> super::cookies::Bound<'a> {
         super::cookies::Bound {
             nli: &self.nli,

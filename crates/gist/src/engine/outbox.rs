@@ -1,4 +1,4 @@
-//! Outputs wait here: small values in a queue, their octets in one buffer that is emptied when the queue is.
+//! Queued outputs: small values in a queue, and their octets in one buffer, which is cleared when the queue is empty.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
@@ -23,11 +23,11 @@ pub(crate) struct Envelope {
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
     pub(crate) dont_fragment: bool,
-    /// 0: whatever the kernel chooses.
+    /// 0: the kernel chooses it.
     pub(crate) flow_label: u32,
 }
 
-/// Where octets lie in the buffer: 8 octets, and offsets into one batch of outputs fit 32 bits.
+/// Range of octets in the buffer. Offsets in one batch of outputs fit into 32 bits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     start: u32,
@@ -47,10 +47,10 @@ enum Entry {
     CloseChannel { channel: ChannelId, abort: bool },
 }
 
-/// A message did not become a datagram.
+/// The reason why a message was not composed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unsent {
-    /// It would take this many octets from the common header on.
+    /// It is too large: this many octets from the common header on.
     TooLarge(usize),
     /// The encoder refused.
     Encode(EncodeError),
@@ -63,7 +63,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Frees the octets of outputs that were taken. Called before anything new is put in.
+    /// Clears the buffer if all outputs were polled. Called before new outputs are queued.
     pub(crate) fn recycle(&mut self) {
         if self.queue.is_empty() {
             self.octets.clear();
@@ -77,8 +77,8 @@ impl Outbox {
     }
 
     fn mark(&self) -> u32 {
-        // One batch of outputs holds far less than 4 GiB: each input causes a few datagrams at most, sweeps
-        // are bounded. Beyond that octets would be cut off, never mixed up.
+        // One batch of outputs has far less than 4 GiB: each input causes a few datagrams, and walks are bounded. Beyond
+        // that, outputs would be truncated.
         u32::try_from(self.octets.len()).unwrap_or(u32::MAX)
     }
 
@@ -115,7 +115,7 @@ impl Outbox {
         Ok(payload)
     }
 
-    /// A datagram whose payload is `parts` one after the other.
+    /// Queues a datagram whose payload is the concatenation of `parts`.
     pub(crate) fn forward(&mut self, envelope: Envelope, options: &[u8], parts: &[&[u8]]) {
         let options = self.put(options);
         let start = self.mark();
@@ -160,7 +160,7 @@ impl Outbox {
         self.queue.push_back(Entry::OpenChannel { channel, transport, local, peer });
     }
 
-    /// Composes `message` for a channel.
+    /// Composes and queues `message` for a channel.
     pub(crate) fn send_channel(
         &mut self,
         channel: ChannelId,
@@ -181,7 +181,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// A message that was composed before.
+    /// Queues a message for a channel that was composed before.
     pub(crate) fn send_channel_octets(
         &mut self,
         channel: ChannelId,

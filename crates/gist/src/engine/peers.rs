@@ -1,4 +1,4 @@
-//! Peers and ways out, kept once and shared by all sessions that use them.
+//! Peers and egresses, which all sessions share.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use super::record::NONE;
 use super::sources::source;
 use crate::wire::Nli;
 
-/// A peer and the interface towards it: what source identification information names (RFC 5971 B.2).
+/// A peer and the interface towards it: the meaning of an SII handle (RFC 5971 B.2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Peer {
     pub(crate) identity: Box<[u8]>,
@@ -24,7 +24,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Whether it is what `nli`, seen with this port and interface, describes.
+    /// Whether it is the peer of an NLI that was received with this port and interface.
     pub(crate) fn matches(&self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> bool {
         *self.identity == *nli.peer_identity
             && self.address.ip() == nli.interface
@@ -32,39 +32,39 @@ impl Peer {
             && self.ifindex == ifindex
     }
 
-    /// Whether it is the node of this identity at this address.
+    /// Whether it is the node with this identity and address.
     pub(crate) fn is_node(&self, identity: &[u8], address: IpAddr) -> bool {
         *self.identity == *identity && self.address.ip() == address
     }
 }
 
-/// A way out of this node: by which interface, from which address, over which next hop.
+/// An egress of this node: outgoing interface, source address and next hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Egress {
     pub(crate) ifindex: IfIndex,
     pub(crate) address: IpAddr,
     pub(crate) gateway: Option<IpAddr>,
-    /// Of the first hop, as far as 16 bits can say; 0: not known.
+    /// MTU of the first hop, at most 65535; 0: not known.
     pub(crate) mtu: u16,
 }
 
-/// Most former peers whose names stay usable.
+/// Most former peers whose SII handles stay valid.
 const RETIRED: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) peers: Interner<Peer>,
     pub(crate) egresses: Interner<Egress>,
-    /// For each id a number that its value alone has: a name with another number is stale.
+    /// For each id the serial number of its peer. An SII handle with another serial number is stale.
     serials: Vec<u32>,
     last_serial: u32,
-    /// For each id where its address is in `sources`, as long as state points to it.
+    /// For each id the number of its source in `sources`, while routing state points to the peer.
     source_of: Vec<u32>,
-    /// For each id our address that the peer was last own_addresses in a handshake.
+    /// For each id the address of this node that the peer received in the last handshake.
     own_addresses: Vec<Option<IpAddr>>,
-    /// A reference for each piece of state that points to a peer there.
+    /// Sources of peers, with one reference for each piece of routing state.
     sources: Interner<IpAddr>,
-    /// Former peers that keep one reference until then, so that applications can still name them.
+    /// Former peers with one reference until this time, so that their SII handles stay valid.
     retired: VecDeque<(Stamp, u32)>,
 }
 
@@ -72,19 +72,19 @@ impl Peers {
     pub(crate) fn new(limit: u32, hasher: KeyedHasher) -> Self {
         Self {
             peers: Interner::new(limit, hasher),
-            // RouteIndex out are ours, not chosen by peers; bounded all the same.
+            // Peers do not choose egresses, but their number is limited as well.
             egresses: Interner::new(limit, hasher),
             serials: Vec::new(),
             last_serial: 0,
             source_of: Vec::new(),
             own_addresses: Vec::new(),
-            // Not more than there are peers.
+            // There are at most as many sources as peers.
             sources: Interner::new(limit, hasher),
             retired: VecDeque::new(),
         }
     }
 
-    /// The id of the peer that `nli` describes, with one more reference.
+    /// The id of the peer of an NLI, with one more reference.
     pub(crate) fn intern(&mut self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Result<u32, Full> {
         let id = self.peers.intern(Peer {
             identity: nli.peer_identity.into(),
@@ -92,7 +92,7 @@ impl Peers {
             ifindex,
         })?;
         if self.peers.references(id) == 1 {
-            // It was not there before.
+            // The peer is new.
             self.last_serial = self.last_serial.wrapping_add(1);
             let at = id as usize;
             if self.serials.len() <= at {
@@ -123,13 +123,13 @@ impl Peers {
         self.peers.lookup(id)
     }
 
-    /// The name of the peer that `nli`, seen with this port and interface, describes; no new reference.
+    /// The SII handle of the peer of an NLI that was received with this port and interface, without a new reference.
     pub(crate) fn find(&self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Option<SiiHandle> {
         let address = SocketAddr::new(nli.interface, port);
         self.sii(self.peers.find(&Peer { identity: nli.peer_identity.into(), address, ifindex })?)
     }
 
-    /// Notes by which address of ours a peer knows this node from now on.
+    /// Stores the address of this node that a peer received in a handshake.
     pub(crate) fn set_own_address(&mut self, id: u32, own: IpAddr) {
         let at = id as usize;
         if self.own_addresses.len() <= at {
@@ -140,7 +140,7 @@ impl Peers {
         }
     }
 
-    /// By which address of ours a peer knows this node.
+    /// The address of this node that a peer received in its last handshake.
     pub(crate) fn own_address(&self, id: u32) -> Option<IpAddr> {
         self.own_addresses.get(id as usize).copied().flatten()
     }
@@ -154,12 +154,12 @@ impl Peers {
         self.egresses.lookup(id)
     }
 
-    /// Pieces of routing state that point to peers at the source of an address.
+    /// Number of pieces of routing state with peers at the same source as an address.
     pub(crate) fn of_source(&self, address: IpAddr) -> u32 {
         self.sources.find(&source(address)).map_or(0, |id| self.sources.references(id))
     }
 
-    /// Gives back a reference.
+    /// Releases a reference.
     pub(crate) fn release(&mut self, id: u32) {
         self.forget_source(id);
         self.peers.release(id);
@@ -171,7 +171,7 @@ impl Peers {
         }
     }
 
-    /// Gives back a reference, but keeps the peer's name usable until `until`.
+    /// Releases a reference, but keeps the SII handle of the peer valid until `until`.
     pub(crate) fn retire(&mut self, id: u32, until: Stamp) {
         if id == NONE {
             return;
@@ -195,7 +195,7 @@ impl Peers {
         }
     }
 
-    /// Forgets former peers whose time has come.
+    /// Removes former peers whose SII handle is not valid any more.
     pub(crate) fn expire(&mut self, now: Time) {
         while let Some((until, id)) = self.retired.front().copied()
             && until.is_due(now)
@@ -205,25 +205,25 @@ impl Peers {
         }
     }
 
-    /// Pieces of routing state that point to a peer.
+    /// Number of pieces of routing state with a peer.
     pub(crate) fn sessions(&self, id: u32) -> u32 {
         let retired = self.retired.iter().filter(|(_, other)| *other == id).count();
         self.peers.references(id).saturating_sub(u32::try_from(retired).unwrap_or(u32::MAX))
     }
 
-    /// When [`Peers::expire`] has something to do next.
+    /// When [`Peers::expire`] is due next.
     pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
         self.retired.front().map(|(until, _)| until.time(now))
     }
 
-    /// The name of a peer: its id, and in the upper half its number.
+    /// The SII handle of a peer: its id, and its serial number in the upper half.
     pub(crate) fn sii(&self, id: u32) -> Option<SiiHandle> {
         self.peer(id)?;
         let serial = *self.serials.get(id as usize)?;
         Some(SiiHandle(u64::from(serial) << 32 | u64::from(id)))
     }
 
-    /// The peer of a name, if it is still known.
+    /// The peer of an SII handle, if the handle is still valid.
     pub(crate) fn by_sii(&self, sii: SiiHandle) -> Option<u32> {
         let id = u32::try_from(sii.0 & 0xffff_ffff).ok()?;
         (self.sii(id)? == sii).then_some(id)

@@ -16,15 +16,15 @@ use super::route_index::place;
 use super::send::{q_mode, unsent};
 use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_value_info};
 
-/// IP TTL of upstream Queries, by which their receivers see how far they have come (RFC 5971 §5.8.1.3).
+/// IP TTL of upstream Queries. Receivers derive the distance from it (RFC 5971 §5.8.1.3).
 const UPSTREAM_TTL: u8 = 255;
-/// How long the first Query waits for its route, and a session for another one.
+/// How long a session waits for the route of its first Query, or for a new route.
 pub(super) const RESOLVE: Duration = Duration::from_secs(2);
-/// When a Query that the rate limit held back is tried again.
+/// Delay of a Query that the rate limit does not allow.
 const HELD_BACK: Duration = Duration::from_millis(100);
 
 impl Gist {
-    /// Birth: the Query leaves as soon as its route is known. GIST-6.2-01, GIST-3.5-02.
+    /// Birth (RFC 5971 §6.2): the Query is sent when its route is known. GIST-6.2-01, GIST-3.5-02.
     pub(super) fn birth(&mut self, key: Key, direction: Direction) {
         let (now, query) = (self.now, self.rng.u32());
         let inactivity = Span::of(self.config.inactivity);
@@ -37,12 +37,12 @@ impl Gist {
         self.arm(key);
     }
 
-    /// The route is there: Awaiting Response, first Query, `No_Response` starts.
+    /// The route is known: Awaiting Response, first Query, `No_Response` starts.
     pub(super) fn first_query(&mut self, key: Key, direction: Direction) {
         self.restart(key, direction, State::AwaitingResponse);
     }
 
-    /// Starts a handshake in `state`, from its first Query.
+    /// Starts a handshake in `state` with its first Query.
     fn restart(&mut self, key: Key, direction: Direction, state: State) {
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
@@ -57,8 +57,8 @@ impl Gist {
     }
 
     /// Sends one Query and (re)starts `No_Response` with the next value of the backoff: T1, 2·T1, … up to T2
-    /// (RFC 5971 §5.3.3). GIST-5.3.3-02, GIST-5.3.3-09, GIST-6.2-22. The rate limit holds it back, but
-    /// loses none (GIST-5.3.3-22).
+    /// (RFC 5971 §5.3.3). GIST-5.3.3-02, GIST-5.3.3-09, GIST-6.2-22. The rate limit delays a Query but does not drop it
+    /// (GIST-5.3.3-22).
     fn send_query(&mut self, key: Key, direction: Direction) {
         let now = self.now;
         if !self.may_send() {
@@ -127,8 +127,8 @@ impl Gist {
         }
     }
 
-    /// `rx_Response`, whatever the state: one that answers no Query of ours is discarded silently, Node-SM rule
-    /// 2 (GIST-6.1-04, GIST-4.4.6-01, GIST-5.3.3-18); the others are rule 4.
+    /// `rx_Response` in all states: a Response to no Query of this node is discarded silently, Node-SM rule 2 (GIST-6.1-04,
+    /// GIST-4.4.6-01, GIST-5.3.3-18); otherwise it is rule 4.
     pub(super) fn rx_response(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         // The Response's MRI is that of the Query, inverted.
         let key = self.find(&subject.mri, subject.session, subject.nslp);
@@ -155,7 +155,7 @@ impl Gist {
             }
             return;
         }
-        // GIST-7.2.1-06: a NAT in between that does not know GIST; the handshake ends.
+        // GIST-7.2.1-06: a NAT that is not GIST-aware is on the path, and the handshake ends.
         if a.association == NONE && message.header.s && a.src.ip() != subject.nli.interface {
             self.counters.untranslated += 1;
             dropped!(a, subject, "NLI address differs from the IP source");
@@ -243,8 +243,8 @@ impl Gist {
         self.settle(key);
     }
 
-    /// Messages are left that need an association, which the Response did not bring. If the Query that it
-    /// answers had not asked for one, another Query does; else the peer has none (GIST-4.3.3-13).
+    /// Handles queued messages that need an association after a Response without one. If the answered Query had no
+    /// Stack-Proposal, a new Query has one. Otherwise the peer has no connection mode, and they fail (GIST-4.3.3-13).
     fn query_for_association(&mut self, key: Key, direction: Direction, cookie: &[u8]) {
         let number = cookie.first_chunk::<4>().map_or(0, |number| u32::from_be_bytes(*number));
         let asked = self.pending(key).and_then(|pending| pending.query(direction).first);
@@ -255,7 +255,7 @@ impl Gist {
         }
     }
 
-    /// Tells the application that state is good, and that a former peer is off the route (RFC 5971 §7.1.4).
+    /// Notifies the application that state is Good, and that a former peer is off the route (RFC 5971 §7.1.4).
     /// GIST-7.1.2-03, GIST-7.1.2-04, GIST-B.4-02, GIST-B.4-03.
     pub(super) fn peer_is_good(&mut self, key: Key, direction: Direction, old: u32, changed: bool) {
         let Some(record) = self.records.get(key) else { return };
@@ -271,10 +271,11 @@ impl Gist {
         }
     }
 
-    /// The Confirm: MRI as in the Query, the Responder-Cookie as it came. GIST-4.4.1-09, GIST-5.1-14.
+    /// Sends the Confirm: the MRI of the Query, the Responder-Cookie of the Response (RFC 5971 §5.1). GIST-4.4.1-09,
+    /// GIST-5.1-14.
     fn send_confirm(&mut self, key: Key, direction: Direction, cookie: Option<&[u8]>) {
         if !self.may_send() {
-            return; // as if it was lost: the peer asks again, or refuses Data
+            return; // as if the Confirm was lost: the peer retransmits its Response, or refuses Data
         }
         let validity = self.validity();
         let Some(record) = self.records.get(key) else { return };
@@ -296,9 +297,9 @@ impl Gist {
         }
     }
 
-    /// The direction upstream, for which this node has asked, goes to the peer that asks for it now by a downstream
-    /// Query: that one was routed as the flow is (RFC 5971 §5.8.1.3). What waits goes the same way. False: there
-    /// is no room for the peer, and nothing changed.
+    /// Replaces upstream state of an upstream Query by that of a downstream Query from a peer, since the downstream Query was
+    /// routed like the flow (RFC 5971 §5.8.1.3). Queued messages use the new state. False: the table of peers is full, and
+    /// nothing has changed.
     pub(super) fn replace_upstream(
         &mut self,
         key: Key,
@@ -325,7 +326,7 @@ impl Gist {
         true
     }
 
-    /// NSLP data was handled: `Inactive_QNode` starts again. GIST-6.2-23.
+    /// Restarts `Inactive_QNode` when NSLP data was sent or received (RFC 5971 §6.2). GIST-6.2-23.
     pub(super) fn restart_inactivity(&mut self, key: Key, direction: Direction) {
         let now = self.now;
         if let Some(record) = self.records.get_mut(key) {
@@ -347,8 +348,8 @@ impl Gist {
         self.end_handshake(key, direction, SendError::NoNextNode);
     }
 
-    /// The end of a handshake that cannot succeed: queued messages fail, the application hears that state
-    /// which it could use is gone.
+    /// Ends a handshake that cannot succeed: queued messages fail, and the application is notified if the state was
+    /// established.
     pub(super) fn end_handshake(&mut self, key: Key, direction: Direction, error: SendError) {
         if self.state(key, direction).is_established() {
             self.notify(key, direction, NetworkEvent::Bad);
@@ -356,15 +357,15 @@ impl Gist {
         self.remove_half(key, direction, error);
     }
 
-    /// Rule 3, `er_NoRSM` in all states: the peer lost its state, or never got the Confirm. The handshake starts
-    /// from the beginning; Data waits meanwhile. GIST-6.2-18, GIST-4.4.6-08.
+    /// Rule 3, `er_NoRSM` in all states: the peer lost its state, or did not receive the Confirm. The handshake starts
+    /// again, and Data is queued. GIST-6.2-18, GIST-4.4.6-08.
     pub(super) fn er_no_rsm(&mut self, key: Key, direction: Direction) {
         match self.state(key, direction) {
             State::Established | State::AwaitingRefresh => {
                 self.notify(key, direction, NetworkEvent::Bad);
                 self.restart(key, direction, State::AwaitingResponse);
             }
-            // One more Query of the handshake that runs; the limit on their number holds.
+            // One more Query of the running handshake, within the limit of their number.
             State::AwaitingResponse
                 if self
                     .records
@@ -380,13 +381,13 @@ impl Gist {
         }
     }
 
-    /// Rule 6, `to_Inactive_QNode` in all states: nobody uses it. GIST-6.2-19.
+    /// Rule 6, `to_Inactive_QNode` in all states: no application uses the state. GIST-6.2-19.
     fn timeout_inactive(&mut self, key: Key, direction: Direction) {
         self.remove_half(key, direction, SendError::NoNextNode);
     }
 
-    /// Rule 8, `to_Refresh_QNode`: Awaiting Refresh, unless the session is known to be inactive
-    /// (RFC 5971 §4.4.4), or may be: then a refresh from upstream is waited for.
+    /// Rule 8, `to_Refresh_QNode`: Awaiting Refresh. If the session is inactive, there is no refresh (RFC 5971 §4.4.4); if it
+    /// may be, the refresh follows that of the upstream peer.
     /// GIST-6.2-12, GIST-4.4.4-08, GIST-7.1.2-01.
     fn timeout_refresh(&mut self, key: Key, direction: Direction) {
         let waits = self.waits_for_refresh(key, direction);
@@ -399,28 +400,28 @@ impl Gist {
         self.start_refresh(key, direction);
     }
 
-    /// Starts the handshake that runs from its first Query: its Queries went another way.
+    /// Starts a running handshake again, because its Queries took another route.
     pub(super) fn restart_handshake(&mut self, key: Key, direction: Direction) {
         if self.state(key, direction) == State::AwaitingResponse {
             self.restart(key, direction, State::AwaitingResponse);
         }
     }
 
-    /// To Awaiting Refresh with a Query at once.
+    /// Established to Awaiting Refresh, with a Query at once.
     pub(super) fn start_refresh(&mut self, key: Key, direction: Direction) {
         if self.state(key, direction).is_established() {
             self.restart(key, direction, State::AwaitingRefresh);
         }
     }
 
-    /// To Awaiting Response with a Query at once; Data waits.
+    /// Established to Awaiting Response, with a Query at once. Data is queued.
     pub(super) fn query_bad_state(&mut self, key: Key, direction: Direction) {
         if self.state(key, direction).is_established() {
             self.restart(key, direction, State::AwaitingResponse);
         }
     }
 
-    /// What is due in a querying direction.
+    /// Handles the timers of a querying direction.
     pub(super) fn querying_deadline(&mut self, key: Key, direction: Direction) {
         let Some(record) = self.records.get(key) else { return };
         let half = *record.half(direction);
@@ -428,7 +429,7 @@ impl Gist {
         if due(INACTIVE, half.inactive) {
             return self.timeout_inactive(key, direction);
         }
-        // GIST-4.2.1-02: what was not refreshed in time is removed, whatever still runs.
+        // GIST-4.2.1-02: state that was not refreshed in time is removed.
         if due(EXPIRE, half.expire) {
             self.counters.no_response += u64::from(half.state == State::AwaitingRefresh);
             return self.end_handshake(key, direction, SendError::NoNextNode);

@@ -1,4 +1,4 @@
-//! Reception of datagrams (RFC 5971 §4.3.1, §4.3.4): whose is it, and which machine gets it.
+//! Reception of datagrams (RFC 5971 §4.3.1, §4.3.4), and selection of the state machine.
 
 use core::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::wire::{
 };
 use crate::wire::{ErrorObject, Info};
 
-/// A GIST message with what its packet said.
+/// A received GIST message with the addresses and options of its packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival<'a> {
     pub(super) src: SocketAddr,
@@ -23,31 +23,31 @@ pub(super) struct Arrival<'a> {
     pub(super) ttl: u8,
     pub(super) tos: u8,
     pub(super) options: &'a [u8],
-    /// From the common header on.
+    /// The message, from the common header on.
     pub(super) octets: &'a [u8],
     /// Addressed to this node.
     pub(super) local: bool,
     pub(super) encapsulation: Encapsulation,
-    /// The association that it came over, or [`NONE`].
+    /// The association over which it was received, or [`NONE`].
     pub(super) association: u32,
 }
 
-/// What every message but Errors says: flow, session, application, sender.
+/// Flow, session, application and sender of a message. Only Errors have another form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) mri: Mri,
     pub(super) session: SessionId,
     pub(super) nslp: NslpId,
     pub(super) nli: Nli<'a>,
-    /// The other side of a NAT in between has another MRI: Query and Confirm of a peer there, Response.
+    /// The MRI on the other side of a NAT, if there is one.
     pub(super) foreign: Option<Foreign>,
 }
 
 impl Gist {
-    /// Takes in one datagram.
+    /// Takes one datagram (RFC 5971 §4.3.1).
     ///
-    /// GIST-3.6-01, GIST-5.3.1-04, GIST-5.3.2.3-06, GIST-5.3.2.3-07: without the magic number it is no GIST
-    /// message: dropped if it is for this node, passed on unchanged if it was intercepted.
+    /// GIST-3.6-01, GIST-5.3.1-04, GIST-5.3.2.3-06, GIST-5.3.2.3-07: without the magic number it is not a GIST message. It
+    /// is dropped if it is addressed to this node, and forwarded unchanged if it was intercepted.
     pub(super) fn receive(&mut self, received: &Received<'_>) {
         let local = self.interfaces.is_local(received.dst.ip());
         let Some(octets) = strip_magic(received.payload) else {
@@ -69,7 +69,7 @@ impl Gist {
         };
         let c_flag = kind & 0x80 != 0;
         let alert = router_alert(received.options, received.dst.is_ipv6()).is_some();
-        // GIST-4.3.1-03, GIST-4.3.4-01: what was intercepted but is no Q-mode packet goes on as it came.
+        // GIST-4.3.1-03, GIST-4.3.4-01: an intercepted packet that is not Q-mode is forwarded unchanged.
         if !(local || alert || self.config.intercept_without_alert && c_flag) {
             self.pass_on(received);
             return;
@@ -93,7 +93,7 @@ impl Gist {
             encapsulation: if q_mode { Encapsulation::QMode } else { Encapsulation::Normal },
             association: NONE,
         };
-        // GIST-4.3.1-04, GIST-4.3.1-07: the NSLPID is looked at first, and nothing else says whose it is.
+        // GIST-4.3.1-04, GIST-4.3.1-07: the NSLPID is checked first, and it alone selects the application.
         let nslp = NslpId(u16::from_be_bytes([n1, n0]));
         self.demultiplex(&arrival, nslp, MessageType(kind & 0x7f), received);
     }
@@ -103,7 +103,7 @@ impl Gist {
         let q_mode = a.encapsulation == Encapsulation::QMode;
         let header = match Header::parse(a.octets) {
             Ok(header) => header,
-            // Another version: ours to refuse only if it is for us or our application.
+            // Another version: it is refused only if it is for this node or an application of it.
             Err(_) if !hosted && !a.local => return self.pass_on(received),
             Err(error) => {
                 self.counters.malformed += 1;
@@ -125,9 +125,9 @@ impl Gist {
             match (q_mode, a.local) {
                 // GIST-4.3.4-04, GIST-A.4.4.7-01: the end of the flow lacks the application.
                 (true, true) => self.refuse(a, GistError::ENDPOINT_FOUND, Infos::NONE),
-                // GIST-4.3.4-02: it travels on.
+                // GIST-4.3.4-02: it is forwarded.
                 (true, false) => self.forward(a, &header, None),
-                // GIST-4.3.4-03, GIST-A.4.4.6-01. A stray Response gets silence all the same (§4.4.6).
+                // GIST-4.3.4-03, GIST-A.4.4.6-01. There is no Error for an unexpected Response (§4.4.6).
                 (false, _) => {
                     self.counters.unknown_nslp += 1;
                     dropped!(a, "unknown NSLPID");
@@ -140,7 +140,7 @@ impl Gist {
         }
         match Message::parse(a.octets, a.encapsulation) {
             Ok(message) => self.dispatch(a, &message),
-            // GIST-5.1-03: refused as the error says; GIST-5.6-01: an Error never draws one.
+            // GIST-5.1-03: the Error depends on the decode error; GIST-5.6-01: an Error message is never answered by one.
             Err(error) => {
                 self.counters.malformed += 1;
                 tracing::debug!(peer = %a.src, reason = %error, "message dropped");
@@ -158,7 +158,7 @@ impl Gist {
             }
             return;
         }
-        // The grammar gives each of the four all of these; MA-Hello did not pass the encapsulation check.
+        // The grammar requires all three in each of the four types; MA-Hello is refused by the encapsulation check.
         let (Some(mri), Some(session), Some(nli)) = (message.mri, message.session, message.nli) else {
             self.counters.malformed += 1;
             dropped!(a, "object missing");
@@ -189,7 +189,7 @@ impl Gist {
         }
     }
 
-    /// Checks that need no state: addresses, IP version, NAT, IP TTL, ingress.
+    /// Checks without state: addresses, IP version, NAT, IP TTL, ingress filters.
     fn is_plausible(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) -> bool {
         let sender = subject.nli.interface;
         if !self.is_possible_peer(sender) {
@@ -201,9 +201,9 @@ impl Gist {
         if q_mode && !self.is_translated(a, message) {
             return false;
         }
-        // GIST-5.3.1-08, GIST-5.3.2.1-01: a NAT that does not know GIST. A Response goes on to its machine,
-        // which has to end a handshake for this.
-        // A Confirm from across a NAT that does know it has another sender than its packet, whom the cookie proves.
+        // GIST-5.3.1-08, GIST-5.3.2.1-01: a NAT that is not GIST-aware. A Response goes to its state machine, which ends
+        // the handshake. A Confirm from behind a GIST-aware NAT has another source address than its NLI, which its cookie
+        // verifies.
         let kind = message.header.kind;
         let exempt =
             kind == MessageType::RESPONSE || kind == MessageType::CONFIRM && subject.foreign.is_some();
@@ -228,7 +228,7 @@ impl Gist {
             self.refuse(a, error, Infos::some(info, None));
             return false;
         }
-        // GIST-5.8.1.3-12, GIST-A.4.4.11-01: an upstream Query comes from a neighbour or not at all.
+        // GIST-5.8.1.3-12, GIST-A.4.4.11-01: an upstream Query is accepted from a neighbour only.
         let upstream = matches!(&subject.mri, Mri::PathCoupled(p)
             if p.direction == signalbox_core::Direction::Upstream);
         if upstream && message.header.kind == MessageType::QUERY && a.ttl < 254 {
@@ -240,8 +240,8 @@ impl Gist {
         true
     }
 
-    /// Whether a peer can have this address: an answer to others would go to this node or to nobody (§4.3.3:
-    /// GIST-4.3.3-01).
+    /// Whether a peer can have this address. An answer to another address would go to this node or be undeliverable (RFC
+    /// 5971 §4.3.3). GIST-4.3.3-01.
     pub(super) fn is_possible_peer(&self, address: core::net::IpAddr) -> bool {
         !(address.is_unspecified()
             || address.is_multicast()
@@ -249,8 +249,8 @@ impl Gist {
             || self.interfaces.is_local(address))
     }
 
-    /// What is wrong with the MRI of a Q-mode message that came in here (§5.8.1.2), and at which octet of
-    /// the object. GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-A.4.4.12-03, GIST-A.4.4.12-04.
+    /// The error in the MRI of a received Q-mode message (RFC 5971 §5.8.1.2), and its offset in the object.
+    /// GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-A.4.4.12-03, GIST-A.4.4.12-04.
     fn mri_problem(&self, a: &Arrival<'_>, subject: &Subject<'_>) -> Option<(GistError, u16)> {
         let Mri::PathCoupled(p) = &subject.mri else {
             return None; // GIST-5.8.2-05: the loose-end method has no such checks
@@ -282,7 +282,7 @@ impl Gist {
         self.refuse(a, GistError::NO_ROUTING_STATE, Infos::NONE);
     }
 
-    /// Refuses a message for something in one of its objects, or in its journey.
+    /// Refuses a message with one piece of additional information.
     pub(super) fn refuse_with(&mut self, a: &Arrival<'_>, error: GistError, info: Option<Info<'_>>) {
         self.refuse(a, error, Infos::some(info, None));
     }

@@ -1,4 +1,4 @@
-//! The record of a session: both directions of its routing state.
+//! The record of a session: its message routing state in both directions (RFC 5971 §4.2.1).
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -13,16 +13,16 @@ use super::association::Need;
 use super::flow::Flow;
 use super::route_index::Hook;
 
-/// No peer, no egress.
+/// The number that stands for no peer, no egress, no association and no list entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The states of RFC 5971 §6.2 and §6.3, and none at all.
+/// The states of RFC 5971 §6.2 and §6.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum State {
     /// No state machine in this direction.
     #[default]
     None,
-    /// Querying, Awaiting Response, and the route that the first Query takes is still being looked up.
+    /// Querying: Awaiting Response, while the lookup of the route for the first Query is not answered.
     Resolving,
     /// Querying: Awaiting Response.
     AwaitingResponse,
@@ -77,7 +77,7 @@ impl State {
 pub(crate) struct Half {
     /// Interned peer, or [`NONE`].
     pub(crate) peer: u32,
-    /// Interned egress (querying) or arrival (responding), or [`NONE`].
+    /// Interned egress: towards the next hop (querying), or towards the peer (responding); or [`NONE`].
     pub(crate) egress: u32,
     /// Querying: end of the validity time that the peer granted. Responding: `Expire_RNode`.
     pub(crate) expire: Stamp,
@@ -89,7 +89,7 @@ pub(crate) struct Half {
     pub(crate) inactivity: Span,
     /// When the state was installed.
     pub(crate) since: Stamp,
-    /// Number of the last Query, which its cookie carries. Starts anywhere.
+    /// Number of the last Query, which is in its cookie. The first number is random.
     pub(crate) query: u32,
     /// Queries (or Responses) sent in this handshake; the last this many Queries may be answered.
     pub(crate) attempts: u8,
@@ -97,7 +97,7 @@ pub(crate) struct Half {
     /// IP hops to the peer (RFC 5971 §5.2.2).
     pub(crate) distance: u8,
     pub(crate) flags: u8,
-    /// Querying: its place among the sessions that go the same way.
+    /// Querying: its place in the list of sessions with the same route.
     pub(crate) hook: Hook,
 }
 
@@ -107,15 +107,15 @@ pub(crate) const RETRY: u8 = 1;
 pub(crate) const EXPIRE: u8 = 2;
 /// [`Half::inactive`] runs.
 pub(crate) const INACTIVE: u8 = 4;
-/// Trust is Tentative (RFC 5971 §7.1.3).
+/// The routing state is Tentative (RFC 5971 §7.1.3).
 pub(crate) const TENTATIVE: u8 = 8;
-/// The application caused the last change: it is not told.
+/// The application caused the last change and gets no notification of it.
 pub(crate) const BY_APPLICATION: u8 = 16;
 /// A Confirm proved that the peer can be reached at its address.
 pub(crate) const PROVEN: u8 = 32;
 /// Do not refresh: the state upstream has expired (RFC 5971 §4.4.4).
 pub(crate) const NO_REFRESH: u8 = 64;
-/// It is in connection mode: what uses which association stands in the associations' own table.
+/// The session is in connection mode. The table of associations has its binding.
 pub(crate) const ASSOCIATED: u8 = 128;
 
 impl Default for Half {
@@ -182,41 +182,41 @@ impl Half {
     }
 }
 
-/// A message that waits for a handshake.
+/// A message of an application that is queued until a handshake is complete.
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) data: Box<[u8]>,
     pub(crate) handle: Option<MessageHandle>,
-    /// When the application gives up.
+    /// When the timeout of the application ends.
     pub(crate) deadline: Option<Stamp>,
     pub(crate) ip_ttl: Option<u8>,
     pub(crate) hops: Option<u8>,
-    /// What carrying it takes.
+    /// The transport that the message needs.
     pub(crate) need: Need,
     pub(crate) reliable: bool,
 }
 
-/// What only a running handshake needs; its own allocation, freed at the end of it.
+/// State of a running handshake. It has its own allocation, which is freed when the handshake ends.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     /// Messages for the downstream peer.
     pub(crate) down: VecDeque<Queued>,
     /// Messages for the upstream peer (Awaiting Confirm).
     pub(crate) up: VecDeque<Queued>,
-    /// What the Queries of each direction say, downstream and upstream.
+    /// Contents of the Queries in each direction, downstream and upstream.
     queries: [QueryContents; 2],
-    /// What a retransmitted Response repeats, downstream and upstream.
+    /// The Response for retransmissions, downstream and upstream.
     pub(crate) response: [Option<Box<StoredResponse>>; 2],
 }
 
-/// What is in the Queries of a handshake.
+/// Contents of the Queries of a handshake.
 #[derive(Debug, Default)]
 pub(crate) struct QueryContents {
-    /// Payload, given by the application for this handshake.
+    /// Payload that the application gave for this handshake.
     pub(crate) data: Vec<u8>,
-    /// Number of the first Query that asked for an association.
+    /// Number of the first Query with a Stack-Proposal.
     pub(crate) first: Option<u32>,
-    /// The first message of the queue rides along.
+    /// The first message of the queue is the payload of the Queries.
     pub(crate) piggybacked: bool,
 }
 
@@ -257,7 +257,7 @@ impl Pending {
         }
     }
 
-    /// When the first queued message is given up.
+    /// When the timeout of the first queued message ends.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
         self.down.iter().chain(&self.up).filter_map(|q| q.deadline).reduce(Stamp::min)
     }
@@ -281,7 +281,7 @@ pub(crate) struct Record {
     /// State for messages downstream and upstream: the peers towards the flow's destination and source.
     pub(crate) halves: [Half; 2],
     pub(crate) pending: Option<Box<Pending>>,
-    /// What the wheel is armed for.
+    /// The time for which the timer is armed.
     pub(crate) armed: Stamp,
 }
 
@@ -300,7 +300,7 @@ impl Record {
         }
     }
 
-    /// Nothing is left of it.
+    /// Whether neither direction has a state machine.
     pub(crate) fn is_empty(&self) -> bool {
         self.halves.iter().all(|half| half.state == State::None)
     }

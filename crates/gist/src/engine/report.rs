@@ -1,4 +1,4 @@
-//! Error messages from others (RFC 5971 §5.6, A.4).
+//! Received Error messages (RFC 5971 §5.6, A.4).
 
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
@@ -10,9 +10,9 @@ use super::record::State;
 use crate::wire::{ErrorCode, ErrorObject, Header, MessageType, NatTraversal};
 
 impl Gist {
-    /// An Error came. What it is about is in it: application (GIST-5.6-10), flow and session. One that matches
-    /// no state of ours is discarded (GIST-4.4.6-04, GIST-4.4.6-07, GIST-6.1-09); one without flow and session
-    /// can only be counted. How to react depends on the error, not on its class (GIST-A.4.3-02).
+    /// Takes an Error (RFC 5971 §5.6). It contains the application (GIST-5.6-10), flow and session of the message that it is
+    /// about. An Error that matches no state is discarded (GIST-4.4.6-04, GIST-4.4.6-07, GIST-6.1-09). An Error without
+    /// flow and session is only counted. The reaction depends on the error, not on its class (GIST-A.4.3-02).
     pub(super) fn rx_error(&mut self, error: &ErrorObject<'_>, nat: Option<&NatTraversal<'_>>) {
         let subject = error.original().zip(error.mri()).zip(error.session);
         let found = subject.and_then(|((header, mri), session)| {
@@ -25,7 +25,7 @@ impl Gist {
         };
         let handled = match error.error.code {
             ErrorCode::NO_ROUTING_STATE => self.er_no_routing_state(key, mri.direction()),
-            // The peer keeps the association, but not the session's use of it: its state is gone as well.
+            // The peer has the association but not the session over it: its routing state is lost as well.
             ErrorCode::INCORRECTLY_DELIVERED
                 if header.kind == MessageType::DATA && self.state(key, mri.direction()).is_querying() =>
             {
@@ -44,7 +44,7 @@ impl Gist {
         }
     }
 
-    /// `er_NoRSM`: about a message that we sent in `direction`.
+    /// `er_NoRSM` (RFC 5971 §6.2, §6.3) about a message of this node in `direction`.
     fn er_no_routing_state(&mut self, key: Key, direction: Direction) -> bool {
         let state = self.state(key, direction);
         if state.is_querying() {
@@ -57,8 +57,8 @@ impl Gist {
         true
     }
 
-    /// A Query with a payload does not fit the path: the payload waits for an association instead, which a
-    /// smaller Query asks for (RFC 5971 §4.3.4). GIST-4.3.4-10.
+    /// A Query with payload is too large for the path: the payload is queued for an association, which a Query without
+    /// payload requests (RFC 5971 §4.3.4). GIST-4.3.4-10.
     fn er_message_too_large(&mut self, key: Key, direction: Direction, header: &Header) -> bool {
         if header.kind != MessageType::QUERY || !self.associations.enabled() {
             return false;
@@ -75,7 +75,7 @@ impl Gist {
         true
     }
 
-    /// The flow's end lacks the application, so this node is the last that has it (RFC 5971 §4.3.4, B.4).
+    /// The end of the flow does not have the application, so this node is the last one with it (RFC 5971 §4.3.4, B.4).
     /// GIST-B.4-01.
     fn er_endpoint_found(&mut self, key: Key, direction: Direction, header: &Header) -> bool {
         if header.kind != MessageType::QUERY || !self.state(key, direction).is_querying() {
@@ -86,8 +86,8 @@ impl Gist {
         true
     }
 
-    /// Any other error. A Query that is refused ends its handshake: the same Query again would fare no better
-    /// (for 9/4 RFC 5971 §7.2.1 demands it: GIST-7.2.1-04). Data that is refused is reported as lost.
+    /// Any other error. A refused Query ends its handshake, since the same Query would be refused again (for 9/4 RFC 5971
+    /// §7.2.1 requires it: GIST-7.2.1-04). Refused Data is reported to the application.
     fn er_other(&mut self, key: Key, header: &Header, mri: &Mri, error: &ErrorObject<'_>) -> bool {
         let direction = mri.direction();
         let state = self.state(key, direction);

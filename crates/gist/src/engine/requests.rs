@@ -1,4 +1,4 @@
-//! What applications ask for beside sending (RFC 5971 B.2, B.5, B.6), and timers of whole records.
+//! Requests of applications other than messages (RFC 5971 B.2, B.5, B.6), and timers of records.
 
 use core::time::Duration;
 
@@ -28,7 +28,7 @@ impl Gist {
                 };
                 self.counters.requests_refused += u64::from(!done);
             }
-            // Urgent or not, it begins as soon as the walk finds the session (GIST-7.1.3-11).
+            // Also without urgency it begins when the walk visits the session (GIST-7.1.3-11).
             Request::InvalidateRoutingState { nslp, mri, status, data, urgent: _ } => {
                 let sane =
                     data.len().is_multiple_of(4) && data.len() <= usize::from(self.config.max_datagram);
@@ -38,9 +38,9 @@ impl Gist {
         }
     }
 
-    /// `SetStateLifetime` for one session: the period of `Inactive_QNode`, which starts again (GIST-6.2-24);
-    /// zero means no further interest, and the state goes (GIST-4.4.4-08, GIST-B.5-01). A Responding-SM
-    /// cannot prolong its life by itself: for it only zero means something.
+    /// `SetStateLifetime` for one session (RFC 5971 B.5): the period of `Inactive_QNode`, which starts again (GIST-6.2-24). A
+    /// lifetime of zero removes the state (GIST-4.4.4-08, GIST-B.5-01). A Responding-SM cannot extend its own lifetime, so
+    /// only zero has an effect on it.
     pub(super) fn set_lifetime(&mut self, key: Key, direction: Direction, lifetime: Duration) {
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
@@ -59,10 +59,10 @@ impl Gist {
         }
     }
 
-    /// `InvalidateRoutingState` for one session (RFC 5971 §7.1.3): Tentative means a Query while Data still
-    /// flows, Bad a Query while Data waits (GIST-7.1.3-10). A Responding-SM has no repair of its own
-    /// (GIST-7.1.3-07): Bad state goes, Tentative state stays. The application knows; it is not told
-    /// (GIST-7.1.3-06), nor is the other direction touched (GIST-7.1.3-05).
+    /// `InvalidateRoutingState` for one session (RFC 5971 §7.1.3, B.6). Tentative: a Query is sent, and Data is still sent.
+    /// Bad: a Query is sent, and Data is queued (GIST-7.1.3-10). A Responding-SM cannot repair its state (GIST-7.1.3-07):
+    /// Bad state is removed, Tentative state is kept. The application gets no notification (GIST-7.1.3-06), and the other
+    /// direction does not change (GIST-7.1.3-05).
     pub(super) fn invalidate(&mut self, key: Key, direction: Direction, status: InvalidStatus, data: &[u8]) {
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
@@ -89,7 +89,7 @@ impl Gist {
         }
     }
 
-    /// A record's timer fired: whatever of its timers is due is handled, then the next one armed.
+    /// Handles all timers of a record that are due, then arms the next one.
     pub(super) fn deadline(&mut self, key: Key) {
         for direction in [Direction::Downstream, Direction::Upstream] {
             let state = self.state(key, direction);
@@ -103,8 +103,8 @@ impl Gist {
         self.settle(key);
     }
 
-    /// Messages whose application gave them a time that is over (GIST-5.3.3-08, GIST-B.1-04). With the last
-    /// of them the handshake ends that was made for them.
+    /// Fails queued messages whose timeout is over (GIST-5.3.3-08, GIST-B.1-04). A handshake that was started for them ends
+    /// with the last one.
     fn expire_queued(&mut self, key: Key) {
         let now = self.now;
         for direction in [Direction::Downstream, Direction::Upstream] {

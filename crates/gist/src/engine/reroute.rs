@@ -1,4 +1,4 @@
-//! Route changes and local repair (RFC 5971 §7.1): what the kernel's tables say of sessions that stand.
+//! Route changes and local repair (RFC 5971 §7.1), triggered by the routing table of this node.
 
 use core::time::Duration;
 
@@ -13,14 +13,14 @@ use super::querying::RESOLVE;
 use super::record::{NO_REFRESH, NONE, State, TENTATIVE};
 use super::route_index::{Step, place};
 
-/// Steps of walks over the sessions of changed ways that one call takes. GIST-5.3.3-24: the driver has its turn
-/// in between, and the Queries that follow are subject to the rate limit.
+/// Steps of walks over sessions in one call. GIST-5.3.3-24: the driver runs between the calls, and the Queries that follow
+/// are subject to the rate limit.
 const STEPS: u32 = 2048;
 
 impl Gist {
-    /// The node's interfaces and addresses changed. What left by one that changed, or from an address that is
-    /// gone, is looked at, and what goes to an address that is new: the kernel takes routes away with a link and
-    /// says nothing of them (IPv4). New routes it does announce.
+    /// Takes the new interfaces and addresses. It checks the routes of sessions whose egress is a changed interface or a
+    /// removed address, and of sessions whose destination is a new address. The kernel reports new routes, but not the
+    /// IPv4 routes that it removes together with a link.
     pub(super) fn interfaces_changed(&mut self, interfaces: &[Interface]) {
         let before = self.interfaces.update(interfaces);
         let (index, now) = (&mut self.route_index, &self.interfaces);
@@ -34,13 +34,13 @@ impl Gist {
         }
     }
 
-    /// Routes to `prefix` may have changed.
+    /// Checks the routes of all sessions with a destination in `prefix`.
     pub(super) fn route_changed(&mut self, prefix: Prefix) {
         self.route_index.walk_prefix(prefix);
     }
 
-    /// Looks again at sessions that a change may concern, a bounded number of them: those whose destination's
-    /// hold-down is over, then those of the walks.
+    /// Checks the routes of a bounded number of sessions: those of destinations whose hold-down has ended, then those of
+    /// the walks.
     pub(super) fn run_walks(&mut self) {
         while let Some(dst) = self.hold_downs.pop_due(self.now) {
             self.route_index.walk_prefix(Prefix::host(dst));
@@ -52,14 +52,14 @@ impl Gist {
                         self.check_route(key, direction, may_wait);
                     }
                 }
-                Step::On => {}
+                Step::Continue => {}
                 Step::Done => return,
             }
         }
     }
 
-    /// Looks the route of a session up again, unless that waits until its destination's hold-down is over. Only
-    /// a session that has a way can wait.
+    /// Looks up the route of a session again, or defers this until the hold-down of its destination ends. A session without
+    /// route does not wait.
     fn check_route(&mut self, key: Key, direction: Direction, may_wait: bool) {
         let Some(record) = self.records.get(key) else { return };
         let has_route = record.half(direction).state != State::Resolving;
@@ -71,7 +71,7 @@ impl Gist {
         self.lookup_record(key, direction);
     }
 
-    /// Makes a querying direction leave by `egress`, whose reference it takes over; [`NONE`]: by none.
+    /// Sets the egress of a querying direction, which takes over the reference; [`NONE`]: no egress.
     pub(super) fn set_egress(&mut self, key: Key, direction: Direction, egress: u32) {
         let place = place(key.index(), direction);
         self.route_index.unlink(&mut self.records, place);
@@ -84,8 +84,8 @@ impl Gist {
         self.peers.release_egress(old);
     }
 
-    /// The route of a record's Queries is known: a first Query leaves; established state is
-    /// checked against it (local trigger, RFC 5971 §7.1.2).
+    /// Takes the route of a record's Queries. The first Query is sent, or established state is compared with the route
+    /// (local trigger, RFC 5971 §7.1.2).
     pub(super) fn record_route(&mut self, key: Key, direction: Direction, result: Result<Route, NoRoute>) {
         let Some(record) = self.records.get(key) else { return };
         let half = record.half(direction);
@@ -112,7 +112,7 @@ impl Gist {
         };
         let before = self.peers.egress(old).copied();
         if before == Some(new) {
-            // GIST-7.1.3-09: the way is as it was, so nothing is to be repaired; or it has come back.
+            // GIST-7.1.3-09: the route is the same as before, so there is nothing to repair.
             if state == State::Resolving {
                 self.first_query(key, direction);
             }
@@ -141,8 +141,8 @@ impl Gist {
         }
     }
 
-    /// There is no route any more. State is Bad and messages wait: routing may be about to find another way,
-    /// and if it does not soon, the state goes.
+    /// The route does not exist any more. State is Bad and messages are queued, since routing may find another route. If
+    /// there is none within [`RESOLVE`], the state is removed.
     fn route_lost(&mut self, key: Key, direction: Direction) {
         let state = self.state(key, direction);
         if state.is_established() {
@@ -157,11 +157,11 @@ impl Gist {
         self.arm(key);
     }
 
-    /// The local forwarding table says that the way changed: state is Tentative until a Response proves
-    /// which peer is there now (RFC 5971 §7.1.3 option 2). GIST-7.1.2-05.
+    /// The local routing table has changed the route: state is Tentative until a Response shows the peer on the new route
+    /// (RFC 5971 §7.1.3 option 2). GIST-7.1.2-05.
     ///
-    /// The handshake starts at once where the state upstream is good or not needed (GIST-7.1.3-12), and a
-    /// little later where it is in doubt (GIST-7.1.3-13): then this node may be off the path as well.
+    /// The handshake starts at once if the upstream state is Good or not needed (GIST-7.1.3-12). It starts later if the
+    /// upstream state is Tentative (GIST-7.1.3-13), since this node may be off the path as well.
     fn repair(&mut self, key: Key, direction: Direction) {
         let other = direction.inverted();
         self.make_tentative(key, direction);
@@ -180,7 +180,7 @@ impl Gist {
         self.arm(key);
     }
 
-    /// State that can be used is Tentative from now on; the application hears it.
+    /// Makes established state Tentative and notifies the application (RFC 5971 §7.1.3).
     pub(super) fn make_tentative(&mut self, key: Key, direction: Direction) {
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
@@ -190,16 +190,16 @@ impl Gist {
         }
     }
 
-    /// Time after which a node that is refreshed itself refreshes its peer: the end of the span that RFC 5971
-    /// §4.4.4 allows, so that its own refresh comes first and passes it on ([`Gist::pass_refresh_on`]).
+    /// Period of refreshes (RFC 5971 §4.4.4). A node whose upstream peer refreshes it uses the longest period, so that the
+    /// refresh from upstream comes first and triggers its own ([`Gist::pass_refresh_on`]).
     pub(super) fn refresh_after(&mut self, key: Key, direction: Direction, validity: Duration) -> Duration {
         let relay = self.state(key, direction.inverted()).is_responding();
         if relay { validity * 3 / 4 } else { self.rng.jitter(validity, 0.5, 0.75) }
     }
 
-    /// The state of one direction was refreshed by its peer: so is that of the other, which is `direction`, if it would
-    /// end before that. Refreshes travel along the path like this, each node's state lives and ends with that of the
-    /// node before it, and a node that comes back into the path says so at once.
+    /// A peer has refreshed the state of the opposite direction. Refreshes the state of `direction` if it would expire
+    /// earlier. So refreshes travel along the path, the state of each node expires with that of the node before it, and a
+    /// node that returns to the path sends its Query at once.
     pub(super) fn pass_refresh_on(&mut self, key: Key, direction: Direction) {
         let Some(record) = self.records.get(key) else { return };
         let half = record.half(direction);
@@ -212,8 +212,8 @@ impl Gist {
         }
     }
 
-    /// Whether the state of a querying direction lasts as long as that of the other one, which a peer refreshes, give or
-    /// take `slack`; `None`: no peer does.
+    /// Whether the state of a querying direction expires no earlier than that of the opposite direction, minus `slack`;
+    /// `None`: no peer refreshes the opposite direction.
     fn lasts(&self, key: Key, direction: Direction, slack: Duration) -> Option<bool> {
         let record = self.records.get(key)?;
         let (half, other) = (record.half(direction), record.half(direction.inverted()));
@@ -221,16 +221,16 @@ impl Gist {
         refreshed.then(|| half.expire.left(self.now) + slack >= other.expire.left(self.now))
     }
 
-    /// Whether a refresh that is due waits for that of the other side, which will be passed on: the state is in no doubt
-    /// and lasts until then. A node that refreshed by its own clock would, when the path has left it, take back the node where both
-    /// branches meet (RFC 5971 §7.1.4: "state conflicts at the crossover router").
+    /// Whether a refresh that is due is deferred until the refresh from the opposite side: the state is Good and does not
+    /// expire before. If a node that is off the path refreshed by its own timer, the crossover router would switch back to
+    /// it (RFC 5971 §7.1.4: "state conflicts at the crossover router").
     pub(super) fn waits_for_refresh(&self, key: Key, direction: Direction) -> bool {
         let doubtful = self.records.get(key).is_some_and(|record| record.half(direction).has(TENTATIVE));
         !doubtful && self.lasts(key, direction, self.validity() / 8) == Some(true)
             || self.is_refresh_overdue(key, direction)
     }
 
-    /// Whether the refresh from the other side that this node waits for has not come in time: it may be off the path.
+    /// Whether the expected refresh from the opposite side is late: this node may be off the path (RFC 5971 §4.4.4).
     /// GIST-4.4.4-08.
     fn is_refresh_overdue(&self, key: Key, direction: Direction) -> bool {
         let Some(record) = self.records.get(key) else { return false };

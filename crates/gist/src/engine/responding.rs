@@ -18,14 +18,14 @@ use super::sources::source;
 use crate::wire::{MAGIC, Message, MessageType};
 
 impl Gist {
-    /// The address that we answer a message from: the one it was sent to, or one of the interface it came by.
+    /// The source address of an answer: the destination of the message, or an address of its interface.
     fn own_address(&self, a: &Arrival<'_>, v6: bool) -> Option<IpAddr> {
         let addressed = Some(a.dst.ip())
             .filter(|ip| a.local && ip.is_ipv6() == v6 && !ip.is_loopback() && !is_anycast(*ip));
         addressed.or_else(|| self.interfaces.address(a.ifindex, v6))
     }
 
-    /// Whether a source has as much state as it may have; then that is counted.
+    /// Whether a source has reached its limit of routing state (RFC 5971 §8.4), which is counted.
     pub(super) fn is_source_full(&mut self, address: IpAddr) -> bool {
         let max = self.config.max_sessions_per_source;
         let full = max > 0 && self.peers.of_source(address) >= max;
@@ -33,8 +33,8 @@ impl Gist {
         full
     }
 
-    /// Points a direction at the node that a Query or Confirm came from. False (and the half is gone) if a
-    /// table is full or this node has no address for the peer. GIST-4.2.1-01, GIST-4.4.1-14.
+    /// Installs the sender of a Query or Confirm as the peer of a direction (RFC 5971 §4.4.1). False if a table is full or
+    /// this node has no address for the peer; a new record is then removed. GIST-4.2.1-01, GIST-4.4.1-14.
     pub(super) fn install(
         &mut self,
         key: Key,
@@ -82,7 +82,7 @@ impl Gist {
         self.peers.set_own_address(peer, address);
         self.peers.release_egress(old_egress);
         if old_peer == peer {
-            self.peers.release(peer); // it holds one reference already
+            self.peers.release(peer); // the direction has a reference already
         } else if state.is_established() {
             half.set(TENTATIVE, false);
             self.peer_is_good(key, direction, old_peer, true);
@@ -92,8 +92,8 @@ impl Gist {
         true
     }
 
-    /// Whether a Query or Confirm came from the peer that the state points to, by the same interface, and that
-    /// peer is answered from the same address as before.
+    /// Whether a Query or Confirm came from the peer in the routing state, by the same interface, and the answer has the same
+    /// source address as before.
     fn is_from_peer(&self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) -> bool {
         let Some(record) = self.records.get(key) else { return false };
         let half = record.half(direction);
@@ -103,8 +103,8 @@ impl Gist {
         same_peer && self.peers.egress(half.egress).map(|e| e.address) == own
     }
 
-    /// Whether a Query says that IP routing changed upstream: it comes from another peer, by another interface,
-    /// or over another number of IP hops than what came before (RFC 5971 §7.1.2).
+    /// Whether a Query shows a route change upstream: it has another peer, another interface or another number of IP hops
+    /// than before (RFC 5971 §7.1.2).
     fn is_rerouted(&self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) -> bool {
         let Some(record) = self.records.get(key) else { return false };
         let half = record.half(direction);
@@ -117,7 +117,7 @@ impl Gist {
             || distance.is_some_and(|distance| distance != half.distance)
     }
 
-    /// Notes the distance that a message tells (RFC 5971 §5.2.2).
+    /// Stores the distance that a message shows (RFC 5971 §5.2.2).
     fn note_distance(&mut self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) {
         if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl)
             && let Some(record) = self.records.get_mut(key)
@@ -186,9 +186,9 @@ impl Gist {
         self.arm(key);
     }
 
-    /// Sends a Response: MRI inverted, session and cookie of the Query octet by octet, our NLI, and a
-    /// Responder-Cookie if a Confirm is wanted. With a record whose Confirm is waited for, it is kept for
-    /// retransmission. GIST-5.1-11, GIST-5.1-12, GIST-5.3.1-05, GIST-5.3.1-06, GIST-8.4-01.
+    /// Sends a Response (RFC 5971 §5.1): the inverted MRI, session and cookie of the Query, the NLI of this node, and a
+    /// Responder-Cookie if it requests a Confirm. With a record that waits for the Confirm, it is stored for
+    /// retransmissions. GIST-5.1-11, GIST-5.1-12, GIST-5.3.1-05, GIST-5.3.1-06, GIST-8.4-01.
     pub(super) fn respond(
         &mut self,
         key: Option<Key>,
@@ -223,7 +223,7 @@ impl Gist {
         let (options, count) = stacks.response_options();
         let mut response = Message::new(MessageType::RESPONSE, subject.nslp, self.config.hops);
         response.header.r = confirm;
-        // GIST-7.2.3-04, GIST-7.2.3-05: as it came, before all else; the rest is ours.
+        // GIST-7.2.3-04, GIST-7.2.3-05: unchanged, before all other objects.
         response.nat_traversal = message.nat_traversal;
         response.mri = message.mri.map(|mri| mri.inverted());
         response.session = Some(subject.session);
@@ -239,7 +239,7 @@ impl Gist {
         let to = SocketAddr::new(subject.nli.interface, a.src.port());
         let envelope = normal(&self.config, own, to, ttl);
         if !may_send {
-            return; // the Query will come again
+            return; // the peer retransmits its Query
         }
         // GIST-5.1-10, GIST-4.4.3-05
         if let Answer::Over(association) = answer {
@@ -254,7 +254,7 @@ impl Gist {
         let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
         let mut sent = self.out.compose(envelope, &[], &response, limit);
         if sent.is_err() && response.nslp_data.is_some() {
-            // The application's part does not fit; the handshake goes on without it.
+            // The payload of the application is too large; the handshake continues without it.
             self.counters.requests_refused += 1;
             response.nslp_data = None;
             sent = self.out.compose(envelope, &[], &response, limit);
@@ -273,7 +273,7 @@ impl Gist {
         }
     }
 
-    /// Established: `Expire_RNode` (re)starts, and what is new is told.
+    /// Established: `Expire_RNode` (re)starts, and the application is notified of new state (RFC 5971 §6.3).
     fn establish(&mut self, key: Key, direction: Direction) {
         let (now, validity) = (self.now, self.validity());
         let Some(record) = self.records.get_mut(key) else { return };
@@ -324,7 +324,7 @@ impl Gist {
         self.settle(key);
     }
 
-    /// `rx_Confirm` where a machine exists. Established: rule 10, a duplicate, ignored silently (GIST-6.3-14).
+    /// `rx_Confirm` with a state machine. Established: rule 10, a duplicate, ignored silently (GIST-6.3-14).
     /// Awaiting Confirm or Awaiting Refresh: rule 8 (GIST-6.3-09, GIST-6.3-22); a Confirm that fails the
     /// cookie check removes the state (GIST-5.7.1-16).
     pub(super) fn rx_confirm_of(
@@ -335,9 +335,10 @@ impl Gist {
         subject: &Subject<'_>,
     ) {
         let direction = subject.mri.direction().inverted();
-        // GIST-5972-13: one that comes over another association than the session uses is none.
-        let new_way = a.association != NONE && self.association_of(key, direction) != Some(a.association);
-        if self.state(key, direction) == State::RespondingEstablished && !new_way {
+        // GIST-5972-13: a Confirm over another association than that of the session is not a duplicate.
+        let other_association =
+            a.association != NONE && self.association_of(key, direction) != Some(a.association);
+        if self.state(key, direction) == State::RespondingEstablished && !other_association {
             self.counters.confirms_duplicate += 1;
             dropped!(a, subject, "state is confirmed already");
             return;
@@ -364,15 +365,15 @@ impl Gist {
         self.settle(key);
     }
 
-    /// Sends what waited for the handshake.
+    /// Sends the messages that were queued for the handshake.
     fn send_left(&mut self, key: Key, direction: Direction) {
         if self.send_stored(key, direction) {
-            // GIST-4.3.3-13: the Confirm would have come over the association that they need.
+            // GIST-4.3.3-13: the Confirm did not come over an association, which they need.
             self.fail_queue(key, direction, SendError::Refused);
         }
     }
 
-    /// Rule 9, `to_No_Confirm`: the Response again, with the backoff of Queries, or the end. GIST-6.3-10,
+    /// Rule 9, `to_No_Confirm`: a retransmission of the Response, with the backoff of Queries, or the end. GIST-6.3-10,
     /// GIST-6.3-11, GIST-6.3-23, GIST-6.3-24, GIST-5.3.3-17.
     fn timeout_no_confirm(&mut self, key: Key, direction: Direction) {
         let now = self.now;
@@ -397,8 +398,8 @@ impl Gist {
         self.arm(key);
     }
 
-    /// Rule 11, `to_Expire_RNode` and `er_NoRSM`, and the ends of rules 8 and 9: the machine is destroyed, and
-    /// the application hears that state which it could use is gone. GIST-6.3-17, GIST-6.3-18, GIST-6.3-25,
+    /// Rule 11, `to_Expire_RNode` and `er_NoRSM`, and the ends of rules 8 and 9: the state machine is removed, and the
+    /// application is notified if the state was established. GIST-6.3-17, GIST-6.3-18, GIST-6.3-25,
     /// GIST-4.4.6-09, GIST-4.4.6-10.
     pub(super) fn end_responding(&mut self, key: Key, direction: Direction) {
         if self.state(key, direction).is_established() {
@@ -407,7 +408,7 @@ impl Gist {
         self.remove_half(key, direction, SendError::NoNextNode);
     }
 
-    /// What is due in a responding direction.
+    /// Handles the timers of a responding direction.
     pub(super) fn responding_deadline(&mut self, key: Key, direction: Direction) {
         let Some(record) = self.records.get(key) else { return };
         let half: Half = *record.half(direction);

@@ -1,11 +1,11 @@
-//! Which sessions go which route: the index that tells whom a change of routes or interfaces concerns.
+//! Index of sessions by route: finds the sessions that a change of routes or interfaces concerns.
 //!
-//! A route is a destination together with the route out that the kernel chose for it. RouteIndex are kept by destination,
-//! so that a prefix is a range of them, and by route out. The sessions of a route are linked through their records:
-//! a change costs what it touches, whatever else the node holds.
+//! A route here is a destination together with its egress. Routes are indexed by destination, so that a prefix is a range,
+//! and by egress. The records of the sessions of a route form a linked list. The cost of a change depends only on the
+//! number of sessions that it concerns.
 //!
-//! A walk visits the sessions that a change may concern, a bounded number per call. Sessions come and go
-//! meanwhile: whoever is taken off the list that a walk stands in moves the walk on.
+//! A walk visits these sessions, a bounded number per call. If the session that a walk will visit next is removed
+//! between two calls, the walk moves to the session after it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Bound::{self, Excluded, Included};
@@ -17,13 +17,13 @@ use signalbox_core::slab::Slab;
 
 use super::record::{Half, NONE, Record};
 
-/// Walks that wait at most; more are merged into one over everything.
+/// Most pending walks. Further ones are merged into one walk over all sessions.
 const MAX_WALKS: usize = 256;
 
-/// A direction of a record in the list of its route. 12 octets.
+/// Links of a direction of a record in the list of its route, 12 octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hook {
-    /// [`NONE`]: in no list.
+    /// The route, or [`NONE`].
     route: u32,
     prev: u32,
     next: u32,
@@ -35,12 +35,12 @@ impl Default for Hook {
     }
 }
 
-/// Where a direction of a record stands in lists. A node has far less than 2³¹ records.
+/// The number of a direction of a record in lists. A node has far less than 2³¹ records.
 pub(crate) const fn place(index: u32, direction: Direction) -> u32 {
     index << 1 | matches!(direction, Direction::Upstream) as u32
 }
 
-/// The record of a place, and the direction.
+/// The record and direction of such a number.
 pub(crate) const fn at(place: u32) -> (u32, Direction) {
     (place >> 1, if place & 1 == 0 { Direction::Downstream } else { Direction::Upstream })
 }
@@ -59,11 +59,11 @@ fn hook(records: &mut Slab<Record>, place: u32) -> Option<&mut Hook> {
 struct IndexedRoute {
     dst: IpAddr,
     egress: u32,
-    /// A route has sessions, or it is none.
+    /// The first session. A route without sessions is removed.
     first: u32,
 }
 
-/// All routes, and the walks over them.
+/// All routes, and the pending walks.
 #[derive(Debug)]
 pub(crate) struct RouteIndex {
     routes: Slab<IndexedRoute>,
@@ -76,11 +76,11 @@ pub(crate) struct RouteIndex {
 #[derive(Debug)]
 struct Walk {
     over: Over,
-    /// The place that is visited next, [`NONE`]: the first one of the next route.
+    /// The direction of a record to be visited next; [`NONE`]: the first one of the next route.
     cursor: u32,
 }
 
-/// What is left of a walk.
+/// The routes that a walk has not visited yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
     V4 { from: Bound<(u32, u32)>, last: u32 },
@@ -97,11 +97,11 @@ pub(crate) enum Step {
         index: u32,
         /// Which direction.
         direction: Direction,
-        /// Only routes changed, and not the route out itself.
+        /// Only routes changed, and not the egress itself.
         may_wait: bool,
     },
-    /// Nothing to visit here, but there is more.
-    On,
+    /// No session in this step; further steps follow.
+    Continue,
     /// All walks are done.
     Done,
 }
@@ -124,7 +124,7 @@ impl Over {
 impl RouteIndex {
     pub(crate) fn new() -> Self {
         Self {
-            // Each has a session of a table that is bounded.
+            // Each route has a session, and their number is limited.
             routes: Slab::new(u32::MAX),
             v4: BTreeMap::new(),
             v6: BTreeMap::new(),
@@ -133,7 +133,7 @@ impl RouteIndex {
         }
     }
 
-    /// Puts a direction of a record, which is in no list, on its route.
+    /// Adds a direction of a record, which is in no list, to the list of its route.
     pub(crate) fn link(&mut self, records: &mut Slab<Record>, place: u32, dst: IpAddr, egress: u32) {
         let known = match dst {
             IpAddr::V4(a) => self.v4.get(&(a.to_bits(), egress)),
@@ -161,7 +161,7 @@ impl RouteIndex {
         }
     }
 
-    /// Takes a direction of a record off its route, if it is on one.
+    /// Removes a direction of a record from the list of its route, if it is in one.
     pub(crate) fn unlink(&mut self, records: &mut Slab<Record>, place: u32) {
         let Some(Hook { route, prev, next }) = hook(records, place).map(core::mem::take) else { return };
         if route == NONE {
@@ -189,19 +189,19 @@ impl RouteIndex {
         }
     }
 
-    /// Routes to these destinations may have changed.
+    /// Starts a walk over the sessions with a destination in `prefix`.
     pub(crate) fn walk_prefix(&mut self, prefix: Prefix) {
         self.walk(Over::prefix(prefix));
     }
 
-    /// What leaves this route may have to leave another.
+    /// Starts a walk over the sessions with this egress.
     pub(crate) fn walk_egress(&mut self, egress: u32) {
         self.walk(Over::Egress { egress, from: Included(0) });
     }
 
     fn walk(&mut self, over: Over) {
         if self.walks.iter().any(|walk| walk.over == over && walk.cursor == NONE) {
-            return; // it waits already
+            return; // it is pending already
         }
         if self.walks.len() >= MAX_WALKS {
             self.walks.clear();
@@ -219,7 +219,7 @@ impl RouteIndex {
         !self.walks.is_empty()
     }
 
-    /// Goes one step on.
+    /// Does one step of the first walk.
     pub(crate) fn step(&mut self, records: &Slab<Record>) -> Step {
         let Self { routes, v4, v6, by_egress, walks } = self;
         let Some(walk) = walks.front_mut() else { return Step::Done };
@@ -253,10 +253,10 @@ impl RouteIndex {
         };
         let Some(route) = found else {
             walks.pop_front();
-            return if walks.is_empty() { Step::Done } else { Step::On };
+            return if walks.is_empty() { Step::Done } else { Step::Continue };
         };
         walk.cursor = routes.get_index(route).map_or(NONE, |route| route.first);
-        Step::On
+        Step::Continue
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
                         assert_eq!(direction, DOWN);
                         visited.push(index);
                     }
-                    Step::On => {}
+                    Step::Continue => {}
                     Step::Done => break,
                 }
             }
@@ -360,7 +360,7 @@ mod tests {
         let mut world = World::new();
         let all: Vec<u32> = (0..6).map(|_| world.add("10.0.0.1", 1)).collect();
         world.routes.walk_prefix(prefix("10.0.0.1", 32));
-        assert_eq!(world.routes.step(&world.records), Step::On);
+        assert_eq!(world.routes.step(&world.records), Step::Continue);
         // The list runs from the youngest to the oldest; the walk stands at the youngest.
         world.remove(all[5]);
         assert_eq!(

@@ -23,7 +23,7 @@ use crate::wire::{Message, MessageType, PORT};
 /// Octets of a Query's Stack-Proposal and Stack-Configuration-Data at most.
 const MAX_STACKS: usize = 20 + 20;
 
-/// A message for which no routing state is wanted, waiting for its route.
+/// A stateless message that waits for its route.
 #[derive(Debug)]
 pub(super) struct Stateless {
     nslp: NslpId,
@@ -35,21 +35,21 @@ pub(super) struct Stateless {
     hops: Option<u8>,
 }
 
-/// What one Data message says beside its flow.
+/// Payload and attributes of one Data message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outgoing<'a> {
     pub(super) data: &'a [u8],
     pub(super) handle: Option<MessageHandle>,
     pub(super) ip_ttl: Option<u8>,
     pub(super) hops: Option<u8>,
-    /// Over an association: it counts if it is lost.
+    /// Over an association: its loss is reported.
     pub(super) reliable: bool,
-    /// Over an association: when the application gives up.
+    /// Over an association: the end of its timeout.
     pub(super) deadline: Option<Time>,
 }
 
 impl Gist {
-    /// `SendMessage`. What cannot be sent is reported at once, if the application asked by a handle.
+    /// `SendMessage` (RFC 5971 B.1). If the message cannot be sent, its status is reported at once, if it has a handle.
     pub(super) fn send_message(&mut self, m: &SendMessage<'_>) {
         if let Err(error) = self.try_send(m) {
             self.counters.requests_refused += 1;
@@ -91,7 +91,7 @@ impl Gist {
             | State::AwaitingRefresh
             | State::RespondingEstablished
             | State::RespondingAwaitingRefresh => {
-                // Not `None`: a state was found.
+                // It is not `None`, since a state was found.
                 key.map_or(Ok(()), |key| self.send_along(key, direction, m, &outgoing, need))
             }
             State::Resolving | State::AwaitingResponse | State::RespondingAwaitingConfirm => {
@@ -100,7 +100,7 @@ impl Gist {
         }
     }
 
-    /// The record of a message: by the handle that the application kept, or by search.
+    /// The record of a message: by its state handle, or by a search.
     fn key_of(&self, m: &SendMessage<'_>) -> Option<Key> {
         m.state
             .map(|StateHandle(handle)| Key::from_u64(handle))
@@ -112,9 +112,8 @@ impl Gist {
             .or_else(|| self.find(&m.mri, m.session, m.nslp))
     }
 
-    /// Node-SM, Idle, `tg_NSLPData` (RFC 5971 §6.1 rule 5): a Querying-SM is made, or the message refused
-    /// where the flow ends (GIST-4.2.1-03, GIST-4.3.3-01) or Q-mode has no way (GIST-6.1-10, GIST-4.3.3-16).
-    /// GIST-6.1-12.
+    /// Node-SM, Idle, `tg_NSLPData` (RFC 5971 §6.1 rule 5): a Querying-SM is created. The message is refused if the flow ends
+    /// at this node (GIST-4.2.1-03, GIST-4.3.3-01) or Q-mode is not possible (GIST-6.1-10, GIST-4.3.3-16). GIST-6.1-12.
     fn tg_data_without_state(
         &mut self,
         key: Option<Key>,
@@ -122,8 +121,7 @@ impl Gist {
         need: Need,
     ) -> Result<(), SendError> {
         if m.mri.direction() == Direction::Upstream {
-            // GIST-5.8.1.3-01: Queries upstream are sent where the configuration allows them, of a method that has
-            // them.
+            // GIST-5.8.1.3-01: upstream Queries are sent if the configuration and the routing method allow them.
             let may_ask = self.config.upstream_queries && matches!(m.mri, Mri::PathCoupled(_));
             if !may_ask && !self.interfaces.is_local(m.mri.src()) {
                 return Err(SendError::NoStateUpstream);
@@ -150,17 +148,18 @@ impl Gist {
         if self.config.piggyback
             && let Some(pending) = self.pending(key)
         {
-            // GIST-6.2-03: what needs an association waits for it.
+            // GIST-6.2-03: a message that needs an association is queued for it.
             pending.query_mut(direction).piggybacked = !m.data.is_empty() && need <= Need::Preferred;
         }
         Ok(())
     }
 
-    /// What carrying a message takes, its size apart. GIST-4.1.1-04, GIST-4.1.2-05, GIST-4.1.2-10.
+    /// The transport that a message needs, without regard to its size (RFC 5971 §4.1.2). GIST-4.1.1-04, GIST-4.1.2-05,
+    /// GIST-4.1.2-10.
     fn need(&self, m: &SendMessage<'_>) -> Result<Need, SendError> {
         let enabled = self.associations.enabled();
         let need = if m.attributes.security != Security::None {
-            // Nothing but TLS protects; without a port for it there is none.
+            // Only TLS protects messages; without a port for TLS they are refused.
             self.associations.config.tls_port.ok_or(SendError::Refused)?;
             Need::Secure
         } else if m.attributes.reliable {
@@ -179,7 +178,7 @@ impl Gist {
         Ok(need)
     }
 
-    /// What it takes where a datagram of usual size is all that is known of the way. GIST-4.3.3-05.
+    /// The transport that a message needs by its size, if the path MTU is not known (RFC 5971 §4.3.3). GIST-4.3.3-05.
     fn need_of_size(&self, m: &SendMessage<'_>, need: Need) -> Result<Need, SendError> {
         if need > Need::Preferred {
             return Ok(need);
@@ -191,17 +190,17 @@ impl Gist {
         }
     }
 
-    /// Whether the message fits a datagram. GIST-4.3.3-07.
+    /// Whether the message fits into a datagram (RFC 5971 §4.3.3). GIST-4.3.3-07.
     fn check_size(&self, m: &SendMessage<'_>) -> Result<(), SendError> {
         let limit = usize::from(self.config.max_datagram);
-        // A Query has a cookie more than Data.
+        // A Query also has a cookie.
         let stacks = if self.associations.enabled() { MAX_STACKS } else { 0 };
         let cookie = if self.config.piggyback { 20 + stacks } else { 0 };
         let max = limit.saturating_sub(overhead(&m.mri, self.config.identity.len()) + cookie) & !3;
         if m.data.len() > max { Err(SendError::TooLarge { max }) } else { Ok(()) }
     }
 
-    /// Stores a message until the handshake is done: Querying-SM rule 1 (GIST-6.2-04), Responding-SM rule 7
+    /// Queues a message until the handshake is complete: Querying-SM rule 1 (GIST-6.2-04), Responding-SM rule 7
     /// (GIST-6.3-07).
     pub(super) fn store(
         &mut self,
@@ -233,8 +232,8 @@ impl Gist {
         Ok(())
     }
 
-    /// Sends what was stored for a direction, in order (Querying-SM rule 4, Responding-SM rule 8). Whether
-    /// something is left that needs another way than there is.
+    /// Sends the queued messages of a direction in order (Querying-SM rule 4, Responding-SM rule 8). Returns whether
+    /// messages are left that need another transport than the session has.
     pub(super) fn send_stored(&mut self, key: Key, direction: Direction) -> bool {
         if self.waits_for_drain(key, direction) {
             return false;
@@ -247,7 +246,7 @@ impl Gist {
         while let Some(mut queued) = queue.pop_front() {
             let size = queued.data.len();
             if core::mem::take(&mut answered) {
-                // It went with the Queries, one of which was answered.
+                // It was the payload of the Queries, and one of them was answered.
                 self.queued -= size;
                 self.out.status(of, queued.handle, MessageStatus::Sent(TransferAttributes::default()));
                 continue;
@@ -267,7 +266,7 @@ impl Gist {
                     self.out.status(of, queued.handle, MessageStatus::Failed(error));
                 }
                 Outcome::Needs(need, _) => {
-                    // What came after it stays behind it.
+                    // Later messages stay behind it.
                     queued.need = need;
                     queue.push_front(queued);
                     if let Some(pending) = self.pending(key) {
@@ -281,7 +280,7 @@ impl Gist {
     }
 
     /// Sends Data along established state: Querying-SM rule 5 (GIST-6.2-10, GIST-6.2-13), Responding-SM rule 3
-    /// (GIST-6.3-16, GIST-6.3-21). GIST-4.3.3-14: straight to the peer's address and port.
+    /// (GIST-6.3-16, GIST-6.3-21). GIST-4.3.3-14: the destination is the peer's address and port.
     pub(super) fn send_data(
         &mut self,
         key: Key,
@@ -321,8 +320,8 @@ impl Gist {
         Ok(())
     }
 
-    /// Sends Data to a peer that the application names, past the routing state table and marked so
-    /// (RFC 5971 §7.1.4). GIST-7.1.4-03, GIST-7.1.4-04.
+    /// Sends explicitly routed Data to the peer of an SII handle (RFC 5971 §7.1.4). It does not use routing state, and its
+    /// E-flag is set. GIST-7.1.4-03, GIST-7.1.4-04.
     fn send_explicitly(
         &mut self,
         peer: u32,
@@ -338,7 +337,7 @@ impl Gist {
         }
         let validity = self.validity();
         let mri = self.mri_for_explicit_peer(peer, m);
-        // It knows this node by the address that a handshake own_address it.
+        // The peer has received this address in a handshake.
         let own_address = self.peers.own_address(peer).filter(|own| self.interfaces.is_local(*own));
         let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
         let own = own_address.or_else(|| self.interfaces.address(peer.ifindex, peer.address.is_ipv6()));
@@ -361,8 +360,7 @@ impl Gist {
         Ok(())
     }
 
-    /// The MRI of a message for a peer that the application names: that of the message, unless the peer is across
-    /// a NAT.
+    /// The MRI of an explicitly routed message: that of the message, or the MRI of a peer behind a NAT.
     pub(super) fn mri_for_explicit_peer(&self, peer: u32, m: &SendMessage<'_>) -> Mri {
         let direction = m.mri.direction();
         let key = self.find(&m.mri, m.session, m.nslp);
@@ -397,7 +395,7 @@ impl Gist {
         }
     }
 
-    /// The route of Q-mode Data is known.
+    /// Sends Q-mode Data when its route is known (RFC 5971 §4.3.3).
     pub(super) fn send_stateless_along(&mut self, m: Stateless, result: Result<Route, NoRoute>) {
         let status = match self.q_mode_data(&m, result) {
             Ok(()) => MessageStatus::Sent(TransferAttributes { stateless: true, ..Default::default() }),
@@ -432,10 +430,10 @@ impl Gist {
     }
 }
 
-/// Addressing of a Q-mode packet. Downstream (RFC 5971 §5.8.1.2) from the flow's source unless the signaling source
-/// is wanted, to its destination, looking like its packets; upstream (§5.8.1.3) from the signaling source to the
-/// flow's, with the same looks. GIST-5.8.1.3-05, GIST-5.8.1.3-07, GIST-5.8.1.3-08. The loose-end method has the same addresses
-/// and no looks (§5.8.2.2). GIST-5.8.1.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05, GIST-5.8.2-02, GIST-5.8.2-03.
+/// Addressing of a Q-mode packet. Downstream (RFC 5971 §5.8.1.2): from the flow's source, or from the signaling source if
+/// `own_source` is set, to the flow's destination, with DSCP and flow label of the flow. Upstream (§5.8.1.3): from the
+/// signaling source to the flow's source, with the same fields. GIST-5.8.1.3-05, GIST-5.8.1.3-07, GIST-5.8.1.3-08. The
+/// loose-end method has the same addresses, without DSCP and flow label (§5.8.2.2). GIST-5.8.1.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05, GIST-5.8.2-02, GIST-5.8.2-03.
 pub(super) fn q_mode(config: &Config, egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> Envelope {
     let dscp = match mri {
         Mri::PathCoupled(p) => p.dscp.unwrap_or(config.dscp),
@@ -453,8 +451,8 @@ pub(super) fn q_mode(config: &Config, egress: &Egress, mri: &Mri, own_source: bo
     }
 }
 
-/// Whether the ends of a flow are addresses that nodes can have, also where a prefix makes them stand for many
-/// (RFC 5971 §5.8.1.1). GIST-5.8.1.1-02.
+/// Whether the addresses of a flow are addresses of hosts, also with a prefix length (RFC 5971 §5.8.1.1).
+/// GIST-5.8.1.1-02.
 fn has_real_addresses(mri: &Mri) -> bool {
     let (src_prefix, dst_prefix) = match mri {
         Mri::PathCoupled(p) => (p.src_prefix, p.dst_prefix),
@@ -474,7 +472,7 @@ fn has_real_addresses(mri: &Mri) -> bool {
     real(src, src_prefix) && real(dst, dst_prefix) && src.is_ipv4() == dst.is_ipv4()
 }
 
-/// What an application hears of a message that did not become a datagram.
+/// The status of a message that was not composed.
 pub(super) const fn unsent(error: Unsent, data: usize, limit: usize) -> SendError {
     match error {
         Unsent::TooLarge(size) => {

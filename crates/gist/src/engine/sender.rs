@@ -1,14 +1,14 @@
-//! Who sent a message: the name that its application knows the sender by (RFC 5971 §7.1.4, B.2).
+//! The sender of a message: its SII handle for the application (RFC 5971 §7.1.4, B.2).
 //!
-//! The name is that of a peer which this node has interned because a handshake showed it, in this session or in
-//! another one, and keeps for a while after its last state went. Nothing is made for a message. A name is worth
-//! what the message is worth that it comes with:
+//! The handle is that of a peer with which this node had a handshake, in this session or another one. It stays valid for
+//! a while after the last routing state with the peer is removed. A message does not create a handle. The trust in a
+//! handle is the trust in its message:
 //!
-//! * Over an association it is the node at the other end, which opened it or confirmed over it.
-//! * In a datagram it is what the NLI says, if the packet has that address as its source and came in by the interface
-//!   towards that peer: whoever forges it must be able to forge a packet of that peer's address, which is what
-//!   a Data message in datagram mode protects at most. Of a Query, whose source may be the flow's, and of Data
-//!   without routing state only the session's present peer is told.
+//! * Over an association the sender is the node at the other end, which opened it or sent a Confirm over it.
+//! * In a datagram it is the node of the NLI, if the packet has that source address and was received by the interface
+//!   towards that peer. An attacker must be able to forge packets with the address of that peer, as for any Data message
+//!   in datagram mode. For a Query, which may have the flow's source address, and for Data without routing state only the
+//!   current peer of the session is reported.
 
 use signalbox_core::Direction;
 use signalbox_core::service::SiiHandle;
@@ -19,14 +19,14 @@ use super::receive::{Arrival, Subject};
 use super::record::NONE;
 use crate::wire::{Encapsulation, Message, MessageType, PORT};
 
-/// The sender of a message, as far as it is known.
+/// The sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// The peer that the session's state points to.
+    /// The current peer of the session.
     Present(SiiHandle),
-    /// A peer of former times, or of other sessions.
+    /// A former peer, or a peer of other sessions.
     Other(SiiHandle),
-    /// Nobody that this node knows.
+    /// The sender is not known.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ impl Sender {
 }
 
 impl Gist {
-    /// Who sent a message of the session `state`. GIST-7.1.4-02, GIST-B.2-03.
+    /// The sender of a message with routing state `state` (RFC 5971 B.2). GIST-7.1.4-02, GIST-B.2-03.
     pub(super) fn sender(
         &self,
         a: &Arrival<'_>,
@@ -48,7 +48,7 @@ impl Gist {
         subject: &Subject<'_>,
         state: Option<(Key, Direction)>,
     ) -> Sender {
-        // What completed a handshake is from the peer that it brought.
+        // The sender of a Response or Confirm is the new peer.
         let completes = matches!(message.header.kind, MessageType::RESPONSE | MessageType::CONFIRM);
         if let Some((key, direction)) = state
             && let Some(record) = self.records.get(key)
@@ -68,8 +68,8 @@ impl Gist {
         sii.map_or(Sender::Unknown, Sender::Other)
     }
 
-    /// Whether the sender is the peer that state points to: by the association that the session uses, else by
-    /// what it calls itself. By which interface it comes does not matter: ways may differ by direction.
+    /// Whether the sender is the current peer of the session: by the association of the session, else by its NLI. The
+    /// interface is not compared, since routes may differ by direction.
     pub(super) fn is_present_peer(
         &self,
         a: &Arrival<'_>,

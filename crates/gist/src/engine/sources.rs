@@ -1,9 +1,9 @@
-//! What one source may cost this node (RFC 5971 §8.4).
+//! Limits for each source of Queries (RFC 5971 §8.4).
 //!
-//! A Query names the address that its Response goes to. How often such an address is answered is limited here,
-//! whether it asks itself or somebody else asks in its name: by an array of token buckets that never grows, found by a
-//! keyed hash, so that nobody can choose whose bucket to empty. Addresses that share a bucket share its rate.
-//! How much state an address has that proved to be there by a Confirm is counted by `peers`.
+//! A Query contains the address for its Response. This module limits the rate of Responses to each such address, also if
+//! Queries are forged. It is a fixed array of token buckets with a keyed hash, so that an attacker cannot choose the
+//! bucket of another source. Addresses with the same bucket share its rate. `peers` counts the routing state of each
+//! source.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use signalbox_core::index::KeyedHasher;
 
 const BUCKETS: usize = 1024;
 
-/// What counts as one source: an IPv4 address, or a /64 of IPv6, of which a host may use any address.
+/// The source of an address: an IPv4 address, or an IPv6 /64, since a host may use any address of it.
 pub(super) fn source(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -21,22 +21,22 @@ pub(super) fn source(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Queries of each source.
+/// Rate limits of Queries for each source.
 #[derive(Debug)]
 pub(super) struct QueryLimits {
     hasher: KeyedHasher,
-    /// Empty: no limit.
+    /// Empty if there is no limit.
     buckets: Box<[TokenBucket]>,
 }
 
 impl QueryLimits {
-    /// `rate` a second, a quarter of it at once; 0: no limit.
+    /// Limits of `rate` per second, with a quarter of it in a burst; 0: no limit.
     pub(super) fn new(rate: u32, hasher: KeyedHasher) -> Self {
         let count = if rate > 0 { BUCKETS } else { 0 };
         Self { hasher, buckets: vec![TokenBucket::new(rate, rate.div_ceil(4)); count].into() }
     }
 
-    /// Whether another Query of this address may be looked at.
+    /// Whether one more Query of this address is processed.
     pub(super) fn allow(&mut self, now: Time, address: IpAddr) -> bool {
         if self.buckets.is_empty() {
             return true;

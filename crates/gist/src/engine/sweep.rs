@@ -1,4 +1,5 @@
-//! What applications say of whole flows (RFC 5971 B.5, B.6): a walk over all records, a bounded number per call.
+//! Requests of applications for all sessions of a flow (RFC 5971 B.5, B.6): a walk over all records, a bounded number per
+//! call.
 
 use core::time::Duration;
 
@@ -8,9 +9,9 @@ use signalbox_core::{Mri, NslpId};
 
 use super::Gist;
 
-/// Records that one call looks at.
+/// Records that one call visits.
 const STEP: u32 = 4096;
-/// Sweeps that wait at most.
+/// Most pending walks.
 const MOST: usize = 16;
 
 /// A walk over all records.
@@ -22,14 +23,14 @@ pub(super) struct Sweep {
 
 #[derive(Debug)]
 enum What {
-    /// An application lost trust in a flow (B.6).
+    /// `InvalidateRoutingState` (B.6).
     Invalidate { nslp: Option<NslpId>, mri: Mri, status: InvalidStatus, data: Box<[u8]> },
-    /// An application set the lifetime of a whole flow (B.5).
+    /// `SetStateLifetime` (B.5).
     Lifetime { nslp: NslpId, mri: Mri, lifetime: Duration },
 }
 
 impl Gist {
-    /// An application lost trust in a flow. False: too many sweeps wait.
+    /// `InvalidateRoutingState` for a flow (RFC 5971 B.6). False: too many walks are pending.
     pub(super) fn sweep_invalid(
         &mut self,
         nslp: Option<NslpId>,
@@ -40,7 +41,7 @@ impl Gist {
         self.sweep(What::Invalidate { nslp, mri, status, data: data.into() })
     }
 
-    /// An application set the lifetime of a whole flow. False: too many sweeps wait.
+    /// `SetStateLifetime` for a flow (RFC 5971 B.5). False: too many walks are pending.
     pub(super) fn sweep_lifetime(&mut self, nslp: NslpId, mri: Mri, lifetime: Duration) -> bool {
         self.sweep(What::Lifetime { nslp, mri, lifetime })
     }
@@ -53,7 +54,7 @@ impl Gist {
         true
     }
 
-    /// Goes on with the walk in front.
+    /// Continues the first walk.
     pub(super) fn run_sweeps(&mut self) {
         let Some(mut sweep) = self.sweeps.pop_front() else { return };
         let used_slots = self.used_slots;

@@ -12,7 +12,7 @@ use super::record::{BY_APPLICATION, Half, Inserted, NO_REFRESH, Pending, Record,
 use super::route_index::place;
 
 impl Gist {
-    /// The record of a flow (whichever direction `mri` has), session and application. GIST-3.7-03.
+    /// The record of a flow, session and application (RFC 5971 §4.2.1); `mri` may have either direction. GIST-3.7-03.
     pub(super) fn find(&self, mri: &Mri, session: SessionId, nslp: NslpId) -> Option<Key> {
         let hash = self.hasher.hash_octets(Triple::of(mri, session, nslp).octets());
         let index = self.index.find(hash, |index| {
@@ -43,8 +43,8 @@ impl Gist {
         Ok(key)
     }
 
-    /// Makes the timer fire for the record's first deadline. A deadline that moved away leaves the timer as
-    /// it is: it finds nothing due when it fires and comes here again (design.md §4).
+    /// Arms the timer for the first deadline of the record. If the deadline is later than the armed time, the timer stays:
+    /// when it fires, nothing is due, and it is armed again.
     pub(super) fn arm(&mut self, key: Key) {
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(deadline) = record.deadline() else {
@@ -58,8 +58,8 @@ impl Gist {
         self.wheel.arm(&mut self.records, key.index(), deadline.time(self.now));
     }
 
-    /// Removes the state machine of one direction: its queue fails with `error`, its peer is released, and
-    /// the record goes with the last of them.
+    /// Removes the state machine of one direction: its queued messages fail with `error`, its peer is released, and the record
+    /// is removed if the other direction has no state machine.
     pub(super) fn remove_half(&mut self, key: Key, direction: Direction, error: SendError) {
         self.fail_queue(key, direction, error);
         self.unbind(key, direction, true);
@@ -88,7 +88,7 @@ impl Gist {
                 "routing state changed"
             );
         }
-        // RFC 5971 §4.4.4: a session whose state towards the one who asked is gone is not refreshed.
+        // RFC 5971 §4.4.4: a session is not refreshed after its state towards the Querying peer has expired.
         // GIST-4.4.4-08.
         if half.state.is_responding() {
             record.half_mut(direction.inverted()).set(NO_REFRESH, true);
@@ -98,7 +98,7 @@ impl Gist {
         self.settle(key);
     }
 
-    /// Removes a record that has nothing left, else brings its timer up to date.
+    /// Removes a record without state machines, or arms its timer.
     pub(super) fn settle(&mut self, key: Key) {
         self.drop_pending(key);
         let Some(record) = self.records.get(key) else { return };
@@ -112,7 +112,7 @@ impl Gist {
         self.records.remove(key);
     }
 
-    /// Frees what only a running handshake needs, once nothing is in it.
+    /// Frees the handshake state if it is empty.
     fn drop_pending(&mut self, key: Key) {
         let Some(record) = self.records.get_mut(key) else { return };
         let done = record.pending.as_ref().is_some_and(|p| {
@@ -126,12 +126,12 @@ impl Gist {
         }
     }
 
-    /// What the handshake of a record needs beside it.
+    /// The handshake state of a record.
     pub(super) fn pending(&mut self, key: Key) -> Option<&mut Pending> {
         Some(self.records.get_mut(key)?.pending.get_or_insert_default())
     }
 
-    /// Reports every message that waits for `direction` as not sent.
+    /// Fails all queued messages of `direction`.
     pub(super) fn fail_queue(&mut self, key: Key, direction: Direction, error: SendError) {
         let Some(record) = self.records.get_mut(key) else { return };
         let of = (record.nslp, record.session);
@@ -142,8 +142,8 @@ impl Gist {
         }
     }
 
-    /// Tells the application what happened to a direction's state, unless it caused that itself
-    /// (RFC 5971 §7.1.3). GIST-7.1.3-06.
+    /// Notifies the application of a change of one direction's state, unless the application caused it (RFC 5971 §7.1.3).
+    /// GIST-7.1.3-06.
     pub(super) fn notify(&mut self, key: Key, direction: Direction, event: NetworkEvent) {
         let Some(record) = self.records.get_mut(key) else { return };
         let mri = record.flow.mri(direction);
@@ -155,7 +155,7 @@ impl Gist {
         }
     }
 
-    /// A direction's state, [`State::None`] if the record is gone.
+    /// The state of a direction, [`State::None`] if there is no such record.
     pub(super) fn state(&self, key: Key, direction: Direction) -> State {
         self.records.get(key).map_or(State::None, |r| r.half(direction).state)
     }

@@ -1,4 +1,4 @@
-//! What operators see of the state.
+//! State that is shown to operators.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -10,7 +10,7 @@ use super::Gist;
 use super::io::ChannelId;
 use super::record::{EXPIRE, RETRY, Record, State, TENTATIVE};
 
-/// How far a piece of routing state can be trusted (RFC 5971 §7.1.3).
+/// Validity of routing state (RFC 5971 §7.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
     /// Not usable.
@@ -26,19 +26,19 @@ pub enum Validity {
 pub struct DirectionView<'a> {
     /// `querying` or `responding`: the role of this node in the handshake.
     pub role: &'static str,
-    /// State as RFC 5971 §6 names it.
+    /// State name of RFC 5971 §6.
     pub state: &'static str,
-    /// Trust in it.
+    /// Validity of the state.
     pub validity: Validity,
-    /// The peer's address and port; `None` before the handshake is done.
+    /// The peer's address and port; `None` before the handshake is complete.
     pub peer: Option<SocketAddr>,
-    /// The peer's identity; empty before the handshake is done.
+    /// The peer's identity; empty before the handshake is complete.
     pub identity: &'a [u8],
     /// This node's address towards the peer.
     pub local: Option<IpAddr>,
-    /// Interface towards the flow's next hop (querying) or by which the Query came (responding).
+    /// Interface towards the next hop of the flow (querying), or by which the Query was received (responding).
     pub ifindex: IfIndex,
-    /// IP hops to the peer; 0: neighbour, or not known.
+    /// IP hops to the peer; 0: it is a neighbour, or the distance is not known.
     pub ip_distance: u8,
     /// Since the state was installed; zero before.
     pub age: Duration,
@@ -48,7 +48,7 @@ pub struct DirectionView<'a> {
     pub expires_in: Option<Duration>,
     /// Channel of the association that it uses.
     pub association: Option<ChannelId>,
-    /// What the peer calls the flow, written downstream, if there is a NAT in between that translates signaling.
+    /// The MRI that the peer has for the flow, written downstream, if a NAT between them translates the signaling.
     pub foreign: Option<Mri>,
 }
 
@@ -65,7 +65,7 @@ pub struct SessionView<'a> {
     pub upstream: Option<DirectionView<'a>>,
     /// State towards the flow's destination.
     pub downstream: Option<DirectionView<'a>>,
-    /// Messages that wait for a handshake.
+    /// Messages that are queued for a handshake.
     pub queued: usize,
 }
 
@@ -78,7 +78,7 @@ pub struct PeerView<'a> {
     pub address: SocketAddr,
     /// Interface towards it.
     pub ifindex: IfIndex,
-    /// Pieces of routing state that point to it, each direction of each session one.
+    /// Pieces of routing state with this peer, one for each direction of each session.
     pub sessions: u32,
 }
 
@@ -95,7 +95,7 @@ impl Gist {
         })
     }
 
-    /// All peers that state points to, or that applications may still name.
+    /// All peers of routing state, and former peers whose SII handle is still valid.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
         self.peers.peers.iter().map(|(id, peer)| PeerView {
             identity: &peer.identity,

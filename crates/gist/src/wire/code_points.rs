@@ -3,7 +3,7 @@
 signalbox_wire::code_points! {
     /// Message types, 7 bits (RFC 5971 §9): 6–55 unassigned, 56–63 private use, 64–127 reserved.
     pub struct MessageType(u8) {
-        /// Asks the next node for a Response.
+        /// Requests a Response from the next GIST node (RFC 5971 §5.1).
         QUERY = 0, "Query";
         /// Answers a Query.
         RESPONSE = 1, "Response";
@@ -119,9 +119,9 @@ signalbox_wire::code_points! {
 signalbox_wire::code_points! {
     /// Additional information in an Error object (RFC 5971 A.4.2).
     pub struct InfoType(u16) {
-        /// Length of the message as its objects say.
+        /// Length of the message, computed from its objects.
         MESSAGE_LENGTH = 1, "Message Length Info";
-        /// MTU of the link that the message does not fit.
+        /// MTU of the link, which is less than the message.
         MTU = 2, "MTU Info";
         /// The type of the object at fault.
         OBJECT_TYPE = 3, "Object Type Info";

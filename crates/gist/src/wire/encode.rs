@@ -7,7 +7,7 @@ use super::code_points::{MessageType, ObjectType};
 use super::message::Message;
 use crate::error::EncodeError;
 
-/// Appends one object: TLV header with AB=00, and what `value` writes.
+/// Appends one object (RFC 5971 A.2): TLV header with AB=00, and the value that `value` writes.
 fn object(
     w: &mut Writer<'_>,
     kind: ObjectType,
@@ -23,7 +23,7 @@ fn object(
     Ok(w.close_u16(slot, octets / 4, 0xfff, 0)?)
 }
 
-/// Appends one object whose value is given, if it is there.
+/// Appends one object with the given value, if there is one.
 fn plain(w: &mut Writer<'_>, kind: ObjectType, value: Option<&[u8]>) -> Result<(), EncodeError> {
     let Some(value) = value else { return Ok(()) };
     if !value.len().is_multiple_of(4) {
@@ -39,15 +39,15 @@ fn plain(w: &mut Writer<'_>, kind: ObjectType, value: Option<&[u8]>) -> Result<(
 }
 
 impl Message<'_> {
-    /// Appends the message without a magic number, objects in the order of §5.1, length computed, reserved
-    /// bits zero; of a received [`MriObject`](super::MriObject) or
-    /// [`NatTraversal`](super::NatTraversal) the octets as they came.
+    /// Appends the message without magic number (RFC 5971 Appendix A): the objects in the order of §5.1, the computed
+    /// length, reserved bits zero. A received [`MriObject`](super::MriObject) or [`NatTraversal`](super::NatTraversal) is
+    /// copied octet by octet.
     ///
-    /// Which objects there are is the caller's business; flags and values that the format forbids are not.
+    /// The caller chooses the objects. Flags and values that the format forbids are errors.
     ///
     /// # Errors
-    /// [`EncodeError`] for what the format cannot or must not say; the octets written so far are useless then
-    /// ([`Writer::abandon`]).
+    /// [`EncodeError`] for contents that the format forbids or that are too long. The octets written before must then be
+    /// removed ([`Writer::abandon`]).
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
         self.check_flags()?;
         let [version, hops, _, _, rest @ ..] = self.header.octets();

@@ -29,7 +29,7 @@ pub enum Info<'a> {
         /// The object with its TLV header: whole words, fewer than 4096, cut if it was very long.
         object: &'a [u8],
     },
-    /// Information of a type that we do not know, or of a length that does not fit its type.
+    /// Information of unknown type, or with a wrong length for its type.
     Other {
         /// Its type.
         kind: InfoType,
@@ -103,7 +103,7 @@ pub struct Infos<'a> {
 }
 
 impl<'a> Infos<'a> {
-    /// None.
+    /// No information.
     pub const NONE: Self = Self { own: [None, None], list: List::EMPTY };
 
     /// One.
@@ -135,14 +135,14 @@ impl<'a> Infos<'a> {
         self.own.iter().flatten().count() + self.list.len()
     }
 
-    /// Whether there are none.
+    /// Whether there is no information.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What [`Infos::iter`] gives.
+/// Iterator of [`Infos::iter`].
 pub type InfosIter<'a> = core::iter::Chain<
     core::iter::Flatten<core::array::IntoIter<Option<Info<'a>>, 2>>,
     ListIter<'a, Info<'a>>,
@@ -166,14 +166,14 @@ const COMMENT: u8 = 0x20;
 const D_MODE: u8 = 0x10;
 const Q_MODE: u8 = 0x08;
 
-/// What was wrong with a message, and which message that was.
+/// The Error object (RFC 5971 A.4.1): an error, and the message that caused it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ErrorObject<'a> {
     /// The error.
     pub error: GistError,
-    /// D: the message came in a datagram.
+    /// D: the message was received in a datagram.
     pub d_mode: bool,
-    /// Q: the message came in Q-mode (only with D).
+    /// Q: the message was received in Q-mode (only with D).
     pub q_mode: bool,
     /// The message's common header.
     pub header: [u8; HEADER_LENGTH],
@@ -189,7 +189,7 @@ pub struct ErrorObject<'a> {
 }
 
 impl<'a> ErrorObject<'a> {
-    /// The message's common header, if its version is ours.
+    /// The common header of the message, if its version is known.
     #[must_use]
     pub fn original(&self) -> Option<Header> {
         Header::parse(&self.header).ok()
@@ -272,7 +272,7 @@ impl<'a> ErrorObject<'a> {
     }
 }
 
-/// UTF-8 up to a NUL, which stands in the last word.
+/// UTF-8 text that ends with a NUL in the last word.
 fn comment<'a>(object: &RawObject<'a>, r: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     let at = r.offset();
     let octets = r.take_rest();

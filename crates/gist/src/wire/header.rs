@@ -12,12 +12,12 @@ pub const VERSION: u8 = 1;
 /// Octets of the common header.
 pub const HEADER_LENGTH: usize = 8;
 
-/// How a message came or goes; types and objects that are allowed depend on it (RFC 5971 §5.1, §5.5).
+/// Encapsulation of a message. The allowed message types and objects depend on it (RFC 5971 §5.1, §5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encapsulation {
     /// A UDP datagram from peer to peer (§5.3.1).
     Normal,
-    /// A UDP datagram for whoever is on the path (§5.3.2).
+    /// A UDP datagram for the next GIST node on the path (§5.3.2).
     QMode,
     /// The stream of a messaging association (§5.4).
     Association,
@@ -30,8 +30,8 @@ impl Encapsulation {
         matches!(self, Self::Normal | Self::QMode)
     }
 
-    /// The encapsulation that a message must have come in, for observers that see the octets only: the
-    /// C-flag tells Q-mode, the magic number a datagram.
+    /// The encapsulation of a message, derived from its octets: the C-flag shows Q-mode, the magic number shows a
+    /// datagram.
     #[must_use]
     pub const fn of(header: &Header, datagram: bool) -> Self {
         match (datagram, header.c) {
@@ -57,24 +57,24 @@ pub struct Header {
     pub c: bool,
     /// S: the IP source address is the signaling source's own.
     pub s: bool,
-    /// R: a reply is asked for.
+    /// R: a reply is requested.
     pub r: bool,
     /// E: explicitly routed.
     pub e: bool,
 }
 
 impl Header {
-    /// A header of ours with the flags that the type demands: C and R in a Query, S in all others. A Query
-    /// that leaves with the node's own address sets `s`; a Response that wants a Confirm sets `r`; Data in
-    /// Q-mode sets `c`.
+    /// A header with the flags that the type requires: C and R in a Query, S in all others. The caller also sets `s` in a
+    /// Query whose source is an address of this node, `r` in a Response that requests a Confirm, and `c` in Q-mode Data
+    /// (RFC 5971 A.1).
     #[must_use]
     pub const fn new(kind: MessageType, nslp: NslpId, hops: u8) -> Self {
         let query = kind.0 == MessageType::QUERY.0;
         Self { hops, length_words: 0, nslp, kind, c: query, s: !query, r: query, e: false }
     }
 
-    /// Reads the first 8 octets and judges nothing but the version: all that demultiplexing and forwarding
-    /// need (RFC 5971 §4.3.1). `octets` start at the common header and may end after it.
+    /// Parses the common header (RFC 5971 A.1), which is all that demultiplexing and forwarding need (§4.3.1). Only the
+    /// version is checked. `octets` start at the common header and may end after it.
     ///
     /// # Errors
     /// [`Problem::ShortHeader`] or [`Problem::UnknownVersion`].
@@ -98,7 +98,7 @@ impl Header {
         })
     }
 
-    /// Octets of the whole message as the header's length says, the header included.
+    /// Octets of the whole message by the length field, including the header.
     #[must_use]
     pub const fn message_octets(&self) -> usize {
         HEADER_LENGTH + self.length_words as usize * 4

@@ -1,4 +1,4 @@
-//! Lists inside objects: read in place from received octets, or given by whoever composes.
+//! Lists inside objects: parsed in place from received octets, or a slice of entries to be composed.
 
 use core::fmt;
 
@@ -21,7 +21,7 @@ pub trait Item<'a>: Copy + PartialEq + fmt::Debug {
     fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError>;
 }
 
-/// A list of which nothing is copied: entries of a slice, or of octets that were received and checked.
+/// A list without copies: a slice of entries, or received octets that were checked.
 #[derive(Clone, Copy)]
 pub struct List<'a, T>(Source<'a, T>);
 
@@ -60,7 +60,7 @@ impl<'a, T: Item<'a>> List<'a, T> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there is no entry.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -76,7 +76,7 @@ impl<'a, T: Item<'a>> List<'a, T> {
         ListIter { given: given.iter(), octets: Reader::new(octets), left }
     }
 
-    /// The number of entries as the objects' 8-bit counts hold it.
+    /// The number of entries for the 8-bit count of an object.
     pub(crate) fn count_u8(&self) -> Result<u8, EncodeError> {
         let max = usize::from(u8::MAX);
         Ok(u8::try_from(self.len()).map_err(|_| LengthOverflow { length: self.len(), max })?)
@@ -144,7 +144,7 @@ pub(crate) fn write_padded(w: &mut Writer<'_>, octets: &[u8]) {
     w.bytes([0; 3].get(..padding(octets.len())).unwrap_or_default());
 }
 
-/// Takes `n` octets and the padding up to the next word boundary, which is ignored.
+/// Consumes `n` octets and the padding up to the next word boundary. The padding is ignored.
 pub(crate) fn take_padded<'a>(r: &mut Reader<'a>, n: usize) -> Result<&'a [u8], Short> {
     let octets = r.take(n)?;
     r.take(padding(n))?;

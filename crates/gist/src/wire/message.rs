@@ -12,16 +12,16 @@ use super::object::{Extensibility, Objects, RawObject, Unknown, find_object};
 use super::stack::{StackConfiguration, StackProposal};
 use crate::error::{DecodeError, Problem};
 
-/// A GIST message, decoded or to be composed; it borrows all that is longer than a few octets.
+/// A GIST message, decoded or to be encoded. It borrows all parts that are longer than a few octets.
 ///
-/// Two messages are equal if they mean the same: lengths, reserved bits and padding do not count.
+/// Two messages are equal if their fields are equal; lengths, reserved bits and padding are not compared.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
     /// The common header.
     pub header: Header,
     /// All octets from the common header on; empty when composing.
     pub octets: &'a [u8],
-    /// What NATs did; first, where it is.
+    /// The NAT-Traversal object, which is the first object of a message.
     pub nat_traversal: Option<NatTraversal<'a>>,
     /// The flow.
     pub mri: Option<MriObject<'a>>,
@@ -29,19 +29,19 @@ pub struct Message<'a> {
     pub session: Option<SessionId>,
     /// The sender.
     pub nli: Option<Nli<'a>>,
-    /// Whole words that the Querying node wants to see again.
+    /// Query-Cookie: whole words that the Response repeats.
     pub query_cookie: Option<&'a [u8]>,
-    /// Whole words that the Responding node wants to see again.
+    /// Responder-Cookie: whole words that the Confirm repeats.
     pub responder_cookie: Option<&'a [u8]>,
     /// Stacks for a messaging association.
     pub stack_proposal: Option<StackProposal<'a>>,
-    /// What those stacks need.
+    /// Stack-Configuration-Data of these stacks.
     pub stack_configuration: Option<StackConfiguration<'a>>,
     /// Whole words of the application.
     pub nslp_data: Option<&'a [u8]>,
-    /// What was wrong; in Error messages.
+    /// The Error object of an Error message.
     pub error: Option<ErrorObject<'a>>,
-    /// In MA-Hello messages; 0 unless it asks for a reply or is one.
+    /// The Hello-ID of an MA-Hello message; 0 unless it requests a reply or is a reply.
     pub hello_id: Option<u32>,
     /// Objects to be carried along.
     pub unknown: Unknown<'a>,
@@ -93,7 +93,7 @@ const ORDER: [ObjectType; 11] = [
     ObjectType::NSLP_DATA,
 ];
 
-/// For each object type the set of those that must not stand before it.
+/// For each object type the set of types that must not precede it.
 const AFTER: [u16; 11] = {
     let mut after = [0; 11];
     let mut i = 0;
@@ -109,7 +109,7 @@ const AFTER: [u16; 11] = {
     after
 };
 
-/// What a message of this type may and must have.
+/// The objects that a message of this type may have and must have (RFC 5971 §5.1).
 const fn grammar(kind: MessageType, datagram: bool) -> (u16, u16) {
     use ObjectType as O;
     const ROUTE: u16 = set(&[O::MRI, O::SESSION_ID]);
@@ -157,15 +157,14 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Decodes one message. `octets` start at the common header (a magic number is taken off already, see
-    /// [`strip_magic`](super::strip_magic)) and hold nothing after the message.
+    /// Parses one message (RFC 5971 Appendix A). `octets` start at the common header, after the magic number (see
+    /// [`strip_magic`](super::strip_magic)), and end with the message.
     ///
-    /// Judged are the header (A.1), the encapsulation (§5.5), the objects' presence, order and number (§5.1)
-    /// and the contents of each; not judged is what depends on state, the hop count, or who sent it.
+    /// It checks the header (A.1), the encapsulation (§5.5), the presence, order and number of the objects (§5.1) and the
+    /// contents of each. It does not check the hop count, the sender, and conditions that depend on state.
     ///
     /// # Errors
-    /// The first thing found to be wrong: header fields, then the length, then object by object, then what is
-    /// missing or contradictory.
+    /// The first error in this order: header fields, the length, each object, missing or contradictory objects.
     pub fn parse(octets: &'a [u8], encapsulation: Encapsulation) -> Result<Self, DecodeError> {
         let header = Header::parse(octets)?;
         header.check(encapsulation)?;
@@ -194,7 +193,7 @@ impl<'a> Message<'a> {
             if seen & bit != 0 {
                 return Err(place(Problem::Duplicate));
             }
-            // An object at a wrong place has no subcode of its own: it is one that the grammar does not
+            // An object at a wrong place has no subcode of its own: it is an object that the grammar does not
             // allow *there*, so 9/3.
             if allowed & bit == 0 || seen & after != 0 {
                 return Err(place(Problem::NotAllowed));
@@ -207,7 +206,7 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    /// Takes one object in.
+    /// Parses one object.
     fn take(&mut self, object: &RawObject<'a>, encapsulation: Encapsulation) -> Result<(), DecodeError> {
         let words = (object.value.len() / 4) as u64;
         let fixed = |_| object.error(Problem::ObjectLength, "Length", object.start + 2, words);
@@ -237,7 +236,7 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    /// What must be there is there, and fits together.
+    /// Checks that all required objects are there and do not contradict each other (RFC 5971 §5.1).
     fn complete(&self, seen: u16, required: u16) -> Result<(), DecodeError> {
         let has = |kind: ObjectType| seen & 1 << kind.0 != 0;
         let (proposal, configuration) = (ObjectType::STACK_PROPOSAL, ObjectType::STACK_CONFIGURATION);
@@ -289,7 +288,7 @@ fn mri<'a>(object: &RawObject<'a>, encapsulation: Encapsulation) -> Result<MriOb
         object_start: object.start,
         ..e
     })?;
-    // §5.8.2: Q-mode goes towards the edge only. The RFC names no subcode; 10/2 it keeps for the
+    // §5.8.2: Q-mode is towards the edge only. The RFC has no subcode for it; 10/2 is for the
     // path-coupled method, so 10/1.
     if encapsulation == Encapsulation::QMode
         && matches!(mri, Mri::LooseEnd(l) if l.direction == Direction::Upstream)
@@ -299,7 +298,7 @@ fn mri<'a>(object: &RawObject<'a>, encapsulation: Encapsulation) -> Result<MriOb
     Ok(MriObject { mri, octets: object.value })
 }
 
-/// The header's length, what the objects add up to and what came do not agree.
+/// The error for a length in the header that the objects or the number of octets contradict.
 fn message_length(octets: &[u8], header: &Header) -> DecodeError {
     let mut objects = Objects::of(octets);
     let mut beyond = 0;

@@ -1,12 +1,10 @@
-//! The octets of GIST (RFC 5971, Appendix A), both ways.
+//! Decoding and encoding of GIST messages (RFC 5971, Appendix A).
 //!
-//! [`Message`] is one borrowed view for decoding and composing: `parse` fills it from a receive buffer without
-//! allocating, `encode` appends it to a send buffer. What a receiver must answer to octets that it cannot
-//! accept follows from the [`DecodeError`]: [`error_object_for`] makes the Error
-//! object of it.
+//! [`Message`] is one borrowed view for both: `parse` fills it from a receive buffer without allocation, `encode` appends
+//! it to a send buffer. [`error_object_for`] makes of a [`DecodeError`] the Error object that a receiver must send.
 //!
-//! A node that only forwards a Query of an application it does not host looks at nothing but
-//! [`Header::parse`] (and [`find_mri`] for the wildcard check); nothing else of the message is judged then.
+//! A node that forwards a Query of an application that it does not have uses only [`Header::parse`], and [`find_mri`] for
+//! the check of wildcards; the rest of the message is not checked.
 
 mod code_points;
 mod encode;
@@ -34,13 +32,13 @@ pub use object::{Extensibility, Objects, RawObject, Unknown, find_mri, find_obje
 pub use report::{MAX_INFO_OBJECT, error_object_for, object_value_info};
 pub use stack::{MaOptions, Profile, StackConfiguration, StackProposal};
 
-/// What a GIST datagram begins with, before the common header (RFC 5971 §5.3.1).
+/// Magic number of a GIST datagram, before the common header (RFC 5971 §5.3.1).
 pub const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
 
 /// UDP port of GIST (RFC 5971 §9).
 pub const PORT: u16 = 270;
 
-/// The message in a UDP payload that begins with the magic number; `None` if it does not.
+/// Removes the magic number of a UDP payload (RFC 5971 §5.3.1); `None` if there is no magic number.
 #[must_use]
 pub fn strip_magic(payload: &[u8]) -> Option<&[u8]> {
     payload.strip_prefix(&MAGIC)

@@ -19,14 +19,13 @@ const D: u16 = 0x0020;
 /// The D-flag of the loose-end method.
 const LOOSE_D: u16 = 0x0800;
 
-/// An MRI as understood, together with the octets it came in.
+/// A parsed MRI together with its received octets.
 #[derive(Debug, Clone, Copy)]
 pub struct MriObject<'a> {
-    /// What it says.
+    /// The parsed MRI.
     pub mri: Mri,
-    /// Value of the object as received, so that a reply can echo it octet by octet (reserved bits and ignored
-    /// fields included); empty: the encoder writes `mri`. Only the direction of `mri` may be changed while
-    /// these are there.
+    /// The value of the received object. A reply repeats it octet by octet, including reserved bits and ignored fields.
+    /// Empty: the encoder writes `mri`. With received octets only the direction of `mri` may be changed.
     pub octets: &'a [u8],
 }
 
@@ -43,7 +42,7 @@ impl PartialEq for MriObject<'_> {
 }
 
 impl MriObject<'_> {
-    /// The same, for a message the other way.
+    /// The MRI for a message in the opposite direction.
     #[must_use]
     pub const fn inverted(mut self) -> Self {
         self.mri = self.mri.inverted();
@@ -65,7 +64,7 @@ impl MriObject<'_> {
     }
 }
 
-/// Where the D-flag is in the second half of the first word.
+/// The D-flag of the routing method, in the second half of the first word.
 fn direction_flag(value: &[u8]) -> Option<u16> {
     match MrmId(*value.first()?) {
         MrmId::PATH_COUPLED => Some(D),
@@ -74,7 +73,7 @@ fn direction_flag(value: &[u8]) -> Option<u16> {
     }
 }
 
-/// Reads an MRI's value (without TLV header). Offsets in errors count from the object's TLV header.
+/// Parses the value of an MRI object, without its TLV header (RFC 5971 A.3.1). Offsets in errors count from the object's TLV header.
 ///
 /// # Errors
 /// [`Problem::Value`] for an unknown method, IP version or a prefix longer than the address,
@@ -170,7 +169,7 @@ const fn direction(upstream: bool) -> Direction {
     if upstream { Direction::Upstream } else { Direction::Downstream }
 }
 
-/// Whether the IP-Ver field says 6.
+/// Whether the IP-Ver field is 6.
 fn ip_version(flags: u16) -> Result<bool, DecodeError> {
     match flags >> 12 {
         4 => Ok(false),
@@ -194,11 +193,11 @@ pub(crate) fn write_address(w: &mut Writer<'_>, address: IpAddr) {
     }
 }
 
-/// Appends an MRI's value (without TLV header), reserved bits zero.
+/// Appends the value of an MRI object, without its TLV header (RFC 5971 A.3.1); reserved bits are zero.
 ///
 /// # Errors
-/// [`EncodeError::Forbidden`] for what the flag constraints of A.3.1.1 exclude: a flow label with IPv4, SPI or
-/// ports without a protocol; and for addresses of two families, prefixes, labels or DSCPs out of range.
+/// [`EncodeError::Forbidden`] for combinations that the flags of A.3.1.1 do not allow (a flow label with IPv4, an SPI or
+/// ports without a protocol), for addresses of two IP versions, and for prefixes, labels or DSCPs out of range.
 pub fn mri_encode(mri: &Mri, w: &mut Writer<'_>) -> Result<(), EncodeError> {
     let refuse = |bad: bool, field| {
         if bad { Err(EncodeError::forbidden(ObjectType::MRI, field)) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! NAT-Traversal (RFC 5971 A.3.9): read by whoever is behind a NAT, and echoed as it came (§7.2.3).
+//! NAT-Traversal (RFC 5971 A.3.9): a node behind a NAT parses it, and repeats it octet by octet in its reply (§7.2.3).
 
 use signalbox_core::Mri;
 use signalbox_wire::{LengthOverflow, Reader, Short, Writer};
@@ -41,7 +41,7 @@ impl<'a> Item<'a> for Translated {
     }
 }
 
-/// What one NAT wants to see again.
+/// The information of one NAT, which the reply repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Replaced<'a>(
     /// Octets that only the NAT understands.
@@ -65,17 +65,16 @@ impl<'a> Item<'a> for Replaced<'a> {
     }
 }
 
-/// What NATs on the path did.
+/// The NAT-Traversal object (RFC 5971 A.3.9).
 #[derive(Debug, Clone, Copy)]
 pub struct NatTraversal<'a> {
-    /// The whole object as received, so that a reply can echo it octet by octet; empty: the encoder writes what
-    /// the other fields say.
+    /// The received object, which a reply repeats octet by octet. Empty: the encoder writes the other fields.
     pub octets: &'a [u8],
     /// Value of the MRI as first sent: whole words, at most 255; not judged ([`NatTraversal::mri`]).
     pub original_mri: &'a [u8],
     /// Object types that every NAT translated.
     pub translated: List<'a, Translated>,
-    /// What the NATs left, the first one's first.
+    /// The information of the NATs, that of the first NAT first.
     pub replaced: List<'a, Replaced<'a>>,
 }
 
@@ -119,7 +118,7 @@ impl<'a> NatTraversal<'a> {
     }
 }
 
-/// The length of `octets` in whole words as an 8-bit field holds it.
+/// The length of `octets` in whole words, for an 8-bit field.
 pub(crate) fn words_u8(octets: &[u8], object: ObjectType, field: &'static str) -> Result<u8, EncodeError> {
     if !octets.len().is_multiple_of(4) {
         return Err(EncodeError::forbidden(object, field));

@@ -10,21 +10,22 @@ use super::mri::{address, write_address};
 use super::object::RawObject;
 use crate::error::{DecodeError, EncodeError, Problem};
 
-/// What a node says of itself.
+/// The Network-Layer-Information of a node (RFC 5971 A.3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Nli<'a> {
-    /// Names the node, whichever of its interfaces is used; at most 255 octets.
+    /// The peer identity, the same for all interfaces of the node; at most 255 octets.
     pub peer_identity: &'a [u8],
-    /// IP TTL as sent (downstream) or the distance measured (upstream); 0: not known (§5.2.2).
+    /// IP TTL of the packet (downstream) or measured distance (upstream); 0: not known (§5.2.2).
     pub ip_ttl: u8,
-    /// How long routing state is right without a refresh, in milliseconds; never 0.
+    /// Validity time of routing state in milliseconds; never 0 (§4.4.4).
     pub validity_ms: u32,
-    /// Where the node can be reached.
+    /// Interface address of the node.
     pub interface: IpAddr,
 }
 
 impl<'a> Nli<'a> {
-    /// RFC 5971 names no error for a validity time of 0, which it forbids: we answer 10/1.
+    /// Parses the object (RFC 5971 A.3.3). The RFC forbids a validity time of 0 but has no error for it; this crate uses
+    /// 10/1.
     pub(crate) fn parse(object: &RawObject<'a>) -> Result<Self, DecodeError> {
         let mut r = Reader::at(object.value, object.start + 4);
         let words = (object.value.len() / 4) as u64;
@@ -48,7 +49,7 @@ impl<'a> Nli<'a> {
         Ok(Self { peer_identity, ip_ttl, validity_ms, interface })
     }
 
-    /// The same of an object's value alone.
+    /// Parses the value of an NLI object.
     #[cfg(feature = "engine")]
     pub(crate) fn of_value(value: &'a [u8]) -> Result<Self, DecodeError> {
         let extensibility = super::object::Extensibility::Mandatory;

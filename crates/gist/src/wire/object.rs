@@ -10,16 +10,16 @@ use super::header::HEADER_LENGTH;
 use super::mri::mri_parse;
 use crate::error::{DecodeError, Problem};
 
-/// What to do with an object of unknown type (RFC 5971 A.2.1).
+/// Treatment of an object of unknown type (RFC 5971 A.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Extensibility {
     /// AB=00: reject the message.
     Mandatory,
     /// AB=01: drop the object.
     Ignore,
-    /// AB=10: keep the object in what is forwarded.
+    /// AB=10: keep the object in the forwarded message.
     Forward,
-    /// AB=11: reject the message, whether the type is known or not.
+    /// AB=11: reject the message, also if the type is known.
     Reserved,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Extensibility {
     }
 }
 
-/// An object that nobody interpreted yet.
+/// An object with its value not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawObject<'a> {
     /// Its type, 12 bits.
@@ -104,7 +104,7 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// The first object of type `kind`, whatever else the message holds; nothing of it is judged.
+/// The first object of type `kind` (RFC 5971 A.2). Neither the object nor the rest of the message is checked.
 #[must_use]
 pub fn find_object(message: &[u8], kind: ObjectType) -> Option<RawObject<'_>> {
     let mut objects = Objects::of(message);
@@ -116,7 +116,7 @@ pub fn find_object(message: &[u8], kind: ObjectType) -> Option<RawObject<'_>> {
     None
 }
 
-/// The MRI of a message that is not judged otherwise: `None` if there is none that can be understood.
+/// The MRI of a message that is not parsed otherwise (RFC 5971 §4.3.4); `None` if it has no valid MRI.
 #[must_use]
 pub fn find_mri(message: &[u8]) -> Option<Mri> {
     mri_parse(find_object(message, ObjectType::MRI)?.value).ok()
@@ -128,8 +128,8 @@ pub fn find_session(message: &[u8]) -> Option<SessionId> {
     find_object(message, ObjectType::SESSION_ID)?.value.try_into().ok().map(SessionId)
 }
 
-/// The objects of unknown type with AB=10 of a received message, to be carried along in what is forwarded
-/// (RFC 5971 A.2.1). Copying this to a message that is composed does so; the encoder puts them last.
+/// The objects of unknown type with AB=10 of a received message, for the message that is forwarded (RFC 5971 A.2.1). The
+/// encoder puts them last.
 #[derive(Clone, Copy, Default)]
 pub struct Unknown<'a> {
     message: &'a [u8],
@@ -148,7 +148,7 @@ impl<'a> Unknown<'a> {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Whether there is no such object.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
@@ -186,7 +186,7 @@ impl RawObject<'_> {
         DecodeError { object: Some(self.kind), field, offset, object_start: self.start, value, problem }
     }
 
-    /// Nothing may be left of the value.
+    /// Checks that the whole value was parsed.
     pub(crate) fn end(&self, r: Reader<'_>) -> Result<(), DecodeError> {
         if r.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! From an error to the Error object that reports it: the one place where errors become octets.
+//! The Error objects that report decode errors (RFC 5971 A.4).
 
 use super::code_points::{ErrorCode, MessageType, ObjectType};
 use super::error_object::{ErrorObject, Info, Infos};
@@ -12,10 +12,10 @@ use crate::error::{DecodeError, GistError, Problem};
 /// that is longer is cut.
 pub const MAX_INFO_OBJECT: usize = 160;
 
-/// The Error object that reports `error`, found in `original` (from its common header on); `None` where
-/// nothing may be answered: to less than a common header, and to an Error message (§5.6).
+/// The Error object that reports `error` in the message `original`, which starts at the common header (RFC 5971 A.4).
+/// `None` if no Error may be sent: for less than a common header, and for an Error message (§5.6).
 ///
-/// It holds what A.4.4 demands for the error, and session and MRI if they can be decoded and the code is not 1.
+/// It has the information that A.4.4 requires, and session and MRI if they can be parsed and the code is not 1.
 #[must_use]
 pub fn error_object_for<'a>(
     error: &DecodeError,
@@ -42,8 +42,8 @@ pub fn error_object_for<'a>(
     Some(object)
 }
 
-/// Quotes the first object of type `kind` in `original`, with the octet at fault counted from the start of its
-/// TLV header; `None` if there is no such object.
+/// Object Value Info (RFC 5971 A.4.3): the first object of type `kind` in `original`, and the offset of the wrong octet
+/// from the start of its TLV header; `None` if there is no such object.
 #[must_use]
 pub fn object_value_info(original: &[u8], kind: ObjectType, offset: u16) -> Option<Info<'_>> {
     let object = find_object(original, kind)?.octets;
@@ -52,10 +52,10 @@ pub fn object_value_info(original: &[u8], kind: ObjectType, offset: u16) -> Opti
 }
 
 impl<'a> ErrorObject<'a> {
-    /// An Error object about `original` (from its common header on), with its header, and with session and MRI
-    /// as they stand there unless the code is 1 (A.4.4.1); `None` where nothing may be answered: to less than a
-    /// common header, and to an Error message (§5.6). The MRI is copied without being judged, for errors of
-    /// nodes that do not know the application (§4.3.4).
+    /// An Error object about the message `original`, which starts at the common header: with its header and, unless the
+    /// code is 1 (A.4.4.1), its session and MRI. `None` if no Error may be sent: for less than a common header, and for an
+    /// Error message (§5.6). The MRI is copied without a check, since a node without the application sends Errors too
+    /// (§4.3.4).
     #[must_use]
     pub fn about(
         error: GistError,

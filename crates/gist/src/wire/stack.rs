@@ -10,7 +10,7 @@ use crate::error::{DecodeError, EncodeError, Problem};
 /// The protocols of one stack, from top to bottom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Profile<'a>(
-    /// One octet a protocol; none is 0.
+    /// One octet for each protocol, never 0.
     pub &'a [u8],
 );
 
@@ -60,7 +60,7 @@ impl<'a> StackProposal<'a> {
         let mut r = Reader::at(object.value, object.start + 4);
         let words = (object.value.len() / 4) as u64;
         let short = |s: Short| object.error(Problem::ObjectLength, "Length", s.offset, words);
-        // A.4.4.10 wants "a length of 0" answered with 10/1: that covers an object without value as well.
+        // A.4.4.10: "a length of 0" is answered with 10/1. An object without value is treated in the same way.
         let at = r.offset();
         let count = r.array().map_or(0, |[count, _, _, _]: [u8; 4]| count);
         if count == 0 {
@@ -91,7 +91,7 @@ impl<'a> StackProposal<'a> {
     }
 }
 
-/// What one protocol of the stack needs to know.
+/// The options of one protocol (RFC 5971 A.3.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MaOptions<'a> {
     /// The protocol.
@@ -100,8 +100,8 @@ pub struct MaOptions<'a> {
     pub profile: u8,
     /// D: the protocol must not be used.
     pub disabled: bool,
-    /// Its options without padding, at most 255 octets. A peer may have counted padding in, so a reader takes
-    /// what it knows from the front ([`MaOptions::port`]).
+    /// The options data without padding, at most 255 octets. A peer may have counted the padding, so only the first octets
+    /// are used ([`MaOptions::port`]).
     pub data: &'a [u8],
 }
 
@@ -134,12 +134,13 @@ impl<'a> Item<'a> for MaOptions<'a> {
 pub struct StackConfiguration<'a> {
     /// How long the node keeps an idle association, in milliseconds; never 0.
     pub hold_time_ms: u32,
-    /// What the protocols need.
+    /// The options of the protocols.
     pub options: List<'a, MaOptions<'a>>,
 }
 
 impl<'a> StackConfiguration<'a> {
-    /// RFC 5971 names no error for an MA-Hold-Time of 0, which it forbids: we answer 10/1.
+    /// Parses the object (RFC 5971 A.3.5). The RFC forbids an MA-Hold-Time of 0 but has no error for it; this crate uses
+    /// 10/1.
     pub(crate) fn parse(object: &RawObject<'a>) -> Result<Self, DecodeError> {
         let mut r = Reader::at(object.value, object.start + 4);
         let words = (object.value.len() / 4) as u64;
@@ -164,8 +165,8 @@ impl<'a> StackConfiguration<'a> {
         self.options.write(w)
     }
 
-    /// Whether it contradicts `proposal` (§5.7.1): options for a profile or protocol that is not proposed, or,
-    /// where `complete` (in a Query or Response), none for a Forwards-TCP that is.
+    /// Whether it contradicts `proposal` (RFC 5971 §5.7.1): it has options for a profile or protocol that is not proposed or,
+    /// if it must be `complete` (in a Query or Response), no options for a proposed Forwards-TCP.
     #[must_use]
     pub fn contradicts(&self, proposal: &StackProposal<'_>, complete: bool) -> bool {
         let stray = self.options.iter().any(|o| match usize::from(o.profile).checked_sub(1) {

@@ -139,7 +139,7 @@ fn a_wildcard_deny_ends_the_list_of_a_scope() {
     assert!(elsewhere.depends_on_flow);
 }
 
-/// Groundwork for validating anew after administrative changes: entries are added, changed and deleted, and each change moves the generation, so that decisions made before are void.
+/// For validation after administrative changes: entries are added, changed and deleted, and each change moves the generation, so that decisions made before are void.
 #[test]
 fn changes_void_decisions() {
     let mri = flow("10.1.0.5/32", "10.2.0.1/32");

@@ -13,7 +13,7 @@ impl Rig {
     }
 }
 
-/// GIST-4.3.2-04: without asking anybody the Query travels on, payload and all.
+/// GIST-4.3.2-04: the Query is forwarded without a decision, with its payload.
 #[test]
 fn an_application_that_never_peers_lets_queries_pass() {
     let mut rig = Rig::asking(Config::default(), PeeringPolicy::Never);
@@ -41,7 +41,7 @@ fn an_application_that_leaves_takes_its_state_with_it() {
     rig.send(b"data", through());
     let waiting = rig.sent().is(MessageType::QUERY);
     rig.unregister();
-    // Who asked is told for the last time, and nobody of what the application caused by leaving.
+    // The last status is reported, but no notification of the removal that the application caused.
     assert_eq!(rig.failed(), SendError::Refused);
     rig.quiet();
     rig.no_state();

@@ -38,7 +38,7 @@ fn a_query_looks_like_its_flow() {
     assert!(said.stack_proposal.is_none() && said.nslp_data.is_none());
 }
 
-/// GIST-5.2.1-02, GIST-5.2.2-02: where the flow begins at the signaling address, S=1 and the NLI says so.
+/// GIST-5.2.1-02, GIST-5.2.2-02: where the flow begins at the signaling address, S=1 and the NLI has that address.
 #[test]
 fn at_the_source_of_the_flow_s_is_1() {
     let mut rig = Rig::new();
@@ -48,7 +48,7 @@ fn at_the_source_of_the_flow_s_is_1() {
     assert_eq!(packet.src.ip(), packet.nli().interface);
 }
 
-/// GIST-5.2.2-03: of a host's addresses the one that the flow has is told, if it is on the way out.
+/// GIST-5.2.2-03: the NLI of a host has the address of the flow, if it is on the outgoing interface.
 #[test]
 fn the_flow_chooses_among_the_addresses() {
     let mut rig = Rig::new();
@@ -57,7 +57,7 @@ fn the_flow_chooses_among_the_addresses() {
     assert_eq!(rig.sent().nli().interface, ip("10.2.0.77"));
 }
 
-/// GIST-5.8.1.2-04: each third retransmission has the signaling source and says S=1; with 0 none has.
+/// GIST-5.8.1.2-04: each third retransmission has the signaling source and S=1; with 0 no retransmission has it.
 #[test]
 fn some_retransmissions_carry_the_signaling_source() {
     for (every, expected) in [(3, [false, false, false, true, false, false, true]), (0, [false; 7])] {
@@ -295,7 +295,7 @@ fn the_application_may_choose_ttl_and_hops() {
     assert_eq!((packet.ttl, packet.nli().ip_ttl, packet.message().header.hops), (9, 9, 3));
 }
 
-/// GIST-5.2.2-08, GIST-5.2.2-09: the Response tells the distance downstream, and Data from there another.
+/// GIST-5.2.2-08, GIST-5.2.2-09: the Response has the distance downstream, and Data from there another one.
 #[test]
 fn distances_downstream_are_told_by_the_peer() {
     let mut rig = Rig::new();

@@ -42,7 +42,7 @@ fn malformed_messages_are_refused() {
         assert_eq!(said.nli.unwrap().interface, ip(LEFT));
         let object = said.error.unwrap();
         assert_eq!((object.session, object.mri_octets), (None, None));
-        // GIST-A.4.1-07: only an incorrect length has more to say.
+        // GIST-A.4.1-07: only an incorrect length has additional information.
         let info = (expected == GistError::INCORRECT_MESSAGE_LENGTH).then_some(Info::MessageLength(18));
         assert_eq!(object.infos.iter().next(), info);
         rig.quiet();
@@ -179,7 +179,7 @@ fn a_legacy_nat_is_found() {
     rig.sent().is(MessageType::RESPONSE);
 }
 
-/// GIST-7.2.1-06, GIST-5.3.1-08: a Response from another address than its NLI says ends the handshake.
+/// GIST-7.2.1-06, GIST-5.3.1-08: a Response from another address than that of its NLI ends the handshake.
 #[test]
 fn a_nat_on_the_way_back_ends_the_handshake() {
     let mut rig = Rig::new();
@@ -259,7 +259,7 @@ fn loose_end_queries() {
     rig.no_state();
 }
 
-/// Senders that cannot be answered are not answered: this node, nobody, everybody.
+/// Some senders are never answered: this node, the unspecified address, multicast addresses.
 #[test]
 fn impossible_senders() {
     for sender in [LEFT, RIGHT, "0.0.0.0", "127.0.0.1", "224.0.0.1"] {
@@ -291,7 +291,7 @@ fn endpoint_found() {
 }
 
 /// GIST-7.2.1-04, GIST-A.4.3-02: a Query that is refused ends its handshake, whatever
-/// class the error says it has.
+/// class in the Error object.
 #[test]
 fn refused_queries_are_not_repeated() {
     for error in [

@@ -32,7 +32,7 @@ impl Rig {
 }
 
 /// GIST-7.1.4-01: a route that flaps shows as it is, each change as a peer that is good and one that is off the
-/// path; each peer has the same name every time, so the application can tell.
+/// path; each peer has the same SII handle every time, so the application can distinguish them.
 #[test]
 fn a_flapping_route_is_shown() {
     let mut rig = Rig::new();
@@ -48,7 +48,7 @@ fn a_flapping_route_is_shown() {
     assert_eq!(rig.gist.counters().peer_changed, 6);
 }
 
-/// GIST-7.1.5-01, GIST-7.1.5-02: told of another peer, the application repairs at once, or first passes word
+/// GIST-7.1.5-01, GIST-7.1.5-02: notified of another peer, the application repairs at once, or first informs
 /// upstream; and it tears down what is off the path, by that peer's name.
 #[test]
 fn local_repair() {
@@ -75,7 +75,7 @@ fn local_repair() {
     }
 }
 
-/// GIST-7.1.5-03: a node that is off the path is told so by explicitly routed Data. Its application sees what it
+/// GIST-7.1.5-03: explicitly routed Data informs a node that it is off the path. Its application sees what it
 /// is, and that this node has state of its own; it lets go of it, and no Query refreshes it any more.
 #[test]
 fn a_node_off_the_path_lets_go() {

@@ -15,7 +15,7 @@ fn number(n: u16) -> SessionId {
     SessionId(session)
 }
 
-/// The table of sessions is full: the application hears it, a peer's state is not made.
+/// The table of sessions is full: a request of the application fails, and a peer's Query installs no state.
 #[test]
 fn sessions() {
     let config =
@@ -214,7 +214,7 @@ fn sessions_of_one_source() {
     }
 }
 
-/// GIST-8.4-02: Queries that want to be answered to one address are limited, whoever sends them; those of others are not.
+/// GIST-8.4-02: Queries with the same address for the Response are limited, from any sender; others are not limited.
 #[test]
 fn queries_of_one_source() {
     let mut rig = Rig::with(Config { query_rate_per_source: 8, ..Config::default() });

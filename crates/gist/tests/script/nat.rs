@@ -1,4 +1,4 @@
-//! Peers across a NAT that knows GIST (RFC 5971 §7.2.2, §7.2.3), and where legacy NATs are (§7.2.1).
+//! Peers behind a GIST-aware NAT (RFC 5971 §7.2.2, §7.2.3), and behind a legacy NAT (§7.2.1).
 
 use core::time::Duration;
 
@@ -102,8 +102,8 @@ fn the_object_comes_back_as_it_came() {
     rig.quiet();
 }
 
-/// GIST-7.2.2-06, GIST-7.2.3-09: Confirm and Data both ways say the flow as the Querying node inside has it, the
-/// application hears of the flow as it is here. A node that keeps nothing until the Confirm learns both from its
+/// GIST-7.2.2-06, GIST-7.2.3-09: Confirm and Data in both directions have the MRI of the Querying node inside, and the
+/// application gets the MRI of this side. A node without state until the Confirm takes both from its
 /// own cookie.
 #[test]
 fn the_responding_node_translates() {
@@ -267,7 +267,7 @@ fn errors_begin_with_the_object() {
     let first = Objects::of(error.octets()).next().unwrap().unwrap();
     assert_eq!(first.kind, ObjectType::NAT_TRAVERSAL);
     assert_eq!(error.message().nat_traversal, message.nat_traversal);
-    // A routing method that nobody here knows, in the object alone.
+    // An unknown routing method in the object only.
     let mut unknown = original.clone();
     unknown[0] = 99;
     message.nat_traversal = Some(translation(&unknown));
@@ -359,7 +359,7 @@ fn an_error_across_a_nat() {
     }
 }
 
-/// GIST-7.2.2-06: an Error of the peer inside about our Data says its own MRI; it is meant for the session all
+/// GIST-7.2.2-06: an Error of the peer inside about Data of this node has the MRI of the peer; it is meant for the session all
 /// the same.
 #[test]
 fn an_error_about_translated_data() {
@@ -377,7 +377,7 @@ fn an_error_about_translated_data() {
     rig.no_state();
 }
 
-/// GIST-7.2.2-06: Data to the peer inside by its name, explicitly, says the flow as it knows it.
+/// GIST-7.2.2-06: explicitly routed Data to the peer inside has the MRI of the peer.
 #[test]
 fn explicit_routing_across_a_nat() {
     let mut rig = Rig::new();
@@ -412,7 +412,7 @@ fn the_querying_node_is_outside() {
     }
 }
 
-/// GIST-7.2.1-08: messages of an application keep to associations where the configuration says so: none leaves
+/// GIST-7.2.1-08: messages of an application use associations only, if that is configured: none leaves
 /// as a datagram.
 #[test]
 fn no_data_outside_associations_if_so_configured() {

@@ -75,7 +75,7 @@ fn rule_1_an_accepted_query_is_answered() {
     }
 }
 
-/// GIST-4.3.2-01: a node that the Query is addressed to peers, whatever its application says.
+/// GIST-4.3.2-01: a node that the Query is addressed to peers, also if its application declines.
 #[test]
 fn the_destination_always_peers() {
     let mut rig = asking();
@@ -101,7 +101,7 @@ fn decisions_have_their_time() {
     assert_eq!(rig.gist.counters().checks_stale, 1);
 }
 
-/// Too many open decisions: the node steps aside (RFC 5971 §8.4).
+/// Too many pending decisions: the node forwards the Query (RFC 5971 §8.4).
 #[test]
 fn too_many_decisions_pending() {
     let mut rig = Rig::asking(Config { max_checks: 1, ..Config::default() }, PeeringPolicy::Ask);
@@ -113,7 +113,7 @@ fn too_many_decisions_pending() {
 }
 
 /// GIST-3.7-02, GIST-4.1.2-06, GIST-5.3.3-10: the payload of a Query is delivered each time it comes, marked
-/// as from an address that nobody checked.
+/// as from an address without verification.
 #[test]
 fn the_payload_of_a_query_is_delivered() {
     let mut rig = Rig::new();
@@ -265,7 +265,7 @@ fn rule_5_no_way() {
 }
 
 /// GIST-4.3.2-09, GIST-4.3.2-10, GIST-4.3.3-04, GIST-4.3.1-09, GIST-5.2.2-06, GIST-5.2.2-09, GIST-B.2-05,
-/// GIST-4.2.1-04: what is delivered is what came, with everything that the packet said.
+/// GIST-4.2.1-04: a delivered message is complete, with all properties of its packet.
 #[test]
 fn a_delivery_tells_everything() {
     let mut rig = Rig::new();
@@ -281,7 +281,7 @@ fn a_delivery_tells_everything() {
     assert_eq!(up.ifindex, signalbox_core::IfIndex(1));
     assert!(!up.at_flow_end && up.state.is_some() && up.sii.is_some() && up.check.is_none());
     assert!(up.validation.return_routable && !up.validation.first_or_last_hop);
-    // GIST-5.2.2-06: a zero tells nothing, so the stored distance stands
+    // GIST-5.2.2-06: a zero is not a distance, so the stored distance is kept
     rig.inject(&Via::direct(UP, LEFT).ttl(9), &data(through(), Nli { ip_ttl: 0, ..nli(b"up", UP) }, b"data"));
     assert_eq!(rig.delivered().ip_distance, 4);
     assert_eq!(rig.gist.sessions().next().unwrap().downstream, None);

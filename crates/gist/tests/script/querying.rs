@@ -288,7 +288,7 @@ fn data_flows_in_awaiting_refresh() {
 }
 
 /// GIST-6.2-15, GIST-6.2-16, GIST-5.3.3-11: the refresh is repeated as the first Query was; in the end the
-/// application hears that the state is gone.
+/// application is notified that the state was removed.
 #[test]
 fn rule_2_in_awaiting_refresh() {
     let mut rig = Rig::with(Config { attempts: 3, ..Config::default() });

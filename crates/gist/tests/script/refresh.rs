@@ -65,7 +65,7 @@ fn there_is_no_last_word() {
     }
 }
 
-/// GIST-4.4.4-08: nobody refreshes this node, so it refreshes nobody: its state and that of its peer end together.
+/// GIST-4.4.4-08: this node is not refreshed, so it does not refresh its peer: both states expire.
 #[test]
 fn without_refresh_from_upstream_there_is_none_downstream() {
     let mut rig = relay();

@@ -223,7 +223,7 @@ fn a_handshake_follows_its_route() {
 }
 
 /// GIST-7.1.4-01: a route that changes ten times a second is followed at once, then after 1 s, 2 s, 4 s: the
-/// hold-down doubles. The application hears of each change that is followed. What stands when a hold-down ends
+/// hold-down doubles. The application is notified of each change that is followed. What stands when a hold-down ends
 /// is followed then, so that the last word is the right one.
 #[test]
 fn a_flapping_route_is_followed_slowly() {
@@ -242,7 +242,7 @@ fn a_flapping_route_is_followed_slowly() {
         while let Some((at, out)) = rig.out.pop_front() {
             if let Out::Sent(query) = out {
                 let at = at.as_micros() / 1000;
-                // Again because nobody answers: not a change.
+                // A retransmission, not a change.
                 if moved.last().is_none_or(|(_, before)| *before != query.ifindex) {
                     moved.push((at, query.ifindex));
                 }
@@ -295,7 +295,7 @@ fn hold_down_is_configured() {
 }
 
 /// GIST-7.1.3-04, GIST-7.1.3-13: if configured, a change downstream puts state upstream in doubt too, and the
-/// repair waits a little; but not if an application said it (GIST-7.1.3-05).
+/// repair waits a little; but not after a request of an application (GIST-7.1.3-05).
 #[test]
 fn doubt_spreads_upstream_if_configured() {
     for (upstream_tentative, expected) in [(false, Validity::Good), (true, Validity::Tentative)] {
@@ -331,7 +331,7 @@ fn doubt_spreads_upstream_if_configured() {
 }
 
 /// GIST-7.1.2-04, GIST-B.4-02: the upstream peer's Query took another number of hops. State is Tentative from then on, the
-/// Confirm makes it Good, and an unchanged Query says nothing.
+/// Confirm makes it Good, and an unchanged Query causes no notification.
 #[test]
 fn a_query_that_came_another_way() {
     let mut rig = Rig::new();

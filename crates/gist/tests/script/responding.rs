@@ -312,8 +312,8 @@ fn rule_3_data_upstream() {
     assert_eq!(data.message().mri.unwrap().mri, through().inverted());
 }
 
-/// GIST-6.3-17, GIST-4.4.6-09, GIST-4.4.6-10: the upstream peer knows nothing of us: the state goes and the
-/// application hears it.
+/// GIST-6.3-17, GIST-4.4.6-09, GIST-4.4.6-10: the upstream peer has no state: the state is removed and the
+/// application is notified.
 #[test]
 fn rule_11_no_routing_state_upstream() {
     let mut rig = Rig::new();
@@ -336,7 +336,7 @@ fn rule_11_no_routing_state_upstream() {
 }
 
 /// GIST-7.1.2-04, GIST-B.2-03, GIST-B.4-03: the refresh comes from another node: Data goes there from the
-/// Confirm on, and the application hears of both peers.
+/// Confirm on, and the application is notified of both peers.
 #[test]
 fn another_upstream_peer() {
     for installation in [Installation::Immediate, Installation::Confirmed, Installation::Delayed] {
@@ -413,7 +413,7 @@ fn another_arrival_interface() {
     assert_eq!(rig.gist.counters().peer_changed, 1);
 }
 
-/// The node is renumbered: from the next refresh on the same peer hears from the new address.
+/// The node is renumbered: from the next refresh on, messages to the same peer have the new address.
 #[test]
 fn another_own_address() {
     let mut rig = Rig::new();

@@ -82,7 +82,7 @@ impl Packet {
         strip_magic(&self.payload).unwrap()
     }
 
-    /// What it says.
+    /// The parsed message.
     pub(crate) fn message(&self) -> Message<'_> {
         let header = Header::parse(self.octets()).unwrap();
         Message::parse(self.octets(), Encapsulation::of(&header, true)).unwrap()
@@ -151,7 +151,7 @@ pub(crate) struct Over {
 }
 
 impl Over {
-    /// What it says.
+    /// The parsed message.
     pub(crate) fn message(&self) -> Message<'_> {
         Message::parse(&self.octets, Encapsulation::Association).unwrap()
     }
@@ -168,7 +168,7 @@ impl Over {
     }
 }
 
-/// What an incoming packet's IP header says.
+/// The IP header of a received packet.
 #[derive(Debug, Clone)]
 pub(crate) struct Via {
     pub(crate) src: SocketAddr,

@@ -1,4 +1,4 @@
-//! What applications may ask, and what they are told (RFC 5971 §4.3.3, Appendix B).
+//! Requests of applications and their status (RFC 5971 §4.3.3, Appendix B).
 
 use signalbox_core::service::{
     InvalidStatus, MessageHandle, MessageStatus, NetworkEvent, Request, Security, SendError, SiiHandle,
@@ -195,7 +195,7 @@ fn invalidate(rig: &mut Rig, nslp: Option<NslpId>, mri: Mri, status: InvalidStat
 
 /// GIST-7.1.3-06, GIST-7.1.3-08, GIST-7.1.3-11, GIST-7.1.3-01, GIST-B.6-01, GIST-B.6-02: Tentative: a Query at
 /// once, with the payload, no look at the routing table first; Data flows meanwhile; the application is
-/// not told what it said itself.
+/// not notified of its own request.
 #[test]
 fn tentative_state_is_checked() {
     for nslp in [Some(NSLP), None] {
@@ -218,7 +218,7 @@ fn tentative_state_is_checked() {
     }
 }
 
-/// GIST-7.1.3-10, GIST-B.6-01: Bad: Data waits until the peer is found anew.
+/// GIST-7.1.3-10, GIST-B.6-01: Bad: Data is queued until the handshake is complete.
 #[test]
 fn bad_state_is_not_used() {
     let mut rig = Rig::new();
@@ -233,7 +233,7 @@ fn bad_state_is_not_used() {
     rig.sent().is(MessageType::DATA);
 }
 
-/// GIST-7.1.3-05, GIST-7.1.3-07: what an application says of one direction touches that one only; a Responding
+/// GIST-7.1.3-05, GIST-7.1.3-07: a request of an application for one direction changes that direction only; a Responding
 /// node repairs nothing.
 #[test]
 fn invalidation_has_a_direction() {

@@ -1,4 +1,4 @@
-//! Who sent it: messages of former peers, of peers that state does not tell of, and of those who only say so.
+//! The sender of a message: former peers, peers without routing state, and forged senders.
 
 use core::time::Duration;
 
@@ -94,8 +94,8 @@ impl Rig {
     }
 }
 
-/// GIST-B.2-03: who only says that he is a peer has no name: another address in the packet, another interface, another
-/// identity. What state tells of its peer is not told of him either, nor changed by him.
+/// GIST-B.2-03: a sender with another address in the packet, another interface or another identity than the peer has no SII
+/// handle. Properties of the peer are not reported for it, and it does not change them.
 #[test]
 fn a_name_is_not_for_the_asking() {
     let mut rig = Rig::new();
@@ -117,7 +117,7 @@ fn a_name_is_not_for_the_asking() {
     assert!(rig.named(up, &Via::direct(UP, LEFT), true).is_some());
 }
 
-/// A peer is spoken to from the address that it knows this node by, also where the interface has others.
+/// Messages to a peer have the source address of the handshake, also if the interface has other addresses.
 #[test]
 fn the_sender_calls_itself_the_same_every_time() {
     let mut rig = Rig::new();

@@ -116,7 +116,7 @@ fn an_upstream_query_in_its_packet() {
         let said = query.message();
         assert!(said.header.s && said.header.c && said.header.r);
         assert_eq!(said.mri.unwrap().mri, Mri::PathCoupled(p));
-        // How far the peer is nobody knows yet.
+        // The distance to the peer is not known yet.
         assert_eq!((said.nli.unwrap().interface, said.nli.unwrap().ip_ttl), (ip(LEFT), 0));
     }
     rig.quiet();
@@ -138,12 +138,12 @@ fn an_upstream_query_over_ipv6() {
 }
 
 /// GIST-5.8.1.3-01: a whole session that is set up upstream: handshake, Data both ways, refresh, end. The distance
-/// is measured by what comes downstream, and told in what goes upstream.
+/// is measured by downstream messages, and is in the NLI of upstream messages.
 #[test]
 fn a_session_upstream() {
     let mut rig = asking();
     established(&mut rig);
-    // The NLI of the Response said 64, the packet came with 62.
+    // The NLI of the Response has 64, and its packet arrived with 62.
     assert_eq!(rig.session().upstream.unwrap().ip_distance, 2);
     rig.inject(&Via::direct(UP, LEFT).ttl(62), &data(through(), nli(b"up", UP), b"down"));
     let delivered = rig.delivered();
@@ -230,7 +230,7 @@ fn asked_by(rig: &mut Rig, identity: &'static [u8], address: &str, number: u8) {
     let mut message = query(through(), &cookie);
     message.nli = Some(nli(identity, address));
     rig.inject(&Via::intercepted(SRC, DST), &message);
-    // What the application hears may come before.
+    // A notification may come before.
     let at = rig.out.iter().position(|(_, out)| matches!(out, Out::Sent(_))).expect("a Response");
     let Some((_, Out::Sent(response))) = rig.out.remove(at) else { panic!() };
     let response = response.is(MessageType::RESPONSE);
@@ -245,7 +245,7 @@ fn asked_by(rig: &mut Rig, identity: &'static [u8], address: &str, number: u8) {
 
 const POLICIES: [Installation; 3] = [Installation::Immediate, Installation::Confirmed, Installation::Delayed];
 
-/// GIST-5.8.1.3-04: what a downstream exchange says of the peer upstream counts, whatever our own exchange said;
+/// GIST-5.8.1.3-04: the peer of a downstream exchange replaces that of an upstream exchange of this node;
 /// from then on the peer does the asking.
 #[test]
 fn the_downstream_exchange_wins() {
@@ -282,7 +282,7 @@ fn the_same_peer_by_both_exchanges() {
     }
 }
 
-/// GIST-5.8.1.3-04: a downstream exchange is done before ours is: what waits goes its way.
+/// GIST-5.8.1.3-04: a downstream exchange is complete before that of this node: queued messages use it.
 #[test]
 fn the_downstream_exchange_is_faster() {
     for (installation, piggyback) in POLICIES.into_iter().flat_map(|policy| [(policy, false), (policy, true)])
@@ -303,7 +303,7 @@ fn the_downstream_exchange_is_faster() {
     }
 }
 
-/// GIST-5.8.1.3-04: a Query alone, which anybody can send in another's name, takes nothing away.
+/// GIST-5.8.1.3-04: a Query alone, which can be forged, removes no state.
 #[test]
 fn an_unconfirmed_query_takes_nothing() {
     for installation in [Installation::Confirmed, Installation::Delayed] {
@@ -351,7 +351,7 @@ fn no_room_to_give_way() {
 }
 
 /// GIST-5.8.1.3-10: the flow comes in by another interface than the route to its source leaves by: the Query
-/// leaves where the flow comes in, as the ingress filters tell.
+/// leaves where the flow comes in, by the ingress filters.
 #[test]
 fn the_query_leaves_where_the_flow_comes_in() {
     let filter = |number, addr: &str| IngressFilter {

@@ -61,7 +61,7 @@ fn r_flag() {
     }
 }
 
-/// GIST-A.4.4.1-06 GIST-A.1-07: one word more or less than the header says is 1/3, with the length that the
+/// GIST-A.4.4.1-06 GIST-A.1-07: one word more or less than the length in the header is 1/3, with the length that the
 /// objects add up to.
 #[test]
 fn message_length() {

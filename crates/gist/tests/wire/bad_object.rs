@@ -79,7 +79,7 @@ fn lengths() {
 }
 
 /// GIST-A.4.4.10-03 GIST-A.3.3-02 GIST-A.3.5-03: IP versions that do not exist, and times of zero, for which the RFC has no
-/// error: we say 10/1.
+/// error: this node sends 10/1.
 #[test]
 fn values() {
     for (nli, at) in [

@@ -81,7 +81,7 @@ fn comments() {
 }
 
 /// GIST-A.4.2-01 GIST-A.4.2-02 GIST-A.4.2-03 GIST-A.4.2-04 GIST-A.4.2-05 GIST-A.4.2-06: each kind of additional information,
-/// two Object Value Infos, one that nobody knows, and one without a value.
+/// two Object Value Infos, one of unknown type, and one without a value.
 #[test]
 fn additional_information() {
     let object = octets("0001 0001 11223344");

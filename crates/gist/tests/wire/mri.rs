@@ -56,7 +56,7 @@ fn path_coupled_vectors() {
 }
 
 /// GIST-A.3.1.1-04 GIST-A.3.1.1-11: the optional words come in their order and only with their flags; a port
-/// without its flag is a wildcard whatever its octets say, a flagged 0 is a port that is not known yet.
+/// without its flag is a wildcard with any octets, a flagged 0 is a port that is not known yet.
 #[test]
 fn optional_words() {
     for bits in 0..16 {
@@ -116,7 +116,7 @@ fn optional_words() {
     assert_eq!(only_b, Ok(Mri::PathCoupled(PathCoupled { protocol: Some(17), dst_port: Some(22), ..v4() })));
 }
 
-/// GIST-A.3.1.1-05 GIST-A.3.1.1-07: without P the protocol and without T the DS-field say nothing; reserved bits
+/// GIST-A.3.1.1-05 GIST-A.3.1.1-07: without P the protocol and without T the DS-field are ignored; reserved bits
 /// neither. An echo still repeats the octets.
 #[test]
 fn ignored_fields() {
@@ -221,7 +221,7 @@ fn loose_end_vectors() {
     }
 }
 
-/// GIST-5.8.2-06: from the edge there is no Q-mode; the RFC gives no subcode, we say 10/1. A Response has D=1.
+/// GIST-5.8.2-06: from the edge there is no Q-mode; the RFC has no subcode; this node sends 10/1. A Response has D=1.
 #[test]
 fn loose_end_upstream() {
     let mri = "0000 0003 01 00 48 00 c0000201 c6336407";

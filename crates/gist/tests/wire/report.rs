@@ -43,7 +43,7 @@ fn undecodable_mri_and_session() {
     assert_eq!((object.mri(), object.session), (Some(flow(Direction::Downstream)), None));
 }
 
-/// GIST-A.4.1-04: D and Q tell how the original came.
+/// GIST-A.4.1-04: D and Q are the encapsulation of the original message.
 #[test]
 fn encapsulations() {
     for (header, encapsulation, d, q) in [
@@ -123,7 +123,7 @@ fn errors_of_the_engine() {
     assert_eq!(object_value_info(&octets, ObjectType::HELLO_ID, 0), None);
 }
 
-/// An MRI that nobody understands goes uninterpreted into an error that is not about it.
+/// An MRI that cannot be parsed is copied unchanged into an error that is not about it.
 #[test]
 fn uninterpreted_mri() {
     let mri = "0000 0002 63 00 00 00 01020304";
@@ -134,7 +134,7 @@ fn uninterpreted_mri() {
     assert_eq!(object.mri(), None);
 }
 
-/// Nothing is said about Error messages, nor about less than a header.
+/// No Error is sent about Error messages, nor about less than a header.
 #[test]
 fn silence() {
     let octets = message(ERROR_HEADER, &[NLI]);

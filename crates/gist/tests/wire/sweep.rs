@@ -17,7 +17,7 @@ fn the_messages_are_good() {
 }
 
 /// GIST-A.4.4.1-06: cut anywhere behind the header the message has the wrong length; cut with a header that fits it
-/// is another message, which must not panic anybody.
+/// is another message, which must not cause a panic.
 #[test]
 fn truncated() {
     for (encapsulation, octets) in all() {

@@ -9,23 +9,23 @@ use signalbox_ping::engine::{
 };
 use signalbox_ping::wire::{Flags, Kind, List, Message, Record};
 
-use crate::rig::{DST, Rig, SRC, Said, Sent, WALL_US, addr, flow, octets, received, request};
+use crate::rig::{DST, Out, Rig, SRC, Sent, WALL_US, addr, flow, octets, received, request};
 
 /// Takes the first output off and expects it to be a message.
-fn message(said: &mut Vec<Said>) -> Sent {
-    let first = said.remove(0);
-    let Said::Send(sent) = first else { panic!("expected a message: {first:?}") };
+fn message(outputs: &mut Vec<Out>) -> Sent {
+    let first = outputs.remove(0);
+    let Out::Send(sent) = first else { panic!("expected a message: {first:?}") };
     sent
 }
 
 /// Starts a ping and returns its first message.
 fn started(rig: &mut Rig, request: PingRequest) -> Sent {
-    let mut said = rig.start(request);
-    let Said::Event(5, PingEvent::Started { session, mri }) = said.remove(0) else {
-        panic!("expected the start: {said:?}")
+    let mut outputs = rig.start(request);
+    let Out::Event(5, PingEvent::Started { session, mri }) = outputs.remove(0) else {
+        panic!("expected the start: {outputs:?}")
     };
-    let sent = message(&mut said);
-    assert_eq!(said, []);
+    let sent = message(&mut outputs);
+    assert_eq!(outputs, []);
     assert_eq!((sent.session, sent.mri, mri), (session, flow(), flow()));
     sent
 }
@@ -38,21 +38,21 @@ fn reply_to(sent: &Sent, flags: Flags) -> Vec<u8> {
     octets(&Message::parse(&turned).unwrap(), Some((List::Back, back)))
 }
 
-fn answer(rig: &mut Rig, sent: &Sent, flags: Flags) -> Vec<Said> {
+fn answer(rig: &mut Rig, sent: &Sent, flags: Flags) -> Vec<Out> {
     let data = reply_to(sent, flags);
     rig.receive(RecvMessage { at_flow_end: true, ..received(&data, flow().inverted(), sent.session) })
 }
 
-fn lost(seq: u32, reason: LostReason) -> Said {
-    Said::Event(5, PingEvent::Lost { seq, reason })
+fn lost(seq: u32, reason: LostReason) -> Out {
+    Out::Event(5, PingEvent::Lost { seq, reason })
 }
 
-fn done(sent: u32, received: u32) -> Said {
-    Said::Event(5, PingEvent::Done { sent, received })
+fn done(sent: u32, received: u32) -> Out {
+    Out::Event(5, PingEvent::Done { sent, received })
 }
 
-fn lifetime(session: SessionId) -> Said {
-    Said::Lifetime(session, Duration::from_secs(5))
+fn lifetime(session: SessionId) -> Out {
+    Out::Lifetime(session, Duration::from_secs(5))
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn one_probe_there_and_back() {
     assert_eq!((sent.message().there.count(), sent.data.len()), (0, 24));
     rig.sent(&sent);
     rig.now = Time::from_micros(1_000_345);
-    let said = answer(&mut rig, &sent, Flags::END_REACHED);
+    let outputs = answer(&mut rig, &sent, Flags::END_REACHED);
     let reply = Reply {
         seq: 0,
         sent_us: WALL_US + 1_000_000,
@@ -80,7 +80,7 @@ fn one_probe_there_and_back() {
         truncated: false,
         padding: 0,
     };
-    assert_eq!(said, [Said::Event(5, PingEvent::Reply(reply)), lifetime(sent.session), done(1, 1)]);
+    assert_eq!(outputs, [Out::Event(5, PingEvent::Reply(reply)), lifetime(sent.session), done(1, 1)]);
     assert_eq!((rig.ping.running(), rig.ping.next_deadline()), (0, None));
 }
 
@@ -91,12 +91,12 @@ fn probes_go_out_in_step_and_use_the_state_that_answered() {
     rig.sent(&first);
     rig.now = Time::from_millis(1_200);
     assert_eq!(answer(&mut rig, &first, Flags::END_REACHED).len(), 1);
-    let mut said = rig.timer_at(2_000);
-    let second = message(&mut said);
+    let mut outputs = rig.timer_at(2_000);
+    let second = message(&mut outputs);
     assert_eq!((second.message().sequence, second.state), (1, Some(StateHandle(99))));
     assert_eq!(second.message().identifier, first.message().identifier);
-    let mut said = rig.timer_at(3_000);
-    assert_eq!(message(&mut said).message().sequence, 2);
+    let mut outputs = rig.timer_at(3_000);
+    assert_eq!(message(&mut outputs).message().sequence, 2);
     assert_eq!(rig.timer_at(7_000), [lost(1, LostReason::Timeout)]);
     assert_eq!(rig.timer_at(8_000), [lost(2, LostReason::Timeout), lifetime(first.session), done(3, 1)]);
     let c = rig.ping.counters();
@@ -108,16 +108,16 @@ fn a_probe_that_gist_cannot_send_is_lost_at_once() {
     let mut rig = Rig::new();
     let sent = started(&mut rig, request(1));
     rig.now = Time::from_millis(1_500);
-    let said = rig.failed(&sent, SendError::NoRoute);
-    assert_eq!(said, [lost(0, LostReason::NoRoute), lifetime(sent.session), done(1, 0)]);
+    let outputs = rig.failed(&sent, SendError::NoRoute);
+    assert_eq!(outputs, [lost(0, LostReason::NoRoute), lifetime(sent.session), done(1, 0)]);
 }
 
 #[test]
 fn a_failure_told_after_the_timeout_is_no_second_loss() {
     let mut rig = Rig::new();
     let sent = started(&mut rig, request(2));
-    let mut said = rig.timer_at(2_000);
-    message(&mut said);
+    let mut outputs = rig.timer_at(2_000);
+    message(&mut outputs);
     assert_eq!(rig.timer_at(6_000), [lost(0, LostReason::Timeout)]);
     assert_eq!(rig.failed(&sent, SendError::NoNextNode), []);
     assert_eq!(rig.ping.running(), 1);
@@ -127,8 +127,8 @@ fn a_failure_told_after_the_timeout_is_no_second_loss() {
 fn a_reply_from_short_of_the_end_is_reported_but_not_counted() {
     let mut rig = Rig::new();
     let sent = started(&mut rig, request(1));
-    let said = answer(&mut rig, &sent, Flags::NO_NEXT_NODE);
-    let [Said::Event(5, PingEvent::Reply(reply)), _, end] = said.as_slice() else { panic!("{said:?}") };
+    let outputs = answer(&mut rig, &sent, Flags::NO_NEXT_NODE);
+    let [Out::Event(5, PingEvent::Reply(reply)), _, end] = outputs.as_slice() else { panic!("{outputs:?}") };
     assert!(!reply.reached_end && reply.hops.len() == 1);
     assert_eq!(*end, done(1, 0));
 }
@@ -139,8 +139,8 @@ fn duplicates_late_and_foreign_replies_are_counted_only() {
     let sent = started(&mut rig, request(2));
     assert_eq!(answer(&mut rig, &sent, Flags::END_REACHED).len(), 1);
     assert_eq!(answer(&mut rig, &sent, Flags::END_REACHED), []);
-    let mut said = rig.timer_at(2_000);
-    let second = message(&mut said);
+    let mut outputs = rig.timer_at(2_000);
+    let second = message(&mut outputs);
     let mut forged = reply_to(&second, Flags::END_REACHED);
     forged[8] ^= 1; // identifier
     let forged = RecvMessage { at_flow_end: true, ..received(&forged, flow().inverted(), sent.session) };
@@ -155,8 +155,8 @@ fn without_count_it_runs_until_stopped() {
     let mut rig = Rig::new();
     let first = started(&mut rig, PingRequest { count: None, ..request(1) });
     for n in 2..50 {
-        let said = rig.timer_at(n * 1000);
-        assert!(said.iter().any(|s| matches!(s, Said::Send(_))), "{said:?}");
+        let outputs = rig.timer_at(n * 1000);
+        assert!(outputs.iter().any(|s| matches!(s, Out::Send(_))), "{outputs:?}");
     }
     assert_eq!(rig.input(Input::Command { id: 6, command: Command::Stop }), []);
     assert_eq!(
@@ -171,12 +171,12 @@ fn a_timer_that_comes_late_makes_no_burst() {
     let mut rig = Rig::new();
     started(&mut rig, PingRequest { timeout: Duration::from_secs(100), ..request(9) });
     rig.now = Time::from_millis(9_500);
-    let mut said = rig.input(Input::Timer);
-    message(&mut said);
-    assert_eq!(said, []);
-    let mut said = rig.timer_at(10_500);
-    message(&mut said);
-    assert_eq!(said, []);
+    let mut outputs = rig.input(Input::Timer);
+    message(&mut outputs);
+    assert_eq!(outputs, []);
+    let mut outputs = rig.timer_at(10_500);
+    message(&mut outputs);
+    assert_eq!(outputs, []);
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn probes_on_their_way_are_bounded() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let refused = |request: PingRequest| {
-        let said = Rig::new().start(request);
-        let [Said::Event(5, PingEvent::Refused(refusal))] = said.as_slice() else { panic!("{said:?}") };
+        let outputs = Rig::new().start(request);
+        let [Out::Event(5, PingEvent::Refused(refusal))] = outputs.as_slice() else { panic!("{outputs:?}") };
         *refusal
     };
     assert_eq!(refused(PingRequest { src: Some(addr("::1")), ..request(1) }), Refusal::Address);
@@ -215,8 +215,8 @@ fn what_makes_no_sense_is_refused() {
 fn pings_are_bounded_and_ids_are_unique() {
     let mut rig = Rig::with(Config { max_pings: 2, ..Config::default() });
     started(&mut rig, request(1));
-    let refusal = |said: Vec<Said>, id| {
-        let [Said::Event(i, PingEvent::Refused(refusal))] = said.as_slice() else { panic!("{said:?}") };
+    let refusal = |outputs: Vec<Out>, id| {
+        let [Out::Event(i, PingEvent::Refused(refusal))] = outputs.as_slice() else { panic!("{outputs:?}") };
         assert_eq!(*i, id);
         *refusal
     };
@@ -232,8 +232,8 @@ fn pings_are_bounded_and_ids_are_unique() {
 fn the_flow_has_the_ports_that_were_asked_for() {
     let mut rig = Rig::new();
     let udp = PingRequest { protocol: Some(17), src_port: Some(9), dst_port: Some(53), ..request(1) };
-    let said = rig.start(udp);
-    let Said::Event(_, PingEvent::Started { mri, .. }) = &said[0] else { panic!("{said:?}") };
+    let outputs = rig.start(udp);
+    let Out::Event(_, PingEvent::Started { mri, .. }) = &outputs[0] else { panic!("{outputs:?}") };
     assert_eq!(mri.to_string(), format!("{SRC} port 9 > {DST} port 53 proto 17"));
 }
 
@@ -276,17 +276,17 @@ fn padding_has_to_come_back_as_it_went() {
     let first = started(&mut rig, padded);
     rig.sent(&first);
     assert_eq!(first.data.len(), 24 + 4 + 16_000);
-    let said = answer(&mut rig, &first, Flags::END_REACHED);
-    assert!(matches!(&said[..], [Said::Event(5, PingEvent::Reply(reply))] if reply.padding == 16_000));
+    let outputs = answer(&mut rig, &first, Flags::END_REACHED);
+    assert!(matches!(&outputs[..], [Out::Event(5, PingEvent::Reply(reply))] if reply.padding == 16_000));
 
-    let mut said = rig.timer_at(1_010);
-    let second = message(&mut said);
+    let mut outputs = rig.timer_at(1_010);
+    let second = message(&mut outputs);
     rig.sent(&second);
     assert_ne!(first.message().padding, second.message().padding);
     // The padding of the first in the reply to the second.
     let (head, _) = second.data.split_at(28);
     let mixed = Sent { data: [head, &first.data[28..]].concat(), ..second };
-    let said = answer(&mut rig, &mixed, Flags::END_REACHED);
-    assert_eq!(said, [lost(1, LostReason::Damaged), lifetime(mixed.session), done(2, 1)]);
+    let outputs = answer(&mut rig, &mixed, Flags::END_REACHED);
+    assert_eq!(outputs, [lost(1, LostReason::Damaged), lifetime(mixed.session), done(2, 1)]);
     assert_eq!(rig.ping.counters().damaged_replies, 1);
 }

@@ -7,7 +7,7 @@ use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_ping::engine::Config;
 use signalbox_ping::wire::{Flags, Kind, List, Message, Record};
 
-use crate::rig::{DST, Rig, SESSION, Said, WALL_US, addr, flow, octets, only_message, received};
+use crate::rig::{DST, Out, Rig, SESSION, WALL_US, addr, flow, octets, only_message, received};
 
 const SENT_US: u64 = WALL_US + 900_000;
 
@@ -162,5 +162,5 @@ fn it_peers_with_everybody_who_asks() {
         state: None,
         ..received(&[], flow(), SESSION)
     };
-    assert_eq!(rig.receive(query), [Said::Peering]);
+    assert_eq!(rig.receive(query), [Out::Peering]);
 }

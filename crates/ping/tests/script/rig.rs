@@ -1,4 +1,4 @@
-//! A scripted GIST: what Ping asks of it is written down, what it says is made up.
+//! A scripted GIST: it records the requests of Ping, and gives made-up indications.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -19,9 +19,9 @@ pub(crate) const DST: &str = "203.0.113.9";
 pub(crate) const SESSION: SessionId = SessionId([7; 16]);
 pub(crate) const WALL_US: u64 = 1_700_000_000_000_000;
 
-/// What Ping said.
+/// An output of Ping.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum Out {
     Send(Sent),
     Peering,
     Lifetime(SessionId, Duration),
@@ -73,18 +73,18 @@ impl Rig {
         rig
     }
 
-    /// Gives an input and returns all that Ping says to it.
-    pub(crate) fn input(&mut self, input: Input<'_>) -> Vec<Said> {
+    /// Gives an input and returns all outputs.
+    pub(crate) fn input(&mut self, input: Input<'_>) -> Vec<Out> {
         self.ping.handle(self.now, input);
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         while let Some(output) = self.ping.poll() {
-            said.push(match output {
-                Output::RouteLookup { id, query } => Said::Lookup(id, query),
-                Output::Event { id, event } => Said::Event(id, event),
+            outputs.push(match output {
+                Output::RouteLookup { id, query } => Out::Lookup(id, query),
+                Output::Event { id, event } => Out::Event(id, event),
                 Output::Request(Request::SendMessage(m)) => {
                     assert_eq!(m.nslp, NslpId::PING);
                     assert_eq!(m.data.len() % 4, 0);
-                    Said::Send(Sent {
+                    Out::Send(Sent {
                         data: m.data.to_vec(),
                         handle: m.handle,
                         session: m.session,
@@ -94,19 +94,19 @@ impl Rig {
                         timeout: m.timeout,
                     })
                 }
-                Output::Request(Request::Peering { .. }) => Said::Peering,
+                Output::Request(Request::Peering { .. }) => Out::Peering,
                 Output::Request(Request::SetStateLifetime { session, lifetime, .. }) => {
-                    Said::Lifetime(session.unwrap(), lifetime)
+                    Out::Lifetime(session.unwrap(), lifetime)
                 }
                 Output::Request(other) => panic!("unexpected {other:?}"),
             });
         }
         assert!(self.ping.poll().is_none(), "extra polls are no-ops");
-        said
+        outputs
     }
 
     /// Lets time pass to `ms` milliseconds, where the timer must be due and nothing happens before.
-    pub(crate) fn timer_at(&mut self, ms: u64) -> Vec<Said> {
+    pub(crate) fn timer_at(&mut self, ms: u64) -> Vec<Out> {
         // The wheel may ask to be woken on the way, to move timers down a level.
         while let Some(next) = self.ping.next_deadline().filter(|next| *next < Time::from_millis(ms)) {
             self.now = next;
@@ -117,15 +117,15 @@ impl Rig {
         self.input(Input::Timer)
     }
 
-    pub(crate) fn start(&mut self, request: PingRequest) -> Vec<Said> {
+    pub(crate) fn start(&mut self, request: PingRequest) -> Vec<Out> {
         self.input(Input::Command { id: 5, command: Command::Start(request) })
     }
 
-    pub(crate) fn receive(&mut self, message: RecvMessage<'_>) -> Vec<Said> {
+    pub(crate) fn receive(&mut self, message: RecvMessage<'_>) -> Vec<Out> {
         self.input(Input::Indication(Indication::RecvMessage(message)))
     }
 
-    pub(crate) fn status(&mut self, sent: &Sent, status: MessageStatus) -> Vec<Said> {
+    pub(crate) fn status(&mut self, sent: &Sent, status: MessageStatus) -> Vec<Out> {
         let handle = sent.handle.unwrap();
         let nslp = NslpId::PING;
         self.input(Input::Indication(Indication::MessageStatus {
@@ -140,7 +140,7 @@ impl Rig {
         assert_eq!(self.status(sent, MessageStatus::Sent(TransferAttributes::default())), []);
     }
 
-    pub(crate) fn failed(&mut self, sent: &Sent, error: SendError) -> Vec<Said> {
+    pub(crate) fn failed(&mut self, sent: &Sent, error: SendError) -> Vec<Out> {
         self.status(sent, MessageStatus::Failed(error))
     }
 }
@@ -184,10 +184,10 @@ pub(crate) fn octets(message: &Message<'_>, add: Option<(List, Record)>) -> Vec<
     buf
 }
 
-/// The only message among `said`, which holds nothing else.
-pub(crate) fn only_message(said: Vec<Said>) -> Sent {
-    match <[Said; 1]>::try_from(said) {
-        Ok([Said::Send(sent)]) => sent,
+/// The only output, which must be a message.
+pub(crate) fn only_message(outputs: Vec<Out>) -> Sent {
+    match <[Out; 1]>::try_from(outputs) {
+        Ok([Out::Send(sent)]) => sent,
         other => panic!("expected one message: {other:?}"),
     }
 }

@@ -4,9 +4,9 @@ use signalbox_core::IfIndex;
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_ping::engine::{Command, Input, PingEvent, PingRequest, Refusal};
 
-use crate::rig::{DST, Rig, SRC, Said, addr};
+use crate::rig::{DST, Out, Rig, SRC, addr};
 
-const REFUSED: Said = Said::Event(5, PingEvent::Refused(Refusal::IdInUse));
+const REFUSED: Out = Out::Event(5, PingEvent::Refused(Refusal::IdInUse));
 
 fn request() -> PingRequest {
     PingRequest { protocol: Some(17), dst_port: Some(53), ..PingRequest::to(addr(DST)) }
@@ -15,13 +15,13 @@ fn request() -> PingRequest {
 /// Starts a ping that must ask for a route; the identifier of the lookup.
 fn lookup(rig: &mut Rig) -> u64 {
     let outputs = rig.start(request());
-    let [Said::Lookup(id, query)] = outputs.as_slice() else { panic!("{outputs:?}") };
+    let [Out::Lookup(id, query)] = outputs.as_slice() else { panic!("{outputs:?}") };
     let wanted = RouteQuery { protocol: Some(17), dst_port: Some(53), ..RouteQuery::to(addr(DST)) };
     assert_eq!(*query, wanted);
     *id
 }
 
-fn answer(rig: &mut Rig, id: u64, found: bool) -> Vec<Said> {
+fn answer(rig: &mut Rig, id: u64, found: bool) -> Vec<Out> {
     let route = Route { ifindex: IfIndex(2), src: addr(SRC), gateway: None, mtu: 1500, local: false };
     let result = if found { Ok(route) } else { Err(NoRoute::Unreachable) };
     rig.input(Input::Route { id, result })
@@ -32,7 +32,7 @@ fn the_route_gives_the_source() {
     let mut rig = Rig::new();
     let id = lookup(&mut rig);
     let outputs = answer(&mut rig, id, true);
-    let Some(Said::Event(5, PingEvent::Started { mri, .. })) = outputs.first() else { panic!("{outputs:?}") };
+    let Some(Out::Event(5, PingEvent::Started { mri, .. })) = outputs.first() else { panic!("{outputs:?}") };
     assert_eq!(mri.to_string(), format!("{SRC} > {DST} port 53 proto 17"));
     assert_eq!(answer(&mut rig, id, true), [], "an answer counts once");
 }
@@ -41,7 +41,7 @@ fn the_route_gives_the_source() {
 fn without_a_route_it_is_refused() {
     let mut rig = Rig::new();
     let id = lookup(&mut rig);
-    let refused = Said::Event(5, PingEvent::Refused(Refusal::NoRoute));
+    let refused = Out::Event(5, PingEvent::Refused(Refusal::NoRoute));
     assert_eq!(answer(&mut rig, id, false), [refused]);
 }
 
@@ -51,7 +51,7 @@ fn its_identifier_is_in_use_while_it_waits() {
     let id = lookup(&mut rig);
     assert_eq!(rig.start(request()), [REFUSED]);
     assert_eq!(rig.start(PingRequest { src: Some(addr(SRC)), ..request() }), [REFUSED]);
-    let done = Said::Event(5, PingEvent::Done { sent: 0, received: 0 });
+    let done = Out::Event(5, PingEvent::Done { sent: 0, received: 0 });
     assert_eq!(rig.input(Input::Command { id: 5, command: Command::Stop }), [done]);
     assert_eq!(answer(&mut rig, id, true), [], "it was stopped");
 }

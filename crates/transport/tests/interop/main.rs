@@ -1,5 +1,5 @@
-//! SCTP with usrsctp at the other end, an implementation that shares nothing with ours. Packets go through UDP on
-//! loopback, so no privilege is needed. The peer is C: without a compiler or libusrsctp the test says that it is skipped.
+//! SCTP with usrsctp at the other end, an independent implementation. Packets go through UDP on
+//! loopback, so no privilege is needed. The peer is C: without a compiler or libusrsctp the test reports that it is skipped.
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -16,7 +16,7 @@ const PORT: u16 = 270;
 /// Nothing on one machine takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The peer's program; `None`, with a word to say so, where it cannot be built.
+/// The program of the peer; `None`, with a message, if it cannot be built.
 fn program(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/peer.c");

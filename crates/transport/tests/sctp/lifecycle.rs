@@ -8,7 +8,7 @@ use signalbox_transport::sctp::{Config, ConnectError, Delivery, EventKind, LossR
 
 use crate::net::{Net, PORT, address, listening};
 
-/// The opening end sends the INIT, to the address and port it was told.
+/// The opening end sends the INIT, to the given address and port.
 /// [SCTP-3.3-01] It offers partial reliability. Four packets bring the association up.
 #[test]
 fn four_way_handshake() {
@@ -96,7 +96,7 @@ fn orderly_end() {
     }
 }
 
-/// An ABORT with data in flight is told, with what may be lost; it is told from an orderly end.
+/// An ABORT with data in flight is reported with the octets that may be lost; it differs from a shutdown.
 #[test]
 fn abrupt_ends() {
     let mut net = Net::new(&listening(), 4);
@@ -133,7 +133,7 @@ fn silence_and_refusal() {
     assert_eq!(net.last(0), Some(&EventKind::Lost { reason: LossReason::Aborted, unsent: 0 }));
 }
 
-/// A peer that restarts and opens anew between the same ports replaces the old association; one that is gone
+/// A peer that restarts and opens another association between the same ports replaces the old one; one that is gone
 /// answers data with ABORT.
 #[test]
 fn restarts() {

@@ -69,7 +69,7 @@ impl Net {
         [client, server]
     }
 
-    /// Takes what the nodes have to say.
+    /// Takes packets and events of the nodes.
     pub(crate) fn drain(&mut self) {
         for from in 0..2 {
             while let Some(event) = self.nodes[from].poll_event() {

@@ -113,7 +113,7 @@ fn buffers_are_bounded() {
     assert_eq!(net.nodes[0].send(net.now, client, 0, huge, Delivery::default()), Err(SendError::Size));
 }
 
-/// The same seed gives the same packets at the same times, whatever the clock on the wall says.
+/// The same seed gives the same packets at the same times, independent of the wall clock.
 #[test]
 fn the_same_inputs_give_the_same_packets() {
     let run = || {

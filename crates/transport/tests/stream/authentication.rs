@@ -61,7 +61,7 @@ fn versions() {
     }
 }
 
-/// A ClientHello that knows TLS 1.1 at most, by hand. [GIST-5.7.3-02]
+/// A hand-written ClientHello of TLS 1.1. [GIST-5.7.3-02]
 #[test]
 fn an_old_version_is_refused() {
     let mut body = vec![3, 2];
@@ -178,7 +178,7 @@ fn client_authentication_can_be_optional() {
     assert!(matches!(pair.server.poll_event(), Some(Event::Connected { peer: Some(_) })));
 }
 
-/// Settings that cannot work say what is wrong and never start.
+/// Wrong settings are refused with the reason.
 #[test]
 fn broken_settings() {
     let ca = Ca::new();

@@ -7,7 +7,7 @@ use signalbox_transport::stream::{Event, Limits};
 use crate::pair::{Ca, PEER, Pair, config, failure, take};
 
 /// Every octet of an application record changed: never delivered changed, a failure of the receiver, and the
-/// peer is told by an alert.
+/// peer receives an alert.
 #[test]
 fn a_changed_octet_is_noticed() {
     let mut checked = 0;
@@ -40,7 +40,7 @@ fn a_changed_octet_is_noticed() {
     assert!(checked > 20, "{checked}");
 }
 
-/// Every octet of both first flights changed, every cut: no panic, and nobody is connected to a forgery.
+/// Every octet of both first flights changed, every cut: no panic, and no channel is connected to a forged peer.
 #[test]
 fn handshakes_with_changed_or_missing_octets() {
     let ca = Ca::new();

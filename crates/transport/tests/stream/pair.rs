@@ -106,7 +106,7 @@ impl Pair {
         pair
     }
 
-    /// Octets of one end, to the other. What either end says of it is in its events.
+    /// Octets of one end, to the other. The events of both ends are kept.
     fn carry(&mut self, from_client: bool) -> bool {
         let mut octets = Vec::new();
         let (from, to) = if from_client {

@@ -1,4 +1,4 @@
-//! Octets arrive whole and in order; ends are orderly or are told from abrupt ones; buffers are bounded.
+//! Octets arrive whole and in order; an orderly end differs from an abrupt one; buffers are bounded.
 
 use signalbox_core::{Random, Time};
 use signalbox_transport::Channel;
@@ -43,7 +43,7 @@ fn writes_are_coalesced() {
     assert_eq!(take(&mut pair.server).len(), 15_000);
 }
 
-/// Back-pressure: sending stops at the limit and nothing is taken by halves; reading stops when nobody consumes.
+/// Back-pressure: sending stops at the limit and nothing is taken by halves; reading stops if no octets are consumed.
 #[test]
 fn buffers_are_bounded() {
     let limits = Limits { send: 1000, receive: 1500, ..Limits::default() };
@@ -81,7 +81,7 @@ fn consuming_step_by_step() {
     assert!(got == octets);
 }
 
-/// An orderly end: what was sent goes out first, then close_notify, and the peer says `Closed`.
+/// An orderly end: what was sent goes out first, then close_notify, and the event of the peer is `Closed`.
 #[test]
 fn orderly_end() {
     for make in [Pair::plain, Pair::ready] {
@@ -107,8 +107,8 @@ fn orderly_end() {
     }
 }
 
-/// A TLS stream that merely ends was cut by somebody; a reset is a loss. Both
-/// say how much was not sent.
+/// A TLS stream that merely ends was cut; a reset is a loss. Both
+/// events have the number of octets that were not sent.
 #[test]
 fn abrupt_ends() {
     let mut pair = Pair::ready();
@@ -127,7 +127,7 @@ fn abrupt_ends() {
     }
 }
 
-/// A peer that connects and says nothing is let go; an answer in time stops the clock.
+/// A peer that connects without a handshake is disconnected; an answer in time stops the timer.
 #[test]
 fn handshakes_end_in_time() {
     let ca = Ca::new();

@@ -1,4 +1,4 @@
-//! Who may be a peer over an association (RFC 5971 §4.4.2).
+//! Authorisation of peers over associations (RFC 5971 §4.4.2).
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::engine::Gist;
 use crate::wire::StackProposal;
 
 impl Gist {
-    /// Whether the authorised peer database accepts the peer of an association for a flow. Where no entry
-    /// matches, an authenticated peer is refused, and one without authentication is not: nothing that wants
-    /// security goes over its association. GIST-4.4.2-03, GIST-4.4.1-05, GIST-5.7.3.1-01.
+    /// Whether the authorised peer database accepts the peer of an association for a flow. If no entry matches, an
+    /// authenticated peer is refused. A peer without authentication is accepted, since messages that need security do not
+    /// use its association. GIST-4.4.2-03, GIST-4.4.1-05, GIST-5.7.3.1-01.
     pub(super) fn may_use(&mut self, index: u32, mri: &Mri, expected_peers: &[IpAddr]) -> bool {
         let table = &mut self.associations;
         let Some(association) = table.slab.get_index_mut(index) else { return false };
@@ -30,23 +30,23 @@ impl Gist {
         }
     }
 
-    /// What a message over an association was protected by.
+    /// The protection of a message over an association.
     pub(in crate::engine) fn security_of(&self, association: u32) -> Security {
         if self.associations.is_secure(association) { Security::Channel } else { Security::None }
     }
 
-    /// Who the other end of an association proved to be.
+    /// The authenticated identity of the peer of an association.
     pub(in crate::engine) fn identity_of(&self, association: u32) -> Option<Arc<Identity>> {
         self.associations.slab.get_index(association)?.identity.clone()
     }
 
-    /// Whether a proposal that came back is the one that we make.
+    /// Whether a Stack-Proposal in a Confirm is that of this node (RFC 5971 §5.7.1).
     pub(in crate::engine) fn is_our_offer(&self, proposal: &StackProposal<'_>) -> bool {
         Stacks::offered(&self.associations).equals(proposal)
     }
 
-    /// The same for a session, with the address where its peer must be if this node knows: one hop downstream
-    /// it is the next hop of the route.
+    /// Whether the database accepts the peer for a session. Downstream the expected address of the peer is the next hop of
+    /// the route.
     pub(super) fn is_authorised(&mut self, index: u32, key: Key, direction: Direction) -> bool {
         let Some(record) = self.records.get(key) else { return false };
         let mri = record.flow.mri(direction);
@@ -56,7 +56,7 @@ impl Gist {
         self.may_use(index, &mri, hop.as_slice())
     }
 
-    /// Judges all sessions of an association; false if nothing is left of it. GIST-4.4.2-05, GIST-4.4.2-06.
+    /// Checks all sessions of an association; false if the association was closed. GIST-4.4.2-05, GIST-4.4.2-06.
     pub(super) fn authorise(&mut self, key: Key) -> bool {
         let index = key.index();
         let mut refused = false;
@@ -78,10 +78,10 @@ impl Gist {
         true
     }
 
-    /// The database changed: everything is judged again. GIST-4.4.2-08.
+    /// Checks all sessions after a change of the database (RFC 5971 §4.4.2). GIST-4.4.2-08.
     pub(in crate::engine) fn authorised_peers_changed(&mut self, apd: &Apd) {
         self.associations.config.authorised = apd.clone();
-        self.associations.retry_delays.forget_all();
+        self.associations.retry_delays.clear_all();
         let all: Vec<Key> = self.associations.slab.iter().map(|(key, _)| key).collect();
         for key in all {
             if self.associations.slab.get(key).is_some_and(super::Association::is_up) {

@@ -1,5 +1,5 @@
-//! Which sessions use which association. A session in connection mode has [`ASSOCIATED`] set in its half and
-//! an entry here, which also links the sessions of an association, so that its loss walks over them alone.
+//! Bindings between sessions and associations. A session in connection mode has [`ASSOCIATED`] set in its record, and an
+//! entry here. The entries of an association form a linked list.
 
 use signalbox_core::Direction;
 use signalbox_core::slab::Key;
@@ -11,21 +11,21 @@ use crate::engine::record::{ASSOCIATED, NONE, side};
 /// The entry of one direction of a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Binding {
-    /// [`NONE`]: it was lost, and the session waits for another.
+    /// The association; [`NONE`] if it was lost and the session waits for another one.
     pub(super) association: u32,
     prev: u32,
     next: u32,
-    /// Reliable messages went this way.
+    /// Reliable messages were sent over it.
     pub(super) reliable: bool,
-    /// Nothing less than a secure association will do.
+    /// The session needs a secure association.
     pub(super) secure: bool,
-    /// Messages wait until the association used before is drained.
+    /// Messages wait until the previous association is drained.
     pub(super) held: bool,
-    /// What it used before: messages of the peer may still come that way.
+    /// Channel of the previous association. Messages of the peer may still arrive over it.
     pub(super) former: ChannelId,
 }
 
-/// No channel: the names of channels do not get that far.
+/// No channel: identifiers of channels are much smaller.
 const NO_CHANNEL: ChannelId = ChannelId(u64::MAX);
 
 const FREE: Binding = Binding {
@@ -38,7 +38,7 @@ const FREE: Binding = Binding {
     former: NO_CHANNEL,
 };
 
-/// Where the entry of a direction stands. A node has far less than 2³¹ records.
+/// The place of the entry of a direction. A node has far less than 2³¹ records.
 fn place(key: Key, direction: Direction) -> u32 {
     key.index() << 1 | u32::from(side(direction) == 1)
 }
@@ -50,7 +50,7 @@ impl Gist {
         Some(binding.association).filter(|association| *association != NONE)
     }
 
-    /// Whether messages of a session may come over an association: its own, or the one it used before.
+    /// Whether messages of a session may arrive over an association: its current or its previous one.
     pub(super) fn comes_over(&self, key: Key, direction: Direction, index: u32) -> bool {
         self.binding(key, direction).is_some_and(|binding| {
             binding.association == index || self.channel(index) == Some(binding.former)
@@ -101,13 +101,13 @@ impl Gist {
         if let Some(after) = table.bindings.get_mut(next as usize) {
             after.prev = place;
         }
-        // GIST-4.4.5-07: what was sent reliably over the old one must be there first.
+        // GIST-4.4.5-07: reliable messages over the old association must arrive first.
         if let Some(old) = old.filter(|old| old.reliable && old.association != NONE) {
             self.hold_until_drained(key, direction, old.association);
         }
     }
 
-    /// Takes a direction of a session off its association; `forget`: it is in connection mode no longer.
+    /// Unbinds a direction of a session from its association; with `forget` it leaves connection mode.
     pub(in crate::engine) fn unbind(&mut self, key: Key, direction: Direction, forget: bool) {
         self.detach(key, direction);
         if forget && let Some(record) = self.records.get_mut(key) {
@@ -142,7 +142,7 @@ impl Gist {
         }
     }
 
-    /// The first session of an association. Walks take them off one by one, or go on with [`Gist::next_user`].
+    /// The first session of an association; [`Gist::next_user`] is the next one.
     pub(super) fn first_user(&self, index: u32) -> Option<(Key, Direction)> {
         self.user(self.associations.get(index)?.first)
     }

@@ -1,4 +1,4 @@
-//! What channels say, turned into events of the state machine (RFC 5971 §6.4).
+//! Inputs of channels, as events of the state machine (RFC 5971 §6.4).
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::engine::Gist;
 use crate::engine::io::{ChannelClosed, ChannelId, Transport};
 
 impl Gist {
-    /// A peer opened a channel: birth at the Responding node. Which peer it is, the first Confirm will tell; if
-    /// none comes in time, it is closed. GIST-6.4-01, GIST-5.7.1-03, GIST-5.7.2-06, GIST-8.4-04.
+    /// A peer opened a channel: birth at the Responding node (RFC 5971 §6.4). The first Confirm identifies the peer; if it is
+    /// not received in time, the channel is closed. GIST-6.4-01, GIST-5.7.1-03, GIST-5.7.2-06, GIST-8.4-04.
     pub(in crate::engine) fn channel_accepted(
         &mut self,
         channel: ChannelId,
@@ -52,7 +52,8 @@ impl Gist {
         }
     }
 
-    /// A channel that we opened is up, all layers of it: `tg_Connected`, if the peer may be one. GIST-6.4-03.
+    /// All layers of a channel that this node opened are established: `tg_Connected` (RFC 5971 §6.4), if the peer is
+    /// authorised. GIST-6.4-03.
     pub(in crate::engine) fn channel_connected(&mut self, channel: ChannelId, identity: Option<&Identity>) {
         let Some(key) = self.associations.of_channel(channel) else { return };
         let Some(association) = self.associations.get_mut(key.index()) else { return };

@@ -1,4 +1,4 @@
-//! What can be configured about messaging associations.
+//! Configuration of messaging associations.
 
 use core::time::Duration;
 
@@ -6,41 +6,40 @@ use crate::apd::{Apd, Verdict};
 use crate::engine::config::ConfigError;
 use crate::engine::io::Transport;
 
-/// Connection mode of a [`Gist`](crate::engine::Gist): off as long as no port is given.
+/// Connection mode of a [`Gist`](crate::engine::Gist): it is off if no port is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct AssociationConfig {
     /// Port where peers open TCP channels; `None`: TCP alone is neither offered nor used.
     pub tcp_port: Option<u16>,
-    /// The same for TLS over TCP. Not the port of TCP alone: the first octets do not tell them apart.
+    /// The same for TLS over TCP. It differs from `tcp_port`, since the first octets do not distinguish the two.
     pub tls_port: Option<u16>,
     /// The same for SCTP.
     pub sctp_port: Option<u16>,
-    /// Order in which stacks are offered and chosen; those without a port are skipped, those not named come
-    /// last. Default: TLS, SCTP, TCP.
+    /// Order in which stacks are offered and chosen. Stacks without a port are skipped; stacks that are not listed are last.
+    /// Default: TLS, SCTP, TCP.
     pub preference: Vec<Transport>,
     /// Use associations for all messages along routing state, not only for those that need one; default false
     /// (RFC 5971 §4.3.3).
     pub always: bool,
-    /// MA-Hold-Time that we advertise: how long an association is kept that its peer does not use; 1 s to 49
-    /// days; default 30 s (RFC 5971 §4.4.5).
+    /// MA-Hold-Time of this node: how long it keeps an association that its peer does not use; 1 s to 49 days; default 30 s
+    /// (RFC 5971 §4.4.5).
     pub hold_time: Duration,
-    /// How long setting one up may take, and a stack configuration that was received is kept; at least 1 s;
-    /// default 30 s (RFC 5971 §5.7.1).
+    /// Longest time to set up an association, and lifetime of a received stack configuration; at least 1 s; default 30 s
+    /// (RFC 5971 §5.7.1).
     pub setup_timeout: Duration,
-    /// How long after the opening of an association that failed before the peer said anything over it the next one
-    /// with the same peer is opened; doubles with each further failure; 0: at once; default 1 s.
+    /// Delay of the next association with a peer, after one that failed before a message of the peer was received; counted
+    /// from the opening of the failed one. It doubles with each further failure; 0: no delay; default 1 s.
     pub retry_min: Duration,
-    /// The longest such wait, at least `retry_min`; default 60 s.
+    /// The longest such delay, at least `retry_min`; default 60 s.
     pub retry_max: Duration,
-    /// Most peers that wait at one time; with others it is tried again at once; default 4096.
+    /// Most peers with such a delay at one time; for further peers there is no delay; default 4096.
     pub max_waits: usize,
-    /// How long an association that no session of ours uses is held on to before we leave it to the peer
-    /// (Idle); at least 100 ms; default 5 s.
+    /// How long an association without sessions stays Connected before it becomes Idle; at least 100 ms; default 5 s.
     pub idle_after: Duration,
-    /// Ask a peer that has been silent for the hold time whether it still lives, and give the association up
-    /// if it does not answer within another (RFC 5971 §6.4); default true.
+    /// Send a diagnostic MA-Hello if no message of the peer was received for the hold time, and close the association if it
+    /// is not answered within the hold time (RFC 5971 §6.4); default true.
     pub probe: bool,
     /// Most associations; default 4096.
     pub max: u32,
@@ -50,13 +49,12 @@ pub struct AssociationConfig {
     pub max_queued: usize,
     /// Most octets queued for all associations together; default 64 MiB.
     pub max_queued_total: usize,
-    /// Octets that a channel may hold before its association's messages wait here; default 256 KiB.
+    /// Octets that a channel may buffer. Further messages are queued for the association; default 256 KiB.
     pub max_unsent: usize,
-    /// Most octets of incomplete and waiting messages of all peers together; default 64 MiB. A peer may always
-    /// have one message of the largest size, 262 148 octets, under way.
+    /// Most octets of incomplete and waiting messages of all peers together; default 64 MiB. The largest message has
+    /// 262 148 octets.
     pub max_buffered: usize,
-    /// Who may be a peer over an authenticated association. Unauthenticated ones are refused only if an
-    /// entry says so.
+    /// The authorised peer database. Peers without authentication are refused only if an entry matches them.
     pub authorised: Apd,
 }
 
@@ -107,7 +105,7 @@ impl AssociationConfig {
         all.filter_map(|transport| Some((transport, self.port(transport)?)))
     }
 
-    /// Checks every range. GIST-A.3.5-03: a hold time of 0 is none.
+    /// Checks every range. GIST-A.3.5-03: a hold time of 0 is not allowed.
     pub(in crate::engine) fn validated(&self) -> Result<(), ConfigError> {
         let second = Duration::from_secs(1);
         let distinct = self.tcp_port.is_none() || self.tcp_port != self.tls_port;

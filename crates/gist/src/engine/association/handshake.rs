@@ -1,4 +1,4 @@
-//! How sessions come to their association: offered and chosen in the handshake, or found again
+//! Selection of the association of a session: it is proposed and chosen in the handshake, or an existing one is shared
 //! (RFC 5971 §4.4.1, §4.4.3, §5.7.1).
 
 use core::net::{IpAddr, SocketAddr};
@@ -20,15 +20,14 @@ use crate::engine::receive::{Arrival, Subject};
 use crate::engine::record::{NO_REFRESH, NONE, TENTATIVE};
 use crate::wire::{GistError, Info, Infos, Message, MessageType, Nli, ObjectType, PORT, StackConfiguration};
 
-/// The hold time of a peer, but not less than this: hellos are sent twice as often, and a peer must not make this
-/// node send them without end.
+/// Least hold time of a peer. MA-Hellos are sent twice in a hold time, and a peer must not cause a flood of them.
 const LEAST_HOLD_TIME: Duration = Duration::from_millis(100);
 
 fn held_for(configuration: &StackConfiguration<'_>) -> Duration {
     Duration::from_millis(configuration.hold_time_ms.into()).max(LEAST_HOLD_TIME)
 }
 
-/// How a Query is answered.
+/// The transport of the answer to a Query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum Answer {
     /// By a datagram, for datagram mode.
@@ -42,7 +41,8 @@ pub(in crate::engine) enum Answer {
 impl Gist {
     // Querying node
 
-    /// What the Queries of a record must ask for: what waits, and what the session had. GIST-5.1-07.
+    /// The transport that the Queries of a record request: that of queued messages, and that of the session before (RFC 5971
+    /// §5.1). GIST-5.1-07.
     pub(in crate::engine) fn need_of_queries(&self, key: Key, direction: Direction) -> Need {
         if !self.associations.enabled() {
             return Need::Datagram;
@@ -56,11 +56,11 @@ impl Gist {
         base.max(bound).max(waiting.unwrap_or_default())
     }
 
-    /// Rule 4 of RFC 5971 §6.2: "if a new MA-SM is needed create one". Finds the association that the Response
-    /// leads to, or opens it, and makes the session use it. GIST-4.4.1-04, GIST-4.4.3-04, GIST-4.4.3-07.
+    /// Rule 4 of RFC 5971 §6.2: "if a new MA-SM is needed create one". Finds or opens the association that the Response
+    /// proposes, and binds the session to it. GIST-4.4.1-04, GIST-4.4.3-04, GIST-4.4.3-07.
     ///
     /// # Errors
-    /// None can be had: the handshake fails.
+    /// There is no usable association, and the handshake fails.
     pub(in crate::engine) fn associate(
         &mut self,
         key: Key,
@@ -84,7 +84,7 @@ impl Gist {
         }
         let (Some(proposal), Some(configuration)) = (message.stack_proposal, message.stack_configuration)
         else {
-            // The peer has no connection mode, or was not asked.
+            // The peer has no connection mode, or the Query did not request it.
             self.unbind(key, direction, true);
             return Ok(());
         };
@@ -115,8 +115,8 @@ impl Gist {
         Ok(())
     }
 
-    /// Birth of a Messaging-Association-SM at the Querying node, which opens the channel: to the address of the
-    /// Response's NLI and the port of its configuration, of which nothing else is kept. GIST-6.4-01,
+    /// Birth of a Messaging-Association-SM at the Querying node (RFC 5971 §6.4), which opens the channel to the address in the
+    /// NLI of the Response and the port in its Stack-Configuration-Data. GIST-6.4-01,
     /// GIST-5.7.2-05, GIST-5.7.2-07, GIST-5.7.1-05, GIST-5.7.1-06, GIST-5.7.1-07.
     fn open(
         &mut self,
@@ -163,8 +163,9 @@ impl Gist {
         Ok(index)
     }
 
-    /// The Confirm over an association, before anything else of the session: it echoes the proposal of the
-    /// Response, and the first one on a new association says our hold time. GIST-4.4.1-08, GIST-4.4.1-09,
+    /// Sends the Confirm over an association, before other messages of the session (RFC 5971 §4.4.1). It repeats the
+    /// Stack-Proposal of the Response. The first Confirm over a new association contains the hold time of this node.
+    /// GIST-4.4.1-08, GIST-4.4.1-09,
     /// GIST-4.4.1-10, GIST-D-04.
     pub(in crate::engine) fn confirm_over(
         &mut self,
@@ -198,8 +199,8 @@ impl Gist {
 
     // Responding node
 
-    /// How a Query is answered: if it asks for an association, over one that is there and good enough, or with
-    /// a proposal. GIST-4.4.3-04, GIST-5.7.1-09, GIST-5.7.1-12, GIST-5.7.1-13, GIST-4.4.1-02.
+    /// The transport of the answer to a Query: if it requests an association, an existing suitable one, or a datagram with
+    /// a Stack-Proposal (RFC 5971 §4.4.3, §5.7.1). GIST-4.4.3-04, GIST-5.7.1-09, GIST-5.7.1-12, GIST-5.7.1-13, GIST-4.4.1-02.
     pub(in crate::engine) fn answer(&mut self, message: &Message<'_>, subject: &Subject<'_>) -> Answer {
         let (Some(proposal), Some(configuration)) = (message.stack_proposal, message.stack_configuration)
         else {
@@ -217,13 +218,13 @@ impl Gist {
         let own = &self.config.identity;
         match self.associations.find(own, name.peer_identity, name.interface, fits) {
             Some(index) if self.may_use(index, &subject.mri, &[]) => Answer::Over(index),
-            // No port could be had: there is nothing to offer, until there is.
+            // No port is open, so there is no stack to propose.
             _ if Stacks::offered(&self.associations).is_empty() => Answer::Datagram,
             _ => Answer::Offer,
         }
     }
 
-    /// Whether a Confirm over an association may be looked at, and what its being the first means.
+    /// Checks a Confirm over an association, and completes the set-up with the first one (RFC 5971 §4.4.1, §4.4.2).
     /// GIST-4.4.5-05, GIST-5.7.1-18, GIST-4.4.1-05, GIST-4.4.1-06, GIST-4.4.1-11.
     pub(super) fn rx_confirm_associated(
         &mut self,
@@ -250,7 +251,7 @@ impl Gist {
             self.counters.associations_unauthorised += u64::from(!only);
             tracing::debug!(session = %subject.session, peer = %a.src, reason = "not in the authorised peer database", "Confirm refused");
             if only {
-                // GIST-4.4.2-05, GIST-4.4.2-07: without another word.
+                // GIST-4.4.2-05, GIST-4.4.2-07: without another message.
                 self.close_channel(index, true);
                 self.end_association(key, End::Unauthorised, false);
             }
@@ -270,13 +271,13 @@ impl Gist {
         self.associations.set_peer(index, name);
         if let Some(association) = self.associations.get_mut(index) {
             association.confirmed = true;
-            // What the Query said is not kept, and would be replaced (RFC 5971 §4.4.5).
+            // It replaces the hold time of the Query, which is not stored (RFC 5971 §4.4.1, §4.4.5).
             association.hold_time = hold_time.unwrap_or(association.hold_time);
         }
         self.tg_connected(index);
     }
 
-    /// A Confirm (or, where none is wanted, a Query) settled which way a session's messages go.
+    /// Sets the mode of a session after a Confirm, or after a Query that needs no Confirm.
     pub(in crate::engine) fn settle_mode(&mut self, key: Key, direction: Direction, association: u32) {
         if association == NONE {
             self.unbind(key, direction, true);
@@ -288,19 +289,19 @@ impl Gist {
 
     // Both
 
-    /// The session's peer is known, and that it is at the end of the association that the session uses.
+    /// Stores the SII handle of the peer for the association of a session.
     pub(in crate::engine) fn note_end(&mut self, key: Key, direction: Direction) {
         let Some(index) = self.association_of(key, direction) else { return };
         let Some(id) = self.records.get(key).map(|record| record.half(direction).peer) else { return };
         let (Some(peer), sii) = (self.peers.peer(id), self.peers.sii(id)) else { return };
         let Some(association) = self.associations.get_mut(index) else { return };
-        // A Response over an association may say what it likes, but does not change who is at its end.
+        // The NLI of a Response over an association cannot change the peer of the association.
         if association.peer.as_ref().is_none_or(|name| name.identity == peer.identity) {
             association.sii = sii;
         }
     }
 
-    /// The name of the peer at the other end of an association, as long as applications can use it.
+    /// The SII handle of the peer of an association, while it is valid.
     pub(in crate::engine) fn peer_at_the_end(&self, index: u32) -> Option<SiiHandle> {
         let association = self.associations.get(index)?;
         if let Some(sii) = association.sii
@@ -314,7 +315,7 @@ impl Gist {
         self.peers.find(&nli, PORT, association.ifindex)
     }
 
-    /// The association of a session is gone. GIST-6.4-16, GIST-5972-03, GIST-5972-05.
+    /// Handles the end of the association of a session (RFC 5971 §6.4, RFC 5972). GIST-6.4-16, GIST-5972-03, GIST-5972-05.
     pub(super) fn association_lost(&mut self, key: Key, direction: Direction, end: End) {
         let queries = self.state(key, direction).is_querying();
         match end {
@@ -335,7 +336,7 @@ impl Gist {
                 if !queries || half.has(NO_REFRESH) || !half.state.is_established() {
                     return;
                 }
-                // The peer may have restarted: a Query finds out, and asks for a new association.
+                // The peer may have restarted. A Query checks the state and requests a new association.
                 if end == End::Failure {
                     half.set(TENTATIVE, true);
                 }
@@ -347,7 +348,7 @@ impl Gist {
         }
     }
 
-    /// The peer of an association that this node opened has said something: nobody waits for it any longer.
+    /// The first message of the peer over an association that this node opened ends the retry delay of the peer.
     pub(super) fn peer_answered(&mut self, index: u32) {
         let table = &mut self.associations;
         let Some(association) = table.slab.get_index_mut(index).filter(|a| !a.answered) else { return };
@@ -357,7 +358,7 @@ impl Gist {
         }
     }
 
-    /// Until when the peer of a session has to wait for its next association.
+    /// The end of the retry delay for the peer of a session, if there is one.
     pub(super) fn retry_at(&self, key: Key, direction: Direction) -> Option<Time> {
         if self.associations.retry_delays.is_empty() {
             return None;
@@ -366,7 +367,7 @@ impl Gist {
         self.associations.retry_not_before(self.now, &peer.identity, peer.address.ip())
     }
 
-    /// The session asks again when its peer need not wait any longer; what wants to be sent fails until then.
+    /// Defers the refresh of a session until the end of the retry delay. Queued messages fail.
     fn refresh_later(&mut self, key: Key, direction: Direction, until: Time) {
         self.counters.associations_waiting += 1;
         let later = self.rng.jitter(until.since(self.now), 1.0, 1.25);
@@ -381,14 +382,14 @@ impl Gist {
         self.settle(key);
     }
 
-    /// Tells the application, whoever caused it.
+    /// Notifies the application, also of a change that it caused.
     pub(super) fn notify_always(&mut self, key: Key, direction: Direction, event: NetworkEvent) {
         if let Some(record) = self.records.get(key) {
             self.out.notify(record.nslp, record.flow.mri(direction), record.session, event);
         }
     }
 
-    /// The stacks of a record's Queries; none if they ask for no association.
+    /// The stacks in the Stack-Proposal of a record's Queries; empty if they request no association.
     pub(in crate::engine) fn query_stacks(&self, key: Key, direction: Direction) -> Stacks {
         let need = self.need_of_queries(key, direction);
         Stacks::suitable(&self.associations.config, |transport| match need {
@@ -400,7 +401,7 @@ impl Gist {
 }
 
 impl Associations {
-    /// Until when no association may be opened with a peer of this name.
+    /// The end of the retry delay for a peer, if there is one.
     fn retry_not_before(&self, now: Time, identity: &[u8], interface: IpAddr) -> Option<Time> {
         if self.retry_delays.is_empty() {
             return None;
@@ -410,7 +411,7 @@ impl Associations {
 }
 
 impl Association {
-    /// One that a peer opened, or in which what is different is filled in.
+    /// A new association. The caller sets the fields with other values.
     pub(super) fn new(
         channel: ChannelId,
         transport: super::Transport,

@@ -1,9 +1,8 @@
 //! The Messaging-Association state machine (RFC 5971 §6.4): one function per rule.
 //!
-//! Where the RFC slips: rule 2 takes an association from Idle to Connected and forgets `SendHello`, without
-//! which the peer would purge it; it is started here. Connected has no timer against a peer that is gone
-//! without a word: the diagnostic MA-Hello that §6.4 allows is asked whenever the peer was silent for our own
-//! hold time.
+//! Two differences to the RFC: rule 2 takes an association from Idle to Connected without starting `SendHello`, so that the
+//! peer would close it; `SendHello` is started here. Connected has no timer for a peer that fails without a message; here
+//! a diagnostic MA-Hello, which §6.4 allows, is sent if no message was received for the hold time of this node.
 
 use signalbox_core::rng::Random;
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
@@ -17,21 +16,21 @@ use crate::engine::outbox::Outbox;
 use crate::engine::{Gist, Transport};
 use crate::wire::{Message, MessageType};
 
-/// Hop count of MA-Hello: it goes to the peer and no further.
+/// Hop count of MA-Hello, which is for the peer only.
 const HELLO_HOPS: u8 = 1;
 
 /// Why an association ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It never came to be.
+    /// It was not established.
     NotConnected,
-    /// Nobody wants it any longer.
+    /// Neither node uses it.
     Unused,
-    /// The peer ended it, all messages delivered.
+    /// The peer closed it, and all messages were delivered.
     Orderly,
-    /// It broke, or was given up.
+    /// It failed.
     Failure,
-    /// The peer must not be one.
+    /// The peer is not authorised.
     Unauthorised,
 }
 
@@ -66,12 +65,13 @@ impl Associations {
         self.arm(index);
     }
 
-    /// When the silence of a peer that was just heard becomes suspicious.
+    /// The time of the next diagnostic MA-Hello, after a message of the peer was received now.
     pub(super) fn silence(&self, now: Time) -> Option<Time> {
         self.config.probe.then_some(now + self.config.hold_time)
     }
 
-    /// The peer has shown that it is alive: any message does. Not so where sessions wait for its answer.
+    /// Any message of the peer shows that it is alive, and defers the diagnostic MA-Hello. If sessions wait for an answer to
+    /// one, it is not deferred.
     /// GIST-4.2.2-02.
     pub(super) fn message_received(&mut self, index: u32, now: Time) {
         let silence = self.silence(now);
@@ -83,8 +83,8 @@ impl Associations {
         }
     }
 
-    /// Sends MA-Hello. GIST-5.1-22, GIST-5.1-25, GIST-5.2.2-10. A pending_hello goes behind what waits, since it
-    /// asks for that too; others say nothing of it and overtake it.
+    /// Sends an MA-Hello (RFC 5971 §5.1). GIST-5.1-22, GIST-5.1-25, GIST-5.2.2-10. If it requests a reply, it is sent after
+    /// the queued messages, since the reply acknowledges them. Other MA-Hellos overtake them.
     fn send_hello(
         &mut self,
         (out, counters): (&mut Outbox, &mut Counters),
@@ -104,14 +104,14 @@ impl Associations {
             self.queued += waiting.octets();
             association.queue.push_back(waiting);
         } else {
-            out.send_channel(association.channel, (stream, None), &message).unwrap_or_default(); // it fits any limit
+            out.send_channel(association.channel, (stream, None), &message).unwrap_or_default(); // it is within all limits
         }
     }
 }
 
 impl Gist {
     /// Rule 2, `rx_Message` in Connected and Idle: `NoHello` stops (and `SendHello` starts, see above);
-    /// Connected. Who gets the message is for [`Gist::rx_associated`]. GIST-6.4-06, GIST-6.4-11.
+    /// Connected. [`Gist::rx_associated`] delivers the message. GIST-6.4-06, GIST-6.4-11.
     pub(super) fn ma_rx_message(&mut self, index: u32) {
         let Self { associations, rng, now, .. } = self;
         associations.message_received(index, *now);
@@ -123,8 +123,8 @@ impl Gist {
         }
     }
 
-    /// Rules 3 and 9, `rx_MA-Hello`: a reply if one is asked for; Connected then restarts `SendHello`, Idle
-    /// restarts `NoHello`. GIST-6.4-07, GIST-6.4-12, GIST-5.1-24. A reply to our own pending_hello ends it.
+    /// Rules 3 and 9, `rx_MA-Hello`: a reply, if it is requested; Connected then restarts `SendHello`, Idle restarts
+    /// `NoHello`. GIST-6.4-07, GIST-6.4-12, GIST-5.1-24. A reply to an MA-Hello of this node ends the wait for it.
     pub(super) fn ma_rx_hello(&mut self, index: u32, id: u32, asks: bool) {
         self.counters.hellos_received += 1;
         let Self { associations, rng, now, out, counters, .. } = self;
@@ -142,10 +142,10 @@ impl Gist {
             State::Idle => association.no_hello = Some(*now + hold_time),
             _ => {}
         }
-        let about_lane = matches!(association.transport, Transport::Sctp) && !asks && id != 0;
+        let about_stream = matches!(association.transport, Transport::Sctp) && !asks && id != 0;
         associations.message_received(index, *now);
         associations.arm(index);
-        if about_lane {
+        if about_stream {
             self.drained(index, |pending_hello| pending_hello == id);
         } else if answered {
             self.drained(index, |_| true);
@@ -161,8 +161,8 @@ impl Gist {
         }
     }
 
-    /// Asks the peer whether it is there and has got everything until now; an earlier pending_hello no
-    /// longer tells whether it is alive. The pending_hello goes behind what was sent on the `stream`. GIST-5.1-23, GIST-4.4.5-08,
+    /// Sends a diagnostic MA-Hello on `stream`, behind the messages sent before. The reply shows that the peer is alive and
+    /// has received these messages. An earlier MA-Hello without reply is no longer checked. GIST-5.1-23, GIST-4.4.5-08,
     /// GIST-6.4-15.
     pub(super) fn request_hello(&mut self, index: u32, stream: u16) -> u32 {
         let Self { associations, rng, now, out, counters, .. } = self;
@@ -179,7 +179,7 @@ impl Gist {
         id
     }
 
-    /// Rule 6, `tg_Connected`: what was queued goes to the channel, the setup timer stops, `SendHello`
+    /// Rule 6, `tg_Connected`: queued messages go to the channel, the setup timer stops, `SendHello`
     /// starts. GIST-6.4-03, GIST-4.2.2-01.
     pub(super) fn tg_connected(&mut self, index: u32) {
         let now = self.now;
@@ -196,7 +196,7 @@ impl Gist {
         self.associations.arm(index);
     }
 
-    /// Rule 7, `tg_MAIdle`: no session of ours uses it. `SendHello` stops, `NoHello` starts. GIST-6.4-09,
+    /// Rule 7, `tg_MAIdle`: no session of this node uses it. `SendHello` stops, `NoHello` starts. GIST-6.4-09,
     /// GIST-6.4-19, GIST-4.4.5-01.
     fn tg_ma_idle(&mut self, index: u32) {
         let now = self.now;
@@ -209,9 +209,9 @@ impl Gist {
         association.no_hello = Some(now + hold_time);
     }
 
-    /// Rule 8, `er_MAConnect`, `er_MAFailure`, `to_NoHello`: routing state machines and applications hear of
-    /// it, and it is destroyed. GIST-6.4-04, GIST-6.4-13, GIST-6.4-14, GIST-6.4-16. `lost`: messages of ours
-    /// may not have arrived.
+    /// Rule 8, `er_MAConnect`, `er_MAFailure`, `to_NoHello`: routing state machines and applications are notified, and the
+    /// association is removed. GIST-6.4-04, GIST-6.4-13, GIST-6.4-14, GIST-6.4-16. `lost`: messages of this node may not
+    /// have arrived.
     pub(super) fn end_association(&mut self, key: Key, end: End, lost: bool) {
         let index = key.index();
         let Some(association) = self.associations.slab.get_mut(key) else { return };
@@ -268,7 +268,7 @@ impl Gist {
         }
     }
 
-    /// What is due of an association's timers.
+    /// Handles the timers of an association that are due.
     fn association_deadline(&mut self, index: u32) {
         let now = self.now;
         let Some(key) = self.associations.slab.key_of(index) else { return };
@@ -279,7 +279,7 @@ impl Gist {
             self.close_channel(index, true);
             return self.end_association(key, if up { End::Unused } else { End::NotConnected }, false);
         }
-        // What the peer says may lie unread: then its silence is ours (RFC 5971 §4.1.1).
+        // While the channel is not read, messages of the peer may be unread, and the timers do not count (RFC 5971 §4.1.1).
         if !association.reading && (due(association.no_hello) || due(association.silence)) {
             let later = Some(now + self.associations.config.hold_time);
             if let Some(association) = self.associations.get_mut(index) {
@@ -300,7 +300,7 @@ impl Gist {
             self.request_hello(index, 0);
         }
         match self.associations.get(index) {
-            // Those who left it wait for its last word.
+            // Sessions that moved to another association wait for its reply.
             Some(a) if due(a.unused) && !a.held.is_empty() => {
                 let later = Some(now + self.associations.config.idle_after);
                 if let Some(association) = self.associations.get_mut(index) {
@@ -321,7 +321,7 @@ impl Gist {
         self.associations.arm(index);
     }
 
-    /// Takes leave of a channel.
+    /// Closes the channel of an association.
     pub(super) fn close_channel(&mut self, index: u32, abort: bool) {
         if let Some(association) = self.associations.get(index) {
             self.out.close_channel(association.channel, abort);

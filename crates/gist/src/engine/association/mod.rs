@@ -1,14 +1,14 @@
 //! Messaging associations (RFC 5971 §4.4.3, §4.4.5, §5.4, §5.7, §6.4; RFC 6084).
 //!
-//! * `stack`: which protocol stacks are offered and chosen.
-//! * `handshake`: when an association is made, found again or refused for a session, on both sides.
-//! * `machine`: the state machine of §6.4, one function per rule. `channels` hands it what its channel says.
-//! * `transfer`: messages out, their queue, and back-pressure. `reception`: messages in, out of a stream.
-//! * `bindings`: which sessions use which association.
-//! * `authorise`: who may be a peer (§4.4.2). `waits`: who has to wait after an attempt that failed.
+//! * `stack`: proposal and choice of protocol stacks.
+//! * `handshake`: selection of the association of a session, at both nodes.
+//! * `machine`: the state machine of §6.4, one function per rule. `channels`: inputs of channels as events of it.
+//! * `transfer`: sending of messages, queues and back-pressure. `reception`: reception of messages.
+//! * `bindings`: bindings between sessions and associations.
+//! * `authorise`: authorisation of peers (§4.4.2). `retry`: delay of the next attempt after a failed one.
 //!
-//! Datagram mode pays for none of this: a session's record has one flag, and what hangs on that flag lies in
-//! tables that stay empty until the first association.
+//! Sessions in datagram mode do not use these tables: their records have one flag, and the tables are empty until there is
+//! an association.
 
 mod authorise;
 mod bindings;
@@ -51,16 +51,15 @@ pub use view::AssociationView;
 /// The states of RFC 5971 §6.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Its protocols are not all up.
+    /// Awaiting Connection: its protocols are not all established.
     AwaitingConnection,
-    /// This node wants it to stay.
+    /// Connected: this node uses it.
     Connected,
-    /// Only the peer may still want it.
+    /// Idle: only the peer may use it.
     Idle,
 }
 
-/// How a peer named itself when an association was set up: what associations are found again by
-/// (RFC 5971 §4.4.3).
+/// Peer identity and interface address of a peer, by which associations are found for sharing (RFC 5971 §4.4.3).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PeerKey {
     pub(super) identity: Box<[u8]>,
@@ -71,59 +70,59 @@ pub(super) struct PeerKey {
 #[derive(Debug)]
 pub(super) struct Association {
     link: Link,
-    /// What the wheel is armed for.
+    /// The time for which the timer is armed.
     armed: Time,
     channel: ChannelId,
     transport: Transport,
-    /// When it was made.
+    /// When it was created.
     since: Time,
     state: State,
-    /// We opened it, as the Querying node.
+    /// This node opened it, as the Querying node.
     opened: bool,
-    /// The first Confirm went or came over it.
+    /// The first Confirm was sent or received over it.
     confirmed: bool,
-    /// The peer said something over it.
+    /// A message of the peer was received over it.
     answered: bool,
-    /// `None`: a peer opened it and has not named itself by a Confirm.
+    /// `None`: a peer opened it and has not sent a Confirm.
     peer: Option<PeerKey>,
-    /// The name that applications know that peer by.
+    /// The SII handle of the peer.
     sii: Option<SiiHandle>,
-    /// Our address, and the interface that has it.
+    /// The address of this node, and its interface.
     local: IpAddr,
     ifindex: IfIndex,
     remote: IpAddr,
     identity: Option<Arc<Identity>>,
     /// The peer may be authorised for one flow and not for another.
     per_flow: bool,
-    /// MA-Hold-Time of the peer: how often it must hear from us.
+    /// MA-Hold-Time of the peer, within which it must receive a message.
     hold_time: Duration,
 
-    /// When setting it up has taken too long.
+    /// The end of the time to set it up.
     setup: Option<Time>,
     /// `SendHello`.
     send_hello: Option<Time>,
     /// `NoHello`.
     no_hello: Option<Time>,
-    /// When it is left to the peer, since no session of ours uses it.
+    /// When it becomes Idle, since no session uses it.
     unused: Option<Time>,
-    /// When the peer's silence becomes suspicious or, if a question is under way, intolerable.
+    /// When a diagnostic MA-Hello is sent or, if one is pending, when the association has failed.
     silence: Option<Time>,
-    /// Hello-ID of a question that the peer has not answered.
+    /// Hello-ID of a diagnostic MA-Hello without reply.
     pending_hello: Option<u32>,
 
-    /// The first of the sessions that use it, and how many do.
+    /// The first session that uses it, and the number of sessions.
     first: u32,
     sessions: u32,
-    /// Sessions that have moved to another association and wait until this one is drained.
+    /// Sessions that moved to another association and wait until this one is drained, with the Hello-ID that they wait for.
     held: Vec<(Key, signalbox_core::Direction, u32)>,
 
-    /// The beginning of a message, or what cannot be processed now.
+    /// Received octets: an incomplete message, or messages that wait for a blocked application.
     incoming: Vec<u8>,
     /// Whether the channel is read.
     reading: bool,
     queue: VecDeque<Waiting>,
     queued: usize,
-    /// What the channel holds.
+    /// Octets that the channel buffers.
     unsent: usize,
 }
 
@@ -156,12 +155,12 @@ pub(super) struct Associations {
     wheel: Wheel,
     hasher: KeyedHasher,
     by_channel: Index,
-    /// By [`PeerKey`]; several may have the same.
+    /// Associations by [`PeerKey`]; several may have the same key.
     by_peer: Index,
     bindings: Vec<Binding>,
-    /// Applications that take nothing now.
+    /// Applications that cannot take messages now.
     blocked: Vec<NslpId>,
-    /// Transports whose port could not be had.
+    /// Transports whose port is not open.
     not_listening: Vec<Transport>,
     accepts: Option<TokenBucket>,
     retry_delays: RetryDelays,
@@ -194,13 +193,13 @@ impl Associations {
         }
     }
 
-    /// Whether this node does connection mode at all.
+    /// Whether this node has connection mode.
     pub(super) const fn enabled(&self) -> bool {
         let AssociationConfig { tcp_port, tls_port, sctp_port, .. } = &self.config;
         tcp_port.is_some() || tls_port.is_some() || sctp_port.is_some()
     }
 
-    /// Whether peers can connect by a transport that has a port.
+    /// Whether the port of a transport is open.
     pub(super) fn is_listening(&self, transport: Transport) -> bool {
         !self.not_listening.contains(&transport)
     }
@@ -212,7 +211,7 @@ impl Associations {
         }
     }
 
-    /// Whether an application takes no messages now.
+    /// Whether an application cannot take messages now.
     pub(super) fn is_blocked(&self, nslp: NslpId) -> bool {
         self.blocked.contains(&nslp)
     }
@@ -232,18 +231,18 @@ impl Associations {
         self.slab.key_of(self.by_channel.find(hash, is)?)
     }
 
-    /// Whether an association protects its messages; false if there is none.
+    /// Whether an association protects its messages; false if it does not exist.
     pub(super) fn is_secure(&self, index: u32) -> bool {
         self.get(index).is_some_and(|a| a.transport.is_secure())
     }
 
-    /// Whether the peer of an association named itself like this.
+    /// Whether the peer of an association has this identity and interface address.
     pub(super) fn is_with(&self, index: u32, identity: &[u8], interface: IpAddr) -> bool {
         let name = self.get(index).and_then(|a| a.peer.as_ref());
         name.is_some_and(|name| *name.identity == *identity && name.interface == interface)
     }
 
-    /// Puts a new one in. `None`: there are too many.
+    /// Inserts a new association. `None`: the table is full.
     fn insert(&mut self, association: Association) -> Option<u32> {
         let channel = association.channel.0;
         let index = self.slab.insert(association).ok()?.index();
@@ -256,7 +255,7 @@ impl Associations {
         Some(index)
     }
 
-    /// Makes an association known by the name of its peer.
+    /// Sets the peer of an association.
     fn set_peer(&mut self, index: u32, name: PeerKey) {
         let Some(association) = self.get_mut(index) else { return };
         if association.peer.is_none() {
@@ -276,7 +275,7 @@ impl Associations {
         }
     }
 
-    /// Takes one out; its sessions are unbound already.
+    /// Removes an association without sessions.
     fn remove(&mut self, key: Key) -> Option<Association> {
         let association = self.slab.get(key)?;
         debug_assert_eq!(association.first, NONE);
@@ -292,10 +291,9 @@ impl Associations {
         self.slab.remove(key)
     }
 
-    /// The association to use for a peer of this name, among those that `fits` accepts: one that is up before
-    /// one that is not. Where both nodes opened one at the same time, that of the node with the lower
-    /// identity, so that both choose the same and the other falls idle. (RFC 5971 says nothing about this but
-    /// that there may be several.) GIST-4.4.3-04, GIST-4.4.3-07, GIST-4.4.3-08.
+    /// The association for a peer (RFC 5971 §4.4.3), among those that `fits` accepts. An established one is preferred. If both
+    /// nodes opened one at the same time, that of the node with the lower identity is used, so that both choose the same
+    /// and the other one becomes Idle. (The RFC allows several and has no rule for this.) GIST-4.4.3-04, GIST-4.4.3-07, GIST-4.4.3-08.
     fn find(
         &self,
         own: &[u8],
@@ -315,8 +313,8 @@ impl Associations {
             .map(|(index, _)| index)
     }
 
-    /// Makes the timer fire for the association's first deadline. One that moved away leaves the timer as it
-    /// is: it finds nothing due when it fires.
+    /// Arms the timer for the first deadline of the association. If the deadline is later than the armed time, the timer
+    /// stays: when it fires, nothing is due, and it is armed again.
     fn arm(&mut self, index: u32) {
         let Some(association) = self.slab.get_index_mut(index) else { return };
         let Some(deadline) = association.deadline() else {
@@ -330,7 +328,7 @@ impl Associations {
         self.wheel.arm(&mut self.slab, index, deadline);
     }
 
-    /// When the next timer of any of them is due.
+    /// When the next timer of an association is due.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.wheel.next_deadline()
     }

@@ -1,4 +1,5 @@
-//! Messages in: cut out of the stream by their length, and to whom they belong (RFC 5971 §4.3.1, §5.4).
+//! Reception of messages: they are cut out of the stream by their length, and given to their state machine (RFC 5971
+//! §4.3.1, §5.4).
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -15,17 +16,17 @@ use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Infos, Message, MessageType, Nli, PORT, error_object_for,
 };
 
-/// Whether reading goes on.
+/// Whether the channel is read further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flow {
+enum Reading {
     On,
-    /// The next message is for an application that takes none now.
+    /// The next message is for a blocked application.
     Stopped,
-    /// The association is no more.
+    /// The association was removed.
     Ended,
 }
 
-/// What happens to data for an application that takes no messages now.
+/// Treatment of data for a blocked application (RFC 5971 §4.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Blocked {
     /// It stays in the association, and reading stops.
@@ -35,17 +36,17 @@ enum Blocked {
 }
 
 impl Gist {
-    /// Takes in what a channel gave. GIST-4.3.1-01, GIST-5.4-01, GIST-5.4-04.
+    /// Takes octets of a channel (RFC 5971 §5.4). GIST-4.3.1-01, GIST-5.4-01, GIST-5.4-04.
     pub(in crate::engine) fn channel_octets(&mut self, channel: ChannelId, octets: &[u8]) {
         let Some(key) = self.associations.of_channel(channel) else { return };
         let Some(association) = self.associations.slab.get_mut(key) else { return };
         if !association.is_up() {
-            return; // the channel says that it is up before it gives anything
+            return; // a channel is connected before it has octets
         }
         if association.transport == Transport::Sctp {
             let whole = octets.first_chunk().is_some_and(|header| length(header) == octets.len());
             if !whole {
-                // It marks messages itself; what is not one whole message is malformed.
+                // SCTP keeps message boundaries, so anything else than one whole message is malformed.
                 self.rx_associated(key, octets);
                 return;
             }
@@ -60,54 +61,54 @@ impl Gist {
         incoming.extend_from_slice(octets);
         let stopped = self.associations.slab.get(key).is_some_and(|a| !a.reading);
         let (used, flow) =
-            if stopped { (0, Flow::Stopped) } else { self.read_messages(key, &incoming, Blocked::Wait) };
+            if stopped { (0, Reading::Stopped) } else { self.read_messages(key, &incoming, Blocked::Wait) };
         incoming.drain(..used);
         self.put_back(key, incoming, flow);
     }
 
-    /// Processes whole messages from the front; how many octets they had.
-    fn read_messages(&mut self, key: Key, octets: &[u8], blocked: Blocked) -> (usize, Flow) {
+    /// Processes all whole messages at the start of `octets`; returns the number of their octets.
+    fn read_messages(&mut self, key: Key, octets: &[u8], blocked: Blocked) -> (usize, Reading) {
         let mut used = 0;
         loop {
             let rest = octets.get(used..).unwrap_or_default();
-            let Some(header) = rest.first_chunk() else { return (used, Flow::On) };
+            let Some(header) = rest.first_chunk() else { return (used, Reading::On) };
             if Header::parse(header).is_err() {
-                // Its length means nothing, so nothing after it does.
+                // Its length is not valid, so the start of the next message is not known.
                 self.rx_associated(key, rest);
                 self.close_channel(key.index(), false);
                 self.end_association(key, End::Failure, true);
-                return (octets.len(), Flow::Ended);
+                return (octets.len(), Reading::Ended);
             }
-            let Some(message) = rest.get(..length(header)) else { return (used, Flow::On) };
+            let Some(message) = rest.get(..length(header)) else { return (used, Reading::On) };
             if blocked == Blocked::Wait && self.is_blocked(header) {
-                return (used, Flow::Stopped);
+                return (used, Reading::Stopped);
             }
             used += message.len();
             self.rx_associated(key, message);
             if self.associations.slab.get(key).is_none() {
-                return (octets.len(), Flow::Ended);
+                return (octets.len(), Reading::Ended);
             }
         }
     }
 
-    /// Whether a message is data for an application that takes none now.
+    /// Whether a message is data for a blocked application.
     fn is_blocked(&self, header: &[u8; HEADER_LENGTH]) -> bool {
         let [.., n1, n0, kind, _] = *header;
         kind & 0x7f == MessageType::DATA.0
             && self.associations.is_blocked(NslpId(u16::from_be_bytes([n1, n0])))
     }
 
-    fn keep_unread(&mut self, key: Key, rest: &[u8], flow: Flow) {
-        if flow == Flow::Stopped || !rest.is_empty() {
+    fn keep_unread(&mut self, key: Key, rest: &[u8], flow: Reading) {
+        if flow == Reading::Stopped || !rest.is_empty() {
             self.put_back(key, rest.to_vec(), flow);
         }
     }
 
-    /// Keeps what was not processed, within the limit of all together.
-    fn put_back(&mut self, key: Key, rest: Vec<u8>, flow: Flow) {
+    /// Stores octets that were not processed, within the limit for all associations.
+    fn put_back(&mut self, key: Key, rest: Vec<u8>, flow: Reading) {
         let max = self.associations.config.max_buffered;
         let Some(association) = self.associations.slab.get_mut(key) else { return };
-        if flow == Flow::Stopped && association.reading {
+        if flow == Reading::Stopped && association.reading {
             association.reading = false;
             self.out.read_channel(association.channel, false);
         }
@@ -121,8 +122,8 @@ impl Gist {
         self.associations.buffered += association.incoming.len();
     }
 
-    /// An application takes no messages for a while, or takes them again (RFC 5971 §4.1.1). Associations that
-    /// have something for it are not read meanwhile, which in the end stops the sender. GIST-4.1.1-01,
+    /// Blocks or unblocks an application (RFC 5971 §4.1.1). Associations with messages for a blocked application are not
+    /// read, so that flow control stops the sender. GIST-4.1.1-01,
     /// GIST-4.1.1-03.
     pub(in crate::engine) fn block(&mut self, nslp: NslpId, blocked: bool) {
         let all = &mut self.associations.blocked;
@@ -139,7 +140,7 @@ impl Gist {
             let channel = association.channel;
             self.associations.buffered -= incoming.len();
             let (used, flow) = self.read_messages(key, &incoming, Blocked::Wait);
-            if flow == Flow::On {
+            if flow == Reading::On {
                 self.out.read_channel(channel, true);
             } else if let Some(association) = self.associations.slab.get_mut(key) {
                 association.reading = false;
@@ -148,7 +149,7 @@ impl Gist {
         }
     }
 
-    /// What an application that takes nothing kept from being read, before it is lost with its association.
+    /// Delivers messages that wait for a blocked application, before their association is removed.
     pub(super) fn read_the_rest(&mut self, key: Key) {
         let Some(association) = self.associations.slab.get_mut(key).filter(|a| !a.reading) else { return };
         let incoming = core::mem::take(&mut association.incoming);
@@ -156,7 +157,7 @@ impl Gist {
         self.read_messages(key, &incoming, Blocked::Deliver);
     }
 
-    /// One message that came over an association (rule 2 of §6.4): checked as any other, then to the machine of
+    /// Takes one message of an association (RFC 5971 §6.4 rule 2): the same checks as for datagrams, then the state machine of
     /// its type. GIST-6.4-06, GIST-5.5-03.
     pub(super) fn rx_associated(&mut self, key: Key, octets: &[u8]) {
         let index = key.index();
@@ -226,7 +227,7 @@ impl Gist {
         mri: &Mri,
         session: SessionId,
     ) {
-        // Data has no NLI, and nothing of one is needed but the peer's address (GIST-5.1-17).
+        // Data has no NLI; only the address of the peer is needed (GIST-5.1-17).
         let address = self.associations.get(key.index()).and_then(|a| Some(a.peer.as_ref()?.interface));
         let unnamed = Nli {
             peer_identity: &[],
@@ -272,7 +273,7 @@ impl Gist {
             dropped!(a, subject, "association is not that of the session");
             return self.refuse(a, GistError::INCORRECTLY_DELIVERED, Infos::NONE);
         };
-        // Check 3. While our own handshake starts over, what the former peer sends reliably still counts.
+        // Check 3. While a handshake of this node starts again, Data of the former peer is still delivered.
         if self.state(key, direction) == State::None {
             self.counters.data_without_state += 1;
             dropped!(a, subject, "no routing state");

@@ -1,9 +1,9 @@
-//! Peers with which an association failed before they said a word over it: the next one has to wait.
+//! Retry delay: after an association failed before a message of the peer was received, the next one is delayed.
 //!
-//! A TLS 1.3 client that is refused sees its own handshake succeed, and learns by the end of the channel that it did
-//! not. Asked again at once, such a peer would be connected to without end. The first wait is short, and each further
-//! failure doubles it, until the peer was left alone for as long again. It counts from the opening of what failed, so
-//! that one that stood for longer, and whose peer just went away, is asked for again at once.
+//! The handshake of a TLS 1.3 client succeeds even if the server refuses it, and the client only sees the end of the
+//! channel. Without a delay such an association would be opened again and again. The first delay is short. Each further
+//! failure doubles it, until there was no attempt for one more delay. The delay counts from the opening of the failed
+//! association. If an association was established for a longer time, the next one is opened at once.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,30 +19,30 @@ struct RetryDelay {
 }
 
 impl RetryDelay {
-    /// When it is forgotten.
+    /// When the delay is removed.
     fn quiet(self) -> Time {
         self.until + self.length
     }
 }
 
-/// Peers that have to wait, by the name that they gave themselves.
+/// The peers with a retry delay.
 #[derive(Debug)]
 pub(super) struct RetryDelays {
     first: Duration,
     longest: Duration,
     max: usize,
     waits: BTreeMap<PeerKey, RetryDelay>,
-    /// One entry for each wait: when it is forgotten.
+    /// One entry for each delay: when it is removed.
     quiet: BTreeSet<(Time, PeerKey)>,
 }
 
 impl RetryDelays {
-    /// `first` of zero: nobody waits.
+    /// A `first` of zero: no delay.
     pub(super) const fn new(first: Duration, longest: Duration, max: usize) -> Self {
         Self { first, longest, max, waits: BTreeMap::new(), quiet: BTreeSet::new() }
     }
 
-    /// An association with `name`, opened at `opened`, came to nothing. False: there is no room to remember it.
+    /// An association with `name`, opened at `opened`, failed. False: the table is full.
     pub(super) fn failed(&mut self, now: Time, opened: Time, name: &PeerKey) -> bool {
         while let Some((at, _)) = self.quiet.first()
             && *at <= now
@@ -69,12 +69,12 @@ impl RetryDelays {
         true
     }
 
-    /// Until when nothing may be opened towards `name`, if that is so.
+    /// The end of the delay for `name`, if there is one.
     pub(super) fn until(&self, now: Time, name: &PeerKey) -> Option<Time> {
         self.waits.get(name).map(|wait| wait.until).filter(|until| *until > now)
     }
 
-    /// The peer spoke.
+    /// A message of the peer was received.
     pub(super) fn succeeded(&mut self, name: &PeerKey) {
         self.clear(name);
     }
@@ -85,8 +85,8 @@ impl RetryDelays {
         Some(wait)
     }
 
-    /// What was decided about peers has changed.
-    pub(super) fn forget_all(&mut self) {
+    /// Removes all delays after a change of the authorised peer database.
+    pub(super) fn clear_all(&mut self) {
         self.waits.clear();
         self.quiet.clear();
     }
@@ -120,10 +120,10 @@ mod tests {
             assert!(waits.failed(at(opened + 10), at(opened), &name(1)));
             assert_eq!(waits.until(at(opened + 10), &name(1)), Some(at(opened + length)));
             assert_eq!(waits.until(at(opened + length), &name(1)), None);
-            assert_eq!(waits.until(at(opened + 10), &name(2)), None, "of nobody else");
+            assert_eq!(waits.until(at(opened + 10), &name(2)), None, "of no other peer");
             opened += length;
         }
-        // Left alone for as long again: forgotten.
+        // There was no attempt for one more delay.
         assert!(waits.failed(at(opened + 4000), at(opened + 4000), &name(1)));
         assert_eq!(waits.until(at(opened + 4000), &name(1)), Some(at(opened + 5000)));
     }

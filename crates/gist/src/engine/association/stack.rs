@@ -1,4 +1,4 @@
-//! Which stacks are offered, which one is chosen (RFC 5971 §5.7.1, RFC 6084 §4).
+//! Proposal and choice of protocol stacks (RFC 5971 §5.7.1, RFC 6084 §4).
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::engine::io::Transport;
 use crate::wire::{List, MaOptions, MaProtocolId, Profile, StackConfiguration, StackProposal};
 
 impl Transport {
-    /// Its protocols from top to bottom, as a profile lists them.
+    /// Its protocols from top to bottom, as in a profile (RFC 5971 A.3.4).
     const fn protocols(self) -> &'static [u8] {
         match self {
             Self::Tcp => &[MaProtocolId::FORWARDS_TCP.0],
@@ -17,7 +17,7 @@ impl Transport {
         }
     }
 
-    /// The protocol that has the port.
+    /// The protocol with the port.
     const fn base(self) -> MaProtocolId {
         match self {
             Self::Tcp | Self::TlsTcp => MaProtocolId::FORWARDS_TCP,
@@ -25,22 +25,22 @@ impl Transport {
         }
     }
 
-    /// Whether it protects what it carries and says who the peer is.
+    /// Whether it protects messages and authenticates the peer.
     #[must_use]
     pub const fn is_secure(self) -> bool {
         matches!(self, Self::TlsTcp)
     }
 
-    /// The transport of a profile, if this node knows one like that.
+    /// The transport of a profile, if this node has it.
     fn of(profile: &Profile<'_>) -> Option<Self> {
         [Self::Tcp, Self::TlsTcp, Self::Sctp].into_iter().find(|t| t.protocols() == profile.0)
     }
 }
 
-/// Most stacks that a node has.
+/// Number of stacks.
 const MOST: usize = 3;
 
-/// The stacks of a proposal of ours.
+/// The stacks in a Stack-Proposal of this node.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct Stacks {
     profiles: [Profile<'static>; MOST],
@@ -50,13 +50,13 @@ pub(in crate::engine) struct Stacks {
 }
 
 impl Stacks {
-    /// Those of a Response: all that peers can connect to, since they must not depend on the Query
-    /// (GIST-5.7.1-10): a function of the configuration and of which ports could be had (GIST-8.6-01).
+    /// The stacks of a Response: all that peers can connect to. They do not depend on the Query (GIST-5.7.1-10), only on the
+    /// configuration and the open ports (GIST-8.6-01).
     pub(in crate::engine) fn offered(associations: &Associations) -> Self {
         Self::suitable(&associations.config, |transport| associations.is_listening(transport))
     }
 
-    /// Those of a Query: only what suits the messages. GIST-5.7.1-08.
+    /// The stacks of a Query: those that the messages can use. GIST-5.7.1-08.
     pub(in crate::engine) fn suitable(
         config: &AssociationConfig,
         wanted: impl Fn(Transport) -> bool,
@@ -91,7 +91,7 @@ impl Stacks {
         StackProposal { profiles: List::of(self.profiles.get(..self.count).unwrap_or_default()) }
     }
 
-    /// What the Responder-Cookie binds of the proposal.
+    /// The proposal in the form that the Responder-Cookie is bound to.
     pub(in crate::engine) fn fingerprint(&self) -> [u8; MOST] {
         let mut octets = [0; MOST];
         for (octet, transport) in octets.iter_mut().zip(self.transports()) {
@@ -100,13 +100,13 @@ impl Stacks {
         octets
     }
 
-    /// Whether `proposal` is this one, unchanged. GIST-5.7.1-14.
+    /// Whether `proposal` is this one, unchanged (RFC 5971 §5.7.1). GIST-5.7.1-14.
     pub(in crate::engine) fn equals(&self, proposal: &StackProposal<'_>) -> bool {
         *proposal == self.proposal()
     }
 
-    /// Options of a Query: one for each transport protocol, without a port (GIST-5.7.2-03, GIST-5.7.3-12).
-    /// So many of them count.
+    /// Options of a Query, and their number: one for each transport protocol, without a port (GIST-5.7.2-03,
+    /// GIST-5.7.3-12).
     pub(in crate::engine) fn query_options(&self) -> ([MaOptions<'static>; MOST], usize) {
         let mut options = [NO_OPTIONS; MOST];
         let bases = [MaProtocolId::FORWARDS_TCP, MaProtocolId::FORWARDS_SCTP];
@@ -119,7 +119,7 @@ impl Stacks {
         (options, count)
     }
 
-    /// Options of a Response: for each profile its port. GIST-5.7.2-02, GIST-5.7.2-04.
+    /// Options of a Response, and their number: the port of each profile. GIST-5.7.2-02, GIST-5.7.2-04.
     pub(in crate::engine) fn response_options(&self) -> ([MaOptions<'_>; MOST], usize) {
         let mut options = [NO_OPTIONS; MOST];
         let places = options.iter_mut().zip(self.transports()).zip(&self.ports).zip(1..);
@@ -133,7 +133,7 @@ impl Stacks {
 const NO_OPTIONS: MaOptions<'static> =
     MaOptions { protocol: MaProtocolId(0), profile: 0, disabled: false, data: &[] };
 
-/// A Stack-Configuration-Data object with our hold time.
+/// A Stack-Configuration-Data object with the hold time of this node.
 pub(in crate::engine) fn configuration<'a>(
     hold_time: Duration,
     options: &'a [MaOptions<'a>],
@@ -141,7 +141,7 @@ pub(in crate::engine) fn configuration<'a>(
     StackConfiguration { hold_time_ms: milliseconds(hold_time), options: List::of(options) }
 }
 
-/// What a peer offers: its Stack-Proposal with its Stack-Configuration-Data.
+/// The offer of a peer: its Stack-Proposal with its Stack-Configuration-Data.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct Offer<'a> {
     pub(in crate::engine) proposal: StackProposal<'a>,
@@ -149,8 +149,8 @@ pub(in crate::engine) struct Offer<'a> {
 }
 
 impl<'a> Offer<'a> {
-    /// The profiles that this node knows and that are not disabled, each with its options. GIST-5.7.1-01: the
-    /// D-flag of any protocol of the stack rules it out.
+    /// The profiles that this node has and that are not disabled, each with its options. GIST-5.7.1-01: the D-flag of any
+    /// protocol of a stack disables the stack.
     fn usable(&self) -> impl Iterator<Item = (Transport, Option<MaOptions<'a>>)> + '_ {
         self.proposal.profiles.iter().zip(1_u8..).filter_map(|(profile, number)| {
             let transport = Transport::of(&profile)?;
@@ -160,19 +160,19 @@ impl<'a> Offer<'a> {
                 return None;
             }
             let of_base = |o: &MaOptions<'_>| o.protocol == transport.base();
-            // Options for this profile win over those for all.
+            // Options for this profile have priority over options for all profiles.
             let options = ours().filter(of_base).max_by_key(|o| o.profile);
             Some((transport, options))
         })
     }
 
-    /// Whether an association over `transport` is as good as one of the offered ones: the same stack, or any
-    /// where no security was offered with it. All of them are reliable and keep the order. GIST-5.7.1-13.
+    /// Whether an association over `transport` satisfies the offer (RFC 5971 §5.7.1): it has an offered stack, or the offer
+    /// has a stack without security. All stacks are reliable and keep the order. GIST-5.7.1-13.
     pub(in crate::engine) fn satisfied_by(&self, transport: Transport) -> bool {
         self.usable().any(|(offered, _)| offered == transport || !offered.is_secure())
     }
 
-    /// The stack that is best in our order, and the peer's port for it. GIST-D-03.
+    /// The first stack in the order of this node, and the peer's port for it (RFC 5971 Appendix D). GIST-D-03.
     pub(in crate::engine) fn choose(
         &self,
         config: &AssociationConfig,

@@ -1,4 +1,4 @@
-//! Messages out: straight to the channel, or in the queue of their association (RFC 5971 §4.1, §5.4).
+//! Sending of messages: directly to the channel, or by the queue of their association (RFC 5971 §4.1, §5.4).
 
 use core::time::Duration;
 
@@ -19,14 +19,14 @@ use crate::engine::record::{NONE, State};
 use crate::engine::send::Outgoing;
 use crate::wire::{Message, MessageType};
 
-/// Most octets of an application's message: what the 12-bit length of an NSLP-Data object can say
-/// (RFC 5971 A.2), although the message around it could be four times as long.
+/// Most octets of an application's message: the 12-bit length of an NSLP-Data object (RFC 5971 A.2), although the whole
+/// message could be four times as long.
 pub(in crate::engine) const MAX_DATA: usize = 0xfff * 4;
 
-/// What carrying a message takes.
+/// The transport that a message needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(in crate::engine) enum Need {
-    /// A datagram will do.
+    /// A datagram is enough.
     #[default]
     Datagram,
     /// An association, if the peer has connection mode.
@@ -37,7 +37,7 @@ pub(in crate::engine) enum Need {
     Secure,
 }
 
-/// A message that waits for its association's channel.
+/// A message in the queue of its association.
 #[derive(Debug)]
 pub(super) struct Waiting {
     octets: Box<[u8]>,
@@ -53,7 +53,7 @@ impl Waiting {
     /// A message of GIST itself.
     pub(super) fn control(stream: u16, message: &Message<'_>) -> Self {
         let mut octets = Vec::new();
-        // What GIST composes by itself is far below every limit.
+        // Messages of GIST itself are far below all limits.
         message.encode(&mut Writer::new(&mut octets)).unwrap_or_default();
         Self { octets: octets.into(), stream, of: GIST_ITSELF, handle: None, reliable: false, deadline: None }
     }
@@ -63,10 +63,10 @@ impl Waiting {
     }
 }
 
-/// Whose GIST's own messages are: nobody hears what becomes of them.
+/// The owner of GIST's own messages. Their status is not reported.
 const GIST_ITSELF: (NslpId, SessionId) = (NslpId::NONE, SessionId([0; 16]));
 
-/// Whose message it is.
+/// The owner of a message, and how it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct Owner {
     /// The application and its session.
@@ -74,7 +74,7 @@ pub(in crate::engine) struct Owner {
     pub(in crate::engine) handle: Option<MessageHandle>,
     pub(in crate::engine) reliable: bool,
     pub(in crate::engine) deadline: Option<Time>,
-    /// Not of an application: there is room for it where the queue is full for them.
+    /// A message of GIST itself. It may use the queue beyond the limit for applications.
     pub(in crate::engine) control: bool,
 }
 
@@ -86,13 +86,14 @@ impl Outgoing<'_> {
 }
 
 impl Owner {
-    /// Of GIST itself.
+    /// The owner of a message of GIST itself.
     pub(in crate::engine) const fn control() -> Self {
         Self { of: GIST_ITSELF, handle: None, reliable: false, deadline: None, control: true }
     }
 }
 
-/// A session's stream, the same at both ends (RFC 6084 §3.2): its identifier is random enough to spread sessions.
+/// The SCTP stream of a session, the same at both ends (RFC 6084 §3.2). Session identifiers are random, which spreads the
+/// sessions.
 /// SCTP-3.2-02, SCTP-3.2-03.
 fn stream(session: SessionId) -> u16 {
     session.0.chunks_exact(2).fold(0, |stream, pair| match *pair {
@@ -101,13 +102,13 @@ fn stream(session: SessionId) -> u16 {
     })
 }
 
-/// How long a message is worth sending (RFC 6084 §3.4). A reliable one is given up by the queue or not at all:
-/// its application would not hear of what the channel drops (RFC 5971 §4.1.2). SCTP-3.3-02.
+/// How long the channel may delay a message (RFC 6084 §3.4). A reliable message is dropped by the queue only: the
+/// application must be notified, and the channel reports no drops (RFC 5971 §4.1.2). SCTP-3.3-02.
 fn lifetime(reliable: bool, deadline: Option<Time>, now: Time) -> Option<Duration> {
     deadline.filter(|_| !reliable).map(|at| at.since(now))
 }
 
-/// What an application hears of a message that went this way.
+/// The transfer attributes of a sent message.
 const fn attributes(transport: Transport, lifetime: Option<Duration>) -> TransferAttributes {
     let security = if transport.is_secure() { Security::Channel } else { Security::None };
     let reliable = lifetime.is_none() || !matches!(transport, Transport::Sctp);
@@ -115,8 +116,8 @@ const fn attributes(transport: Transport, lifetime: Option<Duration>) -> Transfe
 }
 
 impl Associations {
-    /// Sends a message over an association, or queues it behind those that wait (rule 5 of §6.4; GIST-6.4-02,
-    /// GIST-3.7-04, GIST-4.1.2-02, GIST-4.1.2-08). GIST-5.4-02: nothing is held back but by flow control.
+    /// Sends a message over an association, or queues it (RFC 5971 §6.4 rule 5; GIST-6.4-02, GIST-3.7-04, GIST-4.1.2-02,
+    /// GIST-4.1.2-08). GIST-5.4-02: only flow control delays messages.
     pub(in crate::engine) fn send(
         &mut self,
         (out, rng, counters): (&mut Outbox, &mut Random, &mut Counters),
@@ -128,7 +129,7 @@ impl Associations {
         let (max_unsent, max, max_total) =
             (self.config.max_unsent, self.config.max_queued, self.config.max_queued_total);
         let Some(association) = self.slab.get_index_mut(index) else { return Err(SendError::NoNextNode) };
-        // GIST's own message of a session takes the session's stream as well: a Confirm stays before the Data.
+        // GIST's own messages of a session use the session's stream as well, so that the Confirm stays before the Data.
         let stream = message.session.map_or(0, stream);
         if association.is_up() && association.queue.is_empty() && association.unsent < max_unsent {
             let lifetime = lifetime(owner.reliable, owner.deadline, now);
@@ -142,7 +143,7 @@ impl Associations {
         let mut octets = Vec::new();
         message.encode(&mut Writer::new(&mut octets)).map_err(|_| SendError::Refused)?;
         let size = octets.len();
-        // What GIST itself has to say gets through a full queue, but not without limit either.
+        // Messages of GIST itself have a higher limit.
         let max = if owner.control { 2 * max } else { max };
         if association.queued + size > max || self.queued + size > max_total {
             counters.queue_full += 1;
@@ -160,17 +161,17 @@ impl Associations {
     }
 }
 
-/// What became of a message.
+/// The result of an attempt to send a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum Outcome {
-    /// It went the session's way, or failed on it.
+    /// The message was sent with the transport of the session, or failed.
     Sent(Result<(), SendError>),
-    /// The session has no way that is good enough: this is needed, and why datagrams do not do.
+    /// The session lacks the transport that the message needs; and the error of datagram mode.
     Needs(Need, SendError),
 }
 
 impl Gist {
-    /// Sends Data along established state: over the session's association if it has one, else in a datagram.
+    /// Sends Data of established state: over the association of the session if it has one, else in a datagram (RFC 5971 §5.5).
     /// GIST-5.5-02, GIST-4.3.3-05.
     pub(in crate::engine) fn send_established(
         &mut self,
@@ -193,7 +194,7 @@ impl Gist {
         }
     }
 
-    /// An application's message, where state is established. GIST-4.3.3-12, GIST-5972-03.
+    /// Sends or queues an application's message with established state (RFC 5971 §4.3.3). GIST-4.3.3-12, GIST-5972-03.
     pub(in crate::engine) fn send_along(
         &mut self,
         key: Key,
@@ -214,8 +215,8 @@ impl Gist {
             Outcome::Needs(need, error) => (need, error),
         };
         let queries = self.state(key, direction).is_querying();
-        // Only the Querying node can open an association. The other waits for one that was lost, which the
-        // peer's refresh brings back.
+        // Only the Querying node can open an association. After a lost association the Responding node waits for the peer's
+        // refresh, which opens another one.
         if !queries && !lost {
             return Err(error);
         }
@@ -227,20 +228,19 @@ impl Gist {
         Ok(())
     }
 
-    /// Whether a session's messages wait until the association that it used before is drained.
+    /// Whether messages of a session wait until its previous association is drained (RFC 5971 §4.4.5).
     pub(in crate::engine) fn waits_for_drain(&self, key: Key, direction: Direction) -> bool {
         self.binding(key, direction).is_some_and(|binding| binding.held)
     }
 
-    /// Whether messages wait that a new one must not overtake: those that wait for an association, once there
-    /// is one.
+    /// Whether queued reliable messages wait for an association, which a new message must not overtake.
     fn waits_behind(&self, key: Key, direction: Direction) -> bool {
         let Some(record) = self.records.get(key) else { return false };
         let Some(pending) = &record.pending else { return false };
         pending.queued(direction).iter().any(|queued| queued.reliable)
     }
 
-    /// Data over an association. GIST-5.1-17, GIST-5.2.1-02.
+    /// Sends Data over an association (RFC 5971 §5.1). GIST-5.1-17, GIST-5.2.1-02.
     fn send_over(
         &mut self,
         key: Key,
@@ -271,7 +271,7 @@ impl Gist {
         Ok(())
     }
 
-    /// Data to a peer that the application names, over an association with it if there is a good one.
+    /// Sends explicitly routed Data over a suitable association with the peer (RFC 5971 §7.1.4).
     /// GIST-4.1.2-10.
     pub(in crate::engine) fn send_explicitly_over(
         &mut self,
@@ -298,7 +298,7 @@ impl Gist {
         Ok(())
     }
 
-    /// The channel took something, or takes no more: back-pressure stops one association without the others.
+    /// Takes the number of octets that a channel buffers. Back-pressure stops one association without the others.
     pub(in crate::engine) fn channel_drained(&mut self, channel: ChannelId, unsent: usize) {
         let Some(key) = self.associations.of_channel(channel) else { return };
         if let Some(association) = self.associations.get_mut(key.index()) {
@@ -307,7 +307,7 @@ impl Gist {
         self.flush_queue(key.index());
     }
 
-    /// Hands waiting messages to the channel, if it does not hold too much.
+    /// Gives queued messages to the channel, if it does not buffer too many octets.
     pub(super) fn flush_queue(&mut self, index: u32) {
         let Self { associations, out, rng, now, .. } = self;
         let max = associations.config.max_unsent;
@@ -315,7 +315,7 @@ impl Gist {
         if association.unsent >= max || association.queue.is_empty() {
             return;
         }
-        // All of it, which the limit of the queue bounds: a channel that holds nothing never says so again.
+        // The whole queue, which is limited: a channel whose buffer is empty gives no further input.
         associations.queued -= core::mem::take(&mut association.queued);
         for waiting in association.queue.drain(..) {
             let lifetime = lifetime(waiting.reliable, waiting.deadline, *now);
@@ -326,7 +326,7 @@ impl Gist {
         associations.tg_raw_data(index, *now, rng);
     }
 
-    /// Messages whose application gave them a time that is over. GIST-B.1-04.
+    /// Fails queued messages whose timeout is over (RFC 5971 B.1). GIST-B.1-04.
     pub(super) fn expire_waiting(&mut self, index: u32) {
         let Self { associations, out, now, .. } = self;
         let Some(association) = associations.slab.get_index_mut(index) else { return };
@@ -347,8 +347,8 @@ impl Gist {
         associations.queued -= gone;
     }
 
-    /// A session has moved from association `old`, over which reliable messages of it went: its messages wait
-    /// until the peer has answered behind them (RFC 5971 §4.4.5). GIST-4.4.5-07.
+    /// A session with reliable messages over association `old` has moved to another one. Its messages wait until the peer
+    /// has answered an MA-Hello behind them (RFC 5971 §4.4.5). GIST-4.4.5-07.
     pub(super) fn hold_until_drained(&mut self, key: Key, direction: Direction, old: u32) {
         let Some(association) = self.associations.get_mut(old).filter(|a| a.is_up()) else { return };
         let held = association.held.len();
@@ -363,9 +363,8 @@ impl Gist {
         }
     }
 
-    /// Nothing sent over an association is outstanding (or it is no more): those that waited go on, if `answers` is
-    /// true of the pending_hello that they asked. An answer speaks of all that was sent before its pending_hello or, where streams do
-    /// not wait for each other, of that stream.
+    /// An association is drained, or was removed: the sessions whose Hello-ID `answers` accepts continue. A reply
+    /// acknowledges all messages before its MA-Hello or, with SCTP, all of its stream.
     pub(super) fn drained(&mut self, index: u32, answers: impl Fn(u32) -> bool) {
         let Some(association) = self.associations.get_mut(index) else { return };
         let held = core::mem::take(&mut association.held);

@@ -1,4 +1,4 @@
-//! What operators see of associations.
+//! Associations as shown to operators.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -12,37 +12,37 @@ use crate::engine::io::{ChannelId, Transport};
 /// One messaging association.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AssociationView<'a> {
-    /// Its channel, which names it.
+    /// Its channel, which identifies it.
     pub channel: ChannelId,
     /// Its protocol stack.
     pub transport: Transport,
-    /// State as RFC 5971 §6.4 names it.
+    /// State name of RFC 5971 §6.4.
     pub state: &'static str,
     /// This node opened it, as Querying node.
     pub opened: bool,
-    /// Peer identity as the peer named itself in GIST; empty before its first Confirm.
+    /// Peer identity in the NLI of the peer; empty before its first Confirm.
     pub peer: &'a [u8],
-    /// The peer's interface address as it named it; the channel's end before.
+    /// The interface address in the NLI of the peer; before, the remote address of the channel.
     pub address: IpAddr,
     /// This node's address.
     pub local: IpAddr,
     /// Since it was opened or accepted.
     pub age: Duration,
-    /// Who the peer proved to be.
+    /// The authenticated identity of the peer.
     pub authenticated: Option<&'a Identity>,
     /// Pieces of routing state that use it.
     pub sessions: u32,
-    /// Messages that wait for its channel.
+    /// Queued messages.
     pub queued: usize,
     /// Their octets.
     pub queued_octets: usize,
-    /// Octets that the channel holds.
+    /// Octets that the channel buffers.
     pub unsent: usize,
-    /// MA-Hold-Time of the peer; zero before it was told.
+    /// MA-Hold-Time of the peer; zero before it is known.
     pub hold_time: Duration,
     /// Until the next MA-Hello.
     pub hello_in: Option<Duration>,
-    /// Until it is closed, unless the peer asks for it.
+    /// Until it is closed, unless the peer uses it.
     pub closes_in: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Associations with a peer across a NAT that knows GIST (RFC 5971 §7.2.3).
+//! Associations with a peer behind a GIST-aware NAT (RFC 5971 §7.2.3).
 
 use signalbox_core::service::NetworkEvent;
 use signalbox_core::{Direction, Mri};
@@ -13,7 +13,7 @@ fn inside() -> Mri {
     flow("192.168.0.8", DST)
 }
 
-/// GIST-7.2.2-06, GIST-7.2.3-09: over an association Confirm and Data say the Querying node's MRI as well, and a
+/// GIST-7.2.2-06, GIST-7.2.3-09: over an association Confirm and Data have the Querying node's MRI as well, and a
 /// second session finds the association by the address that the NAT gave.
 #[test]
 fn an_association_across_a_nat() {

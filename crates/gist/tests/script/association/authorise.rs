@@ -104,7 +104,7 @@ fn who_is_not_in_the_database_is_left() {
 }
 
 /// GIST-5.7.3.1-01: a channel with TLS whose peer showed nothing.
-/// What comes over an association says who its other end proved to be; what comes without, nobody.
+/// A message over an association has the authenticated identity of the peer; other messages have no identity.
 #[test]
 fn an_application_is_told_who_the_peer_proved_to_be() {
     let mut rig = Rig::with(with(&[friends()]));
@@ -127,7 +127,7 @@ fn a_secure_channel_without_identity_is_refused() {
     assert_eq!(rig.gist.associations().count(), 0);
 }
 
-/// Unauthenticated associations are refused only where an entry says so. GIST-4.4.2-04.
+/// Unauthenticated associations are refused only if an entry matches. GIST-4.4.2-04.
 #[test]
 fn plain_associations_need_an_entry_to_be_refused() {
     let mut rig = Rig::with(with(&[friends()]));
@@ -180,7 +180,7 @@ fn the_next_hop_is_where_the_peer_must_be() {
 }
 
 /// GIST-4.4.2-08, GIST-4.4.2-09, GIST-4.4.2-06, GIST-B.4-04, GIST-4.4.2-10: the database changes: what it refuses
-/// now goes, with its state, and applications are told.
+/// now goes, with its state, and applications are notified.
 #[test]
 fn a_changed_database_is_applied_to_what_is_there() {
     let mut rig = Rig::with(with(&[friends()]));

@@ -76,7 +76,7 @@ pub(super) fn asks_both() -> Stack {
     stack(&BOTH_PROFILES, &ASKING)
 }
 
-/// A node with TCP and, in the database, nobody.
+/// A node with TCP and an empty authorised peer database.
 pub(super) fn tcp_only() -> Config {
     Config {
         associations: AssociationConfig { tcp_port: Some(TCP), ..AssociationConfig::default() },

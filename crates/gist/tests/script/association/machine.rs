@@ -8,7 +8,7 @@ use signalbox_gist::wire::{GistError, MessageType};
 use super::kit::*;
 use crate::rig::*;
 
-/// No application ever writes the session anew: the association alone is looked at.
+/// No application sends in the session again: only the association is tested.
 fn lasting(associations: AssociationConfig) -> Config {
     Config { validity: seconds(40_000), inactivity: seconds(40_000), associations, ..tcp_only() }
 }
@@ -182,7 +182,7 @@ fn rule_2_traffic_of_the_peer_revives_an_idle_association() {
     let view = rig.held(channel).unwrap();
     assert_eq!((view.state, view.closes_in), ("Connected", None));
     assert!(view.hello_in.is_some());
-    // Still nobody uses it here, so it falls idle again.
+    // No session of this node uses it, so it becomes Idle again.
     rig.until(rig.ms() + 5_100);
     assert_eq!(rig.state_of(channel), Some("Idle"));
 }
@@ -275,8 +275,8 @@ fn the_hold_time_is_configurable() {
 }
 
 /// GIST-6.4-14, GIST-6.4-16, GIST-6.4-17, GIST-4.1.2-03, GIST-5.7.2-08, GIST-B.4-05, GIST-5972-03: rule 8,
-/// `er_MAFailure` with three sessions, two of which sent reliably. Both hear that messages may be lost; all
-/// three ask anew.
+/// `er_MAFailure` with three sessions, two of which sent reliably. These two are notified that messages may be lost; all
+/// three send a Query.
 #[test]
 fn rule_8_a_lost_association_is_told_to_all_its_sessions() {
     let mut rig = Rig::with(quiet_peers());
@@ -334,7 +334,7 @@ fn an_orderly_end_with_unacknowledged_octets_is_a_loss() {
 }
 
 /// GIST-6.4-15, GIST-5.1-23, GIST-4.4.5-08: a peer that is silent for our hold time is asked, with a number that
-/// is not 0, and given up if it says nothing for as long again.
+/// is not 0, and closed if it does not answer within the hold time.
 #[test]
 fn a_silent_peer_is_asked_and_given_up() {
     let mut rig = Rig::with(lasting(tcp_only().associations));

@@ -113,7 +113,7 @@ fn a_contradiction_is_refused() {
 }
 
 /// GIST-5.7.1-14, GIST-5.7.1-15, GIST-5.7.1-17, GIST-5.7.1-18: a proposal that was changed on the way, or a cookie
-/// that is not ours: no state, and the new association is torn down.
+/// that is not that of the Response: no state, and the new association is torn down.
 #[test]
 fn a_changed_first_confirm_ends_the_association() {
     for case in 0..3 {
@@ -136,8 +136,8 @@ fn a_changed_first_confirm_ends_the_association() {
     }
 }
 
-/// GIST-5.7.1-14, GIST-8.6-01: the cookie knows whether a proposal was made: one left out is a change too, as when
-/// somebody cut it off the Response.
+/// GIST-5.7.1-14, GIST-8.6-01: the cookie is bound to the proposal: a Confirm without it is a change as well, as if an
+/// attacker had removed it from the Response.
 #[test]
 fn a_proposal_cannot_be_cut_off() {
     let mut rig = Rig::with(tcp_only());

@@ -1,4 +1,4 @@
-//! Two nodes with a wire between them: what each says of the other holds together.
+//! Two nodes with a wire between them: the tables of both agree.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -214,7 +214,7 @@ fn a_thousand_sessions_share_one_association() {
     assert_eq!(pair.received[0].len(), 1000);
 }
 
-/// Sessions are refreshed over the association for as long as they are used, and it is closed when nobody is left.
+/// Sessions are refreshed over the association for as long as they are used, and it is closed when no session uses it.
 /// GIST-5.1-05, GIST-5.1-10, GIST-4.4.5-01.
 #[test]
 fn a_session_is_refreshed_and_an_association_ends() {
@@ -284,7 +284,7 @@ fn a_restarted_peer_is_found_again() {
     assert_eq!(pair.nodes[1].sessions().count(), 1);
 }
 
-/// Whatever is sent, refreshed, lost and closed, in whatever order: what the tables say of each other holds
+/// Whatever is sent, refreshed, lost and closed, in whatever order: the tables of both agree
 /// together, and in the end nothing is left.
 #[test]
 fn storms_leave_nothing_behind() {

@@ -1,4 +1,4 @@
-//! A peer with which an association failed before it said anything over it is left alone for a while.
+//! Retry delay after an association failed before a message of the peer was received.
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
@@ -60,7 +60,7 @@ fn each_refusal_doubles_the_wait() {
     assert_eq!(counters.associations_waiting, 8);
 }
 
-/// What wants to be sent meanwhile fails at once, and asks nobody.
+/// Messages during the delay fail at once, without a Query.
 #[test]
 fn messages_fail_while_their_peer_waits() {
     let mut rig = Rig::with(lasting());

@@ -89,7 +89,7 @@ fn the_time_of_a_message_is_its_lifetime() {
     assert_eq!((other, lifetime), (one, None));
 }
 
-/// SCTP-3.1.1-01, SCTP-3.1.2-03, SCTP-4.1-02: a Query proposes protocol 3 and says nothing of a port.
+/// SCTP-3.1.1-01, SCTP-3.1.2-03, SCTP-4.1-02: a Query proposes protocol 3 without a port.
 /// SCTP-3.1.1-02, SCTP-3.1.2-06: the Querying node opens the association, to the address of the Response's NLI and the
 /// port of its configuration. SCTP-3.1.2-07: a reliable message goes over it, behind the Confirm.
 #[test]
@@ -102,7 +102,7 @@ fn the_querying_node_opens_the_association() {
     associated();
 }
 
-/// SCTP-3.1.2-04, SCTP-4.1-01: the Response says at which port SCTP is accepted, in two octets and two of padding.
+/// SCTP-3.1.2-04, SCTP-4.1-01: the Response has the port of SCTP in two octets, and two octets of padding.
 #[test]
 fn the_responding_node_says_its_port() {
     let mut config = only_sctp();
@@ -155,7 +155,7 @@ fn without_sctp_another_profile_is_taken() {
     assert_eq!(profiles, [vec![1]]);
 }
 
-/// SCTP-3.1.2-02: whoever offers SCTP says its port; an offer without is not taken up.
+/// SCTP-3.1.2-02: an offer of SCTP has its port; an offer without a port is not used.
 #[test]
 fn a_proposal_without_configuration_is_not_used() {
     static OPTIONS: [MaOptions<'static>; 1] =
@@ -169,7 +169,7 @@ fn a_proposal_without_configuration_is_not_used() {
     assert_eq!(rig.opened().1, Transport::Tcp);
 }
 
-/// SCTP-6-01: a NAT that cannot do SCTP says so by D=1, and another stack is taken.
+/// SCTP-6-01: a NAT without SCTP sets D=1, and another stack is used.
 #[test]
 fn disabled_sctp_is_not_used() {
     static OPTIONS: [MaOptions<'static>; 2] = [
@@ -183,7 +183,7 @@ fn disabled_sctp_is_not_used() {
     assert_eq!(rig.opened().1, Transport::Tcp);
 }
 
-/// SCTP-3.1.2-08: applications hear of an association that broke, if messages may have been lost.
+/// SCTP-3.1.2-08: applications are notified of an association that failed, if messages may have been lost.
 #[test]
 fn a_failure_is_reported() {
     let (mut rig, channel) = associated();

@@ -1,4 +1,4 @@
-//! Who sent it, over associations, whose messages do not say so: the node at the other end.
+//! The sender of a message over an association, which has no NLI: the node at the other end.
 
 use signalbox_core::service::{NetworkEvent, SiiHandle};
 use signalbox_gist::engine::{ChannelId, Input, Transport};
@@ -62,7 +62,7 @@ fn an_association_names_its_end() {
     assert_eq!(rig.delivered().sii, Some(up));
 }
 
-/// Who has opened a channel, but confirmed nothing over it, is nobody.
+/// A peer that opened a channel without a Confirm over it is not known as a sender.
 #[test]
 fn a_channel_alone_names_nobody() {
     let mut rig = Rig::with(tcp_only());

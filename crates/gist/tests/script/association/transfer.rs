@@ -48,7 +48,7 @@ fn a_bad_header_ends_the_association() {
     assert_eq!(rig.gist.associations().count(), 0);
 }
 
-/// GIST-5.6-08, GIST-4.3.4-03, GIST-4.3.1-08: what is wrong with one message is said over the association, and
+/// GIST-5.6-08, GIST-4.3.4-03, GIST-4.3.1-08: an Error about one message is sent over the association, and
 /// the next is read.
 #[test]
 fn a_bad_message_is_refused_over_its_association() {
@@ -320,7 +320,7 @@ fn a_session_moves_when_its_old_association_is_drained() {
     assert_eq!(confirm.channel, new);
     rig.reliably(b"next", own());
     rig.quiet();
-    // What the peer sent before it heard of the move is still of this session.
+    // Messages that the peer sent before the move still belong to this session.
     rig.octets(old, &back(b"late"));
     assert_eq!(rig.delivered().data, b"late");
     rig.octets(old, &hello(question.message().hello_id.unwrap(), false));
