@@ -44,7 +44,8 @@ pub mod transport {
 pub mod qos {
     pub use signalbox_qos::engine::{
         Aggregate, Answer, Command, Config, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest,
-        Quality, QueryRequest, Refusal, ReserveRequest, Role, Service, SessionView, StateKeeping, WayBack,
+        Quality, QueryRequest, Refusal, ReserveRequest, ReverseDirection, Role, Service, SessionView,
+        StateKeeping,
     };
 }
 

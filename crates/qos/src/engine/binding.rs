@@ -1,4 +1,4 @@
-//! Sessions and messages that depend on each other (RFC 5974 §3.2.8, §4.4, §4.6).
+//! Bound sessions and bound messages (RFC 5974 §3.2.8, §4.4, §4.6).
 
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{NoRoute, Route};
@@ -9,17 +9,17 @@ use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
 use super::Qos;
-use super::config::WayBack;
+use super::config::ReverseDirection;
 use super::event::QosEvent;
-use super::parked::{Meta, Parked, Place, route_query};
 use super::receive::Progress;
 use super::response::own_failure;
 use super::rmf;
-use super::session::{Local, Marks, Stage, Want, Wish};
+use super::session::{Local, Marks, Origin, RequestKind, Stage};
+use super::waiting::{Arrival, Slot, Waiting, route_query};
 use crate::wire::{BindingCode, BoundSession, Carried, GenericFlags, Info, Message, MessageId};
 
 impl Qos {
-    /// Takes over the BOUND-SESSION-IDs of a message.
+    /// Stores the BOUND-SESSION-IDs of a message (RFC 5974 §5.3.3).
     pub(super) fn bind(&mut self, key: Key, bound: &Carried<'_>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if Carried::bound_sessions(&session.bound) == *bound {
@@ -27,11 +27,12 @@ impl Qos {
         }
         self.unbind(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
+        tracing::debug!(session = %session.id, sessions = bound.len(), "bound sessions changed");
         bound.write(&mut Writer::new(&mut session.bound));
         let mut unknown = false;
         for to in bound.sessions() {
             self.bound_to.entry(to.session).or_default().push(key);
-            // The two directions need not pass the same nodes, and whoever preempted need not be there any more.
+            // The two directions may use different nodes, and a preempting session may have ended.
             let expected = ![BindingCode::BIDIRECTIONAL, BindingCode::PREEMPTION].contains(&to.code);
             unknown |= expected && self.find(to.session).is_none();
         }
@@ -40,7 +41,7 @@ impl Qos {
         }
     }
 
-    /// Forgets what a session is bound to.
+    /// Removes the bindings of a session.
     pub(super) fn unbind(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let bound = core::mem::take(&mut session.bound);
@@ -54,11 +55,11 @@ impl Qos {
         }
     }
 
-    /// A reservation ended here, in whatever way: sessions that are bound to it hear of it or end with it.
+    /// Ends or notifies the sessions that are bound to a reservation that ended (RFC 5974 §3.2.8).
     pub(super) fn on_gone(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         let gone = session.id;
-        // A user at the QNR of a reservation that its receiver made.
+        // The user is at the QNR of a reservation that its receiver made.
         let local = session.local.as_ref().filter(|_| !session.marks.has(Marks::QNI));
         if let Some(id) = local.and_then(|local| local.command).filter(|_| session.stage != Stage::Path) {
             let releasing = local.is_some_and(|local| local.releasing);
@@ -69,7 +70,7 @@ impl Qos {
                 session.local = None;
             }
         }
-        // Two sessions may be bound to each other: the first to go is gone when the other looks.
+        // Two sessions may be bound to each other: set the state before the other one is examined.
         self.set_stage(key, Stage::Torn);
         for dependent in self.bound_to.get(&gone).cloned().unwrap_or_default() {
             self.bound_session_gone(dependent, gone, resources);
@@ -85,14 +86,14 @@ impl Qos {
             .sessions()
             .find(|bound| bound.session == gone)
             .map(|bound| bound.code);
-        let qni = session.marks.has(Marks::QNI);
+        let (qni, session_id) = (session.marks.has(Marks::QNI), session.id);
         let way_back = session.local.as_ref().is_some_and(|l| {
-            matches!(l.wish, Wish::ForSender)
-                || matches!(l.wish, Wish::WayBack(to) if to == gone)
-                || l.back.is_some_and(|(to, _)| to == gone)
+            matches!(l.origin, Origin::ForSender)
+                || matches!(l.origin, Origin::ReverseDirection(to) if to == gone)
+                || l.reverse.is_some_and(|(to, _)| to == gone)
         });
         match code {
-            // §3.2.8, §5.4.1: with code 0x04 the one ends with the other.
+            // §3.2.8, §5.4.1: with code 0x04 the session ends with the other one.
             Some(BindingCode::DEPENDENT) => {
                 let note = Some("the session that it depends on ended");
                 if qni {
@@ -102,15 +103,20 @@ impl Qos {
                 self.notify_initiator(key, Info::RESERVATION_FAILURE, note);
                 self.release(key, resources);
                 self.counters.torn_down += 1;
+                tracing::debug!(
+                    session = %session_id,
+                    reason = "the session it depends on ended",
+                    "reservation torn down"
+                );
                 self.set_stage(key, Stage::Torn);
                 self.on_gone(key, resources);
-                self.tear_onward(key, None, None, u8::MAX, resources);
+                self.tear_towards_qnr(key, None, None, u8::MAX, resources);
             }
             Some(_) if way_back && qni => {
                 let failure = own_failure(Info::RESERVATION_FAILURE, Some("the other direction ended"));
                 self.fail(key, failure, resources);
             }
-            Some(_) if way_back => self.let_go(key, resources),
+            Some(_) if way_back => self.release_local(key, resources),
             Some(_) if self.config.notify_bound => {
                 self.notify_initiator(key, Info::UNKNOWN_BOUND_SESSION, None);
             }
@@ -118,28 +124,28 @@ impl Qos {
         }
     }
 
-    // ---- the way back
+    // ---- bidirectional reservations
 
-    /// A reservation ends here whose initiator wants one for the way back as well.
+    /// Starts the reverse direction of a bidirectional reservation that ends here (RFC 5974 §4.4).
     ///
-    /// The two directions look alike. A node that starts anew, and forgot what it had begun, would take the way back
-    /// for the first of the two and begin the other for it: each would hold the other up, and no user either of them. So
-    /// the names tell: the first has the lesser one.
-    pub(super) fn want_way_back(&mut self, key: Key) {
-        if self.config.way_back == WayBack::None {
+    /// The two directions look alike. A node that restarted could take the reverse direction for the forward one and
+    /// start the other direction for it: each would keep the other alive without a user. Therefore the forward
+    /// direction has the lower session identifier.
+    pub(super) fn start_reverse_direction(&mut self, key: Key) {
+        if self.config.way_back == ReverseDirection::None {
             return;
         }
         let Some(session) = self.sessions.get(key) else { return };
         let Some(back) = bidirectional(&session.bound) else { return };
-        let ours = session.mri.direction() == Direction::Downstream && session.marks.has(Marks::END);
+        let ours = session.mri.direction() == Direction::Downstream && session.marks.has(Marks::QNR);
         if !ours || back < session.id || self.find(back).is_some() {
             return;
         }
         let Some(mri) = reversed(&session.mri) else { return };
-        self.look_up(Parked::WayBack(key), route_query(&mri));
+        self.look_up(Waiting::ReverseDirection(key), route_query(&mri));
     }
 
-    pub(super) fn on_routed_way_back(
+    pub(super) fn on_routed_reverse(
         &mut self,
         first: Key,
         route: Result<Route, NoRoute>,
@@ -158,17 +164,17 @@ impl Qos {
         if self.find(back).is_some() {
             return;
         }
-        let ask = self.config.way_back == WayBack::Ask;
+        let ask = self.config.way_back == ReverseDirection::Ask;
         let session_mri = if ask { mri.inverted() } else { mri };
         let Ok(key) = self.open(back, session_mri, self.config.nslp, ask) else {
             return self.notify_initiator(first, Info::RESERVATION_FAILURE, Some("max_sessions: all in use"));
         };
         if let Some(record) = self.sessions.get_mut(key) {
             record.auth = auth;
-            record.local = Some(Box::new(Local::of(None, Wish::WayBack(id))));
-            record.marks.set(if ask { Marks::RECEIVER } else { Marks::QNI }, true);
+            record.local = Some(Box::new(Local::of(None, Origin::ReverseDirection(id))));
+            record.marks.set(if ask { Marks::RECEIVER_INITIATED } else { Marks::QNI }, true);
             if ask {
-                record.marks.set(Marks::END, true);
+                record.marks.set(Marks::QNR, true);
             }
         }
         let mut bound = Vec::new();
@@ -178,80 +184,82 @@ impl Qos {
         }
         if ask {
             let qspec = rmf::as_init(&qspec);
-            self.ask_path(key, &qspec, mri, &route, false, Want::Init, resources);
+            self.query_path(key, &qspec, mri, &route, false, RequestKind::ReserveInit, resources);
         } else {
-            self.ask_here_and_onward(key, &qspec, &route, resources);
+            self.reserve_from_here(key, &qspec, &route, resources);
         }
         self.rearm(key);
     }
 
-    /// A reservation ends here, or was confirmed, that a user waits for as the way back.
-    pub(super) fn way_back_stands(&mut self, back: SessionId) {
+    /// Reports the grant of a bidirectional reservation to its user: the reverse direction is granted too.
+    pub(super) fn reverse_direction_granted(&mut self, back: SessionId) {
         let waiting = self.bound_to.get(&back).cloned().unwrap_or_default();
         for key in waiting {
             let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { continue };
-            if let Some((session, stands)) = local.back.as_mut()
+            if let Some((session, stands)) = local.reverse.as_mut()
                 && *session == back
             {
                 *stands = true;
-                local.again_at = None;
-                if let (Some(granted), Some(id)) = (local.waiting.take(), local.command) {
+                local.reverse_deadline = None;
+                if let (Some(granted), Some(id)) = (local.unreported.take(), local.command) {
                     self.out.event(id, QosEvent::Granted(*granted));
                 }
             }
         }
     }
 
-    // ---- messages that wait for each other
+    // ---- bound messages
 
-    /// Whether a RESERVE may be dealt with now, as far as other messages are concerned (§4.6). Only the end of a
-    /// session, or of an aggregation region, looks at these objects.
+    /// Whether a RESERVE must wait for another message (RFC 5974 §4.6). Only the QNR and the end of an aggregation
+    /// region evaluate these objects.
     pub(super) fn synchronise(
         &mut self,
         message: &Message<'_>,
-        meta: &Meta,
+        arrival: &Arrival,
         octets: &[u8],
     ) -> Option<Progress> {
-        let region_end = Some(meta.nslp) == self.config.bypass_nslp;
-        if message.is_tear() || !(meta.at_flow_end || region_end) {
+        let region_end = Some(arrival.nslp) == self.config.bypass_nslp;
+        if message.is_tear() || !(arrival.at_flow_end || region_end) {
             return None;
         }
         if let Some(bound) = message.bound_msg_id {
             return match self.seen(bound.id) {
                 Some(true) => None,
-                // §4.7: the end-to-end message goes on only if the other one succeeded.
+                // §4.7: the end-to-end message is forwarded only if the other one succeeded.
                 Some(false) => {
-                    self.answer(meta, message, Info::SYNCHRONISATION, None);
+                    self.answer(arrival, message, Info::SYNCHRONISATION, None);
                     Some(Progress::Done)
                 }
                 None => {
                     let trigger = self.take_waiting(bound.id, true);
-                    self.wait(bound.id, false, octets, meta);
-                    if let Some((octets, meta)) = trigger {
-                        self.resume.push_back((octets, meta));
+                    self.wait(bound.id, false, octets, arrival);
+                    if let Some((octets, arrival)) = trigger {
+                        self.resume.push_back((octets, arrival));
                     }
                     Some(Progress::Done)
                 }
             };
         }
         let id = message.msg_id.filter(|id| id.bidirectional)?;
-        // It waits itself, until the one that is bound to it is there.
-        let partner = self.waits(id.id, false) || meta.synchronised;
+        // The triggering message waits itself, until the bound one arrives.
+        let partner = self.waits(id.id, false) || arrival.synchronised;
         if partner {
             return None;
         }
-        self.wait(id.id, true, octets, meta);
+        self.wait(id.id, true, octets, arrival);
         Some(Progress::Done)
     }
 
-    /// The message that one that goes on has to wait for further on: the end of a region has waited itself (§4.6).
-    pub(super) fn unsettled(&self, message: &Message<'_>, meta: &Meta) -> Option<MessageId> {
-        message.bound_msg_id.filter(|_| Some(meta.nslp) != self.config.bypass_nslp)
+    /// The BOUND-MSG-ID of a RESERVE that is forwarded. At the end of an aggregation region the message has waited
+    /// already (RFC 5974 §4.6).
+    pub(super) fn unsettled(&self, message: &Message<'_>, arrival: &Arrival) -> Option<MessageId> {
+        message.bound_msg_id.filter(|_| Some(arrival.nslp) != self.config.bypass_nslp)
     }
 
-    /// What became of a message that others may wait for.
-    pub(super) fn trigger(&mut self, message: &Message<'_>, meta: &Meta, granted: bool) {
-        let Some(id) = message.msg_id.filter(|_| meta.at_flow_end) else { return };
+    /// Stores the result of a triggering message, and resumes or refuses the message that waits for it (RFC 5974
+    /// §4.6).
+    pub(super) fn trigger(&mut self, message: &Message<'_>, arrival: &Arrival, granted: bool) {
+        let Some(id) = message.msg_id.filter(|_| arrival.at_flow_end) else { return };
         match self.take_waiting(id.id, false) {
             Some((octets, waiting)) if granted => self.resume.push_back((octets, waiting)),
             Some((octets, waiting)) => {
@@ -260,26 +268,27 @@ impl Qos {
                 }
             }
             None => {
-                let place = Place { what: Parked::Seen { id: id.id, granted }, link: Link::default() };
+                let place = Slot { what: Waiting::Processed { id: id.id, granted }, link: Link::default() };
                 self.park(self.now + self.config.retry_max, place, (id.id, 2));
             }
         }
     }
 
-    fn wait(&mut self, id: [u8; 16], trigger: bool, octets: &[u8], meta: &Meta) {
-        // A repetition takes the place of the one that waits, and waits anew.
+    fn wait(&mut self, id: [u8; 16], trigger: bool, octets: &[u8], arrival: &Arrival) {
+        // A retransmission replaces the message that waits, and restarts the timer.
         self.take_waiting(id, trigger);
-        let what = Parked::Bound { octets: octets.to_vec(), meta: meta.clone(), id, trigger };
-        let place = Place { what, link: Link::default() };
+        let what = Waiting::Bound { octets: octets.to_vec(), arrival: arrival.clone(), id, trigger };
+        let place = Slot { what, link: Link::default() };
         self.park(self.now + self.config.request_retry, place, (id, u8::from(trigger)));
     }
 
-    fn park(&mut self, until: Time, place: Place, name: ([u8; 16], u8)) {
-        let Ok(key) = self.parked.insert(place) else {
+    fn park(&mut self, until: Time, place: Slot, name: ([u8; 16], u8)) {
+        let Ok(key) = self.waiting.insert(place) else {
             self.counters.overload += 1;
+            tracing::debug!(reason = "table of waiting messages full", "message dropped");
             return;
         };
-        self.parked_wheel.arm(&mut self.parked, key.index(), until);
+        self.waiting_wheel.arm(&mut self.waiting, key.index(), until);
         self.by_message.insert(name, key);
     }
 
@@ -289,38 +298,43 @@ impl Qos {
 
     fn seen(&self, id: [u8; 16]) -> Option<bool> {
         let key = self.by_message.get(&(id, 2))?;
-        match self.parked.get(*key)?.what {
-            Parked::Seen { granted, .. } => Some(granted),
+        match self.waiting.get(*key)?.what {
+            Waiting::Processed { granted, .. } => Some(granted),
             _ => None,
         }
     }
 
-    fn take_waiting(&mut self, id: [u8; 16], trigger: bool) -> Option<(Vec<u8>, Meta)> {
+    fn take_waiting(&mut self, id: [u8; 16], trigger: bool) -> Option<(Vec<u8>, Arrival)> {
         let key = self.by_message.remove(&(id, u8::from(trigger)))?;
-        self.parked_wheel.cancel(&mut self.parked, key.index());
-        match self.parked.remove(key)?.what {
-            Parked::Bound { octets, meta, .. } => Some((octets, meta)),
+        self.waiting_wheel.cancel(&mut self.waiting, key.index());
+        match self.waiting.remove(key)?.what {
+            Waiting::Bound { octets, arrival, .. } => Some((octets, arrival)),
             _ => None,
         }
     }
 
-    /// Messages that waited too long are gone; the QNI may hear of it.
+    /// Discards messages that waited too long. The QNI may get a RESPONSE (RFC 5974 §4.6).
     pub(super) fn step_waiting(&mut self) {
-        while let Some(index) = self.parked_wheel.pop_due(&mut self.parked, self.now) {
-            let Some(place) = self.parked.key_of(index).and_then(|key| self.parked.remove(key)) else {
+        while let Some(index) = self.waiting_wheel.pop_due(&mut self.waiting, self.now) {
+            let Some(place) = self.waiting.key_of(index).and_then(|key| self.waiting.remove(key)) else {
                 continue;
             };
             match place.what {
-                Parked::Seen { id, .. } => {
+                Waiting::Processed { id, .. } => {
                     self.by_message.remove(&(id, 2));
                 }
-                Parked::Bound { octets, meta, id, trigger } => {
+                Waiting::Bound { octets, arrival, id, trigger } => {
                     self.by_message.remove(&(id, u8::from(trigger)));
                     self.counters.unsynchronised += 1;
+                    tracing::debug!(
+                        session = %arrival.session,
+                        reason = "the message it was bound to did not come",
+                        "message dropped"
+                    );
                     if self.config.tell_unsynchronised
                         && let Ok(message) = Message::parse(&octets)
                     {
-                        self.answer(&meta, &message, Info::SYNCHRONISATION, None);
+                        self.answer(&arrival, &message, Info::SYNCHRONISATION, None);
                     }
                 }
                 _ => {}
@@ -328,22 +342,22 @@ impl Qos {
         }
     }
 
-    /// Deals with messages whose wait is over.
+    /// Processes messages whose triggering message has arrived.
     pub(super) fn step_resumed(&mut self, resources: &mut Resources) {
-        while let Some((octets, meta)) = self.resume.pop_front() {
-            let meta = Meta { synchronised: true, ..meta };
-            self.receive_resumed(&octets, &meta, resources);
+        while let Some((octets, arrival)) = self.resume.pop_front() {
+            let arrival = Arrival { synchronised: true, ..arrival };
+            self.receive_resumed(&octets, &arrival, resources);
         }
     }
 }
 
-/// The session of the way back that BOUND-SESSION-IDs name.
+/// The session of the reverse direction among BOUND-SESSION-IDs.
 fn bidirectional(bound: &[u8]) -> Option<SessionId> {
     let mut sessions = Carried::bound_sessions(bound).sessions();
     sessions.find(|bound| bound.code == BindingCode::BIDIRECTIONAL).map(|bound| bound.session)
 }
 
-/// The flow the other way, downstream.
+/// The flow in the reverse direction, downstream.
 fn reversed(mri: &Mri) -> Option<Mri> {
     let Mri::PathCoupled(flow) = mri else { return None };
     Some(Mri::PathCoupled(PathCoupled {
@@ -360,7 +374,7 @@ fn reversed(mri: &Mri) -> Option<Mri> {
     }))
 }
 
-/// Whether a message came to the end of its session for a proxy.
+/// Whether this node is the P-QNE of a message with PROXY (RFC 5974 §4.8).
 pub(super) const fn ends_at_proxy(config: &super::Config, message: &Message<'_>) -> bool {
     config.proxy && message.generic.contains(GenericFlags::PROXY)
 }

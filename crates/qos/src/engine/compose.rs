@@ -1,4 +1,4 @@
-//! Composing messages out of what a session holds, and giving them to GIST.
+//! Composing the messages of a session and giving them to GIST.
 
 use signalbox_core::service::{Security, SiiHandle, StateHandle, TransferAttributes};
 use signalbox_core::slab::Key;
@@ -7,25 +7,25 @@ use signalbox_wire::Writer;
 
 use super::Qos;
 use super::outbox::{Parcel, Purpose};
-use super::parked::Meta;
-use super::session::{Marks, Session, Want};
+use super::session::{Marks, RequestKind, Session};
+use super::waiting::Arrival;
 use crate::wire::{
     Carried, GenericFlags, Hops, Info, InfoSpec, Message, MessageFlags, MessageId, MessageType, Rsn, RsnList,
     SessionIds, Source,
 };
 
-/// Which RESERVE.
+/// The form of a RESERVE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Makes, changes, or refreshes with everything.
+    /// A new or changed reservation, or a refresh with all objects.
     Full,
-    /// Refreshes without QSPEC.
+    /// A refresh without QSPEC (reduced refresh).
     Reduced,
-    /// Tears down.
+    /// A tear.
     Tear,
 }
 
-/// What a RESERVE or QUERY has beside what its session holds.
+/// Contents of a RESERVE or QUERY that do not come from the record of its session.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Extra<'a> {
     pub(super) rii: Option<u32>,
@@ -34,24 +34,24 @@ pub(super) struct Extra<'a> {
     pub(super) hops: Option<Hops<'a>>,
     pub(super) msg_id: Option<MessageId>,
     pub(super) bound_msg_id: Option<MessageId>,
-    /// The message it follows from: its unknown objects with AB=10 go along.
+    /// Unknown objects with AB=10 of the message that is forwarded.
     pub(super) forwarded: Option<Carried<'a>>,
-    /// GIST hops left.
+    /// Remaining GIST hop count.
     pub(super) gist_hops: Option<u8>,
-    /// A sequence number other than the session's.
+    /// RSN, if it is not that of the session.
     pub(super) rsn: Option<u32>,
-    /// Explicit routing, to an old peer.
+    /// The peer, for explicit routing.
     pub(super) sii: Option<SiiHandle>,
     pub(super) lists: Option<(SessionIds<'a>, RsnList<'a>)>,
-    /// The composed octets are wanted back.
+    /// The caller keeps the composed octets.
     pub(super) keep: bool,
 }
 
-/// Where a RESPONSE or NOTIFY goes.
+/// The destination of a RESPONSE or NOTIFY.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target {
     pub(super) session: SessionId,
-    /// In the direction that it goes.
+    /// The flow, in the direction of the message.
     pub(super) mri: Mri,
     pub(super) nslp: NslpId,
     pub(super) state: Option<StateHandle>,
@@ -59,34 +59,34 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Back to where a message came from.
-    pub(super) const fn back_to(meta: &Meta) -> Self {
+    /// The sender of a received message.
+    pub(super) const fn back_to(arrival: &Arrival) -> Self {
         Self {
-            session: meta.session,
-            mri: meta.mri.inverted(),
-            nslp: meta.nslp,
-            state: meta.state,
+            session: arrival.session,
+            mri: arrival.mri.inverted(),
+            nslp: arrival.nslp,
+            state: arrival.state,
             sii: None,
         }
     }
 
-    /// Towards the QNI of a session.
+    /// The previous peer of a session, towards the QNI.
     pub(super) fn towards_initiator(session: &Session) -> Self {
         Self {
             session: session.id,
             mri: session.mri.inverted(),
-            nslp: session.nslp_back,
+            nslp: session.nslp_previous,
             state: session.state,
-            sii: session.astray(),
+            sii: session.explicit_previous(),
         }
     }
 
-    /// Towards the QNR of a session.
+    /// The next peer of a session, towards the QNR.
     pub(super) const fn towards_responder(session: &Session) -> Self {
         Self {
             session: session.id,
             mri: session.mri,
-            nslp: session.nslp_onward,
+            nslp: session.nslp_next,
             state: session.state,
             sii: None,
         }
@@ -108,8 +108,8 @@ impl Qos {
         self.out.send(&mut self.counters, parcel)
     }
 
-    /// Composes `message` and gives it to GIST. A message that breaks its grammar is never sent: it would be a fault
-    /// of this node's, counted as overload only because nobody can do anything about it.
+    /// Composes `message` and gives it to GIST. A message that breaks the grammar is never sent. That would be a
+    /// defect of this node; it is counted as overload.
     fn dispatch(
         &mut self,
         message: &Message<'_>,
@@ -119,6 +119,7 @@ impl Qos {
         let mut octets = self.out.buffer();
         if message.encode(&mut Writer::new(&mut octets)).is_err() {
             self.counters.overload += 1;
+            tracing::debug!(reason = "not encodable", "message dropped");
             self.out.reuse(octets);
             return None;
         }
@@ -126,8 +127,8 @@ impl Qos {
         self.post(parcel(octets)).then_some(copy)
     }
 
-    /// Sends a RESERVE of a session onward. Gives its octets if they are to be kept, else none; `None` if it could not
-    /// be sent.
+    /// Sends a RESERVE of a session to the next peer (RFC 5974 §5.1.2.1). Returns its octets if the caller keeps them,
+    /// else an empty vector; `None` if it could not be sent.
     pub(super) fn send_reserve(&mut self, key: Key, form: Form, extra: Extra<'_>) -> Option<Vec<u8>> {
         let mut octets = self.out.buffer();
         let session = self.sessions.get(key)?;
@@ -135,7 +136,7 @@ impl Qos {
         let full = form == Form::Full;
         let message = Message {
             flags: MessageFlags(0)
-                .with_if(MessageFlags::REPLACE, !session.marks.has(Marks::KEEP))
+                .with_if(MessageFlags::REPLACE, !session.marks.has(Marks::NO_REPLACE))
                 .with_if(MessageFlags::TEAR, form == Form::Tear),
             generic: generic(session)
                 .with_if(GenericFlags::ACK_REQ, extra.ack && extra.rii.is_none())
@@ -159,8 +160,8 @@ impl Qos {
         };
         let encoded = message.encode(&mut Writer::new(&mut octets));
         let copy = if extra.keep { octets.clone() } else { Vec::new() };
-        // A tear goes as far as there is state: nobody cares what becomes of it. One with explicit routing goes to
-        // a peer that is known.
+        // A tear needs no report of GIST: state at the next node ends in any case. One with explicit routing goes to a
+        // peer that is known.
         let purpose = if form == Form::Tear || extra.sii.is_some() {
             Purpose::Unwatched
         } else {
@@ -169,7 +170,7 @@ impl Qos {
         let parcel = Parcel {
             octets,
             session: session.id,
-            nslp: session.nslp_onward,
+            nslp: session.nslp_next,
             mri: session.mri,
             state: if extra.sii.is_some() { None } else { session.state },
             sii: extra.sii,
@@ -181,7 +182,7 @@ impl Qos {
         self.post_checked(key, parcel, encoded.is_ok(), copy)
     }
 
-    /// Sends the QUERY of a session in its direction, with this QSPEC.
+    /// Sends a QUERY of a session in the direction of `mri` (RFC 5974 §5.1.2.2).
     pub(super) fn send_query(
         &mut self,
         key: Key,
@@ -206,9 +207,12 @@ impl Qos {
         };
         let encoded = message.encode(&mut Writer::new(&mut octets));
         let copy = if extra.keep { octets.clone() } else { Vec::new() };
-        // A QUERY with RESERVE-INIT goes against the RESERVEs of its session.
-        let nslp =
-            if mri.direction() == session.mri.direction() { session.nslp_onward } else { session.nslp_back };
+        // A QUERY with RESERVE-INIT goes in the direction opposite to the RESERVEs of its session.
+        let nslp = if mri.direction() == session.mri.direction() {
+            session.nslp_next
+        } else {
+            session.nslp_previous
+        };
         let parcel = Parcel {
             octets,
             session: session.id,
@@ -229,6 +233,7 @@ impl Qos {
     fn post_checked(&mut self, key: Key, parcel: Parcel, encoded: bool, copy: Vec<u8>) -> Option<Vec<u8>> {
         if !encoded {
             self.counters.overload += 1;
+            tracing::debug!(session = %parcel.session, reason = "not encodable", "message dropped");
             self.out.reuse(parcel.octets);
             return None;
         }
@@ -242,25 +247,26 @@ impl Qos {
         Some(copy)
     }
 
-    /// Sends a request again, octet for octet.
-    pub(super) fn send_again(&mut self, key: Key, octets: &[u8], want: Want, rii: Option<u32>) {
+    /// Sends a request again, octet for octet (RFC 5974 §5.2.4).
+    pub(super) fn send_again(&mut self, key: Key, octets: &[u8], kind: RequestKind, rii: Option<u32>) {
         let mut copy = self.out.buffer();
         copy.extend_from_slice(octets);
         let Some(session) = self.sessions.get(key) else { return };
-        if want == Want::Farewell {
+        if kind == RequestKind::ReleaseNotice {
             let parcel = whatever(copy, Target::towards_initiator(session), self.attributes());
             self.counters.retransmissions += 1;
+            tracing::trace!(session = %parcel.session, request = ?kind, "request sent again");
             self.post(parcel);
             return;
         }
-        // A QUERY with RESERVE-INIT goes against the RESERVEs of its session.
-        let session_mri = if want == Want::Init { session.mri.inverted() } else { session.mri };
-        let query = matches!(want, Want::Query | Want::Init);
-        let sii = session.astray_onward().filter(|_| want == Want::Tear);
+        // A QUERY with RESERVE-INIT goes in the direction opposite to the RESERVEs of its session.
+        let session_mri = if kind == RequestKind::ReserveInit { session.mri.inverted() } else { session.mri };
+        let query = matches!(kind, RequestKind::Query | RequestKind::ReserveInit);
+        let sii = session.explicit_next().filter(|_| kind == RequestKind::Tear);
         let parcel = Parcel {
             octets: copy,
             session: session.id,
-            nslp: session.nslp_onward,
+            nslp: session.nslp_next,
             mri: session_mri,
             state: if sii.is_some() { None } else { session.state },
             sii,
@@ -270,10 +276,11 @@ impl Qos {
             purpose: Purpose::Request { session: key, rii, query },
         };
         self.counters.retransmissions += 1;
+        tracing::trace!(session = %parcel.session, request = ?kind, "request sent again");
         self.post_checked(key, parcel, true, Vec::new());
     }
 
-    /// Sends a RESPONSE; `message` has what it is to say.
+    /// Sends a RESPONSE (RFC 5974 §5.1.2.3).
     pub(super) fn send_response(&mut self, to: Target, message: &Message<'_>) {
         let attributes = self.attributes();
         if self.dispatch(message, false, |octets| whatever(octets, to, attributes)).is_some() {
@@ -281,12 +288,12 @@ impl Qos {
         }
     }
 
-    /// Sends a NOTIFY.
+    /// Sends a NOTIFY (RFC 5974 §5.1.2.4).
     pub(super) fn send_notify(&mut self, to: Target, message: &Message<'_>) {
         self.post_notify(to, message, false);
     }
 
-    /// Sends a NOTIFY; its octets if they are to be kept, else none.
+    /// Sends a NOTIFY. Returns its octets if the caller keeps them, else an empty vector.
     pub(super) fn post_notify(&mut self, to: Target, message: &Message<'_>, keep: bool) -> Option<Vec<u8>> {
         let attributes = self.attributes();
         let sent = self.dispatch(message, keep, |octets| whatever(octets, to, attributes))?;
@@ -294,17 +301,18 @@ impl Qos {
         Some(sent)
     }
 
-    /// An INFO-SPEC of this node, which names itself by its address on the side that `meta` came from.
-    pub(super) fn info(&self, meta: &Meta, info: Info) -> InfoSpec<'static> {
-        let address = self.interfaces.on(meta.ifindex, meta.mri.dst());
+    /// An INFO-SPEC of this node (RFC 5974 §5.1.3.6). The source is the address of the interface by which the message
+    /// arrived.
+    pub(super) fn info(&self, arrival: &Arrival, info: Info) -> InfoSpec<'static> {
+        let address = self.interfaces.on(arrival.ifindex, arrival.mri.dst());
         InfoSpec { info, source: address.map_or(Source::None, Source::Address), specific: &[] }
     }
 }
 
-/// R that is assumed without REFRESH-PERIOD (§5.1.2.1).
+/// Refresh period R without a REFRESH-PERIOD object (RFC 5974 §5.1.2.1).
 pub(super) const DEFAULT_PERIOD_MS: u32 = 30_000;
 
-/// The flags that stay with a session.
+/// The generic flags that a session stores.
 pub(super) const fn generic(session: &Session) -> GenericFlags {
     GenericFlags(0)
         .with_if(GenericFlags::PROXY, session.marks.has(Marks::PROXY))

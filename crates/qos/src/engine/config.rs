@@ -22,7 +22,7 @@ pub enum StateKeeping {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
-pub enum WayBack {
+pub enum ReverseDirection {
     /// Nothing: somebody else reserves, or nobody.
     None,
     /// It reserves itself: two sender-initiated reservations (Figure 9).
@@ -66,13 +66,16 @@ pub struct Config {
     /// It reserves when the sender of a flow that ends here asks for it (§5.4.2).
     pub accept_reserve_init: bool,
     /// What it does for the way back of a bidirectional reservation that ends here.
-    pub way_back: WayBack,
+    pub way_back: ReverseDirection,
     /// It understands refreshes without QSPEC, and sends them (§3.2.5).
     pub reduced_refresh: bool,
     /// It puts sessions of the same next peer into one refresh, at most so many beside the first (§3.2.6); 0: none.
     pub summary: u16,
     /// It asks the next peer to acknowledge refreshes (§5.4.1).
     pub acknowledged_refresh: bool,
+    /// A reservation of this node stands although a node on the path cannot interpret one of its parameters (N flag, RFC
+    /// 5975 §4.2.2). Else this node tears it down.
+    pub accept_not_supported: bool,
     /// It tears the old branch down once the new one stands (§3.2.12).
     pub tear_old_branch: bool,
     /// A tear of this node's own asks for a RESPONSE and is repeated until that comes, unless messages are sent reliably.
@@ -131,10 +134,11 @@ impl Default for Config {
             state: StateKeeping::Stateful,
             proxy: false,
             accept_reserve_init: true,
-            way_back: WayBack::Reserve,
+            way_back: ReverseDirection::Reserve,
             reduced_refresh: true,
             summary: 0,
             acknowledged_refresh: false,
+            accept_not_supported: true,
             tear_old_branch: true,
             repeat_tear: true,
             ignore_gaps: false,

@@ -1,4 +1,4 @@
-//! Admission, and what follows from it (RFC 5974 §5.4.1).
+//! Admission of a RESERVE, and its effects (RFC 5974 §5.4.1).
 
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
@@ -8,52 +8,58 @@ use signalbox_wire::Writer;
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic};
 use super::event::{Granted, HopGrant, QosEvent};
-use super::parked::Meta;
 use super::rmf::{self, Flow};
-use super::session::{Marks, Session, Stage, Want};
+use super::session::{Marks, RequestKind, Session, Stage};
+use super::waiting::Arrival;
 use crate::wire::{
     Carried, GenericFlags, Hop, Hops, Info, InfoSpec, MAX_HOPS_OCTETS, Message, MessageFlags, MessageId,
     MessageType,
 };
 
-/// A RESERVE was granted: what is new about its session.
+/// The effect of a granted RESERVE on its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Outcome {
-    /// Not merely what was there already.
+    /// The request differs from the reservation that existed.
     changed: bool,
-    /// The message that the one that goes on has to wait for.
+    /// The MSG-ID that the forwarded RESERVE is bound to.
     waits_for: Option<MessageId>,
-    /// A changed path met the one that stands: nothing goes on (§3.2.12).
+    /// The RESERVE of a repair met the reservation: it is not forwarded (RFC 5974 §3.2.12).
     absorbed: bool,
 }
 
 impl Qos {
-    /// Asks for what a RESERVE wants. Nothing changes unless it is granted.
+    /// Asks admission control for the resources of a RESERVE (RFC 5974 §5.4.1). No state changes unless they are
+    /// granted.
     pub(super) fn admit(
         &mut self,
         key: Option<Key>,
         message: &Message<'_>,
-        meta: &Meta,
+        arrival: &Arrival,
         route: Result<Route, NoRoute>,
         resources: &mut Resources,
     ) {
         let Ok(route) = route else {
             return self.answer(
-                meta,
+                arrival,
                 message,
                 Info::RESERVATION_FAILURE,
                 Some("no route to the flow's destination"),
             );
         };
         if let Some(classifier) = message.classifier
-            && !classifier.fits(&meta.mri)
+            && !classifier.fits(&arrival.mri)
         {
             self.counters.malformed += 1;
-            return self.answer(meta, message, Info::BAD_VALUE, None);
+            tracing::debug!(
+                session = %arrival.session,
+                reason = "classifier does not fit the flow",
+                "RESERVE refused"
+            );
+            return self.answer(arrival, message, Info::BAD_VALUE, None);
         }
         if message.bound_sessions.len() > usize::from(self.config.max_bound) {
             return self.answer(
-                meta,
+                arrival,
                 message,
                 Info::RESERVATION_FAILURE,
                 Some("max_bound: too many sessions"),
@@ -61,88 +67,104 @@ impl Qos {
         }
         let (key, opened) = match key {
             Some(key) => (key, false),
-            None => match self.open(meta.session, meta.mri, meta.nslp, false) {
+            None => match self.open(arrival.session, arrival.mri, arrival.nslp, false) {
                 Ok(key) => (key, true),
                 Err(_) => {
                     let note = Some("max_sessions: all in use");
-                    return self.answer(meta, message, Info::RESERVATION_FAILURE, note);
+                    return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
                 }
             },
         };
         let period = message.refresh_period.unwrap_or(DEFAULT_PERIOD_MS);
-        let trunk = self.trunk_for(meta, &route);
+        let number = self.aggregate_for(arrival, &route);
         let flow = Flow {
             key,
-            session: meta.session,
-            mri: meta.mri,
+            session: arrival.session,
+            mri: arrival.mri,
             classifier: message.classifier,
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
-            initiator: meta.initiator(),
-            peer: meta.peer.clone(),
+            initiator: arrival.initiator(),
+            peer: arrival.peer.clone(),
             auth: message.auth,
             lifetime: self.config.lifetime(period),
-            mark_dscp: trunk.and_then(|trunk| self.config.aggregates.get(trunk)).map(|a| a.dscp),
+            mark_dscp: number.and_then(|number| self.config.aggregates.get(number)).map(|a| a.dscp),
         };
         let keep = !message.flags.contains(MessageFlags::REPLACE);
         let old = self.sessions.get(key).and_then(|s| s.grant);
-        let other_flow = self.sessions.get(key).is_some_and(|s| s.rsn_in.is_some() && s.mri != meta.mri);
+        let other_flow = self.sessions.get(key).is_some_and(|s| s.rsn_in.is_some() && s.mri != arrival.mri);
         let kept = self.sessions.get(key).map_or(0, |s| s.kept.len());
         if keep && other_flow && kept >= usize::from(self.config.max_bound) {
             let note = Some("max_bound: too many flows of one session");
-            return self.answer(meta, message, Info::RESERVATION_FAILURE, note);
+            return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
         }
-        // Told not to replace, it keeps what it holds for the other flow and takes as much again for this one.
+        // With REPLACE clear, the grant of the other flow stays and this flow gets another one.
         let old = old.filter(|_| !(keep && other_flow));
         let qspec = message.qspec.unwrap_or_default();
         match rmf::reserve(resources, self.now, &flow, qspec, old) {
-            Err(denial) => {
+            Err(refusal) => {
                 self.counters.refused += 1;
+                tracing::debug!(
+                    session = %arrival.session,
+                    reason = refusal.note.as_deref(),
+                    "RESERVE refused by admission control"
+                );
                 if opened {
                     self.close(key, resources);
                 }
-                self.answer_with(meta, message, denial.info, denial.qspec.as_deref(), denial.note.as_deref());
-                self.trigger(message, meta, false);
+                self.answer_with(
+                    arrival,
+                    message,
+                    refusal.info,
+                    refusal.qspec.as_deref(),
+                    refusal.note.as_deref(),
+                );
+                self.trigger(message, arrival, false);
             }
             Ok(given) => {
                 self.counters.granted += 1;
+                tracing::debug!(
+                    session = %arrival.session,
+                    grant = given.grant.map(|grant| grant.0),
+                    rate = given.rate,
+                    "RESERVE granted"
+                );
                 let rate = given.rate;
-                let mut outcome = self.install(key, message, meta, given, keep && other_flow, opened);
-                if let Some(trunk) = trunk {
-                    let (nslp, waits_for) = self.join(key, trunk, rate, &route);
+                let mut outcome = self.install(key, message, arrival, given, keep && other_flow, opened);
+                if let Some(number) = number {
+                    let (nslp, waits_for) = self.join_aggregate(key, number, rate, &route);
                     if let Some(session) = self.sessions.get_mut(key) {
-                        session.nslp_onward = nslp;
+                        session.nslp_next = nslp;
                         session.waits_for = waits_for;
                     }
                     outcome.waits_for = waits_for;
                 }
-                self.proceed(key, message, meta, outcome);
-                self.trigger(message, meta, true);
+                self.proceed(key, message, arrival, outcome);
+                self.trigger(message, arrival, true);
                 self.stands(key, message);
             }
         }
     }
 
-    /// Takes over what a granted RESERVE says.
-    #[expect(clippy::too_many_arguments, reason = "all that a RESERVE brings")]
+    /// Stores the contents of a granted RESERVE.
     fn install(
         &mut self,
         key: Key,
         message: &Message<'_>,
-        meta: &Meta,
-        given: rmf::Given,
+        arrival: &Arrival,
+        given: rmf::LocalGrant,
         keeps: bool,
         opened: bool,
     ) -> Outcome {
         self.set_stage(key, Stage::Reserved);
-        let nslp_onward = self.onward_nslp(meta);
+        let nslp_next = self.nslp_towards_qnr(arrival);
         let lifetime = |period| self.config.lifetime(period);
         let period = message.refresh_period.unwrap_or(DEFAULT_PERIOD_MS);
         let expires = self.now + lifetime(period);
         let silent = self.now + lifetime(period);
         let target = self.config.period_ms();
-        let ends = meta.at_flow_end || super::binding::ends_at_proxy(&self.config, message);
-        let gap = self.after_gap(meta) && !self.config.ignore_gaps;
+        let ends = arrival.at_flow_end || super::binding::ends_at_proxy(&self.config, message);
+        let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
         let jitter = self.rng.jitter(self.config.refresh, 0.5, 1.5);
         let Some(session) = self.sessions.get_mut(key) else { return Outcome::default() };
         let absorbed = session.marks.has(Marks::REROUTING);
@@ -153,22 +175,23 @@ impl Qos {
             session.local = None;
             session.pending.clear();
         }
-        let other_peer = !first && session.back != meta.sii;
+        let other_peer = !first && session.previous_peer != arrival.sii;
         if other_peer {
             self.counters.peer_changes += 1;
-            session.old_back = session.back.map(|sii| (sii, silent));
-            session.marks.set(Marks::TOLD, false);
-            session.marks.set(Marks::UNSETTLED, true);
+            tracing::debug!(session = %session.id, peer = ?arrival.sii, "previous peer changed");
+            session.old_previous_peer = session.previous_peer.map(|sii| (sii, silent));
+            session.marks.set(Marks::PREVIOUS_NOTIFIED, false);
+            session.marks.set(Marks::ROUTE_UNSETTLED, true);
         }
         let restarted = session.rsn_in.map(|rsn| rsn.epoch) != message.rsn.map(|rsn| rsn.epoch);
-        let other_flow = session.mri != meta.mri;
-        // §5.2.5.2: a route change that was none leaves the peer where it was, with a number that is 2 ahead and nothing
-        // else new.
+        let other_flow = session.mri != arrival.mri;
+        // §5.2.5.2: after a route change that was none, the RESERVE comes from the same peer with RSN + 2 and the same
+        // contents.
         let number = message.rsn.unwrap_or_default().number;
         let distance = number.wrapping_sub(session.rsn_in.unwrap_or_default().number);
         let other = opened || first || other_peer || restarted || other_flow;
         let changed = other || distance != 2 || session.qspec != given.qspec;
-        // What is further on has it already, under the number that it has.
+        // The next nodes have the reservation already, under the RSN that they have.
         let absorbed = absorbed && !first && session.qspec == given.qspec;
         if keeps && let Some(grant) = session.grant.take() {
             session.kept.push((session.mri, grant));
@@ -176,26 +199,26 @@ impl Qos {
         session.grant = given.grant;
         session.ifindex = given.ifindex;
         session.rate = given.rate;
-        session.back = meta.sii;
-        session.state = meta.state;
-        session.mri = meta.mri;
-        session.nslp_back = meta.nslp;
-        session.nslp_onward = nslp_onward;
+        session.previous_peer = arrival.sii;
+        session.state = arrival.state;
+        session.mri = arrival.mri;
+        session.nslp_previous = arrival.nslp;
+        session.nslp_next = nslp_next;
         session.rsn_in = message.rsn;
         session.classifier = message.classifier;
         session.qspec = given.qspec;
         copy_objects(&mut session.auth, &message.auth);
-        session.peer.clone_from(&meta.peer);
+        session.peer.clone_from(&arrival.peer);
         copy_objects(&mut session.refreshed, &message.refreshed);
         session.period_in = period;
         session.expires = Some(expires);
         session.period_out = super::refresh::slewed(session.period_out, target);
         let marks = &mut session.marks;
-        marks.set(Marks::END, ends);
+        marks.set(Marks::QNR, ends);
         marks.set(Marks::SCOPED, message.generic.contains(GenericFlags::SCOPING));
         marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
         marks.set(Marks::BREAK, message.generic.contains(GenericFlags::BREAK) || gap);
-        marks.set(Marks::KEEP, !message.flags.contains(MessageFlags::REPLACE));
+        marks.set(Marks::NO_REPLACE, !message.flags.contains(MessageFlags::REPLACE));
         if changed && !absorbed {
             marks.set(Marks::CONFIRMED, false);
             session.next_rsn();
@@ -203,21 +226,21 @@ impl Qos {
         if session.refresh_at.is_none() {
             session.refresh_at = Some(self.now + jitter);
         }
-        session.pending.retain(|p| p.want != Want::Init);
+        session.pending.retain(|p| p.kind != RequestKind::ReserveInit);
         self.bind(key, &message.bound_sessions);
         self.verify_route(key);
         Outcome { changed, waits_for: None, absorbed }
     }
 
-    /// A reservation ends here, or waits at its end for nothing more: users who wanted it hear of it.
+    /// Reports a reservation to its user at the QNR, and starts the reverse direction of a bidirectional one.
     fn stands(&mut self, key: Key, message: &Message<'_>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if !session.marks.has(Marks::END) {
+        if !session.marks.has(Marks::QNR) {
             return;
         }
         let (id, gaps) = (session.id, session.marks.has(Marks::BREAK));
         let quality = rmf::quality(&session.qspec);
-        // Where the flow begins, the last to grant is the first on its way.
+        // In the order of the flow, the last node that granted is the first.
         let own = session.ifindex.and_then(|ifindex| self.interfaces.on(ifindex, session.mri.dst()));
         let own = own.map(|address| Hop { address, rate: session.rate, after_gap: false });
         if let Some(local) = session.local.as_mut() {
@@ -231,11 +254,11 @@ impl Qos {
                 self.out.event(command, QosEvent::Granted(granted));
             }
         }
-        self.way_back_stands(id);
-        self.want_way_back(key);
+        self.reverse_direction_granted(id);
+        self.start_reverse_direction(key);
     }
 
-    /// Holds no more than the end of the path gave.
+    /// Reduces the grant to the QoS Reserved of a RESPONSE (RFC 5975 §4.3).
     pub(super) fn trim(&mut self, key: Key, message: &Message<'_>, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         if let (Some(qspec), Some(grant)) = (message.qspec, session.grant) {
@@ -247,44 +270,50 @@ impl Qos {
         }
     }
 
-    /// The number under which the session's messages go on.
-    fn onward_nslp(&self, meta: &Meta) -> signalbox_core::NslpId {
+    /// The NSLPID of messages to the next peer.
+    fn nslp_towards_qnr(&self, arrival: &Arrival) -> signalbox_core::NslpId {
         // The end of an aggregation region restores the default (§3.3.1).
-        if Some(meta.nslp) == self.config.bypass_nslp { self.config.nslp } else { meta.nslp }
+        if Some(arrival.nslp) == self.config.bypass_nslp { self.config.nslp } else { arrival.nslp }
     }
 
-    /// Sends a granted RESERVE on, or answers it where the path ends.
-    fn proceed(&mut self, key: Key, message: &Message<'_>, meta: &Meta, outcome: Outcome) {
+    /// Forwards a granted RESERVE, or answers it at the end of the path (RFC 5974 §5.4.1).
+    fn proceed(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival, outcome: Outcome) {
         let Some(session) = self.sessions.get(key) else { return };
-        let hops = self.hops_with_own(message.hops, meta, session.rate);
+        let hops = self.hops_with_own(message.hops, arrival, session.rate);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let info = if outcome.changed { Info::RESERVED } else { Info::REFRESHED };
-        let bound = self.unsettled(message, meta);
+        let bound = self.unsettled(message, arrival);
         let Some(session) = self.sessions.get_mut(key) else { return };
         let until = self.now + self.config.retry_max;
         if session.is_end() {
             if let Some(rii) = message.rii {
                 self.respond(key, rii, info, hops);
             }
-            self.acknowledge(meta, message, message.rsn);
+            self.acknowledge(arrival, message, message.rsn);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.marks.has(Marks::END) || session.marks.has(Marks::SCOPED) {
+        if session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED) {
             return;
         }
         if outcome.absorbed {
-            // The QNI's side of the path changed and this node asked for the repair: it goes no further.
+            // This node asked for the repair after the path on the side of the QNI changed: the RESERVE is not
+            // forwarded.
             if let Some(rii) = message.rii {
                 self.respond(key, rii, Info::RESERVED, hops);
             }
             return;
         }
-        if meta.hops == 0 {
+        if arrival.hops == 0 {
             self.counters.hop_limit += 1;
+            tracing::debug!(
+                session = %arrival.session,
+                reason = "GIST hop count is used up",
+                "message dropped"
+            );
             return;
         }
-        // A node that takes itself for the last answered already; it goes on looking for a next one.
-        let rii = message.rii.filter(|_| !session.marks.has(Marks::LAST));
+        // A node without a next peer has answered. It still looks for one.
+        let rii = message.rii.filter(|_| !session.marks.has(Marks::LAST_NODE));
         if let Some(rii) = rii {
             session.remember(rii, until);
         }
@@ -294,8 +323,8 @@ impl Qos {
             msg_id: message.msg_id.filter(|_| outcome.waits_for.is_none()),
             bound_msg_id: outcome.waits_for.or(bound),
             forwarded: Some(message.forwarded),
-            gist_hops: Some(meta.hops),
-            sii: session.astray_onward(),
+            gist_hops: Some(arrival.hops),
+            sii: session.explicit_next(),
             ..Extra::default()
         };
         if self.send_reserve(key, Form::Full, extra).is_some() {
@@ -303,11 +332,17 @@ impl Qos {
         }
     }
 
-    /// The list of hops with this node's own entry, what it gives or could give; the list as it was if it is full.
-    pub(super) fn hops_with_own(&self, hops: Option<Hops<'_>>, meta: &Meta, rate: u64) -> Option<Vec<u8>> {
+    /// The list of hops with an entry of this node: the rate that it reserved or could reserve. A full list is
+    /// returned unchanged.
+    pub(super) fn hops_with_own(
+        &self,
+        hops: Option<Hops<'_>>,
+        arrival: &Arrival,
+        rate: u64,
+    ) -> Option<Vec<u8>> {
         let mut octets = hops?.octets().to_vec();
-        if let Some(address) = self.interfaces.on(meta.ifindex, meta.mri.dst()) {
-            let hop = Hop { address, rate, after_gap: self.after_gap(meta) };
+        if let Some(address) = self.interfaces.on(arrival.ifindex, arrival.mri.dst()) {
+            let hop = Hop { address, rate, after_gap: self.after_gap(arrival) };
             if octets.len() + hop.octets() <= MAX_HOPS_OCTETS {
                 hop.write(&mut Writer::new(&mut octets));
             }
@@ -315,7 +350,7 @@ impl Qos {
         Some(octets)
     }
 
-    /// Answers a request that ends here, successfully.
+    /// Answers a RESERVE that ends here with success (RFC 5974 §5.4.3).
     pub(super) fn respond(&mut self, key: Key, rii: u32, info: Info, hops: Option<Hops<'_>>) {
         let Some(session) = self.sessions.get(key) else { return };
         let qspec = rmf::answer(&session.qspec, false);
@@ -323,7 +358,7 @@ impl Qos {
         self.send_response(Target::towards_initiator(session), &response);
     }
 
-    /// The RESPONSE to a request that ends here.
+    /// A RESPONSE of class Success (RFC 5974 §5.4.3).
     pub(super) fn success<'a>(
         &self,
         session: &Session,
@@ -338,7 +373,7 @@ impl Qos {
         Message { generic, rii: Some(rii), info, qspec, hops, ..Message::new(MessageType::RESPONSE) }
     }
 
-    /// This node's address as it looks towards the QNI of a session.
+    /// The source of an INFO-SPEC of this node.
     pub(super) fn own_source(&self, session: &Session) -> crate::wire::Source<'static> {
         let on = session.ifindex.unwrap_or_default();
         self.interfaces
@@ -347,7 +382,7 @@ impl Qos {
     }
 }
 
-/// Replaces `into` by the objects.
+/// Copies objects into `into`.
 pub(super) fn copy_objects(into: &mut Vec<u8>, objects: &Carried<'_>) {
     into.clear();
     objects.write(&mut Writer::new(into));

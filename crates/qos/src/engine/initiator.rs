@@ -1,4 +1,4 @@
-//! The user's side: reservations that begin here, and what becomes of them.
+//! Reservations and queries of users of this node (RFC 5974 §4.1 to §4.4).
 
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::slab::Key;
@@ -11,10 +11,10 @@ use super::command::{Command, ReserveRequest};
 use super::compose::{Extra, Form};
 use super::config::StateKeeping;
 use super::event::{Failure, Granted, HopGrant, QosEvent, Refusal};
-use super::parked::Parked;
 use super::response::source_text;
-use super::rmf::{self, Aim, Flow};
-use super::session::{Before, Local, Marks, Stage, Want, Wish};
+use super::rmf::{self, CarriedBy, Flow};
+use super::session::{Before, Local, Marks, Origin, RequestKind, Stage};
+use super::waiting::Waiting;
 use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, Message, Source};
 
 impl Qos {
@@ -47,7 +47,7 @@ impl Qos {
         if let Some(refusal) = refusal {
             return self.out.event(id, QosEvent::Refused(refusal));
         }
-        // The route tells where the packets leave and, if the user did not, where they come from.
+        // The route gives the egress interface and, if the user gave none, the source address.
         let query = RouteQuery {
             src: flow.src,
             protocol: flow.protocol,
@@ -56,16 +56,16 @@ impl Qos {
             tos: flow.dscp.unwrap_or(0) << 2,
             ..RouteQuery::to(flow.dst)
         };
-        if !self.look_up(Parked::Command(id, command), query) {
+        if !self.look_up(Waiting::Command(id, command), query) {
             self.out.event(id, QosEvent::Refused(Refusal::TooMany));
         }
     }
 
-    /// Whether a command that runs may be changed into this one: the same flow, reserved the same way, and this node
-    /// asks for all of it.
+    /// Whether a running command can be changed to this request: the same kind of reservation, and this node is its
+    /// QNI.
     fn may_change(&self, key: Key, request: &ReserveRequest) -> bool {
         let Some(local) = self.sessions.get(key).and_then(|s| s.local.as_ref()) else { return false };
-        let Wish::Reserve(old) = &local.wish else { return false };
+        let Origin::Reserve(old) = &local.origin else { return false };
         let same = (old.receiver_initiated, old.bidirectional, old.incoming, old.proxy)
             == (request.receiver_initiated, request.bidirectional, request.incoming, request.proxy);
         let ours = !request.receiver_initiated && !request.bidirectional;
@@ -108,19 +108,19 @@ impl Qos {
         let hold_until = request.hold.map(|hold| self.now + hold);
         let (proxy, keep_old) = (request.proxy || request.incoming, request.keep_old);
         let auth = auth_object(request.token.as_deref());
-        let qspec = rmf::initial(&request.qos, request.priority, Aim::Reserve);
+        let qspec = rmf::initial(&request.qos, request.priority, CarriedBy::Reserve);
         let back = request.bidirectional.then(|| self.rng.session_id());
         let session = self.rng.session_id();
-        // The first direction has the lesser name: see [`Qos::want_way_back`].
+        // The forward direction has the lower identifier: see [`Qos::start_reverse_direction`].
         let (session, back) = back.map_or((session, back), |b| (session.min(b), Some(session.max(b))));
-        let key = self.open_local(id, session, mri, false, Wish::Reserve(request))?;
+        let key = self.open_local(id, session, mri, false, Origin::Reserve(request))?;
         if let Some(record) = self.sessions.get_mut(key) {
             record.marks.set(Marks::PROXY, proxy);
-            record.marks.set(Marks::KEEP, keep_old);
+            record.marks.set(Marks::NO_REPLACE, keep_old);
             record.auth = auth;
             if let Some(local) = record.local.as_mut() {
                 local.hold_until = hold_until;
-                local.back = back.map(|back| (back, false));
+                local.reverse = back.map(|back| (back, false));
             }
         }
         if let Some(back) = back {
@@ -130,32 +130,32 @@ impl Qos {
                 self.bind(key, &Carried::bound_sessions(&bound));
             }
         }
-        self.ask_here_and_onward(key, &qspec, route, resources);
+        self.reserve_from_here(key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
     }
 
-    /// Makes the record of a session that a user wants, and says so.
+    /// Makes the record of a session for a user, and reports the start.
     pub(super) fn open_local(
         &mut self,
         id: u64,
         session: SessionId,
         mri: Mri,
         asks: bool,
-        wish: Wish,
+        origin: Origin,
     ) -> Result<Key, Refusal> {
         let key = self.open(session, mri, self.config.nslp, asks).map_err(|_| Refusal::TooMany)?;
         self.commands.insert(id, key);
         if let Some(record) = self.sessions.get_mut(key) {
             record.marks.set(Marks::QNI, !asks);
-            record.local = Some(Box::new(Local::of(Some(id), wish)));
+            record.local = Some(Box::new(Local::of(Some(id), origin)));
         }
         let mri = if asks { mri.with_direction(Direction::Downstream) } else { mri };
         self.out.event(id, QosEvent::Started { session, mri });
         Ok(key)
     }
 
-    /// Another quality for a reservation that stands.
+    /// Changes the QoS of a granted reservation.
     fn change(
         &mut self,
         key: Key,
@@ -167,22 +167,22 @@ impl Qos {
         let src = request.flow.src.or(Some(route.src));
         let mri = super::Flow { src, ..request.flow }.mri(session.mri.direction())?;
         let Some(local) = session.local.as_mut() else { return Err(Refusal::NoApplication) };
-        let qspec = rmf::initial(&request.qos, request.priority, Aim::Reserve);
+        let qspec = rmf::initial(&request.qos, request.priority, CarriedBy::Reserve);
         let auth = auth_object(request.token.as_deref());
         local.hold_until = request.hold.map(|hold| self.now + hold);
-        let old = core::mem::replace(&mut local.wish, Wish::Reserve(request));
-        if let Wish::Reserve(request) = old {
+        let old = core::mem::replace(&mut local.origin, Origin::Reserve(request));
+        if let Origin::Reserve(request) = old {
             local.before = Some(Before { request, mri: session.mri });
         }
         session.mri = mri;
         session.auth = auth;
-        self.ask_here_and_onward(key, &qspec, route, resources);
+        self.reserve_from_here(key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
     }
 
-    /// Reserves at this node, then asks the path.
-    pub(super) fn ask_here_and_onward(
+    /// Reserves at this node, then sends a RESERVE along the path.
+    pub(super) fn reserve_from_here(
         &mut self,
         key: Key,
         qspec: &[u8],
@@ -205,22 +205,33 @@ impl Qos {
         };
         let given = match rmf::reserve(resources, self.now, &flow, qspec, session.grant) {
             Ok(given) => given,
-            Err(denial) => {
+            Err(refusal) => {
                 self.counters.refused += 1;
+                tracing::debug!(
+                    session = %session.id,
+                    reason = refusal.note.as_deref(),
+                    "own request refused by admission control"
+                );
                 let source = self.interfaces.on(route.ifindex, session.mri.dst());
                 let failure = Failure {
-                    class: denial.info.class.0,
-                    code: denial.info.code,
-                    meaning: denial.info.to_string(),
+                    class: refusal.info.class.0,
+                    code: refusal.info.code,
+                    meaning: refusal.info.to_string(),
                     node: source_text(&source.map_or(Source::None, Source::Address)),
-                    rule: denial.note,
-                    available: denial.available,
+                    rule: refusal.note,
+                    available: refusal.available,
                     hops: Vec::new(),
                 };
-                return self.on_refused(key, Want::Reserve, failure, resources);
+                return self.on_refused(key, RequestKind::Reserve, failure, resources);
             }
         };
         self.counters.granted += 1;
+        tracing::debug!(
+            session = %flow.session,
+            grant = given.grant.map(|grant| grant.0),
+            rate = given.rate,
+            "own request granted here"
+        );
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.stage = Stage::Reserved;
         session.grant = given.grant;
@@ -229,7 +240,7 @@ impl Qos {
         session.qspec = given.qspec;
         session.marks.set(Marks::CONFIRMED, false);
         session.next_rsn();
-        // Whatever was asked before is not wanted any more.
+        // The new request replaces all earlier ones.
         session.pending.clear();
         let own = self.interfaces.on(route.ifindex, session.mri.dst()).map(|address| Hop {
             address,
@@ -246,72 +257,92 @@ impl Qos {
         if let Some(own) = own {
             own.write(&mut Writer::new(&mut hops));
         }
-        self.ask_onward(key, Want::Reserve, &hops);
+        self.request_from_path(key, RequestKind::Reserve, &hops);
     }
 
-    /// Sends the RESERVE of a session that begins here, with an RII.
-    pub(super) fn ask_onward(&mut self, key: Key, want: Want, hops: &[u8]) {
+    /// Sends the RESERVE of a session that begins here, with an RII (RFC 5974 §5.4.1).
+    pub(super) fn request_from_path(&mut self, key: Key, kind: RequestKind, hops: &[u8]) {
         let rii = self.new_rii(key);
-        let scoping = self
-            .sessions
-            .get(key)
-            .and_then(|s| s.local.as_ref())
-            .is_some_and(|local| matches!(&local.wish, Wish::Reserve(request) if request.next_node_only));
+        let scoping =
+            self.sessions.get(key).and_then(|s| s.local.as_ref()).is_some_and(
+                |local| matches!(&local.origin, Origin::Reserve(request) if request.next_node_only),
+            );
         let extra =
             Extra { rii: Some(rii), hops: Hops::from_octets(hops), keep: true, scoping, ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, Form::Full, extra) {
             self.counters.reserves_sent += 1;
-            self.expect(key, rii, want, octets);
+            self.expect(key, rii, kind, octets);
         }
     }
 
-    /// The path did what this node asked of it.
+    /// Handles the successful RESPONSE to a request of this node.
     pub(super) fn on_success(
         &mut self,
         key: Key,
-        want: Want,
+        kind: RequestKind,
         message: &Message<'_>,
         resources: &mut Resources,
     ) {
-        match want {
-            Want::Reserve | Want::Repair => {
+        match kind {
+            RequestKind::Reserve | RequestKind::Repair => {
+                if let Some(failure) = self.not_supported(key, message) {
+                    return self.fail(key, failure, resources);
+                }
                 let hops: Vec<HopGrant> =
                     message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default();
                 let quality = message.qspec.map(rmf::quality).unwrap_or_default();
                 let moved = message.info.is_some_and(|info| self.repaired(key, info.info, resources));
-                self.granted(key, want, moved, hops, quality);
+                self.granted(key, kind, moved, hops, quality);
             }
-            Want::Tear => self.torn_down(key, resources),
-            Want::Query => self.answered(key, message, resources),
-            Want::Init | Want::Acknowledge | Want::Farewell => {}
+            RequestKind::Tear => self.torn_down(key, resources),
+            RequestKind::Query => self.answered(key, message, resources),
+            RequestKind::ReserveInit | RequestKind::Acknowledgment | RequestKind::ReleaseNotice => {}
         }
     }
 
-    /// Nobody is further on: what this node holds is all there is.
-    pub(super) fn on_alone(&mut self, key: Key, want: Want, resources: &mut Resources) {
-        match want {
-            Want::Reserve | Want::Repair => {
+    /// Why this node, the QNI, does not accept a granted reservation: a node on the path cannot interpret a parameter
+    /// (RFC 5975 §4.2.2).
+    fn not_supported(&self, key: Key, message: &Message<'_>) -> Option<Failure> {
+        if self.config.accept_not_supported || !self.has(key, Marks::QNI) {
+            return None;
+        }
+        let parameter = message.qspec.and_then(rmf::not_supported)?;
+        let rule = format!("a node on the path does not support {parameter}");
+        Some(super::response::own_failure(Info::RESERVATION_FAILURE, Some(&rule)))
+    }
+
+    /// Handles a request of this node without a next node: the own grant is the result.
+    pub(super) fn on_alone(&mut self, key: Key, kind: RequestKind, resources: &mut Resources) {
+        match kind {
+            RequestKind::Reserve | RequestKind::Repair => {
                 let Some(session) = self.sessions.get(key) else { return };
                 let hops = session.local.as_ref().map(|local| local.hops.clone()).unwrap_or_default();
                 let quality = rmf::quality(&session.qspec);
                 let moved = self.repaired(key, Info::RESERVED, resources);
-                self.granted(key, want, moved, hops, quality);
+                self.granted(key, kind, moved, hops, quality);
             }
-            Want::Tear => self.torn_down(key, resources),
-            Want::Query => self.answered_alone(key, resources),
-            Want::Init | Want::Acknowledge | Want::Farewell => {}
+            RequestKind::Tear => self.torn_down(key, resources),
+            RequestKind::Query => self.answered_alone(key, resources),
+            RequestKind::ReserveInit | RequestKind::Acknowledgment | RequestKind::ReleaseNotice => {}
         }
     }
 
     /// A request of this node was granted. `moved`: along another path than before.
-    fn granted(&mut self, key: Key, want: Want, moved: bool, hops: Vec<HopGrant>, quality: super::Quality) {
+    fn granted(
+        &mut self,
+        key: Key,
+        kind: RequestKind,
+        moved: bool,
+        hops: Vec<HopGrant>,
+        quality: super::Quality,
+    ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let gaps = session.marks.has(Marks::BREAK);
         let id = session.id;
-        // A repair asked for the same as the request that the old path did not answer.
-        let asked = session.pending.iter().any(|p| p.want == Want::Reserve);
-        let want = if asked { Want::Reserve } else { want };
-        session.pending.retain(|p| p.want != Want::Reserve);
+        // The repair repeated a request that the old path had not answered.
+        let asked = session.pending.iter().any(|p| p.kind == RequestKind::Reserve);
+        let kind = if asked { RequestKind::Reserve } else { kind };
+        session.pending.retain(|p| p.kind != RequestKind::Reserve);
         let Some(local) = session.local.as_mut() else { return };
         local.before = None;
         let first = !core::mem::replace(&mut local.granted, true);
@@ -323,29 +354,29 @@ impl Qos {
             quality,
             hops: local.hops.clone(),
             gaps,
-            back: local.back.map(|(session, _)| session),
+            back: local.reverse.map(|(session, _)| session),
         };
-        let waits = local.back.is_some_and(|(_, stands)| !stands);
+        let waits = local.reverse.is_some_and(|(_, stands)| !stands);
         let until = self.now + self.config.retry_max;
-        match (local.command, &local.wish) {
+        match (local.command, &local.origin) {
             (Some(_), _) if first && waits => {
-                local.waiting = Some(Box::new(granted));
-                local.again_at = Some(until);
+                local.unreported = Some(Box::new(granted));
+                local.reverse_deadline = Some(until);
             }
-            (Some(command), _) if first || want == Want::Reserve => {
+            (Some(command), _) if first || kind == RequestKind::Reserve => {
                 self.out.event(command, QosEvent::Granted(granted));
             }
             (Some(command), _) => {
-                // Without an old branch it was no change of the route, only a refresh that had to be whole.
+                // Without an old branch it was no route change, only a full refresh.
                 if moved {
                     self.out.event(command, QosEvent::Rerouted(granted));
                 }
             }
-            (None, Wish::Aggregate(trunk)) => {
-                let trunk = *trunk;
-                self.trunk_granted(key, trunk);
+            (None, Origin::Aggregate(number)) => {
+                let number = *number;
+                self.aggregate_granted(key, number);
             }
-            (None, _) => self.way_back_stands(id),
+            (None, _) => self.reverse_direction_granted(id),
         }
     }
 
@@ -358,39 +389,47 @@ impl Qos {
         self.close(key, resources);
     }
 
-    /// What this node asked was refused, or nobody answered.
-    pub(super) fn on_refused(&mut self, key: Key, want: Want, failure: Failure, resources: &mut Resources) {
-        if self.will_retry(key, want, &failure) {
+    /// Handles a request that was refused, or that got no RESPONSE.
+    pub(super) fn on_refused(
+        &mut self,
+        key: Key,
+        kind: RequestKind,
+        failure: Failure,
+        resources: &mut Resources,
+    ) {
+        if self.will_retry(key, kind, &failure) {
             return;
         }
-        match want {
-            Want::Reserve => self.fail(key, failure, resources),
-            // The receiver reserved: what stands goes on until its peer stops refreshing it.
-            Want::Init if self.is_reserved(key) => {}
-            Want::Query | Want::Init => self.fail(key, failure, resources),
-            Want::Repair if self.has(key, Marks::QNI) => self.fail(key, failure, resources),
-            Want::Repair => self.not_repaired(key, resources),
-            Want::Tear => self.torn_down(key, resources),
-            Want::Acknowledge | Want::Farewell => {}
+        let session = self.sessions.get(key).map(|session| session.id);
+        tracing::debug!(session = ?session, request = ?kind, reason = %failure, "request failed");
+        match kind {
+            RequestKind::Reserve => self.fail(key, failure, resources),
+            // The receiver reserved: the reservation lives until the previous peer stops refreshing it.
+            RequestKind::ReserveInit if self.is_reserved(key) => {}
+            RequestKind::Query | RequestKind::ReserveInit => self.fail(key, failure, resources),
+            RequestKind::Repair if self.has(key, Marks::QNI) => self.fail(key, failure, resources),
+            RequestKind::Repair => self.not_repaired(key, resources),
+            RequestKind::Tear => self.torn_down(key, resources),
+            RequestKind::Acknowledgment | RequestKind::ReleaseNotice => {}
         }
     }
 
-    /// A reservation that begins here did not come about, or is lost.
+    /// Ends a reservation that begins here after a refusal or loss.
     pub(super) fn fail(&mut self, key: Key, failure: Failure, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.is_being_torn() {
-            return; // it ends already, and nobody waits for more news of it
+            return; // it ends already, and its user needs no further event
         }
         session.pending.clear();
         let mri = session.mri;
         let Some(local) = session.local.as_mut() else { return };
         let command = local.command;
-        // A change that was refused: what stood before stands again.
+        // A change was refused: the earlier request is restored.
         if let Some(before) = local.before.take() {
-            let qspec = rmf::initial(&before.request.qos, before.request.priority, Aim::Reserve);
+            let qspec = rmf::initial(&before.request.qos, before.request.priority, CarriedBy::Reserve);
             let auth = auth_object(before.request.token.as_deref());
             let route = session.ifindex;
-            local.wish = Wish::Reserve(before.request);
+            local.origin = Origin::Reserve(before.request);
             session.mri = before.mri;
             session.auth = auth;
             if let Some(id) = command {
@@ -403,11 +442,11 @@ impl Qos {
                 mtu: self.interfaces.mtu(route.unwrap_or_default()),
                 local: route.is_none(),
             };
-            return self.ask_here_and_onward(key, &qspec, &route, resources);
+            return self.reserve_from_here(key, &qspec, &route, resources);
         }
-        match local.wish {
-            Wish::Aggregate(trunk) => return self.trunk_refused(key, trunk, resources),
-            Wish::WayBack(first) => {
+        match local.origin {
+            Origin::Aggregate(number) => return self.aggregate_refused(key, number, resources),
+            Origin::ReverseDirection(first) => {
                 if let Some(first) = self.find(first) {
                     let note = failure.to_string();
                     self.notify_initiator(first, Info::RESERVATION_FAILURE, Some(&note));
@@ -416,20 +455,20 @@ impl Qos {
             }
             _ => {}
         }
-        // Of two directions the user heard nothing before both stood.
-        let heard = local.granted && local.waiting.is_none();
+        // Of a bidirectional reservation the user gets no event before both directions are granted.
+        let heard = local.granted && local.unreported.is_none();
         let event = if heard { QosEvent::Lost(failure) } else { QosEvent::Failed(failure) };
         self.end_local(key, Some(event), resources);
     }
 
     pub(super) fn on_release(&mut self, id: u64, resources: &mut Resources) {
         let Some(key) = self.commands.get(&id).copied() else { return };
-        self.let_go(key, resources);
+        self.release_local(key, resources);
         self.rearm(key);
     }
 
-    /// A user has enough of a reservation.
-    pub(super) fn let_go(&mut self, key: Key, resources: &mut Resources) {
+    /// Releases a reservation by command of its user.
+    pub(super) fn release_local(&mut self, key: Key, resources: &mut Resources) {
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
         if core::mem::replace(&mut local.releasing, true) {
             return;
@@ -437,7 +476,7 @@ impl Qos {
         local.hold_until = None;
         let (granted, id) = (local.granted, local.command);
         if !self.has(key, Marks::QNI) {
-            // The receiver reserved: only it may tear down, and hears that there is nothing to hold any more.
+            // The receiver made the reservation. Only it may tear down; a NOTIFY informs it.
             let notify = self.notify_receiver(key);
             self.release(key, resources);
             if let Some(id) = id {
@@ -454,15 +493,15 @@ impl Qos {
             } else {
                 self.set_stage(key, Stage::Torn);
                 if let Some(octets) = notify {
-                    // Where the route changes it may meet nobody.
+                    // While the route changes the NOTIFY may be lost: it is sent again.
                     let rii = self.new_rii(key);
-                    self.expect(key, rii, Want::Farewell, octets);
+                    self.expect(key, rii, RequestKind::ReleaseNotice, octets);
                 }
             }
             return;
         }
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
-        let confirm = matches!(&local.wish, Wish::Reserve(request) if request.confirm_release);
+        let confirm = matches!(&local.origin, Origin::Reserve(request) if request.confirm_release);
         if !confirm || !granted {
             return self.end_local(key, Some(QosEvent::Released), resources);
         }
@@ -471,11 +510,11 @@ impl Qos {
         self.tear_until_confirmed(key, resources);
     }
 
-    /// What is due of a user's wish.
+    /// Does the actions of a user's session that are due.
     pub(super) fn step_local(&mut self, key: Key, resources: &mut Resources) {
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
-        if local.again_at.is_some_and(|until| until <= self.now) {
-            local.again_at = None;
+        if local.reverse_deadline.is_some_and(|until| until <= self.now) {
+            local.reverse_deadline = None;
             let failure = super::response::own_failure(
                 Info::RESERVATION_FAILURE,
                 Some("nobody reserved for the way back"),
@@ -483,7 +522,7 @@ impl Qos {
             return self.fail(key, failure, resources);
         }
         if local.hold_until.is_some_and(|until| until <= self.now) {
-            return self.let_go(key, resources);
+            return self.release_local(key, resources);
         }
         if local.retry.is_some_and(|retry| retry.at.is_some_and(|at| at <= self.now)) {
             self.retry(key);
@@ -491,7 +530,7 @@ impl Qos {
     }
 }
 
-/// A SESSION-AUTH object with these attributes.
+/// A SESSION-AUTH object with these attributes (RFC 5981 §3).
 pub(super) fn auth_object(token: Option<&[u8]>) -> Vec<u8> {
     let mut octets = Vec::new();
     if let Some(token) = token {

@@ -1,9 +1,9 @@
-//! The application as an engine without clock, socket or thread.
+//! The QoS NSLP application as an engine without clock, socket or thread.
 //!
 //! **Drain invariant.** After each [`Qos::handle`], call [`Qos::poll`] until it returns `None`, then ask
-//! [`Qos::next_deadline`]. Extra polls are no-ops. Time never runs backwards. Whoever drives the engine answers each
-//! [`Output::RouteLookup`] by one [`Input::Route`] of the same id, and passes what [`Resources`] says of grants whose
-//! owner's protocol is [`PROTOCOL`] as [`Input::Lost`].
+//! [`Qos::next_deadline`]. Extra polls have no effect. Time never runs backwards. The driver of the engine answers
+//! each [`Output::RouteLookup`] by one [`Input::Route`] of the same id, and gives each loss that [`Resources`] reports
+//! of a grant of [`PROTOCOL`] to the engine as [`Input::Lost`].
 //!
 //! | file | RFC 5974 |
 //! |---|---|
@@ -34,7 +34,6 @@ mod interfaces;
 mod io;
 mod notify;
 mod outbox;
-mod parked;
 mod query;
 mod receive;
 mod refresh;
@@ -50,6 +49,7 @@ mod table;
 mod tear;
 mod token;
 mod view;
+mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -63,23 +63,23 @@ use signalbox_core::{ReserverId, SessionId, Time};
 use signalbox_resources::Resources;
 
 pub use command::{Command, Flow, Priority, QosRequest, QueryRequest, ReserveRequest, Service};
-pub use config::{Aggregate, Config, StateKeeping, WayBack};
+pub use config::{Aggregate, Config, ReverseDirection, StateKeeping};
 pub use counters::Counters;
 pub use event::{Answer, Failure, Granted, HopGrant, QosEvent, Quality, Refusal};
 pub use io::{Input, Output};
 pub use view::{Role, SessionView};
 
-use aggregate::Trunk;
+use aggregate::AggregateState;
 use interfaces::Interfaces;
 use outbox::Outbox;
-use parked::{Meta, Parked, Place};
 use session::{Marks, Session};
 use stateless::Sums;
+use waiting::{Arrival, Slot, Waiting};
 
-/// The owner of this protocol's grants.
+/// The owner of the grants of this protocol.
 pub const PROTOCOL: ReserverId = ReserverId::QOS;
 
-/// The application.
+/// The QoS NSLP application of one node.
 #[derive(Debug)]
 pub struct Qos {
     config: Config,
@@ -88,35 +88,37 @@ pub struct Qos {
     now: Time,
     rng: Random,
     hasher: KeyedHasher,
-    /// Tells peers that we restarted (§5.3.1): drawn at the start.
+    /// Source identification information of the RSN, drawn at the start: a new value shows peers that this node
+    /// restarted (RFC 5974 §5.3.1).
     epoch: u32,
     interfaces: Interfaces,
     sessions: Slab<Session>,
     by_session: Index,
-    /// Sessions by the user's name for them.
+    /// Sessions by the user's identifier.
     commands: BTreeMap<u64, Key>,
-    /// Sessions that are bound to one.
+    /// Sessions that are bound to a session.
     bound_to: BTreeMap<SessionId, Vec<Key>>,
     /// Sessions without a reservation.
     paths: u32,
     wheel: Wheel,
-    parked: Slab<Place>,
-    parked_wheel: Wheel,
-    /// Routes that are being looked up.
+    waiting: Slab<Slot>,
+    waiting_wheel: Wheel,
+    /// Route lookups without an answer yet.
     lookups: u32,
-    /// What waits by its MSG-ID: a bound message (0), a triggering one (1), or what became of one (2).
+    /// Waiting slots by MSG-ID: a bound message (0), a triggering message (1), or the result of a triggering message
+    /// (2).
     by_message: BTreeMap<([u8; 16], u8), Key>,
-    /// Messages whose wait is over.
-    resume: VecDeque<(Vec<u8>, Meta)>,
-    /// Sessions by their next peer, for summary refreshes; in turn, and with some that have another peer by now.
+    /// Messages whose triggering message has arrived.
+    resume: VecDeque<(Vec<u8>, Arrival)>,
+    /// Sessions by their next peer, for summary refreshes. They take turns. Some have another next peer by now.
     rings: BTreeMap<u64, VecDeque<Key>>,
     sums: Sums,
-    trunks: Vec<Trunk>,
+    aggregates: Vec<AggregateState>,
     out: Outbox,
 }
 
 impl Qos {
-    /// An application without sessions; all its random numbers come from `seed`.
+    /// An application without sessions. All its random numbers come from `seed`.
     #[must_use]
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
         let mut rng = Random::new(seed);
@@ -136,14 +138,14 @@ impl Qos {
             bound_to: BTreeMap::new(),
             paths: 0,
             wheel: Wheel::default(),
-            parked: Slab::new(config.max_parked),
-            parked_wheel: Wheel::default(),
+            waiting: Slab::new(config.max_parked),
+            waiting_wheel: Wheel::default(),
             lookups: 0,
             by_message: BTreeMap::new(),
             resume: VecDeque::new(),
             rings: BTreeMap::new(),
             sums: Sums::default(),
-            trunks: config.aggregates.iter().map(|_| Trunk::default()).collect(),
+            aggregates: config.aggregates.iter().map(|_| AggregateState::default()).collect(),
             out: Outbox::new(config.max_watched),
             config,
         }
@@ -175,7 +177,7 @@ impl Qos {
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
         }
         self.step_resumed(resources);
-        self.step_trunks(resources);
+        self.step_aggregates(resources);
     }
 
     /// The next output, if any. Its octets live until the next call.
@@ -189,49 +191,49 @@ impl Qos {
         self.out.next()
     }
 
-    /// When [`Input::Timer`] is due next; `None` while nothing waits.
+    /// When [`Input::Timer`] is due next; `None` while no timer runs.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        [self.wheel.next_deadline(), self.parked_wheel.next_deadline(), self.sums_deadline()]
+        [self.wheel.next_deadline(), self.waiting_wheel.next_deadline(), self.sums_deadline()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// What was counted since the start.
+    /// Counts since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The settings.
+    /// The configuration in force.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Whether a command of this name runs.
+    /// Whether a command with this identifier runs.
     #[must_use]
     pub fn runs(&self, id: u64) -> bool {
         self.commands.contains_key(&id)
     }
 
-    /// Sessions known, those of QUERYs among them.
+    /// The number of sessions, those of QUERYs included.
     #[must_use]
     pub const fn sessions(&self) -> u32 {
         self.sessions.len()
     }
 
-    /// Messages whose fate GIST has not told yet.
+    /// Messages whose status GIST has not reported yet.
     #[must_use]
     pub const fn watched(&self) -> u32 {
         self.out.watched()
     }
 
-    /// Puts something aside until a route is known.
-    fn look_up(&mut self, what: Parked, query: RouteQuery) -> bool {
-        let place = Place { what, link: signalbox_core::Link::default() };
-        match self.parked.insert(place) {
+    /// Stores `what` until the route is known.
+    fn look_up(&mut self, what: Waiting, query: RouteQuery) -> bool {
+        let place = Slot { what, link: signalbox_core::Link::default() };
+        match self.waiting.insert(place) {
             Ok(key) => {
                 self.out.look_up(key.to_u64(), query);
                 self.lookups += 1;
@@ -239,6 +241,7 @@ impl Qos {
             }
             Err(_) => {
                 self.counters.overload += 1;
+                tracing::debug!(reason = "table of waiting messages full", "route not looked up");
                 false
             }
         }
@@ -246,30 +249,30 @@ impl Qos {
 
     fn on_route(&mut self, key: Key, result: Result<Route, NoRoute>, resources: &mut Resources) {
         let waits = self
-            .parked
+            .waiting
             .get(key)
-            .is_some_and(|place| !matches!(place.what, Parked::Bound { .. } | Parked::Seen { .. }));
+            .is_some_and(|place| !matches!(place.what, Waiting::Bound { .. } | Waiting::Processed { .. }));
         if !waits {
             return;
         }
-        let Some(place) = self.parked.remove(key) else { return };
+        let Some(place) = self.waiting.remove(key) else { return };
         self.lookups = self.lookups.saturating_sub(1);
         match place.what {
-            Parked::Message(octets, meta) => {
-                self.on_routed(&octets, &meta, result, resources);
+            Waiting::Message(octets, arrival) => {
+                self.on_routed(&octets, &arrival, result, resources);
                 self.out.reuse(octets);
             }
-            Parked::Command(id, command) => self.on_routed_command(id, command, result, resources),
-            Parked::WayBack(key) => self.on_routed_way_back(key, result, resources),
-            Parked::Repair(key) => self.on_routed_repair(key, result, resources),
-            Parked::Verify(key) => self.on_verified(key, result, resources),
-            Parked::ForSender(key) => {
+            Waiting::Command(id, command) => self.on_routed_command(id, command, result, resources),
+            Waiting::ReverseDirection(key) => self.on_routed_reverse(key, result, resources),
+            Waiting::Repair(key) => self.on_routed_repair(key, result, resources),
+            Waiting::Verify(key) => self.on_verified(key, result, resources),
+            Waiting::ForSender(key) => {
                 if let Ok(route) = result {
                     self.begin_for_sender(key, &route, resources);
                     self.rearm(key);
                 }
             }
-            Parked::Bound { .. } | Parked::Seen { .. } => {}
+            Waiting::Bound { .. } | Waiting::Processed { .. } => {}
         }
     }
 
@@ -284,7 +287,7 @@ impl Qos {
         }
     }
 
-    /// Whatever is due in a session.
+    /// Does all actions of a session that are due.
     fn step(&mut self, key: Key, resources: &mut Resources) {
         self.step_requests(key, resources);
         self.step_local(key, resources);

@@ -5,30 +5,38 @@ use signalbox_resources::Resources;
 
 use super::Qos;
 use super::compose::{Target, generic};
-use super::parked::Meta;
 use super::response::failure;
 use super::session::{Marks, Stage};
+use super::waiting::Arrival;
 use crate::wire::{Info, InfoSpec, Message, MessageType};
 
 impl Qos {
-    pub(super) fn on_notify(&mut self, message: &Message<'_>, meta: &Meta, resources: &mut Resources) {
-        let (Some(info), Some(key)) = (message.info, self.find(meta.session)) else {
+    pub(super) fn on_notify(&mut self, message: &Message<'_>, arrival: &Arrival, resources: &mut Resources) {
+        let (Some(info), Some(key)) = (message.info, self.find(arrival.session)) else {
             self.counters.stray_notifies += 1;
+            tracing::debug!(session = %arrival.session, reason = "session is not known", "NOTIFY dropped");
             return;
         };
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let towards_initiator = meta.mri.direction() != session.mri.direction();
-        // Errors count only from the peer that the session has there.
-        let stranger = towards_initiator && session.onward.is_some() && session.onward != meta.sii;
+        let towards_initiator = arrival.mri.direction() != session.mri.direction();
+        tracing::debug!(session = %arrival.session, peer = ?arrival.sii, info = %info.info, "NOTIFY");
+        // Errors are accepted from the next peer of the session only.
+        let stranger = towards_initiator && session.next_peer.is_some() && session.next_peer != arrival.sii;
         if stranger && info.info.is_error() {
             self.counters.stray_notifies += 1;
+            tracing::debug!(
+                session = %arrival.session,
+                peer = ?arrival.sii,
+                reason = "not from the next peer",
+                "NOTIFY dropped"
+            );
             return;
         }
         if info.info == Info::ROUTE_CHANGE && towards_initiator {
             if stranger {
-                return; // of a branch that this node left: it is the one that was looked for (§3.2.12)
+                return; // it comes from an old branch, whose route change is the one that was repaired (§3.2.12)
             }
-            session.marks.set(Marks::DOUBTED, true);
+            session.marks.set(Marks::ROUTE_DOUBTED, true);
             if session.marks.has(Marks::QNI) {
                 return self.verify_route(key);
             }
@@ -40,20 +48,20 @@ impl Qos {
             return;
         }
         if !session.marks.has(Marks::QNI) {
-            if session.back.is_some() {
+            if session.previous_peer.is_some() {
                 self.pass_notify(key, message, false);
             }
             return;
         }
-        // What to do is the QNI's business: a reservation that is not whole is none (§5.4.4).
+        // The QNI decides what to do (§5.4.4): here, a reservation that is not complete on the path ends.
         if info.info.is_error() {
             let failure = failure(message, &info);
             self.fail(key, failure, resources);
         }
     }
 
-    /// A NOTIFY goes on, up to the QNI or QNR. §5.4.4 says that none causes another message and §5.2.5.3 that they are
-    /// propagated: without the latter the QNI would not hear of a preemption.
+    /// Forwards a NOTIFY towards the QNI or QNR. RFC 5974 §5.4.4 lets no NOTIFY cause another message, §5.2.5.3
+    /// propagates them. Without forwarding, the QNI would not learn of a preemption.
     fn pass_notify(&mut self, key: Key, message: &Message<'_>, onward: bool) {
         let Some(session) = self.sessions.get(key) else { return };
         let notify = Message {
@@ -69,21 +77,21 @@ impl Qos {
         self.send_notify(to, &notify);
     }
 
-    /// Tells the QNI of a reservation that ends here, and that a user here wanted, that it may go (§5.4.4).
-    /// Gives the octets, to be sent again.
+    /// Notifies the QNI that the user at the QNR does not need the reservation any more (RFC 5974 §5.4.4). Returns the
+    /// octets, to be sent again.
     pub(super) fn notify_receiver(&mut self, key: Key) -> Option<Vec<u8>> {
         self.notify_back(key, Info::RESERVATION_FAILURE, Some("released by the sender"), true)
     }
 
-    /// Tells the QNI of a session something.
+    /// Notifies the QNI of a session.
     pub(super) fn notify_initiator(&mut self, key: Key, info: Info, note: Option<&str>) {
         self.notify_back(key, info, note, false);
     }
 
-    /// The same; gives the octets if they are to be kept, else none.
+    /// Sends a NOTIFY towards the QNI. Returns the octets if `keep`, else an empty vector.
     fn notify_back(&mut self, key: Key, info: Info, note: Option<&str>, keep: bool) -> Option<Vec<u8>> {
         let session = self.sessions.get(key)?;
-        session.back?;
+        session.previous_peer?;
         let notify = Message {
             generic: generic(session),
             info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(info) }),

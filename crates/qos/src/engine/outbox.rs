@@ -80,6 +80,7 @@ impl Outbox {
         if watch && !self.messages.is_watched(key) {
             counters.unwatched += 1;
         }
+        tracing::trace!(%session, "message sent");
         self.queue.push_back(Queued::Message(key));
         true
     }

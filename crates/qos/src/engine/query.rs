@@ -1,4 +1,4 @@
-//! QUERYs (RFC 5974 §5.4.2): what a path could give, and the wish that its end reserves.
+//! QUERYs (RFC 5974 §5.4.2): the QoS that a path can give, and the request that the receiver reserves.
 
 use signalbox_core::Mri;
 use signalbox_core::node::{NoRoute, Route};
@@ -9,48 +9,59 @@ use signalbox_wire::Writer;
 use super::Qos;
 use super::compose::{Extra, Target};
 use super::grant::copy_objects;
-use super::parked::Meta;
 use super::receive::Progress;
 use super::rmf::{self, Flow};
-use super::session::{Local, Marks, Stage, Want, Wish};
+use super::session::{Local, Marks, Origin, RequestKind, Stage};
+use super::waiting::Arrival;
 use crate::wire::{Carried, GenericFlags, Hop, Hops, Info, Message, MessageType};
 
 impl Qos {
     pub(super) fn on_query(
         &mut self,
         message: &Message<'_>,
-        meta: &Meta,
+        arrival: &Arrival,
         route: Option<Result<Route, NoRoute>>,
         resources: &mut Resources,
     ) -> Progress {
         let init = message.is_reserve_init();
         if message.rii.is_none() && !init {
-            // §5.1.2.2: a QUERY for information has an RII, or nobody could answer it.
+            // §5.1.2.2: a QUERY without RESERVE-INIT has an RII. Without one it cannot be answered.
             self.counters.malformed += 1;
-            self.answer(meta, message, Info::MISSING_OBJECT, None);
+            tracing::debug!(
+                session = %arrival.session,
+                reason = "neither RII nor RESERVE-INIT",
+                "QUERY refused"
+            );
+            self.answer(arrival, message, Info::MISSING_OBJECT, None);
             return Progress::Done;
         }
-        let known = self.find(meta.session);
+        let known = self.find(arrival.session);
         if let (Some(key), Some(rii)) = (known, message.rii)
             && self.sessions.get(key).is_some_and(|s| s.pending.iter().any(|p| p.rii == rii))
         {
             self.counters.rii_conflicts += 1;
-            self.answer(meta, message, Info::RII_CONFLICT, None);
+            tracing::debug!(session = %arrival.session, reason = "RII conflict", "QUERY refused");
+            self.answer(arrival, message, Info::RII_CONFLICT, None);
             return Progress::Done;
         }
         if init
             && let Some(key) = known
             && self.is_reserved(key)
         {
-            self.on_repair_query(key, message, meta);
+            self.on_repair_query(key, message, arrival);
             return Progress::Done;
         }
         let Some(route) = route else { return Progress::NeedsRoute };
         let Ok(route) = route else {
-            self.answer(meta, message, Info::RESERVATION_FAILURE, Some("no route to the flow's destination"));
+            self.answer(
+                arrival,
+                message,
+                Info::RESERVATION_FAILURE,
+                Some("no route to the flow's destination"),
+            );
             return Progress::Done;
         };
-        self.pass_query(known, message, meta, &route, resources);
+        self.pass_query(known, message, arrival, &route, resources);
         Progress::Done
     }
 
@@ -58,125 +69,140 @@ impl Qos {
         self.sessions.get(key).is_some_and(|s| s.stage == Stage::Reserved)
     }
 
-    /// The path before this node changed, in a session that its receiver reserves: the QUERY that looks for the new
-    /// path ends where the old one is met again, and that node reserves back along it (§3.2.12).
-    fn on_repair_query(&mut self, key: Key, message: &Message<'_>, meta: &Meta) {
-        self.acknowledge(meta, message, None);
+    /// Handles a QUERY of a receiver-initiated session whose path before this node changed. The QUERY finds the new
+    /// path. It ends where the old path is met again, and that node sends a RESERVE along the new one (RFC 5974
+    /// §3.2.12).
+    fn on_repair_query(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival) {
+        self.acknowledge(arrival, message, None);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.mri.direction() == meta.mri.direction() {
+        if session.mri.direction() == arrival.mri.direction() {
             self.counters.wrong_direction += 1;
+            tracing::debug!(session = %arrival.session, reason = "wrong direction", "QUERY dropped");
             return;
         }
-        session.state = meta.state;
-        if session.onward == meta.sii || session.onward.is_none() {
-            // Nothing changed here, or it is a repetition; unless this node was off the path.
+        session.state = arrival.state;
+        if session.next_peer == arrival.sii || session.next_peer.is_none() {
+            // The path is unchanged here, or the QUERY is a retransmission; unless this node was off the path.
             if session.marks.has(Marks::OFF_PATH) {
                 session.marks.set(Marks::OFF_PATH, false);
                 self.ask_again_downstream(key);
             }
             return;
         }
-        if meta.sii.is_some_and(|sii| session.is_behind(self.now, sii)) {
+        if arrival.sii.is_some_and(|sii| session.is_previous_peer(self.now, sii)) {
             self.counters.old_peer += 1;
-            return; // of a node that is off the path
+            tracing::debug!(
+                session = %arrival.session,
+                peer = ?arrival.sii,
+                reason = "from the previous peer",
+                "QUERY dropped"
+            );
+            return; // It comes from a node that is off the path
         }
         self.counters.peer_changes += 1;
-        self.repair(key, meta.sii);
+        tracing::debug!(session = %arrival.session, peer = ?arrival.sii, "next peer changed");
+        self.repair(key, arrival.sii);
     }
 
-    /// Asks this node, and sends the QUERY on or answers it.
+    /// Queries the resources of this node, and forwards the QUERY or answers it (RFC 5974 §5.4.2).
     fn pass_query(
         &mut self,
         known: Option<Key>,
         message: &Message<'_>,
-        meta: &Meta,
+        arrival: &Arrival,
         route: &Route,
         resources: &mut Resources,
     ) {
         let init = message.is_reserve_init();
         let proxy_end = self.config.proxy && message.generic.contains(GenericFlags::PROXY);
-        let end = meta.at_flow_end || proxy_end || message.generic.contains(GenericFlags::SCOPING);
-        if init && (meta.at_flow_end || proxy_end) && !self.config.accept_reserve_init {
+        let end = arrival.at_flow_end || proxy_end || message.generic.contains(GenericFlags::SCOPING);
+        if init && (arrival.at_flow_end || proxy_end) && !self.config.accept_reserve_init {
             let note = Some("no reservation is expected to begin here");
-            return self.answer(meta, message, Info::AUTHORISATION, note);
+            return self.answer(arrival, message, Info::AUTHORISATION, note);
         }
         let opened = known.is_none();
-        // RESERVEs go against a QUERY that asks for them, and with any other.
-        let mri = if init { meta.mri.inverted() } else { meta.mri };
+        // RESERVEs go in the direction opposite to a QUERY with RESERVE-INIT, and in the direction of any other QUERY.
+        let mri = if init { arrival.mri.inverted() } else { arrival.mri };
         let key = match known {
             Some(key) => key,
-            None => match self.open(meta.session, mri, meta.nslp, true) {
+            None => match self.open(arrival.session, mri, arrival.nslp, true) {
                 Ok(key) => key,
                 Err(_) => {
                     let note = Some("max_queries: all in use");
-                    return self.answer(meta, message, Info::RESERVATION_FAILURE, note);
+                    return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
                 }
             },
         };
         let flow = Flow {
             key,
-            session: meta.session,
-            mri: meta.mri,
+            session: arrival.session,
+            mri: arrival.mri,
             classifier: message.classifier,
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
-            initiator: meta.initiator(),
-            peer: meta.peer.clone(),
+            initiator: arrival.initiator(),
+            peer: arrival.peer.clone(),
             auth: message.auth,
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
         };
         let (qspec, available) = match rmf::query(resources, &flow, message.qspec.unwrap_or_default()) {
             Ok(passed) => passed,
-            Err(denial) => {
+            Err(refusal) => {
                 if opened {
                     self.close(key, resources);
                 }
-                let (qspec, note) = (denial.qspec.as_deref(), denial.note.as_deref());
-                return self.answer_with(meta, message, denial.info, qspec, note);
+                let (qspec, note) = (refusal.qspec.as_deref(), refusal.note.as_deref());
+                return self.answer_with(arrival, message, refusal.info, qspec, note);
             }
         };
-        let hops = self.hops_with_own(message.hops, meta, available);
+        let hops = self.hops_with_own(message.hops, arrival, available);
         let hops = hops.as_deref().and_then(Hops::from_octets);
-        let nslp = if Some(meta.nslp) == self.config.bypass_nslp { self.config.nslp } else { meta.nslp };
+        let nslp =
+            if Some(arrival.nslp) == self.config.bypass_nslp { self.config.nslp } else { arrival.nslp };
         let until = self.now + self.config.retry_max;
-        let gap = self.after_gap(meta) && !self.config.ignore_gaps;
+        let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
         let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.init_qspec = qspec;
-        session.state = meta.state;
+        session.state = arrival.state;
         session.marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
         if message.generic.contains(GenericFlags::BREAK) || gap {
             session.marks.set(Marks::BREAK, true);
         }
         if bare {
-            session.marks.set(Marks::RECEIVER, init);
+            session.marks.set(Marks::RECEIVER_INITIATED, init);
             session.expires = Some(until);
             session.classifier = message.classifier;
             if init {
-                session.nslp_onward = meta.nslp;
-                session.nslp_back = nslp;
+                session.nslp_next = arrival.nslp;
+                session.nslp_previous = nslp;
             } else {
-                session.nslp_back = meta.nslp;
-                session.nslp_onward = nslp;
+                session.nslp_previous = arrival.nslp;
+                session.nslp_next = nslp;
             }
             copy_objects(&mut session.bound, &message.bound_sessions);
             copy_objects(&mut session.auth, &message.auth);
-            session.peer.clone_from(&meta.peer);
+            session.peer.clone_from(&arrival.peer);
             copy_objects(&mut session.refreshed, &message.refreshed);
         }
-        self.acknowledge(meta, message, None);
+        self.acknowledge(arrival, message, None);
         if end {
             if let Some(rii) = message.rii {
-                self.respond_query(key, rii, meta.mri, hops);
+                self.respond_query(key, rii, arrival.mri, hops);
             }
             if init && !message.generic.contains(GenericFlags::SCOPING) {
                 self.begin_for_sender(key, route, resources);
             }
             return;
         }
-        if meta.hops == 0 {
+        if arrival.hops == 0 {
             self.counters.hop_limit += 1;
+            tracing::debug!(
+                session = %arrival.session,
+                reason = "GIST hop count is used up",
+                "QUERY dropped"
+            );
             return;
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
@@ -187,40 +213,42 @@ impl Qos {
             rii: message.rii,
             hops,
             forwarded: Some(message.forwarded),
-            gist_hops: Some(meta.hops),
+            gist_hops: Some(arrival.hops),
             ..Extra::default()
         };
-        self.send_query(key, meta.mri, init, extra);
+        self.send_query(key, arrival.mri, init, extra);
     }
 
-    /// Answers a QUERY that ends here; `mri` is the one it came with.
+    /// Answers a QUERY that ends here. `mri` is its flow, in the direction of the QUERY.
     pub(super) fn respond_query(&mut self, key: Key, rii: u32, mri: Mri, hops: Option<Hops<'_>>) {
         let Some(session) = self.sessions.get(key) else { return };
         let qspec = rmf::answer(&session.init_qspec, true);
         let response = self.success(session, rii, Info::RESERVED, qspec.as_deref(), hops);
+        tracing::debug!(session = %session.id, "QUERY answered");
         let same = mri.direction() == session.mri.direction();
-        let nslp = if same { session.nslp_back } else { session.nslp_onward };
+        let nslp = if same { session.nslp_previous } else { session.nslp_next };
         let to = Target { session: session.id, mri: mri.inverted(), nslp, state: session.state, sii: None };
         self.send_response(to, &response);
     }
 
-    /// The flow ends here and its sender wants this node to reserve: it becomes the QNI (§4.3).
+    /// Makes this node the QNI: the flow ends here, and its sender asked for a RESERVE (RFC 5974 §4.3).
     pub(super) fn begin_for_sender(&mut self, key: Key, route: &Route, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(qspec) = rmf::reserve_for(&session.init_qspec) else { return };
-        let wish = Wish::ForSender;
+        let origin = Origin::ForSender;
         session.marks.set(Marks::QNI, true);
         session.expires = None;
-        let local = Local::of(None, wish);
+        let local = Local::of(None, origin);
         session.local = Some(Box::new(local));
         self.set_stage(key, Stage::Reserved);
-        self.ask_here_and_onward(key, &qspec, route, resources);
+        self.reserve_from_here(key, &qspec, route, resources);
     }
 
-    /// Sends a QUERY with RESERVE-INIT against the RESERVEs of a session whose downstream path changed.
+    /// Sends a QUERY with RESERVE-INIT downstream after the downstream path of a receiver-initiated session changed
+    /// (RFC 5974 §3.2.12).
     pub(super) fn ask_again_downstream(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let asked = session.pending.iter().any(|p| p.want == Want::Init);
+        let asked = session.pending.iter().any(|p| p.kind == RequestKind::ReserveInit);
         if session.init_qspec.is_empty() || asked {
             return;
         }
@@ -228,14 +256,14 @@ impl Qos {
         let mri = session.mri.inverted();
         let rii = self.new_rii(key);
         if let Some(octets) = self.send_query(key, mri, true, Extra { keep: true, ..Extra::default() }) {
-            self.expect(key, rii, Want::Init, octets);
+            self.expect(key, rii, RequestKind::ReserveInit, octets);
         }
     }
 
-    /// A QUERY found nobody further on.
+    /// Handles a QUERY without a next node.
     pub(super) fn query_ends_here(&mut self, key: Key, rii: Option<u32>) {
         let Some(session) = self.sessions.get(key) else { return };
-        let receiver = session.marks.has(Marks::RECEIVER);
+        let receiver = session.marks.has(Marks::RECEIVER_INITIATED);
         let query_mri = if receiver { session.mri.inverted() } else { session.mri };
         if let Some(rii) = rii {
             self.respond_query(key, rii, query_mri, None);
@@ -243,15 +271,15 @@ impl Qos {
         let Some(session) = self.sessions.get(key) else { return };
         let ours = session.local.is_some() || session.stage != Stage::Path;
         if receiver && !ours && self.config.accept_reserve_init {
-            // Nobody nearer to the receiver can reserve: this node does, for the flow's end (§5.4.2). Where the
-            // packets leave was asked for when the QUERY came; admission control gets its answer again.
+            // No node nearer to the receiver can reserve: this node does it for the receiver (§5.4.2). The route was
+            // looked up when the QUERY came; admission control needs it again.
             let mri = session.mri;
-            let query = super::parked::route_query(&mri);
-            self.look_up(super::parked::Parked::ForSender(key), query);
+            let query = super::waiting::route_query(&mri);
+            self.look_up(super::waiting::Waiting::ForSender(key), query);
         }
     }
 
-    /// The answer to a user's question.
+    /// Reports the RESPONSE to a QUERY to the user.
     pub(super) fn answered(&mut self, key: Key, message: &Message<'_>, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         let Some(command) = session.local.as_ref().and_then(|local| local.command) else { return };
@@ -265,7 +293,7 @@ impl Qos {
         self.close(key, resources);
     }
 
-    /// Nobody else is on the path: this node's own answer is the path's.
+    /// Reports the own resources to the user: no other node is on the path.
     pub(super) fn answered_alone(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         let qspec = rmf::answer(&session.init_qspec, true);
@@ -273,7 +301,7 @@ impl Qos {
         self.answered(key, &message, resources);
     }
 
-    /// Asks the path for a user.
+    /// Starts a QUERY for a user (RFC 5974 §4.2).
     pub(super) fn begin_query(
         &mut self,
         id: u64,
@@ -284,19 +312,19 @@ impl Qos {
         let src = request.flow.src.or(Some(route.src));
         let mri = super::Flow { src, ..request.flow }.mri(signalbox_core::Direction::Downstream)?;
         let auth = super::initiator::auth_object(request.token.as_deref());
-        let qspec = rmf::initial(&request.qos, None, rmf::Aim::Query);
+        let qspec = rmf::initial(&request.qos, None, rmf::CarriedBy::Query);
         let (proxy, scoping) = (request.proxy, request.next_node_only);
         let session = self.rng.session_id();
-        let key = self.open_local(id, session, mri, true, Wish::Query)?;
+        let key = self.open_local(id, session, mri, true, Origin::Query)?;
         if let Some(session) = self.sessions.get_mut(key) {
             session.marks.set(Marks::PROXY, proxy);
             session.auth = auth;
         }
-        self.ask_path(key, &qspec, mri, route, scoping, Want::Query, resources);
+        self.query_path(key, &qspec, mri, route, scoping, RequestKind::Query, resources);
         Ok(())
     }
 
-    /// Asks the far end to reserve, for a user.
+    /// Starts a receiver-initiated reservation for a user (RFC 5974 §4.3).
     pub(super) fn begin_receiver_initiated(
         &mut self,
         id: u64,
@@ -307,33 +335,33 @@ impl Qos {
         let src = request.flow.src.or(Some(route.src));
         let mri = super::Flow { src, ..request.flow }.mri(signalbox_core::Direction::Downstream)?;
         let auth = super::initiator::auth_object(request.token.as_deref());
-        let qspec = rmf::initial(&request.qos, request.priority, rmf::Aim::Init);
+        let qspec = rmf::initial(&request.qos, request.priority, rmf::CarriedBy::Init);
         let proxy = request.proxy;
         let hold_until = request.hold.map(|hold| self.now + hold);
         let session = self.rng.session_id();
-        let key = self.open_local(id, session, mri.inverted(), true, Wish::Reserve(request))?;
+        let key = self.open_local(id, session, mri.inverted(), true, Origin::Reserve(request))?;
         if let Some(session) = self.sessions.get_mut(key) {
             session.marks.set(Marks::PROXY, proxy);
-            session.marks.set(Marks::RECEIVER, true);
-            session.marks.set(Marks::END, true);
+            session.marks.set(Marks::RECEIVER_INITIATED, true);
+            session.marks.set(Marks::QNR, true);
             session.auth = auth;
             if let Some(local) = session.local.as_mut() {
                 local.hold_until = hold_until;
             }
         }
-        self.ask_path(key, &qspec, mri, route, false, Want::Init, resources);
+        self.query_path(key, &qspec, mri, route, false, RequestKind::ReserveInit, resources);
         Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "what the two kinds of QUERY differ in")]
-    pub(super) fn ask_path(
+    pub(super) fn query_path(
         &mut self,
         key: Key,
         qspec: &[u8],
         mri: Mri,
         route: &Route,
         scoping: bool,
-        want: Want,
+        kind: RequestKind,
         resources: &mut Resources,
     ) {
         let Some(session) = self.sessions.get(key) else { return };
@@ -352,10 +380,10 @@ impl Qos {
         };
         let (qspec, available) = match rmf::query(resources, &flow, qspec) {
             Ok(passed) => passed,
-            Err(denial) => {
-                let mut failure = super::response::own_failure(denial.info, denial.note.as_deref());
-                failure.available = denial.available;
-                return self.on_refused(key, want, failure, resources);
+            Err(refusal) => {
+                let mut failure = super::response::own_failure(refusal.info, refusal.note.as_deref());
+                failure.available = refusal.available;
+                return self.on_refused(key, kind, failure, resources);
             }
         };
         if let Some(session) = self.sessions.get_mut(key) {
@@ -365,10 +393,10 @@ impl Qos {
         if let Some(address) = self.interfaces.on(route.ifindex, mri.dst()) {
             Hop { address, rate: available, after_gap: false }.write(&mut Writer::new(&mut hops));
         }
-        let init = want == Want::Init;
+        let init = kind == RequestKind::ReserveInit;
         let rii = self.new_rii(key);
-        // §4.3: a QUERY that asks for a RESERVE is answered by that, and has no RII; nor does the list of hops go with
-        // it, for the RESERVE brings its own.
+        // §4.3: a QUERY with RESERVE-INIT is answered by a RESERVE. It has no RII and no list of hops, because the
+        // RESERVE has its own.
         let extra = Extra {
             rii: (!init).then_some(rii),
             hops: Hops::from_octets(&hops).filter(|_| !init),
@@ -377,7 +405,7 @@ impl Qos {
             ..Extra::default()
         };
         if let Some(octets) = self.send_query(key, mri, init, extra) {
-            self.expect(key, rii, want, octets);
+            self.expect(key, rii, kind, octets);
         }
         self.rearm(key);
     }

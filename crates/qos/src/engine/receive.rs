@@ -1,4 +1,4 @@
-//! What every message goes through (RFC 5974 §5.2.3, §5.4).
+//! Processing rules of all messages (RFC 5974 §5.2.3, §5.4).
 
 use signalbox_core::mri::Mri;
 use signalbox_core::node::{NoRoute, Route};
@@ -8,17 +8,17 @@ use signalbox_resources::Resources;
 use super::Qos;
 use super::compose::Target;
 use super::config::StateKeeping;
-use super::parked::{Meta, Parked, route_query};
+use super::waiting::{Arrival, Waiting, route_query};
 use crate::wire::{
     DecodeError, Diagnosis, GenericFlags, Info, InfoSpec, Message, MessageType, Rsn, identify,
 };
 
-/// Whether a message can be dealt with at once.
+/// The progress of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It was.
+    /// It is processed.
     Done,
-    /// Its flow's route has to be known first.
+    /// It needs the route of its flow first.
     NeedsRoute,
 }
 
@@ -30,95 +30,107 @@ impl Qos {
         if received.data.is_empty() || !self.config.is_ours(received.nslp) {
             return; // a Query without payload
         }
-        let meta = Meta::of(received);
-        self.receive(received.data, &meta, None, resources);
+        let arrival = Arrival::of(received);
+        self.receive(received.data, &arrival, None, resources);
     }
 
-    /// The route of a message's flow is known.
+    /// Processes a message whose route is known now.
     pub(super) fn on_routed(
         &mut self,
         octets: &[u8],
-        meta: &Meta,
+        arrival: &Arrival,
         route: Result<Route, NoRoute>,
         resources: &mut Resources,
     ) {
-        self.receive(octets, meta, Some(route), resources);
+        self.receive(octets, arrival, Some(route), resources);
     }
 
     fn receive(
         &mut self,
         octets: &[u8],
-        meta: &Meta,
+        arrival: &Arrival,
         route: Option<Result<Route, NoRoute>>,
         resources: &mut Resources,
     ) {
         if self.config.state != StateKeeping::Stateful {
-            return self.pass_without_state(octets, meta, route, resources);
+            return self.pass_without_state(octets, arrival, route, resources);
         }
         let message = match Message::parse(octets) {
             Ok(message) => message,
-            Err(error) => return self.on_fault(octets, meta, &error),
+            Err(error) => return self.on_fault(octets, arrival, &error),
         };
-        if !matches!(meta.mri, Mri::PathCoupled(_)) {
+        tracing::trace!(
+            session = %arrival.session,
+            peer = ?arrival.sii,
+            kind = %message.kind,
+            "message received"
+        );
+        if !matches!(arrival.mri, Mri::PathCoupled(_)) {
             self.counters.unknown_mri += 1;
+            tracing::debug!(
+                session = %arrival.session,
+                reason = "message routing method is not path-coupled",
+                "message dropped"
+            );
             if matches!(message.kind, MessageType::RESERVE | MessageType::QUERY) {
-                self.answer(meta, &message, Info::UNKNOWN_MRI, None);
+                self.answer(arrival, &message, Info::UNKNOWN_MRI, None);
             }
             return;
         }
         let progress = match message.kind {
-            MessageType::RESERVE => match self.synchronise(&message, meta, octets) {
+            MessageType::RESERVE => match self.synchronise(&message, arrival, octets) {
                 Some(progress) => progress,
-                None => self.on_reserve(&message, meta, route, resources),
+                None => self.on_reserve(&message, arrival, route, resources),
             },
-            MessageType::QUERY => self.on_query(&message, meta, route, resources),
+            MessageType::QUERY => self.on_query(&message, arrival, route, resources),
             MessageType::RESPONSE => {
-                self.on_response(&message, meta, resources);
+                self.on_response(&message, arrival, resources);
                 Progress::Done
             }
             _ => {
-                self.on_notify(&message, meta, resources);
+                self.on_notify(&message, arrival, resources);
                 Progress::Done
             }
         };
         if progress == Progress::NeedsRoute {
             let mut copy = self.out.buffer();
             copy.extend_from_slice(octets);
-            self.look_up(Parked::Message(copy, meta.clone()), route_query(&meta.mri));
+            self.look_up(Waiting::Message(copy, arrival.clone()), route_query(&arrival.mri));
         }
-        if let Some(key) = self.find(meta.session) {
+        if let Some(key) = self.find(arrival.session) {
             self.rearm(key);
         }
     }
 
-    /// The message that this one waited for came.
-    pub(super) fn receive_resumed(&mut self, octets: &[u8], meta: &Meta, resources: &mut Resources) {
+    /// Processes a message whose triggering message has arrived (RFC 5974 §4.6).
+    pub(super) fn receive_resumed(&mut self, octets: &[u8], arrival: &Arrival, resources: &mut Resources) {
         let Ok(mut message) = Message::parse(octets) else { return };
-        // §4.6: it goes on without the object that made it wait.
+        // §4.6: it is forwarded without the object that it waited for.
         message.bound_msg_id = None;
-        let progress = self.on_reserve(&message, meta, None, resources);
+        let progress = self.on_reserve(&message, arrival, None, resources);
         if progress == Progress::NeedsRoute {
             let mut copy = self.out.buffer();
             if message.encode(&mut signalbox_wire::Writer::new(&mut copy)).is_ok() {
-                self.look_up(Parked::Message(copy, meta.clone()), route_query(&meta.mri));
+                self.look_up(Waiting::Message(copy, arrival.clone()), route_query(&arrival.mri));
             }
         }
-        if let Some(key) = self.find(meta.session) {
+        if let Some(key) = self.find(arrival.session) {
             self.rearm(key);
         }
     }
 
-    /// A message that cannot be read, or breaks its grammar. Missing and unknown objects are always answered, as §5.2.3
-    /// and §5.1.3 demand; the rest only to peers who proved who they are, or if the operator wants it (§5.4).
-    fn on_fault(&mut self, octets: &[u8], meta: &Meta, error: &DecodeError) {
+    /// Answers a message that is malformed. Missing and unknown objects are always answered (RFC 5974 §5.2.3, §5.1.3).
+    /// Other errors are answered if the sender is authenticated or the configuration demands it (§5.4).
+    fn on_fault(&mut self, octets: &[u8], arrival: &Arrival, error: &DecodeError) {
         self.counters.malformed += 1;
+        tracing::debug!(session = %arrival.session, peer = ?arrival.sii, reason = %error, "message dropped");
         let kind = octets.first().copied().map(MessageType);
         let tear = kind == Some(MessageType::RESERVE) && octets.get(1).is_some_and(|flags| flags & 0x02 != 0);
-        // RESPONSEs and NOTIFYs are never answered, nor are tears (§5.3.5).
+        // A RESPONSE, a NOTIFY and a tear are never answered (§5.3.5).
         if matches!(kind, None | Some(MessageType::RESPONSE | MessageType::NOTIFY)) || tear {
             return;
         }
-        if !error.must_be_answered() && !meta.authenticated && !self.config.answer_faults {
+        if !error.must_be_answered() && !arrival.authenticated && !self.config.answer_faults {
             return;
         }
         let mut specific = Vec::new();
@@ -129,7 +141,7 @@ impl Qos {
             let object = octets.get(error.object_start..).filter(|_| error.object_start > 0);
             match object {
                 Some(object) if !about_type.contains(&error.info) => {
-                    // The object as far as the message goes, 64 octets at most: enough to see what is wrong.
+                    // The object, as far as the message has it, at most 64 octets.
                     let claimed = object.get(2..4).map_or(0, |l| {
                         usize::from(
                             u16::from_be_bytes([
@@ -148,19 +160,26 @@ impl Qos {
             }
         }
         let (rii, rsn) = identify(octets);
-        let info = InfoSpec { specific: &specific, ..self.info(meta, error.info) };
+        let info = InfoSpec { specific: &specific, ..self.info(arrival, error.info) };
         let response = Message { rii, rsn, info: Some(info), ..Message::new(MessageType::RESPONSE) };
-        self.send_response(Target::back_to(meta), &response);
+        self.send_response(Target::back_to(arrival), &response);
     }
 
-    /// Answers a RESERVE or QUERY with an error, by RII and RSN (§5.4.3); a tear is not answered (§5.3.5).
-    pub(super) fn answer(&mut self, meta: &Meta, message: &Message<'_>, info: Info, note: Option<&str>) {
-        self.answer_with(meta, message, info, None, note);
+    /// Answers a RESERVE or QUERY with an error, identified by RII and RSN (RFC 5974 §5.4.3). A tear is not answered
+    /// (§5.3.5).
+    pub(super) fn answer(
+        &mut self,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        info: Info,
+        note: Option<&str>,
+    ) {
+        self.answer_with(arrival, message, info, None, note);
     }
 
     pub(super) fn answer_with(
         &mut self,
-        meta: &Meta,
+        arrival: &Arrival,
         message: &Message<'_>,
         info: Info,
         qspec: Option<&[u8]>,
@@ -173,26 +192,26 @@ impl Qos {
             generic: message.generic.without(GenericFlags::ACK_REQ).without(GenericFlags::SCOPING),
             rii: message.rii,
             rsn: message.rsn,
-            info: Some(self.info(meta, info)),
+            info: Some(self.info(arrival, info)),
             qspec,
             hops: message.hops,
             note: note.filter(|_| self.config.tell_rule).map(cut),
             ..Message::new(MessageType::RESPONSE)
         };
-        self.send_response(Target::back_to(meta), &response);
+        self.send_response(Target::back_to(arrival), &response);
     }
 
-    /// Tells the peer that its refresh arrived.
-    pub(super) fn acknowledge(&mut self, meta: &Meta, message: &Message<'_>, rsn: Option<Rsn>) {
+    /// Acknowledges a refresh with ACK-REQ (RFC 5974 §5.4.1).
+    pub(super) fn acknowledge(&mut self, arrival: &Arrival, message: &Message<'_>, rsn: Option<Rsn>) {
         if message.generic.contains(GenericFlags::ACK_REQ) {
-            let info = Some(self.info(meta, Info::ACKNOWLEDGED));
+            let info = Some(self.info(arrival, Info::ACKNOWLEDGED));
             let response = Message { rsn, info, ..Message::new(MessageType::RESPONSE) };
-            self.send_response(Target::back_to(meta), &response);
+            self.send_response(Target::back_to(arrival), &response);
         }
     }
 }
 
-/// A note as long as it may be on the wire.
+/// A note of at most the length that a message can carry.
 fn cut(note: &str) -> &str {
     const MOST: usize = 120;
     let mut end = note.len().min(MOST);

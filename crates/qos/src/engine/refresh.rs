@@ -1,33 +1,35 @@
-//! Refreshes, those that come and those that go (RFC 5974 §5.3.4; RFC 2205 §3.7).
+//! Refreshes, received and sent (RFC 5974 §5.3.4; RFC 2205 §3.7).
 
 use signalbox_core::slab::Key;
 
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form};
 use super::grant::copy_objects;
-use super::parked::Meta;
-use super::session::{Marks, Session, Stage, Want};
+use super::session::{Marks, RequestKind, Session, Stage};
 use super::summary::Lists;
+use super::waiting::Arrival;
 use crate::wire::{GenericFlags, Hops, Info, Message};
 
-/// R that goes out next: it grows by at most 30 % from one refresh to the next (Slew.Max), and falls at once.
+/// The next refresh period R: it grows by at most 30 % from one refresh to the next (Slew.Max), and falls at once (RFC
+/// 2205 §3.7).
 pub(super) fn slewed(current: u32, target: u32) -> u32 {
     let most = u64::from(current) + u64::from(current) * 3 / 10;
     target.min(u32::try_from(most).unwrap_or(u32::MAX)).max(1)
 }
 
 impl Qos {
-    /// A RESERVE that asks for nothing new.
-    pub(super) fn on_refresh(&mut self, key: Key, message: &Message<'_>, meta: &Meta) {
+    /// Handles a RESERVE that only refreshes (RFC 5974 §5.4.1).
+    pub(super) fn on_refresh(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival) {
         let period = message.refresh_period.unwrap_or(DEFAULT_PERIOD_MS);
         let expires = self.now + self.config.lifetime(period);
         let until = self.now + self.config.retry_max;
         let forced = self.now + self.config.forced_refresh_interval;
         let Some(session) = self.sessions.get_mut(key) else { return };
         self.counters.refreshed += 1;
+        tracing::trace!(session = %session.id, "reservation refreshed");
         session.expires = Some(expires);
         session.period_in = period;
-        session.state = meta.state;
+        session.state = arrival.state;
         if !message.refreshed.is_empty() {
             copy_objects(&mut session.refreshed, &message.refreshed);
         }
@@ -40,30 +42,40 @@ impl Qos {
         let off_path = session.marks.has(Marks::OFF_PATH);
         self.verify_route(key);
         if off_path {
-            self.send_whole(key, Want::Repair);
+            self.send_whole(key, RequestKind::Repair);
         }
-        self.acknowledge(meta, message, message.rsn);
-        self.on_listed_refreshes(message, meta);
+        self.acknowledge(arrival, message, message.rsn);
+        self.on_listed_refreshes(message, arrival);
         let Some(rii) = message.rii else { return };
         let Some(session) = self.sessions.get(key) else { return };
-        let hops = self.hops_with_own(message.hops, meta, session.rate);
-        let bound = self.unsettled(message, meta);
+        let hops = self.hops_with_own(message.hops, arrival, session.rate);
+        let bound = self.unsettled(message, arrival);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.is_end() || message.generic.contains(GenericFlags::SCOPING) {
             return self.respond(key, rii, Info::REFRESHED, hops);
         }
-        // With an RII the refresh goes the whole way (§5.1.2.1), but not as fast as somebody likes (§7). A request
-        // that is sent again while GIST still looks for the next node is on its way already.
+        // With an RII the refresh goes to the QNR (§5.1.2.1), but the rate is limited (§7). While GIST still looks for
+        // the next node, a retransmission is not forwarded: the first copy is.
         if session.marks.has(Marks::IN_GIST) && session.passed(self.now, rii) {
             return;
         }
         if self.now < session.forced_after {
             self.counters.rate_limited += 1;
+            tracing::debug!(
+                session = %session.id,
+                reason = "refreshes with RII come too fast",
+                "refresh not forwarded"
+            );
             return;
         }
-        if meta.hops == 0 {
+        if arrival.hops == 0 {
             self.counters.hop_limit += 1;
+            tracing::debug!(
+                session = %session.id,
+                reason = "GIST hop count is used up",
+                "refresh not forwarded"
+            );
             return;
         }
         session.forced_after = forced;
@@ -74,8 +86,8 @@ impl Qos {
             msg_id: message.msg_id.filter(|_| session.waits_for.is_none()),
             bound_msg_id: session.waits_for.or(bound),
             forwarded: Some(message.forwarded),
-            gist_hops: Some(meta.hops),
-            sii: session.astray_onward(),
+            gist_hops: Some(arrival.hops),
+            sii: session.explicit_next(),
             ..Extra::default()
         };
         if self.send_reserve(key, Form::Full, extra).is_some() {
@@ -83,60 +95,62 @@ impl Qos {
         }
     }
 
-    /// It is time to refresh a session's state at the next peer.
+    /// Sends the refresh of a session that is due (RFC 5974 §5.3.4).
     pub(super) fn refresh(&mut self, key: Key) {
         let target = self.config.period_ms();
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.stage != Stage::Reserved
-            || session.marks.has(Marks::END)
+            || session.marks.has(Marks::QNR)
             || session.marks.has(Marks::SCOPED)
         {
             session.refresh_at = None;
             return;
         }
-        if session.marks.has(Marks::UNSETTLED) {
-            session.marks.set(Marks::UNSETTLED, false);
+        if session.marks.has(Marks::ROUTE_UNSETTLED) {
+            session.marks.set(Marks::ROUTE_UNSETTLED, false);
             self.verify_interface(key);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.period_out = slewed(session.period_out, target);
         let period = core::time::Duration::from_millis(session.period_out.into());
         session.refresh_at = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
-        // What is still being asked for is not refreshed: the request is sent again anyway.
+        // A session with a pending request is not refreshed: the request is retransmitted.
         if !session.pending.is_empty() || session.marks.has(Marks::OFF_PATH) {
             return;
         }
         self.send_refresh(key);
-        // §5.2.5.1: whoever is nearer to the receiver may have come meanwhile.
+        // §5.2.5.1: a node nearer to the receiver may exist now.
         if let Some(session) = self.sessions.get(key).filter(|session| session.stands_in()) {
             self.send_query(key, session.mri.inverted(), true, Extra::default());
         }
         self.rearm(key);
     }
 
-    /// Refreshes a session's state at the next peer now: without QSPEC if that peer is known to hold it.
+    /// Refreshes the state of a session at the next peer now: without QSPEC if that peer is known to have it.
     pub(super) fn send_refresh(&mut self, key: Key) {
         let Some(session) = self.sessions.get(key) else { return };
         let marks = session.marks;
-        // A node that takes itself for the last sends all that a new next node would need (§5.2.5.1).
+        // A node without a next peer sends all objects that a new next node would need (§5.2.5.1).
         let reduced = self.config.reduced_refresh
             && marks.has(Marks::CONFIRMED)
             && !marks.has(Marks::FULL_ONLY)
-            && !marks.has(Marks::LAST);
+            && !marks.has(Marks::LAST_NODE);
         let form = if reduced { Form::Reduced } else { Form::Full };
-        let ack = self.config.acknowledged_refresh && marks.has(Marks::CONFIRMED) && !marks.has(Marks::LAST);
+        let ack =
+            self.config.acknowledged_refresh && marks.has(Marks::CONFIRMED) && !marks.has(Marks::LAST_NODE);
         let may_list = reduced && !ack && self.config.summary > 0;
         let lists = if may_list { self.companions(key) } else { Lists::default() };
-        let sii = self.sessions.get(key).and_then(Session::astray_onward);
+        let sii = self.sessions.get(key).and_then(Session::explicit_next);
         let extra = Extra { ack, sii, keep: ack, lists: lists.objects(self.epoch), ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, form, extra) {
             if let Some(session) = self.sessions.get_mut(key) {
                 session.listed = 0;
             }
             if ack {
-                // §5.2.4: sent again like a request; that the next peer is gone is told after QOSNSLP_RETRY_MAX.
+                // §5.2.4: it is retransmitted like a request. After QOSNSLP_RETRY_MAX the loss of the next peer is
+                // reported.
                 let rii = self.new_rii(key);
-                self.expect(key, rii, Want::Acknowledge, octets);
+                self.expect(key, rii, RequestKind::Acknowledgment, octets);
             }
             match form {
                 Form::Reduced => self.counters.reduced_refreshes_sent += 1,

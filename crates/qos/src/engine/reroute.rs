@@ -1,4 +1,4 @@
-//! Routes that change (RFC 5974 §3.2.12, §5.2.5).
+//! Route changes (RFC 5974 §3.2.12, §5.2.5).
 
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::{NetworkEvent, SiiHandle};
@@ -7,89 +7,91 @@ use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_resources::Resources;
 
 use super::compose::{Extra, Form, Target, generic};
-use super::parked::{Parked, route_query};
 use super::rmf::{self, Flow};
-use super::session::{Marks, OldBranch, Session, Stage, Want};
+use super::session::{Marks, OldBranch, RequestKind, Session, Stage};
+use super::waiting::{Waiting, route_query};
 use super::{Config, Qos};
 use crate::wire::{Carried, Info, InfoSpec, Message, MessageType};
 
-/// Most branches of a session that wait for being torn down; the oldest is left to end by itself.
+/// Most old branches of a session. The oldest one ends by its own timeout.
 const MOST_BRANCHES: usize = 4;
 
 impl Qos {
-    /// GIST says something of a session's route.
+    /// Handles a network notification of GIST (RFC 5971 B.4).
     pub(super) fn on_network(&mut self, mri: &Mri, session: SessionId, event: NetworkEvent) {
         let Some(key) = self.find(session) else { return };
         if matches!(event, NetworkEvent::Good(_)) {
             self.keep_route(key, mri);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
+        tracing::debug!(session = %session.id, direction = ?mri.direction(), ?event, "network notification");
         if session.mri.direction() == mri.direction() {
-            self.on_onward_event(key, event);
+            self.on_next_peer_event(key, event);
         } else {
-            self.on_back_event(key, event);
+            self.on_previous_peer_event(key, event);
         }
         self.rearm(key);
     }
 
-    fn on_onward_event(&mut self, key: Key, event: NetworkEvent) {
+    fn on_next_peer_event(&mut self, key: Key, event: NetworkEvent) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if let NetworkEvent::Good(sii) = event {
-            session.gist_onward = Some(sii);
+            session.gist_next = Some(sii);
         }
-        // GIST says which route is deleted after it said which one is good: the latter decides.
+        // GIST reports the deletion of a route after it reported the new one. The latter decides.
         match event {
-            // The path got shorter: this node answers when GIST cannot send the repair.
-            NetworkEvent::LastNode if session.onward.is_some() => self.repair(key, None),
+            // The path became shorter: this node answers when GIST cannot send the RESERVE of the repair.
+            NetworkEvent::LastNode if session.next_peer.is_some() => self.repair(key, None),
             NetworkEvent::LastNode => {
-                // §5.2.5.1: it answers from now on, and goes on looking.
-                session.marks.set(Marks::LAST, true);
+                // §5.2.5.1: it answers from now on, and still sends requests.
+                session.marks.set(Marks::LAST_NODE, true);
             }
-            NetworkEvent::Good(sii) if session.is_behind(self.now, sii) => self.turned_back(key),
+            NetworkEvent::Good(sii) if session.is_previous_peer(self.now, sii) => self.turned_back(key),
             NetworkEvent::Good(sii) => {
                 let repairs = session.marks.has(Marks::REPAIRING)
-                    || session.pending.iter().any(|p| p.want == Want::Repair);
-                let left = session.onward.is_none() && !session.old_branches.is_empty() && !repairs;
-                if left || session.onward.is_some_and(|old| old != sii) {
+                    || session.pending.iter().any(|p| p.kind == RequestKind::Repair);
+                let left = session.next_peer.is_none() && !session.old_branches.is_empty() && !repairs;
+                if left || session.next_peer.is_some_and(|old| old != sii) {
                     self.repair(key, Some(sii));
                 } else {
-                    session.marks.set(Marks::LAST, false);
-                    self.set_onward(key, sii);
+                    session.marks.set(Marks::LAST_NODE, false);
+                    self.set_next_peer(key, sii);
                     self.verify_interface(key);
                 }
             }
-            NetworkEvent::Bad if session.onward.is_some() => self.repair(key, None),
+            NetworkEvent::Bad if session.next_peer.is_some() => self.repair(key, None),
             NetworkEvent::CommunicationFailure
                 if session.stage == Stage::Reserved && session.pending.is_empty() && !session.is_end() =>
             {
-                self.send_whole(key, Want::Repair);
+                self.send_whole(key, RequestKind::Repair);
             }
-            // Until GIST has found out who is there it sends along the old way.
+            // Until GIST has found the new peer it uses the old routing state.
             _ => {}
         }
     }
 
-    fn on_back_event(&mut self, key: Key, event: NetworkEvent) {
+    fn on_previous_peer_event(&mut self, key: Key, event: NetworkEvent) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         match event {
-            NetworkEvent::Good(sii) => session.gist_back = Some(sii),
-            NetworkEvent::Bad => session.gist_back = None,
+            NetworkEvent::Good(sii) => session.gist_previous = Some(sii),
+            NetworkEvent::Bad => session.gist_previous = None,
             _ => {}
         }
-        let Some(back) = session.back.filter(|_| session.stage == Stage::Reserved) else { return };
+        let Some(back) = session.previous_peer.filter(|_| session.stage == Stage::Reserved) else { return };
         let upstream = session.mri.direction() == Direction::Upstream;
-        // §5.2.5.4: as long as the old branch may be refreshed, GIST finds changes that are none. Downstream it follows
-        // the route.
-        let old = session.old_back.filter(|(_, until)| !upstream && self.now < *until).map(|(sii, _)| sii);
+        // §5.2.5.4: while the old branch may be refreshed, GIST reports changes that are none. Downstream routing
+        // state follows the route.
+        let old =
+            session.old_previous_peer.filter(|(_, until)| !upstream && self.now < *until).map(|(sii, _)| sii);
         let gone = match event {
             NetworkEvent::Good(sii) if sii == back => {
-                session.marks.set(Marks::TOLD, false);
+                session.marks.set(Marks::PREVIOUS_NOTIFIED, false);
                 if upstream {
                     self.verify_interface(key);
                 }
                 return;
             }
-            NetworkEvent::Good(sii) if session.is_ahead(sii) => {
+            NetworkEvent::Good(sii) if session.is_next_peer(sii) => {
                 if upstream {
                     self.leave_path(key);
                 }
@@ -103,19 +105,19 @@ impl Qos {
             return;
         }
         if upstream {
-            // The receiver reserves, and its side of the path changed: it has to be found again. While GIST itself is
-            // still looking there is nothing to be sent to.
+            // The receiver reserves, and the path on its side changed: a QUERY finds it again. While GIST still looks
+            // for the peer, no message can be sent.
             if event != NetworkEvent::Tentative {
                 self.ask_again_downstream(key);
             }
             return;
         }
-        if session.marks.has(Marks::TOLD) {
+        if session.marks.has(Marks::PREVIOUS_NOTIFIED) {
             return;
         }
-        session.marks.set(Marks::TOLD, true);
+        session.marks.set(Marks::PREVIOUS_NOTIFIED, true);
         let Some(session) = self.sessions.get(key) else { return };
-        // §5.2.5.3: the old peer hears it by explicit routing.
+        // §5.2.5.3: the NOTIFY goes to the old peer by explicit routing.
         let notify = Message {
             generic: generic(session),
             info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(Info::ROUTE_CHANGE) }),
@@ -125,60 +127,61 @@ impl Qos {
         self.send_notify(to, &notify);
     }
 
-    /// The path onward is another, it seems: reserve along the new one, and tear the old one down when that stands
-    /// (§5.2.5.2). Where the packets leave may be another interface.
+    /// Starts a repair: the path to the next peer changed. A RESERVE goes along the new path, and the old branch is
+    /// torn down after its RESPONSE (RFC 5974 §5.2.5.2). The egress interface may change too.
     pub(super) fn repair(&mut self, key: Key, new: Option<SiiHandle>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let ends = session.marks.has(Marks::END) || session.marks.has(Marks::SCOPED);
+        let ends = session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED);
         if session.stage != Stage::Reserved || ends {
             let left =
-                session.onward.filter(|old| session.stage == Stage::Torn && !ends && Some(*old) != new);
-            session.onward = new;
+                session.next_peer.filter(|old| session.stage == Stage::Torn && !ends && Some(*old) != new);
+            session.next_peer = new;
             if let Some(sii) = left {
                 self.tear_left(key, sii);
             }
             return;
         }
         let rsn = session.rsn_out.unwrap_or(0);
-        if let Some(sii) = session.onward.filter(|old| Some(*old) != new) {
+        if let Some(sii) = session.next_peer.filter(|old| Some(*old) != new) {
             session.old_branches.retain(|old| old.sii != sii);
             if session.old_branches.len() >= MOST_BRANCHES {
                 session.old_branches.remove(0);
             }
             session.old_branches.push(OldBranch { sii, rsn });
         }
-        // It may be one that was left before.
+        // The new peer may be an old branch.
         session.old_branches.retain(|old| Some(old.sii) != new);
-        session.onward = None;
+        session.next_peer = None;
         if let Some(new) = new {
-            self.set_onward(key, new);
+            self.set_next_peer(key, new);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.marks.has(Marks::REPAIRING) {
             return; // the route is being looked up already
         }
+        tracing::debug!(session = %session.id, peer = ?new, "repair of the route starts");
         session.marks.set(Marks::REPAIRING, true);
-        session.marks.set(Marks::UNSETTLED, true);
+        session.marks.set(Marks::ROUTE_UNSETTLED, true);
         let query = route_query(&session.mri);
-        if !self.look_up(Parked::Repair(key), query)
+        if !self.look_up(Waiting::Repair(key), query)
             && let Some(session) = self.sessions.get_mut(key)
         {
             session.marks.set(Marks::REPAIRING, false);
         }
     }
 
-    /// The peer is the one it was, but the packets may leave by another interface: routes can change between what GIST
-    /// asks and what this node asks, and back before GIST asks again.
+    /// Looks the route up although the peer is the same: the egress interface may have changed, since GIST and this
+    /// node look routes up at different times.
     pub(super) fn verify_interface(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let ends = session.marks.has(Marks::SCOPED) || session.grant.is_none();
         if session.stage == Stage::Reserved && !ends && !session.marks.has(Marks::REPAIRING) {
             let query = route_query(&session.mri);
-            self.look_up(Parked::Verify(key), query);
+            self.look_up(Waiting::Verify(key), query);
         }
     }
 
-    /// Where the packets leave is known again.
+    /// Repairs the session if its egress interface is another one.
     pub(super) fn on_verified(&mut self, key: Key, route: Result<Route, NoRoute>, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         let moved = route.is_ok_and(|route| !route.local && session.ifindex != Some(route.ifindex));
@@ -187,8 +190,8 @@ impl Qos {
         }
     }
 
-    /// Where the packets leave is known: hold there what is held, besides what is held at the old interface, and ask
-    /// the new path.
+    /// Reserves at the new egress interface, in addition to the grant at the old one, and sends a RESERVE along the
+    /// new path.
     pub(super) fn on_routed_repair(
         &mut self,
         key: Key,
@@ -197,7 +200,7 @@ impl Qos {
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.marks.set(Marks::REPAIRING, false);
-        let Ok(route) = route else { return }; // the flow goes nowhere: state ends by itself unless this mends
+        let Ok(route) = route else { return }; // no route: the state ends by its timeout unless a route appears
         if session.stage != Stage::Reserved {
             return;
         }
@@ -207,16 +210,28 @@ impl Qos {
             match rmf::reserve(resources, self.now, &flow, &session.qspec, None) {
                 Ok(given) => {
                     self.counters.granted += 1;
+                    tracing::debug!(
+                        session = %session.id,
+                        grant = given.grant.map(|grant| grant.0),
+                        ifindex = ifindex.map(|ifindex| ifindex.0),
+                        "reservation granted at the new interface"
+                    );
                     let Some(session) = self.sessions.get_mut(key) else { return };
-                    // Make before break: the old interface's share goes when the new path has answered.
+                    // Make before break: the grant at the old interface is released after the RESPONSE of the new
+                    // path.
                     session.old_grants.extend(session.grant.take());
                     session.grant = given.grant;
                     session.ifindex = given.ifindex;
                     session.rate = given.rate;
                 }
-                Err(denial) => {
+                Err(refusal) => {
                     self.counters.refused += 1;
-                    let note = denial.note.unwrap_or_default();
+                    tracing::debug!(
+                        session = %session.id,
+                        reason = refusal.note.as_deref(),
+                        "reservation refused at the new interface"
+                    );
+                    let note = refusal.note.unwrap_or_default();
                     return self.give_up_here(key, Info::RESERVATION_FAILURE, &note, resources);
                 }
             }
@@ -227,9 +242,9 @@ impl Qos {
             old.rsn = session.rsn_out.unwrap_or(0).wrapping_sub(1);
         }
         session.marks.set(Marks::CONFIRMED, false);
-        session.marks.set(Marks::LAST, false);
-        session.pending.retain(|p| p.want == Want::Reserve);
-        self.send_whole(key, Want::Repair);
+        session.marks.set(Marks::LAST_NODE, false);
+        session.pending.retain(|p| p.kind == RequestKind::Reserve);
+        self.send_whole(key, RequestKind::Repair);
         self.rearm(key);
     }
 
@@ -246,9 +261,9 @@ impl Qos {
         self.counters.rerouted += 1;
         self.verify_interface(key);
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        let onward = session.onward;
+        let onward = session.next_peer;
         session.old_branches.retain(|old| Some(old.sii) != onward);
-        // "Refresh successful" means that the RESERVE met the reservation again: the path is the one it was.
+        // "Refresh successful" means that the RESERVE met the reservation: the path has not changed.
         let same = info == Info::REFRESHED || session.old_branches.is_empty();
         tracing::debug!(session = %session.id, other_path = !same, "reservation rerouted");
         if same {
@@ -258,8 +273,8 @@ impl Qos {
         !same
     }
 
-    /// The new path did not take the reservation, or nobody answers there. What was held for the old one is of no use:
-    /// the packets do not go there.
+    /// Releases the grants at the old interface after the new path refused or did not answer. The packets do not use
+    /// it any more.
     pub(super) fn not_repaired(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         for grant in core::mem::take(&mut session.old_grants) {
@@ -267,12 +282,12 @@ impl Qos {
         }
     }
 
-    /// Tears down, by explicit routing, what the branches hold that the session left. With an `rii` the whole session
-    /// ends: where the new branch does not hold it yet, the confirmation comes along an old one.
+    /// Tears down the old branches by explicit routing. With an `rii` the whole session ends; if the new branch has no
+    /// reservation yet, the confirmation comes along an old one.
     pub(super) fn tear_old_branches(&mut self, key: Key, rii: Option<u32>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let branches = core::mem::take(&mut session.old_branches);
-        if session.marks.has(Marks::KEEP) || !self.config.tear_old_branch {
+        if session.marks.has(Marks::NO_REPLACE) || !self.config.tear_old_branch {
             return;
         }
         for old in branches {
@@ -283,46 +298,46 @@ impl Qos {
         }
     }
 
-    /// The session was torn down while its route changed: the tear went to the branch that the path left, but by the
-    /// way out of the new one, and the peer there may not have known whose it was. It goes there by explicit routing.
+    /// Tears down a branch by explicit routing when a session was torn down during a route change. The tear went to
+    /// the egress interface of the new route, where the old peer may not have recognized it.
     fn tear_left(&mut self, key: Key, sii: SiiHandle) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let own = session.pending.iter().find(|p| p.want == Want::Tear).map(|p| p.rii);
+        let own = session.pending.iter().find(|p| p.kind == RequestKind::Tear).map(|p| p.rii);
         let rii = own.or_else(|| session.passed.last().map(|p| p.rii));
         session.old_branches.push(OldBranch { sii, rsn: session.rsn_out.unwrap_or(0) });
         self.tear_old_branches(key, rii);
     }
 
-    /// GIST found the peer that RESERVEs come from where they go to. Against the flow it only followed a Query of that
-    /// peer.
+    /// Handles a notification of GIST that the next peer is the previous peer. Upstream, GIST only followed a Query of
+    /// that peer.
     fn turned_back(&mut self, key: Key) {
         if self.sessions.get(key).is_some_and(|s| s.mri.direction() == Direction::Downstream) {
             self.leave_path(key);
         }
     }
 
-    /// GIST found that the flow's route leads back to the peer that it comes from: this node is off the path. It keeps
-    /// quiet, or its Queries would take that peer's way back away from the path.
+    /// Marks this node as off the path: the route of the flow leads back to the previous peer. This node sends
+    /// nothing, since a Query of GIST would change the upstream routing state of that peer.
     fn leave_path(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.marks.set(Marks::OFF_PATH, true);
-        self.forget_way(key, Direction::Downstream);
+        self.forget_direction(key, Direction::Downstream);
     }
 
-    /// The next peer said that the route before it changed, and this node is on the path all the same: GIST looks who
-    /// follows (§5.2.5.3). It does not while nobody refreshed this node since: where the path left it, GIST's Query would
-    /// take the next peer's way back away from the new path.
+    /// Makes GIST verify the next peer after that peer reported a route change (RFC 5974 §5.2.5.3). This waits until
+    /// this node is refreshed: on a node that is off the path, a Query of GIST would replace the upstream routing
+    /// state of the next peer.
     pub(super) fn verify_route(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.marks.set(Marks::OFF_PATH, false);
-        if session.marks.has(Marks::DOUBTED) {
-            session.marks.set(Marks::DOUBTED, false);
-            self.out.invalidate_route(session.nslp_onward, session.mri);
+        if session.marks.has(Marks::ROUTE_DOUBTED) {
+            session.marks.set(Marks::ROUTE_DOUBTED, false);
+            self.out.invalidate_route(session.nslp_next, session.mri);
         }
     }
 }
 
-/// A session's surroundings, as they are.
+/// The request data of a session as it is.
 pub(super) fn flow_of<'a>(config: &Config, key: Key, session: &'a Session) -> Flow<'a> {
     Flow {
         key,
@@ -335,11 +350,11 @@ pub(super) fn flow_of<'a>(config: &Config, key: Key, session: &'a Session) -> Fl
         peer: session.peer.clone(),
         auth: Carried::auth(&session.auth),
         lifetime: config.lifetime(session.period_in),
-        mark_dscp: session.trunk.and_then(|(trunk, _)| config.aggregates.get(trunk)).map(|a| a.dscp),
+        mark_dscp: session.aggregate.and_then(|(number, _)| config.aggregates.get(number)).map(|a| a.dscp),
     }
 }
 
-/// Whose reservation it is, as far as the flow tells.
+/// The address of the initiator of a reservation, by the flow.
 pub(super) const fn initiator(session: &Session) -> core::net::IpAddr {
     match session.mri.direction() {
         Direction::Downstream => session.mri.src(),

@@ -1,4 +1,4 @@
-//! What becomes of a RESERVE (RFC 5974 §5.4.1): the decision, before anything changes.
+//! Decisions on a RESERVE (RFC 5974 §5.4.1), before any state changes.
 
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::SiiHandle;
@@ -8,23 +8,23 @@ use signalbox_resources::Resources;
 
 use super::Qos;
 use super::counters::Counters;
-use super::parked::Meta;
 use super::receive::Progress;
 use super::session::{Marks, Session, Stage};
+use super::waiting::Arrival;
 use crate::wire::{GenericFlags, Info, Message, Rsn};
 
-/// What to do with a RESERVE.
+/// What this node does with a RESERVE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Course {
-    /// Nothing; it is counted.
+enum Decision {
+    /// Count and discard it.
     Drop,
-    /// Answer with this error.
+    /// Answer it with this error.
     Answer(Info),
-    /// It asks for resources: for a new session, or for others than before.
+    /// Ask admission control: for a new session, or for other resources than before.
     Admit(Option<Key>),
-    /// It refreshes what is there.
+    /// Refresh the reservation.
     Refresh(Key),
-    /// It ends what is there.
+    /// Tear down the reservation.
     Tear(Key),
 }
 
@@ -32,130 +32,152 @@ impl Qos {
     pub(super) fn on_reserve(
         &mut self,
         message: &Message<'_>,
-        meta: &Meta,
+        arrival: &Arrival,
         route: Option<Result<Route, NoRoute>>,
         resources: &mut Resources,
     ) -> Progress {
-        // A tear must not overtake the RESERVE that it follows, which waits for its route.
-        let room = self.parked.len() < self.config.max_parked;
+        // A tear must not overtake an earlier RESERVE of the session that waits for its route.
+        let room = self.waiting.len() < self.config.max_parked;
         if message.is_tear() && self.lookups > 0 && route.is_none() && room {
             return Progress::NeedsRoute;
         }
-        match self.course(message, meta) {
-            Course::Drop => {}
-            Course::Answer(info) => self.answer(meta, message, info, None),
-            Course::Tear(key) => self.on_tear(key, message, meta, resources),
-            Course::Refresh(key) => self.on_refresh(key, message, meta),
-            Course::Admit(Some(key)) if self.is_given_up(key, message) => {
-                self.answer(meta, message, Info::NO_PATH_STATE, None);
+        match self.decide(message, arrival) {
+            Decision::Drop => {}
+            Decision::Answer(info) => self.answer(arrival, message, info, None),
+            Decision::Tear(key) => self.on_tear(key, message, arrival, resources),
+            Decision::Refresh(key) => self.on_refresh(key, message, arrival),
+            Decision::Admit(Some(key)) if self.is_given_up(key, message) => {
+                self.answer(arrival, message, Info::NO_PATH_STATE, None);
             }
-            Course::Admit(key) => {
+            Decision::Admit(key) => {
                 let Some(route) = route else { return Progress::NeedsRoute };
-                self.admit(key, message, meta, route, resources);
+                self.admit(key, message, arrival, route, resources);
             }
         }
         Progress::Done
     }
 
-    fn course(&mut self, message: &Message<'_>, meta: &Meta) -> Course {
-        let Some(rsn) = message.rsn else { return Course::Drop };
-        let Some(key) = self.find(meta.session) else { return self.course_of_unknown(message, meta) };
+    fn decide(&mut self, message: &Message<'_>, arrival: &Arrival) -> Decision {
+        let Some(rsn) = message.rsn else { return Decision::Drop };
+        let Some(key) = self.find(arrival.session) else { return self.decide_unknown(message, arrival) };
         let counters = &mut self.counters;
-        let Some(session) = self.sessions.get_mut(key) else { return Course::Drop };
-        let direction = meta.mri.direction();
+        let Some(session) = self.sessions.get_mut(key) else { return Decision::Drop };
+        let direction = arrival.mri.direction();
         let begins_here = session.marks.has(Marks::QNI) && !session.stands_in();
         if session.mri.direction() != direction || begins_here {
             counters.wrong_direction += 1;
-            return Course::Answer(Info::WRONG_DIRECTION);
+            tracing::debug!(session = %arrival.session, reason = "wrong direction", "RESERVE refused");
+            return Decision::Answer(Info::WRONG_DIRECTION);
         }
         let tear = message.is_tear();
         let Some(stored) = session.rsn_in else {
             // Only QUERYs passed so far.
             if tear {
                 counters.unknown_session += 1;
-                return Course::Drop;
+                tracing::debug!(
+                    session = %arrival.session,
+                    reason = "no reservation to tear down",
+                    "RESERVE dropped"
+                );
+                return Decision::Drop;
             }
             return match message.qspec {
-                Some(_) => Course::Admit(Some(key)),
-                None => Course::Answer(Info::FULL_QSPEC_REQUIRED),
+                Some(_) => Decision::Admit(Some(key)),
+                None => Decision::Answer(Info::FULL_QSPEC_REQUIRED),
             };
         };
-        if session.back != meta.sii {
-            // Of a former peer, on an odd way, GIST does not tell the name.
-            let nameless = meta.sii.is_none() && session.back.is_some();
-            if nameless || meta.sii.is_some_and(|sii| session.is_ahead(sii)) {
+        if session.previous_peer != arrival.sii {
+            // GIST gives no SII-handle of a former peer whose message arrived without routing state.
+            let nameless = arrival.sii.is_none() && session.previous_peer.is_some();
+            if nameless || arrival.sii.is_some_and(|sii| session.is_next_peer(sii)) {
                 counters.old_peer += 1;
-                return Course::Drop;
+                tracing::debug!(
+                    session = %arrival.session,
+                    peer = ?arrival.sii,
+                    reason = "from another than the previous peer",
+                    "RESERVE dropped"
+                );
+                return Decision::Drop;
             }
-            return other_peer(self.now, key, session, rsn, message, meta.sii, &self.config, counters);
+            return other_peer(self.now, key, session, rsn, message, arrival.sii, &self.config, counters);
         }
         if rsn.epoch != stored.epoch {
-            // The peer restarted: its RESERVE is an update whatever its number (§5.3.1).
+            // The peer restarted: its RESERVE is an update, whatever the number (§5.3.1).
             return match (tear, message.qspec) {
-                (true, _) => Course::Tear(key),
-                (false, Some(_)) => Course::Admit(Some(key)),
-                (false, None) => Course::Answer(Info::FULL_QSPEC_REQUIRED),
+                (true, _) => Decision::Tear(key),
+                (false, Some(_)) => Decision::Admit(Some(key)),
+                (false, None) => Decision::Answer(Info::FULL_QSPEC_REQUIRED),
             };
         }
         let newer = Rsn::newer(rsn.number, stored.number);
         if !newer && rsn.number != stored.number {
             counters.old_rsn += 1;
-            return Course::Drop;
+            tracing::debug!(
+                session = %arrival.session,
+                peer = ?arrival.sii,
+                reason = "RSN is old",
+                "RESERVE dropped"
+            );
+            return Decision::Drop;
         }
         if tear {
-            return Course::Tear(key);
+            return Decision::Tear(key);
         }
-        let same_flow = session.mri == meta.mri;
+        let same_flow = session.mri == arrival.mri;
         if newer || !same_flow {
-            // A reduced refresh that is newer: the QSPEC that goes with the number got lost (§5.3.1).
+            // A reduced refresh with a newer RSN: the RESERVE with the QSPEC was lost (§5.3.1).
             return match message.qspec {
-                Some(_) => Course::Admit(Some(key)),
-                None => Course::Answer(Info::FULL_QSPEC_REQUIRED),
+                Some(_) => Decision::Admit(Some(key)),
+                None => Decision::Answer(Info::FULL_QSPEC_REQUIRED),
             };
         }
         if session.stage == Stage::Torn {
             counters.after_tear += 1;
-            return Course::Drop;
+            tracing::debug!(session = %arrival.session, reason = "session is torn down", "RESERVE dropped");
+            return Decision::Drop;
         }
         if message.qspec.is_none() && !self.config.reduced_refresh {
-            return Course::Answer(Info::NO_REDUCED_REFRESH);
+            return Decision::Answer(Info::NO_REDUCED_REFRESH);
         }
-        Course::Refresh(key)
+        Decision::Refresh(key)
     }
 
-    /// Whether a user at the flow's source has given up what the receiver reserved, or lost it here. The receiver was told,
-    /// but word of that may be lost, or meet a receiver that restarted: without this a RESERVE on another path, or with
-    /// another number, would take up again what nobody is left to release. It fares as one without QUERY before it does.
+    /// Whether a user at the flow's source has released the reservation that the receiver made, or lost it. The NOTIFY
+    /// to the receiver may be lost, or the receiver may restart. Then a RESERVE on another path, or with another RSN,
+    /// would restore a reservation that no user can release. Such a RESERVE is answered like one without an earlier
+    /// QUERY.
     fn is_given_up(&self, key: Key, message: &Message<'_>) -> bool {
         let Some(session) = self.sessions.get(key) else { return false };
         session.stage == Stage::Torn
-            && session.marks.has(Marks::END)
+            && session.marks.has(Marks::QNR)
             && session.mri.direction() == Direction::Upstream
             && session.local.is_none()
             && !message.generic.contains(GenericFlags::PROXY)
     }
 
-    fn course_of_unknown(&mut self, message: &Message<'_>, meta: &Meta) -> Course {
+    fn decide_unknown(&mut self, message: &Message<'_>, arrival: &Arrival) -> Decision {
         if message.is_tear() {
             self.counters.unknown_session += 1;
-            return Course::Drop;
+            tracing::debug!(session = %arrival.session, reason = "session is not known", "tear dropped");
+            return Decision::Drop;
         }
         if message.qspec.is_none() {
             self.counters.unknown_session += 1;
-            return Course::Answer(Info::FULL_QSPEC_REQUIRED);
+            tracing::debug!(session = %arrival.session, reason = "session is not known", "refresh refused");
+            return Decision::Answer(Info::FULL_QSPEC_REQUIRED);
         }
-        // A RESERVE against the flow follows the QUERY that went before it; without one GIST has no way on, unless
-        // the session is confined by a proxy (§4.8).
-        let upstream = meta.mri.direction() == Direction::Upstream;
+        // An upstream RESERVE follows a QUERY. Without one GIST has no upstream routing state, unless a proxy confines
+        // the session (§4.8).
+        let upstream = arrival.mri.direction() == Direction::Upstream;
         if upstream && !message.generic.contains(GenericFlags::PROXY) {
-            return Course::Answer(Info::NO_PATH_STATE);
+            return Decision::Answer(Info::NO_PATH_STATE);
         }
-        Course::Admit(None)
+        Decision::Admit(None)
     }
 }
 
-/// A RESERVE from another peer than the session's: the route before this node changed, or it did not and the message
-/// is from the old one (§3.2.12, §5.2.5.4).
+/// Decides on a RESERVE from another peer than the previous one: the route before this node changed, or the message
+/// comes from the old branch (RFC 5974 §3.2.12, §5.2.5.4).
 #[expect(clippy::too_many_arguments, reason = "parts of the engine that are borrowed one by one")]
 fn other_peer(
     now: Time,
@@ -166,37 +188,50 @@ fn other_peer(
     sii: Option<SiiHandle>,
     config: &super::Config,
     counters: &mut Counters,
-) -> Course {
+) -> Decision {
     if message.is_tear() {
-        // §5.4.1: a tear that does not come from the current peer is ignored and not forwarded. Nor does the old
-        // branch refresh anything from now on (§5.2.5.4).
+        // §5.4.1: a tear that does not come from the current peer is ignored and not forwarded. The old branch
+        // refreshes nothing after it (§5.2.5.4).
         counters.old_peer += 1;
-        session.old_back = session.old_back.filter(|(old, _)| Some(*old) != sii);
-        return Course::Drop;
+        tracing::debug!(
+            session = %session.id,
+            peer = ?sii,
+            reason = "from another than the previous peer",
+            "tear dropped"
+        );
+        session.old_previous_peer = session.old_previous_peer.filter(|(old, _)| Some(*old) != sii);
+        return Decision::Drop;
     }
     let stored = session.rsn_in.unwrap_or_default();
     let same_node = stored.epoch == rsn.epoch;
     if same_node && rsn.number != stored.number && !Rsn::newer(rsn.number, stored.number) {
         counters.old_rsn += 1;
-        return Course::Drop;
+        tracing::debug!(session = %session.id, peer = ?sii, reason = "RSN is old", "RESERVE dropped");
+        return Decision::Drop;
     }
-    if let Some((old, until)) = session.old_back
+    if let Some((old, until)) = session.old_previous_peer
         && Some(old) == sii
         && now < until
     {
-        // It goes on refreshing until its state ends, and does not count. A full RESERVE with an RII is no refresh
-        // of that sort but what a node sends that saw the route change back: §5.2.5.4 does not tell them apart, and
-        // a path that flaps would be without reservation for a lifetime.
+        // Refreshes of the old branch have no effect until its state ends. A full RESERVE with an RII is not such a
+        // refresh: the node saw the route change back. RFC 5974 §5.2.5.4 does not distinguish them. Without this, a
+        // route that flaps would leave the path without a reservation for a lifetime.
         let repair = message.qspec.is_some() && message.rii.is_some();
         if !repair {
             let period = message.refresh_period.unwrap_or(super::compose::DEFAULT_PERIOD_MS);
-            session.old_back = Some((old, now + config.lifetime(period)));
+            session.old_previous_peer = Some((old, now + config.lifetime(period)));
             counters.old_peer += 1;
-            return Course::Drop;
+            tracing::debug!(
+                session = %session.id,
+                peer = ?sii,
+                reason = "refresh of the old branch",
+                "RESERVE dropped"
+            );
+            return Decision::Drop;
         }
     }
     match message.qspec {
-        Some(_) => Course::Admit(Some(key)),
-        None => Course::Answer(Info::FULL_QSPEC_REQUIRED),
+        Some(_) => Decision::Admit(Some(key)),
+        None => Decision::Answer(Info::FULL_QSPEC_REQUIRED),
     }
 }

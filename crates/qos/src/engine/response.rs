@@ -9,72 +9,92 @@ use super::Qos;
 use super::compose::{Extra, Form, Target, generic};
 use super::event::{Failure, HopGrant};
 use super::outbox::{Parcel, Purpose};
-use super::parked::Meta;
 use super::rmf;
-use super::session::{Marks, Pending, Stage, Want};
+use super::session::{Marks, Pending, RequestKind, Stage};
+use super::waiting::Arrival;
 use crate::wire::{GenericFlags, Hops, Info, InfoClass, InfoSpec, Message, MessageType, Rsn, Source};
 
 impl Qos {
-    pub(super) fn on_response(&mut self, message: &Message<'_>, meta: &Meta, resources: &mut Resources) {
+    pub(super) fn on_response(
+        &mut self,
+        message: &Message<'_>,
+        arrival: &Arrival,
+        resources: &mut Resources,
+    ) {
         let Some(info) = message.info else { return };
-        let Some(key) = self.find(meta.session) else {
+        let Some(key) = self.find(arrival.session) else {
             self.counters.stray_responses += 1;
+            tracing::debug!(session = %arrival.session, reason = "session is not known", "RESPONSE dropped");
             return;
         };
         let epoch = self.epoch;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        // RESPONSEs to RESERVEs come against them; those to QUERYs with RESERVE-INIT come with them.
-        let about_reserve = meta.mri.direction() != session.mri.direction();
+        // A RESPONSE to a RESERVE comes in the opposite direction. One to a QUERY with RESERVE-INIT comes in the
+        // direction of the RESERVEs.
+        let about_reserve = arrival.mri.direction() != session.mri.direction();
         let own = message.rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         let passed = message.rii.is_some_and(|rii| session.passed(self.now, rii));
         let current = session.rsn_out.map(|number| Rsn { number, epoch });
         let by_rsn = about_reserve && message.rsn.is_some() && message.rsn == current;
         if own.is_none() && !passed && !by_rsn {
             self.counters.stray_responses += 1;
+            tracing::debug!(
+                session = %arrival.session,
+                peer = ?arrival.sii,
+                reason = "no request waits for it",
+                "RESPONSE dropped"
+            );
             return;
         }
         if message.generic.contains(GenericFlags::BREAK) {
             session.marks.set(Marks::BREAK, true);
         }
-        // What an old branch still answers says nothing of the new one, unless it is the old one (§5.2.5.2).
-        let from_old = own.is_none() && session.old_branches.iter().any(|old| Some(old.sii) == meta.sii);
+        // A RESPONSE of an old branch does not confirm the new one (§5.2.5.2).
+        let from_old = own.is_none() && session.old_branches.iter().any(|old| Some(old.sii) == arrival.sii);
         if about_reserve && !from_old {
-            self.heard_onward(key, meta);
+            self.note_next_peer(key, arrival);
         }
-        if self.deal_with_refresh_trouble(key, message, meta, info.info, by_rsn) {
+        if self.deal_with_refresh_trouble(key, message, arrival, info.info, by_rsn) {
             return;
         }
         let succeeded = info.info.class == InfoClass::SUCCESS;
+        tracing::debug!(
+            session = %arrival.session,
+            peer = ?arrival.sii,
+            info = %info.info,
+            own = own.is_some(),
+            "RESPONSE"
+        );
         let Some(session) = self.sessions.get_mut(key) else { return };
         let about_now = by_rsn || message.rii.is_some_and(|rii| session.is_about_now(rii));
         if succeeded && about_reserve && about_now && !from_old && session.stage == Stage::Reserved {
             session.marks.set(Marks::CONFIRMED, true);
-            session.marks.set(Marks::STOOD, true);
+            session.marks.set(Marks::ONCE_CONFIRMED, true);
             session.waits_for = None;
             self.trim(key, message, resources);
         }
         if info.info.is_error() && about_reserve && !self.has(key, Marks::QNI) {
             self.release_unconfirmed(key, resources);
         }
-        let want = own.and_then(|at| {
+        let kind = own.and_then(|at| {
             let session = self.sessions.get_mut(key)?;
-            (at < session.pending.len()).then(|| session.pending.swap_remove(at).want)
+            (at < session.pending.len()).then(|| session.pending.swap_remove(at).kind)
         });
-        // Success stops at the node that put the RII in; an error goes on, by RSN where there is no RII.
-        let begins_here = self.sessions.get(key).is_none_or(|session| session.back.is_none());
-        let onwards = (passed && want.is_none()) || (by_rsn && info.info.is_error() && !begins_here);
+        // A success ends at the node that inserted the RII. An error is forwarded, by RSN where it has no RII.
+        let begins_here = self.sessions.get(key).is_none_or(|session| session.previous_peer.is_none());
+        let onwards = (passed && kind.is_none()) || (by_rsn && info.info.is_error() && !begins_here);
         if onwards {
-            self.pass_response(key, message, meta, &info, passed);
+            self.pass_response(key, message, arrival, &info, passed);
             if info.info == Info::TORN_DOWN {
                 self.outlive_confirmation(key);
             }
         }
         let is_qni = self.has(key, Marks::QNI);
-        match want {
-            Some(want) if succeeded => self.on_success(key, want, message, resources),
-            Some(want) if info.info.is_error() => {
+        match kind {
+            Some(kind) if succeeded => self.on_success(key, kind, message, resources),
+            Some(kind) if info.info.is_error() => {
                 let failure = failure(message, &info);
-                self.on_refused(key, want, failure, resources);
+                self.on_refused(key, kind, failure, resources);
             }
             None if is_qni && by_rsn && info.info.is_error() => {
                 let failure = failure(message, &info);
@@ -84,13 +104,13 @@ impl Qos {
         }
     }
 
-    /// Errors of refreshes concern the node that refreshed, and it can do something about them itself: they go no
-    /// further, although §5.4.3 has every error with an RSN forwarded.
+    /// Handles errors of refreshes. The node that sent the refresh corrects them itself. They are not forwarded,
+    /// although RFC 5974 §5.4.3 forwards each error with an RSN.
     fn deal_with_refresh_trouble(
         &mut self,
         key: Key,
         message: &Message<'_>,
-        meta: &Meta,
+        arrival: &Arrival,
         info: Info,
         by_rsn: bool,
     ) -> bool {
@@ -98,14 +118,14 @@ impl Qos {
         match info {
             Info::ACKNOWLEDGED => {
                 session.marks.set(Marks::UNACKNOWLEDGED, false);
-                session.pending.retain(|p| p.want != Want::Acknowledge);
+                session.pending.retain(|p| p.kind != RequestKind::Acknowledgment);
                 true
             }
             Info::FULL_QSPEC_REQUIRED if by_rsn => {
                 session.marks.set(Marks::CONFIRMED, false);
-                session.pending.retain(|p| p.want != Want::Acknowledge);
+                session.pending.retain(|p| p.kind != RequestKind::Acknowledgment);
                 if session.stage == Stage::Reserved {
-                    self.send_whole(key, Want::Repair);
+                    self.send_whole(key, RequestKind::Repair);
                 }
                 true
             }
@@ -117,24 +137,24 @@ impl Qos {
                 true
             }
             Info::UNKNOWN_LISTED_SESSION | Info::LISTED_RSN_MISMATCH if by_rsn => {
-                self.on_listed_trouble(message, meta);
+                self.on_listed_trouble(message, arrival);
                 true
             }
             _ => false,
         }
     }
 
-    /// Sends a full RESERVE of a session with an RII of this node's own.
-    pub(super) fn send_whole(&mut self, key: Key, want: Want) {
+    /// Sends a full RESERVE of a session with an RII of this node.
+    pub(super) fn send_whole(&mut self, key: Key, kind: RequestKind) {
         let rii = self.new_rii(key);
         let extra = Extra { rii: Some(rii), keep: true, ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, Form::Full, extra) {
             self.counters.full_refreshes_sent += 1;
-            self.expect(key, rii, want, octets);
+            self.expect(key, rii, kind, octets);
         }
     }
 
-    /// A random RII that no request of the session has (§5.3.2).
+    /// A random RII that no request of the session has (RFC 5974 §5.3.2).
     pub(super) fn new_rii(&mut self, key: Key) -> u32 {
         loop {
             let rii = self.rng.u32();
@@ -147,27 +167,29 @@ impl Qos {
         }
     }
 
-    /// A request was sent: it is sent again until a RESPONSE comes or time is over (§5.2.4).
-    pub(super) fn expect(&mut self, key: Key, rii: u32, want: Want, octets: Vec<u8>) {
+    /// Stores a request that was sent. It is retransmitted until a RESPONSE comes or QOSNSLP_RETRY_MAX is over (RFC
+    /// 5974 §5.2.4).
+    pub(super) fn expect(&mut self, key: Key, rii: u32, kind: RequestKind, octets: Vec<u8>) {
         let interval = self.config.request_retry;
         let gives_up = self.now + self.config.retry_max;
-        let repeats = want != Want::Tear || self.config.repeats_tears();
+        let repeats = kind != RequestKind::Tear || self.config.repeats_tears();
         let retry_at = repeats.then(|| self.now + interval).filter(|at| *at < gives_up);
         let Some(session) = self.sessions.get_mut(key) else { return };
         let rsn = session.rsn_out;
-        session.pending.push(Pending { rii, want, rsn, octets, retry_at, interval, gives_up });
+        session.pending.push(Pending { rii, kind, rsn, octets, retry_at, interval, gives_up });
     }
 
-    /// Requests that are due to be sent again or given up.
+    /// Retransmits or gives up the requests that are due.
     pub(super) fn step_requests(&mut self, key: Key, resources: &mut Resources) {
         let mut at = 0;
         while let Some(session) = self.sessions.get_mut(key)
             && let Some(pending) = session.pending.get_mut(at)
         {
             if pending.gives_up <= self.now {
-                let want = session.pending.swap_remove(at).want;
+                let (id, kind) = (session.id, session.pending.swap_remove(at).kind);
                 self.counters.gave_up += 1;
-                self.on_silence(key, want, resources);
+                tracing::debug!(session = %id, request = ?kind, reason = "no RESPONSE", "request given up");
+                self.on_silence(key, kind, resources);
                 continue;
             }
             at += 1;
@@ -177,13 +199,16 @@ impl Qos {
             pending.interval = pending.interval.saturating_mul(2);
             let next = self.now + pending.interval;
             pending.retry_at = Some(next).filter(|next| *next < pending.gives_up);
-            let want = pending.want;
-            let rii =
-                (!matches!(want, Want::Acknowledge | Want::Init | Want::Farewell)).then_some(pending.rii);
-            // While GIST still looks for the next node, the first one is on its way.
+            let kind = pending.kind;
+            let rii = (!matches!(
+                kind,
+                RequestKind::Acknowledgment | RequestKind::ReserveInit | RequestKind::ReleaseNotice
+            ))
+            .then_some(pending.rii);
+            // GIST still looks for the next node, and has the first copy.
             if !session.marks.has(Marks::IN_GIST) {
                 let octets = core::mem::take(&mut pending.octets);
-                self.send_again(key, &octets, want, rii);
+                self.send_again(key, &octets, kind, rii);
                 let slot = self.sessions.get_mut(key).and_then(|s| s.pending.get_mut(at - 1));
                 if let Some(pending) = slot {
                     pending.octets = octets;
@@ -192,13 +217,13 @@ impl Qos {
         }
     }
 
-    /// No RESPONSE came. Nobody else is told of it (§5.3.2).
-    fn on_silence(&mut self, key: Key, want: Want, resources: &mut Resources) {
-        if want == Want::Acknowledge {
-            // §5.4.1: the peer before hears that the one behind is gone.
+    /// Handles a request without a RESPONSE. No other node is informed (RFC 5974 §5.3.2).
+    fn on_silence(&mut self, key: Key, kind: RequestKind, resources: &mut Resources) {
+        if kind == RequestKind::Acknowledgment {
+            // §5.4.1: the previous peer is informed that the path is truncated.
             self.notify_initiator(key, Info::PATH_TRUNCATED, None);
             if self.has(key, Marks::QNI) {
-                self.send_whole(key, Want::Repair);
+                self.send_whole(key, RequestKind::Repair);
             }
             return;
         }
@@ -208,21 +233,21 @@ impl Qos {
             meaning: "no answer".to_owned(),
             ..own_failure(Info::INTERNAL, None)
         };
-        self.on_refused(key, want, failure, resources);
+        self.on_refused(key, kind, failure, resources);
     }
 
-    /// The next peer of a session showed itself.
-    pub(super) fn heard_onward(&mut self, key: Key, meta: &Meta) {
-        if let Some(sii) = meta.sii {
-            self.set_onward(key, sii);
+    /// Stores the next peer that a message came from.
+    pub(super) fn note_next_peer(&mut self, key: Key, arrival: &Arrival) {
+        if let Some(sii) = arrival.sii {
+            self.set_next_peer(key, sii);
         }
     }
 
-    /// A reservation that was never confirmed does not wait for its end when a node further on refused it. Operation
-    /// state stays for the tear to come.
+    /// Releases a reservation that was never confirmed when a node nearer to the QNR refused it. Operation state stays
+    /// for the tear that follows.
     fn release_unconfirmed(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
-        if session.stage != Stage::Reserved || session.marks.has(Marks::STOOD) {
+        if session.stage != Stage::Reserved || session.marks.has(Marks::ONCE_CONFIRMED) {
             return;
         }
         self.release(key, resources);
@@ -232,8 +257,8 @@ impl Qos {
         }
     }
 
-    /// The confirmation of a tear has passed, and what is known of the session can go (§5.4.1); but not before a
-    /// repetition could have come, for the confirmation may get lost behind this node.
+    /// Shortens the life of operation state after the confirmation of a tear was forwarded (RFC 5974 §5.4.1). It stays
+    /// as long as a retransmission of the tear can come, because the confirmation may be lost.
     fn outlive_confirmation(&mut self, key: Key) {
         let until = self.now + self.config.request_retry.saturating_mul(2);
         let torn = self.sessions.get_mut(key).filter(|session| session.stage == Stage::Torn);
@@ -244,55 +269,55 @@ impl Qos {
         }
     }
 
-    /// Passes a RESPONSE on towards where its request came from.
+    /// Forwards a RESPONSE towards the sender of the request (RFC 5974 §5.4.3).
     fn pass_response(
         &mut self,
         key: Key,
         message: &Message<'_>,
-        meta: &Meta,
+        arrival: &Arrival,
         info: &InfoSpec<'_>,
         with_rii: bool,
     ) {
         let Some(session) = self.sessions.get(key) else { return };
-        let about_reserve = meta.mri.direction() != session.mri.direction();
+        let about_reserve = arrival.mri.direction() != session.mri.direction();
         let response = Message {
             generic: generic(session),
             rii: message.rii.filter(|_| with_rii),
-            // Of an error the RSN of the peer before this node, who knows only its own (§5.4.3).
+            // An error carries the RSN of the previous peer, the only one that this peer can match (§5.4.3).
             rsn: session.rsn_in.filter(|_| about_reserve && info.info.is_error()),
             info: Some(*info),
             ..*message
         };
-        let nslp = if about_reserve { session.nslp_back } else { session.nslp_onward };
-        let sii = session.astray().filter(|_| about_reserve);
-        let to = Target { session: session.id, mri: meta.mri, nslp, state: meta.state, sii };
+        let nslp = if about_reserve { session.nslp_previous } else { session.nslp_next };
+        let sii = session.explicit_previous().filter(|_| about_reserve);
+        let to = Target { session: session.id, mri: arrival.mri, nslp, state: arrival.state, sii };
         self.send_response(to, &response);
     }
 
-    /// GIST sent what was watched.
+    /// Handles the report of GIST that a request was sent.
     pub(super) fn on_sent(&mut self, parcel: &Parcel) {
         if let Purpose::Request { session, .. } = parcel.purpose
             && let Some(session) = self.sessions.get_mut(session)
         {
             session.marks.set(Marks::IN_GIST, false);
-            // Somebody is there after all: the path grew (§5.2.5.1).
-            session.marks.set(Marks::LAST, false);
+            // A next node exists: the path has become longer (§5.2.5.1).
+            session.marks.set(Marks::LAST_NODE, false);
         }
     }
 
-    /// GIST could not send what was watched.
+    /// Handles the report of GIST that a request was not sent.
     pub(super) fn on_unsent(&mut self, parcel: &Parcel, error: SendError, resources: &mut Resources) {
         let Purpose::Request { session: key, rii, query } = parcel.purpose else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.marks.set(Marks::IN_GIST, false);
-        // Against the RESERVEs, a QUERY tells nothing of whom they meet.
+        // A QUERY in the direction opposite to the RESERVEs does not show where they end.
         let against = query && session.mri.direction() == Direction::Upstream;
         match error {
             SendError::NoNextNode | SendError::FlowEndsHere => {
                 if !against {
-                    session.marks.set(Marks::LAST, true);
+                    session.marks.set(Marks::LAST_NODE, true);
                 }
-                // The list of nodes that was to go on goes back.
+                // The list of hops that was to be forwarded is returned.
                 let hops = Message::parse(&parcel.octets).ok().and_then(|message| message.hops);
                 self.take_over_as_last(key, (rii, hops), query, resources);
             }
@@ -300,7 +325,7 @@ impl Qos {
                 let note = "GIST has no way towards the flow's source";
                 self.unsendable(key, rii, Info::NO_REVERSE_STATE, note, resources);
             }
-            // What has a retransmission to come may fare better then; a refresh is followed by the next.
+            // The retransmission, or the next refresh, may succeed.
             SendError::Overload | SendError::Peer { .. } => {}
             SendError::NoRoute => {
                 self.unsendable(key, rii, Info::RESERVATION_FAILURE, "no route to the next node", resources);
@@ -312,7 +337,7 @@ impl Qos {
         self.rearm(key);
     }
 
-    /// Nobody is further on: this node answers (§5.2.5.1).
+    /// Answers a request because no next node exists (RFC 5974 §5.2.5.1).
     fn take_over_as_last(
         &mut self,
         key: Key,
@@ -323,8 +348,8 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         if let Some(at) = own {
-            let want = session.pending.swap_remove(at).want;
-            self.on_alone(key, want, resources);
+            let kind = session.pending.swap_remove(at).kind;
+            self.on_alone(key, kind, resources);
         } else if query {
             self.query_ends_here(key, rii);
         } else if let Some(rii) = rii {
@@ -333,19 +358,19 @@ impl Qos {
         }
     }
 
-    /// GIST cannot send a session's request.
+    /// Handles a request that GIST cannot send.
     fn unsendable(&mut self, key: Key, rii: Option<u32>, info: Info, note: &str, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let source = self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri.dst());
         let source = source.map_or(Source::None, Source::Address);
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         if let Some(at) = own {
-            let want = session.pending.swap_remove(at).want;
+            let kind = session.pending.swap_remove(at).kind;
             let failure = Failure { node: source_text(&source), ..own_failure(info, Some(note)) };
-            return self.on_refused(key, want, failure, resources);
+            return self.on_refused(key, kind, failure, resources);
         }
         if rii.is_none() && session.marks.has(Marks::CONFIRMED) {
-            return; // a refresh: the next one may fare better
+            return; // a refresh: the next one may succeed
         }
         if session.marks.has(Marks::QNI) {
             let failure = Failure { node: source_text(&source), ..own_failure(info, Some(note)) };
@@ -365,7 +390,7 @@ impl Qos {
     }
 }
 
-/// What a user reads of where an INFO-SPEC comes from.
+/// The source of an INFO-SPEC, for users.
 pub(super) fn source_text(source: &Source<'_>) -> Option<String> {
     match source {
         Source::None | Source::Other { .. } => None,
@@ -374,7 +399,7 @@ pub(super) fn source_text(source: &Source<'_>) -> Option<String> {
     }
 }
 
-/// What a user reads of an error that this node found.
+/// An error that this node found, for users.
 pub(super) fn own_failure(info: Info, note: Option<&str>) -> Failure {
     Failure {
         class: info.class.0,
@@ -387,7 +412,7 @@ pub(super) fn own_failure(info: Info, note: Option<&str>) -> Failure {
     }
 }
 
-/// What a user reads of an error.
+/// An error that another node reported, for users.
 pub(super) fn failure(message: &Message<'_>, info: &InfoSpec<'_>) -> Failure {
     Failure {
         class: info.info.class.0,

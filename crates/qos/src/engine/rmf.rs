@@ -1,6 +1,6 @@
-//! The resource management function: QSPECs on one side, [`Resources`] on the other (RFC 5974 §5.3.8, Appendix A).
+//! The resource management function, between QSPECs and [`Resources`] (RFC 5974 §5.3.8, Appendix A).
 //!
-//! The octets of a QSPEC are whole here and opaque everywhere else in the engine.
+//! Only this module of the engine interprets the octets of a QSPEC.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -22,58 +22,58 @@ use crate::wire::qspec::{
 };
 use crate::wire::{Carried, Classifier, Info, InfoClass};
 
-/// A request's surroundings.
+/// The data of a request beside its QSPEC.
 #[derive(Debug)]
 pub(super) struct Flow<'a> {
     pub(super) key: Key,
     pub(super) session: SessionId,
     pub(super) mri: Mri,
     pub(super) classifier: Option<Classifier>,
-    /// Where its packets leave; `None`: they end here.
+    /// Egress interface of the packets; `None`: the flow ends here.
     pub(super) ifindex: Option<IfIndex>,
     pub(super) mtu: u32,
     pub(super) initiator: IpAddr,
     pub(super) peer: Option<Arc<Identity>>,
     pub(super) auth: Carried<'a>,
     pub(super) lifetime: Duration,
-    /// The code point that its packets get here: they enter an aggregate.
+    /// Code point that this node sets in the packets because they enter an aggregate.
     pub(super) mark_dscp: Option<u8>,
 }
 
-/// What was granted.
+/// A granted request.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct LocalGrant {
     pub(super) grant: Option<GrantId>,
     pub(super) ifindex: Option<IfIndex>,
-    /// Octets a second held.
+    /// Reserved rate in octets a second.
     pub(super) rate: u64,
-    /// As it goes on.
+    /// The QSPEC for the next peer.
     pub(super) qspec: Vec<u8>,
 }
 
-/// Why nothing was.
+/// A refused request.
 #[derive(Debug)]
-pub(super) struct Denial {
+pub(super) struct LocalRefusal {
     pub(super) info: Info,
     pub(super) qspec: Option<Vec<u8>>,
     pub(super) note: Option<String>,
     pub(super) available: Option<u64>,
 }
 
-impl Denial {
+impl LocalRefusal {
     pub(super) const fn of(info: Info) -> Self {
         Self { info, qspec: None, note: None, available: None }
     }
 }
 
-/// Asks for what a QSPEC wants, in the place of what `old` holds.
+/// Requests the resources of a QSPEC, in the place of the grant `old`.
 pub(super) fn reserve(
     resources: &mut Resources,
     now: Time,
     flow: &Flow<'_>,
     qspec: &[u8],
     old: Option<GrantId>,
-) -> Result<Given, Denial> {
+) -> Result<LocalGrant, LocalRefusal> {
     let mut onward = Vec::new();
     let held = old.and_then(|grant| resources.reservation(grant)).map_or(0, |view| view.charged);
     let passed = pass_here(resources, flow, qspec, Message::Reserve, held, &mut onward)?;
@@ -81,10 +81,10 @@ pub(super) fn reserve(
         if let Some(old) = old {
             resources.release(old);
         }
-        return Ok(Given { grant: None, ifindex: None, rate: 0, qspec: onward });
+        return Ok(LocalGrant { grant: None, ifindex: None, rate: 0, qspec: onward });
     };
     let Some(ask) = ask(resources, now, flow, ifindex, &passed.demand) else {
-        return Err(Denial::of(Info::MALFORMED_QSPEC));
+        return Err(LocalRefusal::of(Info::MALFORMED_QSPEC));
     };
     let ask = ask?;
     let rate = ask.traffic.rate;
@@ -94,22 +94,26 @@ pub(super) fn reserve(
     };
     match result {
         Ok(admitted) => {
-            Ok(Given { grant: Some(admitted.grant), ifindex: Some(ifindex), rate, qspec: onward })
+            Ok(LocalGrant { grant: Some(admitted.grant), ifindex: Some(ifindex), rate, qspec: onward })
         }
-        Err(refusal) => Err(denied(&refusal, &onward)),
+        Err(refusal) => Err(local_refusal(&refusal, &onward)),
     }
 }
 
-/// The QSPEC of a QUERY as it goes on, and what could be given here, in octets a second.
-pub(super) fn query(resources: &Resources, flow: &Flow<'_>, qspec: &[u8]) -> Result<(Vec<u8>, u64), Denial> {
+/// The QSPEC of a QUERY for the next node, and the available rate here in octets a second (RFC 5975 §4.3.3).
+pub(super) fn query(
+    resources: &Resources,
+    flow: &Flow<'_>,
+    qspec: &[u8],
+) -> Result<(Vec<u8>, u64), LocalRefusal> {
     let mut onward = Vec::new();
     let passed = pass_here(resources, flow, qspec, Message::Query, 0, &mut onward)?;
     let available = flow.ifindex.and_then(|ifindex| resources.available(ifindex, passed.demand.service()));
     Ok((onward, available.map_or(0, |available| available.rate)))
 }
 
-/// Passes a QSPEC through this node: against no limit where an exact request is left to admission control, else
-/// against what the interface has to give.
+/// Processes a QSPEC at this node. If the requested QoS is exact, admission control decides, and the QSPEC is compared
+/// with no limit. Otherwise it is compared with the available resources of the interface.
 fn pass_here(
     resources: &Resources,
     flow: &Flow<'_>,
@@ -117,16 +121,16 @@ fn pass_here(
     message: Message,
     held: u64,
     onward: &mut Vec<u8>,
-) -> Result<Passed, Denial> {
+) -> Result<Passed, LocalRefusal> {
     let mtu = if flow.ifindex.is_some() && flow.mtu > 0 { flow.mtu } else { u32::MAX };
     let unlimited = Offer::of(Tmod { max_packet: mtu, ..Offer::UNLIMITED });
     let bad = |error: QspecError| {
         let mut shown = Vec::new();
         let outcome = error.outcome();
-        Denial {
+        LocalRefusal {
             qspec: rules::malformed(octets, message, &mut shown).then_some(shown),
             note: Some(error.to_string()),
-            ..Denial::of(Info { class: InfoClass(outcome.class), code: outcome.code })
+            ..LocalRefusal::of(Info { class: InfoClass(outcome.class), code: outcome.code })
         }
     };
     let mut passed = rules::pass(octets, message, &unlimited, onward).map_err(bad)?;
@@ -142,23 +146,23 @@ fn pass_here(
         passed = rules::pass(octets, message, &Offer::of(limit), onward).map_err(bad)?;
     }
     if passed.failed {
-        return Err(Denial {
+        return Err(LocalRefusal {
             qspec: Some(core::mem::take(onward)),
             note: Some("the QSPEC asks for something that this node cannot give or does not know".to_owned()),
-            ..Denial::of(Info::RESERVATION_FAILURE)
+            ..LocalRefusal::of(Info::RESERVATION_FAILURE)
         });
     }
     Ok(passed)
 }
 
-/// The question to admission control; `None` if the QSPEC says nothing of traffic.
+/// The request to admission control; `None` if the QSPEC has no traffic model.
 fn ask(
     resources: &Resources,
     now: Time,
     flow: &Flow<'_>,
     ifindex: IfIndex,
     demand: &Demand,
-) -> Option<Result<Ask, Denial>> {
+) -> Option<Result<Ask, LocalRefusal>> {
     let traffic = demand.traffic()?;
     let priorities = demand.priorities();
     let owner = Owner { protocol: super::PROTOCOL, key: flow.key.to_u64() };
@@ -166,7 +170,7 @@ fn ask(
         Ok(token) => token,
         Err(error) => {
             let note = Some(format!("token: {error}"));
-            return Some(Err(Denial { note, ..Denial::of(Info::AUTHORISATION) }));
+            return Some(Err(LocalRefusal { note, ..LocalRefusal::of(Info::AUTHORISATION) }));
         }
     };
     Some(Ok(Ask {
@@ -186,7 +190,7 @@ fn ask(
     }))
 }
 
-/// The packets that a PACKET-CLASSIFIER leaves of a flow (§5.1.3.5); without one all that the MRI says.
+/// The packet filter of a flow with a PACKET-CLASSIFIER (RFC 5974 §5.1.3.5). Without one all fields of the MRI count.
 pub(super) fn filter(mri: &Mri, classifier: Option<Classifier>) -> FlowFilter {
     let mut filter = FlowFilter::from(mri);
     let Some(classifier) = classifier else { return filter };
@@ -205,8 +209,7 @@ pub(super) fn filter(mri: &Mri, classifier: Option<Classifier>) -> FlowFilter {
     filter
 }
 
-/// Gives back what the end of the path turned out not to give: QoS Reserved of its RESPONSE is less than what is held
-/// here. What is held afterwards, in octets a second.
+/// Reduces a grant to the QoS Reserved of a RESPONSE. Returns the reserved rate in octets a second.
 pub(super) fn trim(
     resources: &mut Resources,
     now: Time,
@@ -233,8 +236,8 @@ pub(super) fn trim(
     }
 }
 
-/// Why admission control or policy refused, as an INFO-SPEC says it.
-fn denied(refusal: &Refusal, qspec: &[u8]) -> Denial {
+/// The refusal of admission control or policy as INFO-SPEC and QSPEC.
+fn local_refusal(refusal: &Refusal, qspec: &[u8]) -> LocalRefusal {
     let (info, blame) = match refusal.cause() {
         Cause::Policy | Cause::Token => (Info::AUTHORISATION, None),
         Cause::NoGrant => (Info::INTERNAL, None),
@@ -242,17 +245,17 @@ fn denied(refusal: &Refusal, qspec: &[u8]) -> Denial {
     };
     let mut shown = Vec::new();
     let failure = info == Info::RESERVATION_FAILURE;
-    Denial {
+    LocalRefusal {
         qspec: (failure && rules::refuse(qspec, blame, &mut shown).is_ok()).then_some(shown),
         note: Some(refusal.to_string()),
         available: Some(refusal.available),
-        ..Denial::of(info)
+        ..LocalRefusal::of(info)
     }
 }
 
-/// What the initiator's QSPEC is for.
+/// The message that carries the QSPEC of the initiator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Aim {
+pub(super) enum CarriedBy {
     /// A RESERVE.
     Reserve,
     /// A QUERY with RESERVE-INIT.
@@ -261,8 +264,12 @@ pub(super) enum Aim {
     Query,
 }
 
-/// The QSPEC of a user's wish; empty if its values cannot be said.
-pub(super) fn initial(qos: &QosRequest, priority: Option<command::Priority>, aim: Aim) -> Vec<u8> {
+/// The QSPEC of a request of a user (RFC 5975 §4.3); empty if its values have no encoding.
+pub(super) fn initial(
+    qos: &QosRequest,
+    priority: Option<command::Priority>,
+    carried_by: CarriedBy,
+) -> Vec<u8> {
     let tmod = |rate: u64| {
         rules::tmod_of(&TrafficSpec {
             rate,
@@ -272,8 +279,8 @@ pub(super) fn initial(qos: &QosRequest, priority: Option<command::Priority>, aim
             max_packet: qos.max_packet,
         })
     };
-    // A QSPEC has no error terms (RFC 5975 §3.3.1): the rate that bounds the delay is the one of the fluid model, at
-    // which the burst has left when the time is over.
+    // A QSPEC has no error terms (RFC 5975 §3.3.1). The rate for a delay bound is that of the fluid model: the burst
+    // is sent within the delay.
     let for_delay = qos.delay.map_or(0, |delay| {
         let us = delay.as_micros().max(1);
         u64::try_from((u128::from(qos.burst()) * 1_000_000).div_ceil(us)).unwrap_or(u64::MAX)
@@ -290,16 +297,16 @@ pub(super) fn initial(qos: &QosRequest, priority: Option<command::Priority>, aim
     }
     let minimum: Vec<_> =
         qos.minimum.iter().map(|rate| (Flags::MANDATORY, Value::Tmod1(tmod(*rate)))).collect();
-    let procedure = match (aim, minimum.is_empty()) {
-        (Aim::Reserve, true) => Procedure::DESIRED,
-        (Aim::Reserve, false) => Procedure::MINIMUM,
-        (Aim::Init, true) => Procedure::RECEIVER_DESIRED,
-        (Aim::Init, false) => Procedure::RECEIVER_AVAILABLE,
-        (Aim::Query, _) => Procedure::QUERY,
+    let procedure = match (carried_by, minimum.is_empty()) {
+        (CarriedBy::Reserve, true) => Procedure::DESIRED,
+        (CarriedBy::Reserve, false) => Procedure::MINIMUM,
+        (CarriedBy::Init, true) => Procedure::RECEIVER_DESIRED,
+        (CarriedBy::Init, false) => Procedure::RECEIVER_AVAILABLE,
+        (CarriedBy::Query, _) => Procedure::QUERY,
     };
     let wish = Wish {
-        minimum: if aim == Aim::Query { &[] } else { &minimum },
-        collect: Collect { latency: aim == Aim::Query, ..Collect::default() },
+        minimum: if carried_by == CarriedBy::Query { &[] } else { &minimum },
+        collect: Collect { latency: carried_by == CarriedBy::Query, ..Collect::default() },
         ..Wish::of(procedure, &desired)
     };
     let mut octets = Vec::new();
@@ -307,20 +314,20 @@ pub(super) fn initial(qos: &QosRequest, priority: Option<command::Priority>, aim
     octets
 }
 
-/// The QSPEC of a RESPONSE at the end of the path, out of that of the request.
+/// The QSPEC of a RESPONSE at the end of the path (RFC 5975 §4.3).
 pub(super) fn answer(octets: &[u8], query: bool) -> Option<Vec<u8>> {
     let mut answer = Vec::new();
     let message = if query { Message::Query } else { Message::Reserve };
     rules::respond(octets, message, &mut answer).ok().map(|()| answer)
 }
 
-/// The QSPEC of the RESERVE with which a receiver answers a QUERY.
+/// The QSPEC of the RESERVE that answers a QUERY with RESERVE-INIT (RFC 5975 §4.3.2).
 pub(super) fn reserve_for(octets: &[u8]) -> Option<Vec<u8>> {
     let mut reserve = Vec::new();
     rules::reserve_for(octets, &mut reserve).ok().map(|()| reserve)
 }
 
-/// The rate that a QSPEC asks for, in octets a second.
+/// The requested rate of a QSPEC, in octets a second.
 pub(super) fn rate(octets: &[u8]) -> Option<u64> {
     match Qspec::frame(octets).ok()?.desired()?.value(ParameterId::TMOD_1)? {
         Value::Tmod1(tmod) => Some(rules::traffic_of(&tmod).rate),
@@ -328,7 +335,7 @@ pub(super) fn rate(octets: &[u8]) -> Option<u64> {
     }
 }
 
-/// What a QSPEC gives, for people.
+/// The QoS of a QSPEC, for users.
 pub(super) fn quality(octets: &[u8]) -> Quality {
     let Ok(qspec) = Qspec::frame(octets) else { return Quality::default() };
     let object = qspec.reserved().or_else(|| qspec.available()).or_else(|| qspec.desired());
@@ -353,7 +360,14 @@ pub(super) fn quality(octets: &[u8]) -> Quality {
     }
 }
 
-/// What a refusal offers instead, in octets a second.
+/// A parameter of a QSPEC that a node on the path could not interpret: its N flag is set (RFC 5975 §4.2.2).
+pub(super) fn not_supported(octets: &[u8]) -> Option<ParameterId> {
+    let qspec = Qspec::frame(octets).ok()?;
+    let mut parameters = qspec.objects().flat_map(|object| object.parameters());
+    parameters.find(|parameter| parameter.flags.not_supported).map(|parameter| parameter.id)
+}
+
+/// The available rate in the QSPEC of a refusal, in octets a second.
 pub(super) fn available_rate(octets: &[u8]) -> Option<u64> {
     match Qspec::frame(octets).ok()?.available()?.value(ParameterId::TMOD_1)? {
         Value::Tmod1(tmod) => Some(rules::traffic_of(&tmod).rate),
@@ -361,7 +375,7 @@ pub(super) fn available_rate(octets: &[u8]) -> Option<u64> {
     }
 }
 
-/// The QSPEC of a QUERY with RESERVE-INIT that wants the same as a RESERVE.
+/// The QSPEC of a QUERY with RESERVE-INIT that requests the same as a RESERVE.
 pub(super) fn as_init(octets: &[u8]) -> Vec<u8> {
     let mut init = Vec::new();
     if let Ok(qspec) = Qspec::parse(octets)
@@ -373,7 +387,7 @@ pub(super) fn as_init(octets: &[u8]) -> Vec<u8> {
     init
 }
 
-/// Whether admission control would grant a QSPEC's wish.
+/// Whether admission control would grant the request of a QSPEC.
 pub(super) fn would_fit(resources: &Resources, now: Time, flow: &Flow<'_>, qspec: &[u8]) -> bool {
     let mut onward = Vec::new();
     let Ok(passed) = pass_here(resources, flow, qspec, Message::Reserve, 0, &mut onward) else { return true };
@@ -384,7 +398,7 @@ pub(super) fn would_fit(resources: &Resources, now: Time, flow: &Flow<'_>, qspec
     }
 }
 
-/// The QSPEC as a node without state passes it on: with flags on what it cannot give.
+/// The QSPEC that a stateless node forwards: with flags on parameters that it cannot satisfy.
 pub(super) fn pass_stateless(
     resources: &Resources,
     flow: &Flow<'_>,
@@ -403,8 +417,8 @@ pub(super) fn pass_stateless(
             }
         }
         Ok(_) => onward,
-        // What a node before marked as failed goes on as it is, what is malformed with flags.
-        Err(Denial { info: Info::RESERVATION_FAILURE, qspec: Some(qspec), .. }) => qspec,
+        // A QSPEC that an earlier node marked as failed is forwarded unchanged; a malformed one with flags.
+        Err(LocalRefusal { info: Info::RESERVATION_FAILURE, qspec: Some(qspec), .. }) => qspec,
         Err(_) => {
             let mut marked = Vec::new();
             if rules::flagged(octets, message, &mut marked) { marked } else { octets.to_vec() }
@@ -412,8 +426,7 @@ pub(super) fn pass_stateless(
     }
 }
 
-/// Holds so much for the flows of one code point together, in the place of what is held. `None` of a code point: the
-/// request names no class, and a node without sessions can tell flows by nothing else.
+/// Reserves a rate for all flows of one code point at an interface, in the place of `grant`.
 pub(super) fn hold(
     resources: &mut Resources,
     now: Time,
@@ -447,7 +460,7 @@ pub(super) fn hold(
     result.map(|admitted| Some(admitted.grant)).map_err(|_| ())
 }
 
-/// Holds less than before; what is held then.
+/// Reduces such a reservation. Returns its grant, if any.
 pub(super) fn shrink(resources: &mut Resources, now: Time, grant: GrantId, rate: u64) -> Option<GrantId> {
     if rate == 0 {
         resources.release(grant);
@@ -467,7 +480,7 @@ fn sum_of(rate: u64) -> TrafficSpec {
     TrafficSpec { rate, burst, peak: None, min_policed: 1, max_packet: 1500 }
 }
 
-/// The code point of the behaviour that a QSPEC asks for.
+/// The code point of the PHB that a QSPEC requests.
 pub(super) fn dscp(octets: &[u8]) -> Option<u8> {
     match Qspec::frame(octets).ok()?.desired()?.value(ParameterId::PHB_CLASS)? {
         Value::Phb(PhbClass::Standard { dscp, .. }) => Some(dscp),

@@ -1,6 +1,7 @@
-//! What a node knows of a session (RFC 5974 §5.2.1).
+//! The state of a session (RFC 5974 §5.2.1).
 //!
-//! "Onward" is the way RESERVEs go, towards the QNR; "back" is towards the QNI.
+//! The previous peer is the one that RESERVEs come from, towards the QNI. The next peer is the one that they go to,
+//! towards the QNR.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -15,60 +16,62 @@ use super::command::ReserveRequest;
 use super::event::{Granted, HopGrant};
 use crate::wire::{Classifier, MessageId, Rsn};
 
-/// How far a session has come at this node.
+/// The state of a session at this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// A QUERY passed: an answer, or a RESERVE the other way, may come back.
+    /// Only a QUERY passed. A RESPONSE, or a RESERVE in the other direction, may follow.
     Path,
     /// A RESERVE was granted here.
     Reserved,
-    /// Operation state only: the reservation is gone, and what is still on its way shall find its way.
+    /// The reservation is gone. Operation state is kept so that messages still on the path find their destination.
     Torn,
 }
 
-/// Facts that are true or not.
+/// Flags of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Marks(u32);
 
 impl Marks {
-    /// The flow ends here, or the operator said so: this node is the QNR.
-    pub(super) const END: Self = Self(0x01);
-    /// GIST found nobody further on: this node answers, and goes on looking.
-    pub(super) const LAST: Self = Self(0x02);
-    /// PROXY was set in what was received.
+    /// This node is the QNR: the flow ends here, or this node is configured as the P-QNE.
+    pub(super) const QNR: Self = Self(0x01);
+    /// GIST found no next node. This node answers requests, and still sends them.
+    pub(super) const LAST_NODE: Self = Self(0x02);
+    /// PROXY was set in the last message.
     pub(super) const PROXY: Self = Self(0x04);
-    /// BREAK was set in what was received, or there are gaps before this node.
+    /// BREAK was set in the last message, or routers without QoS NSLP are before this node.
     pub(super) const BREAK: Self = Self(0x08);
-    /// A RESPONSE told that the reservation stands further on: refreshes need no QSPEC.
+    /// A RESPONSE confirmed the reservation on the rest of the path: refreshes need no QSPEC.
     pub(super) const CONFIRMED: Self = Self(0x10);
-    /// The next peer wants a QSPEC in each refresh.
+    /// The next peer demands a QSPEC in each refresh.
     pub(super) const FULL_ONLY: Self = Self(0x20);
-    /// REPLACE was clear.
-    pub(super) const KEEP: Self = Self(0x40);
-    /// The last RESERVE had SCOPING: it did not go on, and refreshes do not either.
+    /// REPLACE was clear in the last RESERVE.
+    pub(super) const NO_REPLACE: Self = Self(0x40);
+    /// The last RESERVE had SCOPING: neither it nor a refresh is forwarded.
     pub(super) const SCOPED: Self = Self(0x80);
-    /// The QUERY of this session had RESERVE-INIT: a RESERVE comes the other way.
-    pub(super) const RECEIVER: Self = Self(0x100);
-    /// A refresh that the next peer shall acknowledge was sent, and it did not yet.
+    /// The QUERY of this session had RESERVE-INIT: a RESERVE comes in the other direction.
+    pub(super) const RECEIVER_INITIATED: Self = Self(0x100);
+    /// A refresh with ACK-REQ was sent, and its acknowledgment has not arrived.
     pub(super) const UNACKNOWLEDGED: Self = Self(0x200);
-    /// The route may have changed: the RESERVE that is to come leaves with RSN + 2.
+    /// The route may have changed: the next RESERVE is sent with RSN + 2.
     pub(super) const REROUTING: Self = Self(0x400);
-    /// A RESERVE is with GIST, which has not told what became of it.
+    /// GIST has a RESERVE whose status it has not reported.
     pub(super) const IN_GIST: Self = Self(0x800);
-    /// RESERVEs begin here: this node is the QNI.
+    /// This node is the QNI.
     pub(super) const QNI: Self = Self(0x1000);
-    /// It was confirmed once, before a change perhaps: an error further on does not end it here.
-    pub(super) const STOOD: Self = Self(0x2000);
-    /// The route onward changed, and the new one is being looked up.
+    /// The reservation was confirmed at least once, perhaps before a change. A later error from the path does not end
+    /// it here.
+    pub(super) const ONCE_CONFIRMED: Self = Self(0x2000);
+    /// The route to the next peer changed, and the new one is being looked up.
     pub(super) const REPAIRING: Self = Self(0x4000);
-    /// The next peer says that the route before it changed: this node may be off the path.
-    pub(super) const DOUBTED: Self = Self(0x8000);
-    /// The peer that RESERVEs come from was told that the route after it changed.
-    pub(super) const TOLD: Self = Self(0x1_0000);
-    /// The flow's route leads back to where it comes from: this node waits to hear that it is on the path.
+    /// The next peer reported that the route before it changed: this node may be off the path.
+    pub(super) const ROUTE_DOUBTED: Self = Self(0x8000);
+    /// The previous peer was notified that the route after it changed.
+    pub(super) const PREVIOUS_NOTIFIED: Self = Self(0x1_0000);
+    /// The route of the flow leads back to the previous peer. This node sends nothing until a refresh shows that it is
+    /// on the path.
     pub(super) const OFF_PATH: Self = Self(0x2_0000);
-    /// The route changed lately, and is looked up again with the next refresh.
-    pub(super) const UNSETTLED: Self = Self(0x4_0000);
+    /// The route changed lately. It is looked up again with the next refresh.
+    pub(super) const ROUTE_UNSETTLED: Self = Self(0x4_0000);
 
     pub(super) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -79,200 +82,203 @@ impl Marks {
     }
 }
 
-/// What a request of this node is about.
+/// The purpose of a request of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Want {
-    /// A reservation, new or changed.
+pub(super) enum RequestKind {
+    /// A new or changed reservation.
     Reserve,
-    /// The confirmation that it was torn down.
+    /// The confirmation of a tear.
     Tear,
-    /// What the path could give.
+    /// The QoS that the path can give.
     Query,
-    /// That the new path holds it as well; then the old one is torn down.
+    /// A reservation along the new path. The old one is torn down after the RESPONSE.
     Repair,
-    /// That the far end reserves: a RESERVE comes, and no RESPONSE.
-    Init,
-    /// That the next peer is alive: no RII, but ACK-REQ.
-    Acknowledge,
-    /// That the receiver tears down what this node, which sends, does not want any more: a NOTIFY, and a tear comes.
-    Farewell,
+    /// A reservation that the far end makes: a RESERVE is the answer, not a RESPONSE.
+    ReserveInit,
+    /// A sign of life of the next peer: ACK-REQ without an RII.
+    Acknowledgment,
+    /// The end of a reservation that the receiver made: this node sends a NOTIFY, and the receiver answers with a
+    /// tear.
+    ReleaseNotice,
 }
 
-/// A request of this node that waits for its RESPONSE (§5.2.4).
+/// A request of this node that waits for its RESPONSE (RFC 5974 §5.2.4).
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) rii: u32,
-    pub(super) want: Want,
-    /// The session's own number when it was sent.
+    pub(super) kind: RequestKind,
+    /// RSN of this node for the session when the request was sent.
     pub(super) rsn: Option<u32>,
-    /// As sent; sent again octet for octet.
+    /// The message. It is sent again octet for octet.
     pub(super) octets: Vec<u8>,
-    /// When it is sent again.
+    /// Time of the next retransmission.
     pub(super) retry_at: Option<Time>,
     pub(super) interval: Duration,
     pub(super) gives_up: Time,
 }
 
-/// A request of somebody else that passed: its RESPONSE passes too.
+/// A request of another node that was forwarded. Its RESPONSE is forwarded too.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Passed {
     pub(super) rii: u32,
     pub(super) until: Time,
-    /// The session's own number when it passed.
+    /// RSN of this node for the session when the request was forwarded.
     pub(super) rsn: Option<u32>,
 }
 
-/// A branch that the session left after a change of the route.
+/// A branch of the old path after a route change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OldBranch {
     pub(super) sii: SiiHandle,
-    /// The number that its tear has: above all that went there, below what went along the new branch (§5.2.5.2).
+    /// RSN of its tear: above each RSN that was sent along the old branch, below each that was sent along the new one
+    /// (RFC 5974 §5.2.5.2).
     pub(super) rsn: u32,
 }
 
-/// What a user wanted of a session that began here.
+/// The reason why a session began at this node.
 #[derive(Debug)]
-pub(super) enum Wish {
-    /// A reservation.
+pub(super) enum Origin {
+    /// A user asked for a reservation.
     Reserve(Box<ReserveRequest>),
-    /// An answer.
+    /// A user asked what the path can give.
     Query,
-    /// A reservation, because the flow's sender asked for it.
+    /// The sender of the flow asked this node, with RESERVE-INIT, to reserve.
     ForSender,
-    /// The way back of somebody's bidirectional reservation.
-    WayBack(SessionId),
-    /// An aggregate, by its number in the configuration.
+    /// A bidirectional reservation needs its reverse direction. The session of the forward direction.
+    ReverseDirection(SessionId),
+    /// Flows need an aggregate. Its position in the configuration.
     Aggregate(usize),
 }
 
-/// What only a session has that began here, or is asked for from here.
+/// State of a session that began at this node or that a user of this node asked for.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// The user's name for it; `None` for our own purposes.
+    /// The user's identifier; `None`: no user asked for it.
     pub(super) command: Option<u64>,
-    pub(super) wish: Wish,
-    /// The user heard that it stands.
+    pub(super) origin: Origin,
+    /// The user got the event that the reservation was granted.
     pub(super) granted: bool,
-    /// The user has enough of it.
+    /// The user released it.
     pub(super) releasing: bool,
     pub(super) hold_until: Option<Time>,
-    /// The session of the way back, and whether it stands.
-    pub(super) back: Option<(SessionId, bool)>,
-    /// What stood before a change that is not granted yet.
+    /// The session of the reverse direction, and whether it was granted.
+    pub(super) reverse: Option<(SessionId, bool)>,
+    /// The state before a change that is not granted yet.
     pub(super) before: Option<Before>,
-    /// What the nodes on the way told last.
+    /// Hops in the last RESPONSE.
     pub(super) hops: Vec<HopGrant>,
-    /// The forward direction stands, and the user hears of it when the way back does.
-    pub(super) waiting: Option<Box<Granted>>,
-    /// Until when the way back has to stand.
-    pub(super) again_at: Option<Time>,
-    /// It failed for the moment, and is asked for again.
+    /// The forward direction was granted. The user gets this event when the reverse direction is granted too.
+    pub(super) unreported: Option<Box<Granted>>,
+    /// Deadline for the grant of the reverse direction.
+    pub(super) reverse_deadline: Option<Time>,
+    /// The request failed temporarily, and is repeated.
     pub(super) retry: Option<Retry>,
 }
 
 impl Local {
-    pub(super) const fn of(command: Option<u64>, wish: Wish) -> Self {
+    pub(super) const fn of(command: Option<u64>, origin: Origin) -> Self {
         Self {
             command,
-            wish,
+            origin,
             granted: false,
             releasing: false,
             hold_until: None,
-            back: None,
+            reverse: None,
             before: None,
             hops: Vec::new(),
-            waiting: None,
-            again_at: None,
+            unreported: None,
+            reverse_deadline: None,
             retry: None,
         }
     }
 }
 
-/// A request that is sent anew.
+/// A new attempt after a temporary failure.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Retry {
-    pub(super) want: Want,
-    /// How often it was.
+    pub(super) kind: RequestKind,
+    /// Attempts so far.
     pub(super) count: u8,
-    /// When it will be; `None`: it is on its way.
+    /// Time of the next attempt; `None`: it was sent.
     pub(super) at: Option<Time>,
 }
 
-/// What a change goes back to if it is refused.
+/// The state that is restored when a change is refused.
 #[derive(Debug)]
 pub(super) struct Before {
     pub(super) request: Box<ReserveRequest>,
     pub(super) mri: Mri,
 }
 
-/// The record.
+/// The record of a session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: SessionId,
-    /// Flow; the direction is that of its RESERVEs.
+    /// The flow. The direction is that of RESERVEs.
     pub(super) mri: Mri,
     pub(super) stage: Stage,
     pub(super) marks: Marks,
-    /// What it holds here; none at the flow's end.
+    /// The grant of admission control; `None` at the end of the flow.
     pub(super) grant: Option<GrantId>,
-    /// Where.
+    /// The egress interface of the flow.
     pub(super) ifindex: Option<IfIndex>,
-    /// What it holds for flows that it was told not to replace (REPLACE=0).
+    /// Grants of other flows of the session, kept because REPLACE was clear.
     pub(super) kept: Vec<(Mri, GrantId)>,
-    /// What it still holds at the old interface while a changed route is repaired.
+    /// Grants at the old egress interface while a changed route is repaired.
     pub(super) old_grants: Vec<GrantId>,
-    /// The aggregate that it is in, and with how much.
-    pub(super) trunk: Option<(usize, u64)>,
-    /// The message that its RESERVE onward has to wait for, repetitions included (§4.6).
+    /// The aggregate that the flow is in, and its rate there.
+    pub(super) aggregate: Option<(usize, u64)>,
+    /// The MSG-ID that its RESERVEs are bound to, retransmissions included (RFC 5974 §4.6).
     pub(super) waits_for: Option<MessageId>,
-    /// Octets a second held.
+    /// Reserved rate in octets a second.
     pub(super) rate: u64,
     /// The peer that RESERVEs come from; `None`: they begin here.
-    pub(super) back: Option<SiiHandle>,
-    /// The peer before that one, which counts again only when it was silent until then (§5.2.5.4).
-    pub(super) old_back: Option<(SiiHandle, Time)>,
-    /// Where GIST's way back led when it changed last.
-    pub(super) gist_back: Option<SiiHandle>,
-    /// The peer that RESERVEs go to, once it was heard of.
-    pub(super) onward: Option<SiiHandle>,
-    /// Where GIST's way onward led when it changed last.
-    pub(super) gist_onward: Option<SiiHandle>,
-    /// Branches to be torn down when the new one stands.
+    pub(super) previous_peer: Option<SiiHandle>,
+    /// The previous peer before the route changed. Until this time its messages are refreshes of the old branch (RFC
+    /// 5974 §5.2.5.4).
+    pub(super) old_previous_peer: Option<(SiiHandle, Time)>,
+    /// The previous peer by the last notification of GIST.
+    pub(super) gist_previous: Option<SiiHandle>,
+    /// The peer that RESERVEs go to, once it is known.
+    pub(super) next_peer: Option<SiiHandle>,
+    /// The next peer by the last notification of GIST.
+    pub(super) gist_next: Option<SiiHandle>,
+    /// Branches to be torn down when the new one is confirmed.
     pub(super) old_branches: Vec<OldBranch>,
     pub(super) state: Option<StateHandle>,
-    pub(super) nslp_back: NslpId,
-    pub(super) nslp_onward: NslpId,
-    /// Of the peer that RESERVEs come from.
+    pub(super) nslp_previous: NslpId,
+    pub(super) nslp_next: NslpId,
+    /// RSN of the previous peer.
     pub(super) rsn_in: Option<Rsn>,
-    /// Ours; `None` before the first RESERVE.
+    /// RSN of this node; `None` before the first RESERVE.
     pub(super) rsn_out: Option<u32>,
     pub(super) classifier: Option<Classifier>,
-    /// As sent onward.
+    /// The QSPEC that was sent to the next peer.
     pub(super) qspec: Vec<u8>,
-    /// The QSPEC of the last QUERY with RESERVE-INIT as it went on, to ask again when the route changes.
+    /// The QSPEC of the last QUERY that was sent. A QUERY with RESERVE-INIT is sent again when the route changes.
     pub(super) init_qspec: Vec<u8>,
     /// BOUND-SESSION-ID objects.
     pub(super) bound: Vec<u8>,
-    /// SESSION-AUTH objects: a repair on a new path needs them again.
+    /// SESSION-AUTH objects. A RESERVE along a new path needs them again.
     pub(super) auth: Vec<u8>,
-    /// Who proved to have sent the last RESERVE.
+    /// The authenticated sender of the last RESERVE.
     pub(super) peer: Option<Arc<Identity>>,
     /// Unknown objects with AB=11.
     pub(super) refreshed: Vec<u8>,
     pub(super) pending: Vec<Pending>,
     pub(super) passed: Vec<Passed>,
     pub(super) local: Option<Box<Local>>,
-    /// R of the peer that RESERVEs come from, in milliseconds.
+    /// Refresh period R of the previous peer, in milliseconds.
     pub(super) period_in: u32,
-    /// R that we tell the next one, in milliseconds.
+    /// Refresh period R that this node sends, in milliseconds.
     pub(super) period_out: u32,
-    /// When the state ends unless refreshed; `None`: it began here.
+    /// End of the state unless it is refreshed; `None`: the session began here.
     pub(super) expires: Option<Time>,
-    /// When we refresh.
+    /// Time of the next refresh that this node sends.
     pub(super) refresh_at: Option<Time>,
-    /// So many of its last refreshes went in the lists of other sessions.
+    /// Refreshes since the last own one that were part of the summary of another session.
     pub(super) listed: u8,
-    /// A forced refresh does not go on before.
+    /// Refreshes with an RII are not forwarded before this time.
     pub(super) forced_after: Time,
     pub(super) link: Link,
 }
@@ -294,18 +300,18 @@ impl Session {
             ifindex: None,
             kept: Vec::new(),
             old_grants: Vec::new(),
-            trunk: None,
+            aggregate: None,
             waits_for: None,
             rate: 0,
-            back: None,
-            old_back: None,
-            gist_back: None,
-            onward: None,
-            gist_onward: None,
+            previous_peer: None,
+            old_previous_peer: None,
+            gist_previous: None,
+            next_peer: None,
+            gist_next: None,
             old_branches: Vec::new(),
             state: None,
-            nslp_back: nslp,
-            nslp_onward: nslp,
+            nslp_previous: nslp,
+            nslp_next: nslp,
             rsn_in: None,
             rsn_out: None,
             classifier: None,
@@ -328,53 +334,55 @@ impl Session {
         }
     }
 
-    /// Nobody follows: this node answers.
+    /// Whether this node answers requests because no node follows.
     pub(super) const fn is_end(&self) -> bool {
-        self.marks.has(Marks::END) || self.marks.has(Marks::LAST) || self.marks.has(Marks::SCOPED)
+        self.marks.has(Marks::QNR) || self.marks.has(Marks::LAST_NODE) || self.marks.has(Marks::SCOPED)
     }
 
-    /// The peer that has to be named so that a message reaches it: GIST's way back leads to another one, which is
-    /// what a stale branch may do to it (§5.2.5.4).
-    pub(super) fn astray(&self) -> Option<SiiHandle> {
-        self.back.filter(|back| self.gist_back.is_some_and(|gist| gist != *back))
+    /// The previous peer, if messages reach it by explicit routing only: routing state of GIST leads to another peer,
+    /// which a stale branch can cause (RFC 5974 §5.2.5.4).
+    pub(super) fn explicit_previous(&self) -> Option<SiiHandle> {
+        self.previous_peer.filter(|back| self.gist_previous.is_some_and(|gist| gist != *back))
     }
 
-    /// The same onward, where RESERVEs go against the flow.
-    pub(super) fn astray_onward(&self) -> Option<SiiHandle> {
+    /// The next peer, if messages reach it by explicit routing only. It happens where RESERVEs go upstream.
+    pub(super) fn explicit_next(&self) -> Option<SiiHandle> {
         let upstream = self.mri.direction() == Direction::Upstream;
-        self.onward.filter(|onward| upstream && self.gist_onward.is_some_and(|gist| gist != *onward))
+        self.next_peer.filter(|onward| upstream && self.gist_next.is_some_and(|gist| gist != *onward))
     }
 
-    /// Whether RESERVEs come, or came until lately, from this peer.
-    pub(super) fn is_behind(&self, now: Time, sii: SiiHandle) -> bool {
-        self.back == Some(sii) || self.old_back.is_some_and(|(old, until)| old == sii && now < until)
+    /// Whether RESERVEs come from this peer, or came from it until lately.
+    pub(super) fn is_previous_peer(&self, now: Time, sii: SiiHandle) -> bool {
+        self.previous_peer == Some(sii)
+            || self.old_previous_peer.is_some_and(|(old, until)| old == sii && now < until)
     }
 
-    /// Whether RESERVEs go to this peer, or went until lately: a node that a changed route left may find its way back
-    /// to the one that it was reached from, and must not turn the session round.
-    pub(super) fn is_ahead(&self, sii: SiiHandle) -> bool {
-        self.onward == Some(sii) || self.old_branches.iter().any(|old| old.sii == sii)
+    /// Whether RESERVEs go to this peer, or went to it until lately. A node that is off the path after a route change
+    /// may send RESERVEs back to the node that it got them from. They must not reverse the session.
+    pub(super) fn is_next_peer(&self, sii: SiiHandle) -> bool {
+        self.next_peer == Some(sii) || self.old_branches.iter().any(|old| old.sii == sii)
     }
 
-    /// RESERVEs begin here because nobody nearer to the receiver could be found when the sender asked; packets go on.
+    /// Whether this node reserves in the place of the receiver, because the QUERY of the sender found no node nearer
+    /// to it.
     pub(super) fn stands_in(&self) -> bool {
-        let for_sender = self.local.as_ref().is_some_and(|local| matches!(local.wish, Wish::ForSender));
+        let for_sender = self.local.as_ref().is_some_and(|local| matches!(local.origin, Origin::ForSender));
         for_sender && self.ifindex.is_some()
     }
 
-    /// The tear of this node waits for its confirmation.
+    /// Whether a tear of this node waits for its confirmation.
     pub(super) fn is_being_torn(&self) -> bool {
-        self.pending.iter().any(|pending| pending.want == Want::Tear)
+        self.pending.iter().any(|pending| pending.kind == RequestKind::Tear)
     }
 
-    /// The next own sequence number: 0 at first, then one more (RFC 5974 §5.3.1).
+    /// The next RSN of this node: 0 at first, then one more each time (RFC 5974 §5.3.1).
     pub(super) fn next_rsn(&mut self) -> u32 {
         let next = self.rsn_out.map_or(0, |rsn| rsn.wrapping_add(1));
         self.rsn_out = Some(next);
         next
     }
 
-    /// Remembers the RII of a request that passes. Few are kept: the oldest goes first.
+    /// Stores the RII of a request that is forwarded. A session keeps few of them; the oldest is removed first.
     pub(super) fn remember(&mut self, rii: u32, until: Time) {
         const MOST: usize = 8;
         self.passed.retain(|passed| passed.rii != rii);
@@ -384,24 +392,24 @@ impl Session {
         self.passed.push(Passed { rii, until, rsn: self.rsn_out });
     }
 
-    /// Whether a request with this RII passed and may still be answered.
+    /// Whether a request with this RII was forwarded and may still be answered.
     pub(super) fn passed(&self, now: Time, rii: u32) -> bool {
         self.passed.iter().any(|passed| passed.rii == rii && now < passed.until)
     }
 
-    /// Whether a RESPONSE of this RII is about what the session asks for now, and not about what it asked for before.
+    /// Whether a RESPONSE with this RII answers the latest request of the session, not an earlier one.
     pub(super) fn is_about_now(&self, rii: u32) -> bool {
         let own = self.pending.iter().map(|p| (p.rii, p.rsn));
         let passed = self.passed.iter().map(|p| (p.rii, p.rsn));
         own.chain(passed).any(|(of, rsn)| of == rii && rsn == self.rsn_out)
     }
 
-    /// When something is to be done next.
+    /// The time of the next action of the session.
     pub(super) fn deadline(&self) -> Option<Time> {
         let pending = self.pending.iter().flat_map(|p| [p.retry_at, Some(p.gives_up)]).flatten().min();
         let local = self.local.as_ref();
         let hold = local.and_then(|l| l.hold_until);
-        let again = local.and_then(|l| l.again_at);
+        let again = local.and_then(|l| l.reverse_deadline);
         let retry = local.and_then(|l| l.retry?.at);
         [self.expires, self.refresh_at, pending, hold, again, retry].into_iter().flatten().min()
     }

@@ -1,5 +1,5 @@
-//! Nodes that keep no state of sessions (RFC 5974 §4.7): they look, note in the QSPEC what they cannot do, and pass on.
-//! They answer nothing (§5.3.5).
+//! Stateless and reduced-state nodes (RFC 5974 §4.7). They compare a request with their resources, set flags in the
+//! QSPEC, and forward it. They send no RESPONSE (§5.3.5).
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use signalbox_wire::Writer;
 use super::Qos;
 use super::config::StateKeeping;
 use super::outbox::{Parcel, Purpose};
-use super::parked::{Meta, Parked, route_query};
 use super::rmf::{self, Flow};
+use super::waiting::{Arrival, Waiting, route_query};
 use crate::wire::{Carried, Message, MessageType};
 
-/// What a reduced-state node holds at each interface for each code point: one reservation for everybody, as large as what was asked for in
-/// the present or the last refresh period. It cannot tell a refresh from a new request, and need not.
+/// Reservations of a reduced-state node for each interface and code point: one for all flows, as large as the sum of
+/// requests in the present or the last refresh period. The node cannot distinguish a refresh from a new request.
 #[derive(Debug, Default)]
 pub(super) struct Sums(BTreeMap<(IfIndex, u8), Sum>);
 
 #[derive(Debug)]
 struct Sum {
     grant: Option<GrantId>,
-    /// Octets a second asked for in this period and in the one before.
+    /// Sums of requested rates in octets a second, in this period and in the one before.
     now: u64,
     before: u64,
     turns: Time,
@@ -35,7 +35,7 @@ impl Qos {
     pub(super) fn pass_without_state(
         &mut self,
         octets: &[u8],
-        meta: &Meta,
+        arrival: &Arrival,
         route: Option<Result<Route, NoRoute>>,
         resources: &mut Resources,
     ) {
@@ -43,28 +43,33 @@ impl Qos {
             .ok()
             .filter(|message| matches!(message.kind, MessageType::RESERVE | MessageType::QUERY));
         let (Some(message), Some(qspec)) = (message, message.and_then(|message| message.qspec)) else {
-            // §5.3.5: nothing of a message with an error is processed, and it goes on.
+            // §5.3.5: a message with an error is not processed, and is forwarded.
             if message.is_none() {
                 self.counters.malformed += 1;
+                tracing::debug!(
+                    session = %arrival.session,
+                    reason = "malformed",
+                    "message forwarded unprocessed"
+                );
             }
-            return self.forward_octets(octets, meta);
+            return self.forward_octets(octets, arrival);
         };
         let Some(route) = route else {
             let mut copy = self.out.buffer();
             copy.extend_from_slice(octets);
-            self.look_up(Parked::Message(copy, meta.clone()), route_query(&meta.mri));
+            self.look_up(Waiting::Message(copy, arrival.clone()), route_query(&arrival.mri));
             return;
         };
-        let Ok(route) = route else { return self.forward_octets(octets, meta) };
+        let Ok(route) = route else { return self.forward_octets(octets, arrival) };
         let flow = Flow {
             key: Key::default(),
-            session: meta.session,
-            mri: meta.mri,
+            session: arrival.session,
+            mri: arrival.mri,
             classifier: message.classifier,
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
-            initiator: meta.initiator(),
-            peer: meta.peer.clone(),
+            initiator: arrival.initiator(),
+            peer: arrival.peer.clone(),
             auth: Carried::auth(&[]),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
@@ -73,8 +78,8 @@ impl Qos {
         let rate = rmf::rate(qspec).unwrap_or(0);
         let refused = match (self.config.state, flow.ifindex) {
             (StateKeeping::Reduced, Some(ifindex)) if !query => {
-                // Flows are told by their code point only: a request that names none cannot be held.
-                let class = rmf::dscp(qspec).or(mri_dscp(&meta.mri));
+                // Flows are classified by their code point only: a request without one cannot be granted.
+                let class = rmf::dscp(qspec).or(mri_dscp(&arrival.mri));
                 !class
                     .is_some_and(|dscp| self.sum((ifindex, dscp), rate, message.is_tear(), &flow, resources))
             }
@@ -88,37 +93,42 @@ impl Qos {
             buffer.clear();
             buffer.extend_from_slice(octets);
         }
-        self.forward(buffer, meta);
+        self.forward(buffer, arrival);
     }
 
-    fn forward_octets(&mut self, octets: &[u8], meta: &Meta) {
+    fn forward_octets(&mut self, octets: &[u8], arrival: &Arrival) {
         let mut buffer = self.out.buffer();
         buffer.extend_from_slice(octets);
-        self.forward(buffer, meta);
+        self.forward(buffer, arrival);
     }
 
-    fn forward(&mut self, octets: Vec<u8>, meta: &Meta) {
-        if meta.hops == 0 {
+    fn forward(&mut self, octets: Vec<u8>, arrival: &Arrival) {
+        if arrival.hops == 0 {
             self.counters.hop_limit += 1;
+            tracing::debug!(
+                session = %arrival.session,
+                reason = "GIST hop count is used up",
+                "message dropped"
+            );
             return self.out.reuse(octets);
         }
-        // No GIST state either: neither asked for nor kept.
-        let attributes = TransferAttributes { stateless: meta.stateless, ..self.attributes() };
+        // GIST keeps no state either.
+        let attributes = TransferAttributes { stateless: arrival.stateless, ..self.attributes() };
         self.post(Parcel {
             octets,
-            session: meta.session,
-            nslp: meta.nslp,
-            mri: meta.mri,
-            state: meta.state,
+            session: arrival.session,
+            nslp: arrival.nslp,
+            mri: arrival.mri,
+            state: arrival.state,
             sii: None,
-            hops: Some(meta.hops),
+            hops: Some(arrival.hops),
             attributes,
             timeout: Some(self.config.relay_timeout),
             purpose: Purpose::Unwatched,
         });
     }
 
-    /// Adds a request to the sum of its interface; whether there is room.
+    /// Adds a request to the sum of its class. False: admission control refuses it.
     fn sum(
         &mut self,
         class: (IfIndex, u8),
@@ -154,7 +164,7 @@ impl Qos {
         }
     }
 
-    /// A refresh period is over: what was not asked for again in it is no longer held.
+    /// Ends a refresh period: rates that were not requested again are released.
     pub(super) fn turn_sums(&mut self, resources: &mut Resources) {
         let period = self.config.refresh.mul_f32(1.5);
         for sum in self.sums.0.values_mut() {

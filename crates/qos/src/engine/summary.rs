@@ -1,4 +1,4 @@
-//! Several sessions in one RESERVE (RFC 5974 §3.2.6, §5.3.6, §5.3.7).
+//! Summary refreshes and tears: several sessions in one RESERVE (RFC 5974 §3.2.6, §5.3.6, §5.3.7).
 
 use signalbox_core::SessionId;
 use signalbox_core::service::SiiHandle;
@@ -7,12 +7,12 @@ use signalbox_resources::Resources;
 
 use super::Qos;
 use super::compose::{Extra, Form, Target};
-use super::parked::Meta;
-use super::session::{Marks, Session, Stage, Want};
+use super::session::{Marks, RequestKind, Session, Stage};
 use super::table::MOST_LISTED;
+use super::waiting::Arrival;
 use crate::wire::{Info, Message, MessageType, Rsn, RsnList, SessionIds};
 
-/// Sessions and their sequence numbers, as the objects hold them.
+/// The values of SESSION-ID-LIST and RSN-LIST.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     sessions: Vec<u8>,
@@ -42,12 +42,13 @@ impl Lists {
 }
 
 impl Qos {
-    /// The further sessions of a refresh that came: those that are known and in step are refreshed, the others told.
-    pub(super) fn on_listed_refreshes(&mut self, message: &Message<'_>, meta: &Meta) {
+    /// Refreshes the listed sessions of a summary refresh. Unknown sessions and sessions with another RSN are reported
+    /// (RFC 5974 §5.3.6, §5.3.7).
+    pub(super) fn on_listed_refreshes(&mut self, message: &Message<'_>, arrival: &Arrival) {
         let (Some(sessions), Some(rsns)) = (message.session_ids, message.rsns) else { return };
         let (mut unknown, mut mismatched) = (Lists::default(), Lists::default());
         for (id, number) in sessions.iter().zip(rsns.iter()) {
-            let key = self.find(id).filter(|key| self.is_listed_peer(*key, meta));
+            let key = self.find(id).filter(|key| self.is_listed_peer(*key, arrival));
             let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) else {
                 unknown.push(id, number);
                 continue;
@@ -59,6 +60,7 @@ impl Qos {
             }
             session.expires = Some(self.now + self.config.lifetime(session.period_in));
             self.counters.refreshed += 1;
+            tracing::trace!(session = %id, "reservation refreshed by a summary");
             if let Some(key) = key {
                 self.rearm(key);
             }
@@ -69,34 +71,35 @@ impl Qos {
             let Some((sessions, numbers)) = lists.objects(rsns.epoch) else { continue };
             let response = Message {
                 rsn: message.rsn,
-                info: Some(self.info(meta, info)),
+                info: Some(self.info(arrival, info)),
                 session_ids: Some(sessions),
                 rsns: (info == Info::LISTED_RSN_MISMATCH).then_some(numbers),
                 ..Message::new(MessageType::RESPONSE)
             };
-            self.send_response(Target::back_to(meta), &response);
+            self.send_response(Target::back_to(arrival), &response);
         }
     }
 
-    /// The further sessions of a tear that came for `first`; unknown ones and old numbers are passed over in silence.
-    /// What went on to the same peer is torn down there together too.
+    /// Tears down the listed sessions of a tear for `first`. Unknown sessions and old RSNs are ignored. Sessions with
+    /// the same next peer are torn down there in one message (RFC 5974 §5.3.6).
     pub(super) fn on_listed_tears(
         &mut self,
         first: Key,
         message: &Message<'_>,
-        meta: &Meta,
+        arrival: &Arrival,
         resources: &mut Resources,
     ) {
         let (Some(sessions), Some(rsns)) = (message.session_ids, message.rsns) else { return };
-        let onward = self.sessions.get(first).and_then(|s| s.onward.filter(|_| !s.is_end()));
+        let onward = self.sessions.get(first).and_then(|s| s.next_peer.filter(|_| !s.is_end()));
         let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = vec![(onward, vec![first])];
         for (id, number) in sessions.iter().zip(rsns.iter()) {
-            let Some(key) = self.find(id).filter(|key| self.is_listed_peer(*key, meta)) else { continue };
+            let Some(key) = self.find(id).filter(|key| self.is_listed_peer(*key, arrival)) else { continue };
             let Some(session) = self.sessions.get_mut(key) else { continue };
             let Some(stored) = session.rsn_in else { continue };
             let same_epoch = stored.epoch == rsns.epoch;
             if same_epoch && number != stored.number && !Rsn::newer(number, stored.number) {
                 self.counters.old_rsn += 1;
+                tracing::debug!(session = %id, reason = "RSN is old", "listed tear dropped");
                 continue;
             }
             session.rsn_in = Some(Rsn { number, epoch: rsns.epoch });
@@ -106,26 +109,26 @@ impl Qos {
                 self.on_gone(key, resources);
             }
             let Some(session) = self.sessions.get(key) else { continue };
-            let onward = session.onward.filter(|_| !session.is_end());
+            let onward = session.next_peer.filter(|_| !session.is_end());
             match groups.iter_mut().find(|(sii, _)| onward.is_some() && *sii == onward) {
                 Some((_, keys)) => keys.push(key),
                 None => groups.push((onward, vec![key])),
             }
         }
         for (_, keys) in groups {
-            self.tear_together(&keys, meta.hops, resources);
+            self.tear_together(&keys, arrival.hops, resources);
         }
     }
 
-    fn is_listed_peer(&self, key: Key, meta: &Meta) -> bool {
+    fn is_listed_peer(&self, key: Key, arrival: &Arrival) -> bool {
         self.sessions.get(key).is_some_and(|session| {
-            session.back == meta.sii
+            session.previous_peer == arrival.sii
                 && !session.marks.has(Marks::QNI)
-                && session.mri.direction() == meta.mri.direction()
+                && session.mri.direction() == arrival.mri.direction()
         })
     }
 
-    /// Tears sessions down that all go on to the same peer: the first with a message, the others in its lists.
+    /// Tears down sessions with the same next peer: the message is for the first, the lists contain the others.
     pub(super) fn tear_together(&mut self, keys: &[Key], hops: u8, resources: &mut Resources) {
         let Some((first, others)) = keys.split_first() else { return };
         let mut lists = Lists::default();
@@ -138,7 +141,7 @@ impl Qos {
         self.counters.summarised += lists.len();
         let Some(session) = self.sessions.get_mut(*first) else { return };
         session.next_rsn();
-        if !session.marks.has(Marks::END) && !session.marks.has(Marks::SCOPED) && hops > 0 {
+        if !session.marks.has(Marks::QNR) && !session.marks.has(Marks::SCOPED) && hops > 0 {
             let extra = Extra {
                 lists: lists.objects(self.epoch),
                 gist_hops: Some(hops).filter(|hops| *hops < u8::MAX),
@@ -154,8 +157,8 @@ impl Qos {
         }
     }
 
-    /// Users have enough of several reservations at once. A tear of many has no confirmation that speaks for each of them:
-    /// where tears are to be confirmed, each goes by itself.
+    /// Releases several reservations of users at once. A summary tear cannot be confirmed for each session: if tears
+    /// are to be confirmed, each session gets its own.
     pub(super) fn on_release_many(&mut self, ids: &[u64], resources: &mut Resources) {
         let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = Vec::new();
         for id in ids {
@@ -163,7 +166,7 @@ impl Qos {
             let Some(session) = self.sessions.get(key) else { continue };
             let summarised = session.marks.has(Marks::QNI)
                 && session.stage == Stage::Reserved
-                && session.onward.is_some()
+                && session.next_peer.is_some()
                 && !session.is_end()
                 && self.config.summary > 0
                 && !self.config.repeats_tears();
@@ -171,7 +174,7 @@ impl Qos {
                 self.on_release(*id, resources);
                 continue;
             }
-            let onward = session.onward;
+            let onward = session.next_peer;
             match groups
                 .iter_mut()
                 .find(|(sii, keys)| *sii == onward && keys.len() <= usize::from(self.config.summary))
@@ -188,12 +191,12 @@ impl Qos {
         }
     }
 
-    /// Further sessions for a refresh to this peer: those that are to be refreshed soon anyway. Each look takes as many
-    /// as one message may have off the peer's ring, whatever the number of its sessions.
+    /// Further sessions for a refresh to the same peer: those that are due soon. Each call examines at most as many
+    /// sessions as one message may list.
     pub(super) fn companions(&mut self, key: Key) -> Lists {
         let mut lists = Lists::default();
         let Some(session) = self.sessions.get(key) else { return lists };
-        let (Some(sii), nslp, direction) = (session.onward, session.nslp_onward, session.mri.direction())
+        let (Some(sii), nslp, direction) = (session.next_peer, session.nslp_next, session.mri.direction())
         else {
             return lists;
         };
@@ -203,11 +206,11 @@ impl Qos {
         for _ in 0..ring.len().min(usize::from(self.config.summary)) {
             let Some(other) = ring.pop_front() else { break };
             let Some(session) = self.sessions.get_mut(other) else { continue };
-            if session.onward != Some(sii) {
+            if session.next_peer != Some(sii) {
                 continue;
             }
             let may = other != key
-                && session.nslp_onward == nslp
+                && session.nslp_next == nslp
                 && session.mri.direction() == direction
                 && is_reducible(session)
                 && session.bound.is_empty()
@@ -231,34 +234,34 @@ impl Qos {
         lists
     }
 
-    /// The next peer of a session is this one.
-    pub(super) fn set_onward(&mut self, key: Key, sii: SiiHandle) {
+    /// Stores the next peer of a session.
+    pub(super) fn set_next_peer(&mut self, key: Key, sii: SiiHandle) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.onward == Some(sii) {
+        if session.next_peer == Some(sii) {
             return;
         }
-        session.onward = Some(sii);
+        session.next_peer = Some(sii);
         if self.config.summary > 0 {
             self.rings.entry(sii.0).or_default().push_back(key);
         }
     }
 
-    /// The next peer does not know sessions that were listed in a refresh: it gets them whole.
-    pub(super) fn on_listed_trouble(&mut self, message: &Message<'_>, meta: &Meta) {
+    /// Sends full RESERVEs for listed sessions that the next peer does not have.
+    pub(super) fn on_listed_trouble(&mut self, message: &Message<'_>, arrival: &Arrival) {
         for id in message.session_ids.iter().flat_map(|sessions| sessions.iter()) {
             let Some(key) = self.find(id) else { continue };
             let Some(session) = self.sessions.get_mut(key) else { continue };
-            let ours = session.onward == meta.sii && session.stage == Stage::Reserved;
+            let ours = session.next_peer == arrival.sii && session.stage == Stage::Reserved;
             if ours && session.pending.is_empty() {
                 session.marks.set(Marks::CONFIRMED, false);
-                self.send_whole(key, Want::Repair);
+                self.send_whole(key, RequestKind::Repair);
                 self.rearm(key);
             }
         }
     }
 }
 
-/// Whether the next peer is known to hold the session, so that its number is enough.
+/// Whether the next peer is known to have the session, so that the RSN refreshes it.
 pub(super) fn is_reducible(session: &Session) -> bool {
     session.stage == Stage::Reserved
         && session.marks.has(Marks::CONFIRMED)

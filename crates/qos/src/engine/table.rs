@@ -1,4 +1,4 @@
-//! Finding, making and forgetting sessions.
+//! The table of sessions.
 
 use core::time::Duration;
 
@@ -9,13 +9,15 @@ use signalbox_resources::Resources;
 use super::Qos;
 use super::session::{Marks, Session, Stage};
 
-/// Refreshes of a session in the lists of others before it sends one of its own, so that GIST goes on asking for its peer.
+/// Refreshes of a session within summaries before it sends one of its own. Its own messages make GIST refresh its
+/// routing state.
 pub(super) const MOST_LISTED: u8 = 16;
 
-/// How long GIST is to ask for a peer after the last message, in lifetimes of state: longer than so many refreshes take.
+/// State lifetimes for which GIST keeps the routing state after the last message. It is longer than [`MOST_LISTED`]
+/// refreshes take.
 const ROUTE_LIFETIMES: u32 = 6;
 
-/// No room for another session.
+/// The table has no room for another session.
 #[derive(Debug)]
 pub(super) struct Full;
 
@@ -27,20 +29,23 @@ impl Qos {
         sessions.key_of(index)
     }
 
-    /// Makes the record of a session that is not known; one that only asks counts against another limit than one
-    /// that reserves.
+    /// Makes the record of a new session. `asks`: it has only a QUERY, and counts against max_queries instead of
+    /// max_sessions.
     pub(super) fn open(&mut self, id: SessionId, mri: Mri, nslp: NslpId, asks: bool) -> Result<Key, Full> {
         let reserving = self.sessions.len().saturating_sub(self.paths);
         let full =
             if asks { self.paths >= self.config.max_queries } else { reserving >= self.config.max_sessions };
         if full {
             self.counters.overload += 1;
+            tracing::debug!(session = %id, reason = "table of sessions full", "message dropped");
             return Err(Full);
         }
+        tracing::debug!(session = %id, query = asks, "session opened");
         let mut session = Session::new(id, mri, nslp, self.config.period_ms());
         session.stage = if asks { Stage::Path } else { Stage::Reserved };
         let Ok(key) = self.sessions.insert(session) else {
             self.counters.overload += 1;
+            tracing::debug!(session = %id, reason = "table of sessions full", "message dropped");
             return Err(Full);
         };
         self.paths += u32::from(asks);
@@ -50,10 +55,18 @@ impl Qos {
         Ok(key)
     }
 
-    /// Sets how far a session has come.
+    /// Sets the state of a session.
     pub(super) fn set_stage(&mut self, key: Key, stage: Stage) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let (was, is) = (session.stage == Stage::Path, stage == Stage::Path);
+        if session.stage != stage {
+            tracing::debug!(
+                session = %session.id,
+                from = ?session.stage,
+                to = ?stage,
+                "session state changed"
+            );
+        }
         session.stage = stage;
         match (was, is) {
             (true, false) => self.paths = self.paths.saturating_sub(1),
@@ -62,12 +75,13 @@ impl Qos {
         }
     }
 
-    /// Forgets a session, with all that it holds.
+    /// Removes a session and releases all its grants.
     pub(super) fn close(&mut self, key: Key, resources: &mut Resources) {
         self.wheel.cancel(&mut self.sessions, key.index());
         self.unbind(key);
-        self.leave(key);
+        self.leave_aggregate(key);
         let Some(session) = self.sessions.remove(key) else { return };
+        tracing::debug!(session = %session.id, "session closed");
         if session.stage == Stage::Path {
             self.paths = self.paths.saturating_sub(1);
         }
@@ -82,9 +96,9 @@ impl Qos {
         }
     }
 
-    /// Gives back what a session holds here; the record stays.
+    /// Releases the grants of a session. The record stays.
     pub(super) fn release(&mut self, key: Key, resources: &mut Resources) {
-        self.leave(key);
+        self.leave_aggregate(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
         let kept = core::mem::take(&mut session.kept).into_iter().map(|(_, grant)| grant);
         let old = core::mem::take(&mut session.old_grants);
@@ -94,7 +108,7 @@ impl Qos {
         session.rate = 0;
     }
 
-    /// Arms the timer of a session for whatever is due next.
+    /// Arms the timer of a session for its next action.
     pub(super) fn rearm(&mut self, key: Key) {
         match self.sessions.get(key).map(Session::deadline) {
             Some(Some(at)) => self.wheel.arm(&mut self.sessions, key.index(), at),
@@ -105,28 +119,29 @@ impl Qos {
         }
     }
 
-    /// Nobody refreshed it. What this node reserved further on is torn down, as RSVP does (RFC 2205 §2.3): RFC 5974 leaves
-    /// it open, but otherwise each node refreshes the next one until its own state ends, and what a dead node reserved
-    /// ends a lifetime later with every hop.
+    /// Ends a session that was not refreshed. A tear goes to the next peer, as in RSVP (RFC 2205 §2.3). RFC 5974
+    /// leaves this open. Without the tear each node would refresh the next one until its own state ends, and the state
+    /// of a failed node would last a lifetime more at each hop.
     pub(super) fn expire(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        // §5.2.5.4: the new peer was silent for a lifetime, the one before was not.
+        // §5.2.5.4: the new peer sent nothing for a lifetime, the old one did.
         if session.stage == Stage::Reserved
-            && let Some((sii, until)) = session.old_back.filter(|(_, until)| self.now < *until)
+            && let Some((sii, until)) = session.old_previous_peer.filter(|(_, until)| self.now < *until)
         {
-            session.back = Some(sii);
-            session.old_back = None;
+            session.previous_peer = Some(sii);
+            session.old_previous_peer = None;
             session.expires = Some(until);
             return;
         }
         if session.stage == Stage::Reserved {
             self.counters.expired += 1;
+            tracing::debug!(session = %session.id, "reservation expired");
             self.release(key, resources);
             self.on_gone(key, resources);
-            // Whoever may be off the path keeps quiet: the next peer may still take this node for the one before it,
-            // and would end what others refresh.
-            if !(self.has(key, Marks::OFF_PATH) || self.has(key, Marks::DOUBTED)) {
-                self.tear_onward(key, None, None, 0, resources);
+            // A node that may be off the path sends no tear: the next peer may still have it as its previous peer, and
+            // would end a reservation that another node refreshes.
+            if !(self.has(key, Marks::OFF_PATH) || self.has(key, Marks::ROUTE_DOUBTED)) {
+                self.tear_towards_qnr(key, None, None, 0, resources);
                 return;
             }
         }
@@ -134,32 +149,32 @@ impl Qos {
         self.close(key, resources);
     }
 
-    /// GIST need not keep the ways of a session any longer (§5.4.1). Should the path come back to this node, it finds
-    /// the next peer anew, and that peer learns of it.
+    /// Lets GIST remove the routing state of a session (RFC 5974 §5.4.1). If the path returns to this node, GIST then
+    /// finds the next peer by a new handshake, and that peer learns of the change.
     pub(super) fn forget_route(&mut self, key: Key) {
         for direction in [Direction::Downstream, Direction::Upstream] {
-            self.forget_way(key, direction);
+            self.forget_direction(key, direction);
         }
     }
 
-    /// The same for one direction.
-    pub(super) fn forget_way(&mut self, key: Key, direction: Direction) {
+    /// Lets GIST remove the routing state of one direction.
+    pub(super) fn forget_direction(&mut self, key: Key, direction: Direction) {
         let Some(session) = self.sessions.get(key) else { return };
         let onward = session.mri.direction() == direction;
-        let nslp = if onward { session.nslp_onward } else { session.nslp_back };
+        let nslp = if onward { session.nslp_next } else { session.nslp_previous };
         let mri = session.mri.with_direction(direction);
         self.out.set_state_lifetime(nslp, mri, session.id, Duration::ZERO);
     }
 
-    /// GIST shall know the peer of a flow that it asked for as long as the session lives, and not only as long as
-    /// messages of its own go there: it may be refreshed in another's for [`MOST_LISTED`] periods.
+    /// Makes GIST keep the routing state of a downstream flow as long as the session lives, not only as long as
+    /// messages of the session are sent: the session may be refreshed in summaries for [`MOST_LISTED`] periods.
     pub(super) fn keep_route(&mut self, key: Key, mri: &Mri) {
         let Some(session) = self.sessions.get(key).filter(|_| mri.direction() == Direction::Downstream)
         else {
             return;
         };
         let same = session.mri.direction() == Direction::Downstream;
-        let nslp = if same { session.nslp_onward } else { session.nslp_back };
+        let nslp = if same { session.nslp_next } else { session.nslp_previous };
         let lifetime = self.config.lifetime(session.period_in.max(session.period_out)) * ROUTE_LIFETIMES;
         self.out.set_state_lifetime(nslp, *mri, session.id, lifetime);
     }

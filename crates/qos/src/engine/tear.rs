@@ -1,4 +1,4 @@
-//! The end of a reservation (RFC 5974 §5.4.1): torn down by a message, lost by this node, or given up by a user.
+//! The end of a reservation (RFC 5974 §5.4.1): by a tear, by the loss of a grant, or by a user.
 
 use signalbox_core::slab::Key;
 use signalbox_resources::{GrantId, LostWhy, Resources};
@@ -6,48 +6,49 @@ use signalbox_resources::{GrantId, LostWhy, Resources};
 use super::Qos;
 use super::compose::{Extra, Form, Target, generic};
 use super::event::{Failure, QosEvent};
-use super::parked::Meta;
-use super::session::{Marks, Stage, Want};
+use super::session::{Marks, RequestKind, Stage};
+use super::waiting::Arrival;
 use crate::wire::{Info, InfoSpec, Message, MessageType};
 
 impl Qos {
-    /// A tear of the session's own peer, with a sequence number that is not old.
+    /// Handles a tear of the previous peer whose RSN is not old (RFC 5974 §5.4.1).
     pub(super) fn on_tear(
         &mut self,
         key: Key,
         message: &Message<'_>,
-        meta: &Meta,
+        arrival: &Arrival,
         resources: &mut Resources,
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.rsn_in = message.rsn;
-        session.state = meta.state;
+        session.state = arrival.state;
         if session.stage == Stage::Reserved {
             self.counters.torn_down += 1;
+            tracing::debug!(session = %arrival.session, peer = ?arrival.sii, "reservation torn down");
             self.release(key, resources);
             self.on_gone(key, resources);
         }
         if message.session_ids.is_some() && message.rii.is_none() {
-            return self.on_listed_tears(key, message, meta, resources);
+            return self.on_listed_tears(key, message, arrival, resources);
         }
-        self.tear_onward(key, message.rii, Some(message), meta.hops, resources);
+        self.tear_towards_qnr(key, message.rii, Some(message), arrival.hops, resources);
     }
 
-    /// Tears a session of this node's own down, which lives until that is confirmed.
+    /// Sends a tear of this node. The session lives until it is confirmed.
     pub(super) fn tear_until_confirmed(&mut self, key: Key, resources: &mut Resources) {
         let rii = self.new_rii(key);
-        let octets = self.tear_onward(key, Some(rii), None, 0, resources).unwrap_or_default();
+        let octets = self.tear_towards_qnr(key, Some(rii), None, 0, resources).unwrap_or_default();
         if let Some(session) = self.sessions.get_mut(key) {
-            // It ends with the answer, or when nobody waits for that any longer.
+            // The session ends with the RESPONSE, or when the request is given up.
             session.expires = None;
         }
-        self.expect(key, rii, Want::Tear, octets);
+        self.expect(key, rii, RequestKind::Tear, octets);
         self.rearm(key);
     }
 
-    /// Tears a session down onward, and forgets it unless somebody wants a confirmation. Gives the octets of an own
-    /// tear that is to be confirmed.
-    pub(super) fn tear_onward(
+    /// Tears a session down towards the QNR, and removes it unless a confirmation is requested. Returns the octets of
+    /// an own tear that is to be confirmed.
+    pub(super) fn tear_towards_qnr(
         &mut self,
         key: Key,
         rii: Option<u32>,
@@ -59,14 +60,14 @@ impl Qos {
         let until = self.now + self.config.retry_max;
         let keep_until = self.now + self.config.refresh;
         let session = self.sessions.get_mut(key)?;
-        // §5.1.2.1: after a tear there are no more refreshes, and none of what was asked is asked again.
+        // §5.1.2.1: after a tear no refresh is sent, and no request is retransmitted.
         session.refresh_at = None;
         session.pending.clear();
         session.next_rsn();
-        let ends = session.marks.has(Marks::END) || session.marks.has(Marks::SCOPED);
-        let last = session.marks.has(Marks::LAST);
+        let ends = session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED);
+        let last = session.marks.has(Marks::LAST_NODE);
         if let Some(rii) = rii
-            && session.back.is_some()
+            && session.previous_peer.is_some()
             && !ends
             && !last
         {
@@ -78,7 +79,7 @@ impl Qos {
                 rii: rii.filter(|_| !last),
                 forwarded: message.map(|m| m.forwarded),
                 gist_hops: message.map(|_| hops),
-                sii: session.astray_onward(),
+                sii: session.explicit_next(),
                 keep: message.is_none() && rii.is_some(),
                 ..Extra::default()
             };
@@ -93,7 +94,7 @@ impl Qos {
                 if ends || last {
                     self.respond(key, rii, Info::TORN_DOWN, None);
                 }
-                // §5.4.1: operation state is kept for the RESPONSE, one refresh interval at most.
+                // §5.4.1: operation state is kept for the RESPONSE, at most one refresh interval.
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.expires = Some(keep_until);
                 }
@@ -106,7 +107,7 @@ impl Qos {
         octets
     }
 
-    /// A grant of ours is no more: the QNI is told, and decides (§5.4.4).
+    /// Handles the loss of a grant: the QNI is notified, and decides (RFC 5974 §5.4.4).
     pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.kept.retain(|(_, kept)| *kept != grant);
@@ -116,6 +117,7 @@ impl Qos {
         session.grant = None;
         session.rate = 0;
         self.counters.lost += 1;
+        tracing::debug!(session = %session.id, grant = grant.0, reason = %why, "reservation lost");
         let info = match why {
             LostWhy::Preempted => Info::PREEMPTED,
             _ => Info::RESERVATION_FAILURE,
@@ -124,7 +126,7 @@ impl Qos {
         self.give_up_here(key, info, &text, resources);
     }
 
-    /// This node does not hold the session's reservation any more: it keeps what the tear to come needs.
+    /// Ends the reservation at this node. Operation state stays for the tear that follows.
     pub(super) fn give_up_here(&mut self, key: Key, info: Info, note: &str, resources: &mut Resources) {
         self.release(key, resources);
         let Some(session) = self.sessions.get(key) else { return };
@@ -158,13 +160,14 @@ impl Qos {
         self.rearm(key);
     }
 
-    /// A session of a user's ends by the user's will or by failure: what it holds goes, here and onward.
+    /// Ends a session that began here, by command or by failure: grants are released, and the path is torn down.
     pub(super) fn end_local(&mut self, key: Key, event: Option<QosEvent>, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let stood = session.marks.has(Marks::QNI) && session.marks.has(Marks::STOOD) && !session.is_end();
+        let stood =
+            session.marks.has(Marks::QNI) && session.marks.has(Marks::ONCE_CONFIRMED) && !session.is_end();
         let command = session.local.as_mut().and_then(|local| local.command.take());
         if let Some(id) = command {
-            // The name is free, whatever becomes of the tear.
+            // The identifier is free before the tear is confirmed.
             self.commands.remove(&id);
             if let Some(event) = event {
                 self.out.event(id, event);
@@ -175,7 +178,7 @@ impl Qos {
         if stood && self.config.repeats_tears() {
             self.tear_until_confirmed(key, resources);
         } else {
-            self.tear_onward(key, None, None, 0, resources);
+            self.tear_towards_qnr(key, None, None, 0, resources);
         }
     }
 }

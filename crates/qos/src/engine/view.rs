@@ -78,7 +78,7 @@ impl SessionView {
             rate: session.rate,
             receiver_initiated: session.mri.direction() == Direction::Upstream,
             gaps: marks.has(Marks::BREAK),
-            last_node: marks.has(Marks::LAST),
+            last_node: marks.has(Marks::LAST_NODE),
             command: session.local.as_ref().and_then(|local| local.command),
             expires_in: session.expires.map(|at| at.since(now)),
             rsn: session.rsn_out,

@@ -15,8 +15,9 @@ pub fn qspec_rules(octets: &[u8]) {
             let mut out = vec![0xa5];
             match pass(octets, message, &offer, &mut out) {
                 Ok(_) => {
-                    passed_on(octets, message, &out[1..]);
-                    answered(&out[1..], message);
+                    let qspec = out.get(1..).unwrap_or_default();
+                    passed_on(octets, message, qspec);
+                    answered(qspec, message);
                 }
                 Err(_) => {
                     assert_eq!(out, [0xa5], "nothing of a QSPEC that is refused");

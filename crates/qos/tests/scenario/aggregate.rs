@@ -148,3 +148,27 @@ fn nodes_without_state_pass_on_and_answer_nothing() {
         assert_eq!(net.nodes[1].qos.counters().responses_sent, 0);
     }
 }
+
+/// Messages whose RESPONSE is lost are sent again: the RESERVE of the aggregate, which has the MSG-ID, and the flow's
+/// RESERVE, which has the BOUND-MSG-ID. Both stay what they were.
+///
+/// QOS-4.6-08
+#[test]
+fn a_message_that_is_sent_again_keeps_its_msg_id() {
+    let mut net = region("10mbit");
+    // The end of the region is out of reach of both.
+    net.cut.extend([(2, 3), (1, 3)]);
+    net.reserve(0, 1, request(4, 100_000));
+    net.seconds(20);
+    let ids: Vec<_> = net
+        .log
+        .iter()
+        .filter(|l| (l.from, l.nslp) == (1, NslpId::QOS))
+        .filter_map(|l| l.message().msg_id)
+        .collect();
+    let bound: Vec<_> =
+        net.log.iter().filter(|l| l.nslp == RAISED).map(|l| l.message().bound_msg_id).collect();
+    assert!(ids.len() > 2 && bound.len() > 2, "{ids:?} {bound:?}");
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    assert!(bound.iter().all(|id| *id == Some(ids[0])), "{bound:?}");
+}

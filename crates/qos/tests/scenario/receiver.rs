@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use signalbox_core::Direction;
 use signalbox_qos::engine::{
-    Command, Config, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest, WayBack,
+    Command, Config, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest, ReverseDirection,
 };
 use signalbox_qos::wire::{GenericFlags, Info, MessageFlags, MessageType};
 
@@ -72,7 +72,7 @@ fn a_node_that_expects_no_such_thing_refuses_to_reserve_for_a_sender() {
 /// QOS-4.4-01, QOS-5.3.5-07, QOS-5.1.2.1-09
 #[test]
 fn both_directions_stand_or_none() {
-    for way_back in [WayBack::Reserve, WayBack::Ask] {
+    for way_back in [ReverseDirection::Reserve, ReverseDirection::Ask] {
         let mut net = Net::with(vec![Config { way_back, ..Config::default() }; 3], "10mbit");
         net.reserve(0, 1, ReserveRequest { bidirectional: true, ..request(2, 100_000) });
         net.seconds(2);
@@ -94,7 +94,7 @@ fn both_directions_stand_or_none() {
 /// The end of one direction ends the other, and a user who waits for the tear's confirmation hears of no loss.
 #[test]
 fn a_release_of_both_directions_is_confirmed() {
-    for way_back in [WayBack::Reserve, WayBack::Ask] {
+    for way_back in [ReverseDirection::Reserve, ReverseDirection::Ask] {
         let mut net = Net::with(vec![Config { way_back, ..Config::default() }; 3], "10mbit");
         let both = ReserveRequest { bidirectional: true, confirm_release: true, ..request(2, 100_000) };
         net.reserve(0, 1, both);

@@ -21,7 +21,7 @@ fn with(sessions: u16, config: Config) -> Net {
     net
 }
 
-/// QOS-5.3.6-05, QOS-5.3.7-01
+/// QOS-5.3.7-01
 #[test]
 fn one_refresh_serves_many_sessions_of_a_peer() {
     let mut net = many(20);

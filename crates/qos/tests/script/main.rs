@@ -6,3 +6,4 @@ mod requests;
 mod reroute;
 mod rig;
 mod storm;
+mod summary;

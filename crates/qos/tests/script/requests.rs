@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use signalbox_core::Time;
 use signalbox_qos::engine::{
-    Command, Config, Flow, Input, QosEvent, QosRequest, QueryRequest, ReserveRequest,
+    Command, Config, Flow, Input, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest,
+};
+use signalbox_qos::qspec::{self as rules, Offer, Supported, Wish, pass, respond};
+use signalbox_qos::wire::qspec::{
+    Excess as ExcessParameter, ExcessTreatment, Flags, ParameterId, Procedure, Qspec, Tmod, Value,
 };
 use signalbox_qos::wire::{Info, Message, MessageId, MessageType};
 
@@ -22,7 +26,7 @@ fn begin(rig: &mut Rig, command: Command) -> Sent {
     sent
 }
 
-/// QOS-5.2.4-01, QOS-5.2.4-02, QOS-5.2.4-03, QOS-5.2.4-04, QOS-5.2.4-05, QOS-5.3.2-03, QOS-5.3.2-04, QOS-4.6-08
+/// QOS-5.2.4-01, QOS-5.2.4-02, QOS-5.2.4-03, QOS-5.2.4-04, QOS-5.2.4-05, QOS-5.3.2-03, QOS-5.3.2-04
 #[test]
 fn a_request_is_repeated_as_it_was_until_time_is_over() {
     let mut rig = Rig::new();
@@ -36,6 +40,79 @@ fn a_request_is_repeated_as_it_was_until_time_is_over() {
     assert!(said.iter().all(|(_, s)| s.message().kind == MessageType::RESERVE), "nobody else is told");
     assert!(matches!(rig.events.last(), Some(QosEvent::Failed(failure)) if failure.class == 0));
     assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
+}
+
+/// A parameter that a node on the path cannot interpret comes back with the N flag. Whether the reservation stands is the
+/// policy of the QNI.
+///
+/// QSPEC-4.2.2-03
+#[test]
+fn the_initiator_keeps_or_tears_down_what_a_node_does_not_support() {
+    for accept_not_supported in [true, false] {
+        let mut rig = Rig::with(Config { accept_not_supported, ..Config::default() });
+        let Command::Reserve(mut wanted) = request() else { panic!() };
+        wanted.priority = Some(Priority { preemption: 1, defending: 2 });
+        let first = begin(&mut rig, Command::Reserve(wanted));
+        let poor = Offer { supported: Supported::NOTHING, ..Offer::of(Offer::UNLIMITED) };
+        let (mut passed, mut qspec) = (Vec::new(), Vec::new());
+        let result =
+            pass(first.message().qspec.unwrap(), rules::Message::Reserve, &poor, &mut passed).unwrap();
+        assert!(result.not_supported && !result.failed);
+        respond(&passed, rules::Message::Reserve, &mut qspec).unwrap();
+        let response = Message {
+            rii: first.message().rii,
+            info: Some(Info::RESERVED.into()),
+            qspec: Some(&qspec),
+            ..Message::new(MessageType::RESPONSE)
+        };
+        let sent = rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&response));
+        if accept_not_supported {
+            assert!(sent.is_empty() && rig.held() == 10_000);
+            assert!(matches!(rig.events.last(), Some(QosEvent::Granted(_))));
+            continue;
+        }
+        let [tear] = &sent[..] else { panic!("{sent:?}") };
+        assert!(tear.message().is_tear());
+        assert_eq!(rig.held(), 0);
+        let Some(QosEvent::Failed(failure)) = rig.events.last() else { panic!("{:?}", rig.events) };
+        assert!(failure.rule.as_ref().is_some_and(|rule| rule.contains("Preemption")), "{failure}");
+    }
+}
+
+/// Excess traffic is treated as Excess Treatment has it: "drop" reaches the kernel's driver. A treatment that this node does
+/// not provide is marked as not supported and, where it is mandatory, refused. Without the parameter the node's own
+/// setting applies.
+///
+/// QSPEC-5.2.11-02
+#[test]
+fn excess_traffic_is_treated_as_the_qspec_says() {
+    use signalbox_core::traffic::Excess;
+    let cases = [
+        (None, Flags::default(), Some(Excess::BestEffort)),
+        (Some(ExcessTreatment::DROP), Flags::default(), Some(Excess::Drop)),
+        (Some(ExcessTreatment::DROP), Flags::MANDATORY, Some(Excess::Drop)),
+        (Some(ExcessTreatment::NO_METERING), Flags::default(), Some(Excess::BestEffort)),
+        (Some(ExcessTreatment::NO_METERING), Flags::MANDATORY, None),
+        (Some(ExcessTreatment::SHAPE), Flags::MANDATORY, None),
+    ];
+    for (treatment, flags, expected) in cases {
+        let mut rig = Rig::new();
+        let tmod =
+            Tmod { rate: 1000.0, bucket: 3000.0, peak: f32::INFINITY, min_policed: 64, max_packet: 1500 };
+        let mut desired = vec![(Flags::MANDATORY, Value::Tmod1(tmod))];
+        let excess = |treatment| Value::Excess(ExcessParameter { treatment, remark: None });
+        desired.extend(treatment.map(|treatment| (flags, excess(treatment))));
+        let mut octets = Vec::new();
+        Wish::of(Procedure::DESIRED, &desired).compose(&mut octets).unwrap();
+        let sent = rig.receive(&Message { rii: Some(1), ..reserve(0, &octets) });
+        assert_eq!(rig.installed.first().map(|one| one.excess), expected, "{treatment:?} {flags:?}");
+        let [sent] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!(sent.message().kind == MessageType::RESERVE, expected.is_some());
+        let qspec = Qspec::parse(sent.message().qspec.unwrap()).unwrap();
+        let parameter = qspec.objects().find_map(|o| o.parameter(ParameterId::EXCESS_TREATMENT));
+        let provided = treatment == Some(ExcessTreatment::DROP);
+        assert_eq!(parameter.map(|p| p.flags.not_supported), treatment.map(|_| !provided));
+    }
 }
 
 /// QOS-5.3.2-01, QOS-5.3.2-02, QOS-5.1.3.1-02

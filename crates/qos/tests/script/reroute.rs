@@ -190,3 +190,27 @@ fn the_old_branchs_answer_does_not_count() {
     assert_eq!(said.len(), 1, "it is passed on");
     assert!(!rig.qos.view_of(rig.now, SESSION).unwrap().confirmed);
 }
+
+/// The tear of the old branch waits for the RESPONSE to the RESERVE along the new one: until then the old branch is the
+/// only one that is known to hold the reservation.
+///
+/// QOS-5.2.5.2-04
+#[test]
+fn the_old_branch_is_torn_down_when_the_new_one_has_answered() {
+    let second = SiiHandle(4);
+    let mut rig = confirmed();
+    let sent = rig.network(flow(), NetworkEvent::Good(second));
+    let [repair] = &sent[..] else { panic!("{sent:?}") };
+    assert!(!repair.message().is_tear() && repair.message().rii.is_some());
+    rig.sent(repair);
+    let later = rig.until(rig.now + Duration::from_secs(20));
+    assert!(!later.is_empty(), "the RESERVE is sent again");
+    assert!(later.iter().all(|(_, s)| !s.message().is_tear()));
+    // Neither an acknowledgment nor a RESPONSE of the old branch to another request is the one that is awaited.
+    rig.receive_octets(second, flow().inverted(), SESSION, &octets(&response(Info::ACKNOWLEDGED)));
+    let stray = Message { rii: Some(12_345), ..response(Info::RESERVED) };
+    assert_eq!(rig.back(&stray), []);
+    let answer = Message { rii: repair.message().rii, ..response(Info::RESERVED) };
+    let sent = rig.receive_octets(second, flow().inverted(), SESSION, &octets(&answer));
+    assert_eq!(tears(&sent), [(Some(BEHIND), 1)]);
+}

@@ -10,7 +10,7 @@ use signalbox_core::service::{
     AddressValidation, Indication, MessageHandle, MessageStatus, NetworkEvent, RecvMessage, Request,
     Security, SendError, SiiHandle, StateHandle, TransferAttributes,
 };
-use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Direction, IfIndex, Mri, NslpId, Reservation, SessionId, Time};
 use signalbox_qos::engine::{Config, Input, Output, Qos, QosEvent};
 use signalbox_qos::qspec::Wish;
 use signalbox_qos::wire::qspec::{Flags, Procedure, Tmod, Value};
@@ -61,6 +61,8 @@ pub(crate) struct Rig {
     pub(crate) checked: Vec<Direction>,
     pub(crate) forgotten: Vec<Direction>,
     pub(crate) kept: Vec<Direction>,
+    /// What the kernel's driver was asked to reserve.
+    pub(crate) installed: Vec<Reservation>,
 }
 
 pub(crate) fn addr(text: &str) -> IpAddr {
@@ -149,6 +151,7 @@ impl Rig {
             checked: Vec::new(),
             forgotten: Vec::new(),
             kept: Vec::new(),
+            installed: Vec::new(),
         }
     }
 
@@ -189,7 +192,8 @@ impl Rig {
             }
         }
         while let Some(output) = self.resources.poll() {
-            if let ResourceOutput::Install { id, .. } = output {
+            if let ResourceOutput::Install { id, reservation } = output {
+                self.installed.push(reservation.clone());
                 self.resources.installed(id, Ok(()));
             }
         }

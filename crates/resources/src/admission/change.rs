@@ -229,6 +229,14 @@ impl Resources {
         for member in self.close(key) {
             if let Some(grant) = self.grants.remove(member) {
                 lost += 1;
+                let owner = grant.owner;
+                tracing::debug!(
+                    protocol = %owner.protocol,
+                    owner = owner.key,
+                    grant = member.to_u64(),
+                    reason = %why,
+                    "reservation lost"
+                );
                 self.outputs.lost(grant.owner, GrantId(member.to_u64()), why);
             }
         }
@@ -260,6 +268,13 @@ impl Resources {
         self.renew(key, None, reservation);
         self.outputs.reduced(owner, GrantId(member.to_u64()), rate);
         self.counters.reduced += 1;
+        tracing::debug!(
+            protocol = %owner.protocol,
+            owner = owner.key,
+            grant = member.to_u64(),
+            rate,
+            "reservation reduced"
+        );
         1
     }
 

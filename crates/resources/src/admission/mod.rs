@@ -140,9 +140,11 @@ impl Resources {
         match self.plan(now, ask, None) {
             Ok(plan) => {
                 self.counters.admitted += 1;
-                Ok(self.carry_out(now, ask, plan, None))
+                let admitted = self.carry_out(now, ask, plan, None);
+                granted(ask, &admitted);
+                Ok(admitted)
             }
-            Err(refusal) => Err(self.refused(refusal)),
+            Err(refusal) => Err(self.refused(ask, refusal)),
         }
     }
 
@@ -156,9 +158,11 @@ impl Resources {
         match self.plan(now, ask, Some(Key::from_u64(grant.0))) {
             Ok(plan) => {
                 self.counters.modified += 1;
-                Ok(self.carry_out(now, ask, plan, Some(Key::from_u64(grant.0))))
+                let admitted = self.carry_out(now, ask, plan, Some(Key::from_u64(grant.0)));
+                granted(ask, &admitted);
+                Ok(admitted)
             }
-            Err(refusal) => Err(self.refused(refusal)),
+            Err(refusal) => Err(self.refused(ask, refusal)),
         }
     }
 
@@ -175,6 +179,7 @@ impl Resources {
         if self.detach(key) {
             self.grants.remove(key);
             self.counters.released += 1;
+            tracing::debug!(grant = grant.0, "reservation released");
         }
     }
 
@@ -235,6 +240,11 @@ impl Resources {
         let key = Key::from_u64(id.0);
         let Some(group) = self.groups.get_mut(key).filter(|group| group.pending > 0) else {
             self.counters.answers_ignored += 1;
+            tracing::debug!(
+                reservation = id.0,
+                reason = "reservation is not known",
+                "answer of the kernel ignored"
+            );
             return;
         };
         group.pending -= 1;
@@ -273,7 +283,16 @@ impl Resources {
         self.wall_clock_us.saturating_add(now.as_micros())
     }
 
-    fn refused(&mut self, refusal: Refusal) -> Refusal {
+    fn refused(&mut self, ask: &Ask, refusal: Refusal) -> Refusal {
+        tracing::debug!(
+            protocol = %ask.owner.protocol,
+            owner = ask.owner.key,
+            requester = %ask.asker.address,
+            ifindex = ask.ifindex.0,
+            rate = ask.rate(),
+            reason = %refusal,
+            "request refused"
+        );
         let counters = &mut self.counters;
         let counter = match refusal.cause() {
             Cause::Policy | Cause::Token => &mut counters.refused_policy,
@@ -290,4 +309,17 @@ impl Resources {
         let here = self.groups.iter().filter(|(_, group)| group.reservation.ifindex == ifindex);
         here.map(|(key, _)| key).collect()
     }
+}
+
+fn granted(ask: &Ask, admitted: &Admitted) {
+    tracing::debug!(
+        protocol = %ask.owner.protocol,
+        owner = ask.owner.key,
+        requester = %ask.asker.address,
+        ifindex = ask.ifindex.0,
+        rate = ask.rate(),
+        grant = admitted.grant.0,
+        preempted = admitted.preempted,
+        "request granted"
+    );
 }

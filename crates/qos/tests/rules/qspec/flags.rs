@@ -87,7 +87,7 @@ fn success() {
     assert!(!object(&out, D).error && flags(&out, D, ParameterId::DSTE_CLASS_TYPE).not_supported);
 }
 
-/// QSPEC-4.2.2-02: a sum with N is still added to by those who can, and N stays. QSPEC-4.2.2-03: the initiator is told.
+/// QSPEC-4.2.2-02: a sum with N is still added to by those who can, and N stays.
 #[test]
 fn sums_with_n_go_on() {
     use signalbox_qos::qspec::{Collect, Estimate, Quality};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use signalbox_core::NslpId;
-use signalbox_node::qos::{self, StateKeeping, WayBack};
+use signalbox_node::qos::{self, ReverseDirection, StateKeeping};
 use signalbox_node::resources::Rate;
 
 use crate::config::Config;
@@ -34,7 +34,7 @@ pub(crate) struct QosConfig {
     /// It reserves when the sender of a flow that ends here asks for it.
     accept_reserve_init: bool,
     /// How the reverse direction of bidirectional reservations is handled.
-    way_back: WayBack,
+    way_back: ReverseDirection,
     /// Refreshes without QSPEC.
     reduced_refresh: bool,
     /// Sessions in one refresh beside the first.

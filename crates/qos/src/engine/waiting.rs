@@ -1,4 +1,4 @@
-//! What waits for a route, or for another message.
+//! Messages and sessions that wait for a route or for another message.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 
 use super::command::Command;
 
-/// How a message came: all of [`RecvMessage`] that matters, without the octets.
+/// The circumstances in which a message arrived: [`RecvMessage`] without the octets.
 #[derive(Debug, Clone)]
-pub(super) struct Meta {
+pub(super) struct Arrival {
     pub(super) nslp: NslpId,
     pub(super) session: SessionId,
     pub(super) mri: Mri,
@@ -27,11 +27,11 @@ pub(super) struct Meta {
     pub(super) hops: u8,
     pub(super) ifindex: IfIndex,
     pub(super) at_flow_end: bool,
-    /// The message that it had to wait for has come (§4.6).
+    /// The message that it was bound to has arrived (RFC 5974 §4.6).
     pub(super) synchronised: bool,
 }
 
-impl Meta {
+impl Arrival {
     pub(super) fn of(message: &RecvMessage<'_>) -> Self {
         Self {
             nslp: message.nslp,
@@ -50,13 +50,13 @@ impl Meta {
         }
     }
 
-    /// There are routers without the application between the peer and this node: GIST has no Original-TTL, which
-    /// §5.4.1 wants compared, but counts the IP hops; a peer on the same link is none away.
+    /// Whether routers without QoS NSLP are between the previous peer and this node. RFC 5974 §5.4.1 compares TTL
+    /// values; GIST gives the number of IP hops instead, which is 0 for a peer on the same link.
     pub(super) const fn after_gap(&self) -> bool {
         self.ip_distance > 0
     }
 
-    /// The signaling initiator, as far as the flow tells: its sender, or its receiver where RESERVEs go upstream.
+    /// The address of the signaling initiator by the flow: its sender or, where RESERVEs go upstream, its receiver.
     pub(super) const fn initiator(&self) -> IpAddr {
         match self.mri.direction() {
             Direction::Downstream => self.mri.src(),
@@ -65,47 +65,48 @@ impl Meta {
     }
 }
 
-/// What waits.
+/// The content of a slot.
 #[derive(Debug)]
-pub(super) enum Parked {
-    /// A message that came, for the route of its flow.
-    Message(Vec<u8>, Meta),
-    /// A command, for the route of its flow.
+pub(super) enum Waiting {
+    /// A received message waits for the route of its flow.
+    Message(Vec<u8>, Arrival),
+    /// A command waits for the route of its flow.
     Command(u64, Command),
-    /// The way back of a session that ends here, for the route of its flow.
-    WayBack(Key),
-    /// A reservation for a sender whose QUERY found nobody further on, for the route of its flow.
+    /// The reverse direction of a bidirectional reservation waits for the route of its flow.
+    ReverseDirection(Key),
+    /// A reservation in the place of the receiver waits for the route of its flow: the QUERY of the sender found no
+    /// next node.
     ForSender(Key),
-    /// The repair of a session whose route changed, for the new one.
+    /// The repair of a session waits for its new route.
     Repair(Key),
-    /// A session whose peer GIST found again, for the route of its flow.
+    /// A session whose peer GIST confirmed waits for the route of its flow: the egress interface may be another one.
     Verify(Key),
-    /// A message that another has to come before, by that one's MSG-ID; until the timer is due.
+    /// A message waits for the message with the MSG-ID that it is bound to, until the timer is due.
     Bound {
         octets: Vec<u8>,
-        meta: Meta,
+        arrival: Arrival,
         id: [u8; 16],
-        /// It has the MSG-ID itself and waits for the message that is bound to it.
+        /// It carries the MSG-ID itself, and waits for the message that is bound to it.
         trigger: bool,
     },
-    /// The MSG-ID of a message that came, and whether it was granted; until the timer is due.
-    Seen { id: [u8; 16], granted: bool },
+    /// The result of a message with this MSG-ID, kept until the timer is due.
+    Processed { id: [u8; 16], granted: bool },
 }
 
-/// A place where something waits.
+/// A slot of the waiting table.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) what: Parked,
+pub(super) struct Slot {
+    pub(super) what: Waiting,
     pub(super) link: Link,
 }
 
-impl Timed for Place {
+impl Timed for Slot {
     fn link(&mut self) -> &mut Link {
         &mut self.link
     }
 }
 
-/// The route of a flow's packets.
+/// The route lookup for the packets of a flow.
 pub(super) fn route_query(mri: &Mri) -> RouteQuery {
     let query = RouteQuery { src: Some(mri.src()), ..RouteQuery::to(mri.dst()) };
     match mri {
