@@ -1,4 +1,4 @@
-//! What is asked of [`Resources`](crate::Resources), and what it answers.
+//! Requests to [`Resources`](crate::Resources), and its results.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -25,23 +25,22 @@ pub struct Owner {
     pub key: u64,
 }
 
-/// Who asks, for the policy.
+/// The requester, as policy rules see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
-    /// Address that the request came from, as far as anybody knows: the signaling initiator or the last hop, which
-    /// the engine decides.
+    /// Source address of the request: the signaling initiator or the last hop. The engine decides which.
     pub address: IpAddr,
-    /// The peer that proved who it is, if it did.
+    /// The authenticated peer, if any.
     pub peer: Option<Arc<Identity>>,
-    /// A token that was verified, if there was one.
+    /// The verified token, if any.
     pub token: Option<Arc<Token>>,
-    /// Who the request says that it is for: names of users and applications, and distinguished names (RFC 3182). Nobody has
-    /// proven them.
+    /// Names of users and applications, and distinguished names, that the request contains (RFC 3182). They are not
+    /// authenticated.
     pub names: Option<Arc<Vec<String>>>,
 }
 
 impl Asker {
-    /// Somebody of whom no more is known than an address.
+    /// A requester of whom only the address is known.
     #[must_use]
     pub const fn at(address: IpAddr) -> Self {
         Self { address, peer: None, token: None, names: None }
@@ -51,77 +50,78 @@ impl Asker {
 /// Priorities of RFC 3181: higher is stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Priority {
-    /// Strength in taking from others.
+    /// Setup priority: the request preempts reservations with a lower defending priority.
     pub setup: u16,
-    /// Strength in keeping what was got; a reservation is lost only to a setup priority above this.
+    /// Defending priority: the reservation is preempted only by a higher setup priority.
     pub defending: u16,
 }
 
-/// Reservations of one engine at one interface with the same session share one grant of the link: of all that differs
-/// the larger counts, once. An engine sets it only where it knows that it is the same session, and the kernel has one
-/// reservation for all their filters.
+/// Reservations of one engine at one interface with the same session share one grant of the link. Where they differ,
+/// the larger value counts, once. An engine sets it only for reservations that belong to the same session. The kernel
+/// has one reservation for all their filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session(pub u128);
 
-/// What guaranteed service needs to be told on top.
+/// Additional parameters of guaranteed service.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GuaranteedAsk {
     /// Rate and slack.
     pub rspec: RSpec,
-    /// Error terms of the path up to this node, its own not yet included.
+    /// Error terms of the path up to this node, without its own.
     pub terms: ErrorTerms,
 }
 
-/// Where more may come than is reserved for it (RFC 2205 §3.8): what a service may have to police. Everything is policed
-/// here at each node; these say where it was bound to be.
+/// Conditions under which traffic may exceed the reservation, so that a service may have to police (RFC 2205 §3.8).
+/// This node polices every reservation; the flags give the reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Policing {
     /// No node before this one polices: `E_Police_Flag`.
     pub entry: bool,
-    /// Flows of several senders share it: `M_Police_Flag`.
+    /// Flows of several senders share the reservation: `M_Police_Flag`.
     pub merge: bool,
-    /// At another interface more is reserved, or something else, for the same flow: `B_Police_Flag`.
+    /// Another interface has a larger or different reservation for the same flow: `B_Police_Flag`.
     pub branch: bool,
 }
 
 /// A request for a share of an interface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {
-    /// Who owns the reservation.
+    /// The owner of the reservation.
     pub owner: Owner,
-    /// Who asks for it.
+    /// The requester.
     pub asker: Asker,
-    /// The interface by which the packets leave.
+    /// The egress interface.
     pub ifindex: IfIndex,
-    /// Which packets: those of any of these, at least one.
+    /// Packet filters, at least one. A packet belongs to the reservation if any of them matches.
     pub filters: Vec<FlowFilter>,
-    /// How much.
+    /// The traffic.
     pub traffic: TrafficSpec,
-    /// Which service; a code point for a DiffServ behaviour or an aggregate.
+    /// The service: an IntServ service, or a code point for a DiffServ behaviour or an aggregate.
     pub service: ServiceClass,
-    /// Only with [`ServiceClass::Guaranteed`]; without it the rate is that of `traffic` and the path begins here.
+    /// Parameters of [`ServiceClass::Guaranteed`]. Without them the rate is that of `traffic`, and the path begins
+    /// here.
     pub guaranteed: Option<GuaranteedAsk>,
-    /// Against others, where the configuration allows preemption.
+    /// Priorities, used where the configuration allows preemption.
     pub priority: Priority,
-    /// Whether a part may be taken where that is enough for a stronger request (RFC 4495): then
-    /// [`ResourceOutput::Reduced`] tells what is left.
+    /// Whether a stronger request may take a part of the reservation (RFC 4495). [`ResourceOutput::Reduced`] then
+    /// reports the rest.
     pub reducible: bool,
-    /// With which reservations it shares.
+    /// The session whose reservations share the grant.
     pub session: Option<Session>,
-    /// How long it will stand without a refresh, if known: a rule may limit it. The engine ends it, not this room.
+    /// Lifetime without a refresh, if known: a rule may limit it. The engine ends the reservation, not this crate.
     pub lifetime: Option<Duration>,
     /// The queue; `None`: as configured for the service.
     pub treatment: Option<Treatment>,
-    /// The code point that conforming packets get, 0–63.
+    /// Code point that conforming packets get, 0–63.
     pub mark_dscp: Option<u8>,
-    /// What becomes of packets beyond `traffic`; `None`: as configured for the service.
+    /// Treatment of packets beyond `traffic`; `None`: as configured for the service.
     pub excess: Option<Excess>,
-    /// Where more may come.
+    /// Conditions under which traffic may exceed the reservation.
     pub policing: Policing,
 }
 
 impl Ask {
-    /// Controlled load for one flow, with nothing special: the other fields are there to be changed.
+    /// A request for controlled load for one flow, with defaults for all other fields.
     #[must_use]
     pub fn new(
         owner: Owner,
@@ -133,7 +133,7 @@ impl Ask {
         Self::of_all(owner, asker, ifindex, vec![filter], traffic)
     }
 
-    /// The same for the packets of several filters, at least one.
+    /// A request for the packets of several filters, at least one.
     #[must_use]
     pub fn of_all(
         owner: Owner,
@@ -163,14 +163,14 @@ impl Ask {
 }
 
 impl Ask {
-    /// The rate that is asked for, octets a second: R of guaranteed service, else r.
+    /// The requested rate in octets a second: R of guaranteed service, else r.
     #[must_use]
     pub fn rate(&self) -> u64 {
         self.guaranteed.map_or(self.traffic.rate, |asked| whole(asked.rspec.rate()).max(self.traffic.rate))
     }
 }
 
-/// Names what was granted; never used twice.
+/// Identifies a grant. Identifiers are never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GrantId(pub u64);
 
@@ -183,42 +183,43 @@ impl fmt::Display for GrantId {
 /// A request was granted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Admitted {
-    /// To change and release it.
+    /// Identifies the grant in later calls.
     pub grant: GrantId,
-    /// The kernel's name of it; shared by the grants of one session.
+    /// The kernel's identifier of the reservation. The grants of one session share it.
     pub reservation: ReservationId,
-    /// As asked.
+    /// The granted traffic: as requested.
     pub given: TrafficSpec,
-    /// Of guaranteed service: what to pass upstream. The rate may be lower than asked, with less slack.
+    /// The RSpec of guaranteed service to send upstream. The rate may be lower than requested, with less slack.
     pub rspec: Option<RSpec>,
-    /// The rule that allowed it; `None`: the default.
+    /// The rule that allowed the request; `None`: the default.
     pub rule: Option<RuleName>,
-    /// How many others were taken from; each gets a [`ResourceOutput::Lost`] or [`ResourceOutput::Reduced`].
+    /// Number of reservations that were preempted or reduced. Each gets a [`ResourceOutput::Lost`] or
+    /// [`ResourceOutput::Reduced`].
     pub preempted: u32,
 }
 
-/// What would become of a request.
+/// The result that a request would have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DryRun {
     /// The policy rule that applies; `None`: the default.
     pub rule: Option<RuleName>,
-    /// Whether it would be granted.
+    /// The grant or refusal.
     pub result: Result<WouldAdmit, Refusal>,
 }
 
 /// A request would be granted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WouldAdmit {
-    /// Of guaranteed service.
+    /// The RSpec of guaranteed service.
     pub rspec: Option<RSpec>,
-    /// Who would lose.
+    /// The owners that would lose a reservation.
     pub victims: Vec<Owner>,
 }
 
-/// What an interface can still give to a service.
+/// The resources of an interface that are available to a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Available {
-    /// Octets a second, the headers that the configuration counts included.
+    /// Rate in octets a second, with the headers that the configuration counts.
     pub rate: u64,
     /// Octets of buffer, if it is limited.
     pub buffer: Option<u64>,
@@ -226,24 +227,24 @@ pub struct Available {
     pub mtu: u32,
     /// Largest IP packet of the interface, octets.
     pub link_mtu: u32,
-    /// The whole link, octets a second.
+    /// Capacity of the link, octets a second.
     pub capacity: u64,
-    /// Of the link without queueing, as configured.
+    /// Configured latency of the link without queueing.
     pub latency: Latency,
-    /// Error terms of guaranteed service here.
+    /// Error terms of guaranteed service at this node.
     pub terms: LocalTerms,
 }
 
-/// Why a grant ended without its owner's doing.
+/// The reason why a grant ended that its owner did not release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LostWhy {
-    /// A stronger request needed the room.
+    /// A stronger request preempted it.
     Preempted,
-    /// The kernel did not do it.
+    /// The kernel refused it.
     KernelRefused(ReserveError),
     /// The interface is gone.
     InterfaceGone,
-    /// The interface has less to give than before.
+    /// The interface has less capacity than before.
     CapacityReduced,
 }
 
@@ -258,39 +259,39 @@ impl fmt::Display for LostWhy {
     }
 }
 
-/// What has to be done or told; poll until there is nothing. The order is such that, done one after the other, no
-/// link ever holds more than its share.
+/// An action for the kernel or a report for an engine. In the order of the outputs, no link ever holds more than its
+/// share.
 #[derive(Debug, PartialEq)]
 pub enum ResourceOutput<'a> {
-    /// To [`Output::Reserve`](signalbox_core::node::Output::Reserve). Answered by one
+    /// For [`Output::Reserve`](signalbox_core::node::Output::Reserve). The answer is one
     /// [`Resources::installed`](crate::Resources::installed).
     Install {
-        /// Its name.
+        /// Identifier of the reservation.
         id: ReservationId,
-        /// What it shall be.
+        /// The reservation to install.
         reservation: &'a Reservation,
     },
-    /// To [`Output::Release`](signalbox_core::node::Output::Release).
+    /// For [`Output::Release`](signalbox_core::node::Output::Release).
     Remove {
-        /// Its name.
+        /// Identifier of the reservation.
         id: ReservationId,
     },
-    /// To the engine that owns it: a part of the grant was taken for a stronger request, and the rest stands.
+    /// For the engine of the owner: a stronger request took a part of the grant. The rest stays.
     Reduced {
-        /// Whose it is.
+        /// The owner.
         owner: Owner,
-        /// Which one.
+        /// The grant.
         grant: GrantId,
-        /// What is left, octets a second: token rate, and of guaranteed service rate.
+        /// The remaining rate in octets a second: token rate and, for guaranteed service, R.
         rate: u64,
     },
-    /// To the engine that owns it: the grant is no more, and need not be released.
+    /// For the engine of the owner: the grant has ended. The owner does not release it.
     Lost {
-        /// Whose it was.
+        /// The owner.
         owner: Owner,
-        /// Which one.
+        /// The grant.
         grant: GrantId,
-        /// Why.
+        /// The reason.
         why: LostWhy,
     },
 }

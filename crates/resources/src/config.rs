@@ -1,7 +1,7 @@
-//! What an operator configures: links and their shares, rules who may ask for what, keys of tokens.
+//! The configuration: links and their shares, policy rules, and keys of tokens.
 //!
-//! The types are those of the configuration file. What a type alone can tell (a rate, a prefix) is refused while it is
-//! read; what needs a look around by [`Config::validated`], which names the field.
+//! The types are those of the configuration file. Values that a type can check alone (a rate, a prefix) are checked
+//! while they are read. [`Config::validated`] checks the rest, and names the field.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use signalbox_core::traffic::{Excess, ServiceClass};
 use crate::token::KeyConfig;
 use crate::units::{Hours, Net, Ports, Rate, Services, Share, Span};
 
-/// Name of a link in the configuration that stands for all that have none of their own, but for tunnels: what becomes of
-/// their packets nobody here knows (RFC 2215 §3.1).
+/// Link name in the configuration that stands for all interfaces without a link of their own, except tunnels. The
+/// links that the packets of a tunnel use are not known here (RFC 2215 §3.1).
 pub const ANY_LINK: &str = "*";
 
 /// Settings of [`Resources`](crate::Resources).
@@ -20,25 +20,25 @@ pub const ANY_LINK: &str = "*";
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields, default))]
 pub struct Config {
-    /// Interfaces at which there is something to reserve; without any, everything is refused.
+    /// Links with resources to reserve. Without any, every request is refused.
     #[cfg_attr(feature = "serde", serde(rename = "link"))]
     pub links: Vec<LinkConfig>,
-    /// Who may ask for what: the first rule that applies decides.
+    /// Policy rules. The first rule that applies decides.
     #[cfg_attr(feature = "serde", serde(rename = "rule"))]
     pub rules: Vec<RuleConfig>,
-    /// What becomes of requests to which no rule applies.
+    /// Action for requests to which no rule applies.
     pub default: Action,
-    /// Whether a request may take from reservations whose defending priority is below its setup priority.
+    /// Whether a request may preempt reservations whose defending priority is below its setup priority.
     pub preemption: bool,
-    /// Most reservations that one request may take from; 1 to 1024.
+    /// Most reservations that one request may preempt; 1 to 1024.
     pub max_victims: u32,
-    /// Most reservations at all interfaces; from 1.
+    /// Most reservations at all interfaces together; 1 or more.
     pub max_reservations: u32,
     /// Most filters of one reservation; 1 to 1024.
     pub max_filters: u32,
     /// Most reservations of one session at one interface; 1 to 1024.
     pub max_sharers: u32,
-    /// Keys by which authorization tokens (RFC 5981) are verified.
+    /// Keys that verify authorization tokens (RFC 5981).
     #[cfg_attr(feature = "serde", serde(rename = "key"))]
     pub keys: Vec<KeyConfig>,
 }
@@ -59,7 +59,7 @@ impl Default for Config {
     }
 }
 
-/// Yes or no.
+/// The action of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -77,26 +77,26 @@ pub enum Action {
 pub struct LinkConfig {
     /// Name of the interface; [`ANY_LINK`] for all that are not named.
     pub interface: String,
-    /// What it carries; none: as measured ([`Resources::measured`](crate::Resources::measured)).
+    /// Capacity; none: as measured ([`Resources::measured`](crate::Resources::measured)).
     #[cfg_attr(feature = "serde", serde(default))]
     pub capacity: Option<Rate>,
-    /// How much of that can be reserved at all; the rest is always left to best effort.
+    /// Share of the capacity that can be reserved. The rest is always left to best effort.
     #[cfg_attr(feature = "serde", serde(default = "default_reservable"))]
     pub reservable: Share,
-    /// Octets of link header that each packet costs on top, 0 to 256; counted at the smallest packets that the
-    /// request allows (RFC 2212 "Guidelines for Implementors").
+    /// Octets of link header of each packet, 0 to 256. Headers count for packets of the smallest size that the request
+    /// allows (RFC 2212 "Guidelines for Implementors").
     #[cfg_attr(feature = "serde", serde(default))]
     pub overhead: u32,
-    /// What it delays packets by when nothing queues, 1 µs to 2^28 µs (RFC 2215 §3.4); none: not known.
+    /// Latency of a packet without queueing, 1 µs to 2^28 µs (RFC 2215 §3.4); none: not known.
     #[cfg_attr(feature = "serde", serde(default))]
     pub latency: Option<Span>,
     /// Octets of buffer for the bursts of all reservations; none: not limited.
     #[cfg_attr(feature = "serde", serde(default))]
     pub buffer: Option<u64>,
-    /// Reservations that may have a queue of their own; the others share that of their service.
+    /// Number of reservations with a queue of their own. The others share the queue of their service.
     #[cfg_attr(feature = "serde", serde(default = "default_own_queues"))]
     pub own_queues: u32,
-    /// Most reservations; none: only `max_reservations` of all.
+    /// Most reservations at this link; none: only `max_reservations` limits them.
     #[cfg_attr(feature = "serde", serde(default))]
     pub max_reservations: Option<u32>,
     /// Controlled load (RFC 2211).
@@ -105,10 +105,10 @@ pub struct LinkConfig {
     /// Guaranteed service (RFC 2212).
     #[cfg_attr(feature = "serde", serde(default = "default_guaranteed"))]
     pub guaranteed: ServiceConfig,
-    /// Services that are known by a code point, each by itself, unless `dscp` says otherwise.
+    /// Services with a code point, each by itself, unless `dscp` has an entry.
     #[cfg_attr(feature = "serde", serde(default = "default_diffserv"))]
     pub diffserv: ServiceConfig,
-    /// Single code points.
+    /// Settings of single code points.
     #[cfg_attr(feature = "serde", serde(default))]
     pub dscp: Vec<DscpConfig>,
 }
@@ -130,7 +130,7 @@ const fn default_diffserv() -> ServiceConfig {
 }
 
 impl LinkConfig {
-    /// A link of this name whose capacity, if any, is declared; all else by default.
+    /// A link with this name and, if given, this capacity. All other settings are defaults.
     #[must_use]
     pub fn new(interface: &str, capacity: Option<Rate>) -> Self {
         Self {
@@ -149,7 +149,7 @@ impl LinkConfig {
         }
     }
 
-    /// What is configured for a service.
+    /// The settings of a service.
     #[must_use]
     pub fn service(&self, service: ServiceClass) -> &ServiceConfig {
         match service {
@@ -162,22 +162,22 @@ impl LinkConfig {
     }
 }
 
-/// One service at one link.
+/// Settings of one service at one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields, default))]
 pub struct ServiceConfig {
-    /// Whether it can be had.
+    /// Whether the service is offered.
     pub offered: bool,
-    /// Most of the link that it may have, within `reservable`; none: all of that.
+    /// Most of the link for the service, within `reservable`; none: all of it.
     pub max_share: Option<Share>,
-    /// Most that one reservation may have.
+    /// Largest rate of one reservation.
     pub max_each: Option<Rate>,
-    /// Largest IP packet, octets; none: that of the interface, over which it is never.
+    /// Largest IP packet, octets; none: that of the interface, which is always the upper limit.
     pub max_packet: Option<u32>,
-    /// Where its packets queue.
+    /// Queue of its packets.
     pub queue: Queue,
-    /// What becomes of packets beyond the traffic specification.
+    /// Treatment of packets beyond the traffic specification.
     pub excess: ExcessAction,
 }
 
@@ -198,27 +198,27 @@ impl Default for ServiceConfig {
     }
 }
 
-/// Where packets of a reservation queue.
+/// The queue of the packets of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Queue {
-    /// Each in its own; refused when there is none left.
+    /// Each reservation has its own queue. Requests are refused when no queue is left.
     Own,
-    /// All in the queue of the service.
+    /// All reservations share the queue of the service.
     Shared,
-    /// Each in its own while there are any left, then in that of the service.
+    /// Each reservation has its own queue while queues are left, then it uses the queue of the service.
     Auto,
 }
 
-/// What becomes of packets beyond the traffic specification.
+/// The treatment of packets beyond the traffic specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ExcessAction {
     /// They are dropped.
     Drop,
-    /// They go as best effort, as RFC 2211 and RFC 2212 recommend.
+    /// They are sent as best effort, as RFC 2211 and RFC 2212 recommend.
     BestEffort,
 }
 
@@ -231,91 +231,91 @@ impl From<ExcessAction> for Excess {
     }
 }
 
-/// A single code point.
+/// Settings of a single code point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct DscpConfig {
-    /// 0 to 63.
+    /// The code point, 0 to 63.
     pub code: u8,
-    /// How it is treated.
+    /// Its settings.
     #[cfg_attr(feature = "serde", serde(default = "default_diffserv"))]
     pub service: ServiceConfig,
 }
 
-/// A rule: it applies if everything that it names does; what it leaves out always applies. A rule that allows applies
-/// only to requests of which **all** packets are named; one that denies applies if **any** of them is, so that asking for
-/// more than is forbidden is no way around it.
+/// A policy rule. It applies if all its conditions match; a condition that is left out always matches. An allowing
+/// rule applies only to requests of which **all** packets match. A denying rule applies if **any** packet matches, so
+/// that a request for more than is forbidden cannot avoid it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct RuleConfig {
-    /// For people; every refusal says it.
+    /// Name, for people. Each refusal contains it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub name: String,
-    /// What it does.
+    /// The action.
     pub action: Action,
 
-    /// Who: addresses that the request may come from.
+    /// Requester: source addresses of the request.
     #[cfg_attr(feature = "serde", serde(default))]
     pub from: Vec<Net>,
-    /// Who: authenticated peers, by fingerprint (64 hexadecimal digits), by DNS name (`"r1.example"`, or `"*.example"`
-    /// for one label), or `"any"`.
+    /// Requester: authenticated peers, by fingerprint (64 hexadecimal digits), by DNS name (`"r1.example"`, or
+    /// `"*.example"` for one label), or `"any"`.
     #[cfg_attr(feature = "serde", serde(default))]
     pub peer: Vec<String>,
-    /// Who: authorizing entities of verified tokens, or `"any"`.
+    /// Requester: authorizing entities of verified tokens, or `"any"`.
     #[cfg_attr(feature = "serde", serde(default))]
     pub token: Vec<String>,
-    /// Who: names that the request gives for its user or application (RFC 3182), or `"any"` for those that give one. Nobody
-    /// proves them: where strangers can ask, anybody can say anything.
+    /// Requester: names of user or application in the request (RFC 3182), or `"any"` for requests with a name. They
+    /// are not authenticated: do not rely on them where strangers can send requests.
     #[cfg_attr(feature = "serde", serde(default))]
     pub user: Vec<String>,
 
-    /// What: services.
+    /// Request: services.
     #[cfg_attr(feature = "serde", serde(default))]
     pub service: Vec<Services>,
-    /// What: names of outgoing interfaces.
+    /// Request: names of egress interfaces.
     #[cfg_attr(feature = "serde", serde(default))]
     pub interface: Vec<String>,
-    /// What: where packets come from.
+    /// Request: source addresses of packets.
     #[cfg_attr(feature = "serde", serde(default))]
     pub source: Vec<Net>,
-    /// What: where packets go to.
+    /// Request: destination addresses of packets.
     #[cfg_attr(feature = "serde", serde(default))]
     pub destination: Vec<Net>,
-    /// What: IP protocols, by number.
+    /// Request: IP protocols, by number.
     #[cfg_attr(feature = "serde", serde(default))]
     pub protocol: Vec<u8>,
-    /// What: destination ports.
+    /// Request: destination ports.
     #[cfg_attr(feature = "serde", serde(default))]
     pub ports: Vec<Ports>,
 
-    /// When: days of the week, in UTC.
+    /// Time: days of the week, in UTC.
     #[cfg_attr(feature = "serde", serde(default))]
     pub days: Vec<Day>,
-    /// When: hours of the day, in UTC.
+    /// Time: hours of the day, in UTC.
     #[cfg_attr(feature = "serde", serde(default))]
     pub hours: Option<Hours>,
 
-    /// How much: rate of one reservation.
+    /// Limit: rate of one reservation.
     #[cfg_attr(feature = "serde", serde(default))]
     pub max_rate: Option<Rate>,
-    /// How much: burst of one reservation, octets.
+    /// Limit: burst of one reservation, octets.
     #[cfg_attr(feature = "serde", serde(default))]
     pub max_burst: Option<u32>,
-    /// How much: rate of all reservations of one asker at one interface under this rule.
+    /// Limit: rate of all reservations of one requester at one interface under this rule.
     #[cfg_attr(feature = "serde", serde(default))]
     pub max_total: Option<Rate>,
-    /// How much: reservations of one asker at one interface under this rule.
+    /// Limit: number of reservations of one requester at one interface under this rule.
     #[cfg_attr(feature = "serde", serde(default))]
     pub max_reservations: Option<u32>,
-    /// How strong: setup priority.
+    /// Limit: setup priority.
     #[cfg_attr(feature = "serde", serde(default))]
     pub max_setup_priority: Option<u16>,
-    /// How strong: defending priority.
+    /// Limit: defending priority.
     #[cfg_attr(feature = "serde", serde(default))]
     pub max_defending_priority: Option<u16>,
-    /// How long without a refresh.
+    /// Limit: lifetime without a refresh.
     #[cfg_attr(feature = "serde", serde(default))]
     pub max_lifetime: Option<Span>,
 }
@@ -375,13 +375,13 @@ pub enum Day {
     Sun,
 }
 
-/// A setting that cannot be, and what would be right.
+/// A setting that is invalid, with the valid values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct ConfigError {
-    /// Where it stands: `rule[3] 'guests'.peer`; the first rule is 1.
+    /// Its place: `rule[3] 'guests'.peer`; the first rule is 1.
     pub field: String,
-    /// What is wrong and what would be right.
+    /// The error and the valid values.
     pub problem: String,
 }
 
@@ -392,27 +392,27 @@ impl ConfigError {
 }
 
 impl Config {
-    /// One link, everything else by default.
+    /// A configuration of one link. All other settings are defaults.
     #[must_use]
     pub fn of_link(interface: &str, capacity: Rate) -> Self {
         Self { links: vec![LinkConfig::new(interface, Some(capacity))], ..Self::default() }
     }
 
-    /// The settings of an interface: its own, or those of all that have none.
+    /// The settings of an interface: its own, or those of [`ANY_LINK`].
     #[must_use]
     pub fn link(&self, interface: &str) -> Option<&LinkConfig> {
         self.named(interface).or_else(|| self.named(ANY_LINK))
     }
 
-    /// The settings of this very name.
+    /// The settings with exactly this name.
     pub(crate) fn named(&self, name: &str) -> Option<&LinkConfig> {
         self.links.iter().find(|link| link.interface == name)
     }
 
-    /// Checks all that the types alone cannot.
+    /// Checks everything that the types alone cannot check.
     ///
     /// # Errors
-    /// The first setting that cannot be.
+    /// The first invalid setting.
     pub fn validated(&self) -> Result<(), ConfigError> {
         for (name, value) in [
             ("max_victims", self.max_victims),
@@ -511,7 +511,7 @@ impl RuleConfig {
             return fault("user", format!("{user:?}: a name of a user or application, or \"any\""));
         }
         if self.ports.is_empty() || !self.protocol.is_empty() {
-            // Ports mean nothing without the protocols that have them.
+            // Ports have a meaning only with a protocol that has them.
         } else {
             return fault("ports", "needs protocol, for instance protocol = [6, 17]".to_owned());
         }
@@ -522,7 +522,7 @@ impl RuleConfig {
     }
 }
 
-/// Everybody who has any name of this kind.
+/// Whether the list is `"any"`.
 pub(crate) const ANY_NAME: &str = "any";
 
 fn is_dns_pattern(text: &str) -> bool {

@@ -1,14 +1,13 @@
-//! Who gets how much of which link: admission control, policy and IntServ arithmetic, for every signaling protocol.
+//! Admission control, policy and IntServ arithmetic for the outgoing links of a node, for every signaling protocol.
 //!
-//! * [`Resources`] is what a node has one of and passes to each of its engines: it admits, changes and releases
-//!   reservations at outgoing interfaces, takes from the weak to give to the strong, says what the kernel has to do
-//!   and whom it failed.
-//! * [`intserv`] is the arithmetic of RFC 2210, 2211, 2212 and 2215, usable on its own.
-//! * [`config`] is what an operator writes: links, their shares, and rules who may ask for what. [`token`] verifies the
-//!   authorization tokens of RFC 5981 that rules can ask for.
+//! * [`Resources`] exists once in a node. The node passes it to each of its engines. It admits, changes and releases
+//! reservations at outgoing interfaces, preempts weaker reservations for stronger requests, and reports which
+//! reservations the kernel has to install and which were lost.
+//! * [`config`] is the configuration: links, their shares, and policy rules. [`token`] verifies the authorization
+//! tokens of RFC 5981 that rules can demand.
 //!
-//! No protocol is known here and none is named: whoever asks is an [`Owner`], a number of its own choice.
-//! Nothing reads a clock; each call that needs the time is given it.
+//! The crate has no code for any single protocol: an [`Owner`] identifies the protocol and its key of a reservation.
+//! Nothing reads a clock: calls that need the time get it as an argument.
 //!
 //! ```
 //! use signalbox_core::node::{Interface, Prefix};

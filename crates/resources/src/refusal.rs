@@ -1,4 +1,4 @@
-//! Why a request was refused: the rule by name, in words and in kind.
+//! The reason of a refusal: the rule, as text and as a kind.
 
 use core::fmt;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use crate::intserv::SpecError;
 use crate::units::{Of, Rate, Span};
 
-/// A policy rule, by its place in the configuration and its name.
+/// A policy rule, by its position in the configuration and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleName {
-    /// The first is 1.
+    /// Position. The first is 1.
     pub number: u32,
-    /// As configured; may be empty.
+    /// Name as configured; may be empty.
     pub name: Arc<str>,
 }
 
@@ -25,12 +25,12 @@ impl fmt::Display for RuleName {
     }
 }
 
-/// A request was refused. Displays as one line that names the rule.
+/// A request was refused. Its text is one line that names the rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
-    /// Which rule.
+    /// The rule that refused.
     pub rule: Rule,
-    /// What the interface could still give to this service, octets a second.
+    /// Rate still available to this service at the interface, octets a second.
     pub available: u64,
 }
 
@@ -42,10 +42,10 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Kinds of refusal, for protocols to choose an error code by.
+/// The kind of a refusal, from which protocols choose an error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// A rule does not allow it to this asker.
+    /// A policy rule does not allow the request.
     Policy,
     /// The token does not cover the request.
     Token,
@@ -53,24 +53,24 @@ pub enum Cause {
     Bandwidth,
     /// Not enough buffer.
     Buffer,
-    /// Packets over the link's largest.
+    /// Packets are larger than the link allows.
     Mtu,
     /// The request contradicts itself or the RFCs.
     BadRequest,
     /// The service is not offered here.
     Unsupported,
-    /// Its flow or session is taken by somebody who does not share.
+    /// Its flow or session belongs to a reservation that cannot be shared.
     Conflict,
-    /// No such interface, or not one to reserve at, or it is down.
+    /// The interface does not exist, is down, or has no resources to reserve.
     Interface,
     /// A table is full.
     Full,
-    /// No such grant.
+    /// The grant does not exist.
     NoGrant,
 }
 
 impl Refusal {
-    /// What kind it is.
+    /// The kind of the refusal.
     #[must_use]
     pub const fn cause(&self) -> Cause {
         match &self.rule {
@@ -90,14 +90,14 @@ impl Refusal {
 pub enum Rule {
     /// A policy rule.
     Policy {
-        /// Which one.
+        /// The rule.
         rule: RuleName,
-        /// What it says.
+        /// What it forbids.
         why: PolicyWhy,
     },
     /// No policy rule applies, and the default is to deny.
     Default,
-    /// The asker's own token does not cover the request; says what.
+    /// The token of the requester does not cover the request.
     Token(&'static str),
     /// No such interface.
     NoInterface(IfIndex),
@@ -105,12 +105,12 @@ pub enum Rule {
     Link {
         /// Its name.
         interface: Arc<str>,
-        /// Which limit.
+        /// The limit.
         why: LinkWhy,
     },
-    /// A traffic specification or service request that is none.
+    /// An invalid traffic specification or service request.
     Spec(SpecError),
-    /// Something else in the request; says what.
+    /// Another error of the request.
     Request(&'static str),
     /// A table of this node is full.
     TableFull {
@@ -123,70 +123,70 @@ pub enum Rule {
     NoGrant,
 }
 
-/// What a policy rule says.
+/// The limit of a policy rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyWhy {
-    /// It denies.
+    /// The rule denies.
     Denied,
-    /// More rate than it allows to one reservation.
+    /// The rate exceeds the limit for one reservation.
     Rate {
         /// Octets a second.
         asked: u64,
         /// Octets a second.
         limit: u64,
     },
-    /// A larger burst than it allows.
+    /// The burst exceeds the limit.
     Burst {
         /// Octets.
         asked: u32,
         /// Octets.
         limit: u32,
     },
-    /// More rate than it allows to one asker at one interface.
+    /// The rate exceeds the limit for one requester at one interface.
     Total {
-        /// What the asker holds, octets a second.
+        /// Rate of the existing reservations of the requester, octets a second.
         used: u64,
         /// Octets a second.
         asked: u64,
         /// Octets a second.
         limit: u64,
     },
-    /// More reservations than it allows to one asker at one interface.
+    /// The number of reservations exceeds the limit for one requester at one interface.
     Count {
-        /// How many.
+        /// The limit.
         limit: u32,
     },
-    /// A setup priority over what it allows.
+    /// The setup priority exceeds the limit.
     SetupPriority {
-        /// Asked.
+        /// Requested.
         asked: u16,
         /// Allowed.
         limit: u16,
     },
-    /// A defending priority over what it allows.
+    /// The defending priority exceeds the limit.
     DefendingPriority {
-        /// Asked.
+        /// Requested.
         asked: u16,
         /// Allowed.
         limit: u16,
     },
-    /// A lifetime over what it allows, or none said.
+    /// The lifetime exceeds the limit, or the request has none.
     Lifetime {
-        /// Asked.
+        /// Requested.
         asked: Option<Span>,
         /// Allowed.
         limit: Span,
     },
 }
 
-/// Which limit of an interface.
+/// A limit of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkWhy {
-    /// It is down.
+    /// The interface is down.
     Down,
-    /// It is not configured, or its capacity is neither declared nor measured.
+    /// The interface is not configured, or its capacity is neither declared nor measured.
     NoCapacity,
-    /// Packets over its largest.
+    /// Packets are larger than the largest packet.
     Mtu {
         /// *M*, octets.
         asked: u32,
@@ -204,7 +204,7 @@ pub enum LinkWhy {
         /// Octets a second.
         limit: u64,
     },
-    /// The part of the share that one service may have.
+    /// The part of the share for one service.
     Service {
         /// Which service.
         service: ServiceClass,
@@ -215,7 +215,7 @@ pub enum LinkWhy {
         /// Octets a second.
         limit: u64,
     },
-    /// What one reservation of this service may have.
+    /// The largest rate of one reservation of this service.
     Each {
         /// Which service.
         service: ServiceClass,
@@ -233,21 +233,21 @@ pub enum LinkWhy {
         /// Octets.
         limit: u64,
     },
-    /// Reservations at the interface.
+    /// The number of reservations at the interface.
     Count {
         /// How many.
         limit: u32,
     },
-    /// Queues for reservations of their own.
+    /// The number of queues for single reservations.
     Queues {
         /// How many.
         limit: u32,
     },
-    /// Another reservation has this very flow.
+    /// Another reservation has the same flow.
     FlowTaken(FlowFilter),
     /// The session that it would share has another service.
     OtherService(ServiceClass),
-    /// As many share the session as may.
+    /// The session is shared by the largest number of reservations.
     Sharers {
         /// How many.
         limit: u32,

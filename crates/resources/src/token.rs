@@ -1,8 +1,7 @@
-//! Authorization tokens of RFC 5981, shared keys only: verified here, once their octets have been taken apart where the
-//! message is.
+//! Authorization tokens of RFC 5981, with shared keys only. The protocol parses the octets, this module verifies them.
 //!
-//! A token is a SESSION_AUTH object that an authorizing entity signed with a key which this node has too (§4.1). Its
-//! AUTHENTICATION_DATA begins with a Key-ID; the rest is an HMAC-SHA-256 over all attributes before it.
+//! A token is a SESSION_AUTH object that an authorizing entity signed with a key which this node has too (RFC 5981
+//! §4.1). Its AUTHENTICATION_DATA begins with a Key-ID. The rest is an HMAC-SHA-256 over all attributes before it.
 
 use core::fmt;
 
@@ -21,17 +20,17 @@ use crate::units::{Net, Ports};
 pub struct KeyConfig {
     /// The authorizing entity, as AUTH_ENT_ID names it: an address or a name.
     pub entity: String,
-    /// Key-ID: an entity may have several keys, so that they can be changed.
+    /// Key-ID. An entity may have several keys, so that they can be changed.
     pub id: u32,
     /// The key, 32 to 256 hexadecimal digits.
     pub secret: String,
     /// Octets of authentication data: 32, or 16 for the truncated form of RFC 4868.
     #[cfg_attr(feature = "serde", serde(default = "default_length"))]
     pub length: u8,
-    /// Not valid before, seconds since 1970.
+    /// First second of validity, since 1970.
     #[cfg_attr(feature = "serde", serde(default))]
     pub from: u64,
-    /// Not valid from then on, seconds since 1970; none: for ever.
+    /// First second after the validity, since 1970; none: no end.
     #[cfg_attr(feature = "serde", serde(default))]
     pub until: Option<u64>,
 }
@@ -41,7 +40,7 @@ const fn default_length() -> u8 {
     32
 }
 
-/// The secret is not shown.
+/// Hides the secret.
 impl fmt::Debug for KeyConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { entity, id, length, from, until, .. } = self;
@@ -49,24 +48,24 @@ impl fmt::Debug for KeyConfig {
     }
 }
 
-/// What a verified token says.
+/// The contents of a verified token.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Token {
-    /// The authorizing entity that signed it: what rules match.
+    /// The authorizing entity that signed it. Policy rules match it.
     pub entity: String,
-    /// The entity's own name for the session (SESSION_ID), if it gave one.
+    /// The entity's own identifier of the session (SESSION_ID), if any.
     pub session: Vec<u8>,
-    /// Addresses that packets may come from; none: any (SOURCE_ADDR).
+    /// Source addresses that packets may have; empty: any (SOURCE_ADDR).
     pub sources: Vec<Prefix>,
-    /// Addresses that packets may go to; none: any (DEST_ADDR).
+    /// Destination addresses that packets may have; empty: any (DEST_ADDR).
     pub destinations: Vec<Prefix>,
-    /// Source ports that packets may have; none: any.
+    /// Source ports that packets may have; empty: any.
     pub source_ports: Vec<PortList>,
-    /// Destination ports that packets may have; none: any.
+    /// Destination ports that packets may have; empty: any.
     pub destination_ports: Vec<PortList>,
-    /// When it begins, microseconds since 1970 (START_TIME).
+    /// Start of validity, microseconds since 1970 (START_TIME).
     pub start_us: Option<u64>,
-    /// When it ends, microseconds since 1970 (END_TIME).
+    /// End of validity, microseconds since 1970 (END_TIME).
     pub end_us: Option<u64>,
 }
 
@@ -75,7 +74,7 @@ pub struct Token {
 pub struct PortList {
     /// 6 or 17.
     pub protocol: u8,
-    /// One port, or several in a row.
+    /// One port or a range.
     pub ports: Ports,
 }
 
@@ -85,13 +84,13 @@ pub enum TokenError {
     /// No key of that entity has this Key-ID.
     #[error("token: no such key")]
     UnknownKey,
-    /// The key's time has not come or is over.
+    /// The key is not valid at this time.
     #[error("token: the key is not valid now")]
     KeyExpired,
     /// Authentication data of another length than configured.
     #[error("token: authentication data of a wrong length")]
     Length,
-    /// The authentication data are not those of these octets.
+    /// The authentication data do not match the octets.
     #[error("token: wrong signature")]
     Signature,
 }
@@ -120,7 +119,7 @@ impl Keys {
     /// Reads the configured keys.
     ///
     /// # Errors
-    /// The first key that cannot be.
+    /// The first invalid key.
     pub fn new(configs: &[KeyConfig]) -> Result<Self, ConfigError> {
         let mut keys: Vec<Key> = Vec::with_capacity(configs.len());
         for (number, config) in (1..).zip(configs) {
@@ -154,12 +153,12 @@ impl Keys {
         Ok(Self { keys })
     }
 
-    /// Checks the authentication data of a token (RFC 5981 §6.2.3): `signed` are the octets of its attributes up to
-    /// AUTHENTICATION_DATA, `tag` what follows the Key-ID there, `now` the seconds since 1970. That the token itself is
-    /// of now and covers what is asked is checked with each request.
+    /// Verifies the authentication data of a token (RFC 5981 §6.2.3): `signed` are the octets of its attributes up to
+    /// AUTHENTICATION_DATA, `tag` the octets after the Key-ID there, `now` the seconds since 1970. Whether the token
+    /// is valid now and covers the request is checked with each request.
     ///
     /// # Errors
-    /// Why it is not to be believed.
+    /// The reason of the authentication failure.
     pub fn verify(
         &self,
         entity: &str,
@@ -177,14 +176,15 @@ impl Keys {
             return Err(TokenError::Length);
         }
         let right = hmac::sign(&key.key, signed);
-        // Of the truncated form the library has no check of its own: every octet is looked at, whatever the first say.
+        // The library has no check for the truncated form. This comparison takes the same time for every octet that
+        // differs.
         let difference = right.as_ref().iter().zip(tag).fold(0, |sum, (a, b)| sum | (a ^ b));
         if core::hint::black_box(difference) == 0 { Ok(()) } else { Err(TokenError::Signature) }
     }
 }
 
 impl Token {
-    /// What the token does not cover of a request, at `wall_us` microseconds since 1970.
+    /// The part of a request that the token does not cover, at `wall_us` microseconds since 1970.
     pub(crate) fn uncovered(&self, ask: &Ask, wall_us: u64) -> Option<&'static str> {
         if self.start_us.is_some_and(|start| wall_us < start) {
             return Some("its time has not come");

@@ -1,4 +1,4 @@
-//! Values as people write them in configurations and read them in refusals.
+//! Values as users write them in configurations and read them in refusals.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -28,7 +28,7 @@ macro_rules! as_text {
 }
 as_text!(Rate, Share, Net, Ports, Span, Hours, Services);
 
-/// A text that is not what it should be; says what would be right.
+/// A text with an invalid value, and the valid form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no {wanted}")]
 pub struct BadText {
@@ -37,11 +37,11 @@ pub struct BadText {
 }
 
 fn bad(text: &str, wanted: &'static str) -> BadText {
-    // What is far too long is cut: it goes into a line for people.
+    // A very long text is cut, because it becomes part of one line.
     BadText { text: text.chars().take(80).collect(), wanted }
 }
 
-/// A rate, in **octets** a second; written in bits: `"10mbit"`, `"2.5 Mbit/s"`, `"64kbit"`.
+/// A rate in **octets** a second. Its text has bits: `"10mbit"`, `"2.5 Mbit/s"`, `"64kbit"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rate(pub u64);
 
@@ -77,7 +77,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// "8 of 10 Mbit/s": both in the unit of the second.
+/// "8 of 10 Mbit/s": both values in the unit of the second.
 pub(crate) struct Of(pub(crate) u64, pub(crate) u64);
 
 impl fmt::Display for Of {
@@ -119,7 +119,7 @@ pub enum Share {
 }
 
 impl Share {
-    /// Of a link of this capacity, octets a second.
+    /// The part of a link with this capacity, octets a second.
     #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
         match self {
@@ -161,13 +161,13 @@ impl fmt::Display for Share {
 pub struct Net(pub Prefix);
 
 impl Net {
-    /// Whether all addresses of `other` are of this one.
+    /// Whether it contains all addresses of `other`.
     #[must_use]
     pub fn covers(&self, other: &Prefix) -> bool {
         self.0.len <= other.len && self.0.contains(other.addr)
     }
 
-    /// Whether they have an address in common.
+    /// Whether the two have an address in common.
     #[must_use]
     pub fn overlaps(&self, other: &Prefix) -> bool {
         self.0.contains(other.addr) || other.contains(self.0.addr)
@@ -245,7 +245,7 @@ impl FromStr for Span {
     }
 }
 
-/// In the largest unit that it is a whole number of; below a second the fraction is shown.
+/// In the largest unit of which it is a whole number. Below a second it has a fraction.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.subsec_nanos() != 0 {
@@ -260,7 +260,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// Hours of a day in UTC, the end not included: `"08:00-18:30"`. Over midnight if the end is the earlier.
+/// Hours of a day in UTC, without the end: `"08:00-18:30"`. It spans midnight if the end is earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hours {
     /// Minutes since midnight, 0 to 1439.
@@ -294,17 +294,17 @@ impl fmt::Display for Hours {
     }
 }
 
-/// Services that a rule speaks of: `"controlled-load"`, `"guaranteed"`, `"dscp"` (any code point) or `"dscp 46"`.
+/// Services of a rule: `"controlled-load"`, `"guaranteed"`, `"dscp"` (any code point) or `"dscp 46"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Services {
-    /// This one.
+    /// One service.
     One(ServiceClass),
-    /// All that are known by a code point.
+    /// All services with a code point.
     AnyDscp,
 }
 
 impl Services {
-    /// Whether `service` is one of them.
+    /// Whether it includes `service`.
     #[must_use]
     pub fn contains(self, service: ServiceClass) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! What `show reservations` and `show interfaces` tell.
+//! Views for `show reservations` and `show interfaces`.
 
 use signalbox_core::traffic::{ReservationId, ServiceClass, TrafficSpec, Treatment};
 use signalbox_core::{IfIndex, Time};
@@ -10,41 +10,41 @@ use crate::refusal::RuleName;
 /// One grant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReservationView<'a> {
-    /// Which one.
+    /// Its identifier.
     pub grant: GrantId,
-    /// The kernel's name of it.
+    /// The kernel's identifier of the reservation.
     pub reservation: ReservationId,
-    /// Whose it is.
+    /// The owner.
     pub owner: Owner,
-    /// Who asked for it.
+    /// The requester.
     pub asker: &'a Asker,
     /// The rule that allowed it; `None`: the default.
     pub rule: Option<RuleName>,
-    /// Where packets leave.
+    /// The egress interface.
     pub ifindex: IfIndex,
-    /// Name of that interface.
+    /// Name of the egress interface.
     pub interface: &'a str,
-    /// Which packets; of all grants of its session, if it shares.
+    /// Packet filters. If grants of a session share the reservation, those of all of them.
     pub filters: &'a [signalbox_core::traffic::FlowFilter],
-    /// As asked.
+    /// Traffic as requested.
     pub traffic: TrafficSpec,
-    /// Of guaranteed service, as given.
+    /// RSpec of guaranteed service as granted.
     pub rspec: Option<RSpec>,
-    /// Which service.
+    /// The service.
     pub service: ServiceClass,
-    /// Which queue.
+    /// The queue.
     pub treatment: Treatment,
-    /// With which it was asked for.
+    /// The priorities of the request.
     pub priority: Priority,
-    /// With which others it shares.
+    /// The session whose grants share the reservation.
     pub session: Option<Session>,
-    /// What the reservation costs the link, octets a second; once for all that share.
+    /// Rate that the reservation takes of the link, octets a second; once for all grants that share it.
     pub charged: u64,
-    /// Since when it stands.
+    /// Time of the first grant.
     pub since: Time,
-    /// Where more may come than is reserved.
+    /// Conditions under which traffic may exceed the reservation.
     pub policing: Policing,
-    /// The kernel has said that it has it.
+    /// The kernel confirmed the installation.
     pub in_kernel: bool,
 }
 
@@ -55,39 +55,39 @@ pub struct LinkView<'a> {
     pub ifindex: IfIndex,
     /// Its name.
     pub name: &'a str,
-    /// Whether packets can pass.
+    /// Whether it is up.
     pub up: bool,
     /// Largest IP packet, octets.
     pub mtu: u32,
-    /// Octets a second; `None`: neither declared nor measured, nothing can be reserved.
+    /// Capacity in octets a second; `None`: neither declared nor measured, so that nothing can be reserved.
     pub capacity: Option<u64>,
     /// The capacity was measured, not declared.
     pub measured: bool,
-    /// Octets a second that can be reserved.
+    /// Rate that can be reserved, octets a second.
     pub share: u64,
-    /// Octets a second that are.
+    /// Rate that is reserved, octets a second.
     pub reserved: u64,
-    /// The most that ever were.
+    /// Largest rate that was reserved at one time, octets a second.
     pub most_reserved: u64,
-    /// Octets of buffer that reservations may need.
+    /// Octets of buffer that the reservations may need.
     pub buffer: u64,
-    /// Reservations.
+    /// Number of reservations.
     pub reservations: u32,
-    /// Those with a queue of their own.
+    /// Number of reservations with a queue of their own.
     pub own_queues: u32,
-    /// Of each service that was ever reserved here.
+    /// Each service that was ever reserved here.
     pub services: Vec<ServiceView>,
 }
 
 /// One service at one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceView {
-    /// Which one.
+    /// The service.
     pub service: ServiceClass,
-    /// Octets a second that are reserved.
+    /// Rate that is reserved, octets a second.
     pub reserved: u64,
-    /// Octets a second that can be.
+    /// Rate that can be reserved, octets a second.
     pub limit: u64,
-    /// Reservations.
+    /// Number of reservations.
     pub reservations: u32,
 }

@@ -1,4 +1,4 @@
-//! Carrying out what was decided. Nothing here refuses.
+//! Carrying out a plan. Nothing here refuses a request.
 
 use core::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use crate::ask::{Admitted, Ask, GrantId, LostWhy};
 use crate::policy::AccountKey;
 
 impl Resources {
-    /// Books what was planned, in place of the grant `replaced` if there is one.
+    /// Books a plan, in place of the grant `replaced` if there is one.
     pub(super) fn carry_out(&mut self, now: Time, ask: &Ask, plan: Plan, replaced: Option<Key>) -> Admitted {
         let mut preempted = 0;
         for victim in &plan.victims {
@@ -64,7 +64,7 @@ impl Resources {
                 }
                 key
             }
-            // The plan saw that there is room.
+            // The plan checked that the table has room.
             None => self.grants.insert(grant).unwrap_or_default(),
         };
         let group = match plan.group {
@@ -88,7 +88,7 @@ impl Resources {
         }
     }
 
-    /// A reservation of one grant.
+    /// Makes a reservation of one grant.
     fn open(&mut self, ask: &Ask, grant: Key, plan: &Plan, reservation: Reservation) -> Key {
         self.made += 1;
         let mut members = Members::new();
@@ -121,8 +121,8 @@ impl Resources {
         key
     }
 
-    /// Makes a reservation what its grants are now, and has the kernel told. `reservation` says how it is treated and,
-    /// unless it is of a session, of what packets and how much.
+    /// Recomputes a reservation from its grants, and queues its installation. `reservation` gives the treatment and,
+    /// if grants do not share it as a session, the filters and the traffic.
     fn renew(&mut self, key: Key, service: Option<ServiceClass>, mut reservation: Reservation) {
         let Some(group) = self.groups.get(key) else { return };
         let shares = group.session.is_some();
@@ -160,8 +160,8 @@ impl Resources {
         self.book(key, account, flows_change.then_some(None), changed);
     }
 
-    /// Books a reservation on its link and an account; enters its flows, if `flows`, of which the hash of an only one may
-    /// be known; has the kernel told, if `tell`.
+    /// Books a reservation on its link and an account. With `flows` it enters its flows, with the hash of an only one
+    /// if that is known. With `tell` it queues the installation.
     fn book(&mut self, key: Key, account: Option<AccountKey>, flows: Option<Option<u32>>, tell: bool) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.booked = true;
@@ -178,7 +178,7 @@ impl Resources {
         }
     }
 
-    /// Takes a reservation off its link and its account; and its flows, if they are to go.
+    /// Removes a reservation from its link and its account and, with `flows`, its flows.
     fn unbook(&mut self, key: Key, flows: bool) {
         let Some(group) = self.groups.get_mut(key).filter(|group| group.booked) else { return };
         group.booked = false;
@@ -194,7 +194,7 @@ impl Resources {
         }
     }
 
-    /// Takes a grant out of its reservation, which ends with its last. The grant's record stays.
+    /// Removes a grant from its reservation, which ends with its last grant. The record of the grant stays.
     pub(super) fn detach(&mut self, key: Key) -> bool {
         let Some(in_group) = self.grants.get(key).map(|grant| grant.group) else { return false };
         let Some(group) = self.groups.get_mut(in_group) else { return false };
@@ -223,7 +223,7 @@ impl Resources {
         group.members
     }
 
-    /// Ends a reservation without its owners' doing and tells them; how many they were.
+    /// Ends a reservation that its owners did not release, and reports the loss to them. Returns the number of grants.
     pub(super) fn lose(&mut self, key: Key, why: LostWhy) -> u32 {
         let mut lost = 0;
         for member in self.close(key) {
@@ -249,7 +249,7 @@ impl Resources {
         lost
     }
 
-    /// Leaves a reservation of one grant so much of its rate, and tells its owner.
+    /// Reduces the reservation of one grant to `rate`, and reports it to the owner (RFC 4495).
     fn reduce(&mut self, key: Key, rate: u64) -> u32 {
         let Some(group) = self.groups.get(key) else { return 0 };
         let Some(member) = group.members.first().copied() else { return 0 };
@@ -278,7 +278,8 @@ impl Resources {
         1
     }
 
-    /// Takes back what a link can no longer give, the weakest first. Not on the way of a request.
+    /// Ends reservations until a link with less capacity has room for the others. The weakest ends first. It runs only
+    /// when an interface changes.
     pub(super) fn refit(&mut self, ifindex: IfIndex) {
         let mut all = self.groups_at(ifindex);
         all.sort_by_cached_key(|key| {

@@ -1,4 +1,4 @@
-//! Which reservation has a flow at an interface.
+//! The reservation of each flow at an interface.
 
 use core::net::IpAddr;
 
@@ -8,8 +8,8 @@ use signalbox_core::{IfIndex, Key, KeyedHasher, Slab};
 
 use super::group::Group;
 
-/// A table of reservations by their flows. The flows themselves stand in the reservations, so an entry takes 8 octets;
-/// its hash is kept for the table to grow without them.
+/// A table of reservations by their flows. The flows are stored in the reservations, so that an entry takes 8 octets.
+/// The entry keeps its hash, so that the table can grow without reading them.
 #[derive(Debug)]
 pub(super) struct Flows {
     hasher: KeyedHasher,
@@ -34,7 +34,7 @@ impl Flows {
 
     #[expect(clippy::cast_possible_truncation, reason = "half of the hash")]
     pub(super) fn hash(&self, ifindex: IfIndex, filter: &FlowFilter) -> u32 {
-        // What is not given and what is 0 may hash alike; they do not compare alike.
+        // A missing value and 0 may have the same hash. The comparison distinguishes them.
         let ports = u32::from(filter.src_port.unwrap_or(0)) << 16 | u32::from(filter.dst_port.unwrap_or(0));
         let lengths = [filter.src.len, filter.dst.len];
         let kind = [filter.protocol.unwrap_or(0), filter.dscp.unwrap_or(0)];
@@ -68,7 +68,7 @@ impl Flows {
         groups.key_of(entry.group)
     }
 
-    /// Enters the flows of a reservation; the hash of its only one, if that is known.
+    /// Enters the flows of a reservation. `only` is the hash of its only flow, if known.
     pub(super) fn insert(&mut self, key: Key, group: &Group, only: Option<u32>) {
         for filter in &group.reservation.filters {
             let hash = only.unwrap_or_else(|| self.hash(group.reservation.ifindex, filter));
@@ -77,7 +77,7 @@ impl Flows {
         }
     }
 
-    /// Takes the flows of a reservation out, which still has them.
+    /// Removes the flows of a reservation, whose record still has them.
     pub(super) fn remove(&mut self, key: Key, group: &Group) {
         for filter in &group.reservation.filters {
             let hash = self.hash(group.reservation.ifindex, filter);

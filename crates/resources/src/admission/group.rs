@@ -1,4 +1,5 @@
-//! Records: a grant is what one owner holds, a group what the kernel has: one reservation for all grants of a session.
+//! Records. A grant is the resource of one owner. A group is one reservation in the kernel, for all grants of a
+//! session.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -13,7 +14,7 @@ use crate::ask::{Asker, GuaranteedAsk, Owner, Policing, Priority, Session};
 use crate::intserv::RSpec;
 use crate::policy::AccountId;
 
-/// The grants of a reservation: hardly ever more than one or two.
+/// The grants of a reservation: seldom more than one or two.
 pub(crate) type Members = SmallVec<[Key; 2]>;
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct Grant {
     pub(crate) group: Key,
     pub(crate) traffic: TrafficSpec,
     pub(crate) charge: Charge,
-    /// As asked, and what was given.
+    /// The request of guaranteed service, and the RSpec that was granted.
     pub(crate) guaranteed: Option<(GuaranteedAsk, RSpec)>,
     pub(crate) priority: Priority,
     pub(crate) reducible: bool,
@@ -31,15 +32,15 @@ pub(crate) struct Grant {
     pub(crate) rule: Option<u32>,
     pub(crate) since: Time,
     pub(crate) policing: Policing,
-    /// Of a session with several grants; a single grant's filters are the reservation's.
+    /// Filters of one of several grants of a session. A single grant has its filters in the reservation.
     pub(crate) filters: Vec<FlowFilter>,
 }
 
 impl Grant {
-    /// What conforms here. Packets of guaranteed service are held to the token bucket itself where they enter only. Further
-    /// in, queues have pushed them together, and what was right there is right still: the bucket has room for Csum +
-    /// Dsum·r more, the buffer that would be needed to shape them anew, and the peak rate cannot be told (RFC 2212
-    /// "Policing"). Of controlled load each node looks after itself (RFC 2211 §7).
+    /// The traffic that conforms at this node. Guaranteed service polices with the token bucket itself only at the
+    /// edge. Further in, queues have changed the spacing of packets that conformed: the bucket is larger by Csum +
+    /// Dsum·r, the buffer that reshaping would need, and the peak rate is not checked (RFC 2212 "Policing"). With
+    /// controlled load each node polices for itself (RFC 2211 §7).
     pub(crate) fn conforming(&self) -> TrafficSpec {
         let Some((asked, _)) = self.guaranteed.filter(|_| !self.policing.entry || self.policing.merge) else {
             return self.traffic;
@@ -50,7 +51,7 @@ impl Grant {
         TrafficSpec { burst, peak: self.traffic.peak.filter(|_| pushed == 0), ..self.traffic }
     }
 
-    /// The rate that its queue is served with if that is not the token rate: R of guaranteed service, octets a second.
+    /// Service rate of its queue if it is not the token rate: R of guaranteed service, octets a second.
     pub(crate) fn served(&self) -> Option<u64> {
         let rate = self.guaranteed.map(|(_, given)| crate::intserv::whole(given.rate()));
         rate.filter(|rate| *rate > self.traffic.rate)
@@ -61,25 +62,25 @@ impl Grant {
 pub(crate) struct Group {
     pub(crate) reservation: Reservation,
     pub(crate) service: ServiceClass,
-    /// Under which it is found by others of its session: few have one.
+    /// Key by which grants of the same session find it. Few reservations have one.
     pub(crate) session: Option<Box<(ReserverId, Session)>>,
-    /// The newest last; never empty.
+    /// The grants, the newest last; never empty.
     pub(crate) members: Members,
-    /// Which of all reservations ever made.
+    /// Number of the reservation in the order of creation.
     pub(crate) age: u64,
-    /// Its charge is on its link and its account.
+    /// Its charge is booked on its link and its account.
     pub(crate) booked: bool,
     pub(crate) charge: Charge,
     pub(crate) account: Option<AccountId>,
     /// Defending priority of its strongest grant.
     pub(crate) defending: u16,
-    /// The kernel was told of it.
+    /// Its installation was reported to the kernel.
     pub(crate) announced: bool,
-    /// The kernel's last answer was that it has it.
+    /// The kernel's last answer confirmed it.
     pub(crate) standing: bool,
-    /// Answers that are due.
+    /// Number of answers that are due.
     pub(crate) pending: u32,
-    /// Place in the queue of outputs of an installation that was not polled yet.
+    /// Position in the queue of outputs of an installation that was not polled yet.
     pub(crate) queued: Option<u64>,
 }
 
@@ -92,13 +93,14 @@ impl Group {
         }
     }
 
-    /// Its place among those that may be taken from.
+    /// Its position in the order of preemption.
     pub(crate) fn rank(&self, key: Key) -> Rank {
         Rank { defending: self.defending, rate: self.charge.rate, age: Reverse(self.age), group: key }
     }
 }
 
-/// Suffices for either of two flows of one session, in whole octets: the least common TSpec of RFC 2212.
+/// A specification that is sufficient for either of two flows of one session, in whole octets: the least common TSpec
+/// of RFC 2212.
 pub(crate) fn least_common(a: &TrafficSpec, b: &TrafficSpec) -> TrafficSpec {
     TrafficSpec {
         rate: a.rate.max(b.rate),
@@ -109,7 +111,7 @@ pub(crate) fn least_common(a: &TrafficSpec, b: &TrafficSpec) -> TrafficSpec {
     }
 }
 
-/// Whether `a` asks for no more than `b` in any respect.
+/// Whether `a` requests no more than `b` in any respect.
 pub(crate) fn is_within(a: &TrafficSpec, b: &TrafficSpec) -> bool {
     let peak = match (a.peak, b.peak) {
         (_, None) => true,

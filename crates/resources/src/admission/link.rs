@@ -1,4 +1,4 @@
-//! One outgoing link: what it has and what is taken.
+//! The resources of one outgoing link.
 
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::intserv::{Latency, LocalTerms};
 use crate::refusal::LinkWhy;
 use crate::units::Span;
 
-/// What a reservation costs a link.
+/// The resources that a reservation takes of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Charge {
     /// Octets a second, headers included.
@@ -22,13 +22,13 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Suffices for either.
+    /// The larger of each.
     pub(crate) fn max(self, other: Self) -> Self {
         Self { rate: self.rate.max(other.rate), buffer: self.buffer.max(other.buffer) }
     }
 }
 
-/// Order in which reservations are taken: the weakest first; of those the smallest, of those the youngest.
+/// Order of preemption: the weakest first, then the smallest, then the youngest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) defending: u16,
@@ -60,18 +60,18 @@ pub(crate) struct Link {
     pub(crate) config: Option<LinkConfig>,
     pub(crate) measured: Option<u64>,
     pub(crate) used: Charge,
-    /// The highest `used.rate` ever.
+    /// The largest `used.rate` so far.
     pub(crate) peak: u64,
     pub(crate) reservations: u32,
     pub(crate) own_queues: u32,
     pub(crate) services: BTreeMap<ServiceClass, ServiceUse>,
 }
 
-/// What would be taken, or would no longer be.
+/// The resources that would be freed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Freed {
     pub(crate) charge: Charge,
-    /// Of `charge.rate`, the part of the service that is asked for.
+    /// The part of `charge.rate` that belongs to the requested service.
     pub(crate) service_rate: u64,
     pub(crate) reservations: u32,
     pub(crate) own_queues: u32,
@@ -106,12 +106,12 @@ impl Link {
         if self.config.is_none() { 0 } else { declared.or(self.measured).unwrap_or(0) }
     }
 
-    /// Octets a second that can be reserved.
+    /// Rate that can be reserved, octets a second.
     pub(crate) fn share(&self) -> u64 {
         self.config.as_ref().map_or(0, |config| config.reservable.of(self.capacity()))
     }
 
-    /// Octets a second that a service can have.
+    /// Rate that a service can have, octets a second.
     pub(crate) fn service_share(&self, service: ServiceClass) -> u64 {
         let config = self.config.as_ref().and_then(|config| config.service(service).max_share);
         let share = self.share();
@@ -138,14 +138,14 @@ impl Link {
         self.services.get(&service).map_or(0, |used| used.rate)
     }
 
-    /// What a service could still get once this is free.
+    /// Rate that a service could still get after `freed` is freed.
     pub(crate) fn room(&self, service: ServiceClass, freed: &Freed) -> u64 {
         let all = self.share().saturating_sub(self.used.rate.saturating_sub(freed.charge.rate));
         let used = self.service_rate(service).saturating_sub(freed.service_rate);
         all.min(self.service_share(service).saturating_sub(used))
     }
 
-    /// Rate with headers: every packet may be as small as *m*.
+    /// Rate with link headers: every packet may be as small as *m*.
     pub(crate) fn with_headers(&self, rate: u64, traffic: &TrafficSpec) -> u64 {
         let overhead = u64::from(self.config.as_ref().map_or(0, |config| config.overhead));
         if overhead == 0 {
@@ -154,7 +154,7 @@ impl Link {
         rate.saturating_add(rate.div_ceil(u64::from(traffic.min_policed.max(1))).saturating_mul(overhead))
     }
 
-    /// The largest rate that with headers is not over `room`.
+    /// The largest rate that, with link headers, fits into `room`.
     pub(crate) fn without_headers(&self, room: u64, traffic: &TrafficSpec) -> u64 {
         let overhead = u128::from(self.config.as_ref().map_or(0, |config| config.overhead));
         let unit = u128::from(traffic.min_policed.max(1));
@@ -163,7 +163,7 @@ impl Link {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// Whether there is room for `entry` once `freed` is free.
+    /// Whether `entry` fits after `freed` is freed.
     pub(crate) fn check(&self, entry: &Entry, freed: &Freed) -> Result<(), LinkWhy> {
         let Some(config) = &self.config else { return Err(LinkWhy::NoCapacity) };
         let (service, asked) = (entry.service, entry.charge.rate);
@@ -195,7 +195,7 @@ impl Link {
         Ok(())
     }
 
-    /// Books a reservation, and its rank where reservations may be taken from.
+    /// Books a reservation, and its rank where preemption is allowed.
     pub(crate) fn book(&mut self, entry: &Entry, rank: Option<Rank>) {
         self.used.rate = self.used.rate.saturating_add(entry.charge.rate);
         self.used.buffer = self.used.buffer.saturating_add(entry.charge.buffer);
@@ -211,7 +211,7 @@ impl Link {
         debug_assert!(self.used.rate <= self.share(), "{}: more reserved than the share", self.name);
     }
 
-    /// The contrary of [`Self::book`].
+    /// Removes a reservation; the inverse of [`Self::book`].
     pub(crate) fn unbook(&mut self, entry: &Entry, rank: Option<Rank>) {
         self.used.rate = self.used.rate.saturating_sub(entry.charge.rate);
         self.used.buffer = self.used.buffer.saturating_sub(entry.charge.buffer);

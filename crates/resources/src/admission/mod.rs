@@ -29,11 +29,11 @@ use group::{Grant, Group};
 use link::{Freed, Link};
 use outputs::Outputs;
 
-/// What a node's links have to give and who holds how much of it. See the [crate].
+/// The resources of the links of a node, and the grants on them. See the [crate].
 ///
-/// Calls are synchronous: what [`admit`](Self::admit) grants is booked when it returns. What the kernel has to do and
-/// who lost what is polled afterwards. The sum of what is reserved at a link is never more than its share, not even in
-/// between.
+/// Calls are synchronous: a grant of [`admit`](Self::admit) is booked when the call returns. Actions for the kernel
+/// and reports of losses are polled afterwards. The sum of reservations at a link never exceeds its share, not even
+/// between two outputs.
 #[derive(Debug)]
 pub struct Resources {
     config: Config,
@@ -47,7 +47,7 @@ pub struct Resources {
     flows: Flows,
     sessions: HashMap<SessionKey, Key, KeyedHasher>,
     outputs: Outputs,
-    /// Reservations ever made: tells which is older.
+    /// Number of reservations made so far; it gives their age.
     made: u64,
     counters: Counters,
 }
@@ -55,11 +55,11 @@ pub struct Resources {
 type SessionKey = (IfIndex, ReserverId, Session);
 
 impl Resources {
-    /// Nothing reserved, no interfaces yet. `wall_clock_us` are the microseconds since 1970 at [`Time::ZERO`]: rules
-    /// and tokens speak of days and hours. The seed keys the hash tables.
+    /// Resources without reservations and interfaces. `wall_clock_us` are the microseconds since 1970 at
+    /// [`Time::ZERO`]: rules and tokens have days and hours. The seed keys the hash tables.
     ///
     /// # Errors
-    /// The first setting that cannot be.
+    /// The first invalid setting.
     pub fn new(config: Config, wall_clock_us: u64, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
         let mut rng = Random::new(seed);
@@ -82,8 +82,8 @@ impl Resources {
         })
     }
 
-    /// The node's interfaces, whole: at the start and after each change. Reservations at one that is gone, or that has
-    /// another name now, are lost. Those at one that went down stay: there are no new ones until it is up again.
+    /// Takes all interfaces of the node, at the start and after each change. Reservations at an interface that is gone
+    /// or has another name now are lost. Those at an interface that is down stay; new ones are refused until it is up.
     pub fn interfaces(&mut self, interfaces: &[Interface]) {
         let gone: Vec<IfIndex> = self
             .links
@@ -121,8 +121,8 @@ impl Resources {
         }
     }
 
-    /// What an interface was measured to carry, octets a second; it counts where no capacity is declared. Reservations
-    /// that no longer fit are lost, the weakest first.
+    /// Takes the measured capacity of an interface, octets a second. It counts if no capacity is declared.
+    /// Reservations that no longer fit are lost, the weakest first.
     pub fn measured(&mut self, ifindex: IfIndex, capacity: Option<u64>) {
         let Some(link) = self.links.get_mut(&ifindex) else { return };
         if link.measured == capacity {
@@ -132,10 +132,10 @@ impl Resources {
         self.refit(ifindex);
     }
 
-    /// Asks for a reservation.
+    /// Requests a reservation.
     ///
     /// # Errors
-    /// The rule that refuses it; nothing has changed then.
+    /// The refusal; no state has changed.
     pub fn admit(&mut self, now: Time, ask: &Ask) -> Result<Admitted, Refusal> {
         match self.plan(now, ask, None) {
             Ok(plan) => {
@@ -148,12 +148,12 @@ impl Resources {
         }
     }
 
-    /// Asks for another reservation in the place of one that stands; also when nothing has changed but who asks or how
-    /// long it lasts. The interface may be another; the session may not. A request for no more than what stands, in any
-    /// respect, is never refused (RFC 2211 §5, RFC 2212 "Invocation").
+    /// Requests a reservation in the place of an existing one, also if only the requester or the lifetime changes. The
+    /// interface may change, the session may not. A request for no more than before, in any respect, is never refused
+    /// (RFC 2211 §5, RFC 2212 "Invocation").
     ///
     /// # Errors
-    /// The rule that refuses it; what stood stands as before.
+    /// The refusal; the existing reservation stays.
     pub fn modify(&mut self, now: Time, grant: GrantId, ask: &Ask) -> Result<Admitted, Refusal> {
         match self.plan(now, ask, Some(Key::from_u64(grant.0))) {
             Ok(plan) => {
@@ -166,14 +166,15 @@ impl Resources {
         }
     }
 
-    /// Tells where more may come than a grant reserves, because something else changed that. It takes nothing more.
+    /// Sets the conditions under which traffic may exceed a grant, after another reservation changed them. It takes no
+    /// more resources.
     pub fn police(&mut self, grant: GrantId, policing: Policing) {
         if let Some(grant) = self.grants.get_mut(Key::from_u64(grant.0)) {
             grant.policing = policing;
         }
     }
 
-    /// Gives a grant back. Nothing happens if it is lost already.
+    /// Releases a grant. A grant that is lost already is ignored.
     pub fn release(&mut self, grant: GrantId) {
         let key = Key::from_u64(grant.0);
         if self.detach(key) {
@@ -183,13 +184,13 @@ impl Resources {
         }
     }
 
-    /// What would become of a request; nothing changes.
+    /// The result that a request would have; nothing changes.
     #[must_use]
     pub fn dry_run(&self, now: Time, ask: &Ask) -> DryRun {
         self.would(now, ask, None)
     }
 
-    /// What would become of a change; nothing changes.
+    /// The result that a change would have; nothing changes.
     #[must_use]
     pub fn dry_modify(&self, now: Time, grant: GrantId, ask: &Ask) -> DryRun {
         self.would(now, ask, Some(Key::from_u64(grant.0)))
@@ -207,8 +208,8 @@ impl Resources {
         DryRun { rule: verdict.rule.and_then(|rule| self.policy.name(rule)), result }
     }
 
-    /// What an interface can still give to a service, preemption not counted; `None`: it is unknown, down, without
-    /// capacity or without the service.
+    /// The resources that an interface can still give to a service without preemption. `None`: the interface is
+    /// unknown or down, or has no capacity or no such service.
     #[must_use]
     pub fn available(&self, ifindex: IfIndex, service: ServiceClass) -> Option<Available> {
         let link = self.links.get(&ifindex)?;
@@ -229,13 +230,13 @@ impl Resources {
         })
     }
 
-    /// What has to be done or told next; poll until there is nothing more.
+    /// The next action or report; poll until `None`.
     pub fn poll(&mut self) -> Option<ResourceOutput<'_>> {
         self.outputs.poll(&mut self.groups)
     }
 
-    /// The kernel's answer to an [`ResourceOutput::Install`]: one for each, those of one name in their order. What it
-    /// refused is lost.
+    /// Takes the kernel's answer to a [`ResourceOutput::Install`]. There is one for each, in order. A reservation that
+    /// the kernel refused is lost.
     pub fn installed(&mut self, id: ReservationId, result: Result<(), ReserveError>) {
         let key = Key::from_u64(id.0);
         let Some(group) = self.groups.get_mut(key).filter(|group| group.pending > 0) else {
@@ -249,7 +250,7 @@ impl Resources {
         };
         group.pending -= 1;
         group.standing = result.is_ok();
-        // What came after has its own answer.
+        // A later installation has its own answer.
         if let Err(error) = result
             && group.pending == 0
             && group.queued.is_none()
@@ -258,10 +259,10 @@ impl Resources {
         }
     }
 
-    /// Checks the authentication data of a token now; see [`Keys::verify`].
+    /// Verifies the authentication data of a token now; see [`Keys::verify`].
     ///
     /// # Errors
-    /// Why it is not to be believed.
+    /// The reason of the authentication failure.
     pub fn verify_token(
         &self,
         now: Time,
@@ -273,7 +274,7 @@ impl Resources {
         self.keys.verify(entity, key_id, signed, tag, wall_seconds(self.wall_clock_us, now))
     }
 
-    /// What was counted.
+    /// Counts since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
@@ -304,7 +305,7 @@ impl Resources {
         refusal
     }
 
-    /// Not on the way of a request: only when an interface changes.
+    /// It runs only when an interface changes, never for a request.
     fn groups_at(&self, ifindex: IfIndex) -> Vec<Key> {
         let here = self.groups.iter().filter(|(_, group)| group.reservation.ifindex == ifindex);
         here.map(|(key, _)| key).collect()

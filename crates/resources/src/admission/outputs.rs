@@ -1,5 +1,6 @@
-//! The queue of what has to be done and told. What is queued keeps its order and, if it changes before it is polled, its
-//! old content: so whoever does one after the other never has more installed than was admitted at that moment.
+//! The queue of outputs. An output keeps its position and, if its reservation changes before it is polled, its old
+//! contents. So the kernel, which carries them out in order, never has more installed than was admitted at that
+//! moment.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use crate::ask::{GrantId, LostWhy, Owner, ResourceOutput};
 #[derive(Debug)]
 enum Queued {
     Install(Key),
-    /// What a reservation was when this was queued; it has changed or ended since.
+    /// The contents of a reservation when the output was queued. It has changed or ended since.
     InstallOld(ReservationId, Box<Reservation>),
     Remove(ReservationId),
     Lost {
@@ -25,16 +26,16 @@ enum Queued {
         grant: GrantId,
         rate: u64,
     },
-    /// Not to be done any more.
+    /// A cancelled output.
     Nothing,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
     queue: VecDeque<Queued>,
-    /// Ever taken out: the place of the first entry.
+    /// Number of outputs taken out so far: the position of the first entry.
     taken: u64,
-    /// What the last poll lent.
+    /// The reservation that the last poll returned.
     lent: Option<Box<Reservation>>,
 }
 
@@ -45,12 +46,12 @@ pub(super) const fn id_of(group: Key) -> ReservationId {
 impl Outputs {
     fn push(&mut self, queued: Queued) -> u64 {
         self.queue.push_back(queued);
-        // A queue's length is far below 2^64.
+        // The length of a queue is far below 2^64.
         self.taken.saturating_add(u64::try_from(self.queue.len()).unwrap_or(u64::MAX)).saturating_sub(1)
     }
 
-    /// To be called before a reservation changes or ends: what is queued of it keeps what it says, or, if the kernel
-    /// never heard of it, is forgotten.
+    /// Called before a reservation changes or ends. A queued output of it keeps its contents or, if the kernel does
+    /// not have the reservation yet, is cancelled.
     pub(super) fn preserve(&mut self, key: Key, group: &mut Group) {
         let Some(place) = group.queued.take() else { return };
         let at = usize::try_from(place.saturating_sub(self.taken)).ok();
@@ -99,7 +100,7 @@ impl Outputs {
                     return Some(ResourceOutput::Install { id, reservation });
                 }
                 Queued::Install(key) => {
-                    // Whoever removes a group preserves or forgets what is queued of it.
+                    // A group that is removed has no queued installation: `preserve` was called before.
                     if groups.get(key).is_none() {
                         continue;
                     }

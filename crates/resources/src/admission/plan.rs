@@ -1,4 +1,4 @@
-//! Deciding, without changing anything: all rules that a request has to pass, in the order in which they refuse.
+//! Deciding on a request without any change: all checks, in the order in which they refuse.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::config::Queue;
 use crate::intserv::{self, MAX_RATE, RSpec, TSpec};
 use crate::refusal::{LinkWhy, Refusal, Rule};
 
-/// How a request will be granted.
+/// A plan to grant a request.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) rule: Option<u32>,
     pub(super) guaranteed: Option<(GuaranteedAsk, RSpec)>,
-    /// Of this grant alone.
+    /// The charge of this grant alone.
     pub(super) charge: Charge,
-    /// The reservation that it joins or is the sole grant of already.
+    /// The reservation that it joins, or of which it is the only grant already.
     pub(super) group: Option<Key>,
     pub(super) treatment: Treatment,
     pub(super) excess: Excess,
-    /// Of its only flow.
+    /// The hash of its only flow.
     pub(super) hash: Option<u32>,
     pub(super) victims: Vec<Key>,
-    /// Which of them keeps a part, and of what rate.
+    /// The reservation that is reduced instead of preempted, and the rate that it keeps.
     pub(super) reduced: Option<(Key, u64)>,
 }
 
@@ -37,11 +37,11 @@ impl Plan {
     }
 }
 
-/// Why not, before it is known what the link could give.
+/// The reason of a refusal, before the available rate is computed.
 type Planned<T> = Result<T, Rule>;
 
 impl Resources {
-    /// How `ask` will be granted, in place of the grant `replaced` if there is one.
+    /// The plan to grant `ask`, in place of the grant `replaced` if there is one.
     pub(super) fn plan(&self, now: Time, ask: &Ask, replaced: Option<Key>) -> Result<Plan, Refusal> {
         self.planned(now, ask, replaced).map_err(|rule| {
             let link = self.links.get(&ask.ifindex);
@@ -82,7 +82,7 @@ impl Resources {
             return Err(Rule::TableFull { setting: "max_reservations", limit });
         }
 
-        // What the reservation that changes has now is free for what it will have.
+        // The resources of a reservation that changes are free for its new size.
         let mut freed = Freed::default();
         if let Some(group) = group {
             freed.add(&group.entry(), ask.service);
@@ -95,7 +95,7 @@ impl Resources {
             own_queue: treatment == Treatment::OwnQueue,
         };
 
-        // Where no slack was used, what is given is what is asked for now, with all its slack.
+        // If no slack was used, the granted RSpec is the requested one, with all its slack.
         let used = |(asked, given): &(GuaranteedAsk, RSpec)| lessens && *given != asked.rspec;
         let given = old.and_then(|old| old.guaranteed).filter(used).map(|(_, given)| given);
         let asked = Self::guaranteed(ask, &tspec, given)?;
@@ -131,7 +131,7 @@ impl Resources {
         Ok(Plan { rule, guaranteed, charge, group: target, treatment, excess, hash, victims, reduced })
     }
 
-    /// What no link and no rule makes right.
+    /// Checks that depend neither on the link nor on a rule.
     fn checked(&self, ask: &Ask) -> Planned<TSpec> {
         let most = usize::try_from(self.config.max_filters).unwrap_or(usize::MAX);
         if ask.filters.is_empty() {
@@ -165,7 +165,7 @@ impl Resources {
         TSpec::from_traffic(&ask.traffic).map_err(Rule::Spec)
     }
 
-    /// The reservation that the grant is or joins. The error is about the link or, inside, about the request.
+    /// The reservation that the grant has or joins. The error concerns the link or, inside, the request.
     fn target(
         &self,
         ask: &Ask,
@@ -200,7 +200,7 @@ impl Resources {
         Ok(Some(key))
     }
 
-    /// No packet has two reservations. The hash of the flow, if it is one.
+    /// Checks that no packet belongs to two reservations. Returns the hash of the flow, if it is one.
     fn flows_are_free(&self, ask: &Ask, target: Option<Key>) -> Result<Option<u32>, LinkWhy> {
         let mut last = None;
         for filter in &ask.filters {
@@ -214,14 +214,14 @@ impl Resources {
         Ok(last.filter(|_| ask.filters.len() == 1))
     }
 
-    /// Whether a change asks for no more in any respect, by the same asker, for the same packets.
+    /// Whether a change requests no more in any respect, from the same requester and for the same packets.
     fn lessens(&self, ask: &Ask, old: &Grant) -> bool {
         let Some(group) = self.groups.get(old.group) else { return false };
         let filters = if group.session.is_some() { &old.filters } else { &group.reservation.filters };
         let rspec = match (ask.guaranteed, old.guaranteed) {
             (None, None) => true,
             (Some(new), Some((asked, _))) => new.rspec <= asked.rspec && new.terms == asked.terms,
-            // Without an RSpec the rate is r, which `traffic` says.
+            // Without an RSpec the rate is r of `traffic`.
             (None, Some((asked, _))) => asked.rspec.slack() == 0 && asked.terms == Default::default(),
             (Some(_), None) => false,
         };
@@ -251,14 +251,14 @@ impl Resources {
         Ok(())
     }
 
-    /// What the other grants of a reservation cost.
+    /// The charge of the other grants of a reservation.
     fn charge_without(&self, group: &Group, replaced: Option<Key>) -> Charge {
         let others = group.members.iter().filter(|member| Some(**member) != replaced);
         let charges = others.filter_map(|member| Some(self.grants.get(*member)?.charge));
         charges.fold(Charge::default(), Charge::max)
     }
 
-    /// The queue: that which it has, else as asked, else as configured.
+    /// The queue: the present one, else the requested one, else the configured one.
     fn treatment(link: &Link, ask: &Ask, group: Option<&Group>, freed: &Freed) -> Treatment {
         if let Some(group) = group.filter(|group| group.service == ask.service && ask.treatment.is_none()) {
             return group.reservation.treatment;
@@ -274,7 +274,7 @@ impl Resources {
         }
     }
 
-    /// What guaranteed service was asked for and, at first, gives: just that, or what it gave before.
+    /// The request of guaranteed service, and the RSpec to begin with: the same, or the one that was granted before.
     fn guaranteed(ask: &Ask, tspec: &TSpec, given: Option<RSpec>) -> Planned<Option<(GuaranteedAsk, RSpec)>> {
         if ask.service != ServiceClass::Guaranteed {
             return Ok(None);
@@ -283,12 +283,12 @@ impl Resources {
             .guaranteed
             .unwrap_or_else(|| GuaranteedAsk { rspec: RSpec::of_rate(tspec), terms: Default::default() });
         asked.rspec.checked(tspec).map_err(Rule::Spec)?;
-        // Slack that was used once is used again without looking anew (RFC 2212 "Guidelines for Implementors").
+        // Slack that was used once stays used (RFC 2212 "Guidelines for Implementors").
         let given = given.filter(|given| given.rate() <= asked.rspec.rate() && given.checked(tspec).is_ok());
         Ok(Some((asked, given.unwrap_or(asked.rspec))))
     }
 
-    /// What a grant costs the link by itself.
+    /// The charge of one grant on the link.
     fn charge(link: &Link, ask: &Ask, tspec: &TSpec, guaranteed: Option<(GuaranteedAsk, RSpec)>) -> Charge {
         match guaranteed {
             Some((asked, given)) => Charge {
@@ -302,7 +302,7 @@ impl Resources {
         }
     }
 
-    /// A lower rate that fits and that the slack allows.
+    /// A lower rate that fits and that the slack allows (RFC 2212).
     fn with_slack(
         link: &Link,
         ask: &Ask,
@@ -336,8 +336,8 @@ impl Resources {
         victims::choose(link, &self.groups, entry, freed, ask.priority.setup, spare, most)
     }
 
-    /// The strongest of those to be taken from that may keep a part, and the rate that it may keep. No more than one: what a
-    /// part less means to several flows nobody here knows (RFC 4495 §5.6).
+    /// The strongest victim that may keep a part of its rate, and that rate. At most one, because this node cannot
+    /// decide how a reduction affects several flows (RFC 4495 §5.6).
     fn reduced(&self, link: &Link, entry: &Entry, freed: Freed, victims: &[Key]) -> Option<(Key, u64)> {
         let (key, group, grant) = victims.iter().rev().find_map(|key| {
             let group = self.groups.get(*key)?;
@@ -349,7 +349,7 @@ impl Resources {
         for victim in victims.iter().filter_map(|victim| self.groups.get(*victim)) {
             all.add(&victim.entry(), entry.service);
         }
-        // As if the part that is kept were asked for besides.
+        // The computation adds the remaining part to the request.
         let mut without = link.share().saturating_sub(link.used.rate.saturating_sub(all.charge.rate));
         if group.service == entry.service {
             without = without.min(link.room(entry.service, &all));
@@ -366,7 +366,7 @@ impl Resources {
         link.check(entry, &all).is_ok().then_some((key, rate))
     }
 
-    /// Whether the account that the reservation goes to may grow so far.
+    /// Whether the account of the reservation may grow so far.
     fn account_takes(&self, ask: &Ask, rule: Option<u32>, group: Option<&Group>, rate: u64) -> Planned<()> {
         let Some(key) = self.policy.account(rule, &ask.asker, ask.ifindex) else { return Ok(()) };
         let account = self.accounts.find(&key);

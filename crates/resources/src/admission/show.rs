@@ -1,4 +1,4 @@
-//! Views for people.
+//! Views for users.
 
 use signalbox_core::Key;
 
@@ -8,7 +8,7 @@ use crate::ask::GrantId;
 use crate::view::{LinkView, ReservationView, ServiceView};
 
 impl Resources {
-    /// All grants, in no particular but always the same order.
+    /// All grants, always in the same order.
     pub fn reservations(&self) -> impl Iterator<Item = ReservationView<'_>> {
         self.grants.iter().filter_map(|(key, _)| self.view(key))
     }
@@ -48,13 +48,13 @@ impl Resources {
         })
     }
 
-    /// How many grants there are.
+    /// The number of grants.
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.grants.len()
     }
 
-    /// No grants.
+    /// Whether there are no grants.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.grants.is_empty()

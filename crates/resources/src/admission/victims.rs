@@ -1,4 +1,5 @@
-//! Preemption: whom a strong request takes from. The weakest first, as few as possible, and always the same ones.
+//! Selection of the reservations to preempt: the weakest first, as few as possible, and always the same ones for the
+//! same state.
 
 use core::cmp::Reverse;
 use core::ops::RangeInclusive;
@@ -11,8 +12,8 @@ use super::group::Group;
 use super::link::{Entry, Freed, Link, Rank};
 use crate::refusal::LinkWhy;
 
-/// Whom to take from so that `entry` fits, once `freed` is free; `None`: it cannot be done with `most` victims whose
-/// defending priority is below `setup`. `spare` is never taken.
+/// The reservations to preempt so that `entry` fits after `freed` is freed. `None`: `most` victims with a defending
+/// priority below `setup` are not enough. `spare` is never preempted.
 pub(super) fn choose(
     link: &Link,
     groups: &Slab<Group>,
@@ -44,7 +45,7 @@ pub(super) fn choose(
         freed.add(&groups.get(rank.group)?.entry(), entry.service);
         order.push(rank);
     }
-    // Somebody chosen early may not be needed any more: the strongest are let go first.
+    // A victim that was chosen early may not be needed any more: the strongest are removed first.
     order.sort_unstable_by_key(|rank| Reverse(*rank));
     order.retain(|rank| {
         let Some(group) = groups.get(rank.group) else { return false };
@@ -59,7 +60,8 @@ pub(super) fn choose(
     Some(order.into_iter().rev().map(|rank| rank.group).collect())
 }
 
-/// At the weakest level that there is: the smallest that is enough alone, else the largest; of equals the youngest.
+/// The next victim at the weakest level: the smallest that is sufficient alone, else the largest; of equals the
+/// youngest.
 fn next(
     link: &Link,
     only: Option<ServiceClass>,

@@ -1,10 +1,10 @@
-//! The arithmetic of integrated services: RFC 2211 (controlled load), 2212 (guaranteed service), 2215 (general
-//! parameters) and what RFC 2210 says of their use in signaling.
+//! The arithmetic of integrated services: RFC 2211 (controlled load), RFC 2212 (guaranteed service), RFC 2215 (general
+//! parameters), and their use in signaling by RFC 2210.
 //!
-//! Rates are octets a second, sizes octets of IP packets with their header, times microseconds. A value that exists is
-//! valid: [`TSpec::new`] and its like refuse NaN, infinities where none may be, zeros, negatives and what is beyond
-//! the ranges of RFC 2215, so nothing here has to look again. On the wire rates are IEEE single floats; they are kept
-//! as such, so that merging and comparing are exact.
+//! Rates are octets a second, sizes are octets of IP packets with their header, times are microseconds. Every value is
+//! valid: [`TSpec::new`] and similar functions refuse NaN, forbidden infinities, zeros, negative numbers and numbers
+//! beyond the ranges of RFC 2215. On the wire rates are IEEE single floats. They are kept as such, so that merging and
+//! comparing are exact.
 
 mod delay;
 mod path;

@@ -1,4 +1,4 @@
-//! What a path can do, composed node by node: the general characterization parameters of RFC 2215.
+//! The general characterization parameters of a path, composed node by node (RFC 2215).
 
 use super::tspec::{MAX_RATE, SpecError, in_range};
 
@@ -7,10 +7,10 @@ use super::tspec::{MAX_RATE, SpecError, in_range};
 pub struct Bandwidth(f32);
 
 impl Bandwidth {
-    /// No node could tell.
+    /// Unknown.
     pub const UNKNOWN: Self = Self(0.0);
 
-    /// From the wire.
+    /// A value of the wire (RFC 2215 §3.3).
     ///
     /// # Errors
     /// [`SpecError::Rate`] for negative numbers, negative zero, infinities, NaN, and what is neither 0 nor from 1 to
@@ -20,7 +20,7 @@ impl Bandwidth {
         if zero || in_range(value, MAX_RATE) { Ok(Self(value)) } else { Err(SpecError::Rate) }
     }
 
-    /// Of a link, rounded down to what a single float holds; 0 and more than 40e12 are taken for unknown and 40e12.
+    /// The bandwidth of a link, rounded down to a single float. 0 becomes unknown, values above 40e12 become 40e12.
     #[must_use]
     pub fn of_link(octets: u64) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "rounded down below")]
@@ -29,7 +29,7 @@ impl Bandwidth {
         Self(float.min(MAX_RATE))
     }
 
-    /// As it goes on the wire.
+    /// The value for the wire.
     #[must_use]
     pub const fn value(self) -> f32 {
         self.0
@@ -47,15 +47,15 @@ fn u64_as_f64(value: u64) -> f64 {
     value as f64
 }
 
-/// Latency of a path without queueing, microseconds; `u32::MAX` means that it cannot be told (RFC 2215 §3.4).
+/// Latency of a path without queueing, microseconds; `u32::MAX` means indeterminate (RFC 2215 §3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Latency(pub u32);
 
 impl Latency {
-    /// Not to be told.
+    /// Indeterminate.
     pub const INDETERMINATE: Self = Self(u32::MAX);
 
-    /// The sum; once it cannot be told, it stays so.
+    /// The sum. An indeterminate latency stays so.
     #[must_use]
     pub const fn composed(self, local: Self) -> Self {
         Self(self.0.saturating_add(local.0))
@@ -65,30 +65,30 @@ impl Latency {
 /// The general parameters of a path, or of one hop of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Path {
-    /// Some node or link does not do integrated services: nothing else here is to be relied on (§3.1).
+    /// A node or link does not provide integrated services: no other value here is reliable (RFC 2215 §3.1).
     pub broken: bool,
-    /// Nodes that do, up to 255 (§3.2).
+    /// Number of nodes that provide integrated services, at most 255 (RFC 2215 §3.2).
     pub hops: u8,
-    /// The narrowest link (§3.3).
+    /// The smallest bandwidth (RFC 2215 §3.3).
     pub bandwidth: Bandwidth,
-    /// The sum of the latencies (§3.4).
+    /// The sum of the latencies (RFC 2215 §3.4).
     pub latency: Latency,
-    /// Largest IP packet, octets, without link header (§3.5).
+    /// Path MTU: largest IP packet, octets, without link header (RFC 2215 §3.5).
     pub mtu: u32,
 }
 
 impl Path {
-    /// What a sender begins with.
+    /// The parameters with which a sender begins.
     pub const START: Self =
         Self { broken: false, hops: 0, bandwidth: Bandwidth(MAX_RATE), latency: Latency(0), mtu: u32::MAX };
 
-    /// One hop of a link of `capacity` octets a second (0: unknown).
+    /// The parameters of one hop whose link has `capacity` octets a second (0: unknown).
     #[must_use]
     pub fn hop(capacity: u64, latency: Latency, mtu: u32) -> Self {
         Self { broken: false, hops: 1, bandwidth: Bandwidth::of_link(capacity), latency, mtu }
     }
 
-    /// This path and then `local`: or, sum, minimum, sum, minimum.
+    /// Composes this path with `local`: or, sum, minimum, sum, minimum.
     #[must_use]
     pub fn composed(self, local: &Self) -> Self {
         Self {
@@ -101,9 +101,9 @@ impl Path {
     }
 }
 
-/// The value of a general parameter in the fragment of one service (RFC 2210 §3.3.5, RFC 2215 §2): what arrived for the
-/// service, or else for all, composed with what this node has for the service, or else for all. `None` if neither side
-/// has one for the service: then the fragment needs none.
+/// The value of a general parameter in the fragment of one service (RFC 2210 §3.3.5, RFC 2215 §2): the received value
+/// for the service, or else for all services, composed with the value of this node for the service, or else for all.
+/// `None` if neither side has a value for the service: then the fragment needs none.
 #[must_use]
 pub fn compose_override<T>(
     arriving: (Option<T>, T),

@@ -1,4 +1,4 @@
-//! What each asker holds under the rules that limit it.
+//! The resources of each requester under the rules that limit it.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use signalbox_core::{IfIndex, Index, Key, KeyedHasher, Slab};
 
 use crate::ask::Asker;
 
-/// One asker under one rule at one interface.
+/// One requester under one rule at one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct AccountKey {
     pub(crate) rule: u32,
@@ -16,7 +16,7 @@ pub(crate) struct AccountKey {
     name: Name,
 }
 
-/// By what an asker is known: the strongest proof that there is.
+/// The identity of a requester: the strongest that is proven.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
     Key(Fingerprint),
@@ -35,7 +35,7 @@ impl AccountKey {
     }
 }
 
-/// Names an account while it holds anything.
+/// Identifies an account while it holds reservations.
 pub(crate) type AccountId = Key;
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ struct Account {
     reservations: u32,
 }
 
-/// All accounts that hold anything: never more than there are reservations.
+/// All accounts with reservations: never more than there are reservations.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     accounts: Slab<Account>,
@@ -63,13 +63,13 @@ impl Accounts {
         self.accounts.key_of(self.index.find(self.hasher.hash_one(key), is)?)
     }
 
-    /// Rate and number of reservations.
+    /// Sum of rates and number of reservations.
     pub(crate) fn held(&self, id: Option<AccountId>) -> (u64, u32) {
         let account = id.and_then(|id| self.accounts.get(id));
         account.map_or((0, 0), |account| (account.rate, account.reservations))
     }
 
-    /// Books one reservation. `None` only if there are more accounts than reservations, which cannot be.
+    /// Books one reservation. `None` would mean more accounts than reservations, which cannot happen.
     pub(crate) fn open(&mut self, key: AccountKey, rate: u64) -> Option<AccountId> {
         let id = match self.find(&key) {
             Some(id) => id,
@@ -90,7 +90,7 @@ impl Accounts {
         Some(id)
     }
 
-    /// Takes one reservation off again.
+    /// Removes one reservation from an account.
     pub(crate) fn close(&mut self, id: AccountId, rate: u64) {
         let Some(account) = self.accounts.get_mut(id) else { return };
         account.rate = account.rate.saturating_sub(rate);

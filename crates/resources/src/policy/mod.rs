@@ -1,4 +1,4 @@
-//! Rules who may ask for what, and what each asker holds under them.
+//! Policy rules, and the resources of each requester under them.
 
 mod accounts;
 mod rule;
@@ -14,18 +14,18 @@ use crate::refusal::{PolicyWhy, Rule, RuleName};
 pub(crate) use accounts::{AccountId, AccountKey, Accounts};
 use rule::Matcher;
 
-/// The rules, ready to be applied.
+/// The rules in the form in which they are applied.
 #[derive(Debug)]
 pub(crate) struct Policy {
     rules: Vec<Matcher>,
     default: Action,
 }
 
-/// What the rules say of a request.
+/// The decision of the rules on a request.
 pub(crate) struct Verdict {
-    /// The rule that applies, from 0.
+    /// The rule that applies, counted from 0.
     pub(crate) rule: Option<u32>,
-    /// Why it refuses, if it does. Totals are looked at apart: they depend on what is replaced.
+    /// The refusal, if any. Totals are checked separately: they depend on the reservation that is replaced.
     pub(crate) result: Result<(), Rule>,
 }
 
@@ -34,7 +34,7 @@ impl Policy {
         Self { rules: config.rules.iter().map(Matcher::new).collect(), default: config.default }
     }
 
-    /// The first rule that applies decides, `wall_us` microseconds after 1970.
+    /// Applies the first rule that matches, `wall_us` microseconds after 1970.
     pub(crate) fn decide(&self, ask: &Ask, interface: &str, wall_us: u64) -> Verdict {
         let uncovered = ask.asker.token.as_ref().and_then(|token| token.uncovered(ask, wall_us));
         if let Some(what) = uncovered {
@@ -50,14 +50,14 @@ impl Policy {
         Verdict { rule: None, result }
     }
 
-    /// Which account a request goes to, if its rule limits what one asker may hold.
+    /// The account of a request, if its rule limits the totals of a requester.
     pub(crate) fn account(&self, rule: Option<u32>, asker: &Asker, ifindex: IfIndex) -> Option<AccountKey> {
         let rule = rule?;
         let matcher = self.matcher(rule)?;
         matcher.limits_totals().then(|| AccountKey::new(rule, ifindex, asker))
     }
 
-    /// Whether an account may grow to this; `used` without what is asked.
+    /// Whether an account may grow by a request; `used` is its total without the request.
     pub(crate) fn totals(&self, rule: u32, used: u64, asked: u64, reservations: u32) -> Result<(), Rule> {
         let Some(matcher) = self.matcher(rule) else { return Ok(()) };
         let refuse = |why| Err(self.refusal(rule, why));

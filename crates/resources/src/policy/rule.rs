@@ -12,7 +12,7 @@ use crate::units::{Hours, Net, Ports};
 
 const DAY_MINUTES: u64 = 24 * 60;
 
-/// A rule with its names read.
+/// A rule with parsed names.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     config: RuleConfig,
@@ -25,7 +25,7 @@ enum Peer {
     Any,
     Key(Fingerprint),
     Name(String),
-    /// Any single label before this, the dot included.
+    /// Any single label before this suffix, which begins with a dot.
     Below(String),
 }
 
@@ -82,7 +82,7 @@ impl Matcher {
         self.config.max_total.is_some() || self.config.max_reservations.is_some()
     }
 
-    /// Whether the rule is about this request.
+    /// Whether the rule applies to this request.
     pub(crate) fn applies(&self, ask: &Ask, interface: &str, wall_us: u64) -> bool {
         let rule = &self.config;
         let asker = &ask.asker;
@@ -103,7 +103,7 @@ impl Matcher {
             }
     }
 
-    /// What the rule has against this request, totals apart.
+    /// The limit of the rule that this request exceeds, totals excepted.
     pub(crate) fn permits(&self, ask: &Ask) -> Result<(), PolicyWhy> {
         let rule = &self.config;
         let over = |asked: u64, limit: Option<u64>| limit.filter(|limit| asked > *limit);
@@ -131,7 +131,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Whether all packets of the filter are named.
+    /// Whether all packets of the filter match.
     fn covers(&self, filter: &FlowFilter) -> bool {
         let rule = &self.config;
         any_or_empty(&rule.source, |net: &Net| net.covers(&filter.src))
@@ -140,7 +140,7 @@ impl Matcher {
             && any_or_empty(&rule.ports, |ports| filter.dst_port.is_some_and(|port| is_in(ports, port)))
     }
 
-    /// Whether any packet of the filter is named.
+    /// Whether any packet of the filter matches.
     fn touches(&self, filter: &FlowFilter) -> bool {
         let rule = &self.config;
         any_or_empty(&rule.source, |net: &Net| net.overlaps(&filter.src))
@@ -169,7 +169,7 @@ impl Matcher {
     }
 }
 
-/// A list that is empty says nothing.
+/// An empty list matches everything.
 fn any_or_empty<T>(list: &[T], is: impl Fn(&T) -> bool) -> bool {
     list.is_empty() || list.iter().any(is)
 }
