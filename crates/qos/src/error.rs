@@ -1,4 +1,4 @@
-//! What can be wrong with octets, and the Protocol Error that it raises (RFC 5974 §5.1.3.6).
+//! Decode and encode errors, and the Protocol Error of each (RFC 5974 §5.1.3.6).
 
 use signalbox_wire::LengthOverflow;
 
@@ -25,8 +25,8 @@ impl DecodeError {
         Self { info, object: None, field, offset, object_start: 0 }
     }
 
-    /// Whether the rules demand an answer (§5.2.3, §5.1.3), whoever sent the message; the other faults are dropped
-    /// in silence unless the sender is authenticated (§5.4).
+    /// Whether the message must be answered (RFC 5974 §5.2.3, §5.1.3). Other errors are ignored unless the sender is
+    /// authenticated (§5.4).
     #[must_use]
     pub fn must_be_answered(&self) -> bool {
         [Info::MISSING_OBJECT, Info::UNKNOWN_OBJECT].contains(&self.info)
@@ -36,12 +36,12 @@ impl DecodeError {
 /// A message that must not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// Longer than a field for its length can say.
+    /// A value is too long for its length field.
     #[error("{object}: {overflow}")]
     Length {
-        /// Which object.
+        /// The object.
         object: ObjectType,
-        /// By how much.
+        /// The excess.
         overflow: LengthOverflow,
     },
     /// ACK-REQ together with an RII (§5.1.1).
@@ -50,20 +50,20 @@ pub enum EncodeError {
     /// ACK-REQ in a message that is neither RESERVE nor QUERY (§5.1.1).
     #[error("ACK-REQ in a message other than RESERVE or QUERY")]
     AckReq,
-    /// An object that its grammar lacks (§5.1.2).
+    /// An object that the grammar of the message does not have (§5.1.2).
     #[error("{object} is not allowed in {message}")]
     NotAllowed {
-        /// Which object.
+        /// The object.
         object: ObjectType,
-        /// In which message.
+        /// The message.
         message: MessageType,
     },
-    /// An object that its grammar demands (§5.1.2).
+    /// An object that the grammar of the message demands (§5.1.2).
     #[error("{object} is missing in {message}")]
     Missing {
-        /// Which object.
+        /// The object.
         object: ObjectType,
-        /// In which message.
+        /// The message.
         message: MessageType,
     },
     /// A PACKET-CLASSIFIER without QSPEC (§5.1.2.1).
@@ -72,7 +72,7 @@ pub enum EncodeError {
     /// MSG-ID and BOUND-MSG-ID in one message (§4.6).
     #[error("MSG-ID and BOUND-MSG-ID in one message")]
     TwoMessageIds,
-    /// As many SESSION-IDs as RSNs are needed (§5.3.7).
+    /// SESSION-ID-LIST and RSN-LIST need the same number of entries (§5.3.7).
     #[error("{sessions} sessions with {rsns} sequence numbers")]
     ListLengths {
         /// Entries of the SESSION-ID-LIST.

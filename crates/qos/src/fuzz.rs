@@ -13,8 +13,8 @@ mod rules;
 #[cfg(feature = "engine")]
 pub use rules::qspec_rules;
 
-/// Whatever frames can be shown, and each of its faults lies inside; whatever parses encodes, and the octets parse
-/// to the same and are stable. What does not parse has an answer. Input: the value of a QSPEC object.
+/// Each QSPEC that can be framed can be shown, and its faults are inside. Each that parses encodes, and the octets
+/// parse to the same value and are stable. Each that does not parse has an answer. Input: the value of a QSPEC object.
 pub fn qspec(octets: &[u8]) {
     let parsed = Qspec::parse(octets);
     if let Ok(framed) = Qspec::frame(octets) {
@@ -61,8 +61,8 @@ fn encode(qspec: &Qspec<'_>) -> Vec<u8> {
     }
 }
 
-/// Whatever parses encodes, and the octets parse to the same and are stable; what does not parse names a place inside,
-/// and can be looked at for its RII and RSN. Input: a whole message (the value of GIST's NSLP-Data).
+/// Each message that parses encodes, and the octets parse to the same value and are stable. For others the error names
+/// a place inside, and RII and RSN can be read. Input: a whole message (the value of NSLP-Data of GIST).
 pub fn nslp_message(octets: &[u8]) {
     let _ = identify(octets);
     let message = match Message::parse(octets) {
@@ -75,7 +75,7 @@ pub fn nslp_message(octets: &[u8]) {
     let mut once = Vec::new();
     match message.encode(&mut Writer::new(&mut once)) {
         Ok(()) => {}
-        // Read and not written: what only a sender must not do.
+        // Accepted from others, but never sent.
         Err(_) => return,
     }
     match Message::parse(&once) {

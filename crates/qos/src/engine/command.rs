@@ -1,4 +1,4 @@
-//! What a user asks for.
+//! Commands of users.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -8,29 +8,29 @@ use signalbox_core::{Direction, Mri};
 
 use super::event::Refusal;
 
-/// What a user may ask of the application.
+/// A command to the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Command {
-    /// Reserve, or change what is reserved under the same name.
+    /// Reserve, or change the reservation with this identifier.
     Reserve(Box<ReserveRequest>),
-    /// Tear the reservation of this name down, or stop asking.
+    /// Tear down the reservation with this identifier, or end the query.
     Release,
-    /// Tear these down together, with as few messages as possible.
+    /// Tear down these reservations with as few messages as possible.
     ReleaseMany(Vec<u64>),
-    /// Ask what the path could give.
+    /// Query the QoS that the path can give.
     Query(Box<QueryRequest>),
 }
 
-/// The packets that it is about, by what the network sees of them.
+/// The packets of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Flow {
-    /// Where they go: a unicast address.
+    /// Destination: a unicast address.
     pub dst: IpAddr,
-    /// Where they come from; of the same version. The node takes its own address if it is `None`.
+    /// Source, of the same IP version. `None`: the address of this node.
     #[cfg_attr(feature = "serde", serde(default))]
     pub src: Option<IpAddr>,
     /// IP protocol; `None` stands for any.
@@ -69,7 +69,7 @@ impl Flow {
         }
     }
 
-    /// As GIST names it.
+    /// The MRI of the flow (RFC 5971 §3.2).
     ///
     /// # Errors
     /// [`Refusal::NoRoute`] without a source, [`Refusal::Address`], [`Refusal::Ports`].
@@ -104,12 +104,12 @@ impl Flow {
     }
 }
 
-/// Which service is asked for.
+/// The requested service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Service {
-    /// As on an unloaded network (RFC 2211).
+    /// Service like on an unloaded network (RFC 2211).
     #[default]
     ControlledLoad,
     /// A bound on the delay (RFC 2212).
@@ -118,20 +118,20 @@ pub enum Service {
     Dscp(u8),
 }
 
-/// The quality that is asked for.
+/// The requested QoS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct QosRequest {
     /// Rate of IP packets, in octets a second, above 0.
     pub rate: u64,
-    /// Burst in octets; `None`: a tenth of a second at `rate`, two largest packets at least.
+    /// Burst in octets; `None`: a tenth of a second at `rate`, at least two packets of the largest size.
     #[cfg_attr(feature = "serde", serde(default))]
     pub burst: Option<u32>,
     /// Peak rate in octets a second, at least `rate`; `None`: no limit.
     #[cfg_attr(feature = "serde", serde(default))]
     pub peak: Option<u64>,
-    /// Shorter packets count as so long, in octets.
+    /// Minimum policed unit in octets: shorter packets count with this size.
     #[cfg_attr(feature = "serde", serde(default))]
     pub min_policed: u32,
     /// Largest packet in octets.
@@ -143,7 +143,7 @@ pub struct QosRequest {
     /// Largest queueing delay along the path, with [`Service::Guaranteed`].
     #[cfg_attr(feature = "serde", serde(default))]
     pub delay: Option<Duration>,
-    /// Least rate that will do, in octets a second, if `rate` cannot be had.
+    /// Lowest acceptable rate in octets a second, if `rate` is not available.
     #[cfg_attr(feature = "serde", serde(default))]
     pub minimum: Option<u64>,
 }
@@ -168,7 +168,7 @@ impl QosRequest {
         }
     }
 
-    /// The burst, given or derived.
+    /// The burst: given, or derived from the rate.
     #[must_use]
     pub fn burst(&self) -> u32 {
         let derived = u32::try_from(self.rate / 10).unwrap_or(u32::MAX);
@@ -191,60 +191,60 @@ impl QosRequest {
     }
 }
 
-/// Which reservation goes first where there is not room for all (RFC 5975 §5.2.8: preemption and defending priority).
+/// Priorities that decide between reservations when resources are short (RFC 5975 §5.2.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Priority {
     /// It takes resources from reservations whose `defending` is lower.
     pub preemption: u16,
-    /// It keeps them against reservations whose `preemption` is not higher; at least `preemption`.
+    /// It keeps them against reservations whose `preemption` is not higher. At least `preemption`.
     pub defending: u16,
 }
 
-/// A reservation that a user asks for.
+/// A request for a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ReserveRequest {
-    /// For which packets.
+    /// The flow.
     pub flow: Flow,
-    /// How much.
+    /// The QoS.
     pub qos: QosRequest,
-    /// The far end makes the reservation, at our asking (§4.3).
+    /// Receiver-initiated: the far end makes the reservation (RFC 5974 §4.3).
     #[cfg_attr(feature = "serde", serde(default))]
     pub receiver_initiated: bool,
-    /// The same for the way back: source and destination exchanged (§4.4).
+    /// Bidirectional: the reverse direction is reserved too (RFC 5974 §4.4).
     #[cfg_attr(feature = "serde", serde(default))]
     pub bidirectional: bool,
-    /// The flow comes in: this node is its destination, and reserves towards its source, as far as a proxy (§4.8).
+    /// The flow ends at this node, which reserves towards its source, as far as a proxy (RFC 5974 §4.8).
     #[cfg_attr(feature = "serde", serde(default))]
     pub incoming: bool,
-    /// As far as the proxy of this part of the network only.
+    /// The reservation ends at the P-QNE.
     #[cfg_attr(feature = "serde", serde(default))]
     pub proxy: bool,
-    /// As far as the next node only.
+    /// The reservation ends at the next node (SCOPING).
     #[cfg_attr(feature = "serde", serde(default))]
     pub next_node_only: bool,
-    /// How long; `None`: until released.
+    /// Lifetime; `None`: until released.
     #[cfg_attr(feature = "serde", serde(default))]
     pub hold: Option<Duration>,
-    /// Against whom; `None`: no preemption.
+    /// Priorities; `None`: no preemption.
     #[cfg_attr(feature = "serde", serde(default))]
     pub priority: Option<Priority>,
-    /// What shows that we may: the attribute list of a SESSION-AUTH object (RFC 5981), whole words.
+    /// Authorization: the attribute list of a SESSION-AUTH object (RFC 5981), whole words.
     #[cfg_attr(feature = "serde", serde(default))]
     pub token: Option<Vec<u8>>,
-    /// What was reserved for another flow of the same name stays as well (REPLACE=0).
+    /// After a change of the flow, the reservation of the old flow stays too (REPLACE=0).
     #[cfg_attr(feature = "serde", serde(default))]
     pub keep_old: bool,
-    /// The tear is confirmed by the far end before it counts as done.
+    /// The release is reported after the far end has confirmed the tear.
     #[cfg_attr(feature = "serde", serde(default))]
     pub confirm_release: bool,
 }
 
 impl ReserveRequest {
-    /// A sender-initiated reservation for `flow` until released.
+    /// A request for a sender-initiated reservation that lasts until it is released.
     #[must_use]
     pub const fn new(flow: Flow, qos: QosRequest) -> Self {
         Self {
@@ -275,28 +275,28 @@ impl ReserveRequest {
     }
 }
 
-/// A question about a path.
+/// A request for a QUERY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct QueryRequest {
-    /// For which packets.
+    /// The flow.
     pub flow: Flow,
-    /// How much would be wanted.
+    /// The QoS.
     pub qos: QosRequest,
-    /// As far as the proxy only.
+    /// The QUERY ends at the P-QNE.
     #[cfg_attr(feature = "serde", serde(default))]
     pub proxy: bool,
-    /// As far as the next node only.
+    /// The QUERY ends at the next node (SCOPING).
     #[cfg_attr(feature = "serde", serde(default))]
     pub next_node_only: bool,
-    /// What shows that we may, as in [`ReserveRequest::token`].
+    /// Authorization, as in [`ReserveRequest::token`].
     #[cfg_attr(feature = "serde", serde(default))]
     pub token: Option<Vec<u8>>,
 }
 
 impl QueryRequest {
-    /// What could be had for `flow`.
+    /// A QUERY for `flow` without options.
     #[must_use]
     pub const fn new(flow: Flow, qos: QosRequest) -> Self {
         Self { flow, qos, proxy: false, next_node_only: false, token: None }

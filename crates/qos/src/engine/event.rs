@@ -1,4 +1,4 @@
-//! What a user hears.
+//! Events for users.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -8,33 +8,33 @@ use signalbox_core::{Mri, SessionId};
 
 use crate::wire;
 
-/// What a user hears of a command. [`QosEvent::Refused`], [`QosEvent::Failed`], [`QosEvent::Lost`],
-/// [`QosEvent::Released`] and [`QosEvent::Answer`] are the last of their command.
+/// An event of a command. [`QosEvent::Refused`], [`QosEvent::Failed`], [`QosEvent::Lost`], [`QosEvent::Released`] and
+/// [`QosEvent::Answer`] are the last of their command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum QosEvent {
-    /// Signaling began.
+    /// Signaling has started.
     Started {
         /// The session.
         session: SessionId,
         /// Its flow.
         mri: Mri,
     },
-    /// It never began: the command itself is wrong.
+    /// The command is invalid or cannot run here: no signaling has started.
     Refused(Refusal),
-    /// The whole path granted it.
+    /// The whole path granted the reservation.
     Granted(Granted),
-    /// The path, or a node of it, did not grant it. A change that was not granted leaves what stood before; then
-    /// this is not the last event.
+    /// A node of the path refused the reservation, or no RESPONSE came. If a change is refused, the earlier
+    /// reservation stays, and this is not the last event.
     Failed(Failure),
-    /// The path changed, and the new one granted it too.
+    /// The path has changed, and the new one granted the reservation.
     Rerouted(Granted),
-    /// A node does not hold it any more.
+    /// A node has lost the reservation.
     Lost(Failure),
-    /// It is torn down.
+    /// The reservation is torn down.
     Released,
-    /// What the path could give.
+    /// The QoS that the path can give.
     Answer(Answer),
 }
 
@@ -44,25 +44,25 @@ pub enum QosEvent {
 pub struct Granted {
     /// The session.
     pub session: SessionId,
-    /// What it gives.
+    /// The QoS of the reservation.
     pub quality: Quality,
-    /// Nodes on the way that told what they hold, this one first, in the order in which the request met them.
+    /// Nodes that reported their grant, this one first, in the order of the request.
     pub hops: Vec<HopGrant>,
-    /// Somewhere on the path there are routers that provide no QoS.
+    /// Some routers of the path provide no QoS.
     pub gaps: bool,
-    /// The session of the way back, where there is one; it stands as well.
+    /// The session of the reverse direction of a bidirectional reservation; it is granted too.
     pub back: Option<SessionId>,
 }
 
-/// What a node holds.
+/// The grant of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HopGrant {
-    /// The node's address on the side that the request came from.
+    /// Address of the interface by which the request arrived.
     pub address: IpAddr,
-    /// Rate in octets a second; 0 where the flow ends and nothing needs to be held.
+    /// Rate in octets a second; 0 at the end of the flow.
     pub rate: u64,
-    /// There are routers without the application before it.
+    /// Routers without QoS NSLP are before it.
     pub after_gap: bool,
 }
 
@@ -72,51 +72,51 @@ impl From<wire::Hop> for HopGrant {
     }
 }
 
-/// The quality of a path, as the QSPEC says it.
+/// The QoS of a path by its QSPEC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Quality {
-    /// Rate in octets a second, if it is told.
+    /// Rate in octets a second, if the QSPEC has one.
     pub rate: Option<u64>,
     /// Burst in octets.
     pub burst: Option<u32>,
-    /// Bound of the queueing delay (RFC 2212), if the path exports what it takes to compute it.
+    /// Bound of the queueing delay (RFC 2212), if the QSPEC has the parameters to compute it.
     pub delay_bound: Option<Duration>,
-    /// Latency of the path without queueing, in microseconds, if told.
+    /// Latency of the path without queueing, in microseconds, if the QSPEC has it.
     pub latency_us: Option<u32>,
 }
 
-/// What a path could give.
+/// The result of a QUERY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Answer {
-    /// The session of the question.
+    /// The session of the QUERY.
     pub session: SessionId,
-    /// What is available.
+    /// The available QoS.
     pub available: Quality,
-    /// Nodes on the way and what each could give, in octets a second.
+    /// Nodes of the path, and the rate available at each, in octets a second.
     pub hops: Vec<HopGrant>,
-    /// Somewhere on the path there are routers that provide no QoS.
+    /// Some routers of the path provide no QoS.
     pub gaps: bool,
 }
 
-/// What went wrong, and where.
+/// An error, and the node that reported it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Failure {
-    /// Class of the INFO-SPEC (RFC 5974 §5.1.3.6); 0 if no node said anything.
+    /// Class of the INFO-SPEC (RFC 5974 §5.1.3.6); 0 if no node reported an error.
     pub class: u8,
     /// Code within the class.
     pub code: u8,
-    /// What that means.
+    /// Meaning of class and code.
     pub meaning: String,
-    /// The node that says so, if it tells.
+    /// The node that reported the error, if known.
     pub node: Option<String>,
-    /// The rule that refused, or other words of that node.
+    /// The rule that refused, or another text of that node.
     pub rule: Option<String>,
-    /// What could be had, in octets a second, if the node tells.
+    /// Available rate in octets a second, if the node reports it.
     pub available: Option<u64>,
-    /// Nodes before it that granted.
+    /// Nodes that granted the request before it failed.
     pub hops: Vec<HopGrant>,
 }
 
@@ -133,7 +133,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why a command is not carried out.
+/// The reason why a command is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -142,17 +142,17 @@ pub enum Refusal {
     NoApplication,
     /// A command with this id runs already.
     IdInUse,
-    /// As many run as the configuration allows.
+    /// The configured number of commands runs.
     TooMany,
-    /// No source address is given, and no route to the destination gives one.
+    /// The command has no source address, and no route gives one.
     NoRoute,
     /// The addresses are not unicast, or of different IP versions.
     Address,
     /// Ports or an SPI without a protocol.
     Ports,
-    /// A value out of its range, or two wishes that exclude each other.
+    /// A value is out of its range, or two values exclude each other.
     Value,
-    /// This node keeps no state, so it starts nothing.
+    /// This node keeps no session state, so it cannot start a session.
     Stateless,
 }
 

@@ -26,8 +26,8 @@ impl Interfaces {
         self.find(ifindex).map(|interface| interface.name.as_str())
     }
 
-    /// The node's address on an interface, of the IP version of `like`, not a link-local one if there is another;
-    /// of any interface if that one has none.
+    /// The address of the node on an interface, of the IP version of `like`, if possible not a link-local one. If the
+    /// interface has none, an address of another interface.
     pub(super) fn on(&self, ifindex: IfIndex, like: IpAddr) -> Option<IpAddr> {
         let of = |interface: &Interface| {
             let fits = |a: &&IpAddr| a.is_ipv4() == like.is_ipv4() && !a.is_loopback();

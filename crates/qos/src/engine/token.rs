@@ -1,4 +1,4 @@
-//! SESSION-AUTH objects (RFC 5981) as tokens that policy understands.
+//! SESSION-AUTH objects (RFC 5981) as tokens for policy rules.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ const AUTHENTICATION_DATA: u8 = 8;
 /// From 1900, where NTP begins, to 1970, in seconds.
 const NTP_TO_UNIX: u64 = 2_208_988_800;
 
-/// The token that a message carries, if there is one that is signed with a key of this node's (§4.1: shared symmetric
-/// keys). An object that is not so signed is carried along and says nothing here (§3.1).
+/// The verified token of a message, if any: signed with a key that this node has (RFC 5981 §4.1: shared symmetric
+/// keys). An object with another signature is forwarded and has no effect here (§3.1).
 pub(super) fn verified(
     resources: &Resources,
     now: Time,

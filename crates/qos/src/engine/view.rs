@@ -1,4 +1,4 @@
-//! What `show reservations` tells of this application.
+//! Views for `show reservations`.
 
 use core::time::Duration;
 
@@ -9,16 +9,16 @@ use super::Qos;
 use super::session::{Marks, Session, Stage};
 use crate::wire::{BoundSession, Carried};
 
-/// What a node is in a session (RFC 5974 §2).
+/// The role of a node in a session (RFC 5974 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Role {
     /// QNI: RESERVEs begin here.
     Initiator,
-    /// QNE: they pass.
+    /// QNE: RESERVEs are forwarded.
     Relay,
-    /// QNR: they end here.
+    /// QNR: RESERVEs end here.
     Responder,
 }
 
@@ -27,31 +27,31 @@ pub enum Role {
 pub struct SessionView {
     /// Its identifier.
     pub session: SessionId,
-    /// Its flow; the direction is that of RESERVEs.
+    /// Its flow, in the direction of RESERVEs.
     pub mri: Mri,
-    /// What this node is in it.
+    /// The role of this node.
     pub role: Role,
-    /// Something is reserved, or was granted at the flow's end; else only a QUERY passed, or it is torn down.
+    /// A reservation exists, or was granted at the end of the flow. Otherwise only a QUERY passed, or it is torn down.
     pub reserved: bool,
-    /// The far end confirmed it.
+    /// The rest of the path confirmed it.
     pub confirmed: bool,
-    /// What is held here.
+    /// The grant of admission control.
     pub grant: Option<GrantId>,
-    /// Where the packets leave.
+    /// The egress interface.
     pub ifindex: Option<IfIndex>,
-    /// Octets a second held here.
+    /// Reserved rate in octets a second.
     pub rate: u64,
-    /// The receiver reserves.
+    /// The reservation is receiver-initiated.
     pub receiver_initiated: bool,
     /// Routers on the path provide no QoS.
     pub gaps: bool,
-    /// Nobody further on has the application.
+    /// No next node has the application.
     pub last_node: bool,
-    /// The user's name for it, where it began here.
+    /// The user's identifier, if it began here.
     pub command: Option<u64>,
     /// Time until it ends without a refresh.
     pub expires_in: Option<Duration>,
-    /// Own sequence number.
+    /// RSN of this node.
     pub rsn: Option<u32>,
     /// The sessions it is bound to.
     pub bound: Vec<BoundSession>,
@@ -88,7 +88,7 @@ impl SessionView {
 }
 
 impl Qos {
-    /// All sessions, by rising place in the table.
+    /// All sessions, in the order of the table.
     pub fn view(&self, now: Time) -> impl Iterator<Item = SessionView> {
         self.sessions.iter().map(move |(_, session)| SessionView::of(session, now))
     }

@@ -1,4 +1,4 @@
-//! What holds for every QSPEC that a node passes on.
+//! Properties of each QSPEC that a node forwards.
 
 use crate::qspec::{
     Estimate, Message, Offer, Quality, Supported, Translation, check, enter, flagged, leave, malformed,
@@ -6,9 +6,9 @@ use crate::qspec::{
 };
 use crate::wire::qspec::{Flags, MAX_RATE, ObjectType, ParameterId, Qspec, QspecType, Value};
 
-/// What a node passes on is a good QSPEC of the same message with the same parameters, of which only QoS Available and
-/// flags have changed, and the former for the worse; what it does not accept it can tell. Answers and Local QSPECs
-/// are good as well. Input: the value of a QSPEC object.
+/// A forwarded QSPEC is valid for the same message and has the same parameters. Only QoS Available, which gets worse,
+/// and flags change. A refused QSPEC has an answer. Answers and Local QSPECs are valid too. Input: the value of a
+/// QSPEC object.
 pub fn qspec_rules(octets: &[u8]) {
     for message in [Message::Reserve, Message::Query, Message::Response, Message::Notify] {
         for offer in [Offer::of(Offer::UNLIMITED), poor()] {
@@ -28,7 +28,7 @@ pub fn qspec_rules(octets: &[u8]) {
     }
 }
 
-/// Little of everything.
+/// A node with few resources.
 fn poor() -> Offer {
     let mut offer = Offer::of(Offer::UNLIMITED);
     offer.limit.rate = 100.0;
@@ -79,7 +79,7 @@ fn passed_on(octets: &[u8], message: Message, out: &[u8]) {
     }
 }
 
-/// Answers to what was passed on, and the same in a local domain.
+/// Answers to a forwarded QSPEC, and the same in a local domain.
 fn answered(octets: &[u8], message: Message) {
     let good = |out: &[u8], message| match Qspec::parse(out) {
         Ok(qspec) => assert_eq!(check(&qspec, message), Ok(()), "{qspec}"),
@@ -114,7 +114,7 @@ fn answered(octets: &[u8], message: Message) {
     }
 }
 
-/// What is said of a QSPEC that is refused.
+/// The answers to a refused QSPEC.
 fn told(octets: &[u8], message: Message) {
     let mut out = Vec::new();
     if malformed(octets, message, &mut out) {

@@ -1,4 +1,4 @@
-//! QSPECs on one side, [`Resources`] on the other (RFC 5974 §5.3.8): [`pass`] and admission control in one step.
+//! QSPECs and admission control in one step (RFC 5974 §5.3.8): [`pass`] and [`Resources`].
 
 use signalbox_core::Time;
 use signalbox_core::traffic::ServiceClass;
@@ -13,24 +13,23 @@ use super::pass::{Passed, pass};
 use super::refuse::{malformed, refuse};
 use crate::wire::qspec::{Outcome, ParameterId, Qspec, QspecError, Tmod};
 
-/// How often a request is lowered until it fits: each time by another limit, or by what rounding left.
+/// Most attempts to lower a request until it fits: each attempt meets another limit, or corrects rounding.
 const MAX_ATTEMPTS: u32 = 6;
 
-/// A RESERVE was not granted. What its RESPONSE shows of the QSPEC was appended, if there is anything to show.
+/// A RESERVE was refused. The QSPEC of its RESPONSE was appended, if there is one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Denied {
     /// The QSPEC is malformed, or of a newer version.
     Qspec(QspecError),
-    /// Something that it asks for is not supported here, or more than the offer says; or a node before this one said
-    /// so.
+    /// A parameter is not supported here or exceeds the offer, or an earlier node reported so.
     Unsatisfied,
     /// Admission control refused.
     Refused(Refusal),
 }
 
 impl Denied {
-    /// What the INFO-SPEC says. A refusal by policy has codes of its own in QoS NSLP; here it is a reservation
-    /// failure.
+    /// The outcome in the INFO-SPEC (RFC 5975 §4.2.3). QoS NSLP has codes of its own for a refusal by policy; here it
+    /// is a reservation failure.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self {
@@ -41,14 +40,14 @@ impl Denied {
 }
 
 impl Demand {
-    /// Whether it is guaranteed service, and at which rate; see [the module](super).
+    /// The guaranteed service that is requested, with its rate; see [the module](super).
     #[must_use]
     pub fn rspec(&self) -> Option<RSpec> {
         RSpec::new(self.tmod?.rate, self.slack_us?).ok()
     }
 
-    /// `base` with everything in it that a QSPEC says; `None` if it says no traffic. The path's error terms are not in
-    /// a QSPEC: the path begins at this node.
+    /// The request to admission control: `base` with the values of a QSPEC. `None` if the QSPEC has no traffic model.
+    /// A QSPEC has no error terms of the path: the path begins at this node.
     #[must_use]
     pub fn ask(&self, base: &Ask) -> Option<Ask> {
         let priorities = self.priorities();
@@ -69,15 +68,15 @@ impl Demand {
     }
 }
 
-/// Admits what the QSPEC of a RESERVE asks for, in the place of `old` if there is one, and appends to `out` the QSPEC
-/// that goes on; denied, what of it to send back.
+/// Admits the request of the QSPEC of a RESERVE, in the place of `old` if there is one. Appends to `out` the QSPEC for
+/// the next node or, if it is refused, for the RESPONSE (RFC 5975 §4.3).
 ///
-/// `base` is the request but for what the QSPEC says. `offer` is what the node promises besides its resources; its limit
-/// is the MTU, and whatever else is not for admission control to judge. If the QSPEC lets nodes give less than desired,
-/// it is lowered to what admission control would grant.
+/// `base` is the request without the values of the QSPEC. `offer` has the properties of the node that admission
+/// control does not decide; its limit is the MTU. If nodes may give less than desired, the request is lowered to the
+/// available resources.
 ///
 /// # Errors
-/// [`Denied`]; then nothing was reserved and `old` stands as before.
+/// [`Denied`]; then nothing was reserved, and `old` stays.
 pub fn reserve(
     resources: &mut Resources,
     now: Time,
@@ -116,14 +115,15 @@ pub fn reserve(
             continue;
         }
         let lowered = out.split_off(start);
-        // What `pass` made can be read.
+        // The result of `pass` is valid.
         let _ = refuse(&lowered, blame(&refusal, &ask), out);
         return Err(Denied::Refused(refusal));
     }
 }
 
-/// Looks what the QSPEC of a QUERY could get, in the place of `old` if there is one, and appends to `out` the QSPEC that goes on, lowered to that if the QUERY
-/// collects. Nothing is reserved.
+/// Compares the QSPEC of a QUERY with the resources of this node, in the place of `old` if there is one. Appends to
+/// `out` the QSPEC for the next node, lowered to the available resources if the QUERY collects them (RFC 5975 §4.3.3).
+/// Nothing is reserved.
 ///
 /// # Errors
 /// As [`pass`].
@@ -151,7 +151,7 @@ pub fn query(
         };
         let Err(refusal) = dry.result else { return Ok(passed) };
         attempts += 1;
-        // The last attempt says that there is nothing.
+        // The last attempt shows that nothing is available.
         let nothing = Tmod { rate: 0.0, ..offer.limit };
         if attempts > MAX_ATTEMPTS {
             return Ok(passed);
@@ -168,11 +168,11 @@ fn collects(octets: &[u8], message: Message) -> bool {
     Qspec::frame(octets).is_ok_and(|qspec| available_is_collected(qspec.header.procedure, message))
 }
 
-/// The limit by which `ask` would not have been refused for this reason; `None` if less traffic would not help.
+/// The limit that the request exceeded; `None` if less traffic would not help.
 fn room(refusal: &Refusal, ask: &Ask, limit: &Tmod) -> Option<Tmod> {
     let rate =
         |octets: u64| Tmod { rate: float_down(octets.min(ask.traffic.rate.saturating_sub(1))), ..*limit };
-    // What was asked counts link headers, which are a fixed part of it: the rate shrinks with it.
+    // The requested rate includes link headers, in a fixed ratio to the rate.
     let part = |room: u64, asked: u64| {
         let scaled = u128::from(ask.traffic.rate) * u128::from(room) / u128::from(asked.max(1));
         rate(u64::try_from(scaled).unwrap_or(u64::MAX))
@@ -204,7 +204,7 @@ fn room(refusal: &Refusal, ask: &Ask, limit: &Tmod) -> Option<Tmod> {
     (lowered.rate >= 1.0 && lowered.bucket >= 1.0 && lowered.max_packet >= 1).then_some(lowered)
 }
 
-/// The parameter that a refusal is about; `None`: none of them.
+/// The parameter that caused a refusal; `None`: no single one.
 fn blame(refusal: &Refusal, ask: &Ask) -> Option<ParameterId> {
     match (&refusal.rule, refusal.cause(), ask.service) {
         (

@@ -1,4 +1,4 @@
-//! The QSPEC of an answer (RFC 5975 §4.3).
+//! The QSPECs of RESPONSEs and of RESERVEs that answer a QUERY (RFC 5975 §4.3).
 
 use signalbox_wire::Writer;
 
@@ -9,7 +9,7 @@ use crate::wire::qspec::{
     Composer, EncodeError, MessageSequence, Object, ObjectType, Problem, Procedure, Qspec, QspecError,
 };
 
-/// Runs `compose`, and takes back what it wrote if it fails.
+/// Runs `compose`, and removes its octets if it fails.
 pub(super) fn append(
     out: &mut Vec<u8>,
     compose: impl FnOnce(&mut Writer<'_>) -> Result<(), EncodeError>,
@@ -24,24 +24,24 @@ pub(super) fn append(
     }
 }
 
-/// Appends `object` as an object of type `kind`, flags and values as they are.
+/// Appends `object` as an object of type `kind` with unchanged flags and values.
 fn copy(composer: &mut Composer<'_, '_>, kind: ObjectType, object: &Object<'_>) -> Result<(), EncodeError> {
     composer.object(kind, object.error, |o| object.parameters().try_for_each(|p| o.copy(&p)))
 }
 
-/// Appends the objects that are nobody's but some experiment's.
+/// Appends the objects for private or experimental use.
 fn copy_private(composer: &mut Composer<'_, '_>, qspec: &Qspec<'_>) -> Result<(), EncodeError> {
     qspec.objects().filter(|o| o.kind.is_private()).try_for_each(|o| copy(composer, o.kind, &o))
 }
 
-/// Appends to `out` the QSPEC of a RESPONSE to a RESERVE or QUERY that succeeded. `octets` are the QSPEC as
-/// [`pass`](super::pass) left it at this, the last node.
+/// Appends to `out` the QSPEC of a successful RESPONSE to a RESERVE or QUERY (RFC 5975 §4.3). `octets` are the QSPEC
+/// that [`pass`](super::pass) made at this last node.
 ///
 /// QoS Reserved has the parameters of QoS Desired, with the values of QoS Available where that has them; QoS
 /// Available is copied whole; traffic handling directives come back with the values with which they arrived.
 ///
 /// # Errors
-/// [`QspecError`] if `octets` are no good QSPEC of `request`; nothing is appended.
+/// [`QspecError`] if `octets` are no valid QSPEC of `request`; nothing is appended.
 pub fn respond(octets: &[u8], request: Message, out: &mut Vec<u8>) -> Result<(), QspecError> {
     let qspec = Qspec::parse(octets)?;
     check(&qspec, request)?;
@@ -64,11 +64,11 @@ pub fn respond(octets: &[u8], request: Message, out: &mut Vec<u8>) -> Result<(),
     })
 }
 
-/// Appends to `out` the QSPEC of the RESERVE with which a receiver answers a QUERY of a receiver-initiated reservation
-/// (§4.3.2). `octets` are the QSPEC as [`pass`](super::pass) left it at this node.
+/// Appends to `out` the QSPEC of the RESERVE with which a receiver answers a QUERY (RFC 5975 §4.3.2). `octets` are the
+/// QSPEC that [`pass`](super::pass) made at this node.
 ///
 /// # Errors
-/// [`QspecError`] if `octets` are no good QSPEC of such a QUERY; nothing is appended.
+/// [`QspecError`] if `octets` are no valid QSPEC of such a QUERY; nothing is appended.
 pub fn reserve_for(octets: &[u8], out: &mut Vec<u8>) -> Result<(), QspecError> {
     let qspec = Qspec::parse(octets)?;
     check(&qspec, Message::Query)?;

@@ -1,4 +1,4 @@
-//! How values add up along a path, and which are good enough (RFC 5975 §3.3, §5.2; RFC 5976 §4.4).
+//! Composition of values along a path, and their comparison (RFC 5975 §3.3, §5.2; RFC 5976 §4.4).
 
 use crate::wire::qspec::{INDETERMINATE_RATIO, Jitter, Tmod, Value, y1541_objectives};
 
@@ -7,8 +7,8 @@ pub(super) const MAX_LOCAL_US: u32 = 1 << 28;
 /// The largest loss and error ratio that one node may add (§5.2.5, §5.2.6).
 pub(super) const MAX_LOCAL_RATIO: f32 = 1e-2;
 
-/// What both can do: the smaller r, b, p and MPS and the larger m (§3.3.1). The result can have m above MPS: then
-/// no packet fits both.
+/// A TMOD that both allow: the smaller r, b, p and MPS and the larger m (RFC 5975 §3.3.1). If m is above MPS, no
+/// packet fits both.
 #[must_use]
 pub fn common_tmod(a: Tmod, b: Tmod) -> Tmod {
     Tmod {
@@ -20,8 +20,7 @@ pub fn common_tmod(a: Tmod, b: Tmod) -> Tmod {
     }
 }
 
-/// What is left of a TMOD where only `limit` can be had: [`common_tmod`], but never less than the least that a TMOD can
-/// say.
+/// A TMOD within `limit`: [`common_tmod`], but never below the smallest values of a TMOD.
 pub(super) fn lowered(tmod: Tmod, limit: Tmod) -> Tmod {
     let common = common_tmod(tmod, limit);
     let rate = common.rate.max(1.0);
@@ -35,15 +34,15 @@ pub(super) fn lowered(tmod: Tmod, limit: Tmod) -> Tmod {
     }
 }
 
-/// The sum of two latencies, microseconds. Above 2^32−2 it is 2^32−1, indeterminate, and stays so.
+/// The sum of two latencies, microseconds. Above 2^32−2 it is 2^32−1, indeterminate, and stays so (RFC 5975 §5.2.3).
 #[must_use]
 pub const fn add_latency(a: u32, b: u32) -> u32 {
     a.saturating_add(b)
 }
 
-/// Jitter of two stretches of a path. Each statistic is summed like a latency: right for the variance of independent
-/// delays and for the minimum, and a bound for the percentile, whose exact combination (Y.1541 clause 8) needs more
-/// than the parameter holds.
+/// The jitter of two parts of a path (RFC 5975 §5.2.4). Each statistic is summed like a latency. This is exact for the
+/// variance of independent delays and for the minimum. For the percentile it is a bound, because the exact combination
+/// (Y.1541 clause 8) needs more data than the parameter has.
 #[must_use]
 pub const fn add_jitter(a: Jitter, b: Jitter) -> Jitter {
     Jitter {
@@ -53,13 +52,13 @@ pub const fn add_jitter(a: Jitter, b: Jitter) -> Jitter {
     }
 }
 
-/// The sum of two loss or error ratios, at most [`INDETERMINATE_RATIO`].
+/// The sum of two loss or error ratios, at most [`INDETERMINATE_RATIO`] (RFC 5975 §5.2.5, §5.2.6).
 #[must_use]
 pub fn add_ratio(a: f32, b: f32) -> f32 {
     (a + b).min(INDETERMINATE_RATIO)
 }
 
-/// Delay, delay variation and loss as numbers that can be compared; unspecified is infinite.
+/// Delay, delay variation and loss as comparable numbers; an unspecified objective is infinite.
 fn objectives(class: u8) -> Option<[f64; 3]> {
     let o = y1541_objectives(class)?;
     let time = |us: Option<u32>| us.map_or(f64::INFINITY, f64::from);
@@ -70,7 +69,7 @@ fn covers(outer: [f64; 3], inner: [f64; 3]) -> bool {
     outer.iter().zip(inner).all(|(outer, inner)| *outer >= inner)
 }
 
-/// Whether Y.1541 class `a` promises all that class `b` does. Not every two classes can be compared.
+/// Whether the objectives of Y.1541 class `a` include those of class `b`. Some classes cannot be compared.
 #[must_use]
 pub fn is_stronger_class(a: u8, b: u8) -> bool {
     match (objectives(a), objectives(b)) {
@@ -79,13 +78,13 @@ pub fn is_stronger_class(a: u8, b: u8) -> bool {
     }
 }
 
-/// The strongest Y.1541 class that promises no more than either.
+/// The strongest Y.1541 class whose objectives both classes include.
 #[must_use]
 pub fn weaker_class(a: u8, b: u8) -> u8 {
     strongest(|class| is_stronger_class(a, class) && is_stronger_class(b, class))
 }
 
-/// The strongest Y.1541 class not above `class` whose objectives hold for what was measured; what is `None` was not.
+/// The strongest Y.1541 class not above `class` whose objectives hold for measured values; `None` is not measured.
 /// Latency and jitter are microseconds.
 #[must_use]
 pub fn class_for(class: u8, latency: Option<u32>, jitter: Option<Jitter>, loss: Option<f32>) -> u8 {
@@ -105,7 +104,7 @@ pub fn class_for(class: u8, latency: Option<u32>, jitter: Option<Jitter>, loss: 
     })
 }
 
-/// The class with the property that is stronger than all others with it; 5, which promises nothing, has any.
+/// The strongest class with the property; 5, which has no objectives, always has it.
 fn strongest(property: impl Fn(u8) -> bool) -> u8 {
     (0..8).filter(|class| property(*class)).fold(
         5,
@@ -115,13 +114,13 @@ fn strongest(property: impl Fn(u8) -> bool) -> u8 {
     )
 }
 
-/// Whether what is available is as good as the minimum for the same parameter: not below it, or for delays, jitter
-/// and ratios not above (§3.2). `None` if the parameter has no order.
+/// Whether an available value is as good as the minimum of the same parameter (RFC 5975 §3.2): not below it or, for
+/// delays, jitter and ratios, not above it. `None` if the parameter has no order.
 #[must_use]
 pub fn meets(available: &Value<'_>, minimum: &Value<'_>) -> Option<bool> {
     Some(match (*available, *minimum) {
         (Value::Tmod1(a), Value::Tmod1(m)) | (Value::Tmod2(a), Value::Tmod2(m)) => {
-            // An unknown peak rate is no demand.
+            // An unknown peak rate demands nothing.
             a.rate >= m.rate
                 && a.bucket >= m.bucket
                 && (a.peak >= m.peak || m.peak.is_infinite())

@@ -1,4 +1,4 @@
-//! From a QSPEC to what admission control and the kernel understand, and back.
+//! Translation between QSPECs and the values of admission control.
 
 use signalbox_core::traffic::{self, ServiceClass, TrafficSpec};
 
@@ -8,7 +8,7 @@ use crate::wire::qspec::{
     PhbClass, Preemption, Qspec, Tmod, Value,
 };
 
-/// What a QSPEC asks of one node. Parameters that the node does not support are left out.
+/// The request of a QSPEC to one node. Parameters that the node does not support are left out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Demand {
     /// The traffic; `None` only in a Local QSPEC that has no TMOD-1.
@@ -17,11 +17,11 @@ pub struct Demand {
     pub second_tmod: Option<Tmod>,
     /// Slack, microseconds: guaranteed service.
     pub slack_us: Option<u32>,
-    /// Priorities against others.
+    /// Preemption and defending priority.
     pub preemption: Option<Preemption>,
     /// Admission priority; normal if the QSPEC has none (RFC 5975 §5.2.9).
     pub admission: Admission,
-    /// What happens to excess traffic; `None`: what the node likes.
+    /// The treatment of excess traffic; `None`: any.
     pub excess: Option<Excess>,
     /// A per-hop behaviour.
     pub phb: Option<PhbClass>,
@@ -30,8 +30,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Takes each parameter from QoS Available if it is there, as it leaves the node, and else from QoS Desired
-    /// (§4.3.1).
+    /// Takes each parameter from QoS Available as the node lowered it, else from QoS Desired (RFC 5975 §4.3.1).
     pub(super) fn of<'a>(
         qspec: &Qspec<'a>,
         offer: &Offer,
@@ -62,7 +61,7 @@ impl Demand {
         }
     }
 
-    /// The traffic as the other rooms know it.
+    /// The traffic specification of the request.
     #[must_use]
     pub fn traffic(&self) -> Option<TrafficSpec> {
         self.tmod.as_ref().map(traffic_of)
@@ -78,7 +77,7 @@ impl Demand {
         }
     }
 
-    /// The code point of the behaviour that is asked for, 0–63.
+    /// The code point of the requested behaviour, 0–63.
     #[must_use]
     pub const fn dscp(&self) -> Option<u8> {
         match self.phb {
@@ -87,14 +86,15 @@ impl Demand {
         }
     }
 
-    /// What becomes of excess traffic; `None`: as configured. Of the four treatments the kernel side knows one.
+    /// The treatment of excess traffic; `None`: as configured. The kernel provides one of the four treatments of RFC
+    /// 5975 §5.2.11.
     #[must_use]
     pub fn excess(&self) -> Option<traffic::Excess> {
         (self.excess?.treatment == ExcessTreatment::DROP).then_some(traffic::Excess::Drop)
     }
 
-    /// Priority to take from others and to keep what was got, higher is stronger. Without a Preemption Priority the
-    /// admission priority stands for both: best effort is 0, normal 1, high 2; a local one counts as it is.
+    /// Setup and defending priority; higher is stronger. Without a Preemption Priority the admission priority is used
+    /// for both: best effort is 0, normal 1, high 2; a local one has its own value.
     #[must_use]
     pub const fn priorities(&self) -> Preemption {
         match (self.preemption, self.admission.y2171) {
@@ -109,13 +109,13 @@ const fn same(priority: u16) -> Preemption {
     Preemption { preemption: priority, defending: priority }
 }
 
-/// Whole octets, rounded up: nobody gets less than was asked for.
+/// Whole octets, rounded up, so that no flow gets less than it requested.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
 fn whole(x: f32) -> u64 {
     x.ceil() as u64
 }
 
-/// The same traffic in whole octets, rounded up. A bucket above 4 GiB saturates; an infinite peak rate is none.
+/// The traffic in whole octets, rounded up. A bucket above 4 GiB saturates; an infinite peak rate becomes `None`.
 #[must_use]
 pub fn traffic_of(tmod: &Tmod) -> TrafficSpec {
     TrafficSpec {
@@ -140,8 +140,8 @@ pub(super) fn float_down(n: u64) -> f32 {
     if whole(x) > n { x.next_down() } else { x }
 }
 
-/// The same traffic as a TMOD, rounded up: what to ask for. It may break the rules of a TMOD
-/// ([`Tmod::is_valid`]) if the traffic does.
+/// The traffic as a TMOD, rounded up, for a request. It may break the rules of a TMOD ([`Tmod::is_valid`]) if the
+/// traffic does.
 #[must_use]
 pub fn tmod_of(traffic: &TrafficSpec) -> Tmod {
     Tmod {
@@ -153,10 +153,10 @@ pub fn tmod_of(traffic: &TrafficSpec) -> Tmod {
     }
 }
 
-/// What a link can give as the limit of an [`Offer`], rounded down.
+/// The resources of a link as the limit of an [`Offer`], rounded down.
 ///
-/// `rate` and `peak` are octets a second, `bucket` and `mtu` octets; no bucket above what
-/// [`traffic_of`] can say is ever offered.
+/// `rate` and `peak` are octets a second, `bucket` and `mtu` octets. A bucket above the range of [`traffic_of`] is
+/// never offered.
 #[must_use]
 pub fn limit_of(rate: u64, bucket: Option<u64>, peak: u64, mtu: u32) -> Tmod {
     let most = u64::from(u32::MAX);

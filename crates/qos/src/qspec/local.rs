@@ -1,4 +1,4 @@
-//! Local QSPECs: what happens at the edges of a domain with its own QoS model (RFC 5975 §4.1, §4.2.5).
+//! Local QSPECs: processing at the edges of a domain with its own QoS model (RFC 5975 §4.1, §4.2.5).
 
 use super::answer::append;
 use super::combine::{common_tmod, lowered, weaker_class};
@@ -8,19 +8,19 @@ use crate::wire::qspec::{
     QspecError, QspecType, Tmod, Value,
 };
 
-/// How an ingress translates an Initiator QSPEC into its domain's.
+/// The translation of an Initiator QSPEC at the ingress of a domain.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Translation {
-    /// The domain's QoS model.
+    /// The QoS model of the domain.
     pub qspec_type: QspecType,
-    /// The parameters that its nodes interpret; all others stay outside. An object with none of them keeps all.
+    /// The parameters that its nodes support. Others are left out. An object without any of them keeps all.
     pub keep: Supported,
-    /// Whether the domain knows a rate only: the token rate becomes the peak rate, if that is known.
+    /// Whether the domain has a rate only: then the token rate becomes the peak rate, if that is known.
     pub peak_only: bool,
-    /// The Admission Priority for Y.2171 priorities 0, 1 and 2; `None`: the same numbers. The Y.2171 field itself is
-    /// never changed.
+    /// The Admission Priority for the Y.2171 priorities 0, 1 and 2; `None`: the same numbers. The Y.2171 field itself
+    /// never changes.
     pub admission: Option<[u8; 3]>,
-    /// The PHB Class that flows have inside, added to QoS Desired.
+    /// The PHB Class of flows inside the domain, added to QoS Desired.
     pub phb: Option<PhbClass>,
 }
 
@@ -44,11 +44,11 @@ impl Translation {
     }
 }
 
-/// Appends to `out` the Local QSPEC that the ingress of a domain puts around an Initiator QSPEC. It never asks for less
-/// than that one.
+/// Appends to `out` the Local QSPEC that encapsulates an Initiator QSPEC at the ingress of a domain (RFC 5975 §4.1).
+/// It never requests less than the Initiator QSPEC.
 ///
 /// # Errors
-/// [`QspecError`] if `initiator` is no good Initiator QSPEC, or too long to be put into another; nothing is appended.
+/// [`QspecError`] if `initiator` is no valid Initiator QSPEC, or too long to be encapsulated; nothing is appended.
 pub fn enter(initiator: &[u8], translation: &Translation, out: &mut Vec<u8>) -> Result<(), QspecError> {
     let qspec = Qspec::parse(initiator)?;
     append(out, |w| {
@@ -74,9 +74,9 @@ pub fn enter(initiator: &[u8], translation: &Translation, out: &mut Vec<u8>) -> 
     })
 }
 
-/// Whether nothing in a Local QSPEC asks for less than the Initiator QSPEC in it: the rates, bucket and packet size of
-/// TMOD-1 in each object that both have, and the Y.2171 priority (§4.1, §5.2.9). What only one of them has cannot be
-/// compared here.
+/// Whether a Local QSPEC requests no less than the Initiator QSPEC in it: the rates, bucket and packet size of TMOD-1
+/// in each object that both have, and the Y.2171 priority (RFC 5975 §4.1, §5.2.9). Parameters that only one of them
+/// has are not compared.
 #[must_use]
 pub fn is_consistent(local: &Qspec<'_>) -> bool {
     let Some(initiator) = local.encapsulated().and_then(|octets| Qspec::frame(octets).ok()) else {
@@ -96,12 +96,12 @@ pub fn is_consistent(local: &Qspec<'_>) -> bool {
     })
 }
 
-/// Appends to `out` the Initiator QSPEC out of a Local QSPEC that has reached the egress, with what happened inside:
-/// values of QoS Available get as bad as they got there, flags are taken over, sums that the domain did not follow
-/// get N, and an error of something that the Initiator QSPEC does not have shows on its first object.
+/// Appends to `out` the Initiator QSPEC of a Local QSPEC at the egress, with the results of the domain (RFC 5975
+/// §4.1): values of QoS Available are lowered to those inside, flags are copied, sums that the domain did not update
+/// get N, and an error of a parameter that the Initiator QSPEC does not have is set on its first object.
 ///
 /// # Errors
-/// [`QspecError`] if `octets` are no good Local QSPEC, or what is in it is no good Initiator QSPEC; nothing is
+/// [`QspecError`] if `octets` are no valid Local QSPEC, or do not contain a valid Initiator QSPEC; nothing is
 /// appended.
 pub fn leave(octets: &[u8], out: &mut Vec<u8>) -> Result<(), QspecError> {
     let local = Qspec::parse(octets)?;
@@ -136,7 +136,7 @@ pub fn leave(octets: &[u8], out: &mut Vec<u8>) -> Result<(), QspecError> {
     })
 }
 
-/// A parameter of the Initiator QSPEC with what became of it inside; no value: as it was.
+/// A parameter of the Initiator QSPEC with the result inside; without a value: unchanged.
 fn merged<'a>(p: &Parameter<'a>, inside: Option<&Parameter<'a>>) -> (Flags, Option<Value<'a>>) {
     let available = p.object == ObjectType::AVAILABLE;
     let Some(inside) = inside else {

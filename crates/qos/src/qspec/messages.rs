@@ -1,24 +1,24 @@
-//! Which objects are in which message (RFC 5975 §4.3, tables 1 to 3).
+//! The objects of each message (RFC 5975 §4.3, tables 1 to 3).
 
 use crate::wire::qspec::{ObjectType, ParameterId, Problem, Procedure, Qspec, QspecError};
 
-/// The message of QoS NSLP that carries a QSPEC.
+/// The QoS NSLP message that carries a QSPEC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Message {
-    /// It reserves.
+    /// A reservation.
     Reserve,
-    /// It asks.
+    /// A query.
     Query,
-    /// It answers.
+    /// A response.
     Response,
-    /// It tells. Which objects it carries is left to the QoS model (§4.3.5).
+    /// A notification. The QoS model decides on its objects (RFC 5975 §4.3.5).
     Notify,
 }
 
-/// The objects that must be there, and those that may.
+/// Mandatory and optional objects.
 type Objects = (&'static [ObjectType], &'static [ObjectType]);
 
-/// The row of the tables; `None` where the procedure has no such message.
+/// The row of the tables; `None` if the procedure has no such message.
 const fn row(procedure: Procedure, message: Message) -> Option<Objects> {
     use ObjectType as O;
     Some(match (procedure, message) {
@@ -38,8 +38,8 @@ const fn row(procedure: Procedure, message: Message) -> Option<Objects> {
     })
 }
 
-/// Whether nodes that this message passes write what they have into QoS Available (§3.2): in a RESPONSE, and in
-/// a RESERVE whose QUERY collected it, they must not.
+/// Whether nodes write their resources into QoS Available of this message (RFC 5975 §3.2). In a RESPONSE, and in a
+/// RESERVE whose QUERY collected it, they must not.
 #[must_use]
 pub const fn available_is_collected(procedure: Procedure, message: Message) -> bool {
     matches!(
@@ -49,22 +49,22 @@ pub const fn available_is_collected(procedure: Procedure, message: Message) -> b
     )
 }
 
-/// Whether the procedure makes sense only with a RESPONSE, so that the initiator should ask for one with a request
-/// identification (§4.3): without it nobody learns what is available.
+/// Whether the procedure needs a RESPONSE, so that the initiator should send an RII (RFC 5975 §4.3): without it the
+/// initiator does not learn the available resources.
 #[must_use]
 pub const fn wants_response(procedure: Procedure) -> bool {
     !matches!(procedure, Procedure::DESIRED | Procedure::RECEIVER_DESIRED)
 }
 
-/// Everything that is wrong with a QSPEC in this message: what [`Qspec::faults`] finds, objects that the
-/// procedure lacks or does not have there, and a missing TMOD-1.
+/// All faults of a QSPEC in this message: those of [`Qspec::faults`], objects that the procedure lacks or does not
+/// allow, and a missing TMOD-1.
 pub fn faults<'a>(qspec: &Qspec<'a>, message: Message) -> impl Iterator<Item = QspecError> + use<'a> {
     let qspec = *qspec;
     qspec.faults().chain(of_message(qspec, message))
 }
 
-/// Checks a QSPEC for its message. The QSPEC of a RESPONSE or NOTIFY that reports an error is not subject to this: it
-/// shows the faulty parts of another message (§4.2.4).
+/// Checks a QSPEC in its message (RFC 5975 §4.3). It does not apply to the QSPEC of a RESPONSE or NOTIFY with an
+/// error, which contains the faulty parts of another message (§4.2.4).
 ///
 /// # Errors
 /// [`QspecError`]: the first fault.
@@ -72,7 +72,7 @@ pub fn check(qspec: &Qspec<'_>, message: Message) -> Result<(), QspecError> {
     faults(qspec, message).next().map_or(Ok(()), Err)
 }
 
-/// What is wrong with it in this message; nothing if the procedure is not assigned, which is a fault by itself.
+/// The faults of its objects in this message; none if the procedure is not assigned, which is a fault by itself.
 fn of_message<'a>(qspec: Qspec<'a>, message: Message) -> impl Iterator<Item = QspecError> + use<'a> {
     let procedure = qspec.header.procedure;
     let judged = procedure.is_assigned() && message != Message::Notify;
@@ -98,8 +98,8 @@ fn of_message<'a>(qspec: Qspec<'a>, message: Message) -> impl Iterator<Item = Qs
     unknown_message.into_iter().chain(missing).chain(extra).chain(without_tmod(&qspec, message))
 }
 
-/// The Initiator QSPEC of a request always says how much traffic there is (§3.3.1). What a Local QSPEC needs is up to
-/// its domain.
+/// The Initiator QSPEC of a request always has a traffic model (RFC 5975 §3.3.1). The domain decides on the objects of
+/// a Local QSPEC.
 fn without_tmod(qspec: &Qspec<'_>, message: Message) -> Option<QspecError> {
     if qspec.header.local || !matches!(message, Message::Reserve | Message::Query) {
         return None;

@@ -1,6 +1,6 @@
-//! What a node does with a QSPEC (RFC 5975 §3 and §4): the rules between its octets and admission control.
+//! Processing of a QSPEC at a node (RFC 5975 §3 and §4), between its octets and admission control.
 //!
-//! A node that reserves goes through these in order, each a function of octets to octets:
+//! A node uses these functions in order. Each takes octets and makes octets:
 //!
 //! | who | calls | and gets |
 //! |---|---|---|
@@ -13,14 +13,14 @@
 //! | ingress of a local domain | [`enter`] | the Local QSPEC |
 //! | egress of a local domain | [`leave`] | the Initiator QSPEC again, with what happened inside |
 //!
-//! The first two are [`pass`], which knows the rules, and admission control, which knows the links; a node with another
-//! kind of resources calls [`pass`], [`refuse`] and [`malformed`] itself.
+//! [`reserve`] and [`query`] combine [`pass`], which has the rules of the QSPEC, with admission control. A node with
+//! other resources calls [`pass`], [`refuse`] and [`malformed`] itself.
 //!
-//! In RESPONSE and NOTIFY everything is read-only: nodes on the way pass the octets on as they came.
+//! In RESPONSE and NOTIFY everything is read-only: nodes forward the octets unchanged.
 //!
-//! **Services.** RFC 5975 has no parameter that names an IntServ service. Here QoS Desired with a
-//! [slack term](crate::wire::qspec::Value::SlackTerm) asks for guaranteed service (RFC 2212) at the rate *r* of
-//! TMOD-1, a PHB Class asks for that behaviour, and everything else is controlled load (RFC 2211).
+//! **Services.** RFC 5975 has no parameter for an IntServ service. Here QoS Desired with a [slack
+//! term](crate::wire::qspec::Value::SlackTerm) requests guaranteed service (RFC 2212) at the rate *r* of TMOD-1, a PHB
+//! Class requests that behaviour, and everything else requests controlled load (RFC 2211).
 
 mod admit;
 mod answer;

@@ -1,4 +1,4 @@
-//! What a node can do for a flow at one of its interfaces.
+//! The resources that a node offers to a flow at one of its interfaces.
 
 use super::combine::{MAX_LOCAL_RATIO, MAX_LOCAL_US, add_jitter, add_latency, add_ratio};
 use crate::wire::qspec::{
@@ -6,27 +6,28 @@ use crate::wire::qspec::{
     PhbClass, Tmod, Value,
 };
 
-/// What a node knows of a quality of its link. All but the first raise the N flag (RFC 5975 §5.2.3 to §5.2.6).
+/// The information that a node has about a quality of its link. All variants but the first set the N flag (RFC 5975
+/// §5.2.3 to §5.2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Estimate<T> {
     /// The value.
     Known(T),
-    /// It is this or worse: what is added is a lower bound.
+    /// A lower bound of the value: the sum becomes a lower bound.
     AtLeast(T),
-    /// Nothing; what others collected stays as it is.
+    /// No information. The sum stays as it is.
     #[default]
     Unknown,
-    /// Nothing, and the sum says so: it becomes indeterminate.
+    /// No information. The sum becomes indeterminate.
     Indeterminate,
 }
 
 impl<T: Copy> Estimate<T> {
-    /// Whether the N flag has to be set.
+    /// Whether it sets the N flag.
     pub(super) const fn is_vague(&self) -> bool {
         !matches!(self, Self::Known(_))
     }
 
-    /// `sum` with this added.
+    /// `sum` with this value added.
     pub(super) fn add(self, sum: T, indeterminate: T, add: impl Fn(T, T) -> T) -> T {
         match self {
             Self::Known(own) | Self::AtLeast(own) => add(sum, own),
@@ -44,12 +45,12 @@ impl<T: Copy> Estimate<T> {
     }
 }
 
-/// How finely a node can tell; what is finer is zero in what it reports.
+/// The resolution of the measurements of a node. Smaller values are reported as zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resolution {
-    /// Of its clock, microseconds, from 1 on.
+    /// Resolution of its clock, microseconds, at least 1.
     pub time_us: u32,
-    /// Of its loss and error ratios, 1e-11 or more.
+    /// Resolution of its loss and error ratios, 1e-11 or more.
     pub ratio: f64,
 }
 
@@ -73,7 +74,7 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// Nothing is known and everybody shall see it: N flags, and all sums but the latency's become indeterminate.
+    /// No information, reported to all: the N flags are set, and all sums but that of latency become indeterminate.
     pub const NOT_KNOWN: Self = Self {
         latency: Estimate::Unknown,
         jitter: Estimate::Indeterminate,
@@ -81,8 +82,8 @@ impl Quality {
         per: Estimate::Indeterminate,
     };
 
-    /// The same as a node reports it that measures with `resolution`, within what one node may add: latency and
-    /// jitter from 1 to 2^28 microseconds, ratios up to 10^-2.
+    /// The report of a node that measures with `resolution`, within the limits of one node: latency and jitter from 1
+    /// to 2^28 microseconds, ratios up to 10^-2 (RFC 5975 §5.2.3 to §5.2.6).
     #[must_use]
     pub fn reported(self, resolution: Resolution) -> Self {
         let step = resolution.time_us.clamp(1, MAX_LOCAL_US);
@@ -92,7 +93,7 @@ impl Quality {
             let step = resolution.ratio.max(1e-11);
             #[expect(clippy::cast_possible_truncation, reason = "between 0 and 0.01")]
             let rounded = ((f64::from(x) / step).round() * step) as f32;
-            // Also takes NaN to the larger end: who divides by zero knows nothing good.
+            // NaN becomes the larger limit too.
             if rounded < MAX_LOCAL_RATIO { rounded.max(0.0) } else { MAX_LOCAL_RATIO }
         };
         Self {
@@ -107,8 +108,8 @@ impl Quality {
         }
     }
 
-    /// A value that adds up along the path, with this link's share, and whether the N flag has to be set. `None` for
-    /// all other values.
+    /// A value that adds up along the path with the share of this link, and whether N is set. `None` for all other
+    /// values.
     pub(super) fn add_to<'a>(&self, value: &Value<'a>) -> Option<(Value<'a>, bool)> {
         const NO_JITTER: Jitter =
             Jitter { variance: INDETERMINATE, percentile: INDETERMINATE, minimum: INDETERMINATE };
@@ -132,7 +133,7 @@ impl Quality {
     }
 }
 
-/// Which parameters a node interprets. TMOD-1 is always among them, unknown ones never.
+/// The parameters that a node supports. TMOD-1 is always among them, unknown parameters never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Supported {
     parameters: u32,
@@ -140,26 +141,26 @@ pub struct Supported {
 }
 
 impl Supported {
-    /// TMOD-1 alone.
+    /// Only TMOD-1.
     pub const NOTHING: Self = Self { parameters: 1 << 1, treatments: 0 };
     /// All sixteen parameters and all four treatments of excess traffic.
     pub const EVERYTHING: Self = Self { parameters: 0x1_fffe, treatments: 0x0f };
 
-    /// This and `parameter`.
+    /// This set with `parameter`.
     #[must_use]
     pub const fn with(self, parameter: ParameterId) -> Self {
         let bit = if matches!(parameter.0, 1..=16) { 1 << parameter.0 } else { 0 };
         Self { parameters: self.parameters | bit, ..self }
     }
 
-    /// This without `parameter`; TMOD-1 stays.
+    /// This set without `parameter`; TMOD-1 stays.
     #[must_use]
     pub const fn without(self, parameter: ParameterId) -> Self {
         let bit = if matches!(parameter.0, 2..=16) { 1 << parameter.0 } else { 0 };
         Self { parameters: self.parameters & !bit, ..self }
     }
 
-    /// This and one treatment of excess traffic, with the parameter that asks for it.
+    /// This set with one treatment of excess traffic, and with its parameter.
     #[must_use]
     pub const fn with_treatment(self, treatment: ExcessTreatment) -> Self {
         let bit = if treatment.0 < 4 { 1 << treatment.0 } else { 0 };
@@ -167,13 +168,13 @@ impl Supported {
         Self { treatments: this.treatments | bit, ..this }
     }
 
-    /// Whether the parameter is among them.
+    /// Whether the set contains the parameter.
     #[must_use]
     pub const fn has(&self, parameter: ParameterId) -> bool {
         matches!(parameter.0, 1..=16) && self.parameters >> parameter.0 & 1 != 0
     }
 
-    /// Whether this very value can be interpreted: a known parameter with an unassigned code point cannot.
+    /// Whether the node supports this value. A known parameter with an unassigned code point is not supported.
     pub(super) fn understands(&self, value: &Value<'_>) -> bool {
         self.has(value.id())
             && match *value {
@@ -188,8 +189,8 @@ impl Supported {
     }
 }
 
-/// What the resources of this suite can act on: one token bucket, delay and loss, slack, preemption and admission
-/// priority, PHB and Y.1541 classes, and excess traffic that is dropped.
+/// The parameters that the resources of Signalbox support: one token bucket, delay and loss, slack, preemption and
+/// admission priority, PHB and Y.1541 classes, and dropping of excess traffic.
 impl Default for Supported {
     fn default() -> Self {
         [
@@ -209,25 +210,24 @@ impl Default for Supported {
     }
 }
 
-/// What a node can do for a flow at the interface by which it leaves.
+/// The resources that a node offers to a flow at its egress interface.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
-    /// The most that could be reserved, a reservation that the message replaces included; MPS is the MTU. Rates
-    /// below 1 mean that nothing is left. A node that lets its admission control decide gives
-    /// [`UNLIMITED`](Self::UNLIMITED) but for the MTU.
+    /// The largest reservation, including one that the message replaces; MPS is the MTU. Rates below 1 mean that
+    /// nothing is left. A node whose admission control decides gives [`UNLIMITED`](Self::UNLIMITED) with its MTU.
     pub limit: Tmod,
     /// Delay and loss of the link.
     pub quality: Quality,
-    /// The strongest Y.1541 class; `None`: the node promises no class, and does not support the parameter.
+    /// The strongest Y.1541 class; `None`: the node does not support the parameter.
     pub y1541: Option<u8>,
-    /// How the initiator has to mark its packets for this node (§3.3.4); `None`: as it likes.
+    /// The PHB class with which the initiator has to mark packets for this node (RFC 5975 §3.3.4); `None`: any.
     pub phb: Option<PhbClass>,
-    /// What it interprets.
+    /// The supported parameters.
     pub supported: Supported,
 }
 
 impl Offer {
-    /// No limit but those of the formats.
+    /// No limits but those of the format.
     pub const UNLIMITED: Tmod = Tmod {
         rate: crate::wire::qspec::MAX_RATE,
         bucket: crate::wire::qspec::MAX_BUCKET,
@@ -236,17 +236,17 @@ impl Offer {
         max_packet: u32::MAX,
     };
 
-    /// Of a link of which no more is known than what could be reserved.
+    /// An offer of which only the limit is known.
     #[must_use]
     pub fn of(limit: Tmod) -> Self {
         Self { limit, quality: Quality::NOT_KNOWN, y1541: None, phb: None, supported: Supported::default() }
     }
 
-    /// Whether this value can be interpreted here.
+    /// Whether the node supports this value.
     pub(super) fn understands(&self, value: &Value<'_>) -> bool {
         self.supported.understands(value) && !(matches!(value, Value::Y1541(_)) && self.y1541.is_none())
     }
 }
 
-/// The priority of a reservation that says none (§5.2.9).
+/// The priority of a reservation without Admission Priority (RFC 5975 §5.2.9).
 pub(super) const NO_PRIORITY: AdmissionPriority = AdmissionPriority::NORMAL;

@@ -1,4 +1,4 @@
-//! What a node does with the QSPEC of a RESERVE or QUERY that passes (RFC 5975 §3.2, §4.2, §4.3).
+//! Processing of the QSPEC of a RESERVE or QUERY at a node (RFC 5975 §3.2, §4.2, §4.3).
 
 use signalbox_wire::Writer;
 
@@ -11,35 +11,37 @@ use crate::wire::qspec::{
     Problem, Qspec, QspecError, Value,
 };
 
-/// What became of a QSPEC at a node.
+/// The result of a QSPEC at a node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Passed {
-    /// Something cannot be satisfied, here or at a node before that had no state to say so: E and N flags tell what.
-    /// A node with state answers with the QSPEC and 4/0x07, one without passes it on (§4.2.4).
+    /// A parameter cannot be satisfied, here or at an earlier stateless node. The E and N flags show which. A stateful
+    /// node answers with the QSPEC and 4/0x07, a stateless one forwards it (RFC 5975 §4.2.4).
     pub failed: bool,
-    /// Some node supports some parameter not; the initiator may keep the reservation or not (§4.2.2).
+    /// A node does not support a parameter. The initiator decides whether it accepts the reservation (RFC 5975
+    /// §4.2.2).
     pub not_supported: bool,
-    /// What is to be reserved here. After a failure it has no meaning.
+    /// The resources to reserve here. It has no meaning after a failure.
     pub demand: Demand,
 }
 
 impl Passed {
-    /// What the INFO-SPEC would say if this node answered.
+    /// The outcome in the INFO-SPEC, if this node answers (RFC 5975 §4.2.3).
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         if self.failed { Outcome::FAILURE } else { Outcome::SUCCESS }
     }
 }
 
-/// Appends to `out` the QSPEC that goes to the next node, and says what to reserve at this one.
+/// Appends to `out` the QSPEC for the next node, and returns the resources to reserve at this one (RFC 5975 §3.2,
+/// §4.2).
 ///
-/// QoS Available is lowered to what `offer` has where the message collects it; flags are set where parameters are
-/// not supported or cannot be satisfied; everything else stays as it came, unknown parameters included. Of a Local
-/// QSPEC only the local objects count. A RESPONSE or NOTIFY is copied.
+/// QoS Available is lowered to `offer` if the message collects it. Flags are set on parameters that are not supported
+/// or cannot be satisfied. Everything else is unchanged, unknown parameters included. Of a Local QSPEC only the local
+/// objects count. A RESPONSE or NOTIFY is copied.
 ///
 /// # Errors
-/// [`QspecError`], which has precedence over any failure: the QSPEC is malformed or of a newer version, nothing is
-/// appended, and [`malformed`](super::malformed) makes what is sent back.
+/// [`QspecError`], which has precedence over any failure: the QSPEC is malformed or has a higher version. Nothing is
+/// appended; [`malformed`](super::malformed) makes the QSPEC of the RESPONSE.
 pub fn pass(octets: &[u8], message: Message, offer: &Offer, out: &mut Vec<u8>) -> Result<Passed, QspecError> {
     let qspec = Qspec::parse(octets)?;
     check(&qspec, message)?;
@@ -60,23 +62,23 @@ pub fn pass(octets: &[u8], message: Message, offer: &Offer, out: &mut Vec<u8>) -
     })
 }
 
-/// What was parsed and stays as long as it was can always be encoded; should it not, the message is refused.
+/// A parsed QSPEC of the same length can always be encoded. If not, the message is refused.
 pub(super) const fn not_encodable(_: &EncodeError) -> QspecError {
     QspecError::header(Problem::Value, "QSPEC", 0, 0)
 }
 
-/// One node and one QSPEC.
+/// The processing of one QSPEC at one node.
 struct Node<'a, 'o> {
     qspec: Qspec<'a>,
     message: Message,
     offer: &'o Offer,
-    /// The message is one that nodes interpret.
+    /// Nodes interpret the message.
     asks: bool,
-    /// QoS Available is to be lowered.
+    /// QoS Available is lowered.
     collects: bool,
 }
 
-/// A parameter as it leaves the node.
+/// A parameter for the next node.
 struct Judged<'a> {
     flags: Flags,
     value: Value<'a>,
@@ -97,7 +99,7 @@ impl<'a> Node<'a, '_> {
     }
 
     fn judge(&self, parameter: &Parameter<'a>) -> Judged<'a> {
-        // Parsing checked the value.
+        // The parser checked the value.
         let unread = Value::Unknown { id: parameter.id, octets: parameter.octets };
         let value = parameter.value().unwrap_or(unread);
         let mut judged = Judged { flags: parameter.flags, value, failed: false };
@@ -111,8 +113,8 @@ impl<'a> Node<'a, '_> {
                 judged.flags.not_supported = true;
             }
         }
-        // A node that understands a parameter and can only give a bound sets N as well, and that is no failure. So the
-        // object's E tells of the failure, to nodes further on that have to answer for one without state.
+        // A node that supports a parameter but has only a bound sets N too, without a failure. Therefore the E flag of
+        // the object reports a failure to later nodes, which answer for a stateless one.
         let ignored = !self.offer.understands(&value);
         judged.failed = judged.flags.error || (self.asks && ignored && parameter.is_mandatory());
         judged
@@ -123,7 +125,7 @@ impl<'a> Node<'a, '_> {
         self.qspec.available().filter(|_| self.collects)
     }
 
-    /// A parameter's value when it leaves the node, and whether N has to be set.
+    /// A parameter's value for the next node, and whether N is set.
     fn update(&self, object: ObjectType, value: &Value<'a>) -> (Value<'a>, bool) {
         if !self.collects || object != ObjectType::AVAILABLE {
             return (*value, false);
@@ -144,7 +146,7 @@ impl<'a> Node<'a, '_> {
         (left, false)
     }
 
-    /// The class that holds for this node and for what was collected up to it.
+    /// The class that holds for this node and for the path up to it.
     fn class(&self, class: u8) -> u8 {
         let own = self.offer.y1541.map_or(class, |own| weaker_class(class, own));
         let collected = |id| {
@@ -166,7 +168,7 @@ impl<'a> Node<'a, '_> {
         class_for(own, latency, jitter, loss)
     }
 
-    /// Whether E has to be set on a parameter with this value.
+    /// Whether E is set on a parameter with this value.
     fn is_unsatisfied(&self, object: ObjectType, value: &Value<'a>) -> bool {
         let shapeless =
             matches!(value, Value::Excess(e) if e.treatment == ExcessTreatment::SHAPE) && !self.has_tmod();
@@ -193,7 +195,7 @@ impl<'a> Node<'a, '_> {
             .any(|o| o.parameter(ParameterId::TMOD_1).is_some() || o.parameter(ParameterId::TMOD_2).is_some())
     }
 
-    /// Whether what is desired, and not negotiable, is more than this node has.
+    /// Whether the desired QoS exceeds this node and is not negotiable.
     fn is_beyond(&self, desired: &Value<'a>) -> bool {
         if self.collected().is_some_and(|available| available.parameter(desired.id()).is_some()) {
             return false;
@@ -209,7 +211,7 @@ impl<'a> Node<'a, '_> {
         }
     }
 
-    /// Whether nothing is left to reserve, or no packet fits; whoever only asks is told so by the value alone.
+    /// Whether no resources are left, or no packet fits. A QUERY reports this by the value alone.
     fn is_too_little(&self, lowered: &Value<'a>) -> bool {
         let limit = &self.offer.limit;
         match *lowered {

@@ -1,4 +1,4 @@
-//! QSPECs that tell what went wrong (RFC 5975 §4.2.3, §4.2.4).
+//! The QSPECs of errors (RFC 5975 §4.2.3, §4.2.4).
 
 use super::answer::append;
 use super::messages::{Message, faults};
@@ -6,17 +6,17 @@ use crate::wire::qspec::{
     Composer, EncodeError, Flags, Object, Outcome, Parameter, ParameterId, Qspec, QspecError,
 };
 
-/// Octets of faulty parameters that [`malformed`] quotes at most.
+/// Most octets of faulty parameters in [`malformed`].
 const MAX_QUOTED: usize = 256;
 
-/// Appends to `out` the QSPEC of the RESPONSE with 4/0x07 of a node whose admission control refused. `octets` are what
-/// [`pass`](super::pass) made, or what came.
+/// Appends to `out` the QSPEC of a RESPONSE with 4/0x07 after a refusal of admission control (RFC 5975 §4.2.4).
+/// `octets` are the result of [`pass`](super::pass), or the received QSPEC.
 ///
-/// E is set on `blame` in QoS Desired, or else in QoS Available, and on its object. If the refusal has nothing to do
-/// with any one parameter (`None`), or no object has it, only the object gets E (§4.2.1).
+/// E is set on `blame` in QoS Desired, or else in QoS Available, and on its object. If no parameter caused the refusal
+/// (`None`), or no object has it, only the object gets E (§4.2.1).
 ///
 /// # Errors
-/// [`QspecError`] if `octets` are no good QSPEC; nothing is appended.
+/// [`QspecError`] if `octets` are no valid QSPEC; nothing is appended.
 pub fn refuse(octets: &[u8], blame: Option<ParameterId>, out: &mut Vec<u8>) -> Result<(), QspecError> {
     let qspec = Qspec::parse(octets)?;
     let mut objects = [qspec.desired(), qspec.available()].into_iter().flatten();
@@ -37,13 +37,12 @@ pub fn refuse(octets: &[u8], blame: Option<ParameterId>, out: &mut Vec<u8>) -> R
     })
 }
 
-/// Appends to `out` the QSPEC for the INFO-SPEC 3/0x0c of a node with state: only the faulty parameters of `octets`,
-/// exactly as they came, with E on them and on their objects; cut where there are too many. Returns false, and
-/// appends nothing, if no parameter is to blame or the parts cannot be found: then the INFO-SPEC says all there is
-/// to say.
+/// Appends to `out` the QSPEC for the INFO-SPEC 3/0x0c of a stateful node: only the faulty parameters of `octets`,
+/// unchanged, with E on them and on their objects (RFC 5975 §4.2.4). Their number is limited. Returns false, and
+/// appends nothing, if no parameter is faulty or the parts cannot be found.
 pub fn malformed(octets: &[u8], message: Message, out: &mut Vec<u8>) -> bool {
     let Ok(qspec) = Qspec::frame(octets) else { return false };
-    // A Local QSPEC is shown as if it had stood alone: what it encapsulates was not looked at.
+    // A Local QSPEC is shown without the QSPEC that it encapsulates, which was not examined.
     let header = crate::wire::qspec::Header { local: false, ..qspec.header };
     let composed = append(out, |w| {
         let mut composer = Composer::new(header, w)?;
@@ -58,7 +57,7 @@ pub fn malformed(octets: &[u8], message: Message, out: &mut Vec<u8>) -> bool {
             composer.object(object.kind, true, |o| {
                 let mut quoted: Option<ParameterId> = None;
                 for p in object.parameters().filter(wrong) {
-                    // Of parameters that occur twice one is enough.
+                    // Of a parameter that occurs twice, one copy is sufficient.
                     if p.octets.len() > room || quoted == Some(p.id) {
                         continue;
                     }
@@ -77,9 +76,9 @@ pub fn malformed(octets: &[u8], message: Message, out: &mut Vec<u8>) -> bool {
     composed.is_ok()
 }
 
-/// Appends to `out` what a node without state passes on of a malformed QSPEC: all of it, with E on every faulty
-/// parameter and on its object. Returns false, and appends nothing, if the parts cannot be found: then the message
-/// goes on as it is.
+/// Appends to `out` a malformed QSPEC as a stateless node forwards it: all of it, with E on each faulty parameter and
+/// on its object (RFC 5975 §4.2.4). Returns false, and appends nothing, if the parts cannot be found. Then the message
+/// is forwarded unchanged.
 pub fn flagged(octets: &[u8], message: Message, out: &mut Vec<u8>) -> bool {
     let Ok(qspec) = Qspec::frame(octets) else { return false };
     let start = out.len();
@@ -99,9 +98,8 @@ pub fn flagged(octets: &[u8], message: Message, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// What the QSPEC of a RESPONSE with this outcome blames, for its initiator: parameters with E, and after a failure
-/// also those that had to be understood and were not. Values of all others mean nothing after a malformed QSPEC, and are
-/// not among them. Read it with [`Qspec::frame`].
+/// The parameters that caused this outcome, for the initiator: those with E and, after a failure, also mandatory ones
+/// that were not supported. Use [`Qspec::frame`] to read the QSPEC of a RESPONSE.
 pub fn blamed<'a>(qspec: &Qspec<'a>, outcome: Outcome) -> impl Iterator<Item = Parameter<'a>> + use<'a> {
     qspec.objects().flat_map(|object| object.parameters()).filter(move |p| {
         let not_understood = p.flags.not_supported && p.flags.mandatory && p.id != ParameterId::TMOD_1;

@@ -1,4 +1,4 @@
-//! The QSPEC with which everything begins (RFC 5975 §3.3, §4.3).
+//! The QSPEC of an initiator (RFC 5975 §3.3, §4.3).
 
 use signalbox_wire::Writer;
 
@@ -9,7 +9,7 @@ use crate::wire::qspec::{
     Value,
 };
 
-/// Qualities of the path that are collected on top of those that the other parameters bring with them.
+/// Path qualities to collect, in addition to those that other parameters need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Collect {
     /// Path Latency.
@@ -37,8 +37,8 @@ impl Collect {
     }
 }
 
-/// With which value a desired parameter starts in QoS Available: sums at zero, what can be lowered with what is
-/// desired; `None` for those that nobody lowers.
+/// The first value of a desired parameter in QoS Available: sums start at zero, values that nodes lower start with the
+/// desired value. `None` for other parameters.
 pub(super) const fn start_of<'a>(desired: &Value<'a>) -> Option<Value<'a>> {
     Some(match *desired {
         Value::Tmod1(_) | Value::Tmod2(_) | Value::TmodExtension(_) | Value::Y1541(_) => *desired,
@@ -50,28 +50,28 @@ pub(super) const fn start_of<'a>(desired: &Value<'a>) -> Option<Value<'a>> {
     })
 }
 
-/// What an initiator wants. It says everything that it wants in QoS Desired, whatever the procedure; what goes into
-/// QoS Available follows from that.
+/// The request of an initiator. QoS Desired contains all of it, for each procedure. QoS Available follows from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wish<'a> {
-    /// How to reserve.
+    /// The QSPEC procedure.
     pub procedure: Procedure,
     /// The QoS model.
     pub qspec_type: QspecType,
-    /// TMOD-1 and whatever else; M is set on what every node has to understand.
+    /// TMOD-1 and others. M is set on parameters that every node must support.
     pub desired: &'a [(Flags, Value<'a>)],
-    /// The worst that is acceptable, for the two procedures that have Minimum QoS.
+    /// Minimum QoS, for the two procedures that have it.
     pub minimum: &'a [(Flags, Value<'a>)],
-    /// What else to learn about the path, for the procedures that have QoS Available.
+    /// Further path qualities, for the procedures that have QoS Available.
     pub collect: Collect,
-    /// What the link by which the traffic comes to the initiator can carry; `None`: there is none, or it has no limit.
+    /// Capacity of the link by which the traffic comes to the initiator; `None`: there is no such link, or it has no
+    /// limit.
     pub ingress_limit: Option<Tmod>,
-    /// Delay and loss of that link; `None`: there is none.
+    /// Delay and loss of that link; `None`: there is no such link.
     pub ingress: Option<Quality>,
 }
 
 impl<'a> Wish<'a> {
-    /// A wish for exactly `desired`.
+    /// A request for exactly `desired`.
     #[must_use]
     pub const fn of(procedure: Procedure, desired: &'a [(Flags, Value<'a>)]) -> Self {
         Self {
@@ -85,12 +85,12 @@ impl<'a> Wish<'a> {
         }
     }
 
-    /// Appends to `out` the Initiator QSPEC of the first message: the RESERVE of a sender, the QUERY of a sender
-    /// that lets the receiver reserve, or a QUERY for resources.
+    /// Appends to `out` the Initiator QSPEC of the first message (RFC 5975 §4.3): the RESERVE of a sender, the QUERY
+    /// of a sender whose receiver reserves, or a QUERY for resources.
     ///
     /// # Errors
-    /// [`EncodeError`]: a value that must not be sent, something twice, no minimum where there has to be one. Nothing
-    /// is appended.
+    /// [`EncodeError`]: a value that must not be sent, a parameter that occurs twice, or a missing minimum. Nothing is
+    /// appended.
     pub fn compose(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let mut w = Writer::new(out);
         let composed = self.objects(&mut w);
@@ -130,7 +130,7 @@ impl<'a> Wish<'a> {
         Ok(())
     }
 
-    /// Appends a parameter as it stands behind the ingress link.
+    /// Appends a parameter with the share of the ingress link.
     fn put_start(
         &self,
         o: &mut ObjectComposer<'_, '_>,

@@ -3,15 +3,15 @@
 use core::fmt;
 
 signalbox_wire::code_points! {
-    /// What a message is (§6.1). 240–255 are for private use.
+    /// Type of a message (RFC 5974 §6.1). 240–255 are for private use.
     pub struct MessageType(u8) {
         /// Makes, changes, refreshes or removes a reservation.
         RESERVE = 1, "RESERVE";
-        /// Asks the path, or asks the far end to reserve.
+        /// Queries the path, or asks the far end to reserve.
         QUERY = 2, "QUERY";
-        /// Answers one of the others.
+        /// Answers another message.
         RESPONSE = 3, "RESPONSE";
-        /// Tells something unasked.
+        /// Notifies without a request.
         NOTIFY = 4, "NOTIFY";
     }
 }
@@ -43,9 +43,9 @@ signalbox_wire::code_points! {
         QSPEC = 0x00b, "QSPEC";
         /// Authorisation of the session (RFC 5981 §3.1).
         SESSION_AUTH = 0x016, "SESSION-AUTH";
-        /// Ours, private: who granted what on the way. AB=10, so that others pass it on.
+        /// Private to Signalbox: grants of the nodes on the path. AB=10, so that other nodes forward it.
         HOPS = 2000, "hops (Signalbox)";
-        /// Ours, private: a text for people. AB=10.
+        /// Private to Signalbox: a text for people. AB=10.
         NOTE = 2001, "note (Signalbox)";
     }
 }
@@ -53,25 +53,25 @@ signalbox_wire::code_points! {
 signalbox_wire::code_points! {
     /// Severity of an INFO-SPEC (§6.4), 4 bits.
     pub struct InfoClass(u8) {
-        /// Worth knowing.
+        /// Information.
         INFORMATIONAL = 1, "Informational";
-        /// Done.
+        /// Success.
         SUCCESS = 2, "Success";
-        /// The message was faulty.
+        /// The message has an error.
         PROTOCOL_ERROR = 3, "Protocol Error";
-        /// Try again, or otherwise.
+        /// A later or a different request may succeed.
         TRANSIENT_FAILURE = 4, "Transient Failure";
-        /// It will not work.
+        /// No request of this kind can succeed.
         PERMANENT_FAILURE = 5, "Permanent Failure";
-        /// Of the QoS model, not of the protocol.
+        /// An error of the QoS model.
         QOS_MODEL_ERROR = 6, "QoS Model Error";
-        /// Of NAT and firewall signaling (RFC 5973).
+        /// An error of NAT and firewall signaling (RFC 5973).
         SESSION_FAILURE = 7, "Signaling Session Failure";
     }
 }
 
 signalbox_wire::code_points! {
-    /// Why a session is bound to another (§5.1.3.4). 128–159 are for private use.
+    /// The reason of a binding (RFC 5974 §5.1.3.4). 128–159 are for private use.
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct BindingCode(u8) {
         /// Tunnel and end-to-end sessions.
@@ -118,9 +118,9 @@ macro_rules! infos {
 /// Class and code of an INFO-SPEC (§5.1.3.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Info {
-    /// Severity.
+    /// The class.
     pub class: InfoClass,
-    /// What it is; its meaning depends on the class.
+    /// The code. Its meaning depends on the class.
     pub code: u8,
 }
 
@@ -185,7 +185,8 @@ infos! {
     FULL_QSPEC_REQUIRED = TRANSIENT_FAILURE / 0x04, "Full QSPEC required";
     /// 4/0x05.
     SYNCHRONISATION = TRANSIENT_FAILURE / 0x05, "Mismatch synchronization of RESERVEs";
-    /// 4/0x06. §5.4.4 calls preemption 0x07; the list of codes and the registry have 0x06, and they count.
+    /// 4/0x06. RFC 5974 §5.4.4 has 0x07 for preemption. The list of codes and the registry have 0x06, which is used
+    /// here.
     PREEMPTED = TRANSIENT_FAILURE / 0x06, "Reservation preempted";
     /// 4/0x07.
     RESERVATION_FAILURE = TRANSIENT_FAILURE / 0x07, "Reservation failure";
@@ -198,7 +199,7 @@ infos! {
 }
 
 impl Info {
-    /// A class that reports that something did not work (§5.4.3: what goes on towards the QNI).
+    /// Whether the class reports an error, which is forwarded towards the QNI (RFC 5974 §5.4.3).
     #[must_use]
     pub const fn is_error(self) -> bool {
         matches!(self.class.0, 3..=7)
@@ -272,7 +273,7 @@ flags! {
 }
 
 impl GenericFlags {
-    /// All that are defined; others are sent as 0 and ignored.
+    /// All defined flags. Others are sent as 0 and ignored.
     pub const DEFINED: Self = Self(0x000f);
 }
 

@@ -8,7 +8,7 @@ use super::object::{Extensibility, write_object};
 use crate::error::EncodeError;
 
 impl Message<'_> {
-    /// Appends the message to `w`.
+    /// Appends the message to `w` (RFC 5974 §5.1.2).
     ///
     /// # Errors
     /// [`EncodeError`] if its grammar forbids it or a length does not fit; nothing is appended then.

@@ -1,6 +1,6 @@
-//! Who granted what on the way: our own object, of the type range for private use and with AB=10, so that a node of
-//! another make passes it on unread (RFC 5974 §5.1.3, §6.2). The node that asks puts in an empty one, each node that
-//! grants appends an entry, and the node that answers sends the list back.
+//! The list of grants on the path: a private object with AB=10, so that nodes of other makes forward it unread (RFC
+//! 5974 §5.1.3, §6.2). The requesting node inserts an empty list, each node that grants appends an entry, and the
+//! answering node returns the list.
 //!
 //! An entry is a word `family (4 or 6), flags, 0, 0`, the node's address, and the rate as 64 bits.
 
@@ -13,16 +13,16 @@ use super::code_points::Info;
 use super::object::RawObject;
 use crate::error::DecodeError;
 
-/// Beyond this many octets a node does not append: with what else is in a RESERVE it stays within the 512 octets that
-/// GIST may send over a path of unknown MTU. Room for 9 IPv4 or 5 IPv6 nodes.
+/// A node appends no entry beyond this size. With the other objects a RESERVE then stays within the 512 octets that
+/// GIST may send over a path of unknown MTU. It has room for 9 IPv4 or 5 IPv6 nodes.
 pub const MAX_HOPS_OCTETS: usize = 144;
 
-/// A node that granted something.
+/// A node that granted a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop {
-    /// Its address on the side that the request came from.
+    /// Address of the interface by which the request arrived.
     pub address: IpAddr,
-    /// What it holds for the flow, in octets a second; 0 where nothing is to be held, for the flow ends there.
+    /// Rate that it reserved, in octets a second; 0 at the end of the flow.
     pub rate: u64,
     /// There are routers without the application between the node before it and this one.
     pub after_gap: bool,

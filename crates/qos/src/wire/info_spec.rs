@@ -8,17 +8,17 @@ use super::code_points::{Info, InfoClass, ObjectType};
 use super::object::{Extensibility, RawObject, write_object};
 use crate::error::{DecodeError, EncodeError};
 
-/// Who raised the INFO-SPEC, for logs and people only: nothing is ever sent to it.
+/// The source of an INFO-SPEC, for logs and people only: nothing is ever sent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Source<'a> {
-    /// Not told.
+    /// Unknown.
     #[default]
     None,
     /// An address of the node.
     Address(IpAddr),
     /// Its name, without the padding.
     Name(&'a str),
-    /// Of a type that we do not know.
+    /// A source of an unknown type.
     Other {
         /// The type, 4 bits.
         kind: u8,
@@ -30,9 +30,9 @@ pub enum Source<'a> {
 /// An INFO-SPEC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InfoSpec<'a> {
-    /// What it says.
+    /// Class and code.
     pub info: Info,
-    /// Who says it.
+    /// The node that raised it.
     pub source: Source<'a>,
     /// Diagnosis, by the class and code; see [`Diagnosis`].
     pub specific: &'a [u8],
@@ -87,7 +87,7 @@ impl<'a> InfoSpec<'a> {
     }
 }
 
-/// What a Protocol Error may add.
+/// The diagnosis of a Protocol Error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Diagnosis<'a> {
     /// Object Type Info: the type of the object that is wrong.

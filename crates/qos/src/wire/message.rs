@@ -1,4 +1,4 @@
-//! A whole message: reading it, and judging it by the grammar of RFC 5974 §5.1.2.
+//! A whole message: parsing it, and checking it by the grammar of RFC 5974 §5.1.2.
 
 use signalbox_wire::Reader;
 
@@ -10,33 +10,34 @@ use super::object::{Carried, Extensibility, HEADER_OCTETS, Objects, RawObject};
 use super::values::{BoundSession, Classifier, MessageId, Rsn};
 use crate::error::DecodeError;
 
-/// A message, received or to be sent. What it borrows is the buffer it was read from, or the state it is composed of.
+/// A message, received or to be sent. It borrows the buffer that it was parsed from, or the state that it is composed
+/// of.
 ///
-/// Objects of unknown type are dealt with by their A and B flags: mandatory ones make the message invalid, ignorable
-/// ones are gone, the others are in [`Message::forwarded`] and [`Message::refreshed`].
+/// Objects of unknown type are handled by their A and B flags: mandatory ones make the message invalid, ignorable ones
+/// are dropped, the others are in [`Message::forwarded`] and [`Message::refreshed`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Message<'a> {
-    /// What it is.
+    /// The type.
     pub kind: MessageType,
-    /// Flags of this type of message; undefined ones are gone.
+    /// Flags of this type of message. Undefined ones are cleared.
     pub flags: MessageFlags,
-    /// Flags of any message; undefined ones are gone.
+    /// Flags of all types of message. Undefined ones are cleared.
     pub generic: GenericFlags,
-    /// Sequence number: of a RESERVE its own, of a RESPONSE the one it is about.
+    /// RSN: of a RESERVE its own, of a RESPONSE that of the RESERVE that it answers.
     pub rsn: Option<Rsn>,
-    /// Which request: a RESERVE or QUERY that has one wants a RESPONSE that has the same.
+    /// RII. A RESERVE or QUERY with an RII requests a RESPONSE with the same RII.
     pub rii: Option<u32>,
     /// Refresh period R in milliseconds, above 0; `None`: 30 s.
     pub refresh_period: Option<u32>,
     /// The sessions that the session of the message is bound to.
     pub bound_sessions: Carried<'a>,
-    /// Further sessions that are refreshed, torn down or complained about.
+    /// Further sessions that are refreshed, torn down or reported.
     pub session_ids: Option<SessionIds<'a>>,
-    /// Their sequence numbers, as many.
+    /// The RSNs of these sessions.
     pub rsns: Option<RsnList<'a>>,
-    /// Messages wait for this one by this name.
+    /// MSG-ID: other messages may be bound to this one.
     pub msg_id: Option<MessageId>,
-    /// This one waits for the message of this name.
+    /// BOUND-MSG-ID: the message that this one is bound to.
     pub bound_msg_id: Option<MessageId>,
     /// Success, error or information.
     pub info: Option<InfoSpec<'a>>,
@@ -48,18 +49,18 @@ pub struct Message<'a> {
     pub second_qspec: Option<&'a [u8]>,
     /// Authorisation (RFC 5981), not interpreted.
     pub auth: Carried<'a>,
-    /// Ours: who granted what on the way.
+    /// Private to Signalbox: grants of the nodes on the path.
     pub hops: Option<Hops<'a>>,
-    /// Ours: a text for people.
+    /// Private to Signalbox: a text for people.
     pub note: Option<&'a str>,
-    /// Objects of unknown type with AB=10: they go along in what is forwarded.
+    /// Objects of unknown type with AB=10. They are forwarded.
     pub forwarded: Carried<'a>,
-    /// Objects of unknown type with AB=11: they are kept with the session and repeated in refreshes.
+    /// Objects of unknown type with AB=11. They are stored with the session and repeated in refreshes.
     pub refreshed: Carried<'a>,
 }
 
 impl<'a> Message<'a> {
-    /// A message of this type with nothing in it.
+    /// A message of this type without objects.
     #[must_use]
     pub const fn new(kind: MessageType) -> Self {
         Self {
@@ -86,7 +87,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Reads a message that fills `octets` exactly, its objects in any order, without copying.
+    /// Parses a message that fills `octets` exactly, without copying (RFC 5974 §5.1.2). Objects may be in any order.
     ///
     /// # Errors
     /// [`DecodeError`] names the field that is wrong and the Protocol Error of RFC 5974 §5.1.3.6 for it.
@@ -163,7 +164,7 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    /// What no object tells alone.
+    /// Checks the rules that concern several objects (RFC 5974 §5.1.2).
     fn judge(&self, end: usize) -> Result<(), DecodeError> {
         let missing = |object: ObjectType, field| {
             Err(DecodeError {
@@ -226,7 +227,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// RII and RSN of a message that is faulty elsewhere, for the answer to it (§5.4.3).
+/// RII and RSN of a malformed message, for its RESPONSE (RFC 5974 §5.4.3).
 #[must_use]
 pub fn identify(octets: &[u8]) -> (Option<u32>, Option<Rsn>) {
     let (mut rii, mut rsn) = (None, None);
@@ -246,7 +247,7 @@ fn note<'a>(object: &RawObject<'a>) -> Result<&'a str, DecodeError> {
         .map_err(|_| object.error(Info::BAD_VALUE, "note", 0))
 }
 
-/// The grammars of §5.1.2; SESSION-AUTH goes with all but NOTIFY (RFC 5981 §6.2), ours with any.
+/// The grammars of RFC 5974 §5.1.2. SESSION-AUTH is allowed in all but NOTIFY (RFC 5981 §6.2), private objects in any.
 pub(crate) fn allowed(message: MessageType, object: ObjectType) -> bool {
     use ObjectType as O;
     match object {

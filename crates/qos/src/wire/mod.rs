@@ -1,4 +1,4 @@
-//! The octets of QoS NSLP and of the QSPEC, both ways.
+//! Encoding and decoding of QoS NSLP messages and of the QSPEC.
 
 mod code_points;
 mod encode;

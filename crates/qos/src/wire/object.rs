@@ -1,4 +1,4 @@
-//! Objects as such: TLV headers and extensibility flags (RFC 5974 §5.1.3).
+//! Objects: TLV headers and extensibility flags (RFC 5974 §5.1.3).
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::error::{DecodeError, EncodeError};
 /// Length of the common header, in octets.
 pub const HEADER_OCTETS: usize = 4;
 
-/// What to do with an object of unknown type. AB=11 differs from GIST and NATFW, where it is an error.
+/// Handling of an object of unknown type (RFC 5974 §5.1.3). AB=11 differs from GIST and NATFW, where it is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Extensibility {
     /// AB=00: reject the message.
@@ -46,7 +46,7 @@ impl Extensibility {
     }
 }
 
-/// An object that nobody interpreted yet.
+/// An object that is not interpreted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawObject<'a> {
     /// Its type, 12 bits.
@@ -83,7 +83,7 @@ impl<'a> RawObject<'a> {
     }
 }
 
-/// Objects, one by one.
+/// An iterator over objects.
 #[derive(Debug, Clone)]
 pub struct Objects<'a> {
     reader: Reader<'a>,
@@ -106,7 +106,7 @@ impl<'a> Objects<'a> {
 impl<'a> Iterator for Objects<'a> {
     type Item = Result<RawObject<'a>, DecodeError>;
 
-    /// The next object; after an error, which tells that the message ends inside an object, there is none.
+    /// The next object. After an error, which means that the message ends inside an object, there is none.
     fn next(&mut self) -> Option<Self::Item> {
         if self.reader.is_empty() {
             return None;
@@ -154,15 +154,15 @@ pub(crate) fn write_object(
     w.close_u16(slot, words, 0xfff, 0).map_err(|overflow| EncodeError::Length { object: kind, overflow })
 }
 
-/// Which objects a [`Carried`] shows.
+/// The kind of objects in a [`Carried`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Select {
     Kind(ObjectType),
     Unknown(Extensibility),
 }
 
-/// Objects of one sort that a message may have several of, found in its octets when they are asked for. Copying this
-/// to a message that is composed carries them along.
+/// Objects of one kind that a message may have several of. They are found in the octets when they are read. A copy of
+/// this value in a composed message contains the same objects.
 #[derive(Clone, Copy)]
 pub struct Carried<'a> {
     octets: &'a [u8],
@@ -229,7 +229,7 @@ impl<'a> Carried<'a> {
         self.iter().next().is_none()
     }
 
-    /// The sessions that these BOUND-SESSION-IDs name; nothing of objects of another sort.
+    /// The sessions of BOUND-SESSION-IDs; empty for objects of another kind.
     pub fn sessions(&self) -> impl Iterator<Item = BoundSession> + use<'a> {
         self.iter().filter_map(|object| BoundSession::parse(&object).ok())
     }

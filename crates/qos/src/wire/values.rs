@@ -8,10 +8,10 @@ use super::code_points::{BindingCode, Info, ObjectType};
 use super::object::{Extensibility, RawObject, write_object};
 use crate::error::{DecodeError, EncodeError};
 
-/// RSN: a sequence number of one node for one session, and which run of that node counts (§5.1.3.2).
+/// RSN: the sequence number of one node for one session, and the epoch of that node (RFC 5974 §5.1.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Rsn {
-    /// The number; compared by RFC 1982 ([`Rsn::newer`]).
+    /// The number, compared by RFC 1982 ([`Rsn::newer`]).
     pub number: u32,
     /// Changes when the node restarts.
     pub epoch: u32,
@@ -41,9 +41,9 @@ impl Rsn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BoundSession {
-    /// Why.
+    /// The reason.
     pub code: BindingCode,
-    /// The session that is depended on.
+    /// The other session.
     pub session: SessionId,
 }
 
@@ -106,9 +106,8 @@ fn split(octets: [u8; 20]) -> ([u8; 4], [u8; 16]) {
     (head, tail)
 }
 
-/// PACKET-CLASSIFIER for the path-coupled method: which fields of the MRI tell the packets of the reservation
-/// (§5.1.3.5). It is the only method that the QoS NSLP is defined for; a further one has to bring classifier data of
-/// its own.
+/// PACKET-CLASSIFIER for the path-coupled method: the fields of the MRI that classify the packets of the reservation
+/// (RFC 5974 §5.1.3.5). QoS NSLP is defined for this method only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Classifier(pub u8);
 
@@ -136,7 +135,7 @@ impl Classifier {
         self.0 & other.0 == other.0
     }
 
-    /// Every field that `mri` has: what counts if there is no PACKET-CLASSIFIER.
+    /// Every field that `mri` has: the default without a PACKET-CLASSIFIER.
     #[must_use]
     pub fn all_of(mri: &PathCoupled) -> Self {
         let present = [
@@ -151,7 +150,7 @@ impl Classifier {
         Self(flags.fold(Self::X.0 | Self::Y.0, |all, flag| all | flag))
     }
 
-    /// Whether the MRI has every field that is flagged; only then may the classifier go with it.
+    /// Whether the MRI has every flagged field. Only then is the classifier valid.
     #[must_use]
     pub fn fits(self, mri: &Mri) -> bool {
         match mri {

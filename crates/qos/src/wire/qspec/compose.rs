@@ -1,4 +1,4 @@
-//! Composing a QSPEC, part by part, without a copy in between.
+//! Composing a QSPEC, part by part, without intermediate copies.
 
 use signalbox_wire::{LengthSlot, Writer};
 
@@ -26,7 +26,7 @@ pub struct Composer<'w, 'b> {
 }
 
 impl<'w, 'b> Composer<'w, 'b> {
-    /// Appends the common header.
+    /// Appends the common header (RFC 5975 §5.1.1).
     ///
     /// # Errors
     /// [`EncodeError::Forbidden`]: a type of more than five bits, or a procedure that is not assigned.
@@ -37,7 +37,7 @@ impl<'w, 'b> Composer<'w, 'b> {
         Ok(Self { w, header, length, low_bits, objects: 0 })
     }
 
-    /// Appends one object; `error` is its E flag, `parameters` appends what is in it.
+    /// Appends one object (RFC 5975 §5.1.2). `error` is its E flag; `parameters` appends its parameters.
     ///
     /// # Errors
     /// [`EncodeError`]: an object that is there already or of no type that may be sent, an empty one, or what
@@ -106,7 +106,7 @@ pub struct ObjectComposer<'w, 'b> {
 }
 
 impl ObjectComposer<'_, '_> {
-    /// Appends a parameter. TMOD-1 always gets M and never N (§5.2.1).
+    /// Appends a parameter (RFC 5975 §5.1.2). TMOD-1 always gets M and never N (§5.2.1).
     ///
     /// # Errors
     /// [`EncodeError`]: one that is there already, or a value that the format forbids.
@@ -123,7 +123,7 @@ impl ObjectComposer<'_, '_> {
         self.put(parameter.flags, &parameter.value().map_err(|error| wrong(error.field))?)
     }
 
-    /// Appends a parameter with a bad value exactly as it was received, to show it to whoever sent it.
+    /// Appends a parameter with a bad value exactly as it was received, to return it to its sender (RFC 5975 §4.2.4).
     ///
     /// # Errors
     /// As [`put`](Self::put), but the value is not judged.

@@ -1,4 +1,4 @@
-//! Objects and parameters as they stand in the octets.
+//! Objects and parameters in the octets.
 
 use signalbox_wire::Reader;
 
@@ -9,11 +9,11 @@ use super::value::Value;
 /// The flags of a parameter (RFC 5975 §5.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags {
-    /// M: whoever does not understand the parameter must not reserve.
+    /// M: a node that does not support the parameter must not reserve.
     pub mandatory: bool,
     /// E: the parameter could not be satisfied, or is wrong.
     pub error: bool,
-    /// N: somebody on the path does not support it.
+    /// N: a node on the path does not support it.
     pub not_supported: bool,
 }
 

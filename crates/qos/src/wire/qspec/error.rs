@@ -1,4 +1,4 @@
-//! What can be wrong with a QSPEC, and what QoS NSLP says of it.
+//! Errors of a QSPEC, and their INFO-SPEC.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use signalbox_wire::LengthOverflow;
 
 use super::code_points::{ObjectType, ParameterId};
 
-/// Error class and code of the INFO-SPEC that tells how a reservation ended (RFC 5975 §4.2.3; the numbers are
+/// Error class and code of the INFO-SPEC that reports the outcome of a reservation (RFC 5975 §4.2.3; the numbers are
 /// those of RFC 5974 §5.1.3.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Outcome {
@@ -19,17 +19,18 @@ pub struct Outcome {
 impl Outcome {
     /// Reservation successful: no E flag is set; N flags may be.
     pub const SUCCESS: Self = Self { class: 2, code: 0x01 };
-    /// Malformed QSPEC: E flags are on what is wrong.
+    /// Malformed QSPEC: E flags are on the faulty parameters.
     pub const MALFORMED: Self = Self { class: 3, code: 0x0c };
-    /// Incompatible QSPEC: its version is higher than ours.
+    /// Incompatible QSPEC: its version is higher than the supported one.
     pub const INCOMPATIBLE: Self = Self { class: 3, code: 0x0f };
-    /// Reservation failure: E flags are on what could not be satisfied, N flags on what is not understood.
+    /// Reservation failure: E flags are on parameters that could not be satisfied, N flags on those that are not
+    /// supported.
     pub const FAILURE: Self = Self { class: 4, code: 0x07 };
     /// The error class that QoS models number by themselves; 64–67 of its codes are for private use, 0–63 are
     /// unassigned and the rest reserved (§7).
     pub const QOS_MODEL_CLASS: u8 = 6;
 
-    /// What it means, if it is one of the above.
+    /// Its meaning, if it is one of the above.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         match (self.class, self.code) {
@@ -49,12 +50,12 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What is wrong.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Problem {
-    /// A version above ours.
+    /// A version above the supported one.
     Version,
-    /// Lengths and octets do not agree; nothing behind can be found.
+    /// Lengths and octets do not agree. The rest cannot be parsed.
     Length,
     /// A QSPEC without objects, or an object without parameters.
     Empty,
@@ -64,9 +65,9 @@ pub enum Problem {
     UnknownObject,
     /// What a Local QSPEC encapsulates is not an Initiator QSPEC.
     NotInitiator,
-    /// Message sequence and object combination are none of the seven.
+    /// Message sequence and object combination are not one of the seven procedures.
     Procedure,
-    /// The length of a known parameter is not its own.
+    /// The length of a known parameter is wrong.
     ParameterLength,
     /// A value out of its range.
     Value,
@@ -74,14 +75,14 @@ pub enum Problem {
     Relation,
     /// RPH Priority without Admission Priority.
     Priorities,
-    /// An object that the procedure demands in this message, or TMOD-1, is not there.
+    /// An object that the procedure demands in this message, or TMOD-1, is missing.
     Missing,
     /// The procedure has no such object in this message.
     NotAllowed,
 }
 
 impl Problem {
-    /// Words for people.
+    /// The text for people.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -102,7 +103,7 @@ impl Problem {
     }
 }
 
-/// Octets that are no acceptable QSPEC, and where.
+/// A fault of a QSPEC, and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QspecError {
     /// Object at fault; `None`: the common header or the QSPEC as a whole.
@@ -124,7 +125,7 @@ pub struct QspecError {
 }
 
 impl QspecError {
-    /// What the INFO-SPEC says to the initiator.
+    /// The outcome in the INFO-SPEC (RFC 5975 §4.2.3).
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self.problem {

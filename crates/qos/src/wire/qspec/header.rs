@@ -3,19 +3,19 @@
 use super::code_points::{Procedure, QspecType};
 use super::error::{EncodeError, Problem, QspecError};
 
-/// The version that this implementation speaks.
+/// The supported version.
 pub const VERSION: u8 = 0;
 /// Length of the common header, in octets.
 pub const HEADER_LENGTH: usize = 4;
 
-/// What the common header says, apart from the length.
+/// The common header without the length (RFC 5975 §5.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Header {
     /// I: a Local QSPEC, which ends with the Initiator QSPEC that it stands for.
     pub local: bool,
     /// The QoS model (5 bits).
     pub qspec_type: QspecType,
-    /// Which objects are in which message.
+    /// The procedure: the objects of each message.
     pub procedure: Procedure,
 }
 
@@ -26,8 +26,8 @@ impl Header {
         Self { local: false, qspec_type: QspecType::DEFAULT, procedure }
     }
 
-    /// Reads the first word of `octets`; `base` is its offset. The length, in words, comes beside it. Only the
-    /// version is judged.
+    /// Parses the first word of `octets` at offset `base` (RFC 5975 §5.1.1). Returns the length in words too. Only the
+    /// version is checked.
     pub(super) fn read(octets: &[u8], base: usize) -> Result<(Self, usize), QspecError> {
         let version = octets.first().map_or(0, |first| first >> 4);
         if version > VERSION {

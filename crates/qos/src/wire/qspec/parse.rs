@@ -1,4 +1,4 @@
-//! A QSPEC as it was received.
+//! A received QSPEC.
 
 use signalbox_wire::{Reader, Writer};
 
@@ -8,7 +8,7 @@ use super::element::{Object, Objects, element};
 use super::error::{EncodeError, Problem, QspecError};
 use super::header::{HEADER_LENGTH, Header};
 
-/// Which numbers of twelve bits have been there.
+/// The set of twelve-bit numbers that have occurred.
 #[derive(Debug, Clone)]
 pub(super) struct Seen([u64; 64]);
 
@@ -17,7 +17,7 @@ impl Seen {
         Self([0; 64])
     }
 
-    /// Notes `number`; false if it was there already.
+    /// Adds `number`; false if it was in the set.
     pub(super) fn insert(&mut self, number: u16) -> bool {
         let bit = 1 << (number % 64);
         let Some(word) = self.0.get_mut(usize::from(number / 64)) else { return false };
@@ -31,7 +31,7 @@ impl Seen {
     }
 }
 
-/// A QSPEC whose parts have been found; a view into its octets.
+/// A QSPEC whose parts have been found, as a view into its octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Qspec<'a> {
     /// The common header.
@@ -44,8 +44,9 @@ pub struct Qspec<'a> {
 }
 
 impl<'a> Qspec<'a> {
-    /// Finds the parts and judges nothing else: for a QSPEC that somebody else called malformed, for people who
-    /// want to see one, and before [`faults`](Self::faults). `octets` are the value of QoS NSLP's QSPEC object.
+    /// Finds the parts without checking their contents (RFC 5975 §5.1). It serves for a QSPEC that another node
+    /// reported as malformed, for display, and before [`faults`](Self::faults). `octets` are the value of the QSPEC
+    /// object of QoS NSLP.
     ///
     /// # Errors
     /// [`QspecError`] for what makes reading on impossible or pointless: the version, lengths that do not agree,
@@ -100,7 +101,7 @@ impl<'a> Qspec<'a> {
         Ok(qspec)
     }
 
-    /// Takes the last element of a Local QSPEC for what it has to be.
+    /// Takes the last element of a Local QSPEC as the encapsulated Initiator QSPEC.
     fn encapsulate(&mut self, initiator: &'a [u8], start: usize) -> Result<(), QspecError> {
         let inner = Header::read(initiator, start)?.0;
         if inner.local {
@@ -111,7 +112,7 @@ impl<'a> Qspec<'a> {
         Ok(())
     }
 
-    /// Finds the parts and checks everything that can be checked without knowing the message.
+    /// Finds the parts and checks everything that does not depend on the message (RFC 5975 §5).
     ///
     /// # Errors
     /// [`QspecError`]: the first fault.
@@ -120,9 +121,9 @@ impl<'a> Qspec<'a> {
         qspec.faults().next().map_or(Ok(qspec), Err)
     }
 
-    /// Everything that is wrong with it: an unassigned procedure, parameters that occur twice, have a wrong
-    /// length or a bad value, and priorities that must not stand alone. What a Local QSPEC encapsulates is not
-    /// looked at: only the edges of the domain do that (§3.3).
+    /// All faults: an unassigned procedure, parameters that occur twice or have a wrong length or value, and
+    /// priorities that need another one. The QSPEC that a Local QSPEC encapsulates is not examined: only the edges of
+    /// the domain do that (RFC 5975 §3.3).
     pub fn faults(&self) -> impl Iterator<Item = QspecError> + use<'a> {
         let procedure = self.header.procedure;
         let unassigned = (!procedure.is_assigned())
@@ -172,8 +173,8 @@ impl<'a> Qspec<'a> {
         self.encapsulated
     }
 
-    /// Appends it again: the same octets, but for reserved bits, which become zero, and for the flags of TMOD-1,
-    /// of which M is always set and N never.
+    /// Appends it again (RFC 5975 §5): the same octets, except for reserved bits, which become zero, and for the flags
+    /// of TMOD-1: M is always set and N never.
     ///
     /// # Errors
     /// [`EncodeError`] if one of its [`faults`](Self::faults) forbids it.

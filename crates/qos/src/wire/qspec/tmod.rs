@@ -8,7 +8,7 @@ pub const MAX_RATE: f32 = 40e12;
 /// Largest bucket, octets: 250 gigaoctets.
 pub const MAX_BUCKET: f32 = 250e9;
 
-/// A TMOD: what traffic is, or may be.
+/// A TMOD: traffic that is sent, or allowed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tmod {
     /// r, octets a second: 1 to [`MAX_RATE`].
@@ -17,7 +17,7 @@ pub struct Tmod {
     pub bucket: f32,
     /// p, octets a second: from `rate` to [`MAX_RATE`], or infinite where it is not known.
     pub peak: f32,
-    /// m, octets: smaller packets count as so long. From 1 to `max_packet`.
+    /// m, octets: smaller packets count with this size. From 1 to `max_packet`.
     pub min_policed: u32,
     /// MPS, octets: no packet is longer.
     pub max_packet: u32,
@@ -48,8 +48,8 @@ impl Tmod {
         [self.rate.to_bits(), self.bucket.to_bits(), self.peak.to_bits(), self.min_policed, self.max_packet]
     }
 
-    /// The first of the rules of §3.3.1 and §5.2.1 that it breaks. Biased exponents above 162 are discouraged
-    /// there and fine here: half of the range of rates needs them.
+    /// The first rule of RFC 5975 §3.3.1 and §5.2.1 that it breaks. Biased exponents above 162 are discouraged there
+    /// and accepted here: half of the range of rates needs them.
     pub(super) fn wrong(&self) -> Option<Wrong> {
         let at = |word, field, problem| Some(Wrong { field, word, problem });
         if !at_least_one(self.rate) || self.rate > MAX_RATE {

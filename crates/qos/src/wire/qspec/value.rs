@@ -1,4 +1,4 @@
-//! What parameters say (RFC 5975 §5.2, RFC 5976 §3).
+//! Values of parameters (RFC 5975 §5.2, RFC 5976 §3).
 
 use signalbox_wire::Writer;
 
@@ -8,9 +8,9 @@ use super::code_points::{AdmissionPriority, ExcessTreatment, ParameterId, Restor
 use super::error::{EncodeError, Problem};
 use super::tmod::{Tmod, peak_bucket_is_wrong};
 
-/// A latency or jitter that nobody knows: the range was exceeded, or a node could not tell (§5.2.3, §5.2.4).
+/// An unknown latency or jitter: the range was exceeded, or a node has no value (RFC 5975 §5.2.3, §5.2.4).
 pub const INDETERMINATE: u32 = u32::MAX;
-/// A loss or error ratio that nobody knows (§5.2.5, §5.2.6).
+/// An unknown loss or error ratio (RFC 5975 §5.2.5, §5.2.6).
 pub const INDETERMINATE_RATIO: f32 = 0.1;
 
 /// Path Jitter, in microseconds; [`INDETERMINATE`] is not known. A fourth statistic is reserved.
@@ -24,7 +24,7 @@ pub struct Jitter {
     pub minimum: u32,
 }
 
-/// What a parameter says.
+/// The value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// The traffic.
@@ -71,7 +71,7 @@ pub enum Value<'a> {
     },
 }
 
-/// What is wrong with a value, and in which of its words.
+/// The fault of a value, and the word that it is in.
 pub(super) struct Wrong {
     pub(super) field: &'static str,
     pub(super) word: usize,
@@ -85,7 +85,7 @@ fn words<const N: usize>(octets: &[u8]) -> Option<[u32; N]> {
 }
 
 impl<'a> Value<'a> {
-    /// Which parameter it is the value of.
+    /// The parameter of the value.
     #[must_use]
     pub const fn id(&self) -> ParameterId {
         match self {
@@ -109,8 +109,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Reads a value without judging it; `None` if the length is not that of a known parameter. Reserved bits
-    /// are ignored.
+    /// Parses a value without checking it (RFC 5975 §5.2); `None` if the length is not that of a known parameter.
+    /// Reserved bits are ignored.
     pub(super) fn read(id: ParameterId, octets: &'a [u8]) -> Option<Self> {
         let word = || words::<1>(octets).map(|[word]| word);
         let bytes = || word().map(u32::to_be_bytes);
@@ -160,7 +160,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The first rule that it breaks.
+    /// The first rule that it breaks (RFC 5975 §5.2).
     pub(super) fn wrong(&self) -> Option<Wrong> {
         let at = |field, problem| Some(Wrong { field, word: 0, problem });
         match *self {
@@ -189,7 +189,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Appends the value; reserved bits are zero.
+    /// Appends the value with reserved bits zero (RFC 5975 §5.2).
     pub(super) fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
         if let Some(wrong) = self.wrong() {
             return Err(EncodeError::Forbidden { parameter: Some(self.id()), field: wrong.field });
