@@ -1,8 +1,8 @@
-//! Objects that travel on with the state that their message made: unknown objects (RFC 2205 §3.10) and POLICY_DATA.
+//! Objects that are stored with state and forwarded with it: unknown objects (RFC 2205 §3.10) and POLICY_DATA.
 //!
-//! Policy lives by elements, not by messages (RFC 2750 §3.4): what a message leaves out holds until its own lifetime is
-//! over, N times that of the RSVP state if it has a policy refresh time (§3.2). A newer element of the same P-Type and
-//! policy hop replaces an element, an empty one deletes it.
+//! Policy elements have lifetimes of their own (RFC 2750 §3.4). An element that a message leaves out stays until its
+//! lifetime ends, which is N times that of the RSVP state if the object has a policy refresh time (§3.2). A newer
+//! element of the same P-Type and policy hop replaces it, an empty one deletes it.
 
 use core::time::Duration;
 
@@ -11,10 +11,10 @@ use signalbox_core::stamp::Stamp;
 
 use crate::wire::{Class, Objects, PolicyData};
 
-/// Policy ends after this time at the latest.
+/// Longest lifetime of policy.
 const LONGEST: Duration = Duration::from_secs(100 * 86_400);
 
-/// When a message arrived, and for how long its state lives.
+/// Arrival time and lifetime of a message.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Received {
     pub(crate) now: Time,
@@ -22,15 +22,15 @@ pub(crate) struct Received {
     pub(crate) life: Duration,
     /// *R* of the message, milliseconds.
     pub(crate) period: u32,
-    /// Octets that are kept of one request or sender, at most.
+    /// Maximum octets that are kept of one request or sender.
     pub(crate) limit: usize,
 }
 
-/// How long a POLICY_DATA object holds.
+/// Lifetime of a POLICY_DATA object.
 #[derive(Debug, Clone, Copy)]
 struct PolicyLife {
     ends: Stamp,
-    /// *N*: the refresh multiplier of its policy refresh time.
+    /// *N*: the policy refresh multiplier (RFC 2750 §3.2).
     multiplier: u32,
 }
 
@@ -43,18 +43,18 @@ impl PolicyLife {
 /// POLICY_DATA and unknown objects of one sender or request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Carried {
-    /// Whole objects: those of the last message, behind them POLICY_DATA of earlier messages that still holds.
+    /// Whole objects: those of the last message, then POLICY_DATA of earlier messages that did not expire.
     octets: Vec<u8>,
     /// Octets of the last message.
     own: usize,
-    /// How long each POLICY_DATA object among the octets holds, in their order.
+    /// Lifetimes of the POLICY_DATA objects, in their order.
     lives: Vec<PolicyLife>,
-    /// How many of them are of the last message.
+    /// Number of POLICY_DATA objects of the last message.
     own_lives: usize,
 }
 
 impl Carried {
-    /// The objects of an application of this node: they hold until it gives others.
+    /// The objects of an application of this node; they do not expire.
     pub(crate) fn of_application(octets: Vec<u8>) -> Self {
         Self { own: octets.len(), octets, ..Self::default() }
     }
@@ -69,12 +69,12 @@ impl Carried {
         Self { octets: octets.to_vec(), own: octets.len(), own_lives: lives.len(), lives }
     }
 
-    /// All objects, whole.
+    /// All objects.
     pub(crate) fn octets(&self) -> &[u8] {
         &self.octets
     }
 
-    /// The same after another message with these objects (RFC 2750 §3.4).
+    /// The objects after another message (RFC 2750 §3.4).
     pub(crate) fn after(&self, message: &[u8], received: Received) -> Self {
         let mut new = Self::of(message, received);
         let stored = policies(&self.octets).zip(&self.lives);
@@ -89,7 +89,7 @@ impl Carried {
         new
     }
 
-    /// Takes the objects of another message if they change nothing that is carried; whether they do not.
+    /// Takes another message that changes no object; `false`: it changes some, and nothing was done.
     pub(crate) fn repeat(&mut self, message: &[u8], received: Received) -> bool {
         if self.octets.get(..self.own) == Some(message) {
             self.refresh(received.now, received.life);
@@ -103,19 +103,19 @@ impl Carried {
         same
     }
 
-    /// The last message came again, or its MESSAGE_ID did.
+    /// Restarts the lifetimes of the last message's policy, because it or its MESSAGE_ID was received again.
     pub(crate) fn refresh(&mut self, now: Time, life: Duration) {
         for one in self.lives.iter_mut().take(self.own_lives) {
             *one = PolicyLife::new(one.multiplier, now, life);
         }
     }
 
-    /// When the first POLICY_DATA of an earlier message ends.
+    /// Time when the first POLICY_DATA of an earlier message expires.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
         self.lives.iter().skip(self.own_lives).map(|life| life.ends).reduce(Stamp::min)
     }
 
-    /// Drops POLICY_DATA of earlier messages whose time is over; whether there was any.
+    /// Drops POLICY_DATA of earlier messages that expired; whether there was any.
     pub(crate) fn expire(&mut self, now: Time) -> bool {
         if self.deadline().is_none_or(|at| !at.is_due(now)) {
             return false;
@@ -133,13 +133,13 @@ impl Carried {
     }
 }
 
-/// The POLICY_DATA among some objects.
+/// The POLICY_DATA objects among some objects.
 fn policies(octets: &[u8]) -> impl Iterator<Item = PolicyData<'_>> {
     let objects = Objects::at(octets, 0).map_while(Result::ok);
     objects.filter(|object| object.kind.class == Class::POLICY_DATA).map(PolicyData::of)
 }
 
-/// The part of a stored POLICY_DATA object that a newer message neither replaces nor deletes; `None`: nothing is left.
+/// The part of a stored POLICY_DATA object that a newer message neither replaces nor deletes; `None`: no part.
 fn remaining(stored: &PolicyData<'_>, message: &[u8]) -> Option<Vec<u8>> {
     let origin =
         |policy: &PolicyData<'_>| policy.options().ok().map(|options| options.origin.map(|hop| hop.addr));

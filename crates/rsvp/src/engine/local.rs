@@ -65,6 +65,7 @@ const fn refused(refusal: Refusal) -> Refused {
 }
 
 impl Rsvp {
+    /// Handles a command of an application (RFC 2205 §3.11.1).
     pub(super) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
         let result = match command {
             Command::Session(session) => self.register(id, &session, resources),

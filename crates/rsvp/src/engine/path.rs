@@ -297,6 +297,7 @@ impl Rsvp {
         Ok(())
     }
 
+    /// Handles a PathTear (RFC 2205 §3.1.5).
     pub(super) fn on_path_tear(&mut self, message: &Message<'_>, iface: Iface, resources: &mut Resources) {
         let (Some(session), Some(filter), Some(hop)) = (message.session, message.sender, message.hop) else {
             return;
@@ -433,6 +434,7 @@ pub(super) fn policy_in(carried: &[u8]) -> Box<[u8]> {
     policy.into_boxed_slice()
 }
 
+/// Checks that an ADSPEC can be parsed (RFC 2210 §3.3).
 pub(super) fn readable(adspec: &RawAdspec<'_>) -> Result<(), Failure> {
     match adspec.read() {
         Ok(_) => Ok(()),

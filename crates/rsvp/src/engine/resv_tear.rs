@@ -9,6 +9,7 @@ use super::forward::{Tears, UpstreamChange};
 use crate::wire::{Message, RsvpHop, Style};
 
 impl Rsvp {
+    /// Handles a ResvTear (RFC 2205 §3.1.6).
     pub(super) fn on_resv_tear(&mut self, message: &Message<'_>, resources: &mut Resources) {
         let (Some(session), Some(hop), Some(style)) = (message.session, message.hop, message.style) else {
             return;

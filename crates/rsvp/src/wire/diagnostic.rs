@@ -32,6 +32,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
+    /// Parses a DIAGNOSTIC (RFC 2745 §3.3).
     pub(crate) fn parse(object: &RawObject<'_>) -> Result<Self, DecodeError> {
         let short = object.error(Fault::ObjectLength);
         let (fixed, rest) = object.content().split_first_chunk::<12>().ok_or(short)?;
@@ -107,6 +108,7 @@ pub struct Route<'a> {
 }
 
 impl<'a> Route<'a> {
+    /// Parses a ROUTE (RFC 2745 §3.5).
     pub(crate) fn parse(object: &RawObject<'a>) -> Result<Self, DecodeError> {
         let short = object.error(Fault::ObjectLength);
         let (&[_, _, _, pointer], octets) = object.content().split_first_chunk().ok_or(short)?;
@@ -166,6 +168,7 @@ impl<'a> DiagResponse<'a> {
         12 + 3 * if ipv6 { 16 } else { 4 }
     }
 
+    /// Parses a DIAG_RESPONSE (RFC 2745 §3.6).
     pub(crate) fn parse(object: &RawObject<'a>) -> Result<Self, DecodeError> {
         let short = object.error(Fault::ObjectLength);
         let (arrival, rest) = object.content().split_first_chunk().ok_or(short)?;

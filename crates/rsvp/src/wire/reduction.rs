@@ -23,6 +23,7 @@ impl MessageId {
     pub const MAX_EPOCH: u32 = 0x00ff_ffff;
     const ACK_DESIRED: u8 = 0x01;
 
+    /// Parses a MESSAGE_ID, MESSAGE_ID_ACK or MESSAGE_ID_NACK (RFC 2961 §4.2, §4.3).
     pub(crate) fn parse(object: &RawObject<'_>) -> Result<Self, DecodeError> {
         let [flags, e2, e1, e0, i3, i2, i1, i0] = object.array()?;
         Ok(Self {
@@ -65,6 +66,7 @@ pub struct IdList<'a> {
 }
 
 impl<'a> IdList<'a> {
+    /// Parses a MESSAGE_ID LIST, SRC_LIST or MCAST_LIST (RFC 2961 §5.1).
     pub(crate) fn parse(object: &RawObject<'a>) -> Result<Self, DecodeError> {
         let short = object.error(Fault::ObjectLength);
         let (&[_, e2, e1, e0], entries) = object.content().split_first_chunk().ok_or(short)?;

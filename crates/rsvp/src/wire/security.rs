@@ -23,6 +23,7 @@ impl<'a> Integrity<'a> {
     /// Octets before the digest, object header included.
     pub(crate) const PREFIX_OCTETS: usize = OBJECT_HEADER_OCTETS + 16;
 
+    /// Parses an INTEGRITY (RFC 2747 §2).
     pub(crate) fn parse(object: &RawObject<'a>) -> Result<Self, DecodeError> {
         let short = object.error(Fault::ObjectLength);
         let (fixed, digest) = object.content().split_first_chunk::<16>().ok_or(short)?;
@@ -50,6 +51,7 @@ pub struct Challenge {
 }
 
 impl Challenge {
+    /// Parses a CHALLENGE (RFC 2747 §4.3).
     pub(crate) fn parse(object: &RawObject<'_>) -> Result<Self, DecodeError> {
         let [_, _, k5, k4, k3, k2, k1, k0, cookie @ ..] = object.array::<16>()?;
         Ok(Self {
@@ -71,6 +73,7 @@ pub struct Hello {
 }
 
 impl Hello {
+    /// Parses a HELLO (RFC 3209 §5.2).
     pub(crate) fn parse(object: &RawObject<'_>) -> Result<Self, DecodeError> {
         let [s3, s2, s1, s0, dst @ ..] = object.array::<8>()?;
         Ok(Self {

@@ -94,6 +94,7 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Parses a FILTER_SPEC or SENDER_TEMPLATE (RFC 2205 Appendix A.9, A.10; RFC 2207 §3.2).
     pub(crate) fn parse(object: &RawObject<'_>) -> Result<Self, DecodeError> {
         let c_type = object.kind.c_type;
         let (src, word) = if matches!(c_type, 1 | 4) { v4_and_word(object)? } else { v6_and_word(object)? };
@@ -172,6 +173,7 @@ impl Hash for RsvpHop {
 }
 
 impl RsvpHop {
+    /// Parses an RSVP_HOP (RFC 2205 Appendix A.2).
     pub(crate) fn parse(object: &RawObject<'_>) -> Result<Self, DecodeError> {
         let (addr, lih) = if object.kind.c_type == 1 { v4_and_word(object)? } else { v6_and_word(object)? };
         if !is_host(addr) {
@@ -202,6 +204,7 @@ pub struct ErrorSpec {
 }
 
 impl ErrorSpec {
+    /// Parses an ERROR_SPEC (RFC 2205 Appendix A.5).
     pub(crate) fn parse(object: &RawObject<'_>) -> Result<Self, DecodeError> {
         let (node, [flags, code, v1, v0]) =
             if object.kind.c_type == 1 { v4_and_word(object)? } else { v6_and_word(object)? };
@@ -281,6 +284,7 @@ pub struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
+    /// Parses a SCOPE (RFC 2205 Appendix A.6).
     pub(crate) fn parse(object: &RawObject<'a>) -> Result<Self, DecodeError> {
         let ipv6 = object.kind.c_type == 2;
         let octets = object.content();

@@ -502,6 +502,7 @@ impl Neighbours {
         self.dispatch(&Outgoing { envelope, next_hop: None, octets, reason }, message_id, false);
     }
 
+    /// Sends a Hello with TTL 1 (RFC 3209 §5.1).
     pub(super) fn send_hello(&mut self, to: IpAddr, ifindex: IfIndex, hello: &Hello) {
         let sent = self.own_packet((to, ifindex, 1), MessageType::HELLO, Self::PLAIN, |w| _ = w.hello(hello));
         self.counters.hellos_sent += u64::from(sent);
