@@ -28,12 +28,13 @@ fn elements<'a>(
     elements.flat_map(active)
 }
 
-/// The active elements of one object: of each P-Type the last, unless it is empty (RFC 2750 §3.4).
+/// The active elements of one object: an empty element deletes those of its P-Type before it (RFC 2750 §3.4). Elements of
+/// one P-Type that were sent together, such as several users, are all active.
 fn active(all: PolicyElements<'_>) -> impl Iterator<Item = PolicyElement<'_>> {
     all.clone().enumerate().map(move |(at, element)| (element, all.clone().skip(at + 1))).filter_map(
         |(element, mut later)| {
-            let replaced = later.any(|other| other.p_type == element.p_type);
-            (!replaced && !element.data.is_empty()).then_some(element)
+            let deleted = later.any(|other| other.p_type == element.p_type && other.data.is_empty());
+            (!deleted && !element.data.is_empty()).then_some(element)
         },
     )
 }

@@ -169,7 +169,7 @@ fn elements_are_replaced_and_deleted_by_their_type() {
     assert_eq!(upstream.unwrap(), [policy_of(None, &[&preemption(2)]), policy_of(None, &[&UNKNOWN])]);
     assert_eq!(ask(&[&NO_PREEMPTION]).0, (0, 0));
     assert_eq!(ask(&[]).0, (0, 0));
-    assert_eq!(ask(&[&preemption(1), &preemption(5)]).0, (5, 5), "within one object the last counts");
+    assert_eq!(ask(&[&preemption(5), &preemption(1)]).0, (5, 5), "sent together, the higher one counts");
     assert_eq!(ask(&[&preemption(6), &NO_PREEMPTION]).0, (0, 0));
 }
 
@@ -234,6 +234,8 @@ fn identities_are_handed_to_the_policy() {
     assert_eq!(ask(of("mallory", Some("CN=Mallory"))), (1, 0));
     assert_eq!(ask(of("bob", Some("CN=Bob"))), (0, 10_000));
     assert_eq!(ask([priority(1, 1), of("ann", None)].concat()), (0, 10_000));
+    let both = ["ann", "mallory"].map(|name| Identity { application: false, name, locator: None });
+    assert_eq!(ask(policy_data(None, &both).unwrap()), (0, 10_000), "one of two users is known");
     // The former grant stays.
     assert_eq!(ask(of("mallory", None)), (1, 10_000));
 }
