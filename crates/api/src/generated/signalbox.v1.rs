@@ -24,7 +24,7 @@ pub mod from_application {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ToApplication {
     /// Indications lost since the call began, because the application did not read fast enough. While it lags, messages
-    /// that came unreliably are thrown away by GIST before they are counted here, and reliable ones wait at their
+    /// that came unreliably are discarded by GIST before they are counted here, and reliable ones wait at their
     /// sender.
     #[prost(uint64, tag = "1")]
     pub lost: u64,
@@ -60,14 +60,14 @@ pub struct Register {
     #[prost(enumeration = "PeeringPolicy", tag = "3")]
     pub peering_policy: i32,
 }
-/// The application is known to GIST.
+/// The application is registered with GIST.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Registered {
     /// Name of the node.
     #[prost(string, tag = "1")]
     pub node: ::prost::alloc::string::String,
 }
-/// A request could not be understood; it did nothing. What GIST cannot do is told by MessageStatus instead.
+/// A request was wrong and had no effect. What GIST cannot do is reported by MessageStatus instead.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RequestRefused {
     /// Which one: requests are counted from the beginning of the call, `register` is 0.
@@ -80,10 +80,10 @@ pub struct RequestRefused {
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
 }
-/// Message Routing Information: which flow, and which way along it (RFC 5971 section 5.8).
+/// Message Routing Information: the flow and the direction along it (RFC 5971 section 5.8).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Mri {
-    /// Which way a message goes.
+    /// Direction of a message.
     #[prost(enumeration = "Direction", tag = "1")]
     pub direction: i32,
     #[prost(oneof = "mri::Method", tags = "2, 3")]
@@ -99,7 +99,7 @@ pub mod mri {
         LooseEnd(super::LooseEnd),
     }
 }
-/// Signaling follows the flow. What is absent stands for every value.
+/// Signaling follows the flow. An absent field stands for every value.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PathCoupled {
     /// Source address of the flow.
@@ -162,7 +162,7 @@ pub struct SendMessage {
     /// The application's octets, a multiple of 4, at most 16380. Over datagrams about 400 fit.
     #[prost(bytes = "vec", tag = "1")]
     pub data: ::prost::alloc::vec::Vec<u8>,
-    /// Report what becomes of it under this name. Names need not be unique.
+    /// Report the result with this handle. Handles need not be unique.
     #[prost(uint64, optional, tag = "2")]
     pub handle: ::core::option::Option<u64>,
     /// Session identifier, 16 octets: random, and the same as long as the application means the same session.
@@ -200,13 +200,13 @@ pub struct RecvMessage {
     #[prost(message, optional, tag = "3")]
     pub mri: ::core::option::Option<Mri>,
     /// Present: GIST asks whether to peer with the node that sent this Query. Answer with PeeringDecision within the
-    /// node's time (a second); no answer is a no.
+    /// node's time (a second); without an answer GIST does not peer.
     #[prost(uint64, optional, tag = "4")]
     pub check_id: ::core::option::Option<u64>,
     /// The peer that sent it and the interface towards it, if there is routing state. It changes with the peer.
     #[prost(uint64, optional, tag = "5")]
     pub sii_handle: ::core::option::Option<u64>,
-    /// How it came.
+    /// How it was carried.
     #[prost(message, optional, tag = "6")]
     pub attributes: ::core::option::Option<TransferAttributes>,
     /// The sender is an endpoint of the flow: this is the first or last hop.
@@ -230,18 +230,19 @@ pub struct RecvMessage {
     /// Kernel number of the interface it came in by.
     #[prost(uint32, tag = "13")]
     pub ifindex: u32,
-    /// The flow ends here: nobody is left to pass the message on to.
+    /// The flow ends here: there is no node to pass the message on to.
     #[prost(bool, tag = "14")]
     pub at_flow_end: bool,
-    /// What the node before proved to be, where its messages come over an authenticated channel (attributes.secure): a DNS
-    /// name of its certificate, else an address, else "key" and the SHA-256 fingerprint of its key. Empty: it proved nothing.
+    /// Authenticated identity of the peer, where its messages come over an authenticated channel (attributes.secure): a DNS
+    /// name of its certificate, else an address, else "key" and the SHA-256 fingerprint of its key. Empty: it is not
+    /// authenticated.
     #[prost(string, tag = "15")]
     pub authenticated: ::prost::alloc::string::String,
 }
 /// The answer to a RecvMessage that carried `check_id` (B.2).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PeeringDecision {
-    /// The question that is answered.
+    /// The `check_id` that is answered.
     #[prost(uint64, tag = "1")]
     pub check_id: u64,
     /// Peer; otherwise the Query travels on.
@@ -251,7 +252,7 @@ pub struct PeeringDecision {
     #[prost(bytes = "vec", optional, tag = "3")]
     pub data: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
 }
-/// What became of a SendMessage with a handle (B.3).
+/// The result of a SendMessage with a handle (B.3).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MessageStatus {
     /// The handle given with the message.
@@ -279,7 +280,7 @@ pub mod message_status {
 pub struct SendFailure {
     #[prost(enumeration = "SendError", tag = "1")]
     pub error: i32,
-    /// The same for people.
+    /// Explanation of the error.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
     /// SEND_ERROR_TOO_LARGE: most octets that could be sent.
@@ -922,7 +923,7 @@ pub struct RoutingState {
     /// State of the state machine, as RFC 5971 section 6 names it.
     #[prost(string, tag = "2")]
     pub state: ::prost::alloc::string::String,
-    /// How far it can be trusted (RFC 5971 section 7.1.3): "bad", "tentative" or "good".
+    /// Validity (RFC 5971 section 7.1.3): "bad", "tentative" or "good".
     #[prost(string, tag = "3")]
     pub validity: ::prost::alloc::string::String,
     /// Address and port of the peer; empty while it is not known.
@@ -994,7 +995,7 @@ pub struct Association {
     /// This node's address.
     #[prost(string, tag = "7")]
     pub local: ::prost::alloc::string::String,
-    /// Who the peer proved to be; empty where the stack proves nothing.
+    /// Authenticated identity of the peer; empty where the stack does not authenticate.
     #[prost(string, tag = "8")]
     pub authenticated: ::prost::alloc::string::String,
     /// Pieces of routing state that use it.
@@ -1009,7 +1010,7 @@ pub struct Association {
     /// Octets that the channel holds.
     #[prost(uint64, tag = "12")]
     pub unsent_octets: u64,
-    /// MA-Hold-Time of the peer: how often it must hear from us; absent before it was told.
+    /// MA-Hold-Time of the peer: the longest time without a message from us; absent before the peer has sent it.
     #[prost(uint64, optional, tag = "13")]
     pub hold_time_ms: ::core::option::Option<u64>,
     /// Until the next MA-Hello; absent if none is planned.
@@ -1033,13 +1034,13 @@ pub struct ListCountersResponse {
 /// A number that only grows, or a level where `help` says so.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Counter {
-    /// Which part counts: "daemon", "io", "gist", "ping".
+    /// Group of the counter: "daemon", "io", "gist", "ping" and others.
     #[prost(string, tag = "1")]
     pub room: ::prost::alloc::string::String,
-    /// Name within the room.
+    /// Name within the group.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// What is counted.
+    /// Description.
     #[prost(string, tag = "3")]
     pub help: ::prost::alloc::string::String,
     /// The count.
@@ -1063,7 +1064,7 @@ pub struct PingRequest {
     /// Destination port of the flow; needs `protocol`.
     #[prost(uint32, optional, tag = "5")]
     pub destination_port: ::core::option::Option<u32>,
-    /// Probes to send; 0 for as many as there is time for.
+    /// Probes to send; 0: without limit, until the call ends.
     #[prost(uint32, tag = "6")]
     pub count: u32,
     /// From one probe to the next.
@@ -1114,13 +1115,13 @@ pub struct PingReply {
     /// From sending to receiving, by this node's clock.
     #[prost(uint64, tag = "2")]
     pub rtt_us: u64,
-    /// Nodes on the way there, in order; the last turned it round. This node is not among them.
+    /// Nodes towards the destination, in order; the last one sent it back. This node is not among them.
     #[prost(message, repeated, tag = "3")]
     pub hops: ::prost::alloc::vec::Vec<Hop>,
     /// Nodes on the way back, in order.
     #[prost(message, repeated, tag = "4")]
     pub back: ::prost::alloc::vec::Vec<Hop>,
-    /// It was turned round where the flow ends, and not by a node that found none further on.
+    /// The end of the flow sent it back. Otherwise a node did that has no next node with the application.
     #[prost(bool, tag = "5")]
     pub reached_end: bool,
     /// When it was sent, by this node's clock.
@@ -1149,13 +1150,13 @@ pub struct Hop {
     #[prost(uint32, tag = "4")]
     pub ip_distance: u32,
 }
-/// A probe is not answered.
+/// A probe is lost.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PingLost {
     /// Which probe, from 0.
     #[prost(uint32, tag = "1")]
     pub seq: u32,
-    /// Why.
+    /// The reason.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
 }
@@ -1199,7 +1200,7 @@ pub struct Wanted {
     /// Largest packet in octets; absent: 1500.
     #[prost(uint32, optional, tag = "9")]
     pub max_packet: ::core::option::Option<u32>,
-    /// Shorter packets count as so many octets.
+    /// Shorter packets count as this many octets.
     #[prost(uint32, tag = "10")]
     pub min_policed: u32,
     /// "controlled-load" (also if empty), "guaranteed", or "dscp N" with N from 0 to 63.
@@ -1216,13 +1217,13 @@ pub struct Wanted {
 pub struct ReserveRequest {
     #[prost(message, optional, tag = "1")]
     pub wanted: ::core::option::Option<Wanted>,
-    /// The far end makes the reservation, at our asking.
+    /// The far end makes the reservation, at the request of this node.
     #[prost(bool, tag = "2")]
     pub receiver_initiated: bool,
-    /// The same for the way back.
+    /// Reserve for the reverse direction as well.
     #[prost(bool, tag = "3")]
     pub bidirectional: bool,
-    /// How long; absent: until the call ends or Release.
+    /// Duration; absent: until the call ends or Release.
     #[prost(uint64, optional, tag = "4")]
     pub hold_ms: ::core::option::Option<u64>,
     /// Setup and defending priority, 0 to 65535; absent: no preemption.
@@ -1231,7 +1232,7 @@ pub struct ReserveRequest {
     /// `released` comes when the far end has confirmed the tear, or does not answer.
     #[prost(bool, tag = "6")]
     pub confirm_release: bool,
-    /// The attribute list of a SESSION-AUTH object (RFC 5981): what shows that we may. Empty: nothing.
+    /// The attribute list of a SESSION-AUTH object (RFC 5981): the authorisation. Empty: none.
     #[prost(bytes = "vec", tag = "7")]
     pub token: ::prost::alloc::vec::Vec<u8>,
 }
@@ -1266,7 +1267,7 @@ pub mod reserve_event {
 /// Signaling began.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReserveStarted {
-    /// The node's name for it, for Release.
+    /// The identifier of the reservation, for Release.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Session identifier, 16 octets.
@@ -1284,25 +1285,25 @@ pub struct PathGrant {
     /// Session identifier, 16 octets.
     #[prost(bytes = "vec", tag = "1")]
     pub session_id: ::prost::alloc::vec::Vec<u8>,
-    /// Rate of the path, octets a second, if it is told.
+    /// Rate of the path, octets a second; absent if unknown.
     #[prost(uint64, optional, tag = "2")]
     pub rate: ::core::option::Option<u64>,
-    /// Burst in octets, if it is told.
+    /// Burst in octets; absent if unknown.
     #[prost(uint32, optional, tag = "3")]
     pub burst: ::core::option::Option<u32>,
     /// Bound of the queueing delay, if the path exports what it takes to compute it.
     #[prost(uint64, optional, tag = "4")]
     pub delay_bound_us: ::core::option::Option<u64>,
-    /// Latency without queueing, if told.
+    /// Latency without queueing; absent if unknown.
     #[prost(uint32, optional, tag = "5")]
     pub latency_us: ::core::option::Option<u32>,
-    /// Nodes that told what they hold or could give, this one first.
+    /// Nodes that reported what they hold or could give, this one first.
     #[prost(message, repeated, tag = "6")]
     pub hops: ::prost::alloc::vec::Vec<HopGrant>,
     /// Somewhere on the path there are routers that provide no QoS.
     #[prost(bool, tag = "7")]
     pub gaps: bool,
-    /// Session of the way back; empty: there is none.
+    /// Session of the reverse direction; empty: there is none.
     #[prost(bytes = "vec", tag = "8")]
     pub back_session_id: ::prost::alloc::vec::Vec<u8>,
 }
@@ -1322,22 +1323,22 @@ pub struct HopGrant {
 /// What went wrong, and where.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PathRefusal {
-    /// Class of the INFO-SPEC (RFC 5974 section 5.1.3.6); 0 if no node said anything.
+    /// Class of the INFO-SPEC (RFC 5974 section 5.1.3.6); 0 if no node sent one.
     #[prost(uint32, tag = "1")]
     pub class: u32,
     /// Code within the class.
     #[prost(uint32, tag = "2")]
     pub code: u32,
-    /// What that means.
+    /// Meaning of class and code.
     #[prost(string, tag = "3")]
     pub meaning: ::prost::alloc::string::String,
-    /// The node that says so; empty if it is not told.
+    /// The node that reports it; empty if unknown.
     #[prost(string, tag = "4")]
     pub node: ::prost::alloc::string::String,
-    /// The rule that refused, or other words of that node; may be empty.
+    /// The rule that refused, or another text of that node; may be empty.
     #[prost(string, tag = "5")]
     pub rule: ::prost::alloc::string::String,
-    /// What could be had, octets a second, if told.
+    /// Rate that is available, octets a second; absent if unknown.
     #[prost(uint64, optional, tag = "6")]
     pub available: ::core::option::Option<u64>,
     /// Nodes before it that granted.
@@ -1346,7 +1347,7 @@ pub struct PathRefusal {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReleaseRequest {
-    /// The name that ReserveStarted gave.
+    /// The identifier from ReserveStarted.
     #[prost(uint64, tag = "1")]
     pub id: u64,
 }
@@ -1383,7 +1384,7 @@ pub struct Reservation {
     /// The flow.
     #[prost(message, optional, tag = "2")]
     pub flow: ::core::option::Option<Flow>,
-    /// What this node is in it: "initiator", "relay" or "responder".
+    /// Role of this node: "initiator", "relay" or "responder".
     #[prost(string, tag = "3")]
     pub role: ::prost::alloc::string::String,
     /// "granted", "confirmed" by the far end too, or "signaling": asked, or torn down.
@@ -1395,7 +1396,7 @@ pub struct Reservation {
     /// Routers on the path provide no QoS.
     #[prost(bool, tag = "6")]
     pub gaps: bool,
-    /// Until it ends without a refresh; absent: nobody refreshes it, it began here.
+    /// Until it expires without a refresh; absent: it began here and needs none.
     #[prost(uint64, optional, tag = "7")]
     pub expires_in_ms: ::core::option::Option<u64>,
     /// What is held here; absent: nothing, for instance where the flow ends.
@@ -1423,10 +1424,10 @@ pub struct HeldReservation {
     /// Where the request came from.
     #[prost(string, tag = "6")]
     pub asker: ::prost::alloc::string::String,
-    /// The kernel keeps it; otherwise it is granted only.
+    /// The kernel enforces it; otherwise it is only granted.
     #[prost(bool, tag = "7")]
     pub enforced: bool,
-    /// What the kernel has seen of its packets; absent if it is not enforced.
+    /// Packets that the kernel counted; absent if it is not enforced.
     #[prost(message, optional, tag = "8")]
     pub statistics: ::core::option::Option<TrafficStatistics>,
 }
@@ -1471,10 +1472,10 @@ pub struct Interface {
     /// The capacity was measured, not declared.
     #[prost(bool, tag = "5")]
     pub measured: bool,
-    /// What can be reserved.
+    /// Rate that can be reserved.
     #[prost(uint64, tag = "6")]
     pub reservable: u64,
-    /// What is.
+    /// Rate that is reserved.
     #[prost(uint64, tag = "7")]
     pub reserved: u64,
     /// Reservations.
@@ -1483,7 +1484,7 @@ pub struct Interface {
     /// Services that were ever reserved here.
     #[prost(message, repeated, tag = "9")]
     pub services: ::prost::alloc::vec::Vec<InterfaceService>,
-    /// What the kernel keeps; absent where it is not asked to.
+    /// What the kernel enforces; absent where nothing is enforced.
     #[prost(message, optional, tag = "10")]
     pub enforcement: ::core::option::Option<InterfaceEnforcement>,
 }
@@ -1492,10 +1493,10 @@ pub struct InterfaceService {
     /// "controlled-load", "guaranteed" or "dscp N".
     #[prost(string, tag = "1")]
     pub service: ::prost::alloc::string::String,
-    /// What is reserved.
+    /// Rate that is reserved.
     #[prost(uint64, tag = "2")]
     pub reserved: u64,
-    /// What can be.
+    /// Rate that can be reserved.
     #[prost(uint64, tag = "3")]
     pub limit: u64,
     /// Reservations.
@@ -1602,7 +1603,7 @@ pub mod control_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// What the daemon is and how it does.
+        /// The version, name and state of the daemon.
         pub async fn get_status(
             &mut self,
             request: impl tonic::IntoRequest<super::GetStatusRequest>,
@@ -1652,7 +1653,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("signalbox.v1.Control", "ListSessions"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// The GIST peers that the node knows.
+        /// The GIST peers of the node.
         pub async fn list_peers(
             &mut self,
             request: impl tonic::IntoRequest<super::ListPeersRequest>,
@@ -1702,7 +1703,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("signalbox.v1.Control", "ListAssociations"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Everything that the node and the daemon count.
+        /// All counters of the node and of the daemon.
         pub async fn list_counters(
             &mut self,
             request: impl tonic::IntoRequest<super::ListCountersRequest>,
@@ -1778,7 +1779,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("signalbox.v1.Control", "Reserve"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Tears a reservation down that was made by Reserve; its stream goes on until it is released.
+        /// Tears down a reservation that a call of Reserve made. The stream of that call goes on until it is released.
         pub async fn release(
             &mut self,
             request: impl tonic::IntoRequest<super::ReleaseRequest>,
@@ -1803,7 +1804,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("signalbox.v1.Control", "Release"));
             self.inner.unary(req, path, codec).await
         }
-        /// What the path of a flow could give.
+        /// Asks what can be reserved along the path of a flow.
         pub async fn query(
             &mut self,
             request: impl tonic::IntoRequest<super::QueryRequest>,
@@ -1850,7 +1851,7 @@ pub mod control_client {
                 .insert(GrpcMethod::new("signalbox.v1.Control", "ListReservations"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// The interfaces at which there is something to reserve.
+        /// The interfaces that can be reserved at.
         pub async fn list_interfaces(
             &mut self,
             request: impl tonic::IntoRequest<super::ListInterfacesRequest>,
@@ -1890,7 +1891,7 @@ pub mod control_server {
     /// Generated trait containing gRPC methods that should be implemented for use with ControlServer.
     #[async_trait]
     pub trait Control: std::marker::Send + std::marker::Sync + 'static {
-        /// What the daemon is and how it does.
+        /// The version, name and state of the daemon.
         async fn get_status(
             &self,
             request: tonic::Request<super::GetStatusRequest>,
@@ -1918,7 +1919,7 @@ pub mod control_server {
             >
             + std::marker::Send
             + 'static;
-        /// The GIST peers that the node knows.
+        /// The GIST peers of the node.
         async fn list_peers(
             &self,
             request: tonic::Request<super::ListPeersRequest>,
@@ -1937,7 +1938,7 @@ pub mod control_server {
             tonic::Response<Self::ListAssociationsStream>,
             tonic::Status,
         >;
-        /// Everything that the node and the daemon count.
+        /// All counters of the node and of the daemon.
         async fn list_counters(
             &self,
             request: tonic::Request<super::ListCountersRequest>,
@@ -1969,12 +1970,12 @@ pub mod control_server {
             &self,
             request: tonic::Request<super::ReserveRequest>,
         ) -> std::result::Result<tonic::Response<Self::ReserveStream>, tonic::Status>;
-        /// Tears a reservation down that was made by Reserve; its stream goes on until it is released.
+        /// Tears down a reservation that a call of Reserve made. The stream of that call goes on until it is released.
         async fn release(
             &self,
             request: tonic::Request<super::ReleaseRequest>,
         ) -> std::result::Result<tonic::Response<super::ReleaseResponse>, tonic::Status>;
-        /// What the path of a flow could give.
+        /// Asks what can be reserved along the path of a flow.
         async fn query(
             &self,
             request: tonic::Request<super::QueryRequest>,
@@ -1993,7 +1994,7 @@ pub mod control_server {
             tonic::Response<Self::ListReservationsStream>,
             tonic::Status,
         >;
-        /// The interfaces at which there is something to reserve.
+        /// The interfaces that can be reserved at.
         async fn list_interfaces(
             &self,
             request: tonic::Request<super::ListInterfacesRequest>,
@@ -2636,7 +2637,7 @@ pub mod rsvp_request {
         ReleaseSender(super::RsvpReleaseSender),
         #[prost(message, tag = "5")]
         ReleaseReservation(super::RsvpReleaseReservation),
-        /// Says where data of a group are received, on a host with several interfaces.
+        /// Sets the interface where data of a group are received, on a host with several interfaces.
         #[prost(message, tag = "6")]
         ReceiveAt(super::RsvpReceiveAt),
     }
@@ -2652,7 +2653,7 @@ pub struct RsvpRegister {
     /// Destination port; 0: the protocol has none.
     #[prost(uint32, tag = "3")]
     pub port: u32,
-    /// The port is a virtual one, and packets are told apart by their SPI (RFC 2207).
+    /// The port is a virtual one, and packets are distinguished by their SPI (RFC 2207).
     #[prost(bool, tag = "4")]
     pub ipsec: bool,
 }
@@ -2669,7 +2670,7 @@ pub struct RsvpFilter {
 pub mod rsvp_filter {
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Selector {
-        /// Source port; 0, and if nothing is said: none.
+        /// Source port; 0 or no selector: the protocol has none.
         #[prost(uint32, tag = "2")]
         Port(u32),
         /// IPv6 flow label.
@@ -2711,8 +2712,8 @@ pub struct RsvpFlowspec {
     #[prost(uint32, tag = "3")]
     pub slack_us: u32,
 }
-/// What policies are told (RFC 2750). As part of a request: what POLICY_DATA objects shall say, `octets` and one made of the
-/// rest. As part of an answer: the objects as they came, and what the rest of it says in them.
+/// POLICY_DATA (RFC 2750). In a request: the objects to send, which are `octets` and one object made of the other fields.
+/// In an answer: the received objects, and the content that the other fields have in them.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpPolicy {
     /// POLICY_DATA objects, whole, one after the other.
@@ -2727,17 +2728,17 @@ pub struct RsvpPolicy {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RsvpPreemption {
-    /// Strength in taking from others, up to 65535.
+    /// Preemption priority, up to 65535.
     #[prost(uint32, tag = "1")]
     pub setup: u32,
-    /// Strength in keeping what it has, up to 65535.
+    /// Defending priority, up to 65535.
     #[prost(uint32, tag = "2")]
     pub defending: u32,
 }
-/// Nothing proves it.
+/// An identity. It is not authenticated.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RsvpIdentity {
-    /// It is that of an application, not of a user.
+    /// It identifies an application, not a user.
     #[prost(bool, tag = "1")]
     pub application: bool,
     /// Login name of the user, or name of the application: printable ASCII.
@@ -2750,10 +2751,10 @@ pub struct RsvpIdentity {
 /// What a path can do up to here (RFC 2210 section 3.3, RFC 2215). Rates are octets a second.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct RsvpAdspec {
-    /// Some hop does not do integrated services: nothing else here is to be relied on.
+    /// Some hop does not support integrated services: the other fields are not reliable.
     #[prost(bool, tag = "1")]
     pub broken: bool,
-    /// Nodes that do.
+    /// Hops that support integrated services.
     #[prost(uint32, tag = "2")]
     pub hops: u32,
     /// The narrowest link; absent: unknown.
@@ -2772,7 +2773,7 @@ pub struct RsvpAdspec {
     #[prost(message, optional, tag = "7")]
     pub controlled_load: ::core::option::Option<RsvpAdspecService>,
 }
-/// What is particular to a service on the path.
+/// Parameters of one service on the path.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct RsvpAdspecService {
     /// Some hop does not offer it.
@@ -2787,7 +2788,7 @@ pub struct RsvpAdspecService {
     pub latency_us: ::core::option::Option<u32>,
     #[prost(uint32, optional, tag = "5")]
     pub mtu: ::core::option::Option<u32>,
-    /// Of guaranteed service: error terms up to here; absent: none were told.
+    /// Of guaranteed service: error terms up to here; absent: none were sent.
     #[prost(message, optional, tag = "6")]
     pub terms: ::core::option::Option<RsvpErrorTerms>,
 }
@@ -2798,7 +2799,7 @@ pub struct RsvpErrorTerms {
     pub c_tot: u32,
     #[prost(uint32, tag = "2")]
     pub d_tot_us: u32,
-    /// Since the last point where traffic is shaped anew.
+    /// Since the last point where traffic is reshaped.
     #[prost(uint32, tag = "3")]
     pub c_sum: u32,
     #[prost(uint32, tag = "4")]
@@ -2810,10 +2811,10 @@ pub struct RsvpSender {
     pub filter: ::core::option::Option<RsvpFilter>,
     #[prost(message, optional, tag = "2")]
     pub traffic: ::core::option::Option<RsvpTraffic>,
-    /// Paths tell receivers nothing of what the path can do.
+    /// Path messages carry no ADSPEC.
     #[prost(bool, tag = "3")]
     pub without_adspec: bool,
-    /// TTL of the data, up to 255: Paths reach no farther. 0: 63.
+    /// TTL of the data, up to 255; Path messages have the same. 0: 63.
     #[prost(uint32, tag = "4")]
     pub ttl: u32,
     #[prost(message, optional, tag = "5")]
@@ -2823,7 +2824,7 @@ pub struct RsvpSender {
 pub struct RsvpReserve {
     #[prost(enumeration = "RsvpStyle", tag = "1")]
     pub style: i32,
-    /// One each for fixed filters, one at all for the others.
+    /// Any number for fixed filters, one for the other styles.
     #[prost(message, repeated, tag = "2")]
     pub flows: ::prost::alloc::vec::Vec<RsvpFlow>,
     /// Ask for a confirmation.
@@ -2836,7 +2837,7 @@ pub struct RsvpReserve {
 pub struct RsvpFlow {
     #[prost(message, optional, tag = "1")]
     pub flowspec: ::core::option::Option<RsvpFlowspec>,
-    /// One for fixed filters, none for the wildcard.
+    /// One for fixed filters, none for the wildcard filter.
     #[prost(message, repeated, tag = "2")]
     pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
 }
@@ -2850,7 +2851,7 @@ pub struct RsvpReceiveAt {
     #[prost(string, tag = "1")]
     pub address: ::prost::alloc::string::String,
 }
-/// What the application hears. `path` and `reserved` come when something is new or has changed.
+/// An upcall (RFC 2205 section 3.11.1). `path` and `reserved` come when something is new or has changed.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpUpcall {
     #[prost(oneof = "rsvp_upcall::Upcall", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
@@ -2864,16 +2865,16 @@ pub mod rsvp_upcall {
         Registered(super::RsvpRegistered),
         #[prost(message, tag = "2")]
         Refused(super::RsvpRefused),
-        /// A sender is there.
+        /// The path state of a sender.
         #[prost(message, tag = "3")]
         Path(super::RsvpPath),
-        /// It is gone.
+        /// The path state of a sender is removed.
         #[prost(message, tag = "4")]
         PathGone(super::RsvpFilter),
-        /// What is reserved for the own sender.
+        /// The reservation for the own sender.
         #[prost(message, tag = "5")]
         Reserved(super::RsvpReserved),
-        /// Nothing is any more.
+        /// The reservation for the own sender is removed.
         #[prost(message, tag = "6")]
         ReservedGone(super::RsvpFilter),
         /// The own Path failed somewhere.
@@ -2882,20 +2883,20 @@ pub mod rsvp_upcall {
         /// The own reservation failed somewhere.
         #[prost(message, tag = "8")]
         ReservationError(super::RsvpError),
-        /// The reservation probably stands all the way up to the node that says so; an error may still follow.
+        /// The reservation is probably in place up to the node that confirms it; an error may still follow.
         #[prost(message, tag = "9")]
         Confirmed(super::RsvpConfirmed),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RsvpRegistered {
-    /// The node's name for the session, for its log.
+    /// The node's identifier of the session, for its log.
     #[prost(uint64, tag = "1")]
     pub id: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RsvpRefused {
-    /// Why.
+    /// The reason.
     #[prost(string, tag = "1")]
     pub reason: ::prost::alloc::string::String,
 }
@@ -2908,10 +2909,10 @@ pub struct RsvpPath {
     /// Somewhere on the way is a hop that keeps no reservations: without RSVP, or without integrated services.
     #[prost(bool, tag = "3")]
     pub broken: bool,
-    /// Absent: the sender tells nothing of the path, or nothing that can be read.
+    /// Absent: the Path had no ADSPEC, or one that cannot be read.
     #[prost(message, optional, tag = "4")]
     pub adspec: ::core::option::Option<RsvpAdspec>,
-    /// Absent: none came. So in all that follows.
+    /// Absent: there was none. The same holds for the messages below.
     #[prost(message, optional, tag = "5")]
     pub policy: ::core::option::Option<RsvpPolicy>,
 }
@@ -2921,7 +2922,7 @@ pub struct RsvpReserved {
     pub style: i32,
     #[prost(message, optional, tag = "2")]
     pub flowspec: ::core::option::Option<RsvpFlowspec>,
-    /// None of the wildcard.
+    /// Empty for the wildcard filter.
     #[prost(message, repeated, tag = "3")]
     pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
     #[prost(message, optional, tag = "4")]
@@ -2935,7 +2936,7 @@ pub struct RsvpError {
     /// RFC 2205 appendix B.
     #[prost(uint32, tag = "2")]
     pub code: u32,
-    /// More about it, by code.
+    /// Error value, whose meaning depends on the code.
     #[prost(uint32, tag = "3")]
     pub value: u32,
     /// What the code means.
@@ -2944,13 +2945,13 @@ pub struct RsvpError {
     /// A reservation that was there before still is.
     #[prost(bool, tag = "5")]
     pub in_place: bool,
-    /// What failed was larger than what this receiver asked for.
+    /// What failed was larger than the request of this receiver.
     #[prost(bool, tag = "6")]
     pub not_guilty: bool,
-    /// Senders that it is about.
+    /// The senders concerned.
     #[prost(message, repeated, tag = "7")]
     pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
-    /// What failed, of a reservation, if the message had it.
+    /// The flowspec that failed, if the message had one.
     #[prost(message, optional, tag = "8")]
     pub flowspec: ::core::option::Option<RsvpFlowspec>,
     #[prost(message, optional, tag = "9")]
@@ -2969,7 +2970,7 @@ pub struct RsvpConfirmed {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListRsvpSessionsRequest {}
-/// A session with its senders and what is reserved for them here.
+/// A session with its senders and the reservations for them at this node.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpSession {
     #[prost(string, tag = "1")]
@@ -2985,23 +2986,23 @@ pub struct RsvpSession {
     #[prost(message, repeated, tag = "6")]
     pub reservations: ::prost::alloc::vec::Vec<RsvpReservationState>,
 }
-/// A sender, as its Paths tell.
+/// A sender, from its Path messages.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpSenderState {
     #[prost(message, optional, tag = "1")]
     pub filter: ::core::option::Option<RsvpFilter>,
     #[prost(message, optional, tag = "2")]
     pub traffic: ::core::option::Option<RsvpTraffic>,
-    /// The node that the Paths come from; empty: this one.
+    /// The node that sends the Paths to this one; empty: the sender is here.
     #[prost(string, tag = "3")]
     pub previous_hop: ::prost::alloc::string::String,
     /// Interface that they come in by; empty: none.
     #[prost(string, tag = "4")]
     pub interface: ::prost::alloc::string::String,
-    /// Until it ends without a refresh; absent: it began here.
+    /// Until it expires without a refresh; absent: it began here.
     #[prost(uint64, optional, tag = "5")]
     pub expires_in_ms: ::core::option::Option<u64>,
-    /// Between the previous hop and this node is one that does not speak RSVP.
+    /// Between the previous hop and this node is a router without RSVP.
     #[prost(bool, tag = "6")]
     pub non_rsvp_hop: bool,
     /// Somewhere on the way is a hop that keeps no reservations: without RSVP, or without integrated services.
@@ -3012,7 +3013,7 @@ pub struct RsvpSenderState {
     #[prost(message, optional, tag = "9")]
     pub policy: ::core::option::Option<RsvpPolicy>,
 }
-/// What is reserved where the data leave.
+/// A reservation at the interface where the data leave.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpReservationState {
     #[prost(enumeration = "RsvpStyle", tag = "1")]
@@ -3020,73 +3021,73 @@ pub struct RsvpReservationState {
     /// Interface that the data leave by; empty: the receiver is here.
     #[prost(string, tag = "2")]
     pub interface: ::prost::alloc::string::String,
-    /// None of the wildcard.
+    /// Empty for the wildcard filter.
     #[prost(message, repeated, tag = "3")]
     pub senders: ::prost::alloc::vec::Vec<RsvpFilter>,
-    /// What is in place.
+    /// The flowspec in place.
     #[prost(message, optional, tag = "4")]
     pub flowspec: ::core::option::Option<RsvpFlowspec>,
-    /// Nodes that asked for it; empty text: this one.
+    /// Nodes that requested it; empty text: this one.
     #[prost(string, repeated, tag = "5")]
     pub next_hops: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The kernel keeps it; otherwise it is granted only.
+    /// The kernel enforces it; otherwise it is only granted.
     #[prost(bool, tag = "6")]
     pub enforced: bool,
-    /// Of all who asked.
+    /// The policy of all requests, merged.
     #[prost(message, optional, tag = "7")]
     pub policy: ::core::option::Option<RsvpPolicy>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListRsvpNeighboursRequest {}
-/// A neighbour, by the address in its RSVP_HOP and the interface that it is heard by. Of somebody who is not believed the
-/// address is what he says.
+/// A neighbour, by the address in its RSVP_HOP and the interface of its messages. The address of a sender that failed
+/// authentication is not verified.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RsvpNeighbour {
     #[prost(string, tag = "1")]
     pub address: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub interface: ::prost::alloc::string::String,
-    /// Since its last message that was taken; absent: none was lately.
+    /// Since its last message that was accepted; absent: there was none lately.
     #[prost(uint64, optional, tag = "3")]
     pub heard_ms_ago: ::core::option::Option<u64>,
     #[prost(enumeration = "RsvpReduction", tag = "4")]
     pub reduction: i32,
-    /// States that one of the two calls by a name.
+    /// States of either side that have a MESSAGE_ID.
     #[prost(uint32, tag = "5")]
     pub names: u32,
     #[prost(enumeration = "RsvpHello", tag = "6")]
     pub hello: i32,
-    /// What is sent to it is signed.
+    /// Messages to it are signed.
     #[prost(bool, tag = "7")]
     pub signs: bool,
-    /// Nothing is taken from it that is not signed.
+    /// Messages from it must be signed.
     #[prost(bool, tag = "8")]
     pub requires_signature: bool,
     /// Identifier of the key to sign with; absent: there is none.
     #[prost(uint64, optional, tag = "9")]
     pub key_id: ::core::option::Option<u64>,
-    /// Keys that it signs with.
+    /// Keys of its messages.
     #[prost(message, repeated, tag = "10")]
     pub associations: ::prost::alloc::vec::Vec<RsvpAssociation>,
-    /// What of it was not taken; empty: everything was.
+    /// Messages that failed authentication; empty: none did.
     #[prost(message, repeated, tag = "11")]
     pub distrusted: ::prost::alloc::vec::Vec<RsvpDistrusted>,
-    /// The reason for the last one, with `distrusted`.
+    /// The reason of the last failure, with `distrusted`.
     #[prost(enumeration = "RsvpDistrust", tag = "12")]
     pub last_distrust: i32,
-    /// Since then.
+    /// Since the last failure.
     #[prost(uint64, tag = "13")]
     pub distrusted_ms_ago: u64,
 }
-/// A key that a neighbour signs with.
+/// A security association with a neighbour: a key of its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RsvpAssociation {
     #[prost(uint64, tag = "1")]
     pub key_id: u64,
-    /// The largest sequence number that was taken; absent: nothing was yet.
+    /// The largest sequence number accepted; absent: there was none yet.
     #[prost(uint64, optional, tag = "2")]
     pub sequence: ::core::option::Option<u64>,
-    /// Challenges sent that it has not answered; 0: it is heard.
+    /// Challenges that it has not answered; 0: it is authenticated.
     #[prost(uint32, tag = "3")]
     pub unanswered: u32,
 }
@@ -3103,9 +3104,9 @@ pub struct RsvpDistrusted {
 pub enum RsvpStyle {
     /// A reservation for each sender that is named.
     FixedFilter = 0,
-    /// One for all senders, whoever they are.
+    /// One reservation for all senders.
     WildcardFilter = 1,
-    /// One for all that are named.
+    /// One reservation for all senders that are named.
     SharedExplicit = 2,
 }
 impl RsvpStyle {
@@ -3136,7 +3137,7 @@ impl RsvpStyle {
 pub enum RsvpReduction {
     /// Switched off here.
     Off = 0,
-    /// The neighbour does not say that it does it.
+    /// The neighbour does not set the refresh-reduction-capable bit.
     NotOffered = 1,
     /// Hops without RSVP lie between.
     Far = 2,
@@ -3178,7 +3179,7 @@ pub enum RsvpHello {
     /// None was exchanged.
     None = 0,
     Up = 1,
-    /// It was there, and is silent or began anew.
+    /// It was up, and is silent or has restarted.
     Lost = 2,
 }
 impl RsvpHello {
@@ -3203,18 +3204,18 @@ impl RsvpHello {
         }
     }
 }
-/// Why a message was not taken (RFC 2747).
+/// Why a message failed authentication (RFC 2747).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum RsvpDistrust {
     Unspecified = 0,
     /// It is not signed.
     Unsigned = 1,
-    /// It is signed with a key that this node has not for this sender, or not now.
+    /// This node has no valid key with this identifier for the sender.
     UnknownKey = 2,
     /// Its digest is wrong: another secret or algorithm, or altered octets.
     WrongDigest = 3,
-    /// Its sequence number was seen, or is too old.
+    /// Its sequence number was received before, or is too old.
     Replayed = 4,
     /// Its sender has not answered a challenge yet.
     Unproven = 5,
@@ -3335,8 +3336,8 @@ pub mod rsvp_client {
         /// `registered`, or an error that ends the call:
         /// INVALID_ARGUMENT      no such session can be, or not `register` at first
         /// FAILED_PRECONDITION   this node does not speak RSVP
-        /// What else is asked for is answered by upcalls; a request that cannot be carried out by `refused`, and what stood
-        /// stands. When the call ends, from either side and for whatever reason, its sender and reservation are torn down.
+        /// All further requests are answered by upcalls. A request that cannot be carried out is answered by `refused` and
+        /// changes nothing. When the call ends, from either side and for whatever reason, its sender and reservation are torn down.
         /// Ending the requests does not end the call.
         pub async fn session(
             &mut self,
@@ -3361,7 +3362,7 @@ pub mod rsvp_client {
             req.extensions_mut().insert(GrpcMethod::new("signalbox.v1.Rsvp", "Session"));
             self.inner.streaming(req, path, codec).await
         }
-        /// The sessions that this node knows, as host or router.
+        /// The sessions of this node, as host or router.
         pub async fn list_rsvp_sessions(
             &mut self,
             request: impl tonic::IntoRequest<super::ListRsvpSessionsRequest>,
@@ -3386,7 +3387,7 @@ pub mod rsvp_client {
                 .insert(GrpcMethod::new("signalbox.v1.Rsvp", "ListRsvpSessions"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// The neighbours that this node hears, and who wants to be heard and is not believed.
+        /// The neighbours of this node, and senders whose messages failed authentication.
         pub async fn list_rsvp_neighbours(
             &mut self,
             request: impl tonic::IntoRequest<super::ListRsvpNeighboursRequest>,
@@ -3436,8 +3437,8 @@ pub mod rsvp_server {
         /// `registered`, or an error that ends the call:
         /// INVALID_ARGUMENT      no such session can be, or not `register` at first
         /// FAILED_PRECONDITION   this node does not speak RSVP
-        /// What else is asked for is answered by upcalls; a request that cannot be carried out by `refused`, and what stood
-        /// stands. When the call ends, from either side and for whatever reason, its sender and reservation are torn down.
+        /// All further requests are answered by upcalls. A request that cannot be carried out is answered by `refused` and
+        /// changes nothing. When the call ends, from either side and for whatever reason, its sender and reservation are torn down.
         /// Ending the requests does not end the call.
         async fn session(
             &self,
@@ -3449,7 +3450,7 @@ pub mod rsvp_server {
             >
             + std::marker::Send
             + 'static;
-        /// The sessions that this node knows, as host or router.
+        /// The sessions of this node, as host or router.
         async fn list_rsvp_sessions(
             &self,
             request: tonic::Request<super::ListRsvpSessionsRequest>,
@@ -3463,7 +3464,7 @@ pub mod rsvp_server {
             >
             + std::marker::Send
             + 'static;
-        /// The neighbours that this node hears, and who wants to be heard and is not believed.
+        /// The neighbours of this node, and senders whose messages failed authentication.
         async fn list_rsvp_neighbours(
             &self,
             request: tonic::Request<super::ListRsvpNeighboursRequest>,
