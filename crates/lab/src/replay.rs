@@ -1,5 +1,6 @@
-//! `signalbox replay`: a recorded node does once more what it did.
+//! `signalbox replay`: a recorded node repeats what it did.
 
+mod events;
 mod print;
 
 use std::fs::File;
@@ -46,12 +47,16 @@ Keys by which RSVP messages are signed are not in a recording. To replay that of
 in which they are with --key.
 
 With --json, \"type\" tells the lines apart; t is in microseconds on the node's clock:
-  transmit      t, src, dst, ifindex, ttl, tos, dont_fragment, options, payload (hexadecimal), message
+  transmit      t, entry, src, dst, ifindex, ttl, tos, dont_fragment, options, payload (hexadecimal), message
   route-lookup  t, id, query
-  stream-listen, stream-open, stream-write, stream-read, stream-close, sctp
-                t, and what the driver is told of TCP connections (stream) and SCTP packets
+  stream-listen, stream-open, stream-write, stream-read, stream-close
+                t, and what the driver is to do with byte streams
   event         t, id, event: of a ping: started, refused, reply, lost or done, and what belongs to it
-  application   t, id, event: what an application in another process hears
+  application   t, id, event: what an application in another process receives
+  qos-event, rsvp-event
+                t, id, event: what a reservation reports to its user
+  reserve, release
+                t, id, reservation: what is reserved in the kernel
   summary       t, inputs, outputs, transmits, route_lookups, streams, events, sessions, peers, pings, counters (those
                 that are not 0), reached_limit, fault
 
@@ -75,7 +80,7 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     let fault = replay(source, &keys, arguments.json, &mut out).with_context(|| name.to_string())?;
     out.flush()?;
     let Some(fault) = fault else { return Ok(ExitCode::SUCCESS) };
-    // If nobody reads it, the exit status still says it.
+    // If it cannot be printed, the exit status still shows it.
     let _ = writeln!(io::stderr(), "signalbox: {name}: {fault}");
     Ok(ExitCode::from(BROKEN))
 }
