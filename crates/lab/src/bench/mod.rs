@@ -18,31 +18,38 @@ pub use engine::EngineArgs;
 pub use forward::ForwardArgs;
 pub use rsvp::RsvpArgs;
 
-/// What can be measured.
-#[derive(Debug, Clone, Subcommand)]
-pub enum BenchCommand {
+/// Declares the table of benchmarks: one line each with the subcommand, its module and its options.
+macro_rules! benchmarks {
+    ($( $(#[doc = $about:literal])+ $name:ident => $module:ident::$options:ident, )*) => {
+        /// What can be measured.
+        #[derive(Debug, Clone, Subcommand)]
+        pub enum BenchCommand {
+            $( $(#[doc = $about])+ $name($options), )*
+        }
+
+        /// Runs one benchmark and prints its result.
+        ///
+        /// # Errors
+        /// What kept it from measuring; a goal that is not reached is no error.
+        pub fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
+            match command {
+                $( BenchCommand::$name(options) => $module::run(&options)?, )*
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+}
+
+benchmarks! {
     /// A node in memory, without a kernel: time per message and handshake, memory per session.
-    GistEngine(EngineArgs),
+    GistEngine => engine::EngineArgs,
     /// A node on real sockets between two namespaces, and a bare forwarder in its place: messages per second.
-    GistForward(ForwardArgs),
+    GistForward => forward::ForwardArgs,
     /// An RSVP router in memory: time per new, refreshed and torn Path and Resv, memory per session.
-    RsvpEngine(RsvpArgs),
+    RsvpEngine => rsvp::RsvpArgs,
 }
 
-/// Runs one benchmark and prints its result.
-///
-/// # Errors
-/// Whatever kept it from measuring; a goal that is not reached is no error.
-pub fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
-    match command {
-        BenchCommand::GistEngine(args) => engine::run(&args)?,
-        BenchCommand::GistForward(args) => forward::run(&args)?,
-        BenchCommand::RsvpEngine(args) => rsvp::run(&args)?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// What a measured value should come to.
+/// A goal for a measured value.
 struct Goal {
     name: &'static str,
     /// In words, with its unit.
@@ -77,12 +84,12 @@ impl std::fmt::Display for Goal {
     }
 }
 
-/// Three digits after the point are more than any measurement here is worth.
+/// Rounds to three digits after the point; no measurement here is more exact.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// Prints whole; a reader that went away is no error of ours.
+/// Prints a text. A reader that went away is no error.
 fn print(text: &str) {
     let _ = writeln!(io::stdout().lock(), "{text}");
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use signalbox_core::IfIndex;
 use signalbox_core::packet::{Received, Transmit};
 
-/// Packets on their way, in order.
+/// Packets that were sent and not yet delivered, in order.
 #[derive(Default)]
 pub(super) struct Post {
     octets: Vec<u8>,
@@ -24,7 +24,7 @@ struct Packet {
     payload: Range<usize>,
 }
 
-/// What a packet holds, as its common header says (RFC 5971 A.1).
+/// The message type in the common header of a packet (RFC 5971 A.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Query,

@@ -1,4 +1,4 @@
-//! Three nodes in a row. The middle one is measured; its neighbours are real nodes too, made anew for every
+//! Three nodes in a row. The middle one is measured; its neighbours are real nodes too, made again for every
 //! batch of sessions, so that what they hold does not count.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -42,7 +42,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// The flow with this number, which gives it its ports. Its session is known once it is set up.
+    /// Returns the flow with this number, which determines its ports. It has a session once it is set up.
     pub(super) fn numbered(number: u32) -> Self {
         let [high, middle, low, lowest] = (FIRST_PORTS + number).to_be_bytes();
         Self {
@@ -307,13 +307,11 @@ fn route(ifindex: IfIndex, src: IpAddr, gateway: Option<IpAddr>, local: bool) ->
 
 fn drain_middle(node: &mut Node, now: Time, sent: &mut Post) {
     while let Some(output) = node.poll() {
-        match output {
-            Output::Transmit(packet) => sent.push(&packet, MIDDLE_UP),
-            Output::RouteLookup { id, query } => {
-                let result = Ok(middle_route(&query));
-                node.handle(now, Input::Route { id, result });
-            }
-            _ => {}
+        if let Output::Transmit(packet) = output {
+            sent.push(&packet, MIDDLE_UP);
+        } else if let Output::RouteLookup { id, query } = output {
+            let result = Ok(middle_route(&query));
+            node.handle(now, Input::Route { id, result });
         }
     }
 }
@@ -330,23 +328,22 @@ fn middle_route(query: &RouteQuery) -> Route {
 fn drain_up(node: &mut Node, now: Time, flows: &mut [Flow], sent: &mut Post) -> Result<usize> {
     let mut done = 0;
     while let Some(output) = node.poll() {
-        match output {
-            Output::Transmit(packet) => sent.push(&packet, UPSTREAM),
-            Output::RouteLookup { id, .. } => {
-                let result = Ok(route(UP, UPSTREAM, Some(MIDDLE_UP), false));
-                node.handle(now, Input::Route { id, result });
-            }
-            Output::Event(Event::Ping { id, event }) => match event {
+        if let Output::Transmit(packet) = output {
+            sent.push(&packet, UPSTREAM);
+        } else if let Output::RouteLookup { id, .. } = output {
+            let result = Ok(route(UP, UPSTREAM, Some(MIDDLE_UP), false));
+            node.handle(now, Input::Route { id, result });
+        } else if let Output::Event(Event::Ping { id, event }) = output {
+            match event {
                 PingEvent::Started { session, .. } => {
                     let flow = usize::try_from(id).ok().and_then(|id| flows.get_mut(id));
-                    flow.context("an event of a ping that nobody started")?.session = session;
+                    flow.context("an event of a ping that was not started")?.session = session;
                 }
                 PingEvent::Reply(reply) => done += usize::from(reply.reached_end && reply.hops.len() == 2),
                 PingEvent::Refused(why) => bail!("ping refused: {why}"),
                 PingEvent::Lost { reason, .. } => bail!("ping lost: {reason}"),
                 PingEvent::Done { .. } => {}
-            },
-            _ => {}
+            }
         }
     }
     Ok(done)
@@ -354,21 +351,19 @@ fn drain_up(node: &mut Node, now: Time, flows: &mut [Flow], sent: &mut Post) -> 
 
 fn drain_down(node: &mut Node, now: Time, sent: &mut Post) {
     while let Some(output) = node.poll() {
-        match output {
-            Output::Transmit(packet) => sent.push(&packet, DOWNSTREAM),
-            Output::RouteLookup { id, query } => {
-                let here = query.dst == DOWNSTREAM;
-                let gateway = Some(MIDDLE_DOWN).filter(|gateway| !here && *gateway != query.dst);
-                let result = Ok(route(UP, DOWNSTREAM, gateway, here));
-                node.handle(now, Input::Route { id, result });
-            }
-            _ => {}
+        if let Output::Transmit(packet) = output {
+            sent.push(&packet, DOWNSTREAM);
+        } else if let Output::RouteLookup { id, query } = output {
+            let here = query.dst == DOWNSTREAM;
+            let gateway = Some(MIDDLE_DOWN).filter(|gateway| !here && *gateway != query.dst);
+            let result = Ok(route(UP, DOWNSTREAM, gateway, here));
+            node.handle(now, Input::Route { id, result });
         }
     }
 }
 
 /// A node that holds this many sessions and sends as fast as it is asked. Its identity stays when it is made
-/// anew; its seed does not, since session identifiers come from it.
+/// again; its seed does not, since session identifiers come from it.
 fn node(sessions: u32, identity: &str, seeds: &mut Random) -> Result<Node> {
     let mut gist = GistConfig::default();
     gist.engine.identity = identity.as_bytes().to_vec();

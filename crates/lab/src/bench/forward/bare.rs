@@ -1,4 +1,4 @@
-//! Bare forwarders: take 64 datagrams, send them on, know nothing. What a node costs is seen against them.
+//! Bare forwarders, which receive 64 datagrams and send them on. They show what a node costs in addition.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -22,7 +22,7 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// How long to wait for a datagram before looking whether to stop.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Sends on to `to` whatever arrives at `socket`, by recvmmsg and sendmmsg, until told to stop.
+/// Sends all that arrives at `socket` on to `to`, by recvmmsg and sendmmsg, until `stop` is set.
 pub(super) fn forward(socket: &UdpSocket, to: SocketAddrV4, stop: &AtomicBool) -> Result<()> {
     socket.set_read_timeout(Some(PATIENCE))?;
     setsockopt(socket, RcvBufForce, &RECEIVE_BUFFER).context("cannot enlarge the receive buffer")?;
@@ -74,7 +74,7 @@ fn receive(
     }
 }
 
-/// The same through the daemon's own door to the network, which sends runs to one peer as segments.
+/// Does the same by the daemon's own driver, which sends several datagrams to one peer as segments of one.
 pub(super) fn forward_segmented(mut io: Io, to: SocketAddrV4, stop: &AtomicBool) -> Result<()> {
     let mut batch = Batch::new();
     while !stop.load(Ordering::Relaxed) {

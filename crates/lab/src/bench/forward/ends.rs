@@ -26,13 +26,13 @@ const FIRST_PORT: u16 = 20_000;
 
 /// Messages of sessions that stand.
 pub(super) struct Recorded {
-    /// Where the middle node wants them.
+    /// Where the middle node receives them.
     pub(super) to: SocketAddr,
     /// The Data message of each session.
     pub(super) messages: Vec<Vec<u8>>,
 }
 
-/// Sets `sessions` up by one ping each from source to sink, and gives the Data message that the source sent to
+/// Sets `sessions` up by one ping each from source to sink, and returns the Data message that the source sent to
 /// the middle node for each.
 pub(super) fn establish(site: &Site, sessions: u16) -> Result<Recorded> {
     let stop = AtomicBool::new(false);
@@ -147,19 +147,16 @@ impl End {
 
     fn drain(&mut self, mut see: impl FnMut(Seen<'_>)) {
         while let Some(output) = self.node.poll() {
-            match output {
-                Output::Transmit(packet) => {
-                    if is_data(packet.payload) {
-                        see(Seen::Data(packet.dst, packet.payload));
-                    }
-                    self.io.send(&packet);
+            if let Output::Transmit(packet) = output {
+                if is_data(packet.payload) {
+                    see(Seen::Data(packet.dst, packet.payload));
                 }
-                Output::RouteLookup { id, query } => {
-                    let result = self.io.route(&query);
-                    self.node.handle(self.clock.now(), Input::Route { id, result });
-                }
-                Output::Event(Event::Ping { event: PingEvent::Reply(_), .. }) => see(Seen::Reply),
-                _ => {}
+                self.io.send(&packet);
+            } else if let Output::RouteLookup { id, query } = output {
+                let result = self.io.route(&query);
+                self.node.handle(self.clock.now(), Input::Route { id, result });
+            } else if let Output::Event(Event::Ping { event: PingEvent::Reply(_), .. }) = output {
+                see(Seen::Reply);
             }
         }
         self.io.flush();

@@ -28,7 +28,7 @@ const SOURCE_PROCESSOR: usize = 0;
 const MIDDLE_PROCESSOR: usize = 1;
 /// More than this share of the messages missing counts as loss.
 const LOSS_ALLOWED: f64 = 0.001;
-/// When nothing has arrived for this long, nothing is on its way any more.
+/// After this time without an arrival no packet is in transit.
 const SETTLE: Duration = Duration::from_millis(50);
 /// A full receive buffer of 8 MB is worked off much sooner than this many looks take.
 const SETTLE_LOOKS: usize = 100;

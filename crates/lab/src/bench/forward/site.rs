@@ -14,7 +14,7 @@ use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::process::Identity;
 use signalbox_linux::topology;
 
-/// Names of ours begin so.
+/// The names of the benchmark's namespaces begin with it.
 const PREFIX: &str = "sbx-bench-";
 pub(super) const PORT: u16 = 270;
 pub(super) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 1);
@@ -80,12 +80,12 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // It cannot be told to anybody any more; the next run sweeps again.
+        // An error cannot be reported here; the next run removes what is left.
         let _ = sweep();
     }
 }
 
-/// Removes namespaces that bear our names, and what runs in them.
+/// Removes namespaces with such names, and what runs in them.
 fn sweep() -> Result<()> {
     for name in netns::list(PREFIX)? {
         for process in Namespace::open(&name)?.processes()? {

@@ -105,7 +105,7 @@ pub(super) fn admission(sessions: u32) -> Result<Resources> {
     Ok(resources)
 }
 
-/// The kernel does what it is told.
+/// Answers as a kernel that installs every reservation.
 fn install(resources: &mut Resources) {
     while let Some(output) = resources.poll() {
         if let resources::ResourceOutput::Install { id, .. } = output {
