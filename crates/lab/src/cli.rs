@@ -80,7 +80,7 @@ pub enum LabCommand {
         /// Write the packets of each link into this directory, as LINK.pcap.
         #[arg(long, value_name = "DIR")]
         pcap: Option<PathBuf>,
-        /// Draw what the flows of the scenario had of the network into this file, as SVG.
+        /// Draw loss, delay and goodput of the flows of the scenario into this file, as SVG.
         #[arg(long, value_name = "FILE")]
         plot: Option<PathBuf>,
         /// Leave the network and the daemons standing.
@@ -104,8 +104,7 @@ Needs root, or a kernel that allows user namespaces (then only `list`, `steps`, 
 /// Does what the arguments say; the status is 0 if all is well and 1 if a check of a scenario fails.
 ///
 /// # Errors
-/// A mistake in a scenario file, a right or tool or program that is missing, a lab that stands already or does not
-/// stand.
+/// A mistake in a scenario file; a missing right, tool or program; a lab that exists already or does not exist.
 pub fn run(arguments: LabArgs) -> Result<ExitCode> {
     match arguments.command {
         LabCommand::List { names: true, .. } => list_names(),
@@ -280,7 +279,7 @@ fn run_scenario(
 ) -> Result<ExitCode> {
     wait::catch_signals()?;
     let progress = |what: &str| {
-        // Progress that nobody can read is no reason to fail.
+        // Progress that cannot be printed is no reason to fail.
         let _ = writeln!(io::stderr(), "{}: {what}", scenario.name);
     };
     progress("making the network");
@@ -305,7 +304,7 @@ fn run_scenario(
         lab.down()?;
     }
     if let Some(file) = plot {
-        let svg = plot::svg(&scenario.description, &evidence);
+        let svg = plot::svg(&scenario.name, &evidence);
         let svg = svg.with_context(|| format!("{} has no flow to draw", scenario.name))?;
         std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
     }

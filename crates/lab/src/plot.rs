@@ -1,37 +1,63 @@
-//! A plot of what flows had of the network over time, as SVG.
+//! A plot, as SVG, of the service that flows received over time.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::checks::traffic::Service;
 use crate::evidence::Evidence;
+use crate::steps::STEPS;
 use crate::steps::traffic::TrafficRun;
 
-/// Time of one point.
+/// The time of one point.
 const BIN: Duration = Duration::from_millis(200);
+/// Two marks within this time are one.
+const SAME: Duration = Duration::from_millis(100);
 const WIDTH: f64 = 760.0;
 const PANEL: f64 = 130.0;
 const LEFT: f64 = 70.0;
-const TOP: f64 = 46.0;
+const TOP: f64 = 62.0;
 const GAP: f64 = 34.0;
 const COLOURS: [&str; 4] = ["#0b6fb8", "#c2570c", "#2f8f4e", "#7a4fa3"];
+/// The number of intervals between the ticks of an axis, at most.
+const INTERVALS: f64 = 4.0;
+const INTERVALS_OF_TIME: f64 = 10.0;
 
-/// A panel: its title, and how a point of it is found.
+/// A panel: its title, and how a point of it is found; `None` leaves a gap in the curve.
 type Panel = (&'static str, fn(&Service) -> Option<f64>);
 
 const PANELS: [Panel; 3] = [
     ("loss, %", |service| (service.sent > 0).then(|| service.loss())),
-    ("delay of one way, ms (median)", |service| service.delay(50)),
+    ("one-way delay, ms (median)", |service| service.delay(50)),
     ("goodput, Mbit/s", |service| Some(service.goodput / 1e6)),
 ];
 
-/// The plot of all flows, with the phases behind them; `None` without a flow.
+/// The time that a plot shows.
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    begin: Duration,
+    end: Duration,
+}
+
+impl Axis {
+    fn x(self, at: Duration) -> f64 {
+        LEFT + at.saturating_sub(self.begin).as_secs_f64() / self.span() * WIDTH
+    }
+
+    fn span(self) -> f64 {
+        self.end.saturating_sub(self.begin).as_secs_f64().max(1e-3)
+    }
+
+    fn holds(self, at: Duration) -> bool {
+        (self.begin..=self.end).contains(&at)
+    }
+}
+
+/// Draws all flows, the phases behind them and the marks of what happened; `None` without a flow.
 pub(crate) fn svg(title: &str, evidence: &Evidence) -> Option<String> {
     let packets = || evidence.all::<TrafficRun>().flat_map(|run| &run.packets);
     let begin = packets().map(|packet| packet.sent).min()?;
     let end = packets().map(|packet| packet.sent).max()?;
-    let span = end.saturating_sub(begin).as_secs_f64().max(1e-3);
-    let x = |at: Duration| LEFT + at.saturating_sub(begin).as_secs_f64() / span * WIDTH;
+    let axis = Axis { begin, end };
     let height = TOP + 3.0 * (PANEL + GAP) + 30.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0}\" height=\"{height:.0}\" \
@@ -50,46 +76,60 @@ pub(crate) fn svg(title: &str, evidence: &Evidence) -> Option<String> {
             to_f64(usize::try_from(run.rate / 1000).unwrap_or(0)) / 1e3,
         );
     }
-    for (index, (name, value)) in PANELS.iter().enumerate() {
+    for (index, entry) in PANELS.iter().enumerate() {
         let base = TOP + to_f64(index) * (PANEL + GAP) + GAP / 2.0 + PANEL;
-        panel(&mut svg, evidence, (name, *value), base, [begin, end], &x);
+        panel(&mut svg, evidence, *entry, base, axis);
     }
     let bottom = height - 14.0;
-    for second in 0..=end.saturating_sub(begin).as_secs() {
-        let at = x(begin + Duration::from_secs(second));
-        let _ = writeln!(svg, "<text x=\"{at:.1}\" y=\"{bottom}\" text-anchor=\"middle\">{second} s</text>");
+    for (at, label) in marks(evidence).iter().filter(|(at, _)| axis.holds(*at)) {
+        let x = axis.x(*at);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\" stroke=\"#444\" stroke-dasharray=\"4 3\"/>\n\
+             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            TOP - 4.0,
+            bottom - 14.0,
+            TOP - 8.0,
+            escaped(label)
+        );
+    }
+    for second in ticks(axis.span(), INTERVALS_OF_TIME) {
+        let x = axis.x(begin + Duration::from_secs_f64(second));
+        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{bottom}\" text-anchor=\"middle\">{second} s</text>");
     }
     svg += "</svg>\n";
     Some(svg)
 }
 
-fn panel(
-    svg: &mut String,
-    evidence: &Evidence,
-    (name, value): (&str, fn(&Service) -> Option<f64>),
-    base: f64,
-    [begin, end]: [Duration; 2],
-    x: &dyn Fn(Duration) -> f64,
-) {
-    let curve = |run: &TrafficRun| -> Vec<(Duration, f64)> {
-        let mut points = Vec::new();
-        let mut at = begin;
-        while at + BIN <= end {
-            points.extend(value(&Service::of(run, at, at + BIN)).map(|value| (at + BIN / 2, value)));
-            at += BIN;
-        }
-        points
+/// Returns what happened, in the order of time: what steps mark, and the moments that they remember.
+fn marks(evidence: &Evidence) -> Vec<(Duration, String)> {
+    let mut marks: Vec<(Duration, String)> = STEPS.iter().flat_map(|step| (step.marks)(evidence)).collect();
+    let phases = &evidence.windows;
+    let moments = evidence.moments.iter().filter(|(label, _)| !phases.contains_key(*label));
+    marks.extend(moments.map(|(label, at)| (*at, label.clone())));
+    marks.sort_by_key(|(at, _)| *at);
+    marks.dedup_by(|(late, _), (early, _)| late.saturating_sub(*early) < SAME);
+    marks
+}
+
+fn panel(svg: &mut String, evidence: &Evidence, (name, value): Panel, base: f64, axis: Axis) {
+    let curve = |run: &TrafficRun| -> Vec<(Duration, Option<f64>)> {
+        let starts = std::iter::successors(Some(axis.begin), |at| Some(*at + BIN));
+        let bins = starts.take_while(|at| *at + BIN <= axis.end);
+        bins.map(|at| (at + BIN / 2, value(&Service::of(run, at, at + BIN)))).collect()
     };
-    let curves: Vec<_> = evidence.all::<TrafficRun>().map(curve).collect();
-    let most = curves.iter().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
-    let top = if most > 0.0 { most * 1.1 } else { 1.0 };
+    let curves: Vec<_> = evidence.all().map(curve).collect();
+    let most = curves.iter().flatten().filter_map(|(_, value)| *value).fold(0.0, f64::max);
+    let ticks = ticks(most, INTERVALS);
+    let top = most.max(ticks.last().copied().unwrap_or_default()) * 1.1;
+    let top = if top > 0.0 { top } else { 1.0 };
     let y = |value: f64| base - value / top * PANEL;
     let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{:.1}\">{name}</text>", base - PANEL - 4.0);
     for (label, (from, to)) in &evidence.windows {
-        if *to <= begin || *from >= end {
+        if *to <= axis.begin || *from >= axis.end {
             continue;
         }
-        let (left, right) = (x((*from).max(begin)), x((*to).min(end)));
+        let (left, right) = (axis.x((*from).max(axis.begin)), axis.x((*to).min(axis.end)));
         let (wide, up) = (right - left, base - PANEL);
         let _ = writeln!(
             svg,
@@ -100,27 +140,51 @@ fn panel(
             escaped(label)
         );
     }
-    for share in [0.0, 0.5, 1.0] {
-        let (at, number) = (y(most * share), most * share);
+    for tick in ticks {
+        let at = y(tick);
         let _ = writeln!(
             svg,
             "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{:.1}\" y2=\"{at:.1}\" stroke=\"#ccc\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{number:.1}</text>",
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{tick}</text>",
             LEFT + WIDTH,
             LEFT - 6.0,
             at + 4.0
         );
     }
     for (number, points) in curves.iter().enumerate() {
-        let points: Vec<_> =
-            points.iter().map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value))).collect();
         let colour = COLOURS[number % COLOURS.len()];
-        let _ = writeln!(
-            svg,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\" points=\"{}\"/>",
-            points.join(" ")
-        );
+        for piece in pieces(points) {
+            let places: Vec<_> =
+                piece.iter().map(|(at, value)| format!("{:.1},{:.1}", axis.x(*at), y(*value))).collect();
+            // The round ends make a point of a piece that has only one.
+            let _ = writeln!(
+                svg,
+                "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\" stroke-linecap=\"round\" points=\"{} {}\"/>",
+                places[0],
+                places.join(" ")
+            );
+        }
     }
+}
+
+/// Cuts a curve where it has no value.
+fn pieces(points: &[(Duration, Option<f64>)]) -> Vec<Vec<(Duration, f64)>> {
+    let runs = points.split(|(_, value)| value.is_none()).filter(|run| !run.is_empty());
+    runs.map(|run| run.iter().filter_map(|(at, value)| Some((*at, (*value)?))).collect()).collect()
+}
+
+/// Returns round ticks from 0 to at most `most`, in steps of 1, 2 or 5 times a power of ten.
+fn ticks(most: f64, intervals: f64) -> Vec<f64> {
+    if most <= 0.0 {
+        return vec![0.0];
+    }
+    let power = (most / intervals).log10().floor();
+    let tenth = 10_f64.powf(power);
+    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * tenth * intervals >= most);
+    let step = factor.unwrap_or(10.0) * tenth;
+    // Rounded, so that 3 times 0.1 is printed as 0.3.
+    let rounded = |value: f64| (value * 1e6).round() / 1e6;
+    (0_u32..=20).map(|n| rounded(f64::from(n) * step)).take_while(|tick| *tick <= most * 1.000_001).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
@@ -130,4 +194,38 @@ const fn to_f64(number: usize) -> f64 {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::tests::evidence;
+    use crate::steps::traffic::Packet;
+
+    #[test]
+    fn ticks_are_round_and_stay_below_the_greatest_value() {
+        assert_eq!(ticks(100.0, 4.0), [0.0, 50.0, 100.0]);
+        assert_eq!(ticks(7.9, 4.0), [0.0, 2.0, 4.0, 6.0]);
+        assert_eq!(ticks(0.37, 4.0), [0.0, 0.1, 0.2, 0.3]);
+        assert_eq!(ticks(8.6, 10.0), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(ticks(0.0, 4.0), [0.0]);
+    }
+
+    #[test]
+    fn a_delay_has_a_gap_where_no_packet_arrived_and_events_are_marked() {
+        let (_, mut evidence) = evidence("kind = 'no_errors'");
+        let packet = |ms: u64| {
+            let sent = Duration::from_millis(ms);
+            let lost = (800..1400).contains(&ms);
+            Packet { sent, arrived: (!lost).then(|| sent + Duration::from_millis(5)) }
+        };
+        let packets = (0..=200).map(|n| packet(n * 10)).collect();
+        evidence.record(TrafficRun { name: "flow".into(), rate: 1_000_000, size: 100, packets });
+        evidence.moments.insert("link lost".into(), Duration::from_millis(800));
+        let svg = svg("x", &evidence).expect("there is a flow");
+        // Loss and goodput are one curve each, the delay is two.
+        assert_eq!(svg.matches("<polyline").count(), 4, "{svg}");
+        assert_eq!(svg.matches("stroke-dasharray").count(), 1);
+        assert!(svg.contains(">link lost</text>") && svg.contains(">100</text>"), "{svg}");
+    }
 }

@@ -15,6 +15,7 @@ mod wait_for;
 mod watch;
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::de::DeserializeOwned;
@@ -87,6 +88,11 @@ pub(crate) trait Step: Debug + DeserializeOwned + 'static {
     fn report(_evidence: &Evidence) -> Vec<Section> {
         Vec::new()
     }
+
+    /// Returns when something happened that a plot should mark, in the time since 1970, and a label for it.
+    fn marks(_evidence: &Evidence) -> Vec<(Duration, String)> {
+        Vec::new()
+    }
 }
 
 /// A step of any kind.
@@ -111,6 +117,7 @@ pub(crate) struct StepKind {
     pub(crate) kind: Kind<dyn AnyStep>,
     pub(crate) measure: fn(&Evidence) -> Option<(&'static str, Value)>,
     pub(crate) report: fn(&Evidence) -> Vec<Section>,
+    pub(crate) marks: fn(&Evidence) -> Vec<(Duration, String)>,
 }
 
 const fn kind<S: Step>() -> StepKind {
@@ -123,5 +130,6 @@ const fn kind<S: Step>() -> StepKind {
         },
         measure: S::measure,
         report: S::report,
+        marks: S::marks,
     }
 }

@@ -167,6 +167,18 @@ impl Step for Reserve {
         let all: Map<_, _> = evidence.all().map(one).collect();
         (!all.is_empty()).then(|| ("reservations", all.into()))
     }
+
+    fn marks(evidence: &Evidence) -> Vec<(Duration, String)> {
+        const MARKED: [(&str, &str); 4] =
+            [("granted", "reserved"), ("refused", "refused"), ("lost", "lost"), ("released", "torn")];
+        let several = evidence.all::<ReserveRun>().count() > 1;
+        let of = |run: &ReserveRun| {
+            let label = |word: &str| if several { format!("{} {word}", run.name) } else { word.to_owned() };
+            let found = MARKED.map(|(kind, word)| run.event(kind).map(|(at, _)| (*at, label(word))));
+            found.into_iter().flatten().collect::<Vec<_>>()
+        };
+        evidence.all().flat_map(of).collect()
+    }
 }
 
 impl Background for Holding {
