@@ -10,7 +10,7 @@ use signalbox_core::packet::router_alert;
 use signalbox_wire::Reader;
 
 signalbox_wire::code_points! {
-    /// What a captured packet begins with (numbers of the pcap format).
+    /// The link layer of a capture: what each packet begins with (numbers of the pcap format).
     pub struct LinkType(u32) {
         /// Ethernet, with VLAN tags or without.
         ETHERNET = 1, "Ethernet";
@@ -27,7 +27,7 @@ signalbox_wire::code_points! {
     }
 }
 
-/// A UDP datagram with what its IP header said.
+/// A UDP datagram with the values of its IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpPacket<'a> {
     /// Source address and port.
@@ -43,14 +43,14 @@ pub struct UdpPacket<'a> {
 }
 
 impl UdpPacket<'_> {
-    /// The value of its Router Alert option, if it has one.
+    /// Returns the value of its Router Alert option (RFC 2113, RFC 2711), if it has one.
     #[must_use]
     pub fn router_alert(&self) -> Option<u16> {
         router_alert(self.options, self.src.is_ipv6())
     }
 }
 
-/// An IP packet, whole or at least its beginning, with what its header said.
+/// An IP packet, whole or cut short, with the values of its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpPacket<'a> {
     /// Source address.
@@ -68,7 +68,7 @@ pub struct IpPacket<'a> {
 }
 
 impl<'a> IpPacket<'a> {
-    /// The value of its Router Alert option, if it has one.
+    /// Returns the value of its Router Alert option (RFC 2113, RFC 2711), if it has one.
     #[must_use]
     pub fn router_alert(&self) -> Option<u16> {
         router_alert(self.options, self.src.is_ipv6())
@@ -94,7 +94,7 @@ impl<'a> IpPacket<'a> {
     }
 }
 
-/// The UDP datagram in an Ethernet frame (802.1Q and 802.1ad tags are skipped); `None` if it holds none.
+/// Returns the UDP datagram in an Ethernet frame (802.1Q and 802.1ad tags are skipped), if there is one.
 #[must_use]
 pub fn parse_ethernet(frame: &[u8]) -> Option<UdpPacket<'_>> {
     parse_ip(in_ethernet(frame)?)
@@ -111,13 +111,13 @@ fn in_ethernet(frame: &[u8]) -> Option<&[u8]> {
     matches!(kind, 0x0800 | 0x86dd).then(|| r.take_rest())
 }
 
-/// The UDP datagram in an IP packet; `None` if it holds none, or only a fragment of one.
+/// Returns the UDP datagram in an IP packet; `None` if there is no datagram or only a fragment.
 #[must_use]
 pub fn parse_ip(packet: &[u8]) -> Option<UdpPacket<'_>> {
     ip_packet(packet)?.udp()
 }
 
-/// The parts of an IP packet; `None` if it is none, or only a fragment of one.
+/// Returns the parts of an IP packet (RFC 791 §3.1, RFC 8200 §3); `None` if it is not an IP packet or only a fragment.
 #[must_use]
 pub fn ip_packet(packet: &[u8]) -> Option<IpPacket<'_>> {
     match packet.first()? >> 4 {
@@ -192,13 +192,13 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// The UDP datagram in it.
+    /// Returns the UDP datagram in it.
     #[must_use]
     pub fn udp(&self) -> Option<UdpPacket<'_>> {
         self.ip()?.udp()
     }
 
-    /// The IP packet in it.
+    /// Returns the IP packet in it.
     #[must_use]
     pub fn ip(&self) -> Option<IpPacket<'_>> {
         let mut r = Reader::new(&self.octets);
@@ -224,18 +224,18 @@ pub enum CaptureError {
     /// No pcap file header.
     #[error("no pcap file: {0}")]
     Header(PcapError),
-    /// The newer format, which we do not read.
+    /// The newer format, pcapng, which is not supported.
     #[error("this is a pcapng file: convert it to pcap (editcap -F pcap IN OUT)")]
     PcapNg,
-    /// Packets begin with something that we do not know.
+    /// The link layer of the packets is not supported.
     #[error("link type {0} of this capture is not supported")]
     LinkType(LinkType),
-    /// A packet header makes no sense, or the file ends within a packet.
+    /// A packet header is invalid, or the file ends within a packet.
     #[error("frame {frame}: broken capture: {cause}")]
     Broken {
         /// Number of the packet, from 1.
         frame: u64,
-        /// What the reader says.
+        /// The message of the pcap reader.
         cause: PcapError,
     },
 }
@@ -250,7 +250,7 @@ pub struct Packets<R: Read> {
     broken: bool,
 }
 
-/// Whether a file that begins so is a capture.
+/// Whether a file that begins with these octets is a capture.
 #[must_use]
 pub const fn is_capture(start: [u8; 4]) -> bool {
     matches!(u32::from_be_bytes(start), 0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 | PCAPNG)
@@ -262,7 +262,7 @@ impl<R: Read> Packets<R> {
     /// Reads the file header.
     ///
     /// # Errors
-    /// [`CaptureError`] if it is none, or the packets are of a link type that we do not read.
+    /// [`CaptureError`] if this is not a capture, or its link type is not supported.
     pub fn open(reader: R) -> Result<Self, CaptureError> {
         let reader = PcapReader::new(reader).map_err(CaptureError::Header)?;
         let header = reader.header();
@@ -278,7 +278,7 @@ impl<R: Read> Packets<R> {
 impl<R: Read> Iterator for Packets<R> {
     type Item = Result<Packet, CaptureError>;
 
-    /// After a broken packet there is nothing more: where the next one begins is not known.
+    /// The iterator ends after a broken packet, since the place of the next one is unknown.
     fn next(&mut self) -> Option<Self::Item> {
         if self.broken {
             return None;

@@ -11,7 +11,7 @@ use signalbox_wire::{Writer, hex, parse_hex};
 use crate::capture::{CaptureError, IpPacket, Packet, Packets, UdpPacket, is_capture};
 use crate::{json, rsvp, text};
 
-/// Whose messages hexadecimal lines hold. Packets of a capture tell by themselves.
+/// The protocol of the messages in hexadecimal lines. In a capture each packet shows its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
     /// GIST, RFC 5971.
@@ -24,21 +24,21 @@ pub enum Protocol {
 /// How to read and print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Of hexadecimal lines.
+    /// The protocol of hexadecimal lines.
     pub protocol: Protocol,
     /// One JSON object a line instead of text.
     pub json: bool,
-    /// Print what our encoder makes of what was understood: as text nothing but its hexadecimal octets, a
-    /// message a line (what is not understood becomes a comment); in JSON as a further field.
+    /// Encode each decoded message again. As text only the hexadecimal octets are printed, a message a line, and what
+    /// cannot be decoded becomes a comment; in JSON they are a further field.
     pub reencode: bool,
 }
 
 /// What was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
-    /// Messages, understood or not.
+    /// Messages, decoded or not.
     pub messages: u64,
-    /// Messages that were not understood, lines that are no hexadecimal, and captures that broke off.
+    /// Messages that could not be decoded, lines that are no hexadecimal, and captures that end too early.
     pub failed: u64,
 }
 
@@ -53,7 +53,7 @@ pub enum Error {
     Write(#[source] io::Error),
 }
 
-/// Where a message comes from.
+/// The source of a message.
 enum Source<'a> {
     Line(u64),
     Frame(&'a Packet, UdpPacket<'a>),
@@ -63,9 +63,9 @@ enum Source<'a> {
 
 /// Why there is no message.
 enum Failure {
-    /// The octets are no GIST message.
+    /// The octets are not a GIST message.
     Gist(DecodeError),
-    /// The octets are no RSVP message.
+    /// The octets are not an RSVP message.
     Rsvp(String),
     /// The input is not what it should be.
     Input(String),
@@ -75,7 +75,7 @@ enum Failure {
 ///
 /// A line holds a UDP payload with its magic number, or the bare message of a stream; blank lines and what
 /// follows a `#` are skipped. Of a capture, UDP datagrams from or to port 270 are read, and IP packets of protocol 46
-/// (RSVP). How a GIST message came is taken from its C-flag and magic number, [`Encapsulation::of`]. A line of
+/// (RSVP). The C-flag and the magic number of a GIST message show its encapsulation, [`Encapsulation::of`]. A line of
 /// [`Protocol::Rsvp`] holds a message from its common header on.
 ///
 /// # Errors
@@ -158,7 +158,7 @@ struct Printer<'a, W> {
 }
 
 impl<W: Write> Printer<'_, W> {
-    /// One message, `octets` from its common header on.
+    /// Prints one GIST message, `octets` from its common header on.
     fn message(&mut self, source: &Source<'_>, octets: &[u8], datagram: bool) -> Result<(), Error> {
         self.summary.messages += 1;
         let header = Header::parse(octets);
@@ -205,7 +205,7 @@ impl<W: Write> Printer<'_, W> {
         .map_err(Error::Write)
     }
 
-    /// One RSVP message.
+    /// Prints one RSVP message.
     fn rsvp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
         self.summary.messages += 1;
         let read = rsvp::Message::parse(octets).map_err(|error| error.to_string());
@@ -234,7 +234,7 @@ impl<W: Write> Printer<'_, W> {
         .map_err(Error::Write)
     }
 
-    /// Input that is no message at all.
+    /// Prints input that is not a message.
     fn failure(&mut self, source: &Source<'_>, text: &str) -> Result<(), Error> {
         self.not_understood(source, &Failure::Input(text.to_owned()), None, &[], false)
     }
@@ -287,9 +287,9 @@ impl<W: Write> Printer<'_, W> {
     }
 }
 
-/// What our encoder makes of what was understood, in hexadecimal.
+/// Encodes a decoded message again, in hexadecimal.
 fn reencode(message: &Message<'_>, datagram: bool) -> Result<String, String> {
-    // Without the MRI's own octets, or its reserved bits would be repeated instead of composed.
+    // Without the received octets of the MRI, so that its reserved bits are composed and not copied.
     let message = Message { mri: message.mri.map(|m| MriObject::from(m.mri)), ..*message };
     let mut octets = Vec::new();
     let mut w = Writer::new(&mut octets);

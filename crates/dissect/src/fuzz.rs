@@ -5,7 +5,7 @@ use std::io;
 use crate::capture::{Packets, parse_ethernet, parse_ip};
 use crate::decode::{Options, Protocol, decode};
 
-/// Any octets as a pcap file, an Ethernet frame and an IP packet.
+/// Reads any octets as a pcap file, an Ethernet frame and an IP packet.
 pub fn capture(data: &[u8]) {
     let _ = (parse_ethernet(data), parse_ip(data));
     if let Ok(packets) = Packets::open(data) {
@@ -16,7 +16,7 @@ pub fn capture(data: &[u8]) {
     }
 }
 
-/// Any octets as the input of the command, in each way of printing.
+/// Decodes any octets as the input of the command, in every format of the output.
 pub fn decode_any(data: &[u8]) {
     for protocol in [Protocol::Gist, Protocol::Rsvp] {
         decode_as(data, protocol);

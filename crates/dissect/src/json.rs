@@ -1,4 +1,4 @@
-//! Messages as JSON. Field names are documented in `docs/decode.md` and stay.
+//! Messages as JSON. Field names are documented in `docs/decode.md` and do not change.
 
 use serde_json::{Map, Value, json};
 use signalbox_core::{Mri, NslpId};
@@ -26,7 +26,7 @@ pub(crate) fn header(header: &Header) -> Value {
     })
 }
 
-/// An error as A.4.4 numbers it.
+/// An error with its code and subcode (RFC 5971 A.4.4).
 pub(crate) fn gist_error(error: GistError) -> Value {
     json!({
         "class": error.class.0,
@@ -38,7 +38,7 @@ pub(crate) fn gist_error(error: GistError) -> Value {
     })
 }
 
-/// Why octets are no message.
+/// The reason why octets are not a message.
 pub(crate) fn decode_error(error: &DecodeError) -> Value {
     json!({
         "text": error.to_string(),

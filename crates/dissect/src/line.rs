@@ -4,8 +4,8 @@ use signalbox_core::NslpId;
 use signalbox_gist::wire::{Encapsulation, Header, Message, strip_magic};
 use signalbox_ping::wire as ping;
 
-/// A UDP payload in one line: which message it is, of which application, flow and session, and what an Error
-/// says; or why it cannot be understood.
+/// Returns a UDP payload in one line: message type, application, flow and session, and the error code of an Error; or
+/// the reason why it cannot be decoded.
 #[must_use]
 pub fn summary(payload: &[u8]) -> String {
     let Some(octets) = strip_magic(payload) else {

@@ -9,7 +9,7 @@ use signalbox_qos::wire::{
 };
 use signalbox_wire::hex;
 
-/// Names of the flags that are set, those of the message's type first.
+/// Returns the names of the flags that are set, those of the message's type first.
 fn flags(message: &Message<'_>) -> Vec<&'static str> {
     let own: &[_] = match message.kind {
         MessageType::RESERVE => &[(MessageFlags::REPLACE, "REPLACE"), (MessageFlags::TEAR, "TEAR")],
@@ -45,7 +45,7 @@ fn source(source: &Source<'_>) -> Option<String> {
     }
 }
 
-/// A message as a JSON object; what it does not have is left out.
+/// Returns a message of QoS NSLP (RFC 5974 §5.1) as a JSON object. Absent objects have no field.
 pub(crate) fn json(message: &Message<'_>) -> Value {
     let mut fields = Map::new();
     let mut add = |name: &str, value: Option<Value>| {
@@ -97,7 +97,7 @@ fn info(info: &InfoSpec<'_>) -> Value {
     })
 }
 
-/// A QSPEC as far as its parts can be found, with everything that is wrong in it.
+/// Returns a QSPEC (RFC 5975 §4) as far as it can be decoded, with all its errors.
 fn qspec(octets: &[u8]) -> Value {
     let qspec = match Qspec::frame(octets) {
         Ok(qspec) => qspec,
@@ -148,7 +148,7 @@ fn field(field: Field<'_>) -> Value {
     match field {
         Field::Number(n) | Field::Named(n, None) => n.into(),
         Field::Named(_, Some(name)) => name.into(),
-        // JSON has no infinity. The shortest digits that give the float again are better to read than all of them.
+        // JSON has no infinity. The shortest digits that parse to the same float are easier to read than all of them.
         Field::Real(x) if x.is_infinite() => "infinite".into(),
         Field::Real(x) => x.to_string().parse::<f64>().map_or(Value::Null, Value::from),
         Field::Flag(flag) => flag.into(),
@@ -156,7 +156,7 @@ fn field(field: Field<'_>) -> Value {
     }
 }
 
-/// A message as indented lines.
+/// Returns a message as indented lines.
 pub(crate) fn text(f: &mut String, message: &Message<'_>) -> fmt::Result {
     write!(f, "    QoS {}", message.kind)?;
     flags(message).iter().try_for_each(|flag| write!(f, " {flag}"))?;

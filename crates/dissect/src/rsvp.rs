@@ -17,14 +17,14 @@ pub(crate) const IP_PROTOCOL: u8 = 46;
 
 type Fields = Vec<(&'static str, Value)>;
 
-/// What our encoder makes of what was understood, in hexadecimal.
+/// Encodes a decoded message again, in hexadecimal.
 pub(crate) fn reencode(message: &Message<'_>) -> Result<String, String> {
     let mut octets = Vec::new();
     message.compose(&mut octets).map_err(|error| format!("cannot be encoded again: {error}"))?;
     Ok(hex(&octets))
 }
 
-/// A message as a JSON object.
+/// Returns an RSVP message (RFC 2205 §3.1) as a JSON object.
 pub(crate) fn json(message: &Message<'_>) -> Value {
     let objects: Vec<Value> = message
         .objects()
@@ -67,8 +67,8 @@ pub(crate) fn json(message: &Message<'_>) -> Value {
     value
 }
 
-/// A message as text: a line for the header, then one indented line for each object, a Bundle's messages indented
-/// further; ends without a line break.
+/// Returns an RSVP message as text: a line for the header, then one indented line for each object. The messages of a
+/// Bundle are indented further. There is no line break at the end.
 pub(crate) fn describe(message: &Message<'_>) -> String {
     let mut text = String::new();
     write(&mut text, message, 0);
@@ -128,7 +128,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The name that this C-Type has.
+/// Returns the name of a C-Type.
 fn name(object: &RawObject<'_>) -> String {
     let ObjectType { class, c_type } = object.kind;
     match (class, c_type) {
@@ -141,7 +141,7 @@ fn name(object: &RawObject<'_>) -> String {
     }
 }
 
-/// Shortest digits that give the float again; JSON has no infinity.
+/// Returns the shortest digits that parse to the same float; JSON has no infinity.
 fn real(value: f32) -> Value {
     if value.is_infinite() {
         "infinite".into()
@@ -254,7 +254,7 @@ fn of_diagnostic(asked: &Diagnostic) -> Fields {
     ]
 }
 
-/// What one node said in a diagnosis (RFC 2745 §3.6), as in the JSON of a DREP.
+/// Returns the DIAG_RESPONSE object of one node (RFC 2745 §3.6), as in the JSON of a DREP.
 #[must_use]
 pub fn rsvp_response(found: &DiagResponse<'_>) -> Value {
     group(of_response(found))
@@ -404,7 +404,7 @@ fn of_adspec(adspec: &Adspec) -> Fields {
     fields
 }
 
-/// What differs for one service.
+/// Parameters of one service.
 fn overrides(broken: bool, overrides: &Overrides) -> Value {
     let mut value = json!({ "broken": broken });
     if let Some(hops) = overrides.hops {

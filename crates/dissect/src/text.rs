@@ -9,8 +9,8 @@ use signalbox_wire::hex;
 
 use crate::json::unknown;
 
-/// A message as text: a line for the header, then one or more indented lines for each object; ends without a
-/// line break.
+/// Returns a GIST message (RFC 5971 A.1) as text: a line for the header, then one or more indented lines for each
+/// object. There is no line break at the end.
 #[must_use]
 pub fn describe(message: &Message<'_>) -> String {
     let mut text = String::new();
@@ -189,7 +189,7 @@ fn nslp_data(f: &mut String, nslp: NslpId, data: &[u8]) -> fmt::Result {
     message.padding.map_or(Ok(()), |padding| writeln!(f, "    padding: {} octets", padding.len()))
 }
 
-/// Microseconds since 1970 as seconds.
+/// Returns microseconds since 1970 as seconds.
 fn time(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }

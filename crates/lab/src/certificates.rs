@@ -1,4 +1,4 @@
-//! Keys and certificates of a lab's nodes, made anew for each run.
+//! Keys and certificates of a lab's nodes, which are made for each run.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use crate::scenario::Certificate;
 /// The file of the authority that all nodes with a certificate trust.
 const ANCHORS: &str = "authority.pem";
 
-/// The name in a node's certificate; `.test` is nobody's (RFC 6761).
+/// The domain of the names in certificates; `.test` belongs to no owner (RFC 6761).
 fn name(node: &str) -> String {
     format!("{node}.lab.test")
 }
@@ -37,7 +37,7 @@ pub(crate) fn configure(node: &PlannedNode, config: &mut toml::Table) {
     merge(config, &inside);
 }
 
-/// Makes the files of all nodes that want some.
+/// Makes the files of all nodes that have a certificate.
 pub(crate) fn make(nodes: &[PlannedNode], directory: &Path) -> Result<()> {
     if nodes.iter().all(|node| node.certificate.is_none()) {
         return Ok(());

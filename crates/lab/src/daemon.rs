@@ -20,7 +20,7 @@ use crate::plan::{Plan, PlannedInterface, PlannedNode, merge};
 use crate::state;
 use crate::{certificates, kernel, net, protocols, wait};
 
-/// A daemon has this long to be ready after its start, and to end when asked to.
+/// The time that a daemon has to be ready after its start, and to end when asked to.
 const BUDGET: Duration = Duration::from_secs(30);
 /// Lines of a log that an error shows.
 const LOG_LINES: usize = 15;
@@ -33,13 +33,13 @@ pub(crate) struct Daemon {
     namespace: Namespace,
     child: Child,
     log: PathBuf,
-    /// Where it says that it is ready (the protocol of sd_notify(3)).
+    /// Receives its notice that it is ready (the protocol of sd_notify(3)).
     notes: UnixDatagram,
     /// The kernel's rules before the start.
     before: Vec<String>,
 }
 
-/// The program of this name: `variable` says where, else it is beside the one that runs now.
+/// Returns the path of a program: the value of `variable`, or else beside the program that runs now.
 pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
     let path = match std::env::var_os(variable) {
         Some(path) => PathBuf::from(path),
@@ -51,7 +51,7 @@ pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
     bail!("no program {}; build it (cargo build -p {name}) or say in ${variable} where it is", path.display())
 }
 
-/// The configuration that the plan wants, as the text of the daemon's file.
+/// Returns the configuration of a node's daemon, as the text of its file.
 pub(crate) fn configuration(plan: &Plan, node: &PlannedNode) -> Result<String> {
     let socket = state::socket(&plan.name, &node.name).display().to_string();
     let one =
@@ -74,7 +74,8 @@ pub(crate) fn configuration(plan: &Plan, node: &PlannedNode) -> Result<String> {
     Ok(toml::to_string(&table)?)
 }
 
-/// `[[resources.link]]`: each interface whose link has a rate, and over it what the file says of that interface.
+/// Returns `[[resources.link]]`: a table for each interface whose link has a rate, over which the scenario's own table for
+/// that interface is merged.
 fn links(plan: &Plan, node: &PlannedNode) -> Vec<toml::Value> {
     let given: Vec<&toml::Table> = node
         .config
@@ -133,7 +134,7 @@ impl Daemon {
         Ok(Self { node: index, process, namespace, child, log, notes, before })
     }
 
-    /// Waits until the daemon says that it is ready: its control socket is there long before.
+    /// Waits until the daemon reports that it is ready; its control socket exists long before.
     pub(crate) fn wait_ready(&mut self, node: &PlannedNode) -> Result<()> {
         let (mut ready, mut ended) = (false, false);
         let mut note = [0; 64];
@@ -159,14 +160,14 @@ impl Daemon {
         self.compare(fault)
     }
 
-    /// Ends the daemon as a crash would; gives the kernel's rules as they were before it.
+    /// Ends the daemon as a crash does; returns the kernel's rules as they were before its start.
     pub(crate) fn kill(mut self) -> Result<Vec<String>> {
         self.signal(Signal::SIGKILL)?;
         self.child.wait()?;
         Ok(self.before)
     }
 
-    /// The child is ours and nobody has waited for it, so that its number is nobody else's.
+    /// Sends a signal. The child was not waited for, so that its number belongs to no other process.
     fn signal(&self, signal: Signal) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.process.pid)?);
         kill(pid, signal).with_context(|| format!("cannot signal process {pid}"))
@@ -182,7 +183,7 @@ impl Daemon {
             Some(status) if status.success() => None,
             Some(status) => Some(format!("ended with {status}{}", tail(&self.log))),
             None => {
-                // Reported as not clean; whatever this says, the daemon has to go.
+                // Reported as not clean. The daemon has to end in any case.
                 let _ = self.child.kill().and_then(|()| self.child.wait());
                 Some(late.to_owned())
             }
@@ -198,7 +199,7 @@ impl Daemon {
     }
 }
 
-/// A socket for what a daemon has to say, in place of its predecessor's.
+/// Makes the socket for the notices of a daemon, in place of its predecessor's.
 fn notes_at(place: &Path) -> Result<UnixDatagram> {
     match fs::remove_file(place) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
@@ -213,7 +214,7 @@ fn early(node: &str, log: &Path) -> String {
     format!("the daemon of {node} ended at once{}", tail(log))
 }
 
-/// The end of a log, to be put behind a sentence.
+/// Returns the end of a log, to be appended to a sentence.
 pub(crate) fn tail(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! Commands that look at a namespace's kernel or configure it.
+//! Commands that read or configure the kernel of a namespace.
 
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail};
 use signalbox_linux::netns::Namespace;
 
-/// The namespace of this name.
+/// Opens the namespace of this name.
 pub(crate) fn namespace(name: &str) -> Result<Namespace> {
     Namespace::open(name).with_context(|| format!("no namespace {name}"))
 }
 
-/// Runs a command inside a namespace and gives what it wrote; its complaint is the error.
+/// Runs a command inside a namespace and returns its output; its error output is the error.
 pub(crate) fn output(namespace: &Namespace, program: &str, words: &[&str]) -> Result<String> {
     let command = || format!("{program} {}", words.join(" "));
     let mut child = Command::new(program);
@@ -23,8 +23,8 @@ pub(crate) fn output(namespace: &Namespace, program: &str, words: &[&str]) -> Re
         _ => anyhow!("cannot start `{program}`: {error}"),
     })?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("`{}` in {} failed: {}", command(), namespace.name(), said.trim());
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        bail!("`{}` in {} failed: {}", command(), namespace.name(), complaint.trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -44,7 +44,7 @@ impl Lab {
         }
     }
 
-    /// Takes the lab down after a failure; gives back why.
+    /// Takes the lab down after a failure; returns the failure.
     pub(crate) fn abandon(self, error: anyhow::Error) -> anyhow::Error {
         match self.down() {
             Ok(()) => error,
@@ -86,14 +86,14 @@ impl Lab {
         self.take(node)?.stop()
     }
 
-    /// Ends the daemon of a node as a crash would.
+    /// Ends the daemon of a node as a crash does.
     pub(crate) fn kill(&mut self, node: usize) -> Result<()> {
         let before = self.take(node)?.kill()?;
         self.before.insert(node, before);
         Ok(())
     }
 
-    /// The daemon of a node as the kernel knows it.
+    /// Returns the process of a node's daemon.
     pub(crate) fn process(&self, node: usize) -> Result<Identity> {
         let name = &self.plan.nodes[node].name;
         let daemon = self.daemons.get(&node).ok_or_else(|| anyhow!("the daemon of {name} does not run"))?;
@@ -110,12 +110,12 @@ impl Lab {
         std::mem::take(&mut self.daemons).into_values().map(Daemon::stop).collect()
     }
 
-    /// The indexes of the nodes whose daemon runs.
+    /// Returns the indexes of the nodes whose daemon runs.
     pub(crate) fn running(&self) -> impl Iterator<Item = usize> {
         self.daemons.keys().copied()
     }
 
-    /// The end of each daemon's log.
+    /// Returns the end of each daemon's log.
     pub(crate) fn logs(&self) -> Vec<(String, String)> {
         let directory = state::directory(&self.plan.name);
         let tail = |name: &String| daemon::tail(&directory.join(format!("{name}.log")));

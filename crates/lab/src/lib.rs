@@ -1,4 +1,4 @@
-//! The lab: topologies in network namespaces, scenarios that are TOML files, and the checks that prove them.
+//! The lab: topologies in network namespaces, scenarios that are TOML files, and checks of what has to hold.
 //!
 //! `scenario` reads the file, `plan` decides names, addresses and routes without touching anything, `net` carries the
 //! plan out and takes it down again. `steps` and `checks` each have a table of all kinds, `run` does the steps, and the
@@ -61,7 +61,7 @@ mod wait;
 pub struct Summary {
     /// The name of the scenario, and of its lab.
     pub name: String,
-    /// One line that says what the scenario shows.
+    /// What the scenario shows, in one line.
     pub description: String,
     /// The number of steps in its workload.
     pub steps: usize,

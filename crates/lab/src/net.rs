@@ -1,4 +1,4 @@
-//! Makes what the plan says, and takes down what carries our mark.
+//! Makes the network of a plan, and takes down what carries the mark of the lab.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::units::Percent;
 /// The nftables table, of family netdev, that loses packets.
 const LOSS_TABLE: &str = "signalbox_lab";
 
-/// A daemon has this long to end by itself.
+/// The time that a daemon has to end by itself.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// Links that were switched on carry packets within this time.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// The alias of every interface that the lab makes, `lo` of its namespaces included: nobody else's carries it.
+/// Returns the alias of every interface that the lab makes, and of `lo` in its namespaces. No other interface has it.
 fn mark(lab: &str) -> String {
     format!("signalbox-lab {lab}")
 }
@@ -42,7 +42,7 @@ pub(crate) fn make(plan: &Plan) -> Result<()> {
     for (node, namespace) in plan.nodes.iter().zip(&namespaces) {
         add_routes(node, namespace).with_context(|| format!("cannot set the routes of {}", node.name))?;
     }
-    // Until carrier is reported the kernel drops what is sent, and the first Query would be one of it.
+    // The kernel drops packets until carrier is reported, and the first Query would be dropped too.
     for namespace in &namespaces {
         topology::settle(namespace, SETTLE)?;
     }
@@ -57,7 +57,7 @@ fn make_node(plan: &Plan, node: &PlannedNode) -> Result<Namespace> {
         ("net.ipv6.conf.default.accept_ra", "0"),
         // The interfaces' own addresses are usable at once as well.
         ("net.ipv6.conf.default.accept_dad", "0"),
-        // Queries carry the flow's source address, whoever sends them.
+        // Queries carry the flow's source address at every hop (RFC 5971 §5.8.1.2).
         ("net.ipv4.conf.all.rp_filter", "0"),
         ("net.ipv4.conf.default.rp_filter", "0"),
     ] {
@@ -79,7 +79,7 @@ fn make_link(plan: &Plan, namespaces: &[Namespace], index: usize) -> Result<()> 
             topology::add_address(namespace, name, interface.address.address, interface.address.length)?;
         }
         topology::set_up(namespace, name, true)?;
-        // Where reservations are kept, the rate is the business of what keeps them.
+        // At a node that reserves, enforcement limits the rate.
         let shaped = link.rate.filter(|_| !plan.nodes[*node].reserves());
         if let Some(rate) = shaped {
             let rate = format!("{}bit", rate.0);
@@ -150,7 +150,7 @@ pub(crate) fn set_loss(plan: &Plan, index: usize, loss: Percent) -> Result<()> {
     Ok(())
 }
 
-/// What the links have lost so far.
+/// Returns what the links have lost so far.
 pub(crate) fn losses(plan: &Plan) -> Result<Vec<LossCount>> {
     let mut counts = Vec::new();
     for (node, planned) in plan.nodes.iter().enumerate() {
@@ -199,7 +199,7 @@ pub(crate) fn set_link(plan: &Plan, index: usize, up: bool) -> Result<()> {
     Ok(())
 }
 
-/// The rules of a node's kernel that a daemon may touch, one a line; counts are left out.
+/// Returns the rules of a node's kernel that a daemon may change, one a line, without counts.
 pub(crate) fn rules(namespace: &Namespace) -> Result<Vec<String>> {
     let commands: [(&str, &[&str]); 5] = [
         ("nft", &["-s", "list", "ruleset"]),
@@ -218,7 +218,7 @@ pub(crate) fn rules(namespace: &Namespace) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Queueing disciplines, classes and filters of all interfaces, one a line.
+/// Returns queueing disciplines, classes and filters of all interfaces, one a line.
 fn queues(namespace: &Namespace) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut take = |of: &str, text: String| {
@@ -255,7 +255,7 @@ pub(crate) fn remove(lab: &str) -> Result<bool> {
     Ok(found)
 }
 
-/// The labs of which something stands: by their state, or by their mark where the state is lost.
+/// Returns the labs of which something exists: by their state, or by their mark where the state is lost.
 pub(crate) fn standing() -> Result<Vec<String>> {
     let mut labs = State::labs()?;
     for namespace in netns::list(NAMESPACE_PREFIX)? {
@@ -268,7 +268,7 @@ pub(crate) fn standing() -> Result<Vec<String>> {
     Ok(labs)
 }
 
-/// Fails if something stands where the lab would be made.
+/// Fails if a part of the lab exists already.
 pub(crate) fn refuse_standing(plan: &Plan) -> Result<()> {
     let existing = netns::list(NAMESPACE_PREFIX)?;
     let ours = plan.nodes.iter().find(|node| existing.contains(&node.namespace));
@@ -278,13 +278,13 @@ pub(crate) fn refuse_standing(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The aliases of a namespace's interfaces; one without an alias counts as empty.
+/// Returns the aliases of a namespace's interfaces, empty for one without an alias.
 fn aliases(namespace: &str) -> Result<Vec<String>> {
     let alias = |interface: &Value| interface["ifalias"].as_str().unwrap_or_default().to_owned();
     Ok(interfaces(&kernel::namespace(namespace)?)?.iter().map(alias).collect())
 }
 
-/// What `ip` says of a namespace's interfaces.
+/// Returns what `ip` prints of a namespace's interfaces.
 fn interfaces(namespace: &Namespace) -> Result<Vec<Value>> {
     let text = kernel::output(namespace, "ip", &["-j", "link", "show"])?;
     serde_json::from_str(&text).context("ip wrote something else than JSON")

@@ -8,7 +8,7 @@ use crate::protocols::{self, Protocol};
 use crate::scenario::{Certificate, Family, Link, Prefix, Scenario};
 use crate::units::{Percent, Rate, Span};
 
-/// Every namespace of ours begins so.
+/// The names of all namespaces of the lab begin with it.
 pub(crate) const NAMESPACE_PREFIX: &str = "sbx-";
 
 /// What a lab consists of.
@@ -69,7 +69,7 @@ pub(crate) struct PlannedRoute {
     pub(crate) metric: u32,
 }
 
-/// A link on the way from one node to another.
+/// A link of the path from one node to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leg {
     /// Index of the link.

@@ -20,7 +20,7 @@ use crate::{command, kernel, net, wait};
 /// Shows a person how far the run is.
 pub(crate) type Progress<'a> = dyn Fn(&str) + 'a;
 
-/// A run under way.
+/// A run that is going on.
 pub(crate) struct Run<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) lab: &'a mut Lab,
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Lays the multicast routes that the file gives.
+/// Sets the multicast routes of the file.
 fn multicast(scenario: &Scenario, plan: &Plan) -> Result<Vec<MulticastRouter>> {
     let mut routers: BTreeMap<usize, MulticastRouter> = BTreeMap::new();
     let index = |name: &str| plan.node(name).ok_or_else(|| anyhow!("no node {name}"));

@@ -1,4 +1,4 @@
-//! What a lab has made, on disk, so that another process can take it down: also after a crash.
+//! The state of a lab on disk, so that another process can take it down, also after a crash.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,13 +11,13 @@ use signalbox_linux::process::Identity;
 /// Where the state of all labs is.
 pub(crate) const DIRECTORY: &str = "/run/signalbox/lab";
 
-/// What stands or may stand.
+/// What exists or may exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) lab: String,
     /// The process that makes the lab or runs the scenario.
     pub(crate) maker: Process,
-    /// Written before they are made.
+    /// The names are written before the namespaces are made.
     pub(crate) namespaces: Vec<String>,
     pub(crate) daemons: Vec<Daemon>,
 }
@@ -39,12 +39,12 @@ pub(crate) struct Process {
 }
 
 impl State {
-    /// Claims the name of a lab; fails if a lab of this name stands.
+    /// Claims the name of a lab; fails if a lab of this name exists.
     pub(crate) fn create(lab: &str, namespaces: Vec<String>) -> Result<Self> {
         fs::create_dir_all(DIRECTORY).with_context(|| format!("cannot make {DIRECTORY}"))?;
         let state = Self { lab: lab.to_owned(), maker: Process::own()?, namespaces, daemons: Vec::new() };
         let path = path(lab);
-        // Written whole under another name, then linked: nobody reads half a file, and only one can claim the name.
+        // Written whole under another name, then linked: no reader sees half a file, and only one lab gets the name.
         let draft = draft(lab);
         fs::write(&draft, serde_json::to_vec_pretty(&state)?).with_context(|| draft.display().to_string())?;
         let linked = fs::hard_link(&draft, &path);
@@ -58,7 +58,7 @@ impl State {
         }
     }
 
-    /// The state of a lab, if there is one.
+    /// Returns the state of a lab, if there is one.
     pub(crate) fn load(lab: &str) -> Result<Option<Self>> {
         let path = path(lab);
         match fs::read(&path) {
@@ -68,7 +68,7 @@ impl State {
         }
     }
 
-    /// The names of all labs that have a state.
+    /// Returns the names of all labs that have a state.
     pub(crate) fn labs() -> Result<Vec<String>> {
         let entries = match fs::read_dir(DIRECTORY) {
             Ok(entries) => entries,
@@ -86,14 +86,14 @@ impl State {
         Ok(labs)
     }
 
-    /// Writes what changed.
+    /// Writes the state after a change.
     pub(crate) fn save(&self) -> Result<()> {
         let draft = draft(&self.lab);
         fs::write(&draft, serde_json::to_vec_pretty(self)?).with_context(|| draft.display().to_string())?;
         fs::rename(&draft, path(&self.lab)).with_context(|| draft.display().to_string())
     }
 
-    /// Forgets the lab and its files.
+    /// Removes the state and the files of a lab.
     pub(crate) fn remove(lab: &str) -> Result<()> {
         for result in [fs::remove_dir_all(directory(lab)), fs::remove_file(path(lab))] {
             match result {
@@ -105,12 +105,12 @@ impl State {
     }
 }
 
-/// Where the configurations, sockets and logs of a lab are.
+/// Returns the directory of the configurations, sockets and logs of a lab.
 pub(crate) fn directory(lab: &str) -> PathBuf {
     Path::new(DIRECTORY).join(lab)
 }
 
-/// The control socket of a node.
+/// Returns the path of the control socket of a node.
 pub(crate) fn socket(lab: &str, node: &str) -> PathBuf {
     directory(lab).join(format!("{node}.sock"))
 }
@@ -129,7 +129,7 @@ impl Process {
         Ok(Identity::of(std::process::id()).context("no /proc")?.into())
     }
 
-    /// What it can be asked and ended by.
+    /// Returns its identity, by which it can be ended.
     pub(crate) const fn identity(self) -> Identity {
         Identity { pid: self.pid, start: self.start }
     }

@@ -53,7 +53,7 @@ fn a_path_as_text_and_json() {
     assert_eq!(message["objects"][4]["r"], 125_000.0);
 }
 
-/// A DREP of two nodes: what the requester asked, the way, what each node found.
+/// A DREP of two nodes: the request, the route, the report of each node.
 #[test]
 fn a_diagnosis_as_text_and_json() {
     const DREP: &str = "1009 0000 ff00 00b0 000c0101 0a00000a 11001388 000c0301 0a000101 00000002 \

@@ -1,4 +1,4 @@
-//! The checks on made-up evidence: they see what is wrong.
+//! The checks on composed evidence: they find what is wrong.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn seen(evidence: &mut Evidence, link: usize) -> &mut Seen {
     evidence.trace.links[link].seen_mut()
 }
 
-/// A reply to a probe that was sent then, with so much padding.
+/// A reply to a probe that was sent then, with this padding.
 fn reply(at: u64, padding: usize) -> Reply {
     let sent = Duration::from_millis(at);
     Reply { sent, rtt_ms: 1.0, hops: Vec::new(), last_link_ms: None, padding }
@@ -161,7 +161,7 @@ fn sessions_are_counted_by_packets_and_replies() {
     fails(&check, &evidence, "sessions with a reply: 0");
     evidence.first_mut::<PingRun>().replies.push(reply(1, 0));
     holds(&check, &evidence);
-    // The Confirm may be lost before the capture: Data the same way proves the Response as well.
+    // The Confirm may be lost before the capture: Data in the same direction proves the Response as well.
     seen(&mut evidence, 1).messages.remove(2);
     holds(&check, &evidence);
     seen(&mut evidence, 1).messages.remove(1);

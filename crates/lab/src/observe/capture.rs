@@ -17,9 +17,9 @@ use super::trace::{Frame, LinkTrace, Trace};
 use crate::kernel;
 use crate::plan::Plan;
 
-/// Octets of frames that are kept of each link; a scenario of a minute stays far below.
+/// The octets of frames that are kept for each link; a scenario of a minute needs far fewer.
 const KEPT: usize = 64 << 20;
-/// A reader looks this often whether it should end.
+/// A reader checks this often whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Running captures of all links of a plan.
@@ -44,7 +44,7 @@ struct Kept {
 }
 
 impl Captures {
-    /// Starts to capture; what passes from now on is kept.
+    /// Starts to capture; all frames from now on are kept.
     pub(crate) fn start(plan: &Plan) -> Result<Self> {
         let links = plan.links.iter().map(|link| Reader { first: link.ends[0].0, ..Reader::default() });
         let mut captures = Self { links: links.collect(), stop: Arc::default() };
@@ -52,7 +52,7 @@ impl Captures {
         Ok(captures)
     }
 
-    /// Does something that nobody watches: a capture on a link costs each of its packets time, and a processor.
+    /// Does something without captures, which cost each packet time, and a processor.
     pub(crate) fn resting<T>(&mut self, plan: &Plan, what: impl FnOnce() -> Result<T>) -> Result<T> {
         self.stop()?;
         let result = what();
@@ -73,7 +73,7 @@ impl Captures {
         Ok(())
     }
 
-    /// What passed so far.
+    /// Returns what passed so far.
     pub(crate) fn trace(&self) -> Trace {
         let read = |reader: &Reader| {
             // A reader that panicked has kept whole frames only.
@@ -83,7 +83,7 @@ impl Captures {
         Trace { links: self.links.iter().map(read).collect() }
     }
 
-    /// The last frame that passed a link in this direction and is like that.
+    /// Returns the last frame that passed a link in this direction and fulfils a condition.
     pub(crate) fn last(
         &self,
         link: usize,
@@ -95,7 +95,7 @@ impl Captures {
         frames.find(|frame| wanted(&frame.octets)).map(|frame| frame.octets.clone())
     }
 
-    /// Takes in what the kernel still holds, and ends.
+    /// Reads what the kernel still holds, and ends.
     pub(crate) fn stop(&mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         for reader in &mut self.links {
@@ -126,7 +126,7 @@ impl Drop for Captures {
 
 fn read(mut capture: Capture, kept: &Mutex<Kept>, stop: &AtomicBool) -> std::io::Result<()> {
     loop {
-        // Asked before the read, so that what is there when the end comes is still taken in.
+        // Checked before the read, so that the frames that are there at the end are still read.
         let last = stop.load(Ordering::Relaxed);
         let patience = if last { Duration::ZERO } else { LOOK };
         let result = capture.read(patience, |frame| {
@@ -140,7 +140,7 @@ fn read(mut capture: Capture, kept: &Mutex<Kept>, stop: &AtomicBool) -> std::io:
             kept.frames.push(Frame { at: frame.timestamp, outgoing: frame.outgoing, octets });
         });
         match result {
-            // Told once when the link goes down; it may come up again.
+            // Reported once when the link goes down; it may come up again.
             Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {}
             result => {
                 result?;

@@ -1,4 +1,4 @@
-//! What the lab knows of each signaling protocol: one folder a protocol, and one line in [`PROTOCOLS`].
+//! The signaling protocols of the lab: one folder a protocol, and one line in [`PROTOCOLS`].
 //!
 //! A folder holds how a node of a scenario runs the protocol, how its messages are read from the captures, what the
 //! report shows of it, and its own steps and checks. The readers are written for the lab: what a check finds on the
@@ -35,7 +35,7 @@ pub(crate) trait Protocol: Debug + Sync {
     /// The name for people.
     fn title(&self) -> &'static str;
 
-    /// Whether a node runs the protocol if the file does not say; `None` if the file cannot say.
+    /// Whether a node runs the protocol without its key in the file; `None` if the file has no such key.
     fn switch(&self) -> Option<bool> {
         None
     }

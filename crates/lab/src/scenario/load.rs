@@ -33,7 +33,7 @@ pub(crate) enum ScenarioError {
     Unreadable {
         /// The file's name.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         cause: String,
     },
     /// No scenario has this name.

@@ -48,7 +48,7 @@ pub(crate) struct NamedCheck {
     pub(crate) check: Box<dyn AnyCheck>,
 }
 
-/// Which IP versions links get addresses of when the file gives none.
+/// The IP version of the addresses of links for which the file has no addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Family {
@@ -111,7 +111,7 @@ pub(crate) struct Prefix {
     pub(crate) length: u8,
 }
 
-/// A route that the file gives; nodes find the others by the shortest path.
+/// A route of the file. The lab finds the other routes by the shortest path.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Route {

@@ -1,4 +1,4 @@
-//! What the steps and checks of a scenario can refer to: its nodes and links, and the names that earlier steps give.
+//! What the steps and checks of a scenario can refer to: its nodes and links, and the names from earlier steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,12 +29,12 @@ impl<'s> Scope<'s> {
         Self { scenario, names: BTreeMap::new() }
     }
 
-    /// Adds a name for what `of` says.
+    /// Adds a name of a kind, like [`LABEL`].
     pub(crate) fn define(&mut self, of: &'static str, name: &'s str) {
         self.names.entry(of).or_default().insert(name);
     }
 
-    /// Fails unless an earlier step gave this name.
+    /// Fails unless an earlier step defined this name.
     pub(crate) fn defined(&self, of: &'static str, name: &Spanned<String>) -> Result<(), Mistake> {
         let known = self.names.get(of);
         if known.is_some_and(|known| known.contains(name.as_ref().as_str())) {

@@ -1,4 +1,4 @@
-//! What the shape of a file cannot say of the network: names that exist, topologies that can be built.
+//! Checks of the network that types cannot do: names that exist, topologies that can be built.
 
 use std::collections::BTreeSet;
 

@@ -26,7 +26,7 @@ use crate::run::Run;
 use crate::scenario::{Mistake, Scope};
 use crate::{kernel, wait};
 
-/// Packets of a run: a fraction of what the scheduler gives at a time.
+/// The packets of a run, which takes a fraction of a time slice of the scheduler.
 const PACKETS: u32 = 250;
 /// Runs that count, and all runs at most.
 const RUNS: usize = 2000;
@@ -35,7 +35,7 @@ const RUNS_MAX: usize = 8000;
 const PAYLOAD: usize = 122;
 /// Prime, and more than there are ports: each run visits flows from everywhere.
 const STRIDE: u64 = 7_368_787;
-/// Drops the packets at their destination before somebody answers that nobody listens.
+/// The nftables table that drops the packets at their destination, so that no ICMP error is sent.
 const TABLE: &str = "signalbox_lab_cost";
 
 /// One thread cannot send more packets a second.

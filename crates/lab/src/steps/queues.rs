@@ -1,6 +1,6 @@
 //! The step `queues`: the queues of a link as `tc` shows them, which is what the kernel keeps for reservations.
 //!
-//! docs/enforcement.md says which class is what.
+//! docs/enforcement.md describes the classes.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::{kernel, wait};
 
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Number of our queueing discipline.
+/// The number of the daemon's queueing discipline.
 const MAJOR: &str = "5342:";
 /// Classes that several reservations share.
 const SHARED: [u16; 2] = [0x10, 0x11];
@@ -56,7 +56,7 @@ struct Queues {
     code_points: Vec<u8>,
     /// Sum of the rates of all queues of reservations; nothing if not given.
     reserved: Option<Rate>,
-    /// At least so many packets have gone through them.
+    /// At least this number of packets has gone through them.
     #[serde(default)]
     packets: u64,
 }

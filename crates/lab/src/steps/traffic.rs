@@ -1,7 +1,7 @@
 //! The step `traffic`: a flow of datagrams at a constant rate and the sink that counts them. They show what a user of
 //! the network would notice.
 //!
-//! All namespaces share one clock, so that the delay of one way is known of each packet.
+//! All namespaces share one clock, so that the one-way delay of each packet can be measured.
 
 use std::io::IoSliceMut;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -182,7 +182,7 @@ struct Order {
     size: u16,
 }
 
-/// A flow under way.
+/// A flow that is being sent.
 #[derive(Debug)]
 struct Flow {
     order: Order,
@@ -270,7 +270,7 @@ fn send(out: &UdpSocket, to: SocketAddr, rate: u64, size: u16, stop: &AtomicBool
         }
         payload[..NUMBER].copy_from_slice(&(sent.len() as u64).to_be_bytes());
         let at = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        // A full queue of our own, or a refusal that the kernel reports late: nothing was sent.
+        // The own queue is full, or the kernel reports an earlier refusal: nothing was sent.
         if out.send_to(&payload, to).is_ok() {
             sent.push(at);
         }

@@ -1,5 +1,5 @@
 //! The lab on a real kernel. Needs root (or a user namespace), `ip`, `nft`, and for the scenarios the built programs:
-//! `cargo build -p signalbox -p signalboxd`; `SIGNALBOX_BIN` says where they are, if not beside the test.
+//! `cargo build -p signalbox -p signalboxd`; `SIGNALBOX_BIN` is their directory, if they are not beside the test.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, reason = "tests")]
 

@@ -38,7 +38,7 @@ links = [{{ ends = ["a", "r"], rate = "100mbit" }}, {{ ends = ["r", "b"] }}]
 impl Drop for Network {
     fn drop(&mut self) {
         signalbox(&["lab", "down", &self.name]);
-        // A file that is left in the temporary directory hurts nobody.
+        // A file that is left in the temporary directory does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -60,8 +60,8 @@ fn up_exec_down_leaves_nothing() {
     assert!(stdout(&route).contains("via 10.0.1.2"), "{}", stdout(&route));
     let status = signalbox(&["lab", "exec", "t-updown/a", "--", "sh", "-c", "exit 7"]);
     assert_eq!(status.status.code(), Some(7));
-    let nobody = signalbox(&["lab", "exec", "t-updown/c", "--", "true"]);
-    assert!(stderr(&nobody).contains("no standing lab has a node"), "{}", stderr(&nobody));
+    let unknown = signalbox(&["lab", "exec", "t-updown/c", "--", "true"]);
+    assert!(stderr(&unknown).contains("no standing lab has a node"), "{}", stderr(&unknown));
 
     let down = signalbox(&["lab", "down", "t-updown"]);
     assert!(down.status.success(), "{}", stderr(&down));

@@ -65,7 +65,7 @@ links = [{{ ends = ["h1", "r1"], rate = "100mbit" }}, {{ ends = ["r1", "h2"], ra
 impl Drop for Standing {
     fn drop(&mut self) {
         signalbox(&["lab", "down", self.name]);
-        // A file that is left in the temporary directory hurts nobody.
+        // A file that is left in the temporary directory does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 }

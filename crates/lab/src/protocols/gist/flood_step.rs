@@ -148,7 +148,7 @@ struct Order {
     daemon: Identity,
 }
 
-/// A flood under way.
+/// A flood that is being sent.
 #[derive(Debug)]
 struct Flood {
     thread: JoinHandle<Result<FloodRun>>,

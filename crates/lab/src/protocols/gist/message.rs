@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-/// A GIST message, as far as the checks look.
+/// The parts of a GIST message that checks need (RFC 5971 A.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gist<'a> {
     pub(crate) kind: Kind,
@@ -55,8 +55,8 @@ impl<'a> Gist<'a> {
         Self::read_bare(payload.strip_prefix(&MAGIC)?)
     }
 
-    /// Cuts the first message off what an association carries, where there is no magic number; gives it and the
-    /// number of its octets. `None` if it is not whole.
+    /// Reads the first message of what an association carries, where there is no magic number; returns it and the
+    /// number of its octets. `None` if it is not complete.
     pub(crate) fn cut(stream: &'a [u8]) -> Option<(Self, usize)> {
         let length = HEADER + 4 * usize::from(u16_at(stream, 2)?);
         Some((Self::read_bare(stream.get(..length)?)?, length))

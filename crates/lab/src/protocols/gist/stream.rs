@@ -142,7 +142,7 @@ impl Flow {
             return;
         }
         self.append(sequence, payload);
-        // Those that wait may reach over each other; the first that fits goes first, until none does.
+        // The segments that wait may overlap; the first that fits goes first, until no other fits.
         while let Some(sequence) = self.early.keys().copied().find(|early| !self.is_early(*early)) {
             let payload = self.early.remove(&sequence).unwrap_or_default();
             self.append(sequence, &payload);
@@ -177,7 +177,7 @@ impl Flow {
             }
             let length = match self.content {
                 Content::Gist => {
-                    // The version; another is no GIST that this reader knows.
+                    // The version; this reader supports no other.
                     if rest.first().is_some_and(|version| *version != 1) {
                         self.content = Content::Unknown;
                         return;

@@ -102,7 +102,7 @@ pub(crate) struct Reply {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hop {
     pub(crate) address: IpAddr,
-    /// On the way from the hop before.
+    /// On the link from the hop before.
     pub(crate) link_ms: Option<f64>,
     /// Inside the node.
     pub(crate) node_ms: Option<f64>,
