@@ -22,7 +22,7 @@ fn files(node: &str) -> [String; 2] {
     [format!("{node}.key.pem"), format!("{node}.pem")]
 }
 
-/// Adds to a daemon's configuration where its key and certificate are.
+/// Adds the paths of its key and certificate to a daemon's configuration.
 pub(crate) fn configure(node: &PlannedNode, config: &mut toml::Table) {
     if node.certificate.is_none() {
         return;
@@ -71,7 +71,7 @@ fn authority(name: &str) -> Result<(Issuer<'static, KeyPair>, String)> {
     Ok((Issuer::new(params, key), pem))
 }
 
-/// Writes a file that its owner only can read.
+/// Writes a file that only its owner can read.
 pub(crate) fn write(directory: &Path, file: &str, text: &str) -> Result<()> {
     let path = directory.join(file);
     let written =

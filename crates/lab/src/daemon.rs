@@ -22,7 +22,7 @@ use crate::{certificates, kernel, net, protocols, wait};
 
 /// The time that a daemon has to be ready after its start, and to end when asked to.
 const BUDGET: Duration = Duration::from_secs(30);
-/// Lines of a log that an error shows.
+/// The number of lines of a log that an error shows.
 const LOG_LINES: usize = 15;
 
 /// A daemon that this process started.
@@ -105,7 +105,7 @@ fn links(plan: &Plan, node: &PlannedNode) -> Vec<toml::Value> {
 impl Daemon {
     /// Starts the daemon of a node; it may not be ready yet.
     ///
-    /// `before`: the kernel's rules before a predecessor that could not clean up.
+    /// `before` are the kernel's rules before a predecessor that was killed.
     pub(crate) fn start(plan: &Plan, index: usize, before: Option<Vec<String>>) -> Result<Self> {
         let program = program("SIGNALBOXD", "signalboxd")?;
         let node = &plan.nodes[index];
@@ -126,7 +126,7 @@ impl Daemon {
         let mut command = Command::new(&program);
         command.env("NOTIFY_SOCKET", &place);
         command.arg("--config").arg(&file).stdin(Stdio::null()).stdout(writer).stderr(errors);
-        // An interrupt from the terminal is for us; we end the daemons in order.
+        // An interrupt from the terminal is meant for the lab, which ends the daemons in order.
         command.process_group(0);
         let child =
             namespace.spawn(&mut command).with_context(|| format!("cannot start {}", program.display()))?;
@@ -153,7 +153,7 @@ impl Daemon {
         bail!("the daemon of {} is not ready after {BUDGET:?}{}", node.name, tail(&self.log))
     }
 
-    /// Asks the daemon to end, waits until it has, and looks at what it left.
+    /// Asks the daemon to end, waits for its end, and compares the kernel's rules.
     pub(crate) fn stop(mut self) -> Result<Stop> {
         self.signal(Signal::SIGTERM)?;
         let fault = self.wait_end("does not end when asked to");

@@ -1,4 +1,4 @@
-//! A standing lab: its nodes, its daemons, its end.
+//! A lab that exists: its nodes, its daemons, its end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -123,7 +123,7 @@ impl Lab {
         nodes.map(|node| (node.name.clone(), tail(&node.name))).collect()
     }
 
-    /// Takes everything down.
+    /// Takes the lab down.
     pub(crate) fn down(mut self) -> Result<()> {
         let stopped = self.stop_all();
         net::remove(&self.plan.name)?;

@@ -21,7 +21,7 @@ const LOSS_TABLE: &str = "signalbox_lab";
 /// The time that a daemon has to end by itself.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Links that were switched on carry packets within this time.
+/// The time within which links that were switched on carry packets.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// Returns the alias of every interface that the lab makes, and of `lo` in its namespaces. No other interface has it.
@@ -118,8 +118,8 @@ fn add_routes(node: &PlannedNode, namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// From now on each end of the link throws away this share of the IP packets that come to it, neighbour discovery
-/// excepted: losing that would hold up whole seconds.
+/// From now on each end of the link discards this share of the IP packets that arrive, except neighbour discovery, whose
+/// loss would delay all packets by seconds.
 pub(crate) fn set_loss(plan: &Plan, index: usize, loss: Percent) -> Result<()> {
     for (node, interface) in &plan.links[index].ends {
         let chance = match loss.hundredths() {
@@ -140,7 +140,7 @@ pub(crate) fn set_loss(plan: &Plan, index: usize, loss: Percent) -> Result<()> {
              {{ type filter hook ingress device \"{interface}\" priority 0; }}\n\
              flush chain netdev {LOSS_TABLE} in{index}\n"
         );
-        // Without loss only the counting stays.
+        // Without loss only the counters remain.
         for rule in rules.iter().take(if loss.hundredths() > 0 { 3 } else { 2 }) {
             writeln!(script, "add rule netdev {LOSS_TABLE} in{index} {rule}")?;
         }
@@ -184,7 +184,7 @@ pub(crate) fn set_link(plan: &Plan, index: usize, up: bool) -> Result<()> {
     let (node, interface) = &ends[0];
     topology::set_up(&kernel::namespace(&plan.nodes[*node].namespace)?, interface, up)?;
     if up {
-        // The kernel took routes along with the link, and IPv6 addresses of the end that was switched off.
+        // The kernel removed the routes of the link, and the IPv6 addresses of the end that was switched off.
         for (node, name) in ends {
             let node = &plan.nodes[*node];
             let namespace = kernel::namespace(&node.namespace)?;
@@ -243,7 +243,7 @@ pub(crate) fn remove(lab: &str) -> Result<bool> {
     }
     let planned = state.map(|state| state.namespaces).unwrap_or_default();
     for namespace in netns::list(&format!("{NAMESPACE_PREFIX}{lab}-"))? {
-        // One that was made just before a crash is not marked yet, but it is in the state and holds nothing.
+        // A namespace that was made just before a crash has no mark yet, but it is in the state and is empty.
         let aliases = aliases(&namespace)?;
         let fresh = planned.contains(&namespace) && aliases.len() <= 1;
         if aliases.contains(&mark(lab)) || fresh {
@@ -259,7 +259,7 @@ pub(crate) fn remove(lab: &str) -> Result<bool> {
 pub(crate) fn standing() -> Result<Vec<String>> {
     let mut labs = State::labs()?;
     for namespace in netns::list(NAMESPACE_PREFIX)? {
-        // One that cannot be entered is being made or removed by another lab at this moment.
+        // Another lab is just making or removing a namespace that cannot be entered.
         let Ok(marks) = aliases(&namespace) else { continue };
         labs.extend(marks.iter().filter_map(|alias| alias.strip_prefix("signalbox-lab ")).map(str::to_owned));
     }

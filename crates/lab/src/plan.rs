@@ -1,4 +1,4 @@
-//! From a scenario to what has to be made: names, addresses, routes. Touches nothing.
+//! The plan of a scenario's network: names, addresses, routes. Nothing is made here.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,7 +11,7 @@ use crate::units::{Percent, Rate, Span};
 /// The names of all namespaces of the lab begin with it.
 pub(crate) const NAMESPACE_PREFIX: &str = "sbx-";
 
-/// What a lab consists of.
+/// The parts of a lab.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// The scenario's name, which is the lab's.
@@ -48,20 +48,20 @@ pub(crate) struct PlannedInterface {
     pub(crate) peer: (usize, IpAddr),
 }
 
-/// A pair of interfaces joined by a wire.
+/// A pair of interfaces that are joined.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedLink {
     pub(crate) name: String,
-    /// Of the two ends: index of the node, name of the interface there.
+    /// The two ends: index of the node, name of the interface there.
     pub(crate) ends: [(usize, String); 2],
     pub(crate) rate: Option<Rate>,
-    /// What can be reserved of it.
+    /// The share that can be reserved.
     pub(crate) reservable: Option<String>,
     pub(crate) delay: Option<Span>,
     pub(crate) loss: Percent,
 }
 
-/// Where packets to a network go next.
+/// The next hop of packets to a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PlannedRoute {
     pub(crate) to: Prefix,
@@ -80,13 +80,13 @@ pub(crate) struct Leg {
     pub(crate) to: usize,
 }
 
-/// The namespace of a node.
+/// Returns the name of a node's namespace.
 pub(crate) fn namespace(lab: &str, node: &str) -> String {
     format!("{NAMESPACE_PREFIX}{lab}-{node}")
 }
 
 impl Plan {
-    /// Decides everything that the scenario leaves open.
+    /// Plans everything that the scenario leaves open.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let index: BTreeMap<&str, usize> =
             scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_ref().as_str(), i)).collect();
@@ -151,29 +151,29 @@ impl Plan {
         plan
     }
 
-    /// The index of the node with this name.
+    /// Returns the index of the node with this name.
     pub(crate) fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
     }
 
-    /// The index of the link with this name.
+    /// Returns the index of the link with this name.
     pub(crate) fn link(&self, name: &str) -> Option<usize> {
         self.links.iter().position(|link| link.name == name)
     }
 
-    /// The address by which others reach a node: that of its first interface.
+    /// Returns the address by which other nodes reach a node: that of its first interface.
     pub(crate) fn address(&self, node: usize) -> Option<IpAddr> {
         self.nodes.get(node)?.interfaces.first().map(|interface| interface.address.address)
     }
 
-    /// The address that a node sends from when it sends to `to`.
+    /// Returns the source address of a node for packets to `to`.
     pub(crate) fn source(&self, node: usize, to: IpAddr) -> Option<IpAddr> {
         let leg = self.next(node, to)?;
         let interface = self.nodes[node].interfaces.iter().find(|interface| interface.link == leg.link)?;
         Some(interface.address.address)
     }
 
-    /// The node that has an address.
+    /// Returns the node that has an address.
     pub(crate) fn owner(&self, address: IpAddr) -> Option<usize> {
         self.nodes.iter().position(|node| node.has(address))
     }
@@ -194,7 +194,7 @@ impl Plan {
         legs
     }
 
-    /// The link between two neighbours.
+    /// Returns the link between two neighbours.
     pub(crate) fn leg(&self, from: usize, to: usize) -> Option<Leg> {
         let interface = self.nodes.get(from)?.interfaces.iter().find(|interface| interface.peer.0 == to)?;
         Some(Leg { link: interface.link, from, to })
@@ -278,12 +278,12 @@ impl PlannedNode {
     }
 }
 
-/// The interface of a link towards its end number `end`.
+/// Returns the name of a link's interface towards its end number `end`.
 fn interface_name(link: &Link, end: usize) -> String {
     format!("to-{}", link.ends[end].as_ref())
 }
 
-/// The two addresses of the automatic network number `n`: `10.x.y.0/24` or `fd00:0:0:n::/64`.
+/// Returns the two addresses of the automatic network number `n`: `10.x.y.0/24` or `fd00:0:0:n::/64`.
 fn automatic(family: Family, n: u16) -> [Prefix; 2] {
     let [high, low] = n.to_be_bytes();
     match family {
@@ -295,7 +295,7 @@ fn automatic(family: Family, n: u16) -> [Prefix; 2] {
     }
 }
 
-/// Lays one table over another, table by table.
+/// Merges one table over another, table by table.
 pub(crate) fn merge(under: &mut toml::Table, over: &toml::Table) {
     for (key, value) in over {
         match (under.get_mut(key), value) {

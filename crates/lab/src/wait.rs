@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Time between two looks.
+/// The time between two looks.
 pub(crate) const STEP: Duration = Duration::from_millis(10);
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
@@ -24,7 +24,7 @@ pub(crate) fn catch_signals() -> Result<()> {
     Ok(())
 }
 
-/// Fails once a signal has asked us to end.
+/// Fails once a signal has asked this process to end.
 pub(crate) fn check() -> Result<()> {
     if INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
         bail!("interrupted");
@@ -46,7 +46,7 @@ pub(crate) fn until(budget: Duration, mut condition: impl FnMut() -> bool) -> bo
     }
 }
 
-/// Lets time pass, in which something is watched; fails at once when interrupted.
+/// Waits for a time; fails at once when interrupted.
 pub(crate) fn pass(span: Duration) -> Result<()> {
     let deadline = Instant::now() + span;
     while Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! What the figures were measured on, and by which clock.
+//! The machine of the measurement, and its clock.
 
 use std::fs;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// Processor, number of them, kernel.
+/// Describes the processor, the number of processors and the kernel.
 pub(super) fn describe() -> Value {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo
@@ -20,8 +20,8 @@ pub(super) fn describe() -> Value {
     json!({"processor": model, "processors": processors, "kernel": kernel.trim()})
 }
 
-/// Processor time that the calling thread has used: what others do on the machine at the same time does not
-/// count, apart from what they drive out of the caches.
+/// Returns the processor time that the calling thread has used. Other load on the machine does not count, but it
+/// displaces contents of the caches.
 pub(super) fn processor_time() -> Result<Duration> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).context("no clock of processor time")?;
     Ok(Duration::from(time))

@@ -1,5 +1,5 @@
-//! What benchmarks of an engine in memory have in common: runs with several numbers of sessions, the table or JSON of
-//! what they measured, and the goals.
+//! The common part of benchmarks of an engine in memory: runs with several numbers of sessions, the table or JSON of
+//! the figures, and the goals.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Goal, machine, print, rounded};
 
-/// A figure that each run gives.
+/// A figure of each run.
 pub(super) struct Column {
     /// Its name in JSON.
     pub(super) key: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Column {
     pub(super) digits: usize,
 }
 
-/// What a figure is to come to with the most sessions.
+/// A limit of a figure, with the most sessions.
 pub(super) struct Limit {
     pub(super) name: &'static str,
     pub(super) key: &'static str,
@@ -31,24 +31,24 @@ pub(super) struct Limit {
 }
 
 impl Column {
-    /// Nanoseconds of something.
+    /// Returns a column of nanoseconds.
     pub(super) const fn ns(key: &'static str, head: &'static str) -> Self {
         Self { key, head, digits: 0 }
     }
 
-    /// Octets of something.
+    /// Returns a column of octets.
     pub(super) const fn octets(key: &'static str, head: &'static str) -> Self {
         Self { key, head, digits: 1 }
     }
 }
 
 impl Limit {
-    /// Octets that a session has at most.
+    /// Limits the octets of a session.
     pub(super) const fn size(name: &'static str, key: &'static str) -> Self {
         Self { name, key, wanted: "at most 300", limit: 300.0, growth: false }
     }
 
-    /// What takes about as long with the most sessions as with the fewest.
+    /// Limits the growth from the fewest sessions to the most.
     pub(super) const fn flat(name: &'static str, key: &'static str) -> Self {
         Self { name, key, wanted: "at most 2.5 times", limit: 2.5, growth: true }
     }
@@ -72,7 +72,7 @@ struct Run {
 }
 
 impl Bench<'_> {
-    /// Measures with each number of sessions and prints what came of it.
+    /// Measures with each number of sessions and prints the result.
     pub(super) fn run(&self, sessions: &[u32], measure: impl Fn(u32) -> Result<Vec<f64>>) -> Result<()> {
         let runs = match sessions {
             [sessions] => vec![Run { sessions: *sessions, figures: measure(*sessions)? }],

@@ -15,7 +15,7 @@ pub(crate) struct Ip<'a> {
     /// Value of the Router Alert option (RFC 2113, RFC 2711).
     pub(crate) router_alert: Option<u16>,
     protocol: u8,
-    /// Behind the IP headers.
+    /// The octets behind the IP headers.
     payload: &'a [u8],
     /// The whole IP packet.
     pub(crate) packet: &'a [u8],
@@ -34,7 +34,7 @@ pub(crate) struct Datagram<'a> {
 pub(crate) struct Segment<'a> {
     pub(crate) src: SocketAddr,
     pub(crate) dst: SocketAddr,
-    /// Of the SYN, or of the first octet of the payload.
+    /// The number of the SYN, or of the first octet of the payload.
     pub(crate) sequence: u32,
     pub(crate) syn: bool,
     pub(crate) ack: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Ip<'a> {
-    /// Reads an Ethernet frame; `None` if it is no unfragmented IP packet.
+    /// Reads an Ethernet frame; `None` unless it is an unfragmented IP packet.
     pub(crate) fn read(frame: &'a [u8]) -> Option<Self> {
         match u16_at(frame, 12)? {
             0x0800 => Self::read_v4(frame.get(14..)?),
@@ -96,7 +96,7 @@ impl<'a> Ip<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads what an IP packet carries; `None` if it is no UDP.
+    /// Reads the payload of an IP packet; `None` if it is not UDP.
     pub(crate) fn read(ip: Ip<'a>) -> Option<Self> {
         if ip.protocol != PROTOCOL_UDP {
             return None;
@@ -108,7 +108,7 @@ impl<'a> Datagram<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Reads what an IP packet carries; `None` if it is no TCP.
+    /// Reads the payload of an IP packet; `None` if it is not TCP.
     pub(crate) fn read(ip: Ip<'a>) -> Option<Self> {
         if ip.protocol != PROTOCOL_TCP {
             return None;
@@ -127,7 +127,7 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// The value of an option with a 16-bit value; `single` are the options of one octet, and an IPv4 option's length
+/// Returns the value of an option with a 16-bit value; `single` are the options of one octet, and an IPv4 option's length
 /// counts its own two first octets.
 fn option(mut options: &[u8], wanted: u8, single: &[u8], counts_itself: bool) -> Option<u16> {
     loop {

@@ -1,4 +1,4 @@
-//! The packets of all links, read once and put in order.
+//! The packets of all links, read once and put into order.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -85,7 +85,7 @@ impl LinkTrace {
         all.next().expect("a protocol of the table has this observer")
     }
 
-    /// The same, to be changed by a test.
+    /// Returns the same, to be changed by a test.
     #[cfg(test)]
     pub(crate) fn seen_mut<T: Observer>(&mut self) -> &mut T {
         let mut all = self.seen.iter_mut().filter_map(|seen| {

@@ -24,6 +24,9 @@ use crate::report::Section;
 /// All protocols, in the order in which the report shows them.
 const PROTOCOLS: &[&dyn Protocol] = &[&gist::Gist, &ping::Ping, &qos::Qos, &rsvp::Rsvp];
 
+/// The conditions of all protocols, for the description of `wait_for`.
+pub(crate) const CONDITIONS: &str = "`sessions` or `no_sessions`: every daemon with Ping holds routing state, or no daemon does; `no_rsvp`: no RSVP session";
+
 /// Names of protocols.
 pub(crate) type Set = BTreeSet<&'static str>;
 
@@ -118,4 +121,16 @@ impl<'de> Deserialize<'de> for Condition {
 fn set(config: &mut toml::Table, path: &[&str], table: toml::Table) {
     let at = |table, key: &&str| toml::Table::from_iter([((*key).to_owned(), toml::Value::Table(table))]);
     crate::plan::merge(config, &path.iter().rev().fold(table, at));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_condition_is_described() {
+        for condition in all().flat_map(|protocol| protocol.conditions()) {
+            assert!(CONDITIONS.contains(&format!("`{}`", condition.name)), "{}", condition.name);
+        }
+    }
 }

@@ -255,10 +255,8 @@ hops = ["a", "b"]
     #[test]
     fn an_unknown_key_is_named_with_its_line_and_the_keys_that_exist() {
         let said = mistake("name = \"a\"", "name = \"a\"\nfroward = true");
-        assert_eq!(
-            said,
-            "two.toml:6: unknown field `froward`, expected one of `name`, `daemon`, `forward`, `certificate`, `config`, `ping`, `qos`, `rsvp`"
-        );
+        let fields = "expected one of `name`, `daemon`, `forward`, `certificate`, `config`, `ping`, `qos`";
+        assert!(said.starts_with(&format!("two.toml:6: unknown field `froward`, {fields}")), "{said}");
         let said = mistake("from = \"a\"", "form = \"a\"");
         assert!(
             said.starts_with("two.toml:15: unknown field `form`, expected one of `from`, `to`"),

@@ -28,7 +28,7 @@ use crate::{kernel, wait};
 
 /// The packets of a run, which takes a fraction of a time slice of the scheduler.
 const PACKETS: u32 = 250;
-/// Runs that count, and all runs at most.
+/// The number of runs that count, and the greatest number of all runs.
 const RUNS: usize = 2000;
 const RUNS_MAX: usize = 8000;
 /// Octets of a packet's payload; with its headers it has 150.
@@ -125,7 +125,7 @@ impl Step for Cost {
     }
 }
 
-/// Sends and times.
+/// Sends the packets and measures the time.
 fn measure(plan: &Plan, step: &Cost, from: usize, to: usize, destination: IpAddr) -> Result<CostRun> {
     let flows = u64::from(*step.flows.as_ref()).max(1);
     let last = u64::from(step.port) + flows - 1;
@@ -172,7 +172,7 @@ fn measure(plan: &Plan, step: &Cost, from: usize, to: usize, destination: IpAddr
     Ok(run)
 }
 
-/// One run; `None` if the kernel did not take a packet.
+/// Sends the packets of one run and returns the time; `None` if the kernel refused a packet.
 fn send(socket: &UdpSocket, to: IpAddr, port: u16, flows: u64, number: &mut u64) -> Option<Duration> {
     let payload = [0; PAYLOAD];
     let start = Instant::now();
@@ -184,7 +184,7 @@ fn send(socket: &UdpSocket, to: IpAddr, port: u16, flows: u64, number: &mut u64)
     Some(start.elapsed())
 }
 
-/// The packets that came to an interface, counted when the kernel before it passes them on.
+/// The kernel's counter of the packets that came to an interface.
 struct Counter {
     file: File,
     interface: String,

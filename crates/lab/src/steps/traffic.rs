@@ -44,7 +44,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const BUFFER: usize = 16 << 20;
 /// IP and UDP headers.
 const HEADERS: [u16; 2] = [28, 48];
-/// Number, and room for nothing else.
+/// The octets of a packet's number.
 const NUMBER: usize = 8;
 
 /// The smallest packet that can carry its number, headers included.
@@ -166,7 +166,7 @@ impl Step for Traffic {
     }
 }
 
-/// What is to be sent.
+/// The order to send a flow.
 #[derive(Debug, Clone)]
 struct Order {
     name: String,
@@ -225,7 +225,7 @@ impl Flow {
         Ok(Self { order, stop, end, sender, sink })
     }
 
-    /// Ends it and counts.
+    /// Ends the flow and counts the packets.
     fn finish(self) -> Result<TrafficRun> {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().map_err(|_| anyhow!("a sender panicked"))??;

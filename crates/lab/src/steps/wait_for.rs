@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::Step;
 use crate::command;
 use crate::kinds::{Key, key};
-use crate::protocols::Condition;
+use crate::protocols::{self, Condition};
 use crate::run::Run;
 use crate::scenario::{Mistake, Scope};
 use crate::units::Span;
@@ -37,11 +37,7 @@ impl Step for WaitFor {
     const MEANING: &'static str =
         "Waits until a condition holds, or the time is over: checks judge what that means.";
     const KEYS: &'static [Key] = &[
-        key(
-            "condition",
-            "condition",
-            "`sessions` or `no_sessions` (routing state at each daemon with Ping), `no_rsvp`",
-        ),
+        key("condition", "condition", protocols::CONDITIONS),
         key(
             "nodes",
             "list of nodes",

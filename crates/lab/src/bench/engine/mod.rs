@@ -119,7 +119,7 @@ fn grown(before: u64, after: u64) -> f64 {
     after.saturating_sub(before) as f64
 }
 
-/// The numbers below `count` in an order that no cache foresees, the same each time.
+/// Returns the numbers below `count` in an order that no cache can predict, the same each time.
 fn shuffled(count: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count).collect();
     let mut random = Random::from_number(1);

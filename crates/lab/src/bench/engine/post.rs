@@ -35,7 +35,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// In the order that one session's messages must keep among those in flight.
+    /// All kinds, in the order of the messages of one session.
     pub(super) const ALL: [Self; 5] = [Self::Query, Self::Response, Self::Confirm, Self::Data, Self::Other];
 
     /// The type octet follows the magic number and six octets of header; its top bit is the C-flag.
@@ -97,7 +97,7 @@ impl Post {
         }
     }
 
-    /// As the receiver sees them, with the IP hop between the two nodes.
+    /// Returns the packets as the receiver sees them, one IP hop later.
     pub(super) fn arriving(&self, ifindex: IfIndex) -> impl Iterator<Item = (Kind, Received<'_>)> {
         self.packets.iter().map(move |packet| {
             let payload = self.slice(&packet.payload);

@@ -25,7 +25,7 @@ const DOWN: IfIndex = IfIndex(2);
 const FIRST_PORTS: u32 = 0x4000_0001;
 const UDP: u8 = 17;
 const MTU: u32 = 1500;
-/// Some day in 2026, in microseconds since 1970.
+/// A day in 2026, in microseconds since 1970.
 const WALL_CLOCK_US: u64 = 1_790_000_000_000_000;
 /// More rounds than any handshake takes.
 const MAX_ROUNDS: usize = 64;
@@ -52,7 +52,7 @@ impl Flow {
         }
     }
 
-    /// As they stand in the MRI.
+    /// Source and destination, as the MRI has them.
     fn ports(&self) -> [u8; 4] {
         let ([a, b], [c, d]) = (self.src_port.to_be_bytes(), self.dst_port.to_be_bytes());
         [a, b, c, d]
@@ -72,7 +72,7 @@ impl Meter {
     }
 }
 
-/// What setting sessions up cost the middle node.
+/// The cost of the set-up of sessions for the middle node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SetUp {
     /// By kind of message that came in from upstream, in the order of [`Kind::ALL`].
@@ -81,7 +81,7 @@ pub(super) struct SetUp {
     pub(super) from_down: [Meter; 5],
 }
 
-/// The middle node and what surrounds it.
+/// The middle node and its neighbours.
 pub(super) struct World {
     middle: Node,
     up: Node,
@@ -168,7 +168,7 @@ impl World {
         Ok(())
     }
 
-    /// Neighbours without memory, with the addresses and names that they had before.
+    /// Makes the neighbours again, without state, with the addresses and names that they had before.
     fn new_neighbours(&mut self, size: u32) -> Result<()> {
         self.up = node(size, "up", &mut self.seeds)?;
         self.down = node(size, "down", &mut self.seeds)?;
@@ -177,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    /// The middle node takes all that waits for it, one kind of message after the other, each under the clock.
+    /// Gives the middle node all packets that wait for it, one kind of message after the other, and measures each kind.
     fn middle_takes(&mut self, cost: &mut SetUp) -> Result<()> {
         self.sent.clear();
         for (place, kind) in Kind::ALL.into_iter().enumerate() {
@@ -204,7 +204,7 @@ impl World {
         Ok(())
     }
 
-    /// The neighbours take what the middle node sent, and answer; returns how many pings came back.
+    /// Gives the neighbours what the middle node sent; returns how many pings came back.
     fn neighbours_take(&mut self, flows: &mut [Flow]) -> Result<usize> {
         self.to_up.clear();
         self.to_down.clear();

@@ -15,9 +15,9 @@ use signalbox_linux::{Batch, Io};
 
 /// Datagrams per system call.
 const BATCH: usize = 64;
-/// Larger than any message here.
+/// Octets of a buffer, more than any message here has.
 const OCTETS: usize = 2048;
-/// As large as the daemon's.
+/// Octets of the socket buffer, as many as the daemon has.
 const RECEIVE_BUFFER: usize = 8 << 20;
 /// How long to wait for a datagram before looking whether to stop.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -51,7 +51,7 @@ pub(super) fn forward(socket: &UdpSocket, to: SocketAddrV4, stop: &AtomicBool) -
     Ok(())
 }
 
-/// Waits for the first datagram only; the rest of the batch is what stands in the queue.
+/// Waits for the first datagram only; the rest of the batch is taken from the queue.
 fn receive(
     socket: &UdpSocket,
     headers: &mut MultiHeaders<SockaddrIn>,

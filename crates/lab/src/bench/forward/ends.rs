@@ -1,5 +1,5 @@
 //! The neighbours of the daemon under test: two nodes in this process, on real sockets, until their sessions
-//! stand.
+//! are set up.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,13 @@ use signalbox_node::{Command, Config, Event, GistConfig, Node};
 use super::super::engine::is_data;
 use super::site::{SINK, SOURCE, Site};
 
-/// How long the sessions may take to stand.
+/// The time that the set-up of the sessions may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(20);
 /// First destination port of the flows.
 const FIRST_PORT: u16 = 20_000;
 
-/// Messages of sessions that stand.
+/// Messages of sessions that are set up.
 pub(super) struct Recorded {
     /// Where the middle node receives them.
     pub(super) to: SocketAddr,
@@ -91,7 +91,7 @@ fn ping_all(site: &Site, sessions: u16) -> Result<Recorded> {
     Ok(Recorded { to: to.context("no Data message was sent")?, messages })
 }
 
-/// What is of interest here.
+/// An event that the benchmark needs.
 enum Seen<'a> {
     /// A Data message went out.
     Data(SocketAddr, &'a [u8]),
@@ -127,7 +127,7 @@ impl End {
         self.clock.now()
     }
 
-    /// Waits a little for something to do, and does it.
+    /// Waits a short time for input, and handles it.
     fn turn(&mut self, mut see: impl FnMut(Seen<'_>)) -> Result<()> {
         self.io.wait(Some(STEP)).context("cannot wait")?;
         let mut batch = std::mem::take(&mut self.batch);

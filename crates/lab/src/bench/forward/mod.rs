@@ -30,7 +30,7 @@ const MIDDLE_PROCESSOR: usize = 1;
 const LOSS_ALLOWED: f64 = 0.001;
 /// After this time without an arrival no packet is in transit.
 const SETTLE: Duration = Duration::from_millis(50);
-/// A full receive buffer of 8 MB is worked off much sooner than this many looks take.
+/// A full receive buffer of 8 MB is read much sooner than this many looks take.
 const SETTLE_LOOKS: usize = 100;
 
 /// Options of `bench gist-forward`.
@@ -137,7 +137,7 @@ fn beside(
 
 /// Sends at each rate from a thread of its own, bound to its processor, and counts what arrives.
 fn sweep(site: &Site, args: &ForwardArgs, recorded: &Recorded) -> Result<Vec<Step>> {
-    // Nobody reads it: what arrives fills its buffer once and is counted by the kernel from then on.
+    // The socket is not read: arrivals fill its buffer once, and the kernel counts all further ones as drops.
     let sink = Site::socket(&site.sink, (SINK, PORT).into())?;
     let source = Site::socket(&site.source, (SOURCE, PORT).into())?;
     source.connect(recorded.to).context("cannot reach the middle")?;
@@ -166,7 +166,7 @@ fn fill(site: &Site, source: &UdpSocket, messages: &[Vec<u8>]) -> Result<()> {
     anyhow::bail!("nothing reaches the sink")
 }
 
-/// Waits until nothing arrives any more.
+/// Waits until no message arrives any more.
 fn settle(site: &Site) -> Result<()> {
     for _ in 0..SETTLE_LOOKS {
         let before = site.arrived()?;

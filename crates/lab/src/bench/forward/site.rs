@@ -1,4 +1,4 @@
-//! Where it happens: three namespaces in a row, and the daemon in the middle one.
+//! The network of the benchmark: three namespaces in a row, and the daemon in the middle one.
 
 use std::fs;
 use std::io::Read;
@@ -22,7 +22,7 @@ const MIDDLE_UP: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 2);
 const MIDDLE_DOWN: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 1);
 pub(super) const SINK: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 2);
 const PREFIX_LEN: u8 = 24;
-/// How long the daemon may take to start, and to stop.
+/// The time that the daemon may take to start, and to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Three namespaces: source, middle, sink. Dropping it removes them.
@@ -33,7 +33,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Makes the namespaces and links; what an earlier run left behind goes first.
+    /// Makes the namespaces and links; removes what an earlier run left before.
     pub(super) fn build() -> Result<Self> {
         ensure!(netns::is_permitted(), "making network namespaces is not permitted: run it as root");
         sweep()?;
@@ -60,18 +60,18 @@ impl Site {
         Ok(site)
     }
 
-    /// UDP datagrams that reached the sink's port so far, as its kernel counted them: nobody reads there, so
-    /// each of them is one that found the buffer full.
+    /// Returns the UDP datagrams that reached the sink's port so far. Its socket is not read, so that the kernel counts
+    /// each of them as a drop by a full buffer.
     pub(super) fn arrived(&self) -> Result<u64> {
         udp_counter(&self.sink, "RcvbufErrors")
     }
 
-    /// UDP datagrams that the middle node was too slow for.
+    /// Returns the UDP datagrams that the middle node dropped because it was too slow.
     pub(super) fn overrun(&self) -> Result<u64> {
         udp_counter(&self.middle, "RcvbufErrors")
     }
 
-    /// A socket in `namespace` with this address and port.
+    /// Opens a socket in `namespace` with this address and port.
     pub(super) fn socket(namespace: &Namespace, address: SocketAddr) -> Result<UdpSocket> {
         let bound = namespace.run(|| UdpSocket::bind(address))?;
         bound.with_context(|| format!("cannot bind {address}"))
@@ -170,7 +170,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if let Ok(process) = Identity::of(self.child.id()) {
-            // Nothing is left to do if it cannot be ended; the sweep tries again.
+            // If it cannot be ended, the next run tries again.
             let _ = process.terminate(PATIENCE);
         }
         let _ = self.child.wait();
@@ -178,7 +178,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The daemon beside this program, or the one that `SIGNALBOXD` names.
+/// Returns the path of the daemon: beside this program, or the value of `SIGNALBOXD`.
 fn program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("SIGNALBOXD") {
         return Ok(path.into());

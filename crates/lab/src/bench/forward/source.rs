@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
 
-/// Messages that one system call sends, as segments of one datagram: the source must not be what limits.
+/// Messages that one system call sends, as segments of one datagram, so that the source is not the limit.
 const BURST: usize = 32;
 
 /// Sends `messages`, all of one size, one after the other and again from the start, `rate` a second for `span`.
-/// Gives how many went, and how long it took.
+/// Returns how many were sent, and how long it took.
 pub(super) fn send(
     socket: &UdpSocket,
     messages: &[Vec<u8>],
@@ -35,7 +35,7 @@ pub(super) fn send(
         if due - start >= span {
             break;
         }
-        // Spinning keeps the rate where sleeping would make lumps of it.
+        // A busy loop keeps the rate even; sleeping would make bursts.
         while Instant::now() < due {
             std::hint::spin_loop();
         }

@@ -58,7 +58,7 @@ fn measure(sessions: u32) -> Result<Vec<f64>> {
     let admission = world::admission(sessions)?;
     let admission_bytes = memory::resident()?.saturating_sub(bare);
     let mut world = World::new(sessions)?;
-    // One session there and back: what is allocated once is no session's.
+    // One session is made and removed first: what is allocated once does not count for a session.
     for (kind, sent) in [(Kind::Path, 1), (Kind::Resv, 1), (Kind::ResvTear, 1), (Kind::PathTear, 1)] {
         world.take(kind, 0, 1, sent)?;
     }

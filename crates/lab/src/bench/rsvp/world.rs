@@ -36,7 +36,7 @@ pub(super) const BATCH: u32 = 512;
 /// Virtual time that a batch takes: a million sessions stay well within the time after which they are refreshed.
 const BATCH_TIME: Duration = Duration::from_millis(5);
 
-/// What a kind of message is.
+/// A kind of message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Path,
@@ -77,7 +77,7 @@ fn interfaces() -> [Interface; 2] {
     [interface(UP, ROUTER_UP), interface(DOWN, ROUTER_DOWN)]
 }
 
-/// Admission control of links that take everything.
+/// Returns admission control of links that admit everything.
 fn resources(reservations: u32) -> Result<Resources> {
     let mut links = resources::Config::of_link("*", "40000gbit".parse()?);
     links.max_reservations = reservations.max(1);
@@ -86,7 +86,8 @@ fn resources(reservations: u32) -> Result<Resources> {
     Ok(resources)
 }
 
-/// Admission control that holds as many reservations as the router will make: what it takes is not the router's.
+/// Returns admission control that holds as many reservations as the router will make, so that its memory can be
+/// subtracted.
 pub(super) fn admission(sessions: u32) -> Result<Resources> {
     let mut resources = resources(sessions)?;
     for number in 0..sessions {
@@ -130,7 +131,7 @@ impl World {
         Ok(Self { rsvp, resources, now: Time::ZERO, sent: 0 })
     }
 
-    /// The router takes one message of this kind for each session from `first` on; processor time that it took.
+    /// Gives the router one message of this kind for each session from `first` on; returns the processor time.
     pub(super) fn take(&mut self, kind: Kind, first: u32, count: u32, wanted: u64) -> Result<Duration> {
         let made = Self::made(kind, first, count)?;
         self.idle();
@@ -149,7 +150,7 @@ impl World {
         Ok(time)
     }
 
-    /// What is due until the next batch; it does not count.
+    /// Does what is due until the next batch, which is not measured.
     fn idle(&mut self) {
         self.now = self.now + BATCH_TIME;
         while self.rsvp.next_deadline().is_some_and(|at| at <= self.now) {
@@ -172,7 +173,7 @@ impl World {
         self.drain();
     }
 
-    /// What a driver does: routes are answered at once.
+    /// Acts as a driver that answers route lookups at once.
     fn drain(&mut self) {
         loop {
             let lookup = match self.rsvp.poll() {

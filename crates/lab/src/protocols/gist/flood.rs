@@ -64,11 +64,11 @@ impl Check for Flood {
     }
 }
 
-/// What a flood cost.
+/// The cost of a flood.
 #[derive(Debug)]
 struct Cost {
     cpu_us_per_query: f64,
-    /// Of one processor.
+    /// The share of one processor.
     cpu_share: f64,
     memory_kib: u64,
     /// Octets that left for the invented sources, for each octet that came.

@@ -23,10 +23,10 @@ use crate::steps::Step;
 use crate::units::Span;
 use crate::{kernel, wait};
 
-/// The Ping application, the default of its configuration.
+/// The NSLP identifier of Ping, the default of its configuration.
 const PING: [u8; 2] = 32_704_u16.to_be_bytes();
 const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
-/// Between two looks at the clock.
+/// The time between two looks at the clock.
 const TICK: Duration = Duration::from_millis(1);
 
 /// One thread cannot send more packets a second, nor a capture keep more.
@@ -134,7 +134,7 @@ impl Background for Flood {
     }
 }
 
-/// What is to be sent.
+/// The order to send a flood.
 #[derive(Debug, Clone, Copy)]
 struct Order {
     from: usize,
@@ -221,14 +221,14 @@ fn send(socket: &Capture, head: &[u8], to: Ipv4Addr, order: &Order) -> Result<Fl
     })
 }
 
-/// Any host of a network.
+/// Draws a host of a network.
 fn source(network: Prefix, random: &mut Random) -> Ipv4Addr {
     let (IpAddr::V4(first), length) = network.network() else { return Ipv4Addr::UNSPECIFIED };
     let hosts = u32::MAX.checked_shr(length.into()).unwrap_or(0);
     Ipv4Addr::from(first.to_bits() | (random.u32() & hosts))
 }
 
-/// An IP packet with a Query in Q-mode (RFC 5971 §5.1, §5.3.2, A.3), as the first one of a node that signals.
+/// Composes an IP packet with a Query in Q-mode (RFC 5971 §5.1, §5.3.2, A.3), as a node sends it for a new session.
 fn query(src: Ipv4Addr, dst: Ipv4Addr, random: &mut Random) -> Vec<u8> {
     let (session, cookie, identity): ([u8; 16], [u8; 8], [u8; 4]) =
         (random.array(), random.array(), random.array());
@@ -256,7 +256,7 @@ fn query(src: Ipv4Addr, dst: Ipv4Addr, random: &mut Random) -> Vec<u8> {
     [ip, udp].concat()
 }
 
-/// Of an IPv4 header (RFC 1071).
+/// Computes the checksum of an IPv4 header (RFC 1071).
 fn checksum(header: &[u8]) -> u16 {
     let sum: u32 = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
     let folded = (sum >> 16) + (sum & 0xffff);

@@ -1,5 +1,5 @@
-//! What SCTP associations carried (RFC 9260): only as much of it as the checks look at. A GIST message that was
-//! fragmented is not put together.
+//! The contents of SCTP associations (RFC 9260), as far as the checks need them. Fragmented GIST messages are not
+//! reassembled.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ const COMMON_HEADER: usize = 12;
 const DATA: u8 = 0;
 const INIT: u8 = 1;
 const INIT_ACK: u8 = 2;
-/// The first and last fragment of a message: all of it.
+/// The flags of a chunk that is the first and the last fragment of a message.
 const WHOLE: u8 = 0x03;
-/// TSN, stream, number in the stream, protocol.
+/// The length of TSN, stream identifier, stream sequence number and payload protocol.
 const DATA_HEADER: usize = 12;
 
 /// All associations of a link.
@@ -24,7 +24,7 @@ pub(super) struct Associations {
     all: Vec<Connection>,
     /// The association, and the direction in it, of each pair of addresses: the last one opened.
     by_ends: HashMap<(SocketAddr, SocketAddr), (usize, usize)>,
-    /// Transmission sequence numbers seen in a direction of an association: what comes again counts once.
+    /// Transmission sequence numbers seen in a direction of an association: a chunk that comes again counts once.
     seen: BTreeSet<(usize, usize, u32)>,
 }
 
@@ -63,7 +63,7 @@ impl Associations {
         }
     }
 
-    /// All associations, in the order in which they were opened.
+    /// Returns all associations, in the order in which they were opened.
     pub(super) fn finish(self) -> Vec<Connection> {
         self.all
     }

@@ -83,7 +83,7 @@ pub(crate) enum Stage {
 }
 
 impl Message {
-    /// A message in a datagram.
+    /// Returns a message in a datagram.
     fn new(frame: &Frame, ip: Ip<'_>, dst_port: u16, payload_at: usize, gist: Gist<'_>) -> Self {
         Self {
             carrier: Carrier::Datagram,
@@ -159,17 +159,17 @@ impl Seen {
         outgoing == (leg.from == self.first)
     }
 
-    /// The sessions of the Queries that went along `leg`.
+    /// Returns the sessions of the Queries that went along `leg`.
     pub(crate) fn sessions(&self, leg: Leg) -> BTreeSet<Session> {
         self.queries(leg).filter_map(|message| message.session).collect()
     }
 
-    /// The Queries that went along `leg`.
+    /// Returns the Queries that went along `leg`.
     pub(crate) fn queries(&self, leg: Leg) -> impl Iterator<Item = &Message> {
         self.messages.iter().filter(move |m| m.kind == Kind::Query && self.along(m.outgoing, leg))
     }
 
-    /// The messages of a session's signaling along `leg`, with their places in the handshake.
+    /// Returns the messages of a session's signaling along `leg`, with their places in the handshake.
     pub(crate) fn stages(&self, leg: Leg, session: Session) -> impl Iterator<Item = (Stage, &Message)> {
         self.messages.iter().filter(move |message| message.session == Some(session)).filter_map(
             move |message| {
@@ -186,7 +186,7 @@ impl Seen {
         )
     }
 
-    /// When each stage of a session was first seen.
+    /// Returns when each stage of a session was first seen.
     pub(crate) fn firsts(&self, leg: Leg, session: Session) -> [Option<Duration>; 5] {
         let mut firsts = [None; 5];
         for (stage, message) in self.stages(leg, session) {
@@ -196,7 +196,7 @@ impl Seen {
     }
 }
 
-/// A session in hexadecimal, as the commands print it.
+/// Returns a session in hexadecimal, as the commands print it.
 pub(crate) fn hex(session: Session) -> String {
     session.iter().map(|octet| format!("{octet:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! What TCP connections carried, put in order by sequence number and cut into messages.
+//! The contents of TCP connections, put into order by sequence number and cut into messages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::message::Gist;
 use crate::observe::packet::Segment;
 
-/// Octets that came too early and wait for those before them, in one direction; more than a receive window.
+/// The most octets that wait for earlier ones in one direction; more than a receive window.
 const EARLY: usize = 8 << 20;
 /// Length of the header of a TLS record (RFC 8446 §5.1).
 const RECORD_HEADER: usize = 5;
@@ -24,11 +24,11 @@ pub(crate) struct Connection {
     pub(crate) server: SocketAddr,
     /// A SYN with ACK, or an INIT ACK, came back.
     pub(crate) accepted: bool,
-    /// From the client, and from the server.
+    /// The direction from the client, and that from the server.
     pub(crate) flows: [Flow; 2],
 }
 
-/// What went in one direction of a connection.
+/// One direction of a connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flow {
     pub(crate) content: Content,
@@ -38,7 +38,7 @@ pub(crate) struct Flow {
     pub(crate) records: [u64; 2],
     /// All octets in their order.
     pub(crate) octets: Vec<u8>,
-    /// Octets that are cut already.
+    /// The number of octets that are cut into messages already.
     cut: usize,
     /// Sequence number of the next octet, once the SYN was seen.
     next: Option<u32>,
@@ -82,7 +82,7 @@ impl Streams {
             }
             Some(known) => known,
             None if segment.syn && !segment.ack => self.open(segment),
-            // Opened before the capture began, which stands before any daemon.
+            // A connection of before the capture, which begins before any daemon; it is ignored.
             None => return,
         };
         let connection = &mut self.connections[connection];
@@ -91,7 +91,7 @@ impl Streams {
             connection.flows[1].next.get_or_insert(sequence.wrapping_add(1));
         }
         if !segment.payload.is_empty() {
-            // Data in a SYN stands behind its number.
+            // Data in a SYN begins one behind its number.
             let sequence = sequence.wrapping_add(u32::from(segment.syn));
             let flow = &mut connection.flows[direction];
             flow.take(sequence, segment.payload);
@@ -99,7 +99,7 @@ impl Streams {
         }
     }
 
-    /// All connections, in the order in which they were opened.
+    /// Returns all connections, in the order in which they were opened.
     pub(super) fn finish(self) -> Vec<Connection> {
         self.connections
     }
@@ -117,13 +117,13 @@ impl Streams {
 }
 
 impl Flow {
-    /// Sequence number of the first octet; wraps, as TCP's does.
+    /// Returns the sequence number of the first octet, modulo 2^32.
     fn start(&self) -> Option<u32> {
         #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32, as sequence numbers are")]
         self.next.map(|next| next.wrapping_sub(self.octets.len() as u32))
     }
 
-    /// Puts octets where they belong; what is there already is left out.
+    /// Adds octets at their place; those that were there already are ignored.
     fn take(&mut self, sequence: u32, payload: &[u8]) {
         let Some(next) = self.next else {
             self.content = Content::Unknown;
@@ -163,7 +163,7 @@ impl Flow {
         self.next = Some(next.wrapping_add(octets));
     }
 
-    /// Cuts what is whole.
+    /// Cuts complete messages and records.
     fn cut(&mut self, message: &mut impl FnMut(Gist<'_>)) {
         loop {
             let rest = self.octets.get(self.cut..).unwrap_or_default();
@@ -208,7 +208,7 @@ impl Flow {
     }
 }
 
-/// How far `to` is behind `from`, around the wrap; negative if before.
+/// Returns the distance from `from` to `to` modulo 2^32; negative if `to` is before `from`.
 const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from).cast_signed()
 }
@@ -242,7 +242,7 @@ mod tests {
         streams
     }
 
-    /// Gives pieces of what the client sends, by their places, in this order.
+    /// Feeds pieces of the client's octets, by their places, in this order.
     fn feed(streams: &mut Streams, octets: &[u8], pieces: &[std::ops::Range<usize>]) -> Vec<(Kind, u8)> {
         let [src, dst] = ends();
         let mut seen = Vec::new();
@@ -271,7 +271,7 @@ mod tests {
             &[0..108],
             &[0..5, 5..40, 40..108],
             &[72..108, 36..72, 0..36],
-            // Sent again, in other pieces that reach over each other.
+            // Sent again, in other pieces that overlap.
             &[0..50, 0..36, 60..108, 40..90, 50..61],
             &[30..80, 30..40, 70..108, 0..31],
         ];

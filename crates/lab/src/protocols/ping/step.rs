@@ -223,7 +223,7 @@ enum Line {
     End,
 }
 
-/// What a ping command is to do.
+/// The arguments of a ping command.
 #[derive(Debug, Clone)]
 struct Order {
     from: usize,

@@ -107,7 +107,7 @@ impl Load {
     }
 }
 
-/// RSVP on a link while the lab watched, per second.
+/// The rates of RSVP on a link while the lab watched, per second.
 #[derive(Debug, Clone, Copy)]
 struct Rates {
     /// IP packets.
