@@ -96,12 +96,16 @@ impl Plan {
             .map(|node| {
                 let mut config = scenario.config.clone();
                 merge(&mut config, &node.config);
+                let runs = |protocol: &&dyn Protocol| {
+                    node.protocols.contains(protocol.name()) && protocol.configured(&config)
+                };
+                let protocols = protocols::all().filter(runs).map(|protocol| protocol.name()).collect();
                 PlannedNode {
                     name: node.name.as_ref().clone(),
                     namespace: namespace(&scenario.name, node.name.as_ref()),
                     forward: node.forward,
                     daemon: node.daemon,
-                    protocols: node.protocols.clone(),
+                    protocols,
                     certificate: node.certificate,
                     config,
                     interfaces: Vec::new(),

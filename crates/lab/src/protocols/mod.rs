@@ -43,6 +43,11 @@ pub(crate) trait Protocol: Debug + Sync {
         None
     }
 
+    /// Whether a daemon with this configuration of the file runs the protocol.
+    fn configured(&self, _config: &toml::Table) -> bool {
+        true
+    }
+
     /// Whether the protocol makes reservations, which the node's kernel keeps.
     fn reserves(&self) -> bool {
         false

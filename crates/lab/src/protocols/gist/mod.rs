@@ -1,4 +1,4 @@
-//! GIST (RFC 5971). Every daemon runs it.
+//! GIST (RFC 5971). A daemon runs it unless its configuration turns it off.
 
 pub(crate) mod associations;
 pub(crate) mod flood;
@@ -55,6 +55,11 @@ impl Protocol for Gist {
 
     fn title(&self) -> &'static str {
         "GIST"
+    }
+
+    fn configured(&self, config: &toml::Table) -> bool {
+        let enabled = config.get("gist").and_then(|gist| gist.get("enabled"));
+        enabled.and_then(toml::Value::as_bool).unwrap_or(true)
     }
 
     fn tables(&self) -> &'static [&'static str] {
