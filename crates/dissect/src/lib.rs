@@ -7,12 +7,14 @@
 //! ```
 //! use signalbox_dissect::{Options, decode};
 //!
-//! // A GIST Confirm (RFC 5971 A.1) of NSLP 32704 without objects, with the magic number of a datagram.
-//! let line = "4e04bda5 011e0000 7fc00200\n";
+//! // A GIST MA-Hello (RFC 5971 §5.1) with a Hello-ID, as it stands in a stream: without a magic number.
+//! let line = "0101000200000500 000a000100000007\n";
 //! let mut text = Vec::new();
 //! let summary = decode(line.as_bytes(), &mut text, &Options::default())?;
-//! assert_eq!((summary.messages, summary.failed), (1, 1));
-//! assert!(String::from_utf8(text)?.starts_with("line 1: "));
+//! assert_eq!((summary.messages, summary.failed), (1, 0));
+//! let text = String::from_utf8(text)?;
+//! assert!(text.starts_with("line 1: C-mode MA-Hello"), "{text}");
+//! assert!(text.contains("Hello-ID: 7"), "{text}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
