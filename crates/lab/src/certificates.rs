@@ -43,7 +43,7 @@ pub(crate) fn make(nodes: &[PlannedNode], directory: &Path) -> Result<()> {
         return Ok(());
     }
     let (trusted, anchor) = authority("trusted by the lab")?;
-    let (foreign, _) = authority("trusted by nobody")?;
+    let (foreign, _) = authority("not trusted")?;
     write(directory, ANCHORS, &anchor)?;
     for node in nodes {
         let issuer = match node.certificate {

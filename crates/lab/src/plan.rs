@@ -338,7 +338,7 @@ links = [{ ends = ["h1", "r1"] }, { ends = ["r1", "r2"] }, { ends = ["r2", "h2"]
         assert_eq!(plan.nodes[0].interfaces[0].name, "to-r1");
         let h2 = plan.address(3).expect("has one");
         assert_eq!(h2.to_string(), "10.0.3.2");
-        assert_eq!(plan.source(0, h2).expect("there is a way").to_string(), "10.0.1.1");
+        assert_eq!(plan.source(0, h2).expect("there is a route").to_string(), "10.0.1.1");
         let nodes: Vec<_> = plan.path(0, h2).iter().map(|leg| (leg.from, leg.to)).collect();
         assert_eq!(nodes, [(0, 1), (1, 2), (2, 3)]);
         assert_eq!(plan.nodes[0].routes.len(), 2);

@@ -122,8 +122,8 @@ mod tests {
         assert_eq!(Span::try_from("1.5s".to_owned()), Ok(Span::millis(1500)));
         assert_eq!(Span::try_from("2m".to_owned()), Ok(Span::millis(120_000)));
         for wrong in ["200", "ms", "-1s", "1 fortnight", "1e400s"] {
-            let said = Span::try_from(wrong.to_owned()).expect_err(wrong);
-            assert!(said.contains("\"200ms\""), "{said}");
+            let message = Span::try_from(wrong.to_owned()).expect_err(wrong);
+            assert!(message.contains("\"200ms\""), "{message}");
         }
         assert_eq!(Rate::try_from("1gbit".to_owned()), Ok(Rate(1_000_000_000)));
         assert_eq!(Rate::try_from("2.5mbit".to_owned()), Ok(Rate(2_500_000)));

@@ -20,7 +20,7 @@ struct Taped {
     node: Node,
     tape: Writer<File>,
     now: Time,
-    said: Vec<Value>,
+    sent: Vec<Value>,
 }
 
 impl Taped {
@@ -29,7 +29,7 @@ impl Taped {
         let gist = Some(GistConfig { engine, ..GistConfig::default() });
         let config = Config { wall_clock_us: 1_790_000_000_000_000, gist, ..Config::default() };
         let tape = Writer::new(File::create(file).unwrap(), &config, &boot.seed, 1 << 24).unwrap();
-        Self { node: Node::new(config, boot.seed).unwrap(), tape, now: Time::ZERO, said: Vec::new() }
+        Self { node: Node::new(config, boot.seed).unwrap(), tape, now: Time::ZERO, sent: Vec::new() }
     }
 }
 
@@ -47,7 +47,7 @@ impl NodeEngine for Taped {
         let output = self.node.poll()?;
         if let Output::Transmit(t) = &output {
             let t = json!([self.now.as_micros(), t.src, t.dst, t.ttl, hex(t.options), hex(t.payload)]);
-            self.said.push(t);
+            self.sent.push(t);
         }
         Some(output)
     }
@@ -72,7 +72,7 @@ fn recordings(name: &str) -> Vec<(Vec<u8>, Vec<Value>)> {
     sim.run_for(Duration::from_secs(20));
     let taped = nodes.iter().map(|node| {
         let recording = fs::read(directory.join(format!("{node}.jsonl"))).unwrap();
-        (recording, sim.engine(*node).unwrap().said.clone())
+        (recording, sim.engine(*node).unwrap().sent.clone())
     });
     let taped = taped.collect();
     fs::remove_dir_all(&directory).unwrap();
@@ -95,7 +95,7 @@ fn of_type<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 #[test]
 fn a_replayed_node_sends_what_the_recorded_one_sent() {
-    for (recording, said) in recordings("same") {
+    for (recording, sent) in recordings("same") {
         let (text, fault) = replayed(&recording, true);
         assert!(fault.is_none());
         let lines = lines(&text);
@@ -104,9 +104,9 @@ fn a_replayed_node_sends_what_the_recorded_one_sent() {
             .map(|l| json!([l["t"], l["src"], l["dst"], l["ttl"], l["options"], l["payload"]]))
             .collect();
         assert!(!again.is_empty(), "{text}");
-        assert_eq!(again, said);
+        assert_eq!(again, sent);
         let summary = lines.last().unwrap();
-        assert_eq!(summary["transmits"], said.len());
+        assert_eq!(summary["transmits"], sent.len());
         assert_eq!(summary["outputs"], lines.len() - 1);
         assert_eq!(summary["fault"], Value::Null);
         assert!(summary["counters"].as_object().unwrap().values().all(|value| value != 0));
@@ -135,7 +135,7 @@ fn the_text_tells_the_story() {
 
 #[test]
 fn a_torn_recording_is_replayed_up_to_the_tear() {
-    let (mut recording, said) = recordings("torn").swap_remove(1);
+    let (mut recording, sent) = recordings("torn").swap_remove(1);
     let count = recording.iter().filter(|octet| **octet == b'\n').count();
     recording.truncate(recording.len() - 2);
     let (text, fault) = replayed(&recording, true);
@@ -144,14 +144,14 @@ fn a_torn_recording_is_replayed_up_to_the_tear() {
     let summary = lines.last().unwrap();
     assert_eq!(summary["inputs"], count - 2);
     assert!(summary["fault"].as_str().unwrap().starts_with(&format!("line {count}: cut off")), "{summary}");
-    assert!(of_type(&lines, "transmit").len() <= said.len());
+    assert!(of_type(&lines, "transmit").len() <= sent.len());
 }
 
 #[test]
 fn a_header_that_makes_no_node_is_refused() {
     let (recording, _) = recordings("header").swap_remove(0);
     let recording = String::from_utf8(recording).unwrap();
-    for (from, to, said) in [
+    for (from, to, reason) in [
         ("\"hops\":64", "\"hops\":0", "line 1: config: gist.hops: 1 to 255"),
         ("\"hops\":64", "\"hopps\":64", "unknown field `hopps`"),
         ("\"hops\":64,", "", "missing field `hops`"),
@@ -160,7 +160,7 @@ fn a_header_that_makes_no_node_is_refused() {
         assert!(recording.contains(from));
         let error =
             replay(recording.replacen(from, to, 1).as_bytes(), &[], false, &mut Vec::new()).unwrap_err();
-        assert!(format!("{error:#}").contains(said), "{error:#}");
+        assert!(format!("{error:#}").contains(reason), "{error:#}");
     }
 }
 
@@ -205,7 +205,7 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
     let config = signing(SECRET);
     let mut node = Node::new(config.clone(), [7; 32]).unwrap();
     let mut tape = Writer::new(Vec::new(), &config, &[7; 32], 1 << 20).unwrap();
-    let mut said = Vec::new();
+    let mut sent = Vec::new();
     let host: std::net::IpAddr = [10, 0, 0, 1].into();
     let interface = signalbox_core::node::Interface {
         ifindex: signalbox_core::IfIndex(2),
@@ -245,14 +245,14 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
         assert!(tape.record(now, &input).unwrap());
         node.handle(now, input);
         while let Some(output) = node.poll() {
-            match output {
-                Output::RouteLookup { id, .. } => asked = Some(id),
-                Output::Transmit(packet) => said.push(Value::from(hex(packet.payload))),
-                _ => {}
+            if let Output::RouteLookup { id, .. } = output {
+                asked = Some(id);
+            } else if let Output::Transmit(packet) = output {
+                sent.push(Value::from(hex(packet.payload)));
             }
         }
     }
-    assert!(!said.is_empty());
+    assert!(!sent.is_empty());
     let recording = tape.finish().unwrap();
     let text = String::from_utf8(recording.clone()).unwrap();
     assert!(!text.contains("nobody") && !text.contains(&hex(SECRET)));
@@ -268,5 +268,5 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
     assert!(replay(&recording[..], &keys, true, &mut out).unwrap().is_none());
     let again = lines(&String::from_utf8(out).unwrap());
     let again: Vec<_> = of_type(&again, "transmit").into_iter().map(|line| line["payload"].clone()).collect();
-    assert_eq!(again, said);
+    assert_eq!(again, sent);
 }

@@ -254,16 +254,16 @@ hops = ["a", "b"]
 
     #[test]
     fn an_unknown_key_is_named_with_its_line_and_the_keys_that_exist() {
-        let said = mistake("name = \"a\"", "name = \"a\"\nfroward = true");
+        let message = mistake("name = \"a\"", "name = \"a\"\nfroward = true");
         let fields = "expected one of `name`, `daemon`, `forward`, `certificate`, `config`, `ping`, `qos`";
-        assert!(said.starts_with(&format!("two.toml:6: unknown field `froward`, {fields}")), "{said}");
-        let said = mistake("from = \"a\"", "form = \"a\"");
+        assert!(message.starts_with(&format!("two.toml:6: unknown field `froward`, {fields}")), "{message}");
+        let message = mistake("from = \"a\"", "form = \"a\"");
         assert!(
-            said.starts_with("two.toml:15: unknown field `form`, expected one of `from`, `to`"),
-            "{said}"
+            message.starts_with("two.toml:15: unknown field `form`, expected one of `from`, `to`"),
+            "{message}"
         );
-        let said = mistake("hops =", "hop =");
-        assert!(said.starts_with("two.toml:21: unknown field `hop`, expected one of `hops`"), "{said}");
+        let message = mistake("hops =", "hop =");
+        assert!(message.starts_with("two.toml:21: unknown field `hop`, expected one of `hops`"), "{message}");
     }
 
     #[test]
@@ -281,17 +281,17 @@ hops = ["a", "b"]
             ("kind = \"path\"", "kind = \"road\"", 20, "expected one of forwarding, path"),
             ("description =", "description", 2, ""),
         ] {
-            let said = mistake(from, to);
-            assert!(said.starts_with(&format!("two.toml:{line}: ")), "{said}");
-            assert!(said.contains(right), "{said} lacks {right}");
+            let message = mistake(from, to);
+            assert!(message.starts_with(&format!("two.toml:{line}: ")), "{message}");
+            assert!(message.contains(right), "{message} lacks {right}");
         }
     }
 
     #[test]
     fn an_unknown_name_lists_the_known_ones() {
-        let said = find("quikstart").expect_err("no such scenario").to_string();
-        assert!(said.contains("quickstart, gist-app-python"), "{said}");
-        let said = find("./no-such.toml").expect_err("no such file").to_string();
-        assert!(said.starts_with("cannot read scenario ./no-such.toml"), "{said}");
+        let message = find("quikstart").expect_err("no such scenario").to_string();
+        assert!(message.contains("quickstart, gist-app-python"), "{message}");
+        let message = find("./no-such.toml").expect_err("no such file").to_string();
+        assert!(message.starts_with("cannot read scenario ./no-such.toml"), "{message}");
     }
 }

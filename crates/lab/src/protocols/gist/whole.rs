@@ -66,7 +66,7 @@ impl Check for Whole {
         let back: usize = back.flat_map(|ping| &ping.replies).map(|reply| reply.padding).sum();
         let wanted = self.messages * self.octets;
         let seen = format!(
-            "{} messages with {} octets each way, the same on every link; {back} octets came back as they went",
+            "{} messages with {} octets each way, the same on every link; {back} octets came back unchanged",
             self.messages, self.octets
         );
         if back == wanted { Ok(seen) } else { Err(format!("{seen}; {wanted} were expected")) }
