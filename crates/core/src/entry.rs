@@ -3,6 +3,8 @@
 //! A protocol asks for the entries that it uses ([`EntryRequest`]); the driver opens them and knows nothing else of
 //! the protocol. Byte streams are no packets: they have a contract of their own in [`crate::node`].
 
+use crate::packet::router_alert;
+
 /// A port of entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -21,27 +23,44 @@ pub enum Entry {
 
 /// What a protocol asks of the driver: an entry, and which packets that pass by are taken out of forwarding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EntryRequest {
     /// The port of entry.
     pub entry: Entry,
+    /// Name of the entry's counters and of its packets in the log.
+    pub name: &'static str,
+    /// Whether packets are received. An entry that only sends binds no port.
+    pub receive: bool,
     /// Which packets to other nodes this node receives instead of forwarding them; `None`: none of them.
     pub intercept: Option<Intercept>,
 }
 
 /// An interception rule: a packet of the entry that passes by is intercepted if it meets every condition.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intercept {
-    /// Only packets that carry a Router Alert (RFC 2113, RFC 2711).
-    pub router_alert: bool,
+    /// Which Router Alert (RFC 2113, RFC 2711) the packet must carry.
+    pub alert: AlertRule,
     /// Only packets whose payload matches each of these.
     pub matches: Vec<Match>,
 }
 
+/// Which Router Alert an intercepted packet carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertRule {
+    /// Any packet is intercepted, with a Router Alert or without.
+    NotRequired,
+    /// A Router Alert of any value is required.
+    Any,
+    /// A Router Alert of this value is required.
+    Value {
+        /// The value with IPv4.
+        ipv4: u16,
+        /// The value with IPv6.
+        ipv6: u16,
+    },
+}
+
 /// A condition on 32 bits of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Match {
     /// Offset of the first of the four octets in the payload.
     pub offset: u16,
@@ -54,16 +73,36 @@ pub struct Match {
 impl EntryRequest {
     /// The entry for packets that are addressed to this node only.
     #[must_use]
-    pub const fn local(entry: Entry) -> Self {
-        Self { entry, intercept: None }
+    pub const fn local(entry: Entry, name: &'static str) -> Self {
+        Self { entry, name, receive: true, intercept: None }
+    }
+
+    /// The entry for packets that are only sent.
+    #[must_use]
+    pub const fn send_only(entry: Entry, name: &'static str) -> Self {
+        Self { entry, name, receive: false, intercept: None }
+    }
+
+    /// The entry with this interception rule.
+    #[must_use]
+    pub fn with_intercept(self, intercept: Intercept) -> Self {
+        Self { intercept: Some(intercept), ..self }
     }
 }
 
 impl Intercept {
-    /// Whether a packet with these facts is intercepted.
+    /// Whether a packet that passes by is intercepted: one with these options (as in
+    /// [`Received::options`](crate::packet::Received::options)) and this payload.
     #[must_use]
-    pub fn takes(&self, router_alert: bool, payload: &[u8]) -> bool {
-        (router_alert || !self.router_alert) && self.matches.iter().all(|m| m.holds(payload))
+    pub fn takes(&self, ipv6: bool, options: &[u8], payload: &[u8]) -> bool {
+        let alert = match self.alert {
+            AlertRule::NotRequired => true,
+            AlertRule::Any => router_alert(options, ipv6).is_some(),
+            AlertRule::Value { ipv4: v4, ipv6: v6 } => {
+                router_alert(options, ipv6) == Some(if ipv6 { v6 } else { v4 })
+            }
+        };
+        alert && self.matches.iter().all(|m| m.holds(payload))
     }
 }
 
@@ -85,17 +124,22 @@ impl Match {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::{router_alert_v4, router_alert_v6};
 
     #[test]
     fn a_rule_takes_what_meets_every_condition() {
         let magic = Match::word(0, 0x4e04_bda5);
         let flag = Match { offset: 8, mask: 0x8000, value: 0x8000 };
-        let rule = Intercept { router_alert: true, matches: vec![magic, flag] };
+        let rule = Intercept { alert: AlertRule::Any, matches: vec![magic, flag] };
         let payload = [0x4e, 0x04, 0xbd, 0xa5, 1, 2, 3, 4, 5, 6, 0x80, 0];
-        assert!(rule.takes(true, &payload));
-        assert!(!rule.takes(false, &payload), "no Router Alert");
-        assert!(!rule.takes(true, &payload[..11]), "too short");
-        assert!(!rule.takes(true, &[0; 12]), "another magic number");
-        assert!(Intercept::default().takes(false, &[]));
+        let alert = router_alert_v4(7);
+        assert!(rule.takes(false, &alert, &payload));
+        assert!(!rule.takes(false, &[], &payload), "no Router Alert");
+        assert!(!rule.takes(false, &alert, &payload[..11]), "too short");
+        assert!(!rule.takes(false, &alert, &[0; 12]), "another magic number");
+        let rsvp = Intercept { alert: AlertRule::Value { ipv4: 0, ipv6: 1 }, matches: Vec::new() };
+        assert!(rsvp.takes(false, &router_alert_v4(0), &[]) && !rsvp.takes(false, &alert, &[]));
+        assert!(rsvp.takes(true, &router_alert_v6(1), &[]) && !rsvp.takes(true, &router_alert_v6(0), &[]));
+        assert!(Intercept { alert: AlertRule::NotRequired, matches: Vec::new() }.takes(true, &[], &[]));
     }
 }

@@ -37,7 +37,7 @@ pub mod traffic;
 pub mod wheel;
 
 pub use bucket::TokenBucket;
-pub use entry::{Entry, EntryRequest, Intercept};
+pub use entry::{AlertRule, Entry, EntryRequest, Intercept, Match};
 pub use id::{IfIndex, NslpId, ReserverId, SessionId};
 pub use index::{Index, KeyedHasher};
 pub use intern::Interner;

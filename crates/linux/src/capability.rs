@@ -13,7 +13,7 @@ pub fn check(config: &IoConfig) -> Vec<OpenError> {
     if let Err(error) = Io::open(&IoConfig { intercept: false, ..config.clone() }) {
         missing.push(error);
     }
-    if config.intercept
+    if intercept::is_wanted(config)
         && let Err(error) = intercept::check(config)
         && !missing.iter().any(|known| known.id == error.id)
     {

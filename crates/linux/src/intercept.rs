@@ -1,9 +1,9 @@
-//! Interception: GIST packets with a Router Alert that pass by are given to this node instead of forwarded.
+//! Interception of UDP datagrams that pass by: this node receives them, and they are not forwarded.
 //!
 //! An nftables table of our own redirects them (tproxy) to the UDP socket, with their addresses, TTL and
-//! options as they were. The magic number is compared in the kernel, so nothing but GIST is ever taken. The
+//! options as they were. The kernel compares all that the rule of an entry names, so that only its packets are taken. The
 //! redirection stands before the mark: without a listening socket the rule ends there and the packet is
-//! forwarded as if nothing were laid (a dead daemon harms nobody).
+//! forwarded as if there were no rule (a dead daemon stops no packet).
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use capctl::{Cap, CapState, ambient};
 
 use crate::error::OpenError;
-use crate::io::IoConfig;
+use crate::io::{IoConfig, udp};
 use crate::netlink::rules;
 use crate::sys;
 
@@ -113,23 +113,22 @@ fn removal(config: &IoConfig) -> String {
 fn ruleset(config: &IoConfig) -> String {
     let mut text = removal(config);
     for ipv6 in families(config) {
-        let alert = match (config.intercept_without_alert, ipv6) {
-            // UDP header, magic number, six octets of the common header: the C-flag.
-            (true, _) => "@th,144,1 1",
-            // hdrlength is cheap and sorts out nearly everything.
-            (false, false) => "ip hdrlength > 5 ip option ra exists",
-            // Whether the header holds a Router Alert is for GIST to look at: it may stand anywhere in it.
-            (false, true) => "exthdr hbh exists",
-        };
-        let (family, port, mark) = (family_name(ipv6), config.port, config.mark);
+        let (family, mark) = (family_name(ipv6), config.mark);
         text.push_str(&format!(
             "table {family} {TABLE} {{\n  chain prerouting {{\n    \
-             type filter hook prerouting priority mangle; policy accept;\n    \
-             udp dport {port} {alert} @th,64,32 0x4e04bda5 tproxy to :{port} meta mark set {mark:#x} accept\n  \
-             }}\n}}\n"
+             type filter hook prerouting priority mangle; policy accept;\n"
         ));
+        for rule in config.entries.iter().filter_map(|request| udp::rule(request, ipv6)) {
+            text.push_str(&format!("    {rule} meta mark set {mark:#x} accept\n"));
+        }
+        text.push_str("  }\n}\n");
     }
     text
+}
+
+/// Whether there is anything to lay.
+pub(crate) fn is_wanted(config: &IoConfig) -> bool {
+    config.intercept && config.entries.iter().any(|request| udp::rule(request, false).is_some())
 }
 
 fn lay_rules(script: &str, check_only: bool) -> Result<(), OpenError> {
@@ -209,16 +208,26 @@ impl Drop for Ambient {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match};
 
     #[test]
     fn the_redirection_stands_before_the_mark() {
-        let text = ruleset(&IoConfig::default());
+        let gist = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
+        let flag = Match { offset: 8, mask: 0x8000, value: 0x8000 };
+        let gist = EntryRequest::local(Entry::Udp(270), "io").with_intercept(gist);
+        let config = IoConfig { entries: vec![gist.clone()], ..IoConfig::default() };
+        let text = ruleset(&config);
         for line in text.lines().filter(|line| line.contains("mark set")) {
             assert!(line.find("tproxy").unwrap() < line.find("meta mark").unwrap(), "{line}");
             assert!(line.contains("@th,64,32 0x4e04bda5"), "{line}");
         }
         assert_eq!(text.matches("tproxy to :270").count(), 2);
-        let v4 = IoConfig { ipv6: false, ..IoConfig::default() };
+        let v4 = IoConfig { ipv6: false, ..config };
         assert!(!ruleset(&v4).contains("ip6"));
+        let without_alert = Intercept { alert: AlertRule::NotRequired, matches: vec![flag] };
+        let rule = udp::rule(&gist.with_intercept(without_alert), false);
+        assert_eq!(rule.unwrap(), "udp dport 270 @th,128,32 & 0x8000 0x8000 tproxy to :270");
+        let rsvp = EntryRequest::local(Entry::Ip(46), "rsvp_io");
+        assert!(!is_wanted(&IoConfig { entries: vec![rsvp], ..IoConfig::default() }));
     }
 }

@@ -12,7 +12,7 @@ use signalbox_core::node::{
 use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, Request};
-use signalbox_core::{Entry, IfIndex, NslpId, ReserverId, Time};
+use signalbox_core::{Entry, EntryRequest, IfIndex, NslpId, ReserverId, Time};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use crate::config::ConfigError;
@@ -172,6 +172,11 @@ pub(crate) trait Composed: Protocol + Sized {
 
     /// The numbers of signaling applications that it will have with these settings.
     fn claims(_: &Self::Config) -> Vec<NslpId> {
+        Vec::new()
+    }
+
+    /// The ports of entry that it needs with these settings.
+    fn entries(_: &Self::Config) -> Vec<EntryRequest> {
         Vec::new()
     }
 

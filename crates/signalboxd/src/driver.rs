@@ -2,19 +2,15 @@
 
 mod engine;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine};
-use signalbox_core::packet::Received;
-use signalbox_core::{Entry, IfIndex, Time};
 use signalbox_linux::clock::Clock;
-use signalbox_linux::rsvp::{RsvpBatch, RsvpCounters};
-use signalbox_linux::sctp::{SctpBatch, SctpCounters, SctpPacket};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, TrafficCounters};
-use signalbox_linux::{Batch, Change, Io, IoCounters, MulticastRoute};
+use signalbox_linux::{Batch, Change, CounterValue, Failure, Io, MulticastRoute};
 use signalbox_node::{Command, Counter, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
@@ -66,10 +62,6 @@ pub(crate) struct Driver {
     batch: Batch,
     /// Octets of one stream event. The streams' own buffers are written to while an event is read.
     octets: StreamBuffer,
-    /// Made when it is needed first: most nodes speak no SCTP.
-    packets: Option<SctpBatch>,
-    /// Made when the first RSVP packet comes.
-    rsvp_packets: Option<RsvpBatch>,
     clients: Clients,
     counters: DaemonCounters,
     reporter: Reporter,
@@ -91,8 +83,6 @@ impl Driver {
             clock,
             batch: Batch::new(),
             octets: StreamBuffer::new(),
-            packets: None,
-            rsvp_packets: None,
             clients: Clients::default(),
             counters: DaemonCounters::default(),
             reporter: Reporter::default(),
@@ -110,17 +100,11 @@ impl Driver {
     pub(crate) fn run(&mut self, requests: &mut mpsc::Receiver<LoopRequest>) -> Result<()> {
         loop {
             let ready = self.engine.io.wait(self.timeout()).context("cannot wait for the network")?;
-            if ready.datagrams {
+            if ready.packets {
                 self.receive();
             }
             if ready.streams {
                 self.streams();
-            }
-            if ready.sctp {
-                self.sctp();
-            }
-            if ready.rsvp {
-                self.rsvp_packets();
             }
             if ready.changes {
                 self.changes();
@@ -231,10 +215,13 @@ impl Driver {
                 }
             }
             let now = self.clock.now();
-            for datagram in self.batch.iter() {
-                feed(&mut self.engine, &mut self.clients, now, Input::Packet(datagram));
+            for packet in self.batch.iter() {
+                feed(&mut self.engine, &mut self.clients, now, Input::Packet(packet));
             }
             self.flush();
+            if self.batch.len() < self.batch.capacity() {
+                return;
+            }
         }
     }
 
@@ -252,44 +239,6 @@ impl Driver {
                 }
             };
             feed(&mut self.engine, &mut self.clients, self.clock.now(), input);
-        }
-    }
-
-    fn sctp(&mut self) {
-        self.unreported = true;
-        let packets = self.packets.get_or_insert_with(SctpBatch::new);
-        if let Err(error) = self.engine.io.receive_sctp(packets) {
-            self.counters.receive_failed += 1;
-            tracing::debug!(%error, "receive SCTP");
-            return;
-        }
-        let now = self.clock.now();
-        for SctpPacket { src, dst, packet } in packets.iter() {
-            let packet = Received {
-                entry: Entry::Ip(132),
-                src: SocketAddr::new(src, 0),
-                dst: SocketAddr::new(dst, 0),
-                ifindex: IfIndex::NONE,
-                ttl: 0,
-                tos: 0,
-                options: &[],
-                payload: packet,
-            };
-            feed(&mut self.engine, &mut self.clients, now, Input::Packet(packet));
-        }
-    }
-
-    fn rsvp_packets(&mut self) {
-        self.unreported = true;
-        let packets = self.rsvp_packets.get_or_insert_with(RsvpBatch::new);
-        if let Err(error) = self.engine.io.receive_rsvp(packets) {
-            self.counters.receive_failed += 1;
-            tracing::debug!(%error, "receive RSVP");
-            return;
-        }
-        let now = self.clock.now();
-        for packet in packets.iter() {
-            feed(&mut self.engine, &mut self.clients, now, Input::Packet(packet.into()));
         }
     }
 
@@ -352,10 +301,9 @@ impl Driver {
                 return;
             }
             self.unreported = true;
-            for (dst, error) in failures {
-                tracing::debug!(%dst, ?error, "not sent");
-                // Only UDP reports failures.
-                self.input(Input::TransmitFailed { entry: Entry::Udp(270), dst, error });
+            for Failure { entry, dst, error } in failures {
+                tracing::debug!(?entry, %dst, ?error, "not sent");
+                self.input(Input::TransmitFailed { entry, dst, error });
             }
         }
     }
@@ -396,12 +344,9 @@ fn stream_input<C>(event: StreamEvent<'_>) -> Input<'_, C> {
 /// What the daemon and its sockets count.
 struct Counted<'a> {
     daemon: DaemonCounters,
-    io: &'a IoCounters,
+    /// Of each entry, with the entry's name.
+    io: Vec<(&'static str, CounterValue)>,
     streams: &'a StreamCounters,
-    /// `None`: SCTP is not spoken.
-    sctp: Option<&'a SctpCounters>,
-    /// `None`: RSVP is not spoken.
-    rsvp: Option<&'a RsvpCounters>,
     /// `None` on a node that reserves nothing.
     traffic: Option<&'a TrafficCounters>,
 }
@@ -410,10 +355,8 @@ impl<'a> Counted<'a> {
     fn new(daemon: DaemonCounters, io: &'a Io, enforcer: Option<&'a Enforcer>) -> Self {
         Self {
             daemon,
-            io: io.counters(),
+            io: io.counters().collect(),
             streams: io.stream_counters(),
-            sctp: io.sctp_counters(),
-            rsvp: io.rsvp_counters(),
             traffic: enforcer.map(Enforcer::counters),
         }
     }
@@ -422,11 +365,10 @@ impl<'a> Counted<'a> {
     fn with(self, node: &Node) -> impl Iterator<Item = Counter> {
         let counter = |room| move |(name, help, value)| Counter { room, name, help, value };
         let daemon = self.daemon.iter().map(counter("daemon"));
-        let io = self.io.iter().map(counter("io")).chain(self.streams.iter().map(counter("streams")));
-        let sctp = self.sctp.into_iter().flat_map(|sctp| sctp.iter()).map(counter("sctp_io"));
+        let io = self.io.into_iter().map(|(room, (name, help, value))| Counter { room, name, help, value });
+        let streams = self.streams.iter().map(counter("streams"));
         let traffic = self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(counter("traffic"));
-        let rsvp = self.rsvp.into_iter().flat_map(|rsvp| rsvp.iter()).map(counter("rsvp_io"));
-        daemon.chain(io).chain(sctp).chain(rsvp).chain(traffic).chain(node.counters())
+        daemon.chain(io).chain(streams).chain(traffic).chain(node.counters())
     }
 }
 
@@ -434,6 +376,7 @@ impl<'a> Counted<'a> {
 mod tests {
     use super::*;
     use crate::report::is_trouble;
+    use signalbox_linux::{IpCounters, UdpCounters};
 
     fn every_counter() -> Vec<Counter> {
         let mut config = signalbox_node::Config::default();
@@ -441,14 +384,15 @@ mod tests {
         config.qos = Some(Default::default());
         config.rsvp = Some(Default::default());
         let node = Node::new(config, [1; 32]).unwrap();
-        let (sctp, rsvp) = (SctpCounters::default(), RsvpCounters::default());
+        let udp = ["io", "rsvp_udp_io"].map(|name| (name, UdpCounters::default()));
+        let ip = ["sctp_io", "rsvp_io"].map(|name| (name, IpCounters::default()));
+        let udp = udp.iter().flat_map(|(name, counters)| counters.iter().map(|counter| (*name, counter)));
+        let ip = ip.iter().flat_map(|(name, counters)| counters.iter().map(|counter| (*name, counter)));
         let traffic = TrafficCounters::default();
         let counted = Counted {
             daemon: DaemonCounters::default(),
-            io: &IoCounters::default(),
+            io: udp.chain(ip).collect(),
             streams: &StreamCounters::default(),
-            sctp: Some(&sctp),
-            rsvp: Some(&rsvp),
             traffic: Some(&traffic),
         };
         counted.with(&node).collect()

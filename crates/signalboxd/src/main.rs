@@ -38,7 +38,7 @@ use clap::Parser;
 use signalbox_core::IfIndex;
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::traffic::Enforcer;
-use signalbox_linux::{Io, OpenError, capability};
+use signalbox_linux::{Io, OpenError, capability, kernel_speaks_sctp};
 use signalbox_node::Node;
 
 use config::Config;
@@ -101,9 +101,9 @@ fn run(config: &Config) -> Result<()> {
     // The control socket comes first: it shows whether another daemon runs with this configuration.
     let control = ControlSocket::bind(&config.control.socket, config.control.mode)?;
     let clock = Clock::start();
-    let io = open(config)?;
+    let settings = settings(config, &clock, kernel_speaks_sctp());
+    let io = open(config, &settings)?;
     let enforcer = enforcer(config)?;
-    let settings = settings(config, &clock, io.kernel_sctp());
     let seed = clock::seed().context("the kernel gives no random numbers")?;
     let recorder = Recorder::open(&config.record, &settings, &seed)?;
     // The node accepts every configuration that has passed its own check.
@@ -165,8 +165,8 @@ fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
 }
 
 /// Opens sockets and interception. If that fails, the error names everything that is missing, not only the first.
-fn open(config: &Config) -> Result<Io> {
-    let io = config.io();
+fn open(config: &Config, node: &signalbox_node::Config) -> Result<Io> {
+    let io = config.io(node.entries());
     Io::open(&io).map_err(|first| {
         let missing = capability::check(&io);
         let missing = if missing.is_empty() { vec![first] } else { missing };

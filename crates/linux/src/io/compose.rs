@@ -16,7 +16,8 @@ const IPV6_FLOWINFO: i32 = 11;
 /// The bits of a flow label.
 const FLOW_LABEL: u32 = 0x000f_ffff;
 
-/// Appends the control messages that make the UDP socket send `transmit` as asked.
+/// Appends the control messages that make a socket send `transmit` as asked. The kernel writes the next header of IPv6's
+/// hop-by-hop options itself.
 pub(super) fn control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
     let ttl = i32::from(transmit.ttl).to_ne_bytes();
     let tos = i32::from(transmit.tos).to_ne_bytes();
@@ -44,7 +45,7 @@ pub(super) fn control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
 }
 
 /// Appends source address and interface, where any is given.
-pub(crate) fn packet_info(src: IpAddr, ifindex: Option<IfIndex>, buffer: &mut Vec<u8>) {
+fn packet_info(src: IpAddr, ifindex: Option<IfIndex>, buffer: &mut Vec<u8>) {
     let index = ifindex.map_or(0, |index| index.0);
     if src.is_unspecified() && index == 0 {
         return;

@@ -1,124 +1,46 @@
-//! The daemon's door to the network: datagrams in and out, routes, interfaces, changes.
+//! The daemon's driver of the network: packets in and out, routes, interfaces, changes.
 
+mod alert;
 mod batch;
 mod compose;
+mod config;
+mod entry;
+mod ip;
 mod queue;
-mod sockets;
+mod raw;
+pub(crate) mod udp;
 mod wake;
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::RawFd;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use signalbox_core::Entry;
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery, TransmitError};
-use signalbox_core::packet::{IpTransmit, Transmit};
+use signalbox_core::packet::Transmit;
 
 pub use batch::Batch;
-pub(crate) use compose::packet_info;
-pub(crate) use sockets::{buffer, transparent};
+pub use config::IoConfig;
+pub use entry::{CounterValue, Failure};
+pub use ip::IpCounters;
+pub use udp::UdpCounters;
 pub use wake::Waker;
 
 use crate::error::OpenError;
 use crate::intercept::{self, Interception};
 use crate::netlink::{Change, Events, MulticastRoute, Routes};
-use crate::rsvp::{Rsvp, RsvpBatch, RsvpCounters};
-use crate::sctp::{Sctp, SctpBatch, SctpCounters};
-use crate::stream::{StreamConfig, StreamCounters, Streams, kernel_speaks_sctp};
+use crate::stream::{StreamConfig, StreamCounters, Streams};
 use crate::sys;
-use queue::Queue;
-use sockets::Sockets;
-
-/// What [`Io::open`] shall open.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IoConfig {
-    /// UDP port to receive on and send from (270 is GIST's).
-    pub port: u16,
-    /// Speak IPv4.
-    pub ipv4: bool,
-    /// Speak IPv6.
-    pub ipv6: bool,
-    /// Take GIST packets with a Router Alert that pass by; without it only what is addressed to this node.
-    pub intercept: bool,
-    /// Take Q-mode packets (C-flag set) that pass by even if they carry no Router Alert (RFC 5971 §5.3.2.1
-    /// allows it, for networks that strip the option).
-    pub intercept_without_alert: bool,
-    /// Packet mark that turns intercepted packets to this node. Not 0; nobody else's.
-    pub mark: u32,
-    /// Packet mark of all that this node sends, by which queues at its links tell it from what passes by. Not 0;
-    /// nobody else's.
-    pub own_mark: u32,
-    /// Routing table that holds the route for packets with `mark`. Nobody else's.
-    pub table: u32,
-    /// Socket receive buffer in octets, as far as the kernel allows.
-    pub receive_buffer: usize,
-    /// Socket send buffer in octets, as far as the kernel allows.
-    pub send_buffer: usize,
-    /// TCP connections; their mark is `own_mark`.
-    pub streams: StreamConfig,
-    /// Speak SCTP, marked like TCP's: by streams where the kernel does ([`Io::kernel_sctp`]), or else by packets.
-    pub sctp: bool,
-    /// Receive and send RSVP packets; with `intercept` and `rsvp_alert` also those that pass by with a Router Alert.
-    pub rsvp: bool,
-    /// Heed the Router Alerts of RSVP; without it the kernel forwards Paths as any packet (RFC 6398).
-    pub rsvp_alert: bool,
-}
-
-impl Default for IoConfig {
-    fn default() -> Self {
-        Self {
-            port: 270,
-            ipv4: true,
-            ipv6: true,
-            intercept: true,
-            intercept_without_alert: false,
-            mark: 0x5b00_010e,
-            own_mark: 0x5b00_010f,
-            table: 270,
-            receive_buffer: 8 << 20,
-            send_buffer: 4 << 20,
-            streams: StreamConfig::default(),
-            sctp: false,
-            rsvp: false,
-            rsvp_alert: true,
-        }
-    }
-}
-
-signalbox_core::counters! {
-    /// What went through the sockets.
-    pub struct IoCounters {
-        /// Datagrams received.
-        received: u64,
-        /// Receive calls that gave at least one datagram.
-        receive_calls: u64,
-        /// Datagrams dropped because they or their IP options did not fit.
-        receive_truncated: u64,
-        /// Datagrams handed to the kernel.
-        sent: u64,
-        /// Send calls.
-        send_calls: u64,
-        /// Datagrams that went as part of a run to one peer (UDP_SEGMENT).
-        sent_segmented: u64,
-        /// Datagrams that the kernel refused.
-        send_refused: u64,
-        /// Datagrams dropped because the send buffer stayed full.
-        send_overflow: u64,
-    }
-}
+use entry::Opened;
 
 /// What [`Io::wait`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ready {
     /// [`Io::receive`] has something.
-    pub datagrams: bool,
+    pub packets: bool,
     /// [`Io::streams`] has events.
     pub streams: bool,
-    /// [`Io::receive_sctp`] has something.
-    pub sctp: bool,
-    /// [`Io::receive_rsvp`] has something.
-    pub rsvp: bool,
     /// [`Io::changes`] has something.
     pub changes: bool,
     /// A [`Waker`] was used.
@@ -130,17 +52,15 @@ pub struct Ready {
 /// Not `Sync`; one loop owns it. Nothing here waits except [`Io::wait`], and [`Io::flush`] for some
 /// milliseconds when the send buffer is full.
 pub struct Io {
-    port: u16,
-    sockets: Sockets,
-    queue: Queue,
+    /// Those of UDP first.
+    entries: Vec<Opened>,
+    /// What [`Io::wait`] gives to `ppoll`: changes, the waker, streams; then the two sockets of each of `entries`.
+    polled: Vec<libc::pollfd>,
+    failures: Vec<Failure>,
     routes: Routes,
     events: Events,
     wake: Waker,
-    counters: IoCounters,
     streams: Streams,
-    sctp: Option<Sctp>,
-    rsvp: Option<Rsvp>,
-    kernel_sctp: bool,
     /// Dropped with the rest, and then removes what it laid.
     interception: Option<Interception>,
 }
@@ -151,83 +71,54 @@ impl Io {
     /// # Errors
     /// The first thing that the kernel refuses, with what to do about it. Nothing stays behind then.
     pub fn open(config: &IoConfig) -> Result<Self, OpenError> {
-        let sockets = Sockets::open(config)?;
         let netlink = |error| OpenError::system("route netlink", &error);
+        // Sockets of UDP first: a rule without its socket lets packets pass.
+        let (udp, others): (Vec<_>, Vec<_>) =
+            config.entries.iter().partition(|request| matches!(request.entry, Entry::Udp(_)));
+        let mut entries =
+            udp.iter().map(|request| entry::open(request, config)).collect::<Result<Vec<_>, _>>()?;
         let routes = Routes::open().map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
         let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
         let streams = StreamConfig { mark: config.own_mark, ..config.streams.clone() };
         let streams = Streams::new(streams, config.ipv4, config.ipv6)
             .map_err(|error| OpenError::system("epoll", &error))?;
-        let kernel_sctp = config.sctp && kernel_speaks_sctp();
-        let raw = config.sctp && !kernel_sctp;
-        let sctp = raw.then(|| Sctp::open(config)).transpose()?;
-        let interception = if config.intercept {
+        let interception = if intercept::is_wanted(config) {
             Some(intercept::lay(config)?)
         } else {
             intercept::clear(config)?;
             None
         };
-        let rsvp = config.rsvp.then(|| Rsvp::open(config)).transpose()?;
-        Ok(Self {
-            port: config.port,
-            sockets,
-            queue: Queue::default(),
-            routes,
-            events,
-            wake,
-            counters: IoCounters::default(),
-            streams,
-            sctp,
-            rsvp,
-            kernel_sctp,
-            interception,
-        })
-    }
-
-    /// The descriptors whose readability means work: the datagram sockets, then netlink events, the waker,
-    /// streams (which may have work besides: [`Streams::has_pending`]), SCTP and RSVP. For loops of other make than
-    /// [`Io::wait`]; they live as long as this value.
-    #[must_use]
-    pub fn fds(&self) -> Vec<RawFd> {
-        let others = [self.events.fd(), self.wake.fd(), self.streams.fd()];
-        let raw = self.sctp.iter().flat_map(Sctp::fds).chain(self.rsvp.iter().flat_map(Rsvp::fds));
-        self.sockets.fds().chain(others).chain(raw).collect()
+        // After the rules of UDP, which replace what a predecessor left: these take over the route of marked packets.
+        for request in others {
+            entries.push(entry::open(request, config)?);
+        }
+        let fixed = [events.fd(), wake.fd(), streams.fd()].into_iter();
+        let sockets = entries.iter().flat_map(|opened| opened.port.sockets());
+        let sockets = sockets.map(|socket| socket.as_ref().map_or(-1, AsRawFd::as_raw_fd));
+        let polled = fixed.chain(sockets).map(|fd| sys::poll_fd(fd, libc::POLLIN)).collect();
+        Ok(Self { entries, polled, failures: Vec::new(), routes, events, wake, streams, interception })
     }
 
     /// Waits until there is something to do, a [`Waker`] is used, or the timeout is over (`None`: no end).
     ///
     /// # Errors
-    /// What `ppoll` says.
+    /// What `ppoll` reports.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Ready> {
-        let mut fds = [sys::poll_fd(-1, libc::POLLIN); 9];
-        fds[0].fd = self.events.fd();
-        fds[1].fd = self.wake.fd();
-        fds[2].fd = self.streams.fd();
-        for (slot, fd) in fds[3..5].iter_mut().zip(self.sockets.fds()) {
-            slot.fd = fd;
+        let pending = self.streams.has_pending();
+        sys::poll(&mut self.polled, if pending { Some(Duration::ZERO) } else { timeout })?;
+        let mut found = self.polled.iter().map(|fd| fd.revents != 0);
+        let mut next = || found.next().unwrap_or(false);
+        let (changes, woken, streams) = (next(), next(), next());
+        let mut packets = false;
+        for ready in self.entries.iter_mut().flat_map(|opened| &mut opened.ready) {
+            *ready = next();
+            packets |= *ready;
         }
-        for (slot, fd) in fds[5..7].iter_mut().zip(self.sctp.iter().flat_map(Sctp::fds)) {
-            slot.fd = fd;
-        }
-        for (slot, fd) in fds[7..].iter_mut().zip(self.rsvp.iter().flat_map(Rsvp::fds)) {
-            slot.fd = fd;
-        }
-        let streams = self.streams.has_pending();
-        sys::poll(&mut fds, if streams { Some(Duration::ZERO) } else { timeout })?;
-        let ready = |fd: &libc::pollfd| fd.revents != 0;
-        let woken = ready(&fds[1]);
         if woken {
             self.wake.clear();
         }
-        Ok(Ready {
-            datagrams: fds[3..5].iter().any(ready),
-            streams: streams || ready(&fds[2]),
-            sctp: fds[5..7].iter().any(ready),
-            rsvp: fds[7..].iter().any(ready),
-            changes: ready(&fds[0]),
-            woken,
-        })
+        Ok(Ready { packets, streams: streams || pending, changes, woken })
     }
 
     /// A handle by which another thread ends [`Io::wait`].
@@ -236,41 +127,48 @@ impl Io {
         self.wake.clone()
     }
 
-    /// Fills `batch` with what waits, without waiting for more; gives the number of datagrams.
+    /// Fills `batch` with what waits, without waiting for more; gives the number of packets. Only sockets that the last
+    /// [`Io::wait`] found ready are asked, or all if none was.
     ///
     /// # Errors
     /// A broken socket. Errors that the network reports about earlier packets are not among them.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
-        let count = batch.fill(&self.sockets)?;
-        if count > 0 {
-            self.counters.receive_calls += 1;
-            self.counters.received += count as u64;
-            self.counters.receive_truncated += batch.truncated();
-        }
-        Ok(count)
-    }
-
-    /// Takes a datagram into the send queue; a full queue is sent at once.
-    pub fn send(&mut self, transmit: &Transmit<'_>) {
-        match transmit.entry {
-            Entry::Udp(_) => {}
-            Entry::Ip(132) => return self.send_sctp(transmit.src.ip(), transmit.dst.ip(), transmit.payload),
-            Entry::Ip(_) | Entry::IcmpEcho(_) => return self.send_rsvp(&(*transmit).into()),
-        }
-        let mut transmit = *transmit;
-        if transmit.src.port() != self.port && transmit.src.ip().is_unspecified() {
-            // Only the UDP socket can leave the choice of an address to the kernel.
-            match self.routes.lookup(&RouteQuery::to(transmit.dst.ip())) {
-                Ok(route) => transmit.src.set_ip(route.src),
-                Err(_) => {
-                    self.counters.send_refused += 1;
-                    return self.queue.fail(transmit.dst.ip(), TransmitError::Unreachable);
-                }
+        batch.clear();
+        let all = !self.entries.iter().any(|opened| opened.ready.contains(&true));
+        let sockets = self.entries.len() * 2;
+        batch.turn = batch.turn.wrapping_add(1);
+        for step in 0..sockets {
+            let at = batch.turn.wrapping_add(step) % sockets;
+            let (family, Some(opened)) = (at % 2, self.entries.get_mut(at / 2)) else { continue };
+            let read = opened.port.read();
+            let (Some(Some(socket)), Some(ready)) =
+                (opened.port.sockets().get(family), opened.ready.get_mut(family))
+            else {
+                continue;
+            };
+            if !*ready && !all {
+                continue;
+            }
+            let (count, truncated) = batch.fill(opened.entry, read, socket)?;
+            // A socket that did not fill the room is empty.
+            *ready = batch.len() == batch.capacity();
+            if count > 0 {
+                opened.port.count_received(count as u64, truncated as u64);
             }
         }
-        self.queue.push(&transmit, self.port);
-        if self.queue.is_full() {
-            self.queue.send(&mut self.sockets, &mut self.counters);
+        Ok(batch.len())
+    }
+
+    /// Takes a packet into the send queue of its entry; a full queue is sent at once. A packet of an entry that is not
+    /// open is not sent, which [`Io::flush`] reports.
+    pub fn send(&mut self, transmit: &Transmit<'_>) {
+        let Self { entries, routes, failures, .. } = self;
+        match entries.iter_mut().find(|opened| opened.entry == transmit.entry) {
+            Some(opened) => opened.port.send(transmit, routes, failures),
+            None => {
+                let (entry, dst) = (transmit.entry, transmit.dst.ip());
+                failures.push(Failure { entry, dst, error: TransmitError::Other });
+            }
         }
     }
 
@@ -285,75 +183,21 @@ impl Io {
         self.streams.counters()
     }
 
-    /// Fills `batch` with the SCTP packets that wait, without waiting for more; gives their number.
-    ///
-    /// # Errors
-    /// A broken socket.
-    pub fn receive_sctp(&mut self, batch: &mut SctpBatch) -> io::Result<usize> {
-        self.sctp.as_mut().map_or(Ok(0), |sctp| sctp.receive(batch))
-    }
-
-    /// Takes an SCTP packet (checksum in place) from `src`, an address of this node or unspecified, into the
-    /// send queue. What cannot be sent is counted; the transport will send it again.
-    pub fn send_sctp(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
-        if let Some(sctp) = &mut self.sctp {
-            sctp.send(src, dst, packet);
-        }
-    }
-
-    /// Whether SCTP was asked for and the kernel speaks it: its associations are streams.
-    #[must_use]
-    pub const fn kernel_sctp(&self) -> bool {
-        self.kernel_sctp
-    }
-
-    /// What went through the raw SCTP sockets so far, if they are open.
-    #[must_use]
-    pub fn sctp_counters(&self) -> Option<&SctpCounters> {
-        self.sctp.as_ref().map(Sctp::counters)
-    }
-
-    /// Fills `batch` with the RSVP packets that wait, without waiting for more; gives their number.
-    ///
-    /// # Errors
-    /// A broken socket.
-    pub fn receive_rsvp(&mut self, batch: &mut RsvpBatch) -> io::Result<usize> {
-        self.rsvp.as_mut().map_or(Ok(0), |rsvp| rsvp.receive(batch))
-    }
-
-    /// Takes an RSVP packet into the send queue. What cannot be sent is counted; the next refresh repeats it.
-    pub fn send_rsvp(&mut self, transmit: &IpTransmit<'_>) {
-        if let Some(rsvp) = &mut self.rsvp {
-            rsvp.send(transmit);
-        }
-    }
-
-    /// What went through the RSVP sockets so far, if they are open.
-    #[must_use]
-    pub fn rsvp_counters(&self) -> Option<&RsvpCounters> {
-        self.rsvp.as_ref().map(Rsvp::counters)
-    }
-
-    /// Where the kernel sends what comes from `source` to `group`. From now on [`Io::changes`] tells when that changes.
-    /// IPv6 wants Linux 6.0; before it no route is found.
+    /// Where the kernel sends what comes from `source` to `group`. From now on [`Io::changes`] reports changes of it.
+    /// IPv6 needs Linux 6.0; with an older kernel no route is found.
     pub fn multicast_route(&mut self, group: IpAddr, source: IpAddr) -> MulticastRoute {
         self.events.watch(group, source);
         self.routes.multicast(group, source)
     }
 
-    /// Sends what is queued, in streams too; gives the destinations that datagrams could not be sent to since
-    /// the last flush.
-    pub fn flush(&mut self) -> Vec<(IpAddr, TransmitError)> {
+    /// Sends what is queued, in streams too; gives the packets that could not be sent since the last flush.
+    pub fn flush(&mut self) -> Vec<Failure> {
         self.streams.flush();
-        if let Some(sctp) = &mut self.sctp {
-            sctp.flush();
+        for opened in &mut self.entries {
+            opened.port.flush(&mut self.failures);
         }
-        if let Some(rsvp) = &mut self.rsvp {
-            rsvp.flush();
-        }
-        self.queue.send(&mut self.sockets, &mut self.counters);
-        let mut failures = self.queue.take_failures();
-        for (dst, error) in &mut failures {
+        let mut failures = std::mem::take(&mut self.failures);
+        for Failure { dst, error, .. } in &mut failures {
             if *error == TransmitError::TooBig(None) {
                 let mtu = self.routes.lookup(&RouteQuery::to(*dst)).ok().map(|route| route.mtu);
                 *error = TransmitError::TooBig(mtu);
@@ -381,20 +225,30 @@ impl Io {
         self.events.drain(&mut self.routes)
     }
 
-    /// What went through the sockets so far.
-    #[must_use]
-    pub const fn counters(&self) -> &IoCounters {
-        &self.counters
+    /// The counters of each entry, under the name that its request gave it.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, CounterValue)> {
+        let of = |opened: &Opened| {
+            let name = opened.name;
+            opened.port.counters().into_iter().map(move |counter| (name, counter))
+        };
+        self.entries.iter().flat_map(of)
     }
 
-    /// Removes everything that was laid, and says so if that fails; dropping does the same in silence.
+    /// A counter of an entry; `None` if there is no entry with this name, or no counter.
+    #[must_use]
+    pub fn counter(&self, entry: &str, counter: &str) -> Option<u64> {
+        let mut all = self.counters();
+        all.find(|(name, (of, ..))| (*name, *of) == (entry, counter)).map(|(_, (.., value))| value)
+    }
+
+    /// Removes everything that was laid. Dropping does the same and only logs what fails.
     ///
     /// # Errors
     /// What could not be removed, and why.
     pub fn close(mut self) -> Result<(), OpenError> {
         self.flush();
         // Before the routes that marked packets take.
-        let rsvp = self.rsvp.take().map_or(Ok(()), Rsvp::close);
-        self.interception.take().map_or(Ok(()), Interception::remove).and(rsvp)
+        let own = self.entries.drain(..).map(|opened| opened.port.close()).fold(Ok(()), Result::and);
+        self.interception.take().map_or(Ok(()), Interception::remove).and(own)
     }
 }

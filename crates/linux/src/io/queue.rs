@@ -1,4 +1,4 @@
-//! Datagrams on their way out: gathered, runs to one peer joined, sent many at a time.
+//! Datagrams to be sent: gathered, runs to one peer joined, sent many at a time.
 
 use std::io;
 use std::mem;
@@ -10,9 +10,8 @@ use signalbox_core::IfIndex;
 use signalbox_core::node::TransmitError;
 use signalbox_core::packet::Transmit;
 
-use super::IoCounters;
 use super::compose;
-use super::sockets::{Path, Sockets};
+use super::udp::{Path, Sockets, UdpCounters};
 use crate::sys::mmsg::{self, BATCH, Outgoing};
 use crate::sys::{self, cmsg, sockaddr};
 
@@ -70,16 +69,16 @@ impl Queue {
         self.entries.len() >= BATCH || self.payload.len() >= FULL
     }
 
-    pub(super) fn take_failures(&mut self) -> Vec<(IpAddr, TransmitError)> {
-        mem::take(&mut self.failures)
+    pub(super) fn drain_failures(&mut self) -> impl Iterator<Item = (IpAddr, TransmitError)> {
+        self.failures.drain(..)
     }
 
     pub(super) fn fail(&mut self, dst: IpAddr, error: TransmitError) {
         self.failures.push((dst, error));
     }
 
-    /// Copies a datagram in; `port` is the port of the UDP sockets.
-    pub(super) fn push(&mut self, transmit: &Transmit<'_>, port: u16) {
+    /// Copies a datagram in; `port` is the port of the UDP sockets, if there are any.
+    pub(super) fn push(&mut self, transmit: &Transmit<'_>, port: Option<u16>) {
         let like = Likeness {
             src: transmit.src,
             dst: transmit.dst,
@@ -93,7 +92,7 @@ impl Queue {
             return;
         }
         let (payload, control) = (self.payload.len(), self.control.len());
-        let ours = transmit.src.port() == port;
+        let ours = Some(transmit.src.port()) == port;
         let path = match (transmit.dst.is_ipv4(), ours) {
             (true, true) => Path::Udp4,
             (false, true) => Path::Udp6,
@@ -160,7 +159,7 @@ impl Queue {
     }
 
     /// Sends everything and leaves the queue empty.
-    pub(super) fn send(&mut self, sockets: &mut Sockets, counters: &mut IoCounters) {
+    pub(super) fn send(&mut self, sockets: &mut Sockets, counters: &mut UdpCounters) {
         let mut patience = PATIENCE;
         let entries = mem::take(&mut self.entries);
         let mut rest = &entries[..];
@@ -182,7 +181,7 @@ impl Queue {
         &mut self,
         group: &[Entry],
         sockets: &mut Sockets,
-        counters: &mut IoCounters,
+        counters: &mut UdpCounters,
         patience: &mut Duration,
     ) {
         let Some(first) = group.first() else { return };
@@ -241,7 +240,7 @@ impl Queue {
     }
 
     /// Sends the datagrams of a run that the kernel refused as such.
-    fn send_singly(&mut self, run: &Entry, fd: i32, counters: &mut IoCounters, patience: &mut Duration) {
+    fn send_singly(&mut self, run: &Entry, fd: i32, counters: &mut UdpCounters, patience: &mut Duration) {
         let mut start = run.payload.start;
         while start < run.payload.end {
             let end = (start + run.size).min(run.payload.end);
@@ -269,7 +268,7 @@ fn refuses_run(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO))
 }
 
-fn transmit_error(error: &io::Error) -> TransmitError {
+pub(super) fn transmit_error(error: &io::Error) -> TransmitError {
     match error.raw_os_error() {
         Some(libc::EMSGSIZE) => TransmitError::TooBig(None),
         Some(

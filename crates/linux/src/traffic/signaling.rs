@@ -21,8 +21,7 @@ pub struct Signaling {
 
 impl Default for Signaling {
     fn default() -> Self {
-        let IoConfig { own_mark: mark, port, .. } = IoConfig::default();
-        Self { mark, port }
+        Self { mark: IoConfig::default().own_mark, port: 270 }
     }
 }
 

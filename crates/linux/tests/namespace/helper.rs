@@ -14,6 +14,9 @@ use signalbox_linux::{Io, IoConfig, capability};
 
 const PART: &str = "SBXT_PART";
 
+use crate::network::{config, gist};
+use crate::rsvp::rsvp;
+
 /// A command that runs this program in `part`.
 pub(crate) fn helper(part: &str) -> Command {
     helper_at(&env::current_exe().unwrap(), part)
@@ -30,14 +33,14 @@ pub(crate) fn helper_at(program: &Path, part: &str) -> Command {
 #[test]
 #[ignore = "a process for other tests"]
 fn process() {
-    let config = IoConfig::default();
+    let config = config();
     match env::var(PART).as_deref() {
         Ok("daemon") => {
             let _io = Io::open(&config).unwrap();
             std::thread::sleep(Duration::from_secs(60));
         }
         Ok("rsvp-daemon") => {
-            let _io = Io::open(&IoConfig { rsvp: true, ..config }).unwrap();
+            let _io = Io::open(&IoConfig { entries: vec![gist(), rsvp()], ..config }).unwrap();
             std::thread::sleep(Duration::from_secs(60));
         }
         Ok("traffic-daemon") => {
@@ -76,7 +79,7 @@ fn process() {
 /// Connects to itself until the process has no descriptor left, and then lets go.
 fn few_descriptors() {
     let streams = StreamConfig { accept_limit_per_source: 1000, ..StreamConfig::default() };
-    let mut io = Io::open(&IoConfig { intercept: false, streams, ..IoConfig::default() }).unwrap();
+    let mut io = Io::open(&IoConfig { intercept: false, streams, ..config() }).unwrap();
     let (mut buffer, mut names) = (StreamBuffer::new(), (1..).step_by(2).map(StreamId));
     io.streams().listen(StreamKind::Tcp, 7000).unwrap();
     let here: IpAddr = "10.2.0.1".parse().unwrap();

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use etherparse::{IpNumber, Ipv4Header, Ipv4Options};
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
+use signalbox_core::{AlertRule, Intercept, Match};
 use signalbox_linux::capture::{Capture, CaptureConfig, Frame};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::{Batch, Io, IoConfig};
 
 use crate::helper::helper;
 use crate::network::{
-    GIST, Got, Network, PATIENCE, datagram, families, footprint, receive_one, send, tool, until,
+    GIST, Got, Network, PATIENCE, config, datagram, families, footprint, gist, receive_one, send, tool, until,
 };
 
 fn index(namespace: &Namespace, interface: &str) -> u32 {
@@ -172,7 +173,11 @@ fn other_protocols_with_an_alert_are_forwarded_unchanged() {
 #[test]
 fn without_alert_only_q_mode_is_taken() {
     let net = Network::new("bare");
-    let config = IoConfig { intercept_without_alert: true, ..IoConfig::default() };
+    // The C-flag stands in the seventh octet of the common header, behind the magic number.
+    let q_mode = Match { offset: 8, mask: 0x8000, value: 0x8000 };
+    let matches = vec![Match::word(0, 0x4e04_bda5), q_mode];
+    let without_alert = Intercept { alert: AlertRule::NotRequired, matches };
+    let config = IoConfig { entries: vec![gist().with_intercept(without_alert)], ..IoConfig::default() };
     let mut r = net.r.run(|| Io::open(&config).unwrap()).unwrap();
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
     let mut q_mode = GIST.to_vec();
@@ -203,7 +208,7 @@ fn closing_leaves_the_namespace_as_it_was() {
     // A start that fails leaves nothing either.
     let first = Network::node(&net.r);
     let during = footprint(&net.r);
-    let second = net.r.run(|| Io::open(&IoConfig::default()).map(drop)).unwrap();
+    let second = net.r.run(|| Io::open(&config()).map(drop)).unwrap();
     assert_eq!(second.unwrap_err().id, "port-in-use");
     assert_eq!(footprint(&net.r), during);
     net.r.run(|| first.close()).unwrap().unwrap();

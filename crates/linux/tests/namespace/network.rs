@@ -5,7 +5,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use signalbox_core::node::Prefix;
+use signalbox_core::node::TransmitError;
 use signalbox_core::packet::{Received, Transmit};
+use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match};
 use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::topology;
 use signalbox_linux::{Batch, Io, IoConfig};
@@ -94,16 +96,37 @@ impl Network {
 
     /// A host's end: sends and receives, takes nothing that passes by.
     pub(crate) fn host(namespace: &Namespace) -> Io {
-        open(namespace, &IoConfig { intercept: false, ..IoConfig::default() })
+        open(namespace, &IoConfig { intercept: false, ..config() })
     }
 
     /// A node on the path.
     pub(crate) fn node(namespace: &Namespace) -> Io {
-        open(namespace, &IoConfig::default())
+        open(namespace, &config())
     }
 }
 
-/// A node's door in a namespace.
+/// GIST's port of entry: what passes by with a Router Alert and the magic number is intercepted.
+pub(crate) fn gist() -> EntryRequest {
+    let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
+    EntryRequest::local(Entry::Udp(270), "io").with_intercept(intercept)
+}
+
+/// A driver for GIST.
+pub(crate) fn config() -> IoConfig {
+    IoConfig { entries: vec![gist()], ..IoConfig::default() }
+}
+
+/// A counter of GIST's entry.
+pub(crate) fn counter(io: &Io, name: &str) -> u64 {
+    io.counter("io", name).unwrap()
+}
+
+/// What could not be sent.
+pub(crate) fn failures(io: &mut Io) -> Vec<(IpAddr, TransmitError)> {
+    io.flush().into_iter().map(|failure| (failure.dst, failure.error)).collect()
+}
+
+/// A driver in a namespace.
 pub(crate) fn open(namespace: &Namespace, config: &IoConfig) -> Io {
     namespace.run(|| Io::open(config)).unwrap().unwrap_or_else(|error| panic!("{error}"))
 }
@@ -155,7 +178,7 @@ pub(crate) fn receive_one(io: &mut Io) -> Got {
 /// A datagram between two addresses, port 270 at both ends.
 pub(crate) fn datagram<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> Transmit<'a> {
     Transmit {
-        entry: signalbox_core::Entry::Udp(270),
+        entry: Entry::Udp(270),
         src: (src, 270).into(),
         dst: (dst, 270).into(),
         ifindex: None,

@@ -4,10 +4,10 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use signalbox_linux::{IoConfig, capability};
+use signalbox_linux::capability;
 
 use crate::helper::helper_at;
-use crate::network::{Network, footprint};
+use crate::network::{Network, config, footprint};
 
 const NOBODY: u32 = 65_534;
 
@@ -44,7 +44,7 @@ impl Drop for Copy {
 #[test]
 fn nothing_is_missing_for_root() {
     let net = Network::new("root");
-    assert_eq!(net.r.run(|| capability::check(&IoConfig::default())).unwrap(), []);
+    assert_eq!(net.r.run(|| capability::check(&config())).unwrap(), []);
 }
 
 #[test]

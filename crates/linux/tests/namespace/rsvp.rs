@@ -4,16 +4,17 @@ use std::io::{IoSlice, Read as _};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use signalbox_core::IfIndex;
-use signalbox_core::packet::{IpReceived, IpTransmit, router_alert_v4, router_alert_v6};
+use signalbox_core::packet::{
+    IpReceived, IpTransmit, ROUTER_ALERT_RSVP_V6, Received, router_alert_v4, router_alert_v6,
+};
+use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex, Intercept};
 use signalbox_linux::multicast::MulticastRouter;
 use signalbox_linux::netns::Namespace;
-use signalbox_linux::rsvp::RsvpBatch;
-use signalbox_linux::{Change, Io, IoConfig, MulticastRoute};
+use signalbox_linux::{Batch, Change, Io, IoConfig, MulticastRoute};
 use socket2::{Domain, MsgHdr, Protocol, Socket, Type};
 
 use crate::helper::helper;
-use crate::network::{Addresses, Network, PATIENCE, families, footprint, ip, open, tool, until};
+use crate::network::{Addresses, Network, PATIENCE, families, footprint, gist, ip, open, tool, until};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Got {
@@ -26,25 +27,32 @@ pub(crate) struct Got {
     pub(crate) payload: Vec<u8>,
 }
 
-impl From<IpReceived<'_>> for Got {
-    fn from(p: IpReceived<'_>) -> Self {
+impl From<Received<'_>> for Got {
+    fn from(p: Received<'_>) -> Self {
+        let p = IpReceived::from(p);
         let IpReceived { src, dst, ifindex, ttl, tos, router_alert: alert, payload } = p;
         Self { src, dst, ifindex, ttl, tos, alert, payload: payload.to_vec() }
     }
 }
 
+/// RSVP's port of entry: what passes by with its Router Alert is intercepted.
+pub(crate) fn rsvp() -> EntryRequest {
+    let alert = AlertRule::Value { ipv4: 0, ipv6: ROUTER_ALERT_RSVP_V6 };
+    EntryRequest::local(Entry::Ip(46), "rsvp_io").with_intercept(Intercept { alert, matches: Vec::new() })
+}
+
 pub(crate) fn end(namespace: &Namespace, intercept: bool) -> Io {
-    open(namespace, &IoConfig { rsvp: true, intercept, ..IoConfig::default() })
+    open(namespace, &IoConfig { entries: vec![gist(), rsvp()], intercept, ..IoConfig::default() })
 }
 
 fn receive(io: &mut Io, count: usize) -> Vec<Got> {
-    let (mut batch, mut got) = (RsvpBatch::new(), Vec::<Got>::new());
+    let (mut batch, mut got) = (Batch::new(), Vec::<Got>::new());
     let deadline = Instant::now() + PATIENCE;
     while got.len() < count {
         let left = deadline.saturating_duration_since(Instant::now());
         assert!(!left.is_zero(), "received only {got:?}");
-        if io.wait(Some(left)).unwrap().rsvp {
-            io.receive_rsvp(&mut batch).unwrap();
+        if io.wait(Some(left)).unwrap().packets {
+            io.receive(&mut batch).unwrap();
             got.extend(batch.iter().map(Got::from));
         }
         io.changes();
@@ -61,10 +69,10 @@ fn path<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> IpTransmit<'a> {
 }
 
 fn send(io: &mut Io, packet: &IpTransmit<'_>) {
-    let before = io.rsvp_counters().unwrap().sent;
-    io.send_rsvp(packet);
-    io.flush();
-    assert_eq!(io.rsvp_counters().unwrap().sent, before + 1, "{packet:?}");
+    let before = io.counter("rsvp_io", "sent").unwrap();
+    io.send(&(*packet).into());
+    assert_eq!(io.flush(), []);
+    assert_eq!(io.counter("rsvp_io", "sent"), Some(before + 1), "{packet:?}");
 }
 
 fn index(namespace: &Namespace, interface: &str) -> IfIndex {
@@ -132,9 +140,9 @@ fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
             assert_eq!((got.dst, got.alert), (ip(to), router_alert));
         }
     }
-    a.send_rsvp(&path(families()[0].a, families()[1].b, b"two families"));
+    a.send(&path(families()[0].a, families()[1].b, b"two families").into());
     a.flush();
-    assert_eq!(a.rsvp_counters().unwrap().unsent, 1);
+    assert_eq!(a.counter("rsvp_io", "unsent"), Some(1));
 }
 
 /// Sends a packet whose Router Alert has another value.
@@ -183,9 +191,10 @@ fn alerts_can_be_ignored_and_those_of_others_always_are() {
     let net = Network::new("rsvpignore");
     let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
     let before = footprint(&net.r);
-    let ignoring = IoConfig { rsvp: true, rsvp_alert: false, ..IoConfig::default() };
+    let ignoring = EntryRequest::local(Entry::Ip(46), "rsvp_io");
+    let ignoring = IoConfig { entries: vec![gist(), ignoring], ..IoConfig::default() };
     let mut r = open(&net.r, &ignoring);
-    assert!(!footprint(&net.r).contains("signalbox_rsvp"));
+    assert!(!footprint(&net.r).contains("signalbox_ip46"));
     for (Addresses { a: from, b: to }, router) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
         send(&mut a, &path(from, to, b"a Path from a to b"));
         let got = receive_one(&mut b);
@@ -221,7 +230,7 @@ fn a_dead_daemon_lets_paths_pass_and_an_ended_one_leaves_nothing() {
     let mut victim = net.r.spawn(&mut helper("rsvp-daemon")).unwrap();
     let laid = || {
         let footprint = footprint(&net.r);
-        ["ip", "ip6"].map(|family| footprint.contains(&format!("table {family} signalbox_rsvp")))
+        ["ip", "ip6"].map(|family| footprint.contains(&format!("table {family} signalbox_ip46")))
     };
     until("the rules are laid", || laid() == [true; 2]);
     victim.kill().unwrap();
@@ -242,6 +251,24 @@ fn a_dead_daemon_lets_paths_pass_and_an_ended_one_leaves_nothing() {
     // Without GIST's interception there is only RSVP's own, and it goes by itself.
     let r = end(&net.r, true);
     net.r.run(|| drop(r)).unwrap();
+    assert_eq!(footprint(&net.r), before);
+}
+
+/// A node that asks for RSVP's entry only binds no port of UDP and lays no rule for one.
+#[test]
+fn an_rsvp_only_node_has_nothing_of_gist() {
+    let net = Network::new("rsvponly");
+    let (mut a, before) = (end(&net.a, false), footprint(&net.r));
+    let mut r = open(&net.r, &IoConfig { entries: vec![rsvp()], ..IoConfig::default() });
+    assert_eq!(tool(&net.r, "ss -Hlun"), "");
+    let rules = tool(&net.r, "nft list ruleset");
+    assert!(rules.contains("table ip6 signalbox_ip46"), "{rules}");
+    assert!(!rules.contains("signalbox {") && !rules.contains("udp"), "{rules}");
+    for Addresses { a: from, b: to } in families() {
+        send(&mut a, &path(from, to, b"a Path from a to b"));
+        assert_eq!(receive_one(&mut r).src, from);
+    }
+    net.r.run(|| r.close()).unwrap().unwrap();
     assert_eq!(footprint(&net.r), before);
 }
 

@@ -4,30 +4,38 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use etherparse::{NetSlice, SlicedPacket};
+use signalbox_core::node::TransmitError;
+use signalbox_core::packet::Transmit;
+use signalbox_core::{Entry, EntryRequest};
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::netns::Namespace;
-use signalbox_linux::sctp::SctpBatch;
-use signalbox_linux::stream::{StreamConfig, kernel_speaks_sctp};
-use signalbox_linux::{Io, IoConfig, topology};
+use signalbox_linux::stream::kernel_speaks_sctp;
+use signalbox_linux::{Batch, Failure, Io, IoConfig, topology};
 
-use crate::network::{Network, PATIENCE, families, ip, open};
+use crate::network::{Network, PATIENCE, datagram, families, ip, open};
 
 type Packet = (IpAddr, IpAddr, Vec<u8>);
 
+const SCTP: Entry = Entry::Ip(132);
+
 fn end(namespace: &Namespace) -> Io {
-    let streams = StreamConfig { tos: 0x28, ..StreamConfig::default() };
-    open(namespace, &IoConfig { sctp: true, streams, intercept: false, ..IoConfig::default() })
+    open(namespace, &IoConfig { entries: vec![EntryRequest::local(SCTP, "sctp_io")], ..IoConfig::default() })
+}
+
+fn send(io: &mut Io, src: IpAddr, dst: IpAddr, payload: &[u8]) {
+    let to = datagram(src, dst, payload);
+    io.send(&Transmit { entry: SCTP, src: (src, 0).into(), dst: (dst, 0).into(), tos: 0x28, ..to });
 }
 
 fn receive(io: &mut Io, count: usize) -> Vec<Packet> {
-    let (mut batch, mut got) = (SctpBatch::new(), Vec::new());
+    let (mut batch, mut got) = (Batch::new(), Vec::new());
     let deadline = Instant::now() + PATIENCE;
     while got.len() < count {
         let left = deadline.saturating_duration_since(Instant::now());
         assert!(!left.is_zero(), "received only {got:?}");
-        if io.wait(Some(left)).unwrap().sctp {
-            io.receive_sctp(&mut batch).unwrap();
-            got.extend(batch.iter().map(|p| (p.src, p.dst, p.packet.to_vec())));
+        if io.wait(Some(left)).unwrap().packets {
+            io.receive(&mut batch).unwrap();
+            got.extend(batch.iter().map(|p| (p.src.ip(), p.dst.ip(), p.payload.to_vec())));
         }
         io.changes();
     }
@@ -54,21 +62,20 @@ fn packets_pass_both_ways_with_the_addresses_given() {
             .map(|(size, src)| (src, family.b, vec![size as u8; size]))
             .collect();
         for (src, dst, packet) in &packets {
-            a.send_sctp(*src, *dst, packet);
+            send(&mut a, *src, *dst, packet);
         }
         assert_eq!(a.flush(), []);
         assert!(receive(&mut b, packets.len()) == packets);
-        b.send_sctp(family.b, ip(second), b"answers nobody checks");
+        send(&mut b, family.b, ip(second), b"answers nobody checks");
         b.flush();
         assert_eq!(receive(&mut a, 1), [(family.b, ip(second), b"answers nobody checks".to_vec())]);
     }
-    a.send_sctp(families()[0].a, families()[1].b, b"two families");
-    a.send_sctp(ip("10.1.0.77"), families()[0].b, b"not our address");
-    a.send_sctp(families()[0].a, families()[0].b, b"goes all the same");
+    send(&mut a, families()[0].a, families()[1].b, b"two families");
+    send(&mut a, families()[0].a, families()[0].b, b"goes all the same");
     a.flush();
     assert_eq!(receive(&mut b, 1)[0].2, b"goes all the same");
-    let counters = a.sctp_counters().unwrap();
-    assert_eq!((counters.sent, counters.unsent, counters.received), (203, 2, 2));
+    let counters = ["sent", "unsent", "received"].map(|name| a.counter("sctp_io", name).unwrap());
+    assert_eq!(counters, [203, 1, 2]);
 
     let mut marked = 0;
     let mut reading = true;
@@ -96,12 +103,13 @@ fn packets_pass_both_ways_with_the_addresses_given() {
     assert!(marked >= 200, "{marked}");
 }
 
+/// An entry that no protocol asks for is not open.
 #[test]
 fn without_sctp_asked_for_nothing_is_received_or_sent() {
     let net = Network::new("nosctp");
     let mut a = Network::host(&net.a);
-    a.send_sctp(families()[0].a, families()[0].b, b"x");
-    a.flush();
-    assert!(a.sctp_counters().is_none());
-    assert_eq!(a.receive_sctp(&mut SctpBatch::new()).unwrap(), 0);
+    let to = families()[0].b;
+    send(&mut a, families()[0].a, to, b"x");
+    assert_eq!(a.flush(), [Failure { entry: SCTP, dst: to, error: TransmitError::Other }]);
+    assert_eq!(a.counter("sctp_io", "sent"), None);
 }

@@ -9,7 +9,7 @@ use signalbox_linux::netns::Namespace;
 use signalbox_linux::stream::{StreamBuffer, StreamConfig, StreamEvent, Streams};
 use signalbox_linux::{Io, IoConfig};
 
-use crate::network::{PATIENCE, open};
+use crate::network::{PATIENCE, config, open};
 
 /// What a stream told.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(crate) struct End<'n> {
 
 impl<'n> End<'n> {
     pub(crate) fn new(namespace: &'n Namespace, streams: StreamConfig) -> Self {
-        Self::with(namespace, IoConfig { streams, intercept: false, ..IoConfig::default() })
+        Self::with(namespace, IoConfig { streams, intercept: false, ..config() })
     }
 
     pub(crate) fn with(namespace: &'n Namespace, config: IoConfig) -> Self {

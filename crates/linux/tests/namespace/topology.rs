@@ -8,7 +8,7 @@ use signalbox_linux::process::Identity;
 use signalbox_linux::relay::{Relay, RelayConfig};
 use signalbox_linux::{Batch, topology};
 
-use crate::network::{Network, PATIENCE, datagram, families, ip, receive_until, send, tool, until};
+use crate::network::{Network, PATIENCE, counter, datagram, families, ip, receive_until, send, tool, until};
 
 #[test]
 fn loss_drops_its_share_and_no_neighbour_discovery() {
@@ -16,7 +16,7 @@ fn loss_drops_its_share_and_no_neighbour_discovery() {
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
     for family in families() {
         topology::set_loss(&net.b, "b0", 40.0).unwrap();
-        let before = b.counters().received;
+        let before = counter(&b, "received");
         for _ in 0..1000 {
             send(&mut a, &datagram(family.a, family.b, b"maybe"));
         }
@@ -24,7 +24,7 @@ fn loss_drops_its_share_and_no_neighbour_discovery() {
         // The sentinel is sent until it is through: everything before it has arrived or is lost.
         send(&mut a, &datagram(family.a, family.b, b"last"));
         receive_until(&mut b, |got| got.iter().any(|got| got.payload == b"last"));
-        let arrived = b.counters().received - before - 1;
+        let arrived = counter(&b, "received") - before - 1;
         assert!((450..750).contains(&arrived), "{arrived} of 1000 at 40 % loss");
 
         topology::set_loss(&net.b, "b0", 100.0).unwrap();
@@ -113,7 +113,7 @@ fn a_relay_delays_and_loses() {
 
     let config = RelayConfig { delay: Duration::ZERO, loss_percent: 30.0, seed: 1 };
     let relay = Relay::start(&wire, "x", "y", config).unwrap();
-    let before = b.counters().received;
+    let before = counter(&b, "received");
     for payload in &payloads {
         a.send(&datagram(from, to, payload));
     }
@@ -125,7 +125,7 @@ fn a_relay_delays_and_loses() {
         b.receive(&mut batch).unwrap();
         batch.iter().any(|got| got.payload == b"end")
     });
-    let arrived = b.counters().received - before;
+    let arrived = counter(&b, "received") - before;
     assert!((280..430).contains(&arrived), "{arrived} of 500 at 30 % loss");
     assert!(relay.stop().lost > 0);
 }

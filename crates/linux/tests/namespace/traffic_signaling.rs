@@ -10,6 +10,7 @@ use signalbox_linux::traffic::{LinkConfig, TrafficConfig};
 use signalbox_linux::{Io, IoConfig};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::network::config as gist_config;
 use crate::network::{
     GIST, Network, PATIENCE, datagram, families, ip, open, receive_until, send, tool, until,
 };
@@ -105,7 +106,7 @@ fn the_port_is_no_way_around_best_effort() {
 fn associations_and_rsvp_are_signaling() {
     let net = Network::new("kinds");
     let running = enforcer(&net, &config(), |_| {});
-    let plain = || IoConfig { intercept: false, ..IoConfig::default() };
+    let plain = || IoConfig { intercept: false, ..gist_config() };
     let (mut r, mut b) = (open(&net.r, &plain()), open(&net.b, &plain()));
     let (before, _) = sent(&net, OWN);
     for (namespace, io) in [(&net.r, &mut r), (&net.b, &mut b)] {

@@ -1,8 +1,8 @@
 //! RSVP (RFC 2205).
 
 use signalbox_core::node::{self, Interface, NoRoute, Prefix, Route};
-use signalbox_core::packet::{Received, Transmit};
-use signalbox_core::{Entry, ReserverId, Time};
+use signalbox_core::packet::{ROUTER_ALERT_RSVP_V6, Received, Transmit};
+use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, ReserverId, Time};
 pub(super) use signalbox_rsvp::engine::{Command, Config};
 use signalbox_rsvp::engine::{Input, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
@@ -12,6 +12,8 @@ use crate::view::Counter;
 
 /// IP protocol 46 (RFC 2205 §3.3).
 const ENTRY: Entry = Entry::Ip(46);
+/// UDP port of replies to a diagnosis: IANA's for RSVP.
+const REPLIES: Entry = Entry::Udp(3455);
 
 /// Boxed, since it is much larger than the events of other protocols.
 pub(super) type Event = Box<RsvpEvent>;
@@ -70,7 +72,7 @@ impl Protocol for Instance {
         Some(Output::Driver(match self.engine.poll()? {
             Out::Send(packet) => node::Output::Transmit(packet.into()),
             Out::Reply { src, dst, tos, payload } => node::Output::Transmit(Transmit {
-                entry: Entry::Udp(src.port()),
+                entry: REPLIES,
                 src,
                 dst,
                 ifindex: None,
@@ -106,6 +108,17 @@ impl Composed for Instance {
 
     fn validate(config: &Config) -> Result<(), ConfigError> {
         Ok(config.validated()?)
+    }
+
+    /// IP protocol 46 with RSVP's Router Alert (RFC 2205 §3.3, RFC 2711 §2.1), and the port by which replies to a
+    /// diagnosis leave (RFC 2745 §6).
+    fn entries(_: &Config) -> Vec<EntryRequest> {
+        let alert = AlertRule::Value { ipv4: 0, ipv6: ROUTER_ALERT_RSVP_V6 };
+        let intercept = Intercept { alert, matches: Vec::new() };
+        vec![
+            EntryRequest::local(ENTRY, "rsvp_io").with_intercept(intercept),
+            EntryRequest::send_only(REPLIES, "rsvp_udp_io"),
+        ]
     }
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {

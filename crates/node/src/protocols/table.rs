@@ -130,6 +130,17 @@ macro_rules! protocols {
                 Ok(())
             }
 
+            /// The ports of entry that a driver opens for a node with these settings.
+            #[must_use]
+            pub fn entries(&self) -> Vec<signalbox_core::EntryRequest> {
+                let mut entries = Vec::new();
+                $(
+                    $(#[$meta])*
+                    entries.extend(self.$module.iter().flat_map(<$module::Instance as Composed>::entries));
+                )*
+                entries
+            }
+
             /// The numbers of signaling applications that each protocol claims.
             pub(crate) fn claims(&self) -> Vec<(ProtocolId, signalbox_core::NslpId)> {
                 let mut claims = Vec::new();

@@ -12,6 +12,7 @@ pub(crate) mod units;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use signalbox_core::{Entry, EntryRequest};
 use signalbox_linux::IoConfig;
 
 pub(crate) use error::ConfigError;
@@ -217,18 +218,21 @@ impl Config {
         self.traffic.problem(&self.resources)
     }
 
-    /// What to open in the kernel.
-    pub(crate) fn io(&self) -> IoConfig {
+    /// What to open in the kernel, `entries` being the ports of entry that the node asks for.
+    pub(crate) fn io(&self, mut entries: Vec<EntryRequest>) -> IoConfig {
+        // Where Router Alerts are ignored, the kernel forwards RSVP's packets like any other packets (RFC 6398).
+        if self.rsvp().is_some_and(|rsvp| !rsvp.router_alert) {
+            let rsvp = entries.iter_mut().filter(|request| request.entry == Entry::Ip(46));
+            rsvp.for_each(|request| request.intercept = None);
+        }
         IoConfig {
+            entries,
             ipv4: self.io.ipv4,
             ipv6: self.io.ipv6,
             intercept: self.io.intercept,
             mark: self.io.mark,
             own_mark: self.io.own_mark,
             table: self.io.table,
-            sctp: self.gist.associations.sctp_port.is_some(),
-            rsvp: self.rsvp().is_some(),
-            rsvp_alert: self.rsvp().is_some_and(|rsvp| rsvp.router_alert),
             streams: self.gist.associations.streams(self.gist.dscp),
             ..IoConfig::default()
         }

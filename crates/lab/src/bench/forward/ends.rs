@@ -109,13 +109,13 @@ struct End {
 
 impl End {
     fn open(namespace: &Namespace) -> Result<Self> {
-        let config = IoConfig { ipv6: false, ..IoConfig::default() };
-        let io = namespace.run(|| Io::open(&config))??;
         let mut gist = GistConfig::default();
         gist.engine.validity = Duration::from_secs(600);
         gist.engine.inactivity = Duration::from_secs(600);
         gist.engine.dmode_rate = 0;
         let config = Config { wall_clock_us: clock::unix_us(), gist: Some(gist), ..Config::default() };
+        let io = IoConfig { entries: config.entries(), ipv6: false, ..IoConfig::default() };
+        let io = namespace.run(|| Io::open(&io))??;
         let node = Node::new(config, clock::seed()?)?;
         let mut end = Self { node, io, batch: Batch::new(), clock: Clock::start() };
         end.node.handle(Time::ZERO, Input::Interfaces(end.io.interfaces()));

@@ -109,7 +109,8 @@ fn through_bare(site: &Site, args: &ForwardArgs, recorded: &Recorded) -> Result<
 }
 
 fn through_segmented(site: &Site, args: &ForwardArgs, recorded: &Recorded) -> Result<Lane> {
-    let config = IoConfig { ipv6: false, intercept: false, ..IoConfig::default() };
+    let entries = signalbox_node::Config::default().entries();
+    let config = IoConfig { entries, ipv6: false, intercept: false, ..IoConfig::default() };
     let io = site.middle.run(|| Io::open(&config))??;
     let steps = beside(site, args, recorded, |stop| bare::forward_segmented(io, SINK_PORT, stop))?;
     Ok(Lane { name: "bare, segments", steps })

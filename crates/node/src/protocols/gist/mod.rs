@@ -5,13 +5,13 @@ mod applications;
 mod channels;
 mod config;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use std::collections::VecDeque;
 
 use signalbox_core::node::{self, Interface, NoRoute, Prefix, Route, StreamId, TransmitError};
 use signalbox_core::packet::Received;
 use signalbox_core::service::Request;
-use signalbox_core::{Entry, NslpId, Time};
+use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, NslpId, Time};
 use signalbox_gist::engine::{self as gist, Gist, Input, Output as Out};
 
 pub use self::applications::{ApplicationCommand, ApplicationEvent, ApplicationView, RegisterError};
@@ -40,6 +40,11 @@ pub(crate) struct Instance {
     inside: Vec<NslpId>,
     /// Events for applications outside, with the identifiers of these.
     events: VecDeque<(u64, ApplicationEvent)>,
+}
+
+/// Whether packets to this address are for more than one node; an SCTP packet must not be (RFC 9260 §8.4).
+fn is_group(addr: IpAddr) -> bool {
+    addr.is_multicast() || addr == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 impl Instance {
@@ -79,7 +84,7 @@ impl Protocol for Instance {
     fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
         if packet.entry == ENTRY {
             self.engine.handle(cx.now, Input::Datagram(packet));
-        } else if packet.entry == channels::SCTP {
+        } else if packet.entry == channels::SCTP && !is_group(packet.dst.ip()) {
             let addresses = [packet.src.ip(), packet.dst.ip()];
             self.channels.sctp_packet(cx.now, addresses, packet.payload, &mut self.engine);
         }
@@ -205,6 +210,18 @@ impl Composed for Instance {
 
     fn validate(config: &GistConfig) -> Result<(), ConfigError> {
         config.validated()
+    }
+
+    /// GIST's UDP port; a datagram that passes by is intercepted if it has the magic number (RFC 5971 §4.3.1, §5.3.2.1).
+    /// And SCTP, unless the kernel has it.
+    fn entries(config: &GistConfig) -> Vec<EntryRequest> {
+        let magic = Match::word(0, u32::from_be_bytes(signalbox_gist::wire::MAGIC));
+        let intercept = Intercept { alert: AlertRule::Any, matches: vec![magic] };
+        let mut entries = vec![EntryRequest::local(ENTRY, "io").with_intercept(intercept)];
+        if config.engine.associations.sctp_port.is_some() && !config.channels.kernel_sctp {
+            entries.push(EntryRequest::local(channels::SCTP, "sctp_io"));
+        }
+        entries
     }
 
     fn new(config: GistConfig, setup: &mut Setup) -> Result<Self, ConfigError> {

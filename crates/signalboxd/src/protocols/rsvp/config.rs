@@ -367,14 +367,17 @@ mod tests {
         assert_eq!((first.refresh, first.cleanup), (Duration::from_millis(100), 4));
         assert_eq!((first.non_rsvp, engine.of_interface("eth2").enabled), (Some(true), false));
         assert_eq!(engine.staged, Some(rsvp::Staged { first: Duration::from_millis(50), factor: 2.0 }));
-        assert!(config.io().rsvp);
     }
 
     #[test]
     fn what_can_be_switched_off_is_on() {
         let of = |text: &str| {
             let config = parse(text).unwrap();
-            (config.rsvp().unwrap().engine().reduction, config.io().rsvp_alert, config.io().intercept)
+            (
+                config.rsvp().unwrap().engine().reduction,
+                config.rsvp().unwrap().router_alert,
+                config.io.intercept,
+            )
         };
         assert_eq!(of("[rsvp]"), (true, true, true));
         assert_eq!(of("[rsvp]\nbandwidth_reduction = false"), (false, true, true));

@@ -1,54 +1,26 @@
 //! Packets in and out through raw sockets of one IP protocol, one for each IP version; the kernel adds the IP header.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use signalbox_core::node::TransmitError;
 use socket2::{Domain, Socket};
 
+use super::IoConfig;
+use super::queue::transmit_error;
 use crate::error::OpenError;
-use crate::io::IoConfig;
-use crate::sys::mmsg::{self, BATCH, Buffers, Datagram, Outgoing};
+use crate::sys::mmsg::{self, BATCH, Outgoing};
 use crate::sys::{self, sockaddr};
-
-/// The largest IP packet, and some cache lines more so that packets do not compete for the same few.
-const PACKET: usize = (1 << 16) + 13 * 64;
 
 /// A queue with this many octets is sent.
 const FULL: usize = 512 * 1024;
 /// How long a full send buffer may hold up one flush.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Room for 64 packets, made once and used again for each receive.
-pub(crate) struct Batch {
-    buffers: Buffers,
-    count: usize,
-    /// Which family is asked first next time, so that neither starves the other.
-    turn: bool,
-}
-
-impl fmt::Debug for Batch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
-impl Batch {
-    /// With `control` octets of control messages for each packet.
-    pub(crate) fn new(control: usize) -> Self {
-        Self { buffers: Buffers::new(PACKET, control), count: 0, turn: false }
-    }
-
-    /// What the last receive got, in order of arrival for each family.
-    pub(crate) fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
-        (0..self.count).filter_map(|slot| self.buffers.get(slot))
-    }
-}
-
 /// The raw sockets of the families that are spoken, and what waits to be sent.
-pub(crate) struct Sockets {
+pub(super) struct Sockets {
     sockets: [Option<Socket>; 2],
     queues: [Queue; 2],
     /// Names the packets in the log.
@@ -56,7 +28,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub(crate) fn open(
+    pub(super) fn open(
         config: &IoConfig,
         what: &'static str,
         open: impl Fn(Domain) -> Result<Socket, OpenError>,
@@ -66,25 +38,14 @@ impl Sockets {
         Ok(Self { sockets, queues: Default::default(), what })
     }
 
-    pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> {
-        self.sockets.iter().flatten().map(AsRawFd::as_raw_fd)
-    }
-
-    /// Receives what waits, without waiting for more; the number of packets.
-    pub(crate) fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
-        batch.count = 0;
-        batch.turn = !batch.turn;
-        let [v4, v6] = &self.sockets;
-        let order = if batch.turn { [v4, v6] } else { [v6, v4] };
-        for socket in order.into_iter().flatten() {
-            batch.count += batch.buffers.receive(socket, batch.count)?;
-        }
-        Ok(batch.count)
+    /// The sockets that receive, IPv4's first.
+    pub(super) const fn sockets(&self) -> &[Option<Socket>; 2] {
+        &self.sockets
     }
 
     /// Takes a packet into the queue, with the control messages that `control` appends. Whether the queue is full and
     /// wants to be sent.
-    pub(crate) fn push(&mut self, dst: IpAddr, packet: &[u8], control: impl FnOnce(&mut Vec<u8>)) -> bool {
+    pub(super) fn push(&mut self, dst: IpAddr, packet: &[u8], control: impl FnOnce(&mut Vec<u8>)) -> bool {
         let [v4, v6] = &mut self.queues;
         let queue = if dst.is_ipv4() { v4 } else { v6 };
         queue.push(dst, packet, control);
@@ -92,10 +53,10 @@ impl Sockets {
     }
 
     /// Sends everything and leaves the queues empty.
-    pub(crate) fn flush(&mut self) -> Sent {
+    pub(super) fn flush(&mut self, failed: &mut impl FnMut(IpAddr, TransmitError)) -> Sent {
         let mut all = Sent::default();
         for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
-            let done = queue.send(socket.as_ref(), self.what);
+            let done = queue.send(socket.as_ref(), self.what, failed);
             all.sent += done.sent;
             all.unsent += done.unsent;
         }
@@ -112,6 +73,7 @@ struct Queue {
 
 /// Where a packet goes, and the ends of its control messages and of itself in the octets.
 struct Entry {
+    dst: IpAddr,
     name: ([u8; sockaddr::MAX], usize),
     start: usize,
     control_end: usize,
@@ -120,9 +82,9 @@ struct Entry {
 
 /// What came of the packets of a queue.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sent {
-    pub(crate) sent: u64,
-    pub(crate) unsent: u64,
+pub(super) struct Sent {
+    pub(super) sent: u64,
+    pub(super) unsent: u64,
 }
 
 impl Queue {
@@ -137,7 +99,7 @@ impl Queue {
         self.octets.resize(end.next_multiple_of(size_of::<usize>()), 0);
         // Raw sockets want no port.
         let name = sockaddr::encode(SocketAddr::new(dst, 0));
-        self.entries.push(Entry { name, start, control_end, end });
+        self.entries.push(Entry { dst, name, start, control_end, end });
     }
 
     fn is_full(&self) -> bool {
@@ -145,7 +107,12 @@ impl Queue {
     }
 
     /// Sends everything and leaves the queue empty; `what` names the packets in the log.
-    fn send(&mut self, socket: Option<&Socket>, what: &'static str) -> Sent {
+    fn send(
+        &mut self,
+        socket: Option<&Socket>,
+        what: &'static str,
+        failed: &mut impl FnMut(IpAddr, TransmitError),
+    ) -> Sent {
         let mut done = Sent::default();
         let mut patience = PATIENCE;
         let mut rest = self.entries.as_slice();
@@ -173,12 +140,16 @@ impl Queue {
                     // The error is the first packet's alone.
                     tracing::debug!(%error, "{what} packet not sent");
                     done.unsent += 1;
+                    if let Some(first) = rest.first() {
+                        failed(first.dst, transmit_error(&error));
+                    }
                     1
                 }
             };
             rest = rest.get(gone..).unwrap_or(&[]);
         }
         done.unsent += rest.len() as u64;
+        rest.iter().for_each(|entry| failed(entry.dst, TransmitError::Unreachable));
         self.entries.clear();
         self.octets.clear();
         done

@@ -1,9 +1,9 @@
-//! Passing RSVP packets, turned to this node where the kernel does not do it by itself.
+//! Packets of an IP protocol with a Router Alert that pass by, turned to this node where the kernel does not do it by itself.
 //!
-//! IPv6: a rule of nftables marks what has hop-by-hop options and is RSVP, and the route for marked packets leads here. A
-//! Router Alert of another value than RSVP's is none. A group's packets would be found in the table of local routes, which every host has and which is asked first, and be
+//! IPv6: a rule of nftables marks the protocol's packets with hop-by-hop options, and the route for marked packets leads
+//! here. A Router Alert of another value than the protocol's does not count. A group's packets would be found in the table of local routes, which every host has and which is asked first, and be
 //! forwarded all the same. So another rule writes [`ALIAS`] over the first octet of a group's address, which is the same for
-//! all groups, and [`group`] puts it right again. No checksum covers it: RSVP's does not, and IPv6 has none.
+//! all groups, and [`group`] restores it. No checksum covers it: RSVP's does not, and IPv6 has none.
 //!
 //! IPv4: the kernel gives this node what passes, but forwards what is sent to a group all the same where a process here is a
 //! member: a rule drops that on its way out.
@@ -15,14 +15,13 @@ use std::io;
 use std::net::IpAddr;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use signalbox_core::packet::ROUTER_ALERT_RSVP_V6;
 
 use crate::error::OpenError;
 use crate::netlink::nftables::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, end, message, text};
 use crate::netlink::{Batch, rules};
 
-/// Name of our tables, in families `ip` and `ip6`.
-const TABLE: &str = "signalbox_rsvp";
+/// Names of our tables, in families `ip` and `ip6`, begin so; the protocol's number follows.
+const TABLE: &str = "signalbox_ip";
 const CHAIN: &str = "passing";
 /// The id of the error if the kernel cannot do it.
 pub(super) const UNSUPPORTED: &str = "owned-tables-unsupported";
@@ -117,6 +116,7 @@ pub(super) fn group(dst: IpAddr) -> IpAddr {
 /// drop.
 pub(super) struct Alert {
     requests: Batch,
+    name: String,
     ipv6: bool,
     mark: u32,
     table: u32,
@@ -124,24 +124,34 @@ pub(super) struct Alert {
 }
 
 impl Alert {
-    /// Lays table, rule and route. The interception of GIST may have laid the same rule and route: they are taken over.
-    pub(super) fn lay(ipv6: bool, mark: u32, table: u32) -> Result<Self, OpenError> {
+    /// Lays table, rule and route for `protocol`, whose Router Alert has `value` with IPv6 and 0 with IPv4. The
+    /// interception of another entry may have laid the same rule and route: they are taken over.
+    pub(super) fn lay(
+        ipv6: bool,
+        protocol: u8,
+        value: u16,
+        mark: u32,
+        table: u32,
+    ) -> Result<Self, OpenError> {
+        let name = format!("{TABLE}{protocol}");
         let family = if ipv6 { "IPv6" } else { "IPv4" };
         let system = |error: io::Error| match error.raw_os_error() {
-            Some(libc::EPERM) => OpenError::net_admin("taking RSVP packets that pass by", &error),
+            Some(libc::EPERM) => OpenError::net_admin("intercepting raw packets", &error),
             Some(libc::EOPNOTSUPP | libc::EINVAL) => OpenError::new(
                 UNSUPPORTED,
                 format!("the kernel does not take an nftables table with an owner ({error})"),
                 format!(
-                    "RSVP over {family} needs Linux 5.12 or newer with nf_tables; or switch {family} off in the configuration"
+                    "interception over {family} needs Linux 5.12 or newer with nf_tables; or switch {family} off in the configuration"
                 ),
             ),
             Some(libc::EBUSY | libc::EEXIST) => OpenError::new(
-                "rsvp-in-use",
-                format!("the nftables table {TABLE} for {family} belongs to somebody else ({error})"),
-                "stop the other RSVP daemon in this network namespace",
+                "alerts-in-use",
+                format!(
+                    "the nftables table {TABLE}{protocol} for {family} belongs to another process ({error})"
+                ),
+                "stop the other daemon in this network namespace",
             ),
-            _ => OpenError::system("taking RSVP packets that pass by", &error),
+            _ => OpenError::system("intercepting raw packets", &error),
         };
         let mut requests = Batch::open(NETLINK_NETFILTER).map_err(system)?;
         if ipv6 {
@@ -150,12 +160,12 @@ impl Alert {
         // From here on a failure removes what is there.
         begin(&mut requests);
         if ipv6 {
-            compose_v6(&mut requests, mark)
+            compose_v6(&mut requests, &name, (protocol, value), mark)
         } else {
-            compose_v4(&mut requests)
+            compose_v4(&mut requests, &name, protocol)
         }
         end(&mut requests);
-        let mut alert = Self { requests, ipv6, mark, table, laid: true };
+        let mut alert = Self { requests, name, ipv6, mark, table, laid: true };
         match alert.requests.send_transaction().map_err(system)?.into_iter().next() {
             Some((_, error)) => Err(system(error)),
             None => Ok(alert),
@@ -163,7 +173,8 @@ impl Alert {
     }
 
     pub(super) fn remove(mut self) -> Result<(), OpenError> {
-        self.take_away().map_err(|error| OpenError::system("removing what takes RSVP packets", &error))
+        self.take_away()
+            .map_err(|error| OpenError::system("removing the interception of raw packets", &error))
     }
 
     fn take_away(&mut self) -> io::Result<()> {
@@ -172,7 +183,7 @@ impl Alert {
         }
         begin(&mut self.requests);
         let about = about(if self.ipv6 { NFPROTO_IPV6 } else { NFPROTO_IPV4 });
-        self.requests.begin(NFT_MSG_DELTABLE, 0, &about).attribute(NFTA_TABLE_NAME, &text(TABLE));
+        self.requests.begin(NFT_MSG_DELTABLE, 0, &about).attribute(NFTA_TABLE_NAME, &text(&self.name));
         end(&mut self.requests);
         let refused = self.requests.send_transaction()?.into_iter().next().map(|(_, error)| error);
         if self.ipv6 {
@@ -185,12 +196,12 @@ impl Alert {
 impl Drop for Alert {
     fn drop(&mut self) {
         if let Err(error) = self.take_away() {
-            tracing::warn!(%error, "the rule that takes RSVP packets stays behind");
+            tracing::warn!(%error, table = self.name, "an interception rule stays behind");
         }
     }
 }
 
-/// Numbers are in network order here, register contents in the machine's.
+/// Numbers are in network order, register contents in the machine's.
 fn number(value: u32) -> [u8; 4] {
     value.to_be_bytes()
 }
@@ -198,20 +209,20 @@ fn number(value: u32) -> [u8; 4] {
 /// In a chain and a table of its own:
 ///
 /// ```text
-/// meta l4proto 46 @exthdr hbh,2,2 0x0502 @exthdr hbh,4,2 != 1 accept
-/// meta l4proto 46 exthdr hbh exists ip6 daddr ff00::/8 @nh,192,8 set 0x5b
-/// meta l4proto 46 exthdr hbh exists meta mark set MARK
+/// meta l4proto PROTOCOL @exthdr hbh,2,2 0x0502 @exthdr hbh,4,2 != VALUE accept
+/// meta l4proto PROTOCOL exthdr hbh exists ip6 daddr ff00::/8 @nh,192,8 set 0x5b
+/// meta l4proto PROTOCOL exthdr hbh exists meta mark set MARK
 /// ```
 ///
 /// The first is for Router Alerts of other values, which are as if they were not there (RFC 2711 §2.1). It looks where
 /// the option is bound to be unless others come before it.
-fn compose_v6(requests: &mut Batch, mark: u32) {
-    chain(requests, NFPROTO_IPV6, NF_INET_PRE_ROUTING);
-    rule(requests, NFPROTO_IPV6, |rule| {
+fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), mark: u32) {
+    chain(requests, name, NFPROTO_IPV6, NF_INET_PRE_ROUTING);
+    rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
         options(rule, HOP_BY_HOP, (2, 2), 0);
         compare(rule, NFT_CMP_EQ, &[5, 2]);
         options(rule, HOP_BY_HOP, (4, 2), 0);
-        compare(rule, NFT_CMP_NEQ, &ROUTER_ALERT_RSVP_V6.to_be_bytes());
+        compare(rule, NFT_CMP_NEQ, &value.to_be_bytes());
         verdict(rule, NF_ACCEPT);
     });
     let with_options = |rule: &mut Batch| {
@@ -219,14 +230,14 @@ fn compose_v6(requests: &mut Batch, mark: u32) {
         options(rule, HOP_BY_HOP, (0, 1), NFT_EXTHDR_F_PRESENT);
         compare(rule, NFT_CMP_EQ, &[1]);
     };
-    rule(requests, NFPROTO_IPV6, |rule| {
+    rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
         with_options(rule);
         destination(rule, DESTINATION_V6, NFTA_PAYLOAD_DREG);
         compare(rule, NFT_CMP_EQ, &[GROUP]);
         immediate(rule, &[ALIAS]);
         destination(rule, DESTINATION_V6, NFTA_PAYLOAD_SREG);
     });
-    rule(requests, NFPROTO_IPV6, |rule| {
+    rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
         with_options(rule);
         immediate(rule, &mark.to_ne_bytes());
         expression(rule, "meta", |meta| {
@@ -236,11 +247,11 @@ fn compose_v6(requests: &mut Batch, mark: u32) {
     });
 }
 
-/// `meta l4proto 46 ip option ra value 0 ip daddr 224.0.0.0/4 drop`, in a chain and a table of its own. Alerts of other
-/// values are none for the kernel, too.
-fn compose_v4(requests: &mut Batch) {
-    chain(requests, NFPROTO_IPV4, NF_INET_FORWARD);
-    rule(requests, NFPROTO_IPV4, |rule| {
+/// `meta l4proto PROTOCOL ip option ra value 0 ip daddr 224.0.0.0/4 drop`, in a chain and a table of its own. The kernel
+/// ignores alerts of other values, too.
+fn compose_v4(requests: &mut Batch, name: &str, protocol: u8) {
+    chain(requests, name, NFPROTO_IPV4, NF_INET_FORWARD);
+    rule(requests, name, (NFPROTO_IPV4, protocol), |rule| {
         options(rule, ROUTER_ALERT, (2, 2), 0);
         compare(rule, NFT_CMP_EQ, &[0, 0]);
         destination(rule, DESTINATION_V4, NFTA_PAYLOAD_DREG);
@@ -251,14 +262,14 @@ fn compose_v4(requests: &mut Batch) {
 }
 
 /// Appends a table of ours with one chain at this hook.
-fn chain(requests: &mut Batch, family: u8, hook: u32) {
+fn chain(requests: &mut Batch, name: &str, family: u8, hook: u32) {
     requests
         .begin(NFT_MSG_NEWTABLE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &about(family))
-        .attribute(NFTA_TABLE_NAME, &text(TABLE))
+        .attribute(NFTA_TABLE_NAME, &text(name))
         .attribute(NFTA_TABLE_FLAGS, &number(NFT_TABLE_F_OWNER));
     requests
         .begin(NFT_MSG_NEWCHAIN, libc::NLM_F_CREATE, &about(family))
-        .attribute(NFTA_CHAIN_TABLE, &text(TABLE))
+        .attribute(NFTA_CHAIN_TABLE, &text(name))
         .attribute(NFTA_CHAIN_NAME, &text(CHAIN))
         .attribute(NFTA_CHAIN_TYPE, &text("filter"))
         .nest(NFTA_CHAIN_HOOK, |at| {
@@ -267,18 +278,18 @@ fn chain(requests: &mut Batch, family: u8, hook: u32) {
         });
 }
 
-/// Appends a rule for RSVP, behind whatever extension headers, that goes on with `rest`.
-fn rule(requests: &mut Batch, family: u8, rest: impl FnOnce(&mut Batch)) {
+/// Appends a rule for a protocol, behind any extension headers, that goes on with `rest`.
+fn rule(requests: &mut Batch, name: &str, (family, protocol): (u8, u8), rest: impl FnOnce(&mut Batch)) {
     requests
         .begin(NFT_MSG_NEWRULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND, &about(family))
-        .attribute(NFTA_RULE_TABLE, &text(TABLE))
+        .attribute(NFTA_RULE_TABLE, &text(name))
         .attribute(NFTA_RULE_CHAIN, &text(CHAIN))
         .nest(NFTA_RULE_EXPRESSIONS, |rule| {
             expression(rule, "meta", |meta| {
                 meta.attribute(NFTA_META_DREG, &number(NFT_REG_1))
                     .attribute(NFTA_META_KEY, &number(NFT_META_L4PROTO))
             });
-            compare(rule, NFT_CMP_EQ, &[super::RSVP as u8]);
+            compare(rule, NFT_CMP_EQ, &[protocol]);
             rest(rule);
             rule
         });

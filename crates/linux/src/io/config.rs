@@ -1,0 +1,48 @@
+//! What the daemon asks of the kernel.
+
+use signalbox_core::EntryRequest;
+
+use crate::stream::StreamConfig;
+
+/// What [`Io::open`](super::Io::open) shall open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IoConfig {
+    /// The ports of entry that the protocols of the node ask for.
+    pub entries: Vec<EntryRequest>,
+    /// Use IPv4.
+    pub ipv4: bool,
+    /// Use IPv6.
+    pub ipv6: bool,
+    /// Lay the interception rules of the entries. Without them only packets to this node are received.
+    pub intercept: bool,
+    /// Packet mark that turns intercepted packets to this node. It is not 0, and nothing else uses it.
+    pub mark: u32,
+    /// Packet mark of everything that this node sends, by which queues at its links distinguish it from forwarded
+    /// packets. It is not 0, and nothing else uses it.
+    pub own_mark: u32,
+    /// Routing table that holds the route for packets with `mark`. Nothing else uses it.
+    pub table: u32,
+    /// Socket receive buffer in octets, as far as the kernel allows.
+    pub receive_buffer: usize,
+    /// Socket send buffer in octets, as far as the kernel allows.
+    pub send_buffer: usize,
+    /// Byte streams; their mark is `own_mark`.
+    pub streams: StreamConfig,
+}
+
+impl Default for IoConfig {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            ipv4: true,
+            ipv6: true,
+            intercept: true,
+            mark: 0x5b00_010e,
+            own_mark: 0x5b00_010f,
+            table: 270,
+            receive_buffer: 8 << 20,
+            send_buffer: 4 << 20,
+            streams: StreamConfig::default(),
+        }
+    }
+}

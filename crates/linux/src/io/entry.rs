@@ -1,0 +1,84 @@
+//! Ports of entry that are open.
+//!
+//! Each kind of [`Entry`] has a file with a type that implements [`Port`]; [`open`] is the only place that lists the
+//! kinds.
+
+use std::net::IpAddr;
+
+use signalbox_core::node::TransmitError;
+use signalbox_core::packet::{Received, Transmit};
+use signalbox_core::{Entry, EntryRequest};
+use socket2::Socket;
+
+use super::IoConfig;
+use super::ip::IpPort;
+use super::udp::UdpPort;
+use crate::error::OpenError;
+use crate::netlink::Routes;
+use crate::sys::mmsg::Datagram;
+
+/// Reads what the kernel gave for a packet; `None`: it cannot be read.
+pub(super) type Read = for<'a> fn(Entry, &Datagram<'a>) -> Option<Received<'a>>;
+
+/// A counter: its name, what it counts, its value.
+pub type CounterValue = (&'static str, &'static str, u64);
+
+/// A packet that was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// The entry by which it was to leave.
+    pub entry: Entry,
+    /// Its destination.
+    pub dst: IpAddr,
+    /// Why it was not sent.
+    pub error: TransmitError,
+}
+
+/// The sockets of one kind of entry.
+pub(super) trait Port: Send {
+    /// The sockets that receive, IPv4's first.
+    fn sockets(&self) -> &[Option<Socket>; 2];
+
+    /// How its packets are read.
+    fn read(&self) -> Read;
+
+    /// A receive call gave so many packets, of which `truncated` did not fit.
+    fn count_received(&mut self, packets: u64, truncated: u64);
+
+    /// Takes a packet into the send queue; a full queue is sent at once.
+    fn send(&mut self, transmit: &Transmit<'_>, routes: &mut Routes, failures: &mut Vec<Failure>);
+
+    /// Sends what is queued.
+    fn flush(&mut self, failures: &mut Vec<Failure>);
+
+    /// Its counters.
+    fn counters(&self) -> Vec<CounterValue>;
+
+    /// Removes its interception rule, if it has one of its own.
+    fn close(self: Box<Self>) -> Result<(), OpenError>;
+}
+
+/// An entry that is open.
+pub(super) struct Opened {
+    pub(super) entry: Entry,
+    pub(super) name: &'static str,
+    pub(super) port: Box<dyn Port>,
+    /// Which of the sockets may have packets.
+    pub(super) ready: [bool; 2],
+}
+
+/// Opens an entry.
+pub(super) fn open(request: &EntryRequest, config: &IoConfig) -> Result<Opened, OpenError> {
+    let port: Box<dyn Port> = match request.entry {
+        Entry::Udp(port) => Box::new(UdpPort::open(port, request, config)?),
+        Entry::Ip(protocol) => Box::new(IpPort::open(protocol, request, config)?),
+        Entry::IcmpEcho(_) => {
+            return Err(OpenError::new(
+                "icmp-echo-unsupported",
+                "packets in ICMP Echo messages are not supported on this system",
+                "switch off the protocol that asks for them",
+            ));
+        }
+    };
+    Ok(Opened { entry: request.entry, name: request.name, port, ready: [true; 2] })
+}

@@ -1,0 +1,300 @@
+//! Datagrams of one UDP port: one UDP socket for each IP version that receives and sends, one raw socket that sends what
+//! has another source port.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use signalbox_core::node::{RouteQuery, TransmitError};
+use signalbox_core::packet::{Received, Transmit};
+use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::IoConfig;
+use super::entry::{CounterValue, Failure, Port, Read};
+use super::queue::Queue;
+use crate::error::OpenError;
+use crate::netlink::Routes;
+use crate::sys::cmsg::{Messages, int};
+use crate::sys::mmsg::Datagram;
+use crate::sys::{set_mark, set_option, sockaddr};
+
+// linux/in6.h; libc has not got all of them.
+const IPV6_RECVORIGDSTADDR: i32 = 74;
+const IPV6_TRANSPARENT: i32 = 75;
+/// Kind of the control message with the original IPv6 destination.
+const IPV6_ORIGDSTADDR: i32 = 74;
+
+signalbox_core::counters! {
+    /// What went through the sockets of one UDP port.
+    pub struct UdpCounters {
+        /// Datagrams received.
+        received: u64,
+        /// Receive calls that gave at least one datagram.
+        receive_calls: u64,
+        /// Datagrams dropped because they or their IP options did not fit.
+        receive_truncated: u64,
+        /// Datagrams handed to the kernel.
+        sent: u64,
+        /// Send calls.
+        send_calls: u64,
+        /// Datagrams that went as part of a run to one peer (UDP_SEGMENT).
+        sent_segmented: u64,
+        /// Datagrams that the kernel refused.
+        send_refused: u64,
+        /// Datagrams dropped because the send buffer stayed full.
+        send_overflow: u64,
+    }
+}
+
+/// The sockets of one UDP port, and what waits to be sent.
+pub(super) struct UdpPort {
+    entry: Entry,
+    /// Port that the UDP sockets are bound to; `None`: this entry only sends, by the raw sockets.
+    port: Option<u16>,
+    sockets: Sockets,
+    queue: Queue,
+    counters: UdpCounters,
+}
+
+impl UdpPort {
+    pub(super) fn open(port: u16, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
+        let port = request.receive.then_some(port);
+        let sockets = Sockets::open(port, config)?;
+        let (queue, counters) = (Queue::default(), UdpCounters::default());
+        Ok(Self { entry: request.entry, port, sockets, queue, counters })
+    }
+}
+
+impl Port for UdpPort {
+    fn sockets(&self) -> &[Option<Socket>; 2] {
+        &self.sockets.udp
+    }
+
+    fn read(&self) -> Read {
+        read
+    }
+
+    fn count_received(&mut self, packets: u64, truncated: u64) {
+        self.counters.receive_calls += 1;
+        self.counters.received += packets;
+        self.counters.receive_truncated += truncated;
+    }
+
+    fn send(&mut self, transmit: &Transmit<'_>, routes: &mut Routes, failures: &mut Vec<Failure>) {
+        let mut transmit = *transmit;
+        if Some(transmit.src.port()) != self.port && transmit.src.ip().is_unspecified() {
+            // Only the UDP socket can leave the choice of an address to the kernel.
+            match routes.lookup(&RouteQuery::to(transmit.dst.ip())) {
+                Ok(route) => transmit.src.set_ip(route.src),
+                Err(_) => {
+                    self.counters.send_refused += 1;
+                    return self.queue.fail(transmit.dst.ip(), TransmitError::Unreachable);
+                }
+            }
+        }
+        self.queue.push(&transmit, self.port);
+        if self.queue.is_full() {
+            self.flush(failures);
+        }
+    }
+
+    fn flush(&mut self, failures: &mut Vec<Failure>) {
+        self.queue.send(&mut self.sockets, &mut self.counters);
+        let entry = self.entry;
+        failures.extend(self.queue.drain_failures().map(|(dst, error)| Failure { entry, dst, error }));
+    }
+
+    fn counters(&self) -> Vec<CounterValue> {
+        self.counters.iter().collect()
+    }
+
+    /// The rules of all UDP ports are laid and removed together (`crate::intercept`).
+    fn close(self: Box<Self>) -> Result<(), OpenError> {
+        Ok(())
+    }
+}
+
+/// The nftables expression for the packets that are intercepted by this request; `None`: it is not for UDP, or it
+/// intercepts none. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of these.
+pub(crate) fn rule(request: &EntryRequest, ipv6: bool) -> Option<String> {
+    let (Entry::Udp(port), Some(intercept)) = (request.entry, &request.intercept) else { return None };
+    let mut text = format!("udp dport {port}");
+    match (intercept.alert, ipv6) {
+        (AlertRule::NotRequired, _) => {}
+        // hdrlength is cheap and excludes nearly everything else.
+        (AlertRule::Any, false) => text.push_str(" ip hdrlength > 5 ip option ra exists"),
+        (AlertRule::Value { ipv4, .. }, false) => {
+            text.push_str(&format!(" ip hdrlength > 5 ip option ra value {ipv4}"));
+        }
+        // Whether the header holds a Router Alert, and of which value, is for the engine to examine: the option may
+        // stand anywhere in the header.
+        (AlertRule::Any | AlertRule::Value { .. }, true) => text.push_str(" exthdr hbh exists"),
+    }
+    for m in &intercept.matches {
+        // The UDP header comes first.
+        let offset = (8 + u32::from(m.offset)) * 8;
+        let mask = if m.mask == u32::MAX { String::new() } else { format!(" & {:#x}", m.mask) };
+        text.push_str(&format!(" @th,{offset},32{mask} {:#x}", m.value));
+    }
+    Some(format!("{text} tproxy to :{port}"))
+}
+
+fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
+    if datagram.truncated() {
+        return None;
+    }
+    let src = sockaddr::decode(datagram.name)?;
+    let (mut dst, mut ifindex, mut ttl, mut tos): (Option<SocketAddr>, _, _, _) = (None, None, None, 0);
+    let mut options: &[u8] = &[];
+    for (level, kind, data) in Messages(datagram.control) {
+        match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_ORIGDSTADDR) | (libc::IPPROTO_IPV6, IPV6_ORIGDSTADDR) => {
+                dst = sockaddr::decode(data);
+            }
+            // in_pktinfo begins with the interface, in6_pktinfo ends with it.
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => ifindex = int(data),
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => ifindex = int(data.get(16..)?),
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => ttl = int(data),
+            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => tos = int(data)?,
+            (libc::IPPROTO_IP, libc::IP_RECVOPTS) | (libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS) => {
+                options = data;
+            }
+            _ => {}
+        }
+    }
+    Some(Received {
+        entry,
+        src,
+        dst: dst?,
+        ifindex: IfIndex(ifindex?.unsigned_abs()),
+        ttl: u8::try_from(ttl?).ok()?,
+        tos: (tos & 0xff) as u8,
+        options,
+        payload: datagram.payload,
+    })
+}
+
+/// Which socket a datagram takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Path {
+    Udp4,
+    Udp6,
+    Raw4,
+    Raw6,
+}
+
+pub(super) struct Sockets {
+    udp: [Option<Socket>; 2],
+    raw: [Option<Socket>; 2],
+    /// Whether the IPv4 socket sets DF at present.
+    dont_fragment: Option<bool>,
+}
+
+impl Sockets {
+    fn open(port: Option<u16>, config: &IoConfig) -> Result<Self, OpenError> {
+        let families = [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)];
+        let mut sockets = Self { udp: [None, None], raw: [None, None], dont_fragment: None };
+        for (slot, (wanted, domain)) in families.into_iter().enumerate() {
+            if wanted {
+                sockets.udp[slot] = port.map(|port| open_udp(domain, port, config)).transpose()?;
+                sockets.raw[slot] = Some(open_raw(domain, config.own_mark)?);
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// The socket for `path`, if that family is open.
+    pub(super) fn fd(&self, path: Path) -> Option<RawFd> {
+        let socket = match path {
+            Path::Udp4 => &self.udp[0],
+            Path::Udp6 => &self.udp[1],
+            Path::Raw4 => &self.raw[0],
+            Path::Raw6 => &self.raw[1],
+        };
+        socket.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Makes the IPv4 UDP socket set DF or not. There is no control message for it, and a second socket on
+    /// the port would take datagrams from the first; setting the option when it changes costs a tenth of a
+    /// send.
+    pub(super) fn set_dont_fragment(&mut self, on: bool) {
+        let Some(socket) = &self.udp[0] else { return };
+        if self.dont_fragment != Some(on) {
+            let value = if on { libc::IP_PMTUDISC_DO } else { libc::IP_PMTUDISC_DONT };
+            if set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value).is_ok() {
+                self.dont_fragment = Some(on);
+            }
+        }
+    }
+}
+
+fn open_udp(domain: Domain, port: u16, config: &IoConfig) -> Result<Socket, OpenError> {
+    let ipv6 = domain == Domain::IPV6;
+    let name = if ipv6 { "UDP socket for IPv6" } else { "UDP socket for IPv4" };
+    let system = |error: io::Error| OpenError::system(name, &error);
+    let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP)).map_err(|error| {
+        if ipv6 && error.raw_os_error() == Some(libc::EAFNOSUPPORT) {
+            let remedy = "switch IPv6 off in the configuration";
+            return OpenError::new("no-ipv6", "this kernel has no IPv6", remedy);
+        }
+        system(error)
+    })?;
+
+    let (level, transparent) = transparent(ipv6);
+    set_option(&socket, level, transparent, 1)
+        .map_err(|error| OpenError::net_admin("sending from a flow's own address", &error))?;
+    let wanted: &[i32] = if ipv6 {
+        &[
+            libc::IPV6_V6ONLY,
+            libc::IPV6_RECVPKTINFO,
+            libc::IPV6_RECVHOPLIMIT,
+            libc::IPV6_RECVTCLASS,
+            libc::IPV6_RECVHOPOPTS,
+            IPV6_RECVORIGDSTADDR,
+        ]
+    } else {
+        &[libc::IP_PKTINFO, libc::IP_RECVTTL, libc::IP_RECVTOS, libc::IP_RECVOPTS, libc::IP_RECVORIGDSTADDR]
+    };
+    for option in wanted {
+        set_option(&socket, level, *option, 1).map_err(system)?;
+    }
+    set_mark(&socket, config.own_mark).map_err(system)?;
+    buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer);
+    buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer);
+
+    let address: SocketAddr =
+        if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() };
+    // Without SO_REUSEADDR: a second daemon would silently take the first one's datagrams.
+    socket.bind(&address.into()).map_err(|error| match error.raw_os_error() {
+        Some(libc::EACCES) => OpenError::bind_service(port, &error),
+        Some(libc::EADDRINUSE) => OpenError::new(
+            "port-in-use",
+            format!("UDP port {} is taken ({error})", port),
+            format!("another daemon runs in this network namespace: `ss -lunp sport = :{}`", port),
+        ),
+        _ => system(error),
+    })?;
+    Ok(socket)
+}
+
+fn open_raw(domain: Domain, mark: u32) -> Result<Socket, OpenError> {
+    let protocol = Protocol::from(libc::IPPROTO_RAW); // headers included; receives nothing
+    let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(protocol))
+        .map_err(|error| OpenError::net_raw("forwarding packets with their own source port", &error))?;
+    set_mark(&socket, mark).map_err(|error| OpenError::net_admin("marking what is forwarded", &error))?;
+    Ok(socket)
+}
+
+/// Level and name of the option that lets a socket send from a foreign address.
+pub(super) const fn transparent(ipv6: bool) -> (i32, i32) {
+    if ipv6 { (libc::IPPROTO_IPV6, IPV6_TRANSPARENT) } else { (libc::IPPROTO_IP, libc::IP_TRANSPARENT) }
+}
+
+/// As large as allowed: the forced size needs a capability over the initial namespace.
+pub(super) fn buffer(socket: &Socket, forced: i32, asked: i32, octets: usize) {
+    let octets = i32::try_from(octets).unwrap_or(i32::MAX);
+    if set_option(socket, libc::SOL_SOCKET, forced, octets).is_err() {
+        let _ = set_option(socket, libc::SOL_SOCKET, asked, octets);
+    }
+}
