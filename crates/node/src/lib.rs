@@ -1,10 +1,49 @@
-//! The sans-IO whole of a node: GIST with its signaling applications and RSVP behind one door, the contract of
-//! [`signalbox_core::node`].
+//! A node: the protocols of the suite behind one contract, that of [`signalbox_core::node`]. It does no I/O.
 //!
-//! [`Node`] passes what applications ask to GIST and what GIST tells to applications, until neither has
-//! anything left to say, and gives out what remains: datagrams, streams, route lookups, and events for users.
-//! Applications may also live outside, in other processes ([`ApplicationCommand`]). GIST's messaging associations run over the driver's TCP streams, alone or under TLS, and over SCTP; the
-//! secrets of TLS come from the system, everything else that is random from the node's seed. The daemon, the simulator, a replay and a benchmark all drive the same [`Node`].
+//! Each protocol is a module below `protocols/` and a line of the table in `protocols/mod.rs`; any subset of them runs.
+//! [`Node`] gives the driver's inputs to the protocols, and passes requests and indications between GIST and its
+//! signaling applications until there are none. The outputs that remain are the driver's: packets, streams, route
+//! lookups, reservations in the kernel, and events for users.
+//!
+//! Signaling applications may also run in other processes ([`ApplicationCommand`]). GIST's messaging associations run
+//! over TCP streams of the driver, alone or under TLS, and over SCTP. The secrets of TLS come from the system; all other
+//! randomness comes from the seed of the node. The daemon, the simulator, a replay and the benchmarks drive the same
+//! [`Node`].
+//!
+//! ```
+//! use signalbox_core::node::{Input, Interface, NodeEngine, Output, Route};
+//! use signalbox_core::{IfIndex, Time};
+//! use signalbox_node::{Command, Config, Node, ping};
+//!
+//! // GIST and Ping with their defaults.
+//! let mut node = Node::new(Config::default(), [7; 32])?;
+//! let (now, ifindex, src) = (Time::ZERO, IfIndex(2), "192.0.2.1".parse()?);
+//! let (name, addresses) = ("eth0".to_owned(), vec![src]);
+//! let interface = Interface { ifindex, name, up: true, mtu: 1500, tunnel: false, addresses };
+//! node.handle(now, Input::Interfaces(&[interface]));
+//!
+//! let request = ping::PingRequest::to("198.51.100.9".parse()?);
+//! node.handle(now, Input::Command(Command::Ping { id: 1, command: ping::Command::Start(request) }));
+//!
+//! // The driver answers route lookups, and sends packets.
+//! let route = Route { ifindex, src, gateway: None, mtu: 1500, local: false };
+//! let mut sent = Vec::new();
+//! loop {
+//!     let lookup = match node.poll() {
+//!         Some(Output::RouteLookup { id, .. }) => id,
+//!         Some(Output::Transmit(packet)) => {
+//!             sent.push(packet.dst.to_string());
+//!             continue;
+//!         }
+//!         Some(_) => continue,
+//!         None => break,
+//!     };
+//!     node.handle(now, Input::Route { id: lookup, result: Ok(route) });
+//! }
+//! assert_eq!(sent, ["198.51.100.9:270"], "GIST's Query looks for the next node on the path");
+//! assert!(node.next_deadline().is_some(), "it is sent again if no Response comes");
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
 
 mod config;
 mod node;
@@ -21,7 +60,7 @@ pub use protocols::{
 };
 pub use view::Counter;
 
-/// What this crate's users need of GIST.
+/// The types of GIST that users of this crate need.
 pub mod gist {
     pub use signalbox_gist::engine::{
         AssociationConfig, AssociationView, ChannelId, Config, ConfigError, DirectionView, IngressFilter,
@@ -34,13 +73,13 @@ pub mod gist {
     }
 }
 
-/// What this crate's users need of the transport protocols.
+/// The types of the transport protocols that users of this crate need.
 pub mod transport {
     pub use signalbox_transport::sctp::Config as SctpConfig;
     pub use signalbox_transport::stream::{TlsConfig, TlsConfigError, Versions};
 }
 
-/// What this crate's users need of the QoS application.
+/// The types of the QoS application that users of this crate need.
 pub mod qos {
     pub use signalbox_qos::engine::{
         Aggregate, Answer, Command, Config, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest,
@@ -49,13 +88,13 @@ pub mod qos {
     };
 }
 
-/// What this crate's users need of RSVP.
+/// The types of RSVP that users of this crate need.
 pub mod rsvp {
     pub use signalbox_rsvp::engine::{
         Command, Config, ConfigError, FlowRequest, IntegrityKey, InterfaceConfig, Refused, ReservationView,
         ReserveRequest, RsvpEvent, Secret, SenderRequest, SenderView, SessionView, Staged,
     };
-    /// What neighbours do for each other on one hop.
+    /// The types of refresh reduction, Hello and integrity on one hop.
     pub mod neighbour {
         pub use signalbox_rsvp::engine::neighbour::{
             Algorithm, AssociationView, AuthenticationFailure, AuthenticationFailures, Config, HelloConfig,
@@ -68,13 +107,13 @@ pub mod rsvp {
     };
 }
 
-/// What this crate's users need of admission control.
+/// The types of admission control that users of this crate need.
 pub mod resources {
     pub use signalbox_resources::{Config, ConfigError, GrantId, Rate, Resources};
     pub use signalbox_resources::{config, intserv, token, units, view};
 }
 
-/// What this crate's users need of the Ping application.
+/// The types of the Ping application that users of this crate need.
 pub mod ping {
     pub use signalbox_ping::engine::{
         Command, Config, Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply,

@@ -99,6 +99,7 @@ impl Node {
                     (owner, GrantInput::Lost { key: owner.key, grant, why })
                 }
             };
+            tracing::debug!(?owner, ?input, \"admission control took from a grant\");
             let mut cx = Context { now: self.now, resources: &mut self.resources };
             let mut protocols = self.protocols.iter_mut();
             if let Some((_, protocol)) = protocols.find(|(_, one)| one.reserver() == Some(owner.protocol)) {
@@ -130,6 +131,7 @@ impl Node {
     /// Gives an output of one protocol to another: a request to GIST, or an indication of GIST to an application.
     fn exchange(&mut self, from: ProtocolId, to: ProtocolId) {
         self.budget -= 1;
+        tracing::trace!(%from, %to, "message between protocols");
         let Some([giver, taker]) = self.protocols.pair_mut([from, to]) else { return };
         let mut cx = Context { now: self.now, resources: &mut self.resources };
         match giver.poll() {
@@ -173,9 +175,10 @@ impl NodeEngine for Node {
                 self.each(|protocol, cx| protocol.transmit_failed(cx, entry, dst, error));
             }
             Input::Route { id, result } => {
-                if let Some((owner, id)) = self.lookups.take(id) {
-                    self.one(owner, |protocol, cx| protocol.route(cx, id, result));
-                }
+                let Some((owner, own)) = self.lookups.take(id) else {
+                    return tracing::debug!(id, reason = "no such lookup", "route discarded");
+                };
+                self.one(owner, |protocol, cx| protocol.route(cx, own, result));
             }
             Input::RouteChanged(prefix) => self.each(|protocol, cx| protocol.route_changed(cx, prefix)),
             Input::Multicast { group, source, iif, oifs } => {
@@ -197,7 +200,11 @@ impl NodeEngine for Node {
             Input::Reserved { id, result } => self.resources.installed(id, result),
             Input::Command(command) => {
                 let mut cx = Context { now, resources: &mut self.resources };
-                self.events.extend(self.protocols.command(&mut cx, command));
+                let refused = self.protocols.command(&mut cx, command);
+                if refused.is_some() {
+                    tracing::debug!(reason = "the node does not run the protocol", "command refused");
+                }
+                self.events.extend(refused);
             }
         }
     }
@@ -229,6 +236,11 @@ impl NodeEngine for Node {
                 None => return None,
             }
         }
+        tracing::debug!(
+            exchanges = EXCHANGES,
+            reason = "too many exchanges for one input",
+            "outputs postponed"
+        );
         None
     }
 

@@ -1,4 +1,4 @@
-//! What operators see.
+//! Views of a node for operators.
 
 use signalbox_core::Time;
 use signalbox_gist::engine::{AssociationView, PeerView, SessionView};
@@ -6,21 +6,21 @@ use signalbox_gist::engine::{AssociationView, PeerView, SessionView};
 use crate::node::Node;
 use crate::protocols::{ApplicationView, ProtocolId};
 
-/// One number that a room of the node counts.
+/// A counter of one part of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
-    /// The room: `gist`, `channels`, `sctp`, `ping`, `qos`, `rsvp`, `rsvp_neighbours`, `resources` or `applications`.
+    /// The part: `gist`, `channels`, `sctp`, `ping`, `qos`, `rsvp`, `rsvp_neighbours`, `resources` or `applications`.
     pub room: &'static str,
-    /// The counter's name in its room.
+    /// The name of the counter within its part.
     pub name: &'static str,
-    /// What it counts.
+    /// Help text: what is counted.
     pub help: &'static str,
-    /// Since the start.
+    /// The count since the start.
     pub value: u64,
 }
 
 impl Counter {
-    /// Makes a counter of this room of its name, its help text and its value.
+    /// Makes counters of this part from their names, help texts and values.
     pub(crate) fn of(room: &'static str) -> impl Fn((&'static str, &'static str, u64)) -> Self {
         move |(name, help, value)| Self { room, name, help, value }
     }
@@ -76,7 +76,7 @@ impl Node {
         self.rsvp().map_or_else(Vec::new, |rsvp| rsvp.neighbours().view(now))
     }
 
-    /// RSVP, to look at, if the node runs it.
+    /// The RSVP engine, read only; `None` if the node does not run RSVP.
     #[must_use]
     pub fn rsvp(&self) -> Option<&signalbox_rsvp::engine::Rsvp> {
         self.protocols.rsvp().map(|rsvp| &rsvp.engine)
@@ -87,7 +87,7 @@ impl Node {
         self.protocols.ids()
     }
 
-    /// Admission control, to look at.
+    /// Admission control, read only.
     #[must_use]
     pub const fn resources(&self) -> &signalbox_resources::Resources {
         &self.resources

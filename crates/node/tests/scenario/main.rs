@@ -17,5 +17,6 @@ mod qos;
 mod rsvp;
 mod seeds;
 mod spoofed;
+mod subset;
 mod transit;
 mod wire;

@@ -1,5 +1,5 @@
-//! Signaling applications outside of the node, in other processes: each speaks through commands and events under
-//! a name that its driver chose (RFC 5971, Appendix B).
+//! Signaling applications in other processes (RFC 5971 Appendix B). The driver carries their requests as commands and
+//! their indications as events, under an identifier that it chose for each application.
 
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{Indication, OwnedIndication, OwnedRequest, RequestOf, SendMessageOf};
@@ -8,70 +8,70 @@ use signalbox_gist::engine::{self as gist, Registration};
 
 use super::Instance;
 
-/// Applications that a node takes from outside.
+/// Most applications of other processes at one time.
 pub(crate) const MAX: usize = 64;
 
-/// What an application outside asks.
+/// A request of an application in another process.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ApplicationCommand {
-    /// It begins. The answer is [`ApplicationEvent::Registered`] or [`ApplicationEvent::Refused`].
+    /// Register. The answer is [`ApplicationEvent::Registered`] or [`ApplicationEvent::Refused`].
     Register {
-        /// Its number.
+        /// The number of the application.
         nslp: NslpId,
-        /// How GIST shall treat it.
+        /// How GIST treats the application.
         registration: Registration,
     },
-    /// Something of GIST; in its own name only.
+    /// A request to GIST, for the application's own number only.
     Request(OwnedRequest),
-    /// It cannot take messages for a while, or can again (RFC 5971 §4.1.1): unreliable ones are dropped
-    /// meanwhile, reliable ones wait with their sender.
+    /// The application takes no messages from now on, or takes them again (RFC 5971 §4.1.1). Meanwhile unreliable
+    /// messages are dropped, and reliable ones wait with their sender.
     Blocked(bool),
-    /// It ends. Its number is free at once, and its routing state goes.
+    /// The application ends. Its number is free at once, and its routing state is removed.
     Leave,
 }
 
-/// What an application outside hears.
+/// A report to an application in another process.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ApplicationEvent {
-    /// GIST knows it from now on.
+    /// The application is registered.
     Registered,
-    /// GIST does not take it.
+    /// The application is not registered.
     Refused(RegisterError),
-    /// GIST tells something.
+    /// An indication of GIST.
     Indication(OwnedIndication),
 }
 
-/// Why an application is not taken.
+/// Why an application is not registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum RegisterError {
-    /// Its number has an owner.
+    /// The number is in use.
     #[error(
         "NSLPID {} is in use on this node: stop the application that has it, or take another; 32704 to 32767 are \
          for private use", .0.0
     )]
     InUse(NslpId),
-    /// Its number is none (RFC 5971 §9).
+    /// The number is reserved (RFC 5971 §9).
     #[error("NSLPID {} is reserved (RFC 5971 section 9): take one from 1 to 32767; 32704 to 32767 are for private use", .0.0)]
     Reserved(NslpId),
-    /// The node has as many as it takes.
+    /// The limit of applications is reached.
     #[error("this node has {0} applications of other processes already, and takes no more: stop one")]
     TooMany(usize),
     /// The node does not run GIST.
     #[error("this node does not run GIST")]
     NotRunning,
-    /// The driver gave the name of one that runs: its mistake, not the application's.
+    /// The driver gave the identifier of an application that is registered: an error of the driver.
     #[error("an application of this name runs already")]
     NameInUse,
 }
 
 signalbox_core::counters! {
-    /// What passes between a node and applications outside.
+    /// Counters of applications in other processes.
     pub struct Counters {
         /// Applications of other processes that registered.
         registered: u64,
@@ -88,16 +88,16 @@ signalbox_core::counters! {
     }
 }
 
-/// An application outside.
+/// An application in another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApplicationView {
-    /// The name that its driver gave it.
+    /// The identifier that the driver chose.
     pub id: u64,
-    /// Its number.
+    /// The number of the application.
     pub nslp: NslpId,
 }
 
-/// All of them: few, so that a list does.
+/// All registered applications. They are few: a list is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Applications {
     pub(crate) all: Vec<ApplicationView>,
@@ -130,10 +130,12 @@ impl Instance {
             ApplicationCommand::Register { nslp, registration } => {
                 let event = match self.register(id, nslp, registration) {
                     Ok(()) => {
+                        tracing::info!(nslp = nslp.0, "application registered");
                         self.applications.counters.registered += 1;
                         ApplicationEvent::Registered
                     }
                     Err(error) => {
+                        tracing::debug!(nslp = nslp.0, reason = %error, "application refused");
                         self.applications.counters.refused += 1;
                         ApplicationEvent::Refused(error)
                     }
@@ -146,6 +148,7 @@ impl Instance {
                     let request = request.map(Octets::as_slice);
                     self.engine.handle(now, gist::Input::Request(request));
                 } else {
+                    tracing::debug!(id, reason = "not the application's number", "request discarded");
                     self.applications.counters.requests_refused += 1;
                 }
             }
@@ -156,6 +159,7 @@ impl Instance {
             }
             ApplicationCommand::Leave => {
                 if let Some(nslp) = self.applications.nslp(id) {
+                    tracing::info!(nslp = nslp.0, "application left");
                     self.applications.counters.left += 1;
                     self.applications.all.retain(|application| application.id != id);
                     self.engine.unregister(now, nslp);
@@ -165,7 +169,7 @@ impl Instance {
     }
 
     fn register(&mut self, id: u64, nslp: NslpId, registration: Registration) -> Result<(), RegisterError> {
-        // GIST-9-02: 0 belongs to no application, the upper half to nobody yet.
+        // GIST-9-02: 0 belongs to no application, the upper half is not assigned.
         if matches!(nslp.0, 0 | 32768..) {
             return Err(RegisterError::Reserved(nslp));
         }
@@ -184,15 +188,15 @@ impl Instance {
     }
 }
 
-/// Whether a request is in the name of this application.
+/// Whether an application with this number may make the request.
 fn is_of(request: &OwnedRequest, own: NslpId) -> bool {
     match request {
         RequestOf::SendMessage(SendMessageOf { nslp, .. }) | RequestOf::SetStateLifetime { nslp, .. } => {
             *nslp == own
         }
-        // B.6: it may speak for all.
+        // RFC 5971 B.6: without a number it stands for all applications.
         RequestOf::InvalidateRoutingState { nslp, .. } => nslp.is_none_or(|nslp| nslp == own),
-        // The check's own name says whose it is.
+        // The identifier of the check belongs to one application.
         RequestOf::Peering { .. } => true,
     }
 }

@@ -144,8 +144,14 @@ impl Protocol for Instance {
                 gist::Next::Application(nslp) if self.applications.contains(nslp) => {
                     return Some(Next::Driver);
                 }
-                // The application has left.
-                gist::Next::Application(_) => drop(self.engine.poll()),
+                gist::Next::Application(nslp) => {
+                    tracing::debug!(
+                        nslp = nslp.0,
+                        reason = "the application has left",
+                        "indication discarded"
+                    );
+                    drop(self.engine.poll());
+                }
                 gist::Next::ChannelSend(channel) if self.channels.is_plain(channel) => {
                     return Some(Next::Driver);
                 }

@@ -6,7 +6,7 @@ use core::time::Duration;
 use signalbox_transport::sctp;
 use signalbox_transport::stream::{self, TlsConfig, TlsConfigError, TlsSettings, Versions};
 
-/// What channels are made with; which ones there are is GIST's business (its ports).
+/// Settings of channels. Which transports there are follows from the ports in GIST's own settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -17,9 +17,9 @@ pub struct ChannelConfig {
     pub handshake: Duration,
     /// Most TLS handshakes with peers that connected, at one time; more are reset. At least 1; default 256.
     pub max_handshakes: u32,
-    /// SCTP of this process; its port is GIST's.
+    /// Settings of the SCTP endpoints of this process. Their port is in GIST's settings.
     pub sctp: sctp::Config,
-    /// SCTP is the kernel's, of whose associations the driver makes streams; [`ChannelConfig::sctp`] means nothing then.
+    /// Use the kernel's SCTP, whose associations are streams of the driver. [`ChannelConfig::sctp`] has no effect then.
     pub kernel_sctp: bool,
 }
 
@@ -35,12 +35,12 @@ impl Default for ChannelConfig {
     }
 }
 
-/// What TLS channels are made with. A recording's header holds it whole, the private key too.
+/// Settings of TLS channels. The header of a recording holds them whole, the private key included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Tls {
-    /// Who we are and whom we trust.
+    /// Our own credentials, and those of the peers that we trust.
     pub credentials: Credentials,
     /// Whether a client must authenticate itself. It is asked to in any case (RFC 5971 §5.7.3).
     pub require_client: bool,
@@ -48,7 +48,7 @@ pub struct Tls {
     pub versions: Versions,
 }
 
-/// How a node proves who it is. All texts are PEM.
+/// Credentials of a node. All texts are PEM.
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -59,7 +59,7 @@ pub enum Credentials {
         chain: String,
         /// Its private key: PKCS #8, PKCS #1 or SEC 1.
         key: String,
-        /// Certificates of those whose signature on a peer's certificate is trusted.
+        /// Certificates of the authorities that sign the peers' certificates.
         anchors: String,
     },
     /// Raw public keys (RFC 7250), in TLS 1.3.
@@ -71,7 +71,7 @@ pub enum Credentials {
     },
 }
 
-/// Without the secrets.
+/// Leaves the secrets out.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.borrowed().fmt(f)

@@ -1,5 +1,5 @@
-//! The ports that peers connect to: asked for at the start, and again after a while if they could not be had. GIST
-//! does not propose a transport that nobody can connect to.
+//! The ports that peers connect to. The driver is asked for them at the start, and again after a pause if it could not
+//! open one. GIST does not propose a transport whose port is not open.
 
 use core::time::Duration;
 
@@ -10,19 +10,19 @@ use signalbox_gist::engine::{Input as Told, Transport};
 use super::outbox::Down;
 use super::{Channels, Upper};
 
-/// Time to the second attempt; it doubles with each.
+/// Pause before the second attempt. It doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
-/// An attempt of which nothing bad was heard for so long has succeeded: drivers only tell failures.
+/// An attempt has succeeded if no failure was reported for this time: drivers report failures only.
 const SILENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It is listened at, as far as is known.
+    /// No failure was reported since the last attempt.
     Up,
-    /// It failed; the next attempt is then.
+    /// The last attempt failed. The next one is at this time.
     Waits(Time),
-    /// It was tried again; then it will have succeeded.
+    /// The driver was asked again. Without a failure until this time the port is open.
     Tried(Time),
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Listener {
 }
 
 impl Channels {
-    /// The node has addresses: it can be connected to.
+    /// Asks for the ports, once: the node has addresses that peers can connect to.
     pub(crate) fn listen(&mut self) {
         if !self.listeners.is_empty() {
             return;
@@ -62,6 +62,7 @@ impl Channels {
         let failed = |listener: &&mut Listener| (listener.kind, listener.port) == (kind, port);
         let Some(listener) = self.listeners.iter_mut().find(failed) else { return };
         self.counters.listen_failed += 1;
+        tracing::warn!(?kind, port, retry = ?listener.pause, "peers cannot connect: the port is not open");
         listener.state = State::Waits(now + listener.pause);
         listener.pause = (listener.pause * 2).min(LONGEST_PAUSE);
         upper.tell(now, Told::Listening { transport: listener.transport, on: false });
@@ -75,7 +76,7 @@ impl Channels {
         deadlines.min()
     }
 
-    /// Tries again where it is time to, and believes in what did not fail.
+    /// Asks again for the ports whose pause is over, and reports those that did not fail as open.
     pub(super) fn listen_again(&mut self, now: Time, upper: &mut impl Upper) {
         for listener in &mut self.listeners {
             match listener.state {

@@ -1,11 +1,12 @@
-//! GIST's channels, made of what there is: TCP streams of the driver, TLS over them, and SCTP.
+//! GIST's channels: TCP streams of the driver, TLS over such streams, and SCTP associations.
 //!
-//! SCTP is the kernel's where the configuration says so, and then an association is a stream too; otherwise it is ours.
+//! SCTP is the kernel's if the configuration asks for it: then an association is a stream of the driver. Otherwise the
+//! endpoints are in this process.
 //!
-//! A channel over a stream has the stream's number. Plain streams are handed through as they are. Under TLS,
-//! GIST hears of an accepted channel once the handshake is done, and what GIST sends for one input leaves in
-//! as few records as it fits. Back-pressure passes both ways without a buffer of our own: the driver's unsent
-//! octets are the channel's, and a channel that is not to be read is a stream that is not read.
+//! A channel over a stream has the stream's number. Octets of plain streams pass unchanged. A TLS channel that a peer
+//! opened is reported to GIST once its handshake is done, and the messages that GIST sends for one input leave in as
+//! few TLS records as possible. Back-pressure needs no buffer here: the unsent octets of the driver are those of the
+//! channel, and a channel that GIST does not read is a stream that the driver does not read.
 
 mod config;
 mod listen;
@@ -32,7 +33,7 @@ use self::sctp::{SctpRecord, SctpSide};
 use self::tls::TlsRecord;
 
 signalbox_core::counters! {
-    /// What channels count.
+    /// Counters of channels.
     pub struct Counters {
         /// Channels that GIST asked for.
         opened: u64,
@@ -42,14 +43,14 @@ signalbox_core::counters! {
         handshakes_refused: u64,
         /// TLS handshakes that failed: no agreement, no valid credentials, no TLS at all, or too slow.
         handshakes_failed: u64,
-        /// TLS channels that broke after the handshake by what the peer sent.
+        /// TLS channels that failed after the handshake because of octets from the peer.
         tls_failed: u64,
         /// Ports that could not be listened at.
         listen_failed: u64,
     }
 }
 
-/// Whoever uses channels: GIST, or a test in its place.
+/// The user of the channels: GIST, or a test in its place.
 pub(crate) trait Upper {
     fn tell(&mut self, now: Time, what: Told<'_>);
 }
@@ -88,16 +89,16 @@ pub(crate) struct Channels {
     max_handshakes: u32,
     tcp_port: Option<u16>,
     tls_port: Option<u16>,
-    /// Of the kernel's SCTP, if that is used.
+    /// Port of the kernel's SCTP, if that is used.
     kernel_sctp_port: Option<u16>,
     listeners: Vec<Listener>,
-    /// By number. Numbers are GIST's, the driver's and our own: no peer chooses them.
+    /// Channels by number. GIST, the driver and this module choose the numbers; no peer does.
     records: BTreeMap<u64, Record>,
-    /// TLS channels that wait for something, and until when.
+    /// Deadlines of TLS channels.
     deadlines: BTreeSet<(Time, u64)>,
     /// Accepted TLS channels whose handshake is not done.
     handshakes: u32,
-    /// TLS channels that were sent to and not flushed.
+    /// TLS channels with messages that were not flushed yet.
     dirty: Vec<u64>,
     sctp: Option<SctpSide>,
     pub(crate) out: Outbox,
@@ -135,12 +136,12 @@ impl Channels {
         }
     }
 
-    /// Channels of any state.
+    /// Number of channels in any state.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// What SCTP counts, if it is in use.
+    /// Counters of the SCTP endpoints, if they are in use.
     pub(crate) fn sctp_counters(&self) -> Option<&signalbox_transport::sctp::Counters> {
         self.sctp.as_ref().map(SctpSide::counters)
     }
@@ -156,6 +157,7 @@ impl Channels {
     ) {
         self.counters.opened += 1;
         let address = SocketAddr::new(peer, port);
+        tracing::debug!(channel = channel.0, peer = %address, ?transport, "opening a channel");
         let mut kind = StreamKind::Tcp;
         let record = match transport {
             Transport::Sctp if self.kernel_sctp_port.is_some() => {
@@ -186,7 +188,7 @@ impl Channels {
         match self.records.get_mut(&channel.0) {
             Some(Record::Tls(tls)) => {
                 if !tls.send(octets) {
-                    // Full of what was sent for this input: that goes out first.
+                    // The buffer is full of messages of this input: they leave first.
                     self.out.write(StreamId(channel.0), |octets| tls.flush(octets));
                     tls.send_or_drop(octets);
                 }
@@ -225,7 +227,7 @@ impl Channels {
         match self.records.get_mut(&channel.0) {
             Some(Record::Tcp | Record::KernelSctp) => self.out.push(Down::Close { stream, abort }),
             Some(Record::Tls(tls)) => {
-                // Before the handshake is done there is nothing that could go out first.
+                // Before the handshake is done there is nothing to send first.
                 let abort = abort || !tls.is_up();
                 if !abort {
                     tls.close();
@@ -239,7 +241,7 @@ impl Channels {
         self.forget(channel.0);
     }
 
-    /// What was sent over TLS goes out. True: there is something to be told to the driver.
+    /// Flushes the TLS channels. True if there were messages.
     pub(crate) fn flush(&mut self) -> bool {
         let any = !self.dirty.is_empty();
         for number in self.dirty.drain(..) {
@@ -261,7 +263,7 @@ impl Channels {
         self.counters.accepted += 1;
         let port = Some(local.port());
         if !stream.0.is_multiple_of(2) || self.records.contains_key(&stream.0) {
-            return; // not a name that a driver may choose
+            return; // a driver chooses even numbers, and none twice
         }
         let plain = match kind {
             StreamKind::Tcp if port == self.tcp_port => Some((Record::Tcp, Transport::Tcp)),
@@ -269,14 +271,17 @@ impl Channels {
             _ => None,
         };
         if let Some((record, transport)) = plain {
+            tracing::debug!(channel = stream.0, %peer, ?transport, "channel accepted");
             self.records.insert(stream.0, record);
             let channel = ChannelId(stream.0);
             upper.tell(now, Told::ChannelAccepted { channel, transport, local, peer, identity: None });
         } else if kind == StreamKind::Sctp {
+            tracing::debug!(%peer, reason = "no such port", "SCTP association reset");
             self.out.push(Down::Close { stream, abort: true });
         } else if port == self.tls_port && self.handshakes < self.max_handshakes {
             self.accept_tls(now, stream, local, peer, upper);
         } else {
+            tracing::debug!(%peer, handshakes = self.handshakes, reason = "no such port, or too many TLS handshakes", "stream reset");
             self.counters.handshakes_refused += u64::from(port == self.tls_port);
             self.out.push(Down::Close { stream, abort: true });
         }
@@ -327,6 +332,7 @@ impl Channels {
             Some(Record::Tcp | Record::KernelSctp) => {
                 self.forget(stream.0);
                 let reason = error.map_or(ChannelClosed::Orderly, reason);
+                tracing::debug!(channel = stream.0, ?reason, unacknowledged, "channel closed");
                 upper.tell(now, Told::ChannelClosed { channel, reason, unacknowledged });
             }
             Some(Record::Tls(_)) => self.closed_tls(now, stream.0, error, unacknowledged, upper),
@@ -334,7 +340,7 @@ impl Channels {
         }
     }
 
-    /// When [`Channels::timer`] has something to do.
+    /// When [`Channels::timer`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let tls = self.deadlines.first().map(|(at, _)| *at);
         let sctp = self.sctp.as_ref().and_then(SctpSide::next_deadline);
@@ -350,7 +356,7 @@ impl Channels {
         self.listen_again(now, upper);
     }
 
-    /// A TLS channel waits until then.
+    /// Sets or clears the deadline of a TLS channel.
     fn set_deadline(&mut self, number: u64, deadline: Option<Time>) {
         let Some(Record::Tls(tls)) = self.records.get_mut(&number) else { return };
         if let Some(old) = core::mem::replace(&mut tls.deadline, deadline) {
@@ -371,10 +377,10 @@ impl Channels {
     }
 }
 
-/// How long we wait for the end of the stream after the end of TLS.
+/// Time to wait for the end of the stream after the end of TLS.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Why a channel ended whose stream ended so.
+/// The reason for the end of a channel whose stream failed with this error.
 const fn reason(error: StreamError) -> ChannelClosed {
     match error {
         StreamError::Refused => ChannelClosed::Refused,

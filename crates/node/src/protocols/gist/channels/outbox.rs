@@ -1,4 +1,4 @@
-//! What channels want of the driver, in order.
+//! Outputs of the channels for the driver, in order.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
@@ -11,7 +11,7 @@ use signalbox_core::packet::Transmit;
 
 /// IP protocol 132, of the SCTP that runs in this process.
 pub(crate) const SCTP: Entry = Entry::Ip(132);
-/// Memory that is kept for octets when nothing is queued.
+/// Octets of the buffer that are kept when the queue is empty.
 const KEPT: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) enum Down {
     Sctp { src: IpAddr, dst: IpAddr, packet: Range<usize> },
 }
 
-/// A queue whose octets lie in one buffer, which is used again and again.
+/// A queue whose octets lie in one buffer, which is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     queue: VecDeque<Down>,
@@ -82,7 +82,7 @@ impl Outbox {
         from..self.octets.len()
     }
 
-    /// The next one; [`Outbox::output`] says it in the driver's words, before anything else is queued.
+    /// The next entry. Pass it to [`Outbox::output`] before another entry is queued.
     pub(crate) fn pop(&mut self) -> Option<Down> {
         self.queue.pop_front()
     }

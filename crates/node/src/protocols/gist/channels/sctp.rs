@@ -12,17 +12,17 @@ use signalbox_transport::sctp::{
 
 use super::{Channels, Record, Sent, Upper};
 
-/// Names of accepted channels begin here, even ones, where no driver's stream comes near.
+/// Numbers of accepted channels begin here and are even. Drivers number their streams from 2 on.
 const FIRST_ACCEPTED: u64 = 1 << 63;
-/// Octets under way are not called unsent up to here, as with the buffer of a stream's kernel.
+/// Octets that an association may hold before they are reported as unsent: the size of a stream's buffer in a kernel.
 const UNDER_WAY: usize = 1 << 16;
 
-/// The SCTP endpoints, and which association is which channel.
+/// The SCTP endpoints, and the channels of their associations.
 #[derive(Debug)]
 pub(super) struct SctpSide {
     sctp: Sctp,
     channels: BTreeMap<u64, u64>,
-    /// Channels that hold something, by their peers: to be looked at when the peer is heard.
+    /// Channels that hold unsent octets, by their peers. They are checked when a packet of the peer arrives.
     holding: BTreeSet<(IpAddr, u64)>,
     accepted: u64,
 }
@@ -31,9 +31,9 @@ pub(super) struct SctpSide {
 pub(super) struct SctpRecord {
     association: AssociationId,
     peer: SocketAddr,
-    /// Streams that both directions have; 0 until it is up.
+    /// Number of streams in both directions; 0 until the association is up.
     streams: u16,
-    /// What GIST knows to be held.
+    /// Unsent octets as last reported to GIST.
     held: usize,
 }
 
@@ -98,19 +98,19 @@ impl Channels {
     ) -> Sent {
         let Some(Record::Sctp(record)) = self.records.get(&number) else { return Sent::Done };
         let (association, Some(side)) = (record.association, &mut self.sctp) else { return Sent::Done };
-        // RFC 6084 §3.2: all messages of a session take one stream, and the peer's the one of the same number.
+        // RFC 6084 §3.2: all messages of a session take one stream, and the peer's answers that of the same number.
         let stream = lane.checked_rem(record.streams).unwrap_or(0);
         let delivery = Delivery { ordered: true, lifetime };
         match side.sctp.send(now, association, stream, octets.to_vec(), delivery) {
             Ok(()) => Sent::Sctp,
             Err(SendError::Full | SendError::Size | SendError::Stream) => Sent::Lost,
-            // Its end is among the events.
+            // The end of the association is among the events.
             Err(SendError::NotUp) => Sent::Done,
         }
     }
 
     pub(super) fn sent_sctp(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
-        self.tell_held(now, number, upper);
+        self.report_unsent(now, number, upper);
         self.work_sctp(now, upper);
     }
 
@@ -132,7 +132,7 @@ impl Channels {
         self.transmit_sctp();
     }
 
-    /// A packet of protocol 132 came.
+    /// Handles a packet of IP protocol 132 (RFC 6084 §3).
     pub(crate) fn sctp_packet(
         &mut self,
         now: Time,
@@ -145,7 +145,7 @@ impl Channels {
         let from = (src, 0)..=(src, u64::MAX);
         let holding: Vec<u64> = side.holding.range(from).map(|(_, number)| *number).collect();
         for number in holding {
-            self.tell_held(now, number, upper);
+            self.report_unsent(now, number, upper);
         }
         self.work_sctp(now, upper);
     }
@@ -157,7 +157,7 @@ impl Channels {
         }
     }
 
-    /// Tells GIST what happened and the driver what to send.
+    /// Reports events to GIST and queues packets for the driver.
     fn work_sctp(&mut self, now: Time, upper: &mut impl Upper) {
         while let Some(event) = self.sctp.as_mut().and_then(|side| side.sctp.poll_event()) {
             self.event_sctp(now, event, upper);
@@ -181,6 +181,7 @@ impl Channels {
                 side.accepted += 1;
                 side.channels.insert(key, number);
                 self.counters.accepted += 1;
+                tracing::debug!(channel = number, peer = %remote, "SCTP association accepted");
                 let record = SctpRecord::new(event.association, remote, streams);
                 self.records.insert(number, Record::Sctp(Box::new(record)));
                 let (channel, transport, peer) = (ChannelId(number), Transport::Sctp, remote);
@@ -208,9 +209,10 @@ impl Channels {
                     | LossReason::Restarted
                     | LossReason::Violation => ChannelClosed::Reset,
                 };
+                tracing::debug!(channel = number, peer = %record.peer, ?reason, "SCTP association lost");
                 self.end_sctp(now, number, why, unsent > 0, upper);
             }
-            // Of a channel that GIST has closed.
+            // GIST has closed the channel.
             (_, None) => {}
         }
     }
@@ -219,6 +221,7 @@ impl Channels {
         if let (Some(Record::Sctp(record)), Some(side)) = (self.records.get(&number), &mut self.sctp) {
             side.sctp.abort(record.association);
         }
+        tracing::debug!(channel = number, reason = "a message cannot be sent", "SCTP association aborted");
         self.end_sctp(now, number, ChannelClosed::Reset, true, upper);
         self.transmit_sctp();
     }
@@ -245,8 +248,8 @@ impl Channels {
         Some(record)
     }
 
-    /// Tells GIST how much a channel holds, if that has changed.
-    fn tell_held(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
+    /// Reports the unsent octets of a channel to GIST if they changed.
+    fn report_unsent(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
         let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return };
         let Some(side) = &mut self.sctp else { return };
         let unsent = side.sctp.buffered(record.association).saturating_sub(UNDER_WAY);

@@ -1,4 +1,4 @@
-//! Channels of TLS over a stream.
+//! Channels of TLS over a stream (RFC 5971 §5.7.3).
 
 use core::net::SocketAddr;
 
@@ -15,13 +15,13 @@ use super::{Channels, LINGER, Record, Upper, reason};
 pub(super) struct TlsRecord {
     /// `None` until the stream is connected.
     channel: Option<Channel>,
-    /// Our end, of an accepted one; `None`: we opened it.
+    /// Our address, if the peer opened the channel; `None`: we opened it.
     accepted_at: Option<SocketAddr>,
     peer: SocketAddr,
     /// The handshake is done.
     up: bool,
-    /// The peer has ended TLS, and so many octets of ours were dropped. The end of the stream will tell whether
-    /// the rest has arrived.
+    /// The peer has ended TLS: the number of our octets that were dropped. Whether the others have arrived is known when
+    /// the stream ends.
     ending: Option<usize>,
     pub(super) deadline: Option<Time>,
 }
@@ -35,22 +35,22 @@ impl TlsRecord {
         self.up
     }
 
-    /// Whether it is one of the handshakes that are limited.
+    /// Whether the channel is one of the handshakes whose number is limited.
     pub(super) const fn counts(&self) -> bool {
         self.accepted_at.is_some() && !self.up
     }
 
-    /// Whether GIST knows the channel.
+    /// Whether the channel was reported to GIST, or GIST opened it.
     const fn is_known(&self) -> bool {
         self.accepted_at.is_none() || self.up
     }
 
-    /// False: it was not taken.
+    /// False if the channel did not take the message.
     pub(super) fn send(&mut self, octets: &[u8]) -> bool {
         self.channel.as_mut().is_some_and(|channel| channel.send(octets).is_ok())
     }
 
-    /// What cannot be taken even now came after the end of the channel; that is told with the end.
+    /// A message that is not taken even now came after the end of the channel. It counts as dropped.
     pub(super) fn send_or_drop(&mut self, octets: &[u8]) {
         if !self.send(octets)
             && let Some(dropped) = &mut self.ending
@@ -73,7 +73,7 @@ impl TlsRecord {
 
     pub(super) fn receive(&mut self, now: Time, octets: &[u8]) {
         if let Some(channel) = &mut self.channel {
-            // The event says the same.
+            // The error comes again as an event.
             let _ = channel.receive(now, octets);
         }
     }
@@ -90,6 +90,7 @@ impl Channels {
     ) {
         let channel = self.tls.as_ref().map(|config| Channel::server(config, self.limits, now));
         let Some(Ok(channel)) = channel else {
+            tracing::debug!(%peer, reason = "no TLS configuration", "stream reset");
             self.counters.handshakes_failed += 1;
             return self.out.push(Down::Close { stream, abort: true });
         };
@@ -115,7 +116,7 @@ impl Channels {
         }
     }
 
-    /// Does what follows from what happened to a channel.
+    /// Handles the events of a channel and queues what it sends.
     pub(super) fn work_tls(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
         let Some(Record::Tls(tls)) = self.records.get_mut(&number) else { return };
         let Some(channel) = &mut tls.channel else { return };
@@ -156,7 +157,7 @@ impl Channels {
             }
             Some(Event::Failed { error, unsent }) => self.failed_tls(now, number, &error, unsent, upper),
             Some(Event::Closed { .. }) => self.failed_tls(now, number, &ChannelError::Truncated, 0, upper),
-            // Deadlines of a channel that is ending are ours, not TLS's.
+            // While a channel ends its deadline is LINGER, not that of TLS.
             Some(Event::Connected { .. }) | None if tls.ending.is_none() => {
                 self.set_deadline(number, deadline);
             }
@@ -173,13 +174,14 @@ impl Channels {
         upper: &mut impl Upper,
     ) {
         let Some(Record::Tls(tls)) = self.records.get(&number) else { return };
-        let up = tls.up;
+        let (up, peer) = (tls.up, tls.peer);
+        tracing::debug!(channel = number, %peer, reason = %error, handshake = !up, "TLS failed");
         if up {
             self.counters.tls_failed += 1;
         } else {
             self.counters.handshakes_failed += 1;
         }
-        // An alert may be on its way: orderly, so that it arrives.
+        // An orderly close, so that a TLS alert still reaches the peer.
         self.out.push(Down::Close { stream: StreamId(number), abort: false });
         let why = match error {
             ChannelError::HandshakeTimeout => ChannelClosed::TimedOut,
@@ -215,7 +217,7 @@ impl Channels {
         let why = match error {
             Some(error) => reason(error),
             None if tls.ending.is_some() => ChannelClosed::Orderly,
-            // The stream ended without an end of TLS: somebody may have cut it.
+            // The stream ended without an end of TLS: an attacker may have cut it.
             None => ChannelClosed::Reset,
         };
         self.end_tls(now, number, why, unacknowledged || dropped, upper);
