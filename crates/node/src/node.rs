@@ -10,7 +10,7 @@ use signalbox_core::{NslpId, Time};
 use signalbox_resources::{ResourceOutput, Resources};
 
 use crate::config::ConfigError;
-use crate::protocol::{self, Context, GrantInput, MulticastRoute, Next, Protocol, StreamInput};
+use crate::protocol::{Context, GrantInput, MulticastRoute, Next, Protocol, StreamInput};
 use crate::protocols::{Command, Config, Event, Instances, ProtocolId};
 use crate::routes::Lookups;
 
@@ -99,7 +99,7 @@ impl Node {
                     (owner, GrantInput::Lost { key: owner.key, grant, why })
                 }
             };
-            tracing::debug!(?owner, ?input, \"admission control took from a grant\");
+            tracing::debug!(?owner, ?input, "admission control took from a grant");
             let mut cx = Context { now: self.now, resources: &mut self.resources };
             let mut protocols = self.protocols.iter_mut();
             if let Some((_, protocol)) = protocols.find(|(_, one)| one.reserver() == Some(owner.protocol)) {
@@ -116,30 +116,15 @@ impl Node {
 
     /// An output of a protocol for the driver.
     fn output(&mut self, id: ProtocolId) -> Option<Output<'_, Event>> {
-        match self.protocols.get_mut(id)?.poll()? {
-            protocol::Output::Driver(Output::RouteLookup { id: own, query }) => {
-                Some(Output::RouteLookup { id: self.lookups.put(id, own), query })
-            }
-            protocol::Output::Driver(output) => Some(output),
-            protocol::Output::Request(_) | protocol::Output::Indication(_) => {
-                debug_assert!(false, "{id:?} gives another output than it announced");
-                None
-            }
-        }
+        self.protocols.get_mut(id)?.poll(self.lookups.of(id))
     }
 
     /// Gives an output of one protocol to another: a request to GIST, or an indication of GIST to an application.
     fn exchange(&mut self, from: ProtocolId, to: ProtocolId) {
         self.budget -= 1;
         tracing::trace!(%from, %to, "message between protocols");
-        let Some([giver, taker]) = self.protocols.pair_mut([from, to]) else { return };
-        let mut cx = Context { now: self.now, resources: &mut self.resources };
-        match giver.poll() {
-            Some(protocol::Output::Request(request)) => taker.request(&mut cx, request),
-            Some(protocol::Output::Indication(indication)) => taker.indication(&mut cx, indication),
-            Some(protocol::Output::Driver(_)) | None => {
-                debug_assert!(false, "{from:?} gives another output than it announced");
-            }
+        if let Some([giver, taker]) = self.protocols.pair_mut([from, to]) {
+            giver.pass(&mut Context { now: self.now, resources: &mut self.resources }, taker);
         }
     }
 

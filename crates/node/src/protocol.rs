@@ -7,7 +7,7 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::node::{
-    self, Interface, NoRoute, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
+    Interface, NoRoute, Output, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
 };
 use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
@@ -17,6 +17,7 @@ use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use crate::config::ConfigError;
 use crate::protocols::{Event, ProtocolId};
+use crate::routes::LookupsOf;
 use crate::view::Counter;
 
 /// What a protocol works with while it handles one input.
@@ -62,28 +63,20 @@ pub(crate) enum GrantInput {
 /// Who takes the next output of a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The driver: [`Output::Driver`].
+    /// The driver: [`Protocol::poll`] gives the output.
     Driver,
-    /// GIST: [`Output::Request`].
+    /// GIST: [`Protocol::pass`] gives it a request.
     Gist,
-    /// The signaling application of this number: [`Output::Indication`].
+    /// The signaling application of this number: [`Protocol::pass`] gives it an indication.
     Application(NslpId),
     /// There is no output yet, but the protocol did something that counts as an exchange: ask again.
     Worked,
 }
 
-/// An output of a protocol.
-#[derive(Debug)]
-pub(crate) enum Output<'a> {
-    Driver(node::Output<'a, Event>),
-    Request(Request<'a>),
-    Indication(Indication<'a>),
-}
-
 /// A protocol that the node runs.
 ///
-/// Outputs are taken in two steps, so that octets can be lent to the driver without a copy: [`Protocol::next`] says who
-/// takes the next output, [`Protocol::poll`] gives it out.
+/// Outputs are taken in two steps, so that octets are lent without a copy: [`Protocol::next`] names who takes the next
+/// output, then [`Protocol::poll`] gives it to the driver, or [`Protocol::pass`] to another protocol.
 pub(crate) trait Protocol: fmt::Debug {
     /// Nothing but the time: a deadline is due.
     fn timer(&mut self, cx: &mut Context<'_>);
@@ -127,11 +120,15 @@ pub(crate) trait Protocol: fmt::Debug {
     fn register(&mut self, _: NslpId) {}
 
     /// Who takes the next output; `None`: there is none. An answer other than [`Next::Worked`] stands until
-    /// [`Protocol::poll`] or the next input.
+    /// [`Protocol::poll`], [`Protocol::pass`] or the next input.
     fn next(&mut self, cx: &mut Context<'_>) -> Option<Next>;
 
-    /// The next output. Its octets live until the next call.
-    fn poll(&mut self) -> Option<Output<'_>>;
+    /// The next output, which is the driver's. Its octets live until the next call. The identifier of a route lookup is
+    /// one that `lookups` gave.
+    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, Event>>;
+
+    /// Gives the next output to the protocol that takes it. Only GIST and its signaling applications do that.
+    fn pass(&mut self, _: &mut Context<'_>, _to: &mut dyn Protocol) {}
 
     /// No protocol has an output: what was held back to leave together is queued now. True if there was something.
     fn flush(&mut self) -> bool {

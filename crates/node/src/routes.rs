@@ -17,15 +17,29 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    /// The node's identifier of a protocol's lookup.
-    pub(crate) fn put(&mut self, protocol: ProtocolId, id: u64) -> u64 {
-        // The key of a full table names nothing: the answer goes nowhere, and the protocol gives up by its own timer.
-        self.0.insert((protocol, id)).unwrap_or_default().to_u64()
+    /// The table as one protocol uses it.
+    pub(crate) fn of(&mut self, protocol: ProtocolId) -> LookupsOf<'_> {
+        LookupsOf { table: self, protocol }
     }
 
     /// Whose lookup is answered, and the identifier that it knows; `None` if it was answered before.
     pub(crate) fn take(&mut self, id: u64) -> Option<(ProtocolId, u64)> {
         self.0.remove(Key::from_u64(id))
+    }
+}
+
+/// The table for the lookups of one protocol.
+#[derive(Debug)]
+pub(crate) struct LookupsOf<'a> {
+    table: &'a mut Lookups,
+    protocol: ProtocolId,
+}
+
+impl LookupsOf<'_> {
+    /// The node's identifier of the protocol's lookup.
+    pub(crate) fn put(self, id: u64) -> u64 {
+        // The key of a full table names nothing: the answer goes nowhere, and the protocol gives up by its own timer.
+        self.table.0.insert((self.protocol, id)).unwrap_or_default().to_u64()
     }
 }
 
@@ -36,10 +50,10 @@ mod tests {
     #[test]
     fn equal_identifiers_of_two_protocols_are_told_apart_and_answered_once() {
         let mut lookups = Lookups::default();
-        let (first, second) = (lookups.put(ProtocolId::Ping, 7), lookups.put(ProtocolId::Rsvp, 7));
+        let (first, second) = (lookups.of(ProtocolId::Ping).put(7), lookups.of(ProtocolId::Rsvp).put(7));
         assert_eq!(lookups.take(second), Some((ProtocolId::Rsvp, 7)));
         assert_eq!(lookups.take(first), Some((ProtocolId::Ping, 7)));
-        let third = lookups.put(ProtocolId::Gist, 8);
+        let third = lookups.of(ProtocolId::Gist).put(8);
         assert_eq!((lookups.take(first), lookups.take(0)), (None, None), "answered before, never asked");
         assert_eq!(lookups.take(third), Some((ProtocolId::Gist, 8)));
     }

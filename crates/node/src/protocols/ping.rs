@@ -1,13 +1,14 @@
 //! The Ping application.
 
-use signalbox_core::node::{self, Interface, NoRoute, Route};
+use signalbox_core::node::{Interface, NoRoute, Output, Route};
 use signalbox_core::service::{self, Indication};
 use signalbox_core::{NslpId, Time};
 pub(super) use signalbox_ping::engine::{Command, Config, PingEvent as Event};
 use signalbox_ping::engine::{Input, Output as Out, Ping, Refusal};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Output, Protocol, Setup};
+use crate::protocol::{Composed, Context, Next, Protocol, Setup};
+use crate::routes::LookupsOf;
 use crate::view::Counter;
 
 /// Ping, as the node runs it.
@@ -37,12 +38,24 @@ impl Protocol for Instance {
         self.engine.next().map(Next::from)
     }
 
-    fn poll(&mut self) -> Option<Output<'_>> {
+    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
         Some(match self.engine.poll()? {
-            Out::Request(request) => Output::Request(request),
-            Out::RouteLookup { id, query } => Output::Driver(node::Output::RouteLookup { id, query }),
-            Out::Event { id, event } => Output::Driver(node::Output::Event(super::Event::Ping { id, event })),
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            Out::Event { id, event } => Output::Event(super::Event::Ping { id, event }),
+            Out::Request(_) => {
+                debug_assert!(false, "the request is GIST's");
+                return None;
+            }
         })
+    }
+
+    fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol) {
+        match self.engine.poll() {
+            Some(Out::Request(request)) => to.request(cx, request),
+            Some(Out::RouteLookup { .. } | Out::Event { .. }) | None => {
+                debug_assert!(false, "the output is the driver's");
+            }
+        }
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -1,13 +1,14 @@
 //! RSVP (RFC 2205).
 
-use signalbox_core::node::{self, Interface, NoRoute, Prefix, Route};
+use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route};
 use signalbox_core::packet::{ROUTER_ALERT_RSVP_V6, Received, Transmit};
 use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, ReserverId, Time};
 pub(super) use signalbox_rsvp::engine::{Command, Config};
 use signalbox_rsvp::engine::{Input, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Output, Protocol, Setup};
+use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup};
+use crate::routes::LookupsOf;
 use crate::view::Counter;
 
 /// IP protocol 46 (RFC 2205 §3.3).
@@ -68,10 +69,10 @@ impl Protocol for Instance {
         self.engine.has_output().then_some(Next::Driver)
     }
 
-    fn poll(&mut self) -> Option<Output<'_>> {
-        Some(Output::Driver(match self.engine.poll()? {
-            Out::Send(packet) => node::Output::Transmit(packet.into()),
-            Out::Reply { src, dst, tos, payload } => node::Output::Transmit(Transmit {
+    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
+        Some(match self.engine.poll()? {
+            Out::Send(packet) => Output::Transmit(packet.into()),
+            Out::Reply { src, dst, tos, payload } => Output::Transmit(Transmit {
                 entry: REPLIES,
                 src,
                 dst,
@@ -83,12 +84,10 @@ impl Protocol for Instance {
                 options: &[],
                 payload,
             }),
-            Out::RouteLookup { id, query } => node::Output::RouteLookup { id, query },
-            Out::MulticastLookup { group, source } => node::Output::MulticastLookup { group, source },
-            Out::Event { id, event } => {
-                node::Output::Event(super::Event::Rsvp { id, event: Box::new(event) })
-            }
-        }))
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            Out::MulticastLookup { group, source } => Output::MulticastLookup { group, source },
+            Out::Event { id, event } => Output::Event(super::Event::Rsvp { id, event: Box::new(event) }),
+        })
     }
 
     fn next_deadline(&self) -> Option<Time> {

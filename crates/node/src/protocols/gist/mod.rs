@@ -8,7 +8,7 @@ mod config;
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::VecDeque;
 
-use signalbox_core::node::{self, Interface, NoRoute, Prefix, Route, StreamId, TransmitError};
+use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, StreamId, TransmitError};
 use signalbox_core::packet::Received;
 use signalbox_core::service::Request;
 use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, NslpId, Time};
@@ -24,7 +24,8 @@ pub(super) use self::config::GistConfig as Config;
 use self::applications::Applications;
 use self::channels::Channels;
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Output, Protocol, Setup, StreamInput};
+use crate::protocol::{Composed, Context, Next, Protocol, Setup, StreamInput};
+use crate::routes::LookupsOf;
 use crate::view::Counter;
 
 /// The UDP port of GIST (RFC 5971 §9).
@@ -164,32 +165,46 @@ impl Protocol for Instance {
         }
     }
 
-    fn poll(&mut self) -> Option<Output<'_>> {
-        if let Some((id, event)) = self.events.pop_front() {
-            return Some(Output::Driver(node::Output::Event(super::Event::Gist { id, event })));
+    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
+        if !self.events.is_empty() {
+            let (id, event) = self.events.pop_front()?;
+            return Some(Output::Event(super::Event::Gist { id, event }));
         }
-        if let Some(down) = self.channels.out.pop() {
-            return Some(Output::Driver(self.channels.out.output(down)));
+        if !self.channels.out.is_empty() {
+            let down = self.channels.out.pop()?;
+            return Some(self.channels.out.output(down));
         }
         Some(match self.engine.poll()? {
-            Out::Transmit(datagram) => Output::Driver(node::Output::Transmit(datagram)),
-            Out::RouteLookup { id, query } => Output::Driver(node::Output::RouteLookup { id, query }),
-            Out::Indication(indication) if self.inside.contains(&indication.nslp()) => {
-                Output::Indication(indication)
-            }
+            Out::Transmit(datagram) => Output::Transmit(datagram),
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
             Out::Indication(indication) => {
                 let (id, event) = self.applications.event(&indication)?;
-                Output::Driver(node::Output::Event(super::Event::Gist { id, event }))
+                Output::Event(super::Event::Gist { id, event })
             }
             // Of a channel over plain TCP: the octets are the stream's as they are.
             Out::ChannelSend { channel, octets, .. } => {
-                Output::Driver(node::Output::StreamWrite { stream: StreamId(channel.0), octets })
+                Output::StreamWrite { stream: StreamId(channel.0), octets }
             }
             Out::ChannelOpen { .. } | Out::ChannelRead { .. } | Out::ChannelClose { .. } => {
-                debug_assert!(false, "Protocol::next does these");
+                debug_assert!(false, "the channels take it");
                 return None;
             }
         })
+    }
+
+    fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol) {
+        match self.engine.poll() {
+            Some(Out::Indication(indication)) => to.indication(cx, indication),
+            Some(
+                Out::Transmit(_)
+                | Out::RouteLookup { .. }
+                | Out::ChannelOpen { .. }
+                | Out::ChannelSend { .. }
+                | Out::ChannelRead { .. }
+                | Out::ChannelClose { .. },
+            )
+            | None => debug_assert!(false, "the output is the driver's"),
+        }
     }
 
     fn flush(&mut self) -> bool {
