@@ -87,7 +87,7 @@ impl Gist {
 
     /// A Responder-Cookie for a peer behind a NAT. The Confirm has another MRI and NLI than the translated Query, so the
     /// cookie contains those of the Query (RFC 5971 §7.2.3). GIST-7.2.3-09.
-    pub(super) fn carrying_cookie(
+    pub(super) fn translated_cookie(
         &mut self,
         bound: &Bound<'_>,
         foreign: &Foreign,
@@ -95,7 +95,7 @@ impl Gist {
         offered: bool,
     ) -> Vec<u8> {
         let mut cookie = self.responder_cookie(bound, ifindex, offered).to_vec();
-        cookie.extend(carry(bound, foreign));
+        cookie.extend(encode_translation(bound, foreign));
         cookie
     }
 
@@ -107,12 +107,12 @@ impl Gist {
         cookie: &[u8],
         offered: bool,
     ) -> Option<IfIndex> {
-        let (plain, carried) = match bound.foreign {
-            Some(foreign) => (cookie.get(..RESPONDER_COOKIE)?, carry(bound, foreign)),
+        let (plain, translation) = match bound.foreign {
+            Some(foreign) => (cookie.get(..RESPONDER_COOKIE)?, encode_translation(bound, foreign)),
             None => (cookie, Vec::new()),
         };
         // Octet by octet, so that bits that a parser ignores cannot differ.
-        if cookie.get(plain.len()..)? != carried {
+        if cookie.get(plain.len()..)? != translation {
             return None;
         }
         let cookie: &[u8; RESPONDER_COOKIE] = plain.try_into().ok()?;
@@ -148,7 +148,7 @@ impl Gist {
         let _ = mri_encode(bound.mri, &mut writer);
         if let Some(foreign) = bound.foreign {
             let _ = mri_encode(&foreign.mri, &mut writer);
-            writer.bytes(&carry(bound, foreign));
+            writer.bytes(&encode_translation(bound, foreign));
         }
         let v4;
         let v6;
@@ -178,8 +178,8 @@ impl Gist {
 }
 
 /// The values in a cookie for a peer behind a NAT: the port, MRI and NLI of the translated Query.
-/// [`carried`](super::nat::carried) parses them.
-fn carry(bound: &Bound<'_>, foreign: &Foreign) -> Vec<u8> {
+/// [`translation`](super::nat::parse_translation) parses them.
+fn encode_translation(bound: &Bound<'_>, foreign: &Foreign) -> Vec<u8> {
     let (mut mri, mut nli) = (Vec::new(), Vec::new());
     // Both were parsed, so both can be encoded.
     let _ = mri_encode(bound.mri, &mut Writer::new(&mut mri));

@@ -25,7 +25,7 @@ const fn headers(ipv6: bool) -> usize {
 impl Gist {
     /// Forwards an intercepted datagram as a router does: the TTL is decremented, and nothing else changes (RFC 5971
     /// §5.3.2.3).
-    pub(super) fn pass_on(&mut self, received: &Received<'_>) {
+    pub(super) fn forward_unchanged(&mut self, received: &Received<'_>) {
         if received.ttl <= 1 {
             self.counters.ttl_expired += 1;
             dropped!(received, "IP TTL used up");

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hold_doubles_while_there_is_no_quiet() {
+    fn the_hold_down_doubles_while_the_route_flaps() {
         let mut holds = holds();
         let mut now = 0;
         for length in [1000, 2000, 4000, 4000] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_change_nothing_is_looked_at_again() {
+    fn without_a_change_no_route_is_checked() {
         let mut holds = holds();
         holds.moved(at(0), DST);
         assert_eq!(holds.pop_due(at(1000)), None);

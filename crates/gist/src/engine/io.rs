@@ -20,7 +20,7 @@ pub enum Input<'a> {
     Timer,
     /// The answer to [`Output::RouteLookup`] of the same id.
     Route {
-        /// The id that the lookup carried.
+        /// The id that the lookup translation.
         id: u64,
         /// The route, or why there is none.
         result: Result<Route, NoRoute>,

@@ -124,12 +124,12 @@ impl Gist {
                     subject.mri = mri.with_direction(direction);
                 }
             }
-            _ => match carried(message.responder_cookie) {
-                Some(carried) => {
-                    subject.foreign = Some(Foreign { mri: subject.mri, port: carried.port });
-                    subject.mri = carried.mri;
-                    subject.nli = carried.nli;
-                    a.src.set_port(carried.port);
+            _ => match parse_translation(message.responder_cookie) {
+                Some(translation) => {
+                    subject.foreign = Some(Foreign { mri: subject.mri, port: translation.port });
+                    subject.mri = translation.mri;
+                    subject.nli = translation.nli;
+                    a.src.set_port(translation.port);
                 }
                 None => self.translate_data(a, subject),
             },
@@ -226,7 +226,7 @@ pub(super) const PLAIN_COOKIE: usize = 24;
 
 /// The translated values in a Responder-Cookie. With them this node needs no state until the Confirm.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Carried<'a> {
+pub(super) struct Translation<'a> {
     pub(super) port: u16,
     pub(super) mri: Mri,
     pub(super) nli: Nli<'a>,
@@ -234,12 +234,12 @@ pub(super) struct Carried<'a> {
 
 /// Parses the translated values of a Responder-Cookie: after the plain cookie the port, the lengths of MRI and NLI in
 /// words, then both. The tag in the plain cookie is verified later. GIST-7.2.3-09.
-pub(super) fn carried(cookie: Option<&[u8]>) -> Option<Carried<'_>> {
+pub(super) fn parse_translation(cookie: Option<&[u8]>) -> Option<Translation<'_>> {
     let (port, rest) = cookie?.get(PLAIN_COOKIE..)?.split_first_chunk::<2>()?;
     let ([mri, nli], rest) = rest.split_first_chunk::<2>()?;
     let (mri, rest) = rest.split_at_checked(usize::from(*mri) * 4)?;
     let nli = rest.get(..usize::from(*nli) * 4).filter(|nli| nli.len() == rest.len())?;
-    Some(Carried {
+    Some(Translation {
         port: u16::from_be_bytes(*port),
         mri: mri_parse(mri).ok()?,
         nli: Nli::of_value(nli).ok()?,

@@ -210,7 +210,7 @@ impl Gist {
             half.since = Stamp::of(now);
         }
         transition!(self.peers, record, direction, before, "Response");
-        self.note_end(key, direction);
+        self.note_sii(key, direction);
 
         if message.header.r {
             match self.association_of(key, direction) {
@@ -231,7 +231,7 @@ impl Gist {
             half.start_inactive(now);
         }
         if !before.is_established() || tentative || !same {
-            self.peer_is_good(key, direction, old, !same);
+            self.notify_good(key, direction, old, !same);
         }
         if let Some(data) = message.nslp_data {
             self.deliver(a, message, subject, data, Some((key, direction)));
@@ -257,7 +257,7 @@ impl Gist {
 
     /// Notifies the application that state is Good, and that a former peer is off the route (RFC 5971 §7.1.4).
     /// GIST-7.1.2-03, GIST-7.1.2-04, GIST-B.4-02, GIST-B.4-03.
-    pub(super) fn peer_is_good(&mut self, key: Key, direction: Direction, old: u32, changed: bool) {
+    pub(super) fn notify_good(&mut self, key: Key, direction: Direction, old: u32, changed: bool) {
         let Some(record) = self.records.get(key) else { return };
         if let Some(sii) = self.peers.sii(record.half(direction).peer) {
             self.notify(key, direction, NetworkEvent::Good(sii));

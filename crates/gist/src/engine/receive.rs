@@ -55,7 +55,7 @@ impl Gist {
                 self.counters.no_magic += 1;
                 dropped!(received, "no magic number");
             } else {
-                self.pass_on(received);
+                self.forward_unchanged(received);
             }
             return;
         };
@@ -63,7 +63,7 @@ impl Gist {
             self.counters.malformed += 1;
             dropped!(received, "shorter than the common header");
             if !local {
-                self.pass_on(received);
+                self.forward_unchanged(received);
             }
             return;
         };
@@ -71,7 +71,7 @@ impl Gist {
         let alert = router_alert(received.options, received.dst.is_ipv6()).is_some();
         // GIST-4.3.1-03, GIST-4.3.4-01: an intercepted packet that is not Q-mode is forwarded unchanged.
         if !(local || alert || self.config.intercept_without_alert && c_flag) {
-            self.pass_on(received);
+            self.forward_unchanged(received);
             return;
         }
         let q_mode = !local || alert || c_flag;
@@ -104,7 +104,7 @@ impl Gist {
         let header = match Header::parse(a.octets) {
             Ok(header) => header,
             // Another version: it is refused only if it is for this node or an application of it.
-            Err(_) if !hosted && !a.local => return self.pass_on(received),
+            Err(_) if !hosted && !a.local => return self.forward_unchanged(received),
             Err(error) => {
                 self.counters.malformed += 1;
                 tracing::debug!(peer = %a.src, reason = %error, "message dropped");

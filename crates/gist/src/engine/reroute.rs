@@ -206,7 +206,7 @@ impl Gist {
         if half.state != State::Established {
             return;
         }
-        let ends_first = self.lasts(key, direction, self.config.t1) == Some(false);
+        let ends_first = self.outlasts(key, direction, self.config.t1) == Some(false);
         if half.has(TENTATIVE) || ends_first {
             self.start_refresh(key, direction);
         }
@@ -214,7 +214,7 @@ impl Gist {
 
     /// Whether the state of a querying direction expires no earlier than that of the opposite direction, minus `slack`;
     /// `None`: no peer refreshes the opposite direction.
-    fn lasts(&self, key: Key, direction: Direction, slack: Duration) -> Option<bool> {
+    fn outlasts(&self, key: Key, direction: Direction, slack: Duration) -> Option<bool> {
         let record = self.records.get(key)?;
         let (half, other) = (record.half(direction), record.half(direction.inverted()));
         let refreshed = other.state.is_responding() && other.state.is_established();
@@ -226,7 +226,7 @@ impl Gist {
     /// it (RFC 5971 §7.1.4: "state conflicts at the crossover router").
     pub(super) fn waits_for_refresh(&self, key: Key, direction: Direction) -> bool {
         let doubtful = self.records.get(key).is_some_and(|record| record.half(direction).has(TENTATIVE));
-        !doubtful && self.lasts(key, direction, self.validity() / 8) == Some(true)
+        !doubtful && self.outlasts(key, direction, self.validity() / 8) == Some(true)
             || self.is_refresh_overdue(key, direction)
     }
 

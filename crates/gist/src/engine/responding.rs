@@ -85,7 +85,7 @@ impl Gist {
             self.peers.release(peer); // the direction has a reference already
         } else if state.is_established() {
             half.set(TENTATIVE, false);
-            self.peer_is_good(key, direction, old_peer, true);
+            self.notify_good(key, direction, old_peer, true);
         } else {
             self.peers.retire(old_peer, Stamp::after(self.now + self.config.sii_retention));
         }
@@ -150,7 +150,7 @@ impl Gist {
         }
         self.note_translation(key, direction, subject.foreign, true);
         self.establish(key, direction);
-        self.send_left(key, direction);
+        self.send_queued(key, direction);
         self.settle(key);
     }
 
@@ -208,7 +208,7 @@ impl Gist {
         let (plain, carrying);
         let offers = answer == Answer::Offer;
         let cookie: &[u8] = if let Some(foreign) = &subject.foreign {
-            carrying = self.carrying_cookie(&subject.bound(), foreign, a.ifindex, offers);
+            carrying = self.translated_cookie(&subject.bound(), foreign, a.ifindex, offers);
             &carrying
         } else {
             plain = self.responder_cookie(&subject.bound(), a.ifindex, offers);
@@ -292,7 +292,7 @@ impl Gist {
         }
         transition!(self.peers, record, direction, from, "handshake complete");
         if new || tentative {
-            self.peer_is_good(key, direction, NONE, false);
+            self.notify_good(key, direction, NONE, false);
         }
         self.pass_refresh_on(key, direction.inverted());
         if let Some(record) = self.records.get_mut(key)
@@ -320,7 +320,7 @@ impl Gist {
         if let Some(data) = message.nslp_data {
             self.deliver(a, message, subject, data, Some((key, direction)));
         }
-        self.send_left(key, direction);
+        self.send_queued(key, direction);
         self.settle(key);
     }
 
@@ -361,12 +361,12 @@ impl Gist {
         if let Some(data) = message.nslp_data {
             self.deliver(a, message, subject, data, Some((key, direction)));
         }
-        self.send_left(key, direction);
+        self.send_queued(key, direction);
         self.settle(key);
     }
 
     /// Sends the messages that were queued for the handshake.
-    fn send_left(&mut self, key: Key, direction: Direction) {
+    fn send_queued(&mut self, key: Key, direction: Direction) {
         if self.send_stored(key, direction) {
             // GIST-4.3.3-13: the Confirm did not come over an association, which they need.
             self.fail_queue(key, direction, SendError::Refused);

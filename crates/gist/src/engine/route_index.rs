@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_survives_whoever_leaves_and_comes() {
+    fn a_walk_survives_removals_and_insertions() {
         let mut world = World::new();
         let all: Vec<u32> = (0..6).map(|_| world.add("10.0.0.1", 1)).collect();
         world.routes.walk_prefix(prefix("10.0.0.1", 32));

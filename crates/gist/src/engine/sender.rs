@@ -58,7 +58,7 @@ impl Gist {
             return Sender::Present(sii);
         }
         let sii = match a.encapsulation {
-            Encapsulation::Association => self.peer_at_the_end(a.association),
+            Encapsulation::Association => self.sii_of_association(a.association),
             Encapsulation::Normal if a.src.ip() == subject.nli.interface => self
                 .peers
                 .find(&subject.nli, a.src.port(), a.ifindex)

@@ -74,7 +74,7 @@ impl Gist {
         unacknowledged: bool,
     ) {
         let Some(key) = self.associations.of_channel(channel) else { return };
-        self.read_the_rest(key);
+        self.deliver_waiting(key);
         let Some(association) = self.associations.slab.get(key) else { return };
         let end = match reason {
             _ if !association.is_up() => End::NotConnected,

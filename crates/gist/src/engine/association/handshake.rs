@@ -23,7 +23,7 @@ use crate::wire::{GistError, Info, Infos, Message, MessageType, Nli, ObjectType,
 /// Least hold time of a peer. MA-Hellos are sent twice in a hold time, and a peer must not cause a flood of them.
 const LEAST_HOLD_TIME: Duration = Duration::from_millis(100);
 
-fn held_for(configuration: &StackConfiguration<'_>) -> Duration {
+fn hold_time_of(configuration: &StackConfiguration<'_>) -> Duration {
     Duration::from_millis(configuration.hold_time_ms.into()).max(LEAST_HOLD_TIME)
 }
 
@@ -131,7 +131,7 @@ impl Gist {
         let egress = self.records.get(key).and_then(|r| self.peers.egress(r.half(direction).egress).copied());
         let egress = egress.ok_or(SendError::NoRoute)?;
         let channel = ChannelId(self.associations.next_channel);
-        let hold_time = held_for(&offer.configuration);
+        let hold_time = hold_time_of(&offer.configuration);
         let index = self.associations.insert(Association {
             since: self.now,
             opened: true,
@@ -236,7 +236,7 @@ impl Gist {
         let index = key.index();
         let Some(association) = self.associations.get(index) else { return };
         let first = !association.opened && !association.confirmed;
-        let hold_time = message.stack_configuration.as_ref().map(held_for);
+        let hold_time = message.stack_configuration.as_ref().map(hold_time_of);
         if first && hold_time.is_none() {
             let missing = Infos::one(Info::ObjectType(ObjectType::STACK_CONFIGURATION));
             return self.refuse(a, GistError::MISSING_OBJECT, missing);
@@ -283,14 +283,14 @@ impl Gist {
             self.unbind(key, direction, true);
         } else {
             self.bind(key, direction, association);
-            self.note_end(key, direction);
+            self.note_sii(key, direction);
         }
     }
 
     // Both
 
     /// Stores the SII handle of the peer for the association of a session.
-    pub(in crate::engine) fn note_end(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn note_sii(&mut self, key: Key, direction: Direction) {
         let Some(index) = self.association_of(key, direction) else { return };
         let Some(id) = self.records.get(key).map(|record| record.half(direction).peer) else { return };
         let (Some(peer), sii) = (self.peers.peer(id), self.peers.sii(id)) else { return };
@@ -302,7 +302,7 @@ impl Gist {
     }
 
     /// The SII handle of the peer of an association, while it is valid.
-    pub(in crate::engine) fn peer_at_the_end(&self, index: u32) -> Option<SiiHandle> {
+    pub(in crate::engine) fn sii_of_association(&self, index: u32) -> Option<SiiHandle> {
         let association = self.associations.get(index)?;
         if let Some(sii) = association.sii
             && self.peers.by_sii(sii).is_some()

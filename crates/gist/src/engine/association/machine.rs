@@ -54,7 +54,7 @@ impl Associations {
 
     /// From Idle to Connected.
     fn connected_again(&mut self, index: u32, now: Time) {
-        let (idle_after, silence) = (self.config.idle_after, self.silence(now));
+        let (idle_after, silence) = (self.config.idle_after, self.next_probe(now));
         let Some(association) = self.get_mut(index) else { return };
         if association.state == State::Idle {
             association_transition!(association, State::Connected, "used again");
@@ -66,7 +66,7 @@ impl Associations {
     }
 
     /// The time of the next diagnostic MA-Hello, after a message of the peer was received now.
-    pub(super) fn silence(&self, now: Time) -> Option<Time> {
+    pub(super) fn next_probe(&self, now: Time) -> Option<Time> {
         self.config.probe.then_some(now + self.config.hold_time)
     }
 
@@ -74,7 +74,7 @@ impl Associations {
     /// one, it is not deferred.
     /// GIST-4.2.2-02.
     pub(super) fn message_received(&mut self, index: u32, now: Time) {
-        let silence = self.silence(now);
+        let silence = self.next_probe(now);
         if let Some(association) = self.get_mut(index)
             && association.state == State::Connected
             && association.held.is_empty()
@@ -183,7 +183,7 @@ impl Gist {
     /// starts. GIST-6.4-03, GIST-4.2.2-01.
     pub(super) fn tg_connected(&mut self, index: u32) {
         let now = self.now;
-        let silence = self.associations.silence(now);
+        let silence = self.associations.next_probe(now);
         let rng = &mut self.rng;
         let Some(association) = self.associations.get_mut(index) else { return };
         association_transition!(association, State::Connected, "channel connected and confirmed");

@@ -150,7 +150,7 @@ impl Gist {
     }
 
     /// Delivers messages that wait for a blocked application, before their association is removed.
-    pub(super) fn read_the_rest(&mut self, key: Key) {
+    pub(super) fn deliver_waiting(&mut self, key: Key) {
         let Some(association) = self.associations.slab.get_mut(key).filter(|a| !a.reading) else { return };
         let incoming = core::mem::take(&mut association.incoming);
         self.associations.buffered -= incoming.len();
@@ -267,7 +267,7 @@ impl Gist {
         // Check 2: not of this association. GIST-4.3.2-13, GIST-A.4.4.4-01.
         let direction = subject.mri.direction().inverted();
         let found = self.find(&subject.mri, subject.session, subject.nslp);
-        let found = found.filter(|key| self.comes_over(*key, direction, a.association));
+        let found = found.filter(|key| self.may_arrive_over(*key, direction, a.association));
         let Some(key) = found else {
             self.counters.data_misdelivered += 1;
             dropped!(a, subject, "association is not that of the session");

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_doubles_the_wait_up_to_the_longest() {
+    fn each_failure_doubles_the_delay_up_to_the_longest() {
         let mut waits = waits();
         let mut opened = 0;
         for length in [1000, 2000, 4000, 4000] {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_ends_it() {
+    fn a_message_of_the_peer_ends_the_delay() {
         let mut waits = waits();
         waits.failed(at(1), at(0), &name(1));
         waits.succeeded(&name(1));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stood_for_longer_is_no_refusal() {
+    fn an_association_that_stood_for_longer_causes_no_delay() {
         let mut waits = waits();
         assert!(waits.failed(at(5000), at(0), &name(1)));
         assert!(waits.is_empty());
