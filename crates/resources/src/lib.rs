@@ -13,7 +13,7 @@
 //! use signalbox_core::node::{Interface, Prefix};
 //! use signalbox_core::traffic::{FlowFilter, TrafficSpec};
 //! use signalbox_core::{IfIndex, ReserverId, Time};
-//! use signalbox_resources::{Ask, Asker, Config, Owner, ResourceOutput, Resources};
+//! use signalbox_resources::{GrantRequest, Requester, Config, Owner, ResourceOutput, Resources};
 //!
 //! let mut resources = Resources::new(Config::of_link("eth1", "10mbit".parse()?), 0, [1; 32])?;
 //! let eth1 = Interface { ifindex: IfIndex(2), name: "eth1".into(), up: true, mtu: 1500, tunnel: false, addresses: vec![] };
@@ -24,13 +24,13 @@
 //! let traffic =
 //!     TrafficSpec { rate: 500_000, burst: 15_000, peak: None, min_policed: 64, max_packet: 1500 };
 //! let owner = Owner { protocol: ReserverId::RSVP, key: 7 };
-//! let ask = Ask::new(owner, Asker::at(from), IfIndex(2), flow, traffic);
+//! let ask = GrantRequest::new(owner, Requester::at(from), IfIndex(2), flow, traffic);
 //!
 //! let admitted = resources.admit(Time::ZERO, &ask)?;
 //! assert!(matches!(resources.poll(), Some(ResourceOutput::Install { .. })));
 //! let another = FlowFilter { dst_port: Some(5004), protocol: Some(17), ..flow };
 //! let refusal = resources
-//!     .admit(Time::ZERO, &Ask { filters: vec![another], ..ask.clone() })
+//!     .admit(Time::ZERO, &GrantRequest { filters: vec![another], ..ask.clone() })
 //!     .unwrap_err();
 //! assert_eq!(refusal.to_string(), "eth1: share: 4 of 7.5 Mbit/s in use, 4 Mbit/s asked");
 //! resources.release(admitted.grant);
@@ -43,21 +43,22 @@
 )]
 
 mod admission;
-pub mod ask;
 pub mod config;
 mod counters;
 pub mod intserv;
 mod policy;
 pub mod refusal;
+pub mod request;
 pub mod token;
 pub mod units;
 pub mod view;
 
 pub use admission::Resources;
-pub use ask::{
-    Admitted, Ask, Asker, Available, DryRun, GrantId, LostWhy, Owner, Policing, Priority, ResourceOutput,
-};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
 pub use refusal::{Cause, Refusal};
+pub use request::{
+    Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Owner, Policing, Priority, Requester,
+    ResourceOutput,
+};
 pub use units::Rate;

@@ -291,9 +291,9 @@ impl fmt::Display for PolicyWhy {
             Self::Rate { asked, limit } => write!(f, "rate {} over {}", Rate(*asked), Rate(*limit)),
             Self::Burst { asked, limit } => write!(f, "burst of {asked} octets over {limit}"),
             Self::Total { used, asked, limit } => {
-                write!(f, "total: {} in use by this asker, {} asked", Of(*used, *limit), Rate(*asked))
+                write!(f, "total: {} in use by this requester, {} asked", Of(*used, *limit), Rate(*asked))
             }
-            Self::Count { limit } => write!(f, "reservations: this asker has all {limit}"),
+            Self::Count { limit } => write!(f, "reservations: this requester has all {limit}"),
             Self::SetupPriority { asked, limit } => write!(f, "setup priority {asked} over {limit}"),
             Self::DefendingPriority { asked, limit } => write!(f, "defending priority {asked} over {limit}"),
             Self::Lifetime { asked: Some(asked), limit } => write!(f, "lifetime {asked} over {limit}"),

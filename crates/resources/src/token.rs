@@ -9,8 +9,8 @@ use ring::hmac;
 use signalbox_core::Time;
 use signalbox_core::node::Prefix;
 
-use crate::ask::Ask;
 use crate::config::ConfigError;
+use crate::request::GrantRequest;
 use crate::units::{Net, Ports};
 
 /// A key that an authorizing entity signs tokens with.
@@ -185,7 +185,7 @@ impl Keys {
 
 impl Token {
     /// The part of a request that the token does not cover, at `wall_us` microseconds since 1970.
-    pub(crate) fn uncovered(&self, ask: &Ask, wall_us: u64) -> Option<&'static str> {
+    pub(crate) fn uncovered(&self, ask: &GrantRequest, wall_us: u64) -> Option<&'static str> {
         if self.start_us.is_some_and(|start| wall_us < start) {
             return Some("its time has not come");
         }

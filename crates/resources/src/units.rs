@@ -92,7 +92,7 @@ fn unit_of(octets: u64) -> (u64, &'static str) {
     UNITS.into_iter().find(|(factor, _)| bits >= *factor).unwrap_or((1, "bit"))
 }
 
-/// Octets in units of so many bits.
+/// A rate in octets a second, shown in a unit of that many bits a second.
 struct In(u64, u64);
 
 impl fmt::Display for In {

@@ -3,9 +3,9 @@
 use signalbox_core::traffic::{ReservationId, ServiceClass, TrafficSpec, Treatment};
 use signalbox_core::{IfIndex, Time};
 
-use crate::ask::{Asker, GrantId, Owner, Policing, Priority, Session};
 use crate::intserv::RSpec;
 use crate::refusal::RuleName;
+use crate::request::{GrantId, Owner, Policing, Priority, Requester, Session};
 
 /// One grant.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub struct ReservationView<'a> {
     /// The owner.
     pub owner: Owner,
     /// The requester.
-    pub asker: &'a Asker,
+    pub requester: &'a Requester,
     /// The rule that allowed it; `None`: the default.
     pub rule: Option<RuleName>,
     /// The egress interface.

@@ -158,7 +158,7 @@ impl Qos {
             return self.notify_initiator(
                 first,
                 Info::RESERVATION_FAILURE,
-                Some("no route for the way back"),
+                Some("no route for the reverse direction"),
             );
         };
         if self.find(back).is_some() {

@@ -517,7 +517,7 @@ impl Qos {
             local.reverse_deadline = None;
             let failure = super::response::own_failure(
                 Info::RESERVATION_FAILURE,
-                Some("nobody reserved for the way back"),
+                Some("no reservation for the reverse direction came"),
             );
             return self.fail(key, failure, resources);
         }

@@ -322,7 +322,7 @@ impl Qos {
                 self.take_over_as_last(key, (rii, hops), query, resources);
             }
             SendError::NoStateUpstream => {
-                let note = "GIST has no way towards the flow's source";
+                let note = "GIST has no routing state towards the flow's source";
                 self.unsendable(key, rii, Info::NO_REVERSE_STATE, note, resources);
             }
             // The retransmission, or the next refresh, may succeed.

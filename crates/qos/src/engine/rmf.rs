@@ -11,8 +11,8 @@ use signalbox_core::security::Identity;
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::{IfIndex, Mri, SessionId, Time};
-use signalbox_resources::ask::Session;
-use signalbox_resources::{Ask, Asker, Cause, GrantId, Owner, Priority, Refusal, Resources};
+use signalbox_resources::request::Session;
+use signalbox_resources::{Cause, GrantId, GrantRequest, Owner, Priority, Refusal, Requester, Resources};
 
 use super::command::{self, QosRequest};
 use super::event::Quality;
@@ -162,7 +162,7 @@ fn ask(
     flow: &Flow<'_>,
     ifindex: IfIndex,
     demand: &Demand,
-) -> Option<Result<Ask, LocalRefusal>> {
+) -> Option<Result<GrantRequest, LocalRefusal>> {
     let traffic = demand.traffic()?;
     let priorities = demand.priorities();
     let owner = Owner { protocol: super::PROTOCOL, key: flow.key.to_u64() };
@@ -173,16 +173,16 @@ fn ask(
             return Some(Err(LocalRefusal { note, ..LocalRefusal::of(Info::AUTHORISATION) }));
         }
     };
-    Some(Ok(Ask {
+    Some(Ok(GrantRequest {
         service: flow.mark_dscp.map_or(demand.service(), ServiceClass::Dscp),
         priority: Priority { setup: priorities.preemption, defending: priorities.defending },
         lifetime: Some(flow.lifetime),
         session: Some(Session(u128::from_be_bytes(flow.session.0))),
         mark_dscp: flow.mark_dscp,
         excess: demand.excess(),
-        ..Ask::new(
+        ..GrantRequest::new(
             owner,
-            Asker { peer: flow.peer.clone(), token, ..Asker::at(flow.initiator) },
+            Requester { peer: flow.peer.clone(), token, ..Requester::at(flow.initiator) },
             ifindex,
             filter(&flow.mri, flow.classifier),
             traffic,
@@ -222,13 +222,19 @@ pub(super) fn trim(
     let (Some(Value::Tmod1(tmod)), Some(ifindex)) = (reserved, flow.ifindex) else { return held };
     let traffic = rules::traffic_of(&tmod);
     let Some(view) = resources.reservation(grant).filter(|_| traffic.rate < held) else { return held };
-    let ask = Ask {
+    let ask = GrantRequest {
         service: view.service,
         priority: view.priority,
         session: view.session,
         lifetime: Some(flow.lifetime),
         mark_dscp: flow.mark_dscp,
-        ..Ask::new(view.owner, view.asker.clone(), ifindex, filter(&flow.mri, flow.classifier), traffic)
+        ..GrantRequest::new(
+            view.owner,
+            view.requester.clone(),
+            ifindex,
+            filter(&flow.mri, flow.classifier),
+            traffic,
+        )
     };
     match resources.modify(now, grant, &ask) {
         Ok(_) => traffic.rate,
@@ -447,11 +453,11 @@ pub(super) fn hold(
         ..FlowFilter::between(Prefix::all_like(like), Prefix::all_like(like))
     };
     let owner = Owner { protocol: super::PROTOCOL, key: 0 };
-    let asker = Asker { peer: flow.peer.clone(), ..Asker::at(flow.initiator) };
-    let ask = Ask {
+    let requester = Requester { peer: flow.peer.clone(), ..Requester::at(flow.initiator) };
+    let ask = GrantRequest {
         service: ServiceClass::Dscp(dscp),
         lifetime: Some(flow.lifetime),
-        ..Ask::new(owner, asker, ifindex, filter, sum_of(rate))
+        ..GrantRequest::new(owner, requester, ifindex, filter, sum_of(rate))
     };
     let result = match grant {
         Some(grant) => resources.modify(now, grant, &ask),
@@ -468,9 +474,9 @@ pub(super) fn shrink(resources: &mut Resources, now: Time, grant: GrantId, rate:
     }
     let view = resources.reservation(grant)?;
     let filter = *view.filters.first()?;
-    let ask = Ask {
+    let ask = GrantRequest {
         service: view.service,
-        ..Ask::new(view.owner, view.asker.clone(), view.ifindex, filter, sum_of(rate))
+        ..GrantRequest::new(view.owner, view.requester.clone(), view.ifindex, filter, sum_of(rate))
     };
     resources.modify(now, grant, &ask).ok().map(|admitted| admitted.grant)
 }

@@ -33,7 +33,7 @@ pub(super) fn verified(
         let Some(signed) = read(object.value) else { continue };
         match resources.verify_token(now, &signed.token.entity, signed.key, signed.octets, signed.tag) {
             Ok(()) => return Ok(Some(Arc::new(signed.token))),
-            // Signed for somebody else, perhaps: another object may be for us.
+            // It may be signed for another node, and another object for this one.
             Err(TokenError::UnknownKey) => {}
             Err(other) => error = Some(other),
         }
@@ -48,7 +48,8 @@ struct Signed<'a> {
     tag: &'a [u8],
 }
 
-/// The attributes; `None` if they are not whole, name no entity or are not signed at the end.
+/// Parses the attributes of a SESSION-AUTH object (RFC 5981 §3.2). `None`: they are cut, lack the entity, or do not end with
+/// the authentication data.
 fn read(value: &[u8]) -> Option<Signed<'_>> {
     let mut r = Reader::new(value);
     let mut token = Token::default();

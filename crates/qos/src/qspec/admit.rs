@@ -4,7 +4,7 @@ use signalbox_core::Time;
 use signalbox_core::traffic::ServiceClass;
 use signalbox_resources::intserv::RSpec;
 use signalbox_resources::refusal::{LinkWhy, PolicyWhy, Rule};
-use signalbox_resources::{Admitted, Ask, Cause, GrantId, Refusal, Resources};
+use signalbox_resources::{Admitted, Cause, GrantId, GrantRequest, Refusal, Resources};
 
 use super::demand::{Demand, float_down};
 use super::messages::{Message, available_is_collected};
@@ -49,14 +49,15 @@ impl Demand {
     /// The request to admission control: `base` with the values of a QSPEC. `None` if the QSPEC has no traffic model.
     /// A QSPEC has no error terms of the path: the path begins at this node.
     #[must_use]
-    pub fn ask(&self, base: &Ask) -> Option<Ask> {
+    pub fn ask(&self, base: &GrantRequest) -> Option<GrantRequest> {
         let priorities = self.priorities();
-        Some(Ask {
+        Some(GrantRequest {
             traffic: self.traffic()?,
             service: self.service(),
-            guaranteed: self
-                .rspec()
-                .map(|rspec| signalbox_resources::ask::GuaranteedAsk { rspec, terms: Default::default() }),
+            guaranteed: self.rspec().map(|rspec| signalbox_resources::request::GuaranteedRequest {
+                rspec,
+                terms: Default::default(),
+            }),
             priority: signalbox_resources::Priority {
                 setup: priorities.preemption,
                 defending: priorities.defending,
@@ -80,7 +81,7 @@ impl Demand {
 pub fn reserve(
     resources: &mut Resources,
     now: Time,
-    (base, old): (&Ask, Option<GrantId>),
+    (base, old): (&GrantRequest, Option<GrantId>),
     octets: &[u8],
     offer: &Offer,
     out: &mut Vec<u8>,
@@ -130,7 +131,7 @@ pub fn reserve(
 pub fn query(
     resources: &Resources,
     now: Time,
-    (base, old): (&Ask, Option<GrantId>),
+    (base, old): (&GrantRequest, Option<GrantId>),
     octets: &[u8],
     offer: &Offer,
     out: &mut Vec<u8>,
@@ -169,7 +170,7 @@ fn collects(octets: &[u8], message: Message) -> bool {
 }
 
 /// The limit that the request exceeded; `None` if less traffic would not help.
-fn room(refusal: &Refusal, ask: &Ask, limit: &Tmod) -> Option<Tmod> {
+fn room(refusal: &Refusal, ask: &GrantRequest, limit: &Tmod) -> Option<Tmod> {
     let rate =
         |octets: u64| Tmod { rate: float_down(octets.min(ask.traffic.rate.saturating_sub(1))), ..*limit };
     // The requested rate includes link headers, in a fixed ratio to the rate.
@@ -205,7 +206,7 @@ fn room(refusal: &Refusal, ask: &Ask, limit: &Tmod) -> Option<Tmod> {
 }
 
 /// The parameter that caused a refusal; `None`: no single one.
-fn blame(refusal: &Refusal, ask: &Ask) -> Option<ParameterId> {
+fn blame(refusal: &Refusal, ask: &GrantRequest) -> Option<ParameterId> {
     match (&refusal.rule, refusal.cause(), ask.service) {
         (
             Rule::Policy {

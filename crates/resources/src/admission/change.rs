@@ -10,12 +10,18 @@ use super::group::{Grant, Group, Members, least_common};
 use super::link::Charge;
 use super::outputs::id_of;
 use super::plan::Plan;
-use crate::ask::{Admitted, Ask, GrantId, LostWhy};
 use crate::policy::AccountKey;
+use crate::request::{Admitted, GrantId, GrantRequest, LostWhy};
 
 impl Resources {
     /// Books a plan, in place of the grant `replaced` if there is one.
-    pub(super) fn carry_out(&mut self, now: Time, ask: &Ask, plan: Plan, replaced: Option<Key>) -> Admitted {
+    pub(super) fn carry_out(
+        &mut self,
+        now: Time,
+        ask: &GrantRequest,
+        plan: Plan,
+        replaced: Option<Key>,
+    ) -> Admitted {
         let mut preempted = 0;
         for victim in &plan.victims {
             preempted += match plan.reduced.filter(|(reduced, _)| reduced == victim) {
@@ -35,7 +41,7 @@ impl Resources {
         let shares = ask.session.is_some();
         let grant = Grant {
             owner: ask.owner,
-            asker: ask.asker.clone(),
+            requester: ask.requester.clone(),
             group: plan.group.unwrap_or_default(),
             traffic: ask.traffic,
             charge: plan.charge,
@@ -89,7 +95,7 @@ impl Resources {
     }
 
     /// Makes a reservation of one grant.
-    fn open(&mut self, ask: &Ask, grant: Key, plan: &Plan, reservation: Reservation) -> Key {
+    fn open(&mut self, ask: &GrantRequest, grant: Key, plan: &Plan, reservation: Reservation) -> Key {
         self.made += 1;
         let mut members = Members::new();
         members.push(grant);
@@ -116,7 +122,7 @@ impl Resources {
         if let Some(session) = ask.session {
             self.sessions.insert((ask.ifindex, ask.owner.protocol, session), key);
         }
-        let account = self.policy.account(plan.rule, &ask.asker, ask.ifindex);
+        let account = self.policy.account(plan.rule, &ask.requester, ask.ifindex);
         self.book(key, account, Some(plan.hash), true);
         key
     }
@@ -143,7 +149,7 @@ impl Resources {
         reservation.traffic = conforming.unwrap_or(reservation.traffic);
         let account = group.members.last().and_then(|newest| {
             let grant = self.grants.get(*newest)?;
-            self.policy.account(grant.rule, &grant.asker, reservation.ifindex)
+            self.policy.account(grant.rule, &grant.requester, reservation.ifindex)
         });
 
         let changed = !group.booked || group.reservation != reservation;

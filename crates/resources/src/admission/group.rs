@@ -10,9 +10,9 @@ use signalbox_core::{Key, ReserverId, Time};
 use smallvec::SmallVec;
 
 use super::link::{Charge, Entry, Rank};
-use crate::ask::{Asker, GuaranteedAsk, Owner, Policing, Priority, Session};
 use crate::intserv::RSpec;
 use crate::policy::AccountId;
+use crate::request::{GuaranteedRequest, Owner, Policing, Priority, Requester, Session};
 
 /// The grants of a reservation: seldom more than one or two.
 pub(crate) type Members = SmallVec<[Key; 2]>;
@@ -20,12 +20,12 @@ pub(crate) type Members = SmallVec<[Key; 2]>;
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) owner: Owner,
-    pub(crate) asker: Asker,
+    pub(crate) requester: Requester,
     pub(crate) group: Key,
     pub(crate) traffic: TrafficSpec,
     pub(crate) charge: Charge,
     /// The request of guaranteed service, and the RSpec that was granted.
-    pub(crate) guaranteed: Option<(GuaranteedAsk, RSpec)>,
+    pub(crate) guaranteed: Option<(GuaranteedRequest, RSpec)>,
     pub(crate) priority: Priority,
     pub(crate) reducible: bool,
     pub(crate) lifetime: Option<Duration>,

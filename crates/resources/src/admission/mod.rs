@@ -16,13 +16,14 @@ use signalbox_core::node::Interface;
 use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, Slab, Time};
 
-use crate::ask::{
-    Admitted, Ask, Available, DryRun, GrantId, LostWhy, Policing, ResourceOutput, Session, WouldAdmit,
-};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::policy::{Accounts, Policy};
 use crate::refusal::{Cause, Refusal};
+use crate::request::{
+    Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Policing, ResourceOutput, Session,
+    WouldAdmit,
+};
 use crate::token::{Keys, TokenError, wall_seconds};
 use flow::Flows;
 use group::{Grant, Group};
@@ -136,7 +137,7 @@ impl Resources {
     ///
     /// # Errors
     /// The refusal; no state has changed.
-    pub fn admit(&mut self, now: Time, ask: &Ask) -> Result<Admitted, Refusal> {
+    pub fn admit(&mut self, now: Time, ask: &GrantRequest) -> Result<Admitted, Refusal> {
         match self.plan(now, ask, None) {
             Ok(plan) => {
                 self.counters.admitted += 1;
@@ -154,7 +155,7 @@ impl Resources {
     ///
     /// # Errors
     /// The refusal; the existing reservation stays.
-    pub fn modify(&mut self, now: Time, grant: GrantId, ask: &Ask) -> Result<Admitted, Refusal> {
+    pub fn modify(&mut self, now: Time, grant: GrantId, ask: &GrantRequest) -> Result<Admitted, Refusal> {
         match self.plan(now, ask, Some(Key::from_u64(grant.0))) {
             Ok(plan) => {
                 self.counters.modified += 1;
@@ -186,17 +187,17 @@ impl Resources {
 
     /// The result that a request would have; nothing changes.
     #[must_use]
-    pub fn dry_run(&self, now: Time, ask: &Ask) -> DryRun {
+    pub fn dry_run(&self, now: Time, ask: &GrantRequest) -> DryRun {
         self.would(now, ask, None)
     }
 
     /// The result that a change would have; nothing changes.
     #[must_use]
-    pub fn dry_modify(&self, now: Time, grant: GrantId, ask: &Ask) -> DryRun {
+    pub fn dry_modify(&self, now: Time, grant: GrantId, ask: &GrantRequest) -> DryRun {
         self.would(now, ask, Some(Key::from_u64(grant.0)))
     }
 
-    fn would(&self, now: Time, ask: &Ask, replaced: Option<Key>) -> DryRun {
+    fn would(&self, now: Time, ask: &GrantRequest, replaced: Option<Key>) -> DryRun {
         let name = self.links.get(&ask.ifindex).map_or("", |link| &link.name);
         let verdict = self.policy.decide(ask, name, self.wall_us(now));
         let result = self.plan(now, ask, replaced).map(|plan| {
@@ -284,11 +285,11 @@ impl Resources {
         self.wall_clock_us.saturating_add(now.as_micros())
     }
 
-    fn refused(&mut self, ask: &Ask, refusal: Refusal) -> Refusal {
+    fn refused(&mut self, ask: &GrantRequest, refusal: Refusal) -> Refusal {
         tracing::debug!(
             protocol = %ask.owner.protocol,
             owner = ask.owner.key,
-            requester = %ask.asker.address,
+            requester = %ask.requester.address,
             ifindex = ask.ifindex.0,
             rate = ask.rate(),
             reason = %refusal,
@@ -312,11 +313,11 @@ impl Resources {
     }
 }
 
-fn granted(ask: &Ask, admitted: &Admitted) {
+fn granted(ask: &GrantRequest, admitted: &Admitted) {
     tracing::debug!(
         protocol = %ask.owner.protocol,
         owner = ask.owner.key,
-        requester = %ask.asker.address,
+        requester = %ask.requester.address,
         ifindex = ask.ifindex.0,
         rate = ask.rate(),
         grant = admitted.grant.0,

@@ -8,7 +8,7 @@ use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{Key, Slab};
 
 use super::group::Group;
-use crate::ask::{GrantId, LostWhy, Owner, ResourceOutput};
+use crate::request::{GrantId, LostWhy, Owner, ResourceOutput};
 
 #[derive(Debug)]
 enum Queued {

@@ -8,16 +8,16 @@ use signalbox_core::{Key, Time};
 use super::group::{Grant, Group, is_within};
 use super::link::{Charge, Entry, Freed, Link};
 use super::{Resources, victims};
-use crate::ask::{Ask, GuaranteedAsk};
 use crate::config::Queue;
 use crate::intserv::{self, MAX_RATE, RSpec, TSpec};
 use crate::refusal::{LinkWhy, Refusal, Rule};
+use crate::request::{GrantRequest, GuaranteedRequest};
 
 /// A plan to grant a request.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) rule: Option<u32>,
-    pub(super) guaranteed: Option<(GuaranteedAsk, RSpec)>,
+    pub(super) guaranteed: Option<(GuaranteedRequest, RSpec)>,
     /// The charge of this grant alone.
     pub(super) charge: Charge,
     /// The reservation that it joins, or of which it is the only grant already.
@@ -42,7 +42,7 @@ type Planned<T> = Result<T, Rule>;
 
 impl Resources {
     /// The plan to grant `ask`, in place of the grant `replaced` if there is one.
-    pub(super) fn plan(&self, now: Time, ask: &Ask, replaced: Option<Key>) -> Result<Plan, Refusal> {
+    pub(super) fn plan(&self, now: Time, ask: &GrantRequest, replaced: Option<Key>) -> Result<Plan, Refusal> {
         self.planned(now, ask, replaced).map_err(|rule| {
             let link = self.links.get(&ask.ifindex);
             let available = link.map_or(0, |link| link.room(ask.service, &Freed::default()));
@@ -50,7 +50,7 @@ impl Resources {
         })
     }
 
-    fn planned(&self, now: Time, ask: &Ask, replaced: Option<Key>) -> Planned<Plan> {
+    fn planned(&self, now: Time, ask: &GrantRequest, replaced: Option<Key>) -> Planned<Plan> {
         let tspec = self.checked(ask)?;
         let old = match replaced {
             Some(key) => Some(self.grants.get(key).ok_or(Rule::NoGrant)?),
@@ -96,7 +96,7 @@ impl Resources {
         };
 
         // If no slack was used, the granted RSpec is the requested one, with all its slack.
-        let used = |(asked, given): &(GuaranteedAsk, RSpec)| lessens && *given != asked.rspec;
+        let used = |(asked, given): &(GuaranteedRequest, RSpec)| lessens && *given != asked.rspec;
         let given = old.and_then(|old| old.guaranteed).filter(used).map(|(_, given)| given);
         let asked = Self::guaranteed(ask, &tspec, given)?;
         let mut charge = Self::charge(link, ask, &tspec, asked);
@@ -132,7 +132,7 @@ impl Resources {
     }
 
     /// Checks that depend neither on the link nor on a rule.
-    fn checked(&self, ask: &Ask) -> Planned<TSpec> {
+    fn checked(&self, ask: &GrantRequest) -> Planned<TSpec> {
         let most = usize::try_from(self.config.max_filters).unwrap_or(usize::MAX);
         if ask.filters.is_empty() {
             return Err(Rule::Request("no filter that says which packets"));
@@ -168,7 +168,7 @@ impl Resources {
     /// The reservation that the grant has or joins. The error concerns the link or, inside, the request.
     fn target(
         &self,
-        ask: &Ask,
+        ask: &GrantRequest,
         replaced: Option<Key>,
         old: Option<&Grant>,
     ) -> Result<Option<Key>, Result<LinkWhy, &'static str>> {
@@ -201,7 +201,7 @@ impl Resources {
     }
 
     /// Checks that no packet belongs to two reservations. Returns the hash of the flow, if it is one.
-    fn flows_are_free(&self, ask: &Ask, target: Option<Key>) -> Result<Option<u32>, LinkWhy> {
+    fn flows_are_free(&self, ask: &GrantRequest, target: Option<Key>) -> Result<Option<u32>, LinkWhy> {
         let mut last = None;
         for filter in &ask.filters {
             let hash = self.flows.hash(ask.ifindex, filter);
@@ -215,7 +215,7 @@ impl Resources {
     }
 
     /// Whether a change requests no more in any respect, from the same requester and for the same packets.
-    fn lessens(&self, ask: &Ask, old: &Grant) -> bool {
+    fn lessens(&self, ask: &GrantRequest, old: &Grant) -> bool {
         let Some(group) = self.groups.get(old.group) else { return false };
         let filters = if group.session.is_some() { &old.filters } else { &group.reservation.filters };
         let rspec = match (ask.guaranteed, old.guaranteed) {
@@ -230,13 +230,13 @@ impl Resources {
             && group.service == ask.service
             && is_within(&ask.traffic, &old.traffic)
             && ask.policing == old.policing
-            && ask.asker == old.asker
+            && ask.requester == old.requester
             && ask.priority.defending <= old.priority.defending
             && old.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
             && ask.filters == *filters
     }
 
-    fn link_takes(link: &Link, ask: &Ask) -> Result<(), LinkWhy> {
+    fn link_takes(link: &Link, ask: &GrantRequest) -> Result<(), LinkWhy> {
         if !link.up {
             return Err(LinkWhy::Down);
         }
@@ -259,7 +259,7 @@ impl Resources {
     }
 
     /// The queue: the present one, else the requested one, else the configured one.
-    fn treatment(link: &Link, ask: &Ask, group: Option<&Group>, freed: &Freed) -> Treatment {
+    fn treatment(link: &Link, ask: &GrantRequest, group: Option<&Group>, freed: &Freed) -> Treatment {
         if let Some(group) = group.filter(|group| group.service == ask.service && ask.treatment.is_none()) {
             return group.reservation.treatment;
         }
@@ -275,13 +275,17 @@ impl Resources {
     }
 
     /// The request of guaranteed service, and the RSpec to begin with: the same, or the one that was granted before.
-    fn guaranteed(ask: &Ask, tspec: &TSpec, given: Option<RSpec>) -> Planned<Option<(GuaranteedAsk, RSpec)>> {
+    fn guaranteed(
+        ask: &GrantRequest,
+        tspec: &TSpec,
+        given: Option<RSpec>,
+    ) -> Planned<Option<(GuaranteedRequest, RSpec)>> {
         if ask.service != ServiceClass::Guaranteed {
             return Ok(None);
         }
         let asked = ask
             .guaranteed
-            .unwrap_or_else(|| GuaranteedAsk { rspec: RSpec::of_rate(tspec), terms: Default::default() });
+            .unwrap_or_else(|| GuaranteedRequest { rspec: RSpec::of_rate(tspec), terms: Default::default() });
         asked.rspec.checked(tspec).map_err(Rule::Spec)?;
         // Slack that was used once stays used (RFC 2212 "Guidelines for Implementors").
         let given = given.filter(|given| given.rate() <= asked.rspec.rate() && given.checked(tspec).is_ok());
@@ -289,7 +293,12 @@ impl Resources {
     }
 
     /// The charge of one grant on the link.
-    fn charge(link: &Link, ask: &Ask, tspec: &TSpec, guaranteed: Option<(GuaranteedAsk, RSpec)>) -> Charge {
+    fn charge(
+        link: &Link,
+        ask: &GrantRequest,
+        tspec: &TSpec,
+        guaranteed: Option<(GuaranteedRequest, RSpec)>,
+    ) -> Charge {
         match guaranteed {
             Some((asked, given)) => Charge {
                 rate: link.with_headers(intserv::whole(given.rate()).max(ask.traffic.rate), &ask.traffic),
@@ -305,11 +314,11 @@ impl Resources {
     /// A lower rate that fits and that the slack allows (RFC 2212).
     fn with_slack(
         link: &Link,
-        ask: &Ask,
+        ask: &GrantRequest,
         tspec: &TSpec,
-        guaranteed: Option<(GuaranteedAsk, RSpec)>,
+        guaranteed: Option<(GuaranteedRequest, RSpec)>,
         freed: &Freed,
-    ) -> Option<(GuaranteedAsk, RSpec)> {
+    ) -> Option<(GuaranteedRequest, RSpec)> {
         let (asked, _) = guaranteed?;
         let room = link.without_headers(link.room(ask.service, freed), &ask.traffic);
         #[expect(clippy::cast_precision_loss, reason = "rounded down below")]
@@ -324,7 +333,7 @@ impl Resources {
     fn victims(
         &self,
         link: &Link,
-        ask: &Ask,
+        ask: &GrantRequest,
         entry: &Entry,
         freed: Freed,
         spare: Option<Key>,
@@ -367,8 +376,14 @@ impl Resources {
     }
 
     /// Whether the account of the reservation may grow so far.
-    fn account_takes(&self, ask: &Ask, rule: Option<u32>, group: Option<&Group>, rate: u64) -> Planned<()> {
-        let Some(key) = self.policy.account(rule, &ask.asker, ask.ifindex) else { return Ok(()) };
+    fn account_takes(
+        &self,
+        ask: &GrantRequest,
+        rule: Option<u32>,
+        group: Option<&Group>,
+        rate: u64,
+    ) -> Planned<()> {
+        let Some(key) = self.policy.account(rule, &ask.requester, ask.ifindex) else { return Ok(()) };
         let account = self.accounts.find(&key);
         let (held, reservations) = self.accounts.held(account);
         let mine = group.filter(|group| account.is_some() && group.account == account);

@@ -4,7 +4,7 @@ use signalbox_core::Key;
 
 use super::Resources;
 use super::outputs::id_of;
-use crate::ask::GrantId;
+use crate::request::GrantId;
 use crate::view::{LinkView, ReservationView, ServiceView};
 
 impl Resources {
@@ -68,7 +68,7 @@ impl Resources {
             grant: GrantId(key.to_u64()),
             reservation: id_of(grant.group),
             owner: grant.owner,
-            asker: &grant.asker,
+            requester: &grant.requester,
             rule: grant.rule.and_then(|rule| self.policy.name(rule)),
             ifindex,
             interface: self.links.get(&ifindex).map_or("", |link| &link.name),

@@ -64,7 +64,7 @@ impl ErrorTerms {
         }
     }
 
-    /// Behind a point that shapes the flow to its TSpec again: Csum and Dsum begin anew.
+    /// Behind a point that shapes the flow to its TSpec again: Csum and Dsum start again.
     #[must_use]
     pub const fn reshaped(self) -> Self {
         Self { c_sum: 0, d_sum: 0, ..self }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use signalbox_core::security::Fingerprint;
 use signalbox_core::{IfIndex, Index, Key, KeyedHasher, Slab};
 
-use crate::ask::Asker;
+use crate::request::Requester;
 
 /// One requester under one rule at one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,11 +25,11 @@ enum Name {
 }
 
 impl AccountKey {
-    pub(crate) fn new(rule: u32, ifindex: IfIndex, asker: &Asker) -> Self {
-        let name = match (&asker.peer, &asker.token) {
+    pub(crate) fn new(rule: u32, ifindex: IfIndex, requester: &Requester) -> Self {
+        let name = match (&requester.peer, &requester.token) {
             (Some(peer), _) => Name::Key(peer.key),
             (None, Some(token)) => Name::Token(Arc::from(token.entity.as_str())),
-            (None, None) => Name::Address(asker.address),
+            (None, None) => Name::Address(requester.address),
         };
         Self { rule, ifindex, name }
     }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use signalbox_core::IfIndex;
 
-use crate::ask::{Ask, Asker};
 use crate::config::{Action, Config};
 use crate::refusal::{PolicyWhy, Rule, RuleName};
+use crate::request::{GrantRequest, Requester};
 
 pub(crate) use accounts::{AccountId, AccountKey, Accounts};
 use rule::Matcher;
@@ -35,8 +35,8 @@ impl Policy {
     }
 
     /// Applies the first rule that matches, `wall_us` microseconds after 1970.
-    pub(crate) fn decide(&self, ask: &Ask, interface: &str, wall_us: u64) -> Verdict {
-        let uncovered = ask.asker.token.as_ref().and_then(|token| token.uncovered(ask, wall_us));
+    pub(crate) fn decide(&self, ask: &GrantRequest, interface: &str, wall_us: u64) -> Verdict {
+        let uncovered = ask.requester.token.as_ref().and_then(|token| token.uncovered(ask, wall_us));
         if let Some(what) = uncovered {
             return Verdict { rule: None, result: Err(Rule::Token(what)) };
         }
@@ -51,10 +51,15 @@ impl Policy {
     }
 
     /// The account of a request, if its rule limits the totals of a requester.
-    pub(crate) fn account(&self, rule: Option<u32>, asker: &Asker, ifindex: IfIndex) -> Option<AccountKey> {
+    pub(crate) fn account(
+        &self,
+        rule: Option<u32>,
+        requester: &Requester,
+        ifindex: IfIndex,
+    ) -> Option<AccountKey> {
         let rule = rule?;
         let matcher = self.matcher(rule)?;
-        matcher.limits_totals().then(|| AccountKey::new(rule, ifindex, asker))
+        matcher.limits_totals().then(|| AccountKey::new(rule, ifindex, requester))
     }
 
     /// Whether an account may grow by a request; `used` is its total without the request.

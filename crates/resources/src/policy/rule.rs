@@ -5,9 +5,9 @@ use std::sync::Arc;
 use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::FlowFilter;
 
-use crate::ask::Ask;
 use crate::config::{ANY_NAME, Action, Day, RuleConfig};
 use crate::refusal::PolicyWhy;
+use crate::request::GrantRequest;
 use crate::units::{Hours, Net, Ports};
 
 const DAY_MINUTES: u64 = 24 * 60;
@@ -83,16 +83,18 @@ impl Matcher {
     }
 
     /// Whether the rule applies to this request.
-    pub(crate) fn applies(&self, ask: &Ask, interface: &str, wall_us: u64) -> bool {
+    pub(crate) fn applies(&self, ask: &GrantRequest, interface: &str, wall_us: u64) -> bool {
         let rule = &self.config;
-        let asker = &ask.asker;
-        any_or_empty(&rule.from, |net| net.0.contains(asker.address))
-            && any_or_empty(&self.peers, |peer| asker.peer.as_ref().is_some_and(|identity| peer.is(identity)))
+        let requester = &ask.requester;
+        any_or_empty(&rule.from, |net| net.0.contains(requester.address))
+            && any_or_empty(&self.peers, |peer| {
+                requester.peer.as_ref().is_some_and(|identity| peer.is(identity))
+            })
             && any_or_empty(&rule.token, |entity| {
-                asker.token.as_ref().is_some_and(|token| entity == ANY_NAME || *entity == token.entity)
+                requester.token.as_ref().is_some_and(|token| entity == ANY_NAME || *entity == token.entity)
             })
             && any_or_empty(&rule.user, |user| {
-                asker.names.as_ref().is_some_and(|names| user == ANY_NAME || names.contains(user))
+                requester.names.as_ref().is_some_and(|names| user == ANY_NAME || names.contains(user))
             })
             && any_or_empty(&rule.service, |services| services.contains(ask.service))
             && any_or_empty(&rule.interface, |name| name == interface)
@@ -104,7 +106,7 @@ impl Matcher {
     }
 
     /// The limit of the rule that this request exceeds, totals excepted.
-    pub(crate) fn permits(&self, ask: &Ask) -> Result<(), PolicyWhy> {
+    pub(crate) fn permits(&self, ask: &GrantRequest) -> Result<(), PolicyWhy> {
         let rule = &self.config;
         let over = |asked: u64, limit: Option<u64>| limit.filter(|limit| asked > *limit);
         if rule.action == Action::Deny {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use signalbox_core::traffic::{Excess, ReserveError, ServiceClass, TrafficSpec, Treatment};
 use signalbox_core::{IfIndex, ReserverId};
-use signalbox_resources::ask::{GuaranteedAsk, Session};
 use signalbox_resources::config::{LinkConfig, Queue, ServiceConfig};
 use signalbox_resources::intserv::{ErrorTerms, RSpec};
+use signalbox_resources::request::{GuaranteedRequest, Session};
 use signalbox_resources::units::Share;
-use signalbox_resources::{Ask, Cause, Config, LostWhy, Rate, ResourceOutput};
+use signalbox_resources::{Cause, Config, GrantRequest, LostWhy, Rate, ResourceOutput};
 
 use crate::support::*;
 
@@ -38,47 +38,55 @@ fn what_cannot_be_asked_is_refused_in_words() {
     let mut resources = start(config());
     let good = ask(1, 1);
     let wide = TrafficSpec { max_packet: 1501, ..good.traffic };
-    let cases: [(Ask, &str, Cause); 12] = [
-        (Ask { ifindex: IfIndex(9), ..good.clone() }, "if9: no such interface", Cause::Interface),
+    let cases: [(GrantRequest, &str, Cause); 12] = [
+        (GrantRequest { ifindex: IfIndex(9), ..good.clone() }, "if9: no such interface", Cause::Interface),
         (
-            Ask { ifindex: ETH2, ..good.clone() },
+            GrantRequest { ifindex: ETH2, ..good.clone() },
             "eth2: capacity neither declared nor measured",
             Cause::Interface,
         ),
         (
-            Ask { filters: vec![], ..good.clone() },
+            GrantRequest { filters: vec![], ..good.clone() },
             "request: no filter that says which packets",
             Cause::BadRequest,
         ),
         (
-            Ask { filters: (0..65).map(flow).collect(), ..good.clone() },
+            GrantRequest { filters: (0..65).map(flow).collect(), ..good.clone() },
             "max_filters: all 64 in use",
             Cause::Full,
         ),
         (
-            Ask { traffic: TrafficSpec { rate: 0, ..good.traffic }, ..good.clone() },
+            GrantRequest { traffic: TrafficSpec { rate: 0, ..good.traffic }, ..good.clone() },
             "request: token rate r: not a number from 1 to 40e12 octets a second",
             Cause::BadRequest,
         ),
         (
-            Ask { traffic: TrafficSpec { rate: u64::MAX, ..good.traffic }, ..good.clone() },
+            GrantRequest { traffic: TrafficSpec { rate: u64::MAX, ..good.traffic }, ..good.clone() },
             "request: token rate r: not a number from 1 to 40e12 octets a second",
             Cause::BadRequest,
         ),
-        (Ask { traffic: wide, ..good.clone() }, "eth1: mtu: packets of 1501 octets over 1500", Cause::Mtu),
         (
-            Ask { service: ServiceClass::Dscp(64), ..good.clone() },
+            GrantRequest { traffic: wide, ..good.clone() },
+            "eth1: mtu: packets of 1501 octets over 1500",
+            Cause::Mtu,
+        ),
+        (
+            GrantRequest { service: ServiceClass::Dscp(64), ..good.clone() },
             "request: a code point over 63",
             Cause::BadRequest,
         ),
-        (Ask { mark_dscp: Some(64), ..good.clone() }, "request: a code point over 63", Cause::BadRequest),
+        (
+            GrantRequest { mark_dscp: Some(64), ..good.clone() },
+            "request: a code point over 63",
+            Cause::BadRequest,
+        ),
         (
             at_priority(2, 1, good.clone()),
             "request: the setup priority is over the defending priority",
             Cause::BadRequest,
         ),
         (
-            Ask { service: ServiceClass::ControlledLoad, ..guaranteed(good.clone(), 1, 0) },
+            GrantRequest { service: ServiceClass::ControlledLoad, ..guaranteed(good.clone(), 1, 0) },
             "request: a service rate without guaranteed service",
             Cause::BadRequest,
         ),
@@ -103,8 +111,11 @@ fn packets_and_buckets_that_a_link_cannot_take_are_refused() {
     let mut resources = start(config());
     let long = TrafficSpec { max_packet: 9000, ..traffic(MBIT) };
     let words = "eth1: mtu: packets of 9000 octets over 1500";
-    assert_eq!(refusal(&mut resources, &Ask { traffic: long, ..ask(1, 1) }), words);
-    assert_eq!(refusal(&mut resources, &guaranteed(Ask { traffic: long, ..ask(1, 1) }, 1, 0)), words);
+    assert_eq!(refusal(&mut resources, &GrantRequest { traffic: long, ..ask(1, 1) }), words);
+    assert_eq!(
+        refusal(&mut resources, &guaranteed(GrantRequest { traffic: long, ..ask(1, 1) }, 1, 0)),
+        words
+    );
     let bad = [
         TrafficSpec { rate: 50_000_000_000_000, ..traffic(MBIT) },
         TrafficSpec { burst: 0, ..traffic(MBIT) },
@@ -113,15 +124,18 @@ fn packets_and_buckets_that_a_link_cannot_take_are_refused() {
         TrafficSpec { peak: Some(0), ..traffic(MBIT) },
     ];
     for traffic in bad {
-        for ask in [Ask { traffic, ..ask(1, 1) }, guaranteed(Ask { traffic, ..ask(1, 1) }, 1, 0)] {
+        for ask in
+            [GrantRequest { traffic, ..ask(1, 1) }, guaranteed(GrantRequest { traffic, ..ask(1, 1) }, 1, 0)]
+        {
             assert_eq!(resources.admit(NOW, &ask).unwrap_err().cause(), Cause::BadRequest, "{traffic:?}");
         }
     }
     let slow_peak = TrafficSpec { peak: Some(1), ..traffic(MBIT) };
-    let refused = refusal(&mut resources, &guaranteed(Ask { traffic: slow_peak, ..ask(1, 1) }, 1, 0));
+    let refused =
+        refusal(&mut resources, &guaranteed(GrantRequest { traffic: slow_peak, ..ask(1, 1) }, 1, 0));
     assert_eq!(refused, "request: peak rate p: less than the token rate r");
     // Controlled load does not look at the peak rate.
-    admit(&mut resources, &Ask { traffic: slow_peak, ..ask(1, 1) });
+    admit(&mut resources, &GrantRequest { traffic: slow_peak, ..ask(1, 1) });
 }
 
 /// p = r and p unknown cost controlled load the same. RSVPIS-2211-5-04.
@@ -130,7 +144,7 @@ fn controlled_load_costs_its_token_rate() {
     let mut resources = start(config());
     admit(&mut resources, &ask(1, 4));
     let peak = TrafficSpec { peak: Some(4 * MBIT), ..traffic(4 * MBIT) };
-    admit(&mut resources, &Ask { traffic: peak, ..ask(2, 4) });
+    admit(&mut resources, &GrantRequest { traffic: peak, ..ask(2, 4) });
     assert_eq!(reserved(&resources), 8 * MBIT);
 }
 
@@ -155,17 +169,17 @@ fn each_limit_of_a_service_counts() {
         "eth1: controlled-load: 3 of 5 Mbit/s in use, 3 Mbit/s asked"
     );
     assert_eq!(refusal(&mut resources, &guaranteed(ask(2, 1), 1, 0)), "eth1: guaranteed: not offered");
-    let best = Ask { service: ServiceClass::Dscp(46), ..ask(2, 2) };
+    let best = GrantRequest { service: ServiceClass::Dscp(46), ..ask(2, 2) };
     let large = TrafficSpec { burst: 30_000, ..best.traffic };
     assert_eq!(
-        refusal(&mut resources, &Ask { traffic: large, ..best.clone() }),
+        refusal(&mut resources, &GrantRequest { traffic: large, ..best.clone() }),
         "eth1: buffer: 10000 of 35000 octets in use, 30000 asked"
     );
     admit(&mut resources, &best);
     admit(&mut resources, &ask(3, 1));
     let small = TrafficSpec { burst: 1_500, ..traffic(MBIT) };
     assert_eq!(
-        refusal(&mut resources, &Ask { traffic: small, ..ask(4, 1) }),
+        refusal(&mut resources, &GrantRequest { traffic: small, ..ask(4, 1) }),
         "eth1: max_reservations: all 3 in use"
     );
     let available = resources.available(ETH1, ServiceClass::ControlledLoad).unwrap();
@@ -237,7 +251,7 @@ fn slack_makes_room_and_is_kept() {
     assert_eq!((again.rspec, reserved(&resources)), (Some(given), 6 * MBIT));
 }
 
-/// Slack that nobody here needed goes on whole, and so does more of it when the request changes.
+/// Slack that this node did not use is passed on, also when the request changes.
 #[test]
 fn slack_that_was_not_used_is_passed_on() {
     let mut resources = start(config());
@@ -261,7 +275,7 @@ fn less_is_never_refused() {
     assert_eq!(reserved(&resources), 8 * MBIT);
 }
 
-/// Whatever refuses a change, what stood stands.
+/// After a refused change, the reservation stays as it was.
 #[test]
 fn a_refused_change_changes_nothing() {
     let mut resources = start(config());
@@ -274,9 +288,9 @@ fn a_refused_change_changes_nothing() {
     let asks = [
         ask(1, 7),
         ask(2, 1),
-        Ask { filters: vec![], ..ask(1, 1) },
-        Ask { ifindex: ETH2, ..ask(1, 1) },
-        Ask { session: Some(Session(5)), ..ask(1, 1) },
+        GrantRequest { filters: vec![], ..ask(1, 1) },
+        GrantRequest { ifindex: ETH2, ..ask(1, 1) },
+        GrantRequest { session: Some(Session(5)), ..ask(1, 1) },
         guaranteed(ask(1, 7), 6, 0),
     ];
     for change in asks {
@@ -313,7 +327,7 @@ fn a_reservation_can_change_its_interface() {
     let mut kernel = Kernel::default();
     let first = admit(&mut resources, &ask(1, 6));
     kernel.drain(&mut resources);
-    let moved = resources.modify(NOW, first.grant, &Ask { ifindex: ETH2, ..ask(1, 7) }).unwrap();
+    let moved = resources.modify(NOW, first.grant, &GrantRequest { ifindex: ETH2, ..ask(1, 7) }).unwrap();
     kernel.drain(&mut resources);
     assert_eq!(moved.grant, first.grant);
     assert_eq!((kernel.sum(ETH1), kernel.sum(ETH2)), (0, 7 * MBIT));
@@ -327,7 +341,7 @@ fn a_reservation_can_change_its_interface() {
 fn one_flow_has_one_reservation() {
     let mut resources = start(config());
     let first = admit(&mut resources, &ask(1, 1));
-    let twice = Ask { filters: vec![flow(2), flow(1)], ..ask(9, 1) };
+    let twice = GrantRequest { filters: vec![flow(2), flow(1)], ..ask(9, 1) };
     let refused = resources.admit(NOW, &twice).unwrap_err();
     let words = "eth1: flow 10.0.0.1 > 10.0.0.2 port 1 proto 17 has a reservation already";
     assert_eq!((refused.to_string().as_str(), refused.cause()), (words, Cause::Conflict));
@@ -340,7 +354,7 @@ fn one_flow_has_one_reservation() {
 fn a_session_is_counted_once() {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
-    let of_session = |port, mbit| Ask { session: Some(Session(5)), ..ask(port, mbit) };
+    let of_session = |port, mbit| GrantRequest { session: Some(Session(5)), ..ask(port, mbit) };
     let old = admit(&mut resources, &of_session(1, 7));
     let new = admit(&mut resources, &of_session(2, 8));
     assert_eq!((old.reservation, reserved(&resources)), (new.reservation, 8 * MBIT));
@@ -348,7 +362,7 @@ fn a_session_is_counted_once() {
     let both = &kernel.installed[&old.reservation];
     assert_eq!((both.filters.as_slice(), both.traffic.rate), ([flow(1), flow(2)].as_slice(), 8 * MBIT));
     assert!(resources.admit(NOW, &ask(3, 3)).is_err());
-    // The old branch goes; the new one does not notice.
+    // The end of the old branch has no effect on the new one.
     resources.release(new.grant);
     kernel.drain(&mut resources);
     let left = &kernel.installed[&old.reservation];
@@ -365,7 +379,7 @@ fn a_session_is_counted_once() {
 #[test]
 fn a_session_has_one_service_and_so_many_sharers() {
     let mut resources = start(Config { max_sharers: 2, ..config() });
-    let of_session = |port, mbit| Ask { session: Some(Session(5)), ..ask(port, mbit) };
+    let of_session = |port, mbit| GrantRequest { session: Some(Session(5)), ..ask(port, mbit) };
     let first = admit(&mut resources, &of_session(1, 1));
     let sure = guaranteed(of_session(2, 1), 1, 0);
     assert_eq!(refusal(&mut resources, &sure), "eth1: the session has controlled-load here");
@@ -386,7 +400,7 @@ fn queues_are_given_as_configured() {
     link.own_queues = 1;
     link.diffserv = ServiceConfig { queue: Queue::Own, ..link.diffserv };
     let mut resources = start(config);
-    let queue = |resources: &mut signalbox_resources::Resources, ask: &Ask| {
+    let queue = |resources: &mut signalbox_resources::Resources, ask: &GrantRequest| {
         let grant = admit(resources, ask).grant;
         let view = resources.reservation(grant).unwrap();
         (view.treatment, grant)
@@ -396,10 +410,10 @@ fn queues_are_given_as_configured() {
     assert_eq!(queue(&mut resources, &ask(2, 1)).0, Treatment::Aggregate(ServiceClass::ControlledLoad));
     let sure = guaranteed(ask(3, 1), 1, 0);
     assert_eq!(refusal(&mut resources, &sure), "eth1: own_queues: all 1 in use");
-    assert!(resources.admit(NOW, &Ask { service: ServiceClass::Dscp(10), ..ask(3, 1) }).is_err());
+    assert!(resources.admit(NOW, &GrantRequest { service: ServiceClass::Dscp(10), ..ask(3, 1) }).is_err());
     resources.release(first);
     assert_eq!(queue(&mut resources, &sure).0, Treatment::OwnQueue);
-    let asked = Ask { treatment: Some(Treatment::Aggregate(ServiceClass::Dscp(46))), ..ask(4, 1) };
+    let asked = GrantRequest { treatment: Some(Treatment::Aggregate(ServiceClass::Dscp(46))), ..ask(4, 1) };
     assert_eq!(queue(&mut resources, &asked).0, Treatment::Aggregate(ServiceClass::Dscp(46)));
 }
 
@@ -409,7 +423,7 @@ fn excess_and_marks_reach_the_kernel() {
     let mut config = config();
     config.links[0].diffserv.excess = signalbox_resources::config::ExcessAction::Drop;
     let mut resources = start(config);
-    let mut seen = |ask: Ask| {
+    let mut seen = |ask: GrantRequest| {
         admit(&mut resources, &ask);
         let mut kernel = Kernel::default();
         kernel.drain(&mut resources);
@@ -417,8 +431,8 @@ fn excess_and_marks_reach_the_kernel() {
         (reservation.excess, reservation.mark_dscp)
     };
     assert_eq!(seen(ask(1, 1)), (Excess::BestEffort, None));
-    assert_eq!(seen(Ask { excess: Some(Excess::Drop), ..ask(2, 1) }), (Excess::Drop, None));
-    let marked = Ask { service: ServiceClass::Dscp(46), mark_dscp: Some(46), ..ask(3, 1) };
+    assert_eq!(seen(GrantRequest { excess: Some(Excess::Drop), ..ask(2, 1) }), (Excess::Drop, None));
+    let marked = GrantRequest { service: ServiceClass::Dscp(46), mark_dscp: Some(46), ..ask(3, 1) };
     assert_eq!(seen(marked), (Excess::Drop, Some(46)));
 }
 
@@ -448,7 +462,7 @@ fn what_the_kernel_refuses_is_lost() {
     assert_eq!((counters.kernel_refused, counters.answers_ignored), (1, 1));
 }
 
-/// A reservation that ends before the kernel hears of it is never told.
+/// A reservation that ends before its installation is polled is not reported to the kernel.
 #[test]
 fn what_was_never_told_is_forgotten() {
     let mut resources = start(config());
@@ -475,7 +489,7 @@ fn what_is_queued_keeps_its_content() {
         steps.push(kernel.sum(ETH1) / MBIT);
     }
     assert_eq!(steps, [9, 4, 10]);
-    // What ends makes room only when it is gone.
+    // Resources are free only after the end of the reservation.
     resources.modify(NOW, first.grant, &ask(1, 1)).unwrap();
     admit(&mut resources, &ask(3, 6));
     resources.release(first.grant);
@@ -553,7 +567,8 @@ fn views_say_what_stands() {
     let mut resources = start(config());
     let mut request = guaranteed(ask(1, 2), 4, 7);
     request.lifetime = Some(Duration::from_secs(30));
-    request.guaranteed = Some(GuaranteedAsk { terms: ErrorTerms::default(), ..request.guaranteed.unwrap() });
+    request.guaranteed =
+        Some(GuaranteedRequest { terms: ErrorTerms::default(), ..request.guaranteed.unwrap() });
     let grant = admit(&mut resources, &request).grant;
     let all: Vec<_> = resources.reservations().collect();
     assert_eq!(all.len(), 1);

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use signalbox_core::node::Interface;
 use signalbox_core::traffic::{ReserveError, ServiceClass};
 use signalbox_core::{IfIndex, Time};
-use signalbox_resources::ask::Session;
 use signalbox_resources::config::{ANY_LINK, LinkConfig, RuleConfig};
+use signalbox_resources::request::Session;
 use signalbox_resources::units::Share;
-use signalbox_resources::{Ask, Config, GrantId, Resources};
+use signalbox_resources::{Config, GrantId, GrantRequest, Resources};
 
 use crate::support::*;
 
@@ -30,7 +30,7 @@ struct Wish {
 #[derive(Debug, Clone)]
 enum Step {
     Admit(Wish),
-    /// Which one, into what, and whether that is all about how much.
+    /// The grant, its new request, and whether only the rate changes.
     Modify(usize, Wish, bool),
     Release(usize),
     /// So many outputs.
@@ -63,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn request(wish: &Wish) -> Ask {
+fn request(wish: &Wish) -> GrantRequest {
     let mut request = at_priority(wish.priority.0, wish.priority.1, ask(wish.port, wish.mbit));
     if wish.wide {
         request.filters.push(flow(wish.port + 100));
@@ -74,7 +74,7 @@ fn request(wish: &Wish) -> Ask {
     request.session = (wish.session < 3).then_some(Session(u128::from(wish.session)));
     match wish.service {
         0 => guaranteed(request, wish.mbit + 1, wish.slack),
-        1 => Ask { service: ServiceClass::Dscp(46), ..request },
+        1 => GrantRequest { service: ServiceClass::Dscp(46), ..request },
         _ => request,
     }
 }
@@ -107,7 +107,7 @@ fn start_anew() -> Resources {
     resources
 }
 
-/// What the world outside knows.
+/// The state outside of the crate.
 struct World {
     resources: Resources,
     kernel: Kernel,
@@ -202,7 +202,7 @@ impl World {
             }
             Step::Release(at) => {
                 if let Some(grant) = pick(&self.held, at) {
-                    // It may be lost without its owner knowing yet: then nothing happens, and the loss is told.
+                    // It may be lost without a report so far: then the release does nothing, and the report follows.
                     if self.resources.reservation(grant).is_some() {
                         self.held.remove(&grant);
                     }
@@ -219,7 +219,7 @@ impl World {
             Step::Answer(yes) => {
                 if !self.kernel.owed.is_empty() {
                     let id = self.kernel.owed.remove(0);
-                    // The stand-in for a kernel refuses only what it is not told to change by then.
+                    // The simulated kernel refuses only reservations that do not change meanwhile.
                     self.resources.installed(id, if yes { Ok(()) } else { Err(ReserveError::Failed) });
                 }
             }

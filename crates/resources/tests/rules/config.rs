@@ -75,7 +75,7 @@ fn a_whole_file_is_read() {
     assert_eq!(toml::from_str::<Config>(""), Ok(Config::default()));
 }
 
-/// What is read cannot be wrong in a type; the error says what would be right.
+/// Values of a type are checked while they are read. The error contains the valid form.
 #[test]
 fn a_mistake_is_named() {
     let link = |line: &str| format!("[[link]]\ninterface = \"eth1\"\n{line}");
@@ -109,7 +109,7 @@ fn a_mistake_is_named() {
     }
 }
 
-/// What needs a look around is named by field.
+/// Errors that depend on several settings name the field.
 #[test]
 fn a_contradiction_is_named() {
     let link = |line: &str| format!("[[link]]\ninterface = \"eth1\"\n{line}");

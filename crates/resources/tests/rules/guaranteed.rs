@@ -3,16 +3,16 @@
 use proptest::prelude::*;
 use signalbox_core::node::Interface;
 use signalbox_core::traffic::{Reservation, ServiceClass};
-use signalbox_resources::ask::GuaranteedAsk;
 use signalbox_resources::config::{ANY_LINK, ServiceConfig};
 use signalbox_resources::intserv::{ErrorTerms, Latency, LocalTerms, RSpec, SpecError, TSpec};
+use signalbox_resources::request::GuaranteedRequest;
 use signalbox_resources::units::Span;
-use signalbox_resources::{Ask, Config, Policing};
+use signalbox_resources::{Config, GrantRequest, Policing};
 
 use crate::support::*;
 
 /// What is installed for a request.
-fn installed(ask: &Ask) -> Reservation {
+fn installed(ask: &GrantRequest) -> Reservation {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
     admit(&mut resources, ask);
@@ -21,11 +21,11 @@ fn installed(ask: &Ask) -> Reservation {
 }
 
 /// One Mbit/s served at two, behind a path with these error terms.
-fn behind(terms: ErrorTerms, policing: Policing) -> Ask {
+fn behind(terms: ErrorTerms, policing: Policing) -> GrantRequest {
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let rspec = RSpec::new((2 * MBIT) as f32, 0).unwrap();
-    let guaranteed = Some(GuaranteedAsk { rspec, terms });
-    Ask { service: ServiceClass::Guaranteed, guaranteed, policing, ..ask(1, 1) }
+    let guaranteed = Some(GuaranteedRequest { rspec, terms });
+    GrantRequest { service: ServiceClass::Guaranteed, guaranteed, policing, ..ask(1, 1) }
 }
 
 const TERMS: ErrorTerms = ErrorTerms { c_tot: 9000, d_tot: 90_000, c_sum: 3000, d_sum: 40_000 };
@@ -38,7 +38,7 @@ fn a_queue_is_served_at_the_service_rate() {
     let reservation = installed(&behind(ErrorTerms::default(), EDGE));
     assert_eq!((reservation.served, reservation.rate()), (Some(2 * MBIT), 2 * MBIT));
     assert_eq!(reservation.traffic, traffic(MBIT));
-    let equal = Ask { guaranteed: None, ..behind(ErrorTerms::default(), EDGE) };
+    let equal = GrantRequest { guaranteed: None, ..behind(ErrorTerms::default(), EDGE) };
     assert_eq!((installed(&equal).served, installed(&equal).rate()), (None, MBIT));
     assert_eq!(installed(&ask(1, 1)).served, None);
 }
@@ -59,8 +59,9 @@ fn inside_the_network_queues_are_allowed_for() {
     let mut fast = behind(TERMS, INSIDE);
     fast.traffic.peak = Some(3 * MBIT);
     assert_eq!(installed(&fast).traffic.peak, None);
-    assert_eq!(installed(&Ask { policing: EDGE, ..fast.clone() }).traffic.peak, Some(3 * MBIT));
-    fast.guaranteed = fast.guaranteed.map(|asked| GuaranteedAsk { terms: ErrorTerms::default(), ..asked });
+    assert_eq!(installed(&GrantRequest { policing: EDGE, ..fast.clone() }).traffic.peak, Some(3 * MBIT));
+    fast.guaranteed =
+        fast.guaranteed.map(|asked| GuaranteedRequest { terms: ErrorTerms::default(), ..asked });
     assert_eq!(installed(&fast).traffic.peak, Some(3 * MBIT));
     // More than can be is as much as can be.
     let endless = ErrorTerms { c_sum: u32::MAX, d_sum: u32::MAX, ..TERMS };
@@ -70,11 +71,11 @@ fn inside_the_network_queues_are_allowed_for() {
 /// RSVPIS-2211-7-04: controlled load is policed by each node for itself, wherever it stands.
 #[test]
 fn controlled_load_is_policed_everywhere() {
-    let inside = installed(&Ask { policing: INSIDE, ..ask(1, 1) });
+    let inside = installed(&GrantRequest { policing: INSIDE, ..ask(1, 1) });
     assert_eq!(inside.traffic, traffic(MBIT));
 }
 
-/// A flow that moves from the edge inside, or back, is policed anew; nothing else changes.
+/// A flow that moves from the edge to the inside, or back, gets other policing; nothing else changes.
 #[test]
 fn where_a_flow_is_policed_can_change() {
     let mut resources = start(config());

@@ -10,7 +10,7 @@ use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_resources::config::{Action, Day, RuleConfig};
 use signalbox_resources::token::Token;
-use signalbox_resources::{Ask, Asker, Cause, Config, Rate, Resources};
+use signalbox_resources::{Cause, Config, GrantRequest, Rate, Requester, Resources};
 
 use crate::support::*;
 
@@ -27,8 +27,8 @@ fn only(rules: Vec<RuleConfig>) -> Resources {
     start(Config { rules, default: Action::Deny, ..config() })
 }
 
-fn from(address: &str, ask: Ask) -> Ask {
-    Ask { asker: Asker::at(address.parse().unwrap()), ..ask }
+fn from(address: &str, ask: GrantRequest) -> GrantRequest {
+    GrantRequest { requester: Requester::at(address.parse().unwrap()), ..ask }
 }
 
 fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Vec<T> {
@@ -36,7 +36,7 @@ fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Vec<T> {
 }
 
 /// Refused in these words, or allowed by the rule of this number.
-fn decided(resources: &Resources, ask: &Ask) -> Result<Option<u32>, String> {
+fn decided(resources: &Resources, ask: &GrantRequest) -> Result<Option<u32>, String> {
     let run = resources.dry_run(NOW, ask);
     run.result.map(|_| run.rule.map(|rule| rule.number)).map_err(|refusal| refusal.to_string())
 }
@@ -81,9 +81,9 @@ fn the_first_rule_that_applies_decides() {
 fn every_limit_names_itself() {
     type Change = fn(&mut RuleConfig);
     let strong = at_priority(3, 4, ask(1, 2));
-    let lasting = Ask { lifetime: Some(Duration::from_secs(7200)), ..strong.clone() };
-    let burst = Ask { traffic: TrafficSpec { burst: 20_000, ..strong.traffic }, ..strong.clone() };
-    let cases: [(Change, &Ask, &str); 6] = [
+    let lasting = GrantRequest { lifetime: Some(Duration::from_secs(7200)), ..strong.clone() };
+    let burst = GrantRequest { traffic: TrafficSpec { burst: 20_000, ..strong.traffic }, ..strong.clone() };
+    let cases: [(Change, &GrantRequest, &str); 6] = [
         (|rule| rule.max_rate = Some(Rate(MBIT)), &strong, "rate 2 Mbit/s over 1 Mbit/s"),
         (|rule| rule.max_burst = Some(15_000), &burst, "burst of 20000 octets over 15000"),
         (|rule| rule.max_setup_priority = Some(2), &strong, "setup priority 3 over 2"),
@@ -106,29 +106,29 @@ fn one_asker_has_a_total_at_an_interface() {
     let first = admit(&mut resources, &ask(1, 3));
     assert_eq!(
         refusal(&mut resources, &ask(2, 3)),
-        "rule 1: total: 3 of 5 Mbit/s in use by this asker, 3 Mbit/s asked"
+        "rule 1: total: 3 of 5 Mbit/s in use by this requester, 3 Mbit/s asked"
     );
-    // A change counts once, and another asker has a total of its own.
+    // A change counts once, and another requester has a total of its own.
     resources.modify(NOW, first.grant, &ask(1, 4)).unwrap();
     assert!(resources.modify(NOW, first.grant, &ask(1, 6)).is_err());
     admit(&mut resources, &from("10.0.0.9", ask(7, 3)));
     let second = admit(&mut resources, &ask(2, 1));
     assert_eq!(
         refusal(&mut resources, &ask(3, 1)),
-        "rule 1: total: 5 of 5 Mbit/s in use by this asker, 1 Mbit/s asked"
+        "rule 1: total: 5 of 5 Mbit/s in use by this requester, 1 Mbit/s asked"
     );
     resources.modify(NOW, first.grant, &ask(1, 1)).unwrap();
-    assert_eq!(refusal(&mut resources, &ask(3, 1)), "rule 1: reservations: this asker has all 2");
+    assert_eq!(refusal(&mut resources, &ask(3, 1)), "rule 1: reservations: this requester has all 2");
     resources.release(second.grant);
     admit(&mut resources, &ask(3, 4));
 }
 
-/// A session that two grants share is counted once here as well, for whoever asked last.
+/// A session of two grants counts once, for the last requester.
 #[test]
 fn a_shared_session_counts_once_in_the_total() {
     let rule = RuleConfig { max_total: Some(Rate(5 * MBIT)), max_reservations: Some(1), ..allow("") };
     let mut resources = only(vec![rule]);
-    let session = |ask| Ask { session: Some(signalbox_resources::ask::Session(1)), ..ask };
+    let session = |ask| GrantRequest { session: Some(signalbox_resources::request::Session(1)), ..ask };
     let old = admit(&mut resources, &session(ask(1, 4)));
     let new = admit(&mut resources, &session(ask(2, 5)));
     assert!(resources.admit(NOW, &ask(3, 1)).is_err());
@@ -143,8 +143,8 @@ fn an_authenticated_peer_is_known_by_key_or_name() {
     let key = Fingerprint([0xAB; 32]);
     let mut named = Identity::of_key(Fingerprint([1; 32]));
     named.dns = vec!["R1.Core.example".to_owned()];
-    let by = |identity: &Identity| Ask {
-        asker: Asker { peer: Some(Arc::new(identity.clone())), ..ask(1, 1).asker },
+    let by = |identity: &Identity| GrantRequest {
+        requester: Requester { peer: Some(Arc::new(identity.clone())), ..ask(1, 1).requester },
         ..ask(1, 1)
     };
     let keyed = Identity::of_key(key);
@@ -168,17 +168,17 @@ fn an_authenticated_peer_is_known_by_key_or_name() {
 #[test]
 fn a_total_belongs_to_the_strongest_proof() {
     let mut resources = only(vec![RuleConfig { max_total: Some(Rate(5 * MBIT)), ..allow("") }]);
-    let by = |address: &str, key: u8, ask: Ask| {
+    let by = |address: &str, key: u8, ask: GrantRequest| {
         let asked = from(address, ask);
         let peer = Some(Arc::new(Identity::of_key(Fingerprint([key; 32]))));
-        Ask { asker: Asker { peer, ..asked.asker.clone() }, ..asked }
+        GrantRequest { requester: Requester { peer, ..asked.requester.clone() }, ..asked }
     };
     admit(&mut resources, &by("10.0.0.1", 1, ask(1, 3)));
     assert!(resources.admit(NOW, &by("10.0.0.2", 1, ask(2, 3))).is_err(), "another address, the same peer");
     admit(&mut resources, &by("10.0.0.1", 2, ask(2, 3)));
 }
 
-/// A rule that allows has to name all packets; one that denies only some.
+/// An allowing rule has to match all packets, a denying rule only some.
 #[test]
 fn asking_for_more_is_no_way_around_a_denial() {
     let between = |src: &str, src_len, dst: &str, dst_len| {
@@ -188,7 +188,7 @@ fn asking_for_more_is_no_way_around_a_denial() {
     let narrow = between("10.0.0.1", 32, "10.1.2.3", 32);
     let wide = between("10.0.0.1", 32, "10.0.0.0", 8);
     let elsewhere = between("10.0.0.1", 32, "10.2.0.1", 32);
-    let asking = |filters: &[FlowFilter]| Ask { filters: filters.to_vec(), ..ask(1, 1) };
+    let asking = |filters: &[FlowFilter]| GrantRequest { filters: filters.to_vec(), ..ask(1, 1) };
     let allowed = only(vec![RuleConfig { destination: parse("10.1.0.0/16"), ..allow("") }]);
     assert!(decided(&allowed, &asking(&[narrow])).is_ok());
     for filters in [&[wide][..], &[elsewhere], &[narrow, elsewhere]] {
@@ -208,11 +208,13 @@ fn asking_for_more_is_no_way_around_a_denial() {
 fn what_is_asked_for_is_matched() {
     type Change = fn(&mut RuleConfig);
     let base = ask(5004, 1);
-    let any_port = Ask { filters: vec![FlowFilter { dst_port: None, ..flow(1) }], ..base.clone() };
-    let any_protocol =
-        Ask { filters: vec![FlowFilter { protocol: None, dst_port: None, ..flow(1) }], ..base.clone() };
-    let marked = Ask { service: ServiceClass::Dscp(46), ..base.clone() };
-    let cases: [(Change, &Ask, bool, bool); 13] = [
+    let any_port = GrantRequest { filters: vec![FlowFilter { dst_port: None, ..flow(1) }], ..base.clone() };
+    let any_protocol = GrantRequest {
+        filters: vec![FlowFilter { protocol: None, dst_port: None, ..flow(1) }],
+        ..base.clone()
+    };
+    let marked = GrantRequest { service: ServiceClass::Dscp(46), ..base.clone() };
+    let cases: [(Change, &GrantRequest, bool, bool); 13] = [
         (|r| r.service = parse("controlled-load"), &base, true, true),
         (|r| r.service = parse("guaranteed"), &base, false, false),
         (|r| r.service = parse("dscp"), &marked, true, true),
@@ -278,8 +280,10 @@ fn a_token_lets_in_and_holds_to_what_it_says() {
     let rules = vec![RuleConfig { token: vec!["billing.example".to_owned()], ..allow("prepaid") }];
     let resources = only(rules);
     let address = |text: &str| Prefix::host(text.parse::<IpAddr>().unwrap());
-    let with =
-        |token: Token| Ask { asker: Asker { token: Some(Arc::new(token)), ..ask(1, 1).asker }, ..ask(1, 1) };
+    let with = |token: Token| GrantRequest {
+        requester: Requester { token: Some(Arc::new(token)), ..ask(1, 1).requester },
+        ..ask(1, 1)
+    };
     let good = Token {
         entity: "billing.example".to_owned(),
         sources: vec![address("10.0.0.1")],
@@ -325,8 +329,8 @@ fn who_a_request_says_that_it_is_for() {
         RuleConfig { user: user(&["any"]), max_rate: Some(Rate(MBIT)), ..allow("named") },
     ];
     let resources = only(rules);
-    let with = |names: &[&str]| Ask {
-        asker: Asker { names: Some(Arc::new(user(names))), ..ask(1, 1).asker },
+    let with = |names: &[&str]| GrantRequest {
+        requester: Requester { names: Some(Arc::new(user(names))), ..ask(1, 1).requester },
         ..ask(1, 1)
     };
     assert_eq!(decided(&resources, &ask(1, 1)), Err(DEFAULT.to_owned()), "nobody");

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use signalbox_core::traffic::ServiceClass;
 use signalbox_resources::units::Share;
-use signalbox_resources::{Ask, Config, LostWhy};
+use signalbox_resources::{Config, GrantRequest, LostWhy};
 
 use crate::support::*;
 
@@ -11,7 +11,7 @@ fn preemptive() -> Config {
     Config { preemption: true, ..config() }
 }
 
-/// Who loses, by key, in the order in which they are told; `None`: refused.
+/// The owners that lose a reservation, by key, in the order of the reports; `None`: refused.
 fn victims(config: Config, standing: &[(u16, u64, u16)], setup: u16, mbit: u64) -> Option<Vec<u64>> {
     let mut resources = start(config);
     let mut kernel = Kernel::default();
@@ -41,17 +41,17 @@ fn victims(config: Config, standing: &[(u16, u64, u16)], setup: u16, mbit: u64) 
 fn the_weakest_lose_and_as_few_as_possible() {
     type Case = (&'static [(u16, u64, u16)], u16, u64, Option<&'static [u64]>);
     let cases: [Case; 11] = [
-        // Room enough: nobody.
+        // Sufficient resources: no victim.
         (&[(1, 5, 0)], 9, 5, Some(&[])),
         // Equal priorities do not take from each other; nor does priority 0 from anybody.
         (&[(1, 10, 5)], 5, 1, None),
         (&[(1, 10, 0)], 0, 1, None),
         (&[(1, 10, 5)], 6, 1, Some(&[1])),
-        // The weaker one, though the stronger one alone would do as well.
+        // The weaker one, although the stronger one alone would be sufficient.
         (&[(1, 5, 1), (2, 5, 2)], 9, 5, Some(&[1])),
         // Of equals the smallest that is enough.
         (&[(1, 5, 1), (2, 3, 1), (3, 2, 1)], 9, 3, Some(&[2])),
-        // If none is enough, the largest and the smallest that makes it up.
+        // If no single one is sufficient: the largest, and the smallest that completes it.
         (&[(1, 5, 1), (2, 3, 1), (3, 2, 1)], 9, 7, Some(&[3, 1])),
         // Of equals in all the youngest.
         (&[(1, 5, 1), (2, 5, 1)], 9, 5, Some(&[2])),
@@ -67,10 +67,10 @@ fn the_weakest_lose_and_as_few_as_possible() {
     }
 }
 
-/// RFC 4495: what is needed is taken, from one, and of the others all.
+/// RFC 4495: one reservation keeps the rest of its rate, the other victims lose all of it.
 #[test]
 fn a_part_may_be_enough() {
-    let reducible = |ask: Ask| Ask { reducible: true, ..ask };
+    let reducible = |ask: GrantRequest| GrantRequest { reducible: true, ..ask };
     type Case = (&'static [(u16, u64)], u64, &'static [u64], &'static [(u64, u64)]);
     let cases: [Case; 4] = [
         (&[(1, 8)], 5, &[], &[(1, 5)]),
@@ -97,14 +97,16 @@ fn a_part_may_be_enough() {
     }
 }
 
-/// Of guaranteed service R goes first, then r with it; and whoever was left a part may ask for that.
+/// Of guaranteed service R is reduced first, then r with it. An owner that kept a part may request that part.
 #[test]
 fn a_part_of_guaranteed_service_may_be_taken() {
     for (strong, rate, token) in [(5, 5, 2), (9, 1, 1)] {
         let mut resources = start(preemptive());
         let mut kernel = Kernel::default();
-        let weak =
-            |rate, mbit| Ask { reducible: true, ..at_priority(0, 1, guaranteed(ask(1, rate), mbit, 0)) };
+        let weak = |rate, mbit| GrantRequest {
+            reducible: true,
+            ..at_priority(0, 1, guaranteed(ask(1, rate), mbit, 0))
+        };
         let grant = admit(&mut resources, &weak(2, 8)).grant;
         admit(&mut resources, &at_priority(9, 9, ask(99, strong)));
         assert!(kernel.drain(&mut resources).is_empty());
@@ -130,7 +132,7 @@ fn victims_are_of_the_service_that_is_short() {
     let mut config = preemptive();
     config.links[0].controlled_load.max_share = Some(Share::Percent(50));
     let mut resources = start(config);
-    let other = Ask { service: ServiceClass::Dscp(46), ..ask(1, 5) };
+    let other = GrantRequest { service: ServiceClass::Dscp(46), ..ask(1, 5) };
     admit(&mut resources, &other);
     admit(&mut resources, &at_priority(0, 3, ask(2, 5)));
     let mut kernel = Kernel::default();
@@ -167,8 +169,8 @@ fn a_place_can_be_taken_as_well() {
 }
 
 proptest! {
-    /// Against every possible set of victims: no smaller set of weaker ones would do, nobody lost in vain, and it is
-    /// refused only if all weaker ones together are not enough.
+    /// Compared with every possible set of victims: no smaller set of weaker ones would be sufficient, no victim is
+    /// unnecessary, and a request is refused only if all weaker ones together are not sufficient.
     #[test]
     fn victims_are_needed_and_weak(
         standing in prop::collection::vec((1u64..4, 0u16..4), 1..8), setup in 0u16..5, mbit in 1u64..11
@@ -192,7 +194,7 @@ proptest! {
                     prop_assert!(size(key).2 < setup);
                     prop_assert!(free + freed - size(key).1 < mbit, "{} was not needed", key);
                 }
-                // Nobody of a level is taken unless all below it together are not enough.
+                // A level has victims only if all levels below it together are not sufficient.
                 if let Some(level) = lost.iter().map(|key| size(key).2).max() {
                     let below: u64 = all.iter().filter(|one| one.2 < level).map(|one| one.1).sum();
                     prop_assert!(free + below < mbit);

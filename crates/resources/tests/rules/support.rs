@@ -1,4 +1,4 @@
-//! Requests in short, and a kernel that does what it is told and looks that no link ever holds too much.
+//! Short forms of requests, and a simulated kernel that checks the share of each link.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +9,8 @@ use signalbox_core::{IfIndex, ReserverId, Time};
 use signalbox_resources::config::LinkConfig;
 use signalbox_resources::intserv::{ErrorTerms, RSpec};
 use signalbox_resources::{
-    Admitted, Ask, Asker, Config, GrantId, LostWhy, Owner, Priority, Rate, ResourceOutput, Resources,
+    Admitted, Config, GrantId, GrantRequest, LostWhy, Owner, Priority, Rate, Requester, ResourceOutput,
+    Resources,
 };
 
 /// Octets a second of a megabit.
@@ -47,35 +48,35 @@ pub(crate) fn traffic(rate: u64) -> TrafficSpec {
     TrafficSpec { rate, burst: 10_000, peak: None, min_policed: 100, max_packet: 1500 }
 }
 
-/// Controlled load of so many Mbit/s for the flow to this port, whose number is the owner's key as well.
-pub(crate) fn ask(port: u16, mbit: u64) -> Ask {
+/// Controlled load of a rate in Mbit/s for the flow to this port, whose number is the owner's key too.
+pub(crate) fn ask(port: u16, mbit: u64) -> GrantRequest {
     let owner = Owner { protocol: ReserverId(240), key: u64::from(port) };
-    let asker = Asker::at(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
-    Ask::new(owner, asker, ETH1, flow(port), traffic(mbit * MBIT))
+    let requester = Requester::at(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+    GrantRequest::new(owner, requester, ETH1, flow(port), traffic(mbit * MBIT))
 }
 
-pub(crate) fn at_priority(setup: u16, defending: u16, ask: Ask) -> Ask {
-    Ask { priority: Priority { setup, defending }, ..ask }
+pub(crate) fn at_priority(setup: u16, defending: u16, ask: GrantRequest) -> GrantRequest {
+    GrantRequest { priority: Priority { setup, defending }, ..ask }
 }
 
 /// Guaranteed service with this rate (Mbit/s) and slack (µs), right behind the sender.
-pub(crate) fn guaranteed(ask: Ask, mbit: u64, slack: u32) -> Ask {
+pub(crate) fn guaranteed(ask: GrantRequest, mbit: u64, slack: u32) -> GrantRequest {
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let rspec = RSpec::new((mbit * MBIT) as f32, slack).unwrap();
     let terms = ErrorTerms::default();
-    Ask {
+    GrantRequest {
         service: ServiceClass::Guaranteed,
-        guaranteed: Some(signalbox_resources::ask::GuaranteedAsk { rspec, terms }),
+        guaranteed: Some(signalbox_resources::request::GuaranteedRequest { rspec, terms }),
         ..ask
     }
 }
 
 /// The words in which a request is refused.
-pub(crate) fn refusal(resources: &mut Resources, ask: &Ask) -> String {
+pub(crate) fn refusal(resources: &mut Resources, ask: &GrantRequest) -> String {
     resources.admit(NOW, ask).unwrap_err().to_string()
 }
 
-pub(crate) fn admit(resources: &mut Resources, ask: &Ask) -> Admitted {
+pub(crate) fn admit(resources: &mut Resources, ask: &GrantRequest) -> Admitted {
     resources.admit(NOW, ask).unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
@@ -83,10 +84,10 @@ pub(crate) fn reserved(resources: &Resources) -> u64 {
     resources.links().find(|link| link.ifindex == ETH1).unwrap().reserved
 }
 
-/// What was told to owners, as `(key, grant, why)`.
+/// Reports to owners, as `(key, grant, why)`.
 pub(crate) type Lost = (u64, GrantId, LostWhy);
 
-/// Does what is polled, one after the other.
+/// Carries out all outputs in order.
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     pub(crate) installed: BTreeMap<ReservationId, Reservation>,

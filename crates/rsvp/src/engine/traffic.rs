@@ -3,9 +3,9 @@
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, Key};
-use signalbox_resources::ask::GuaranteedAsk;
 use signalbox_resources::intserv::{ErrorTerms, TSpec};
-use signalbox_resources::{Ask, Asker, Cause, GrantId, LostWhy, Owner, Refusal, Resources};
+use signalbox_resources::request::GuaranteedRequest;
+use signalbox_resources::{Cause, GrantId, GrantRequest, LostWhy, Owner, Refusal, Requester, Resources};
 
 use super::branch::{Branch, Request};
 use super::forward::Tears;
@@ -61,7 +61,7 @@ impl Rsvp {
     }
 
     /// The request to admission control: the lesser of the merged flowspec and the senders' Tspecs (RFC 2205 §3.11.2).
-    fn ask(&self, key: Key, branch: &Branch, mut filters: Vec<FlowFilter>) -> Result<Ask, Failure> {
+    fn ask(&self, key: Key, branch: &Branch, mut filters: Vec<FlowFilter>) -> Result<GrantRequest, Failure> {
         const GONE: Failure = Failure::new(ErrorCode::RSVP_SYSTEM, 0);
         let session = self.sessions.get_index(branch.session).ok_or(GONE)?;
         let ifindex = self.interfaces.get(branch.oif).map_or(IfIndex::NONE, |known| known.ifindex);
@@ -103,21 +103,22 @@ impl Rsvp {
         } else {
             Some(self.addresses.unpack(session.dest, session.v6))
         };
-        let asker = Asker::at(address.unwrap_or_else(|| self.addresses.unpack(session.dest, session.v6)));
+        let requester =
+            Requester::at(address.unwrap_or_else(|| self.addresses.unpack(session.dest, session.v6)));
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
         if filters.is_empty() {
             return Err(GONE);
         }
-        let mut ask = Ask::of_all(owner, asker, ifindex, filters, traffic);
+        let mut ask = GrantRequest::of_all(owner, requester, ifindex, filters, traffic);
         ask.policing = self.policing(key, branch);
         ask.reducible = self.config.reduction;
         if branch.carries() {
             let own = |hop: &RsvpHop| self.interfaces.is_local(hop.addr);
-            (ask.priority, ask.asker.names) = policy::read(branch.requests().map(Request::carried), own);
+            (ask.priority, ask.requester.names) = policy::read(branch.requests().map(Request::carried), own);
         }
         if let Some(rspec) = flowspec.rspec {
             ask.service = ServiceClass::Guaranteed;
-            ask.guaranteed = Some(GuaranteedAsk { rspec, terms: terms.unwrap_or_default() });
+            ask.guaranteed = Some(GuaranteedRequest { rspec, terms: terms.unwrap_or_default() });
         }
         Ok(ask)
     }
@@ -271,14 +272,14 @@ impl Rsvp {
 
 /// Whether the refusal is about the delay only: the flow has room, but not at the rate that its delay bound takes. A
 /// receiver that accepts more delay can be served.
-fn is_too_late(refusal: &Refusal, ask: &Ask) -> bool {
+fn is_too_late(refusal: &Refusal, ask: &GrantRequest) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "rates come from floats")]
-    let faster = |asked: GuaranteedAsk| asked.rspec.rate() > ask.traffic.rate as f32;
+    let faster = |asked: GuaranteedRequest| asked.rspec.rate() > ask.traffic.rate as f32;
     ask.guaranteed.is_some_and(faster) && refusal.available >= ask.traffic.rate
 }
 
 /// The error code and value of a refusal by admission control (RFC 2205 Appendix B).
-fn failure_of(refusal: &Refusal, ask: &Ask) -> Failure {
+fn failure_of(refusal: &Refusal, ask: &GrantRequest) -> Failure {
     use ErrorCode as C;
     match refusal.cause() {
         Cause::Bandwidth if is_too_late(refusal, ask) => {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, TrafficSpec};
 use signalbox_core::{IfIndex, ReserverId};
-use signalbox_resources::ask::Priority;
+use signalbox_resources::request::Priority;
 use signalbox_resources::view::ReservationView;
-use signalbox_resources::{Ask, Asker, Config as Links, Owner};
+use signalbox_resources::{Config as Links, GrantRequest, Owner, Requester};
 use signalbox_rsvp::engine::{Config, Input, InterfaceConfig};
 use signalbox_rsvp::wire::{ErrorCode, FlowSpec, MessageType};
 
@@ -141,11 +141,11 @@ fn what_is_preempted_is_reported_and_removed() {
     let host = |text| Prefix::host(addr(text));
     // The whole capacity of the link: no part is left.
     let traffic = TrafficSpec { rate: 937_500, burst: 3000, peak: None, min_policed: 64, max_packet: 1500 };
-    let strong = Ask {
+    let strong = GrantRequest {
         priority: Priority { setup: 1, defending: 1 },
-        ..Ask::new(
+        ..GrantRequest::new(
             Owner { protocol: ReserverId(240), key: 1 },
-            Asker::at(addr("10.1.1.1")),
+            Requester::at(addr("10.1.1.1")),
             IfIndex(2),
             FlowFilter::between(host("10.1.1.1"), host("10.1.1.2")),
             traffic,

@@ -17,7 +17,7 @@ pub(crate) fn held(
         burst: view.traffic.burst,
         service: view.service.to_string(),
         rule: view.rule.as_ref().map(ToString::to_string).unwrap_or_default(),
-        asker: view.asker.address.to_string(),
+        asker: view.requester.address.to_string(),
         enforced,
         statistics: statistics.map(|seen| v1::TrafficStatistics {
             packets: seen.packets,

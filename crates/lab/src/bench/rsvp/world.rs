@@ -10,7 +10,7 @@ use signalbox_core::packet::IpReceived;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, ReserverId, Time};
 use signalbox_resources::intserv::TSpec;
-use signalbox_resources::{self as resources, Ask, Asker, Owner, Resources};
+use signalbox_resources::{self as resources, GrantRequest, Owner, Requester, Resources};
 use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
 use signalbox_rsvp::wire::{
     Filter, FlowSpec, HeaderFlags, Message, MessageType, RsvpHop, Selector, Session, SessionKind, Style,
@@ -100,7 +100,7 @@ pub(super) fn admission(sessions: u32) -> Result<Resources> {
         };
         let owner = Owner { protocol: ReserverId(240), key: number.into() };
         let traffic = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500)?.to_traffic()?;
-        resources.admit(Time::ZERO, &Ask::new(owner, Asker::at(dest), DOWN, flow, traffic))?;
+        resources.admit(Time::ZERO, &GrantRequest::new(owner, Requester::at(dest), DOWN, flow, traffic))?;
         install(&mut resources);
     }
     Ok(resources)

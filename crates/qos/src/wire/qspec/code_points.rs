@@ -3,7 +3,7 @@
 use signalbox_wire::code_points;
 
 code_points! {
-    /// Which QoS model a QSPEC follows (5 bits). 3–12 are unassigned, 13–16 for local and experimental use,
+    /// The QoS model of a QSPEC (5 bits). 3–12 are unassigned, 13–16 for local and experimental use,
     /// 17–31 reserved.
     pub struct QspecType(u8) {
         /// No particular model.
@@ -31,11 +31,11 @@ code_points! {
     /// Message sequence and object combination (§4.3). Combinations count from 0, as in the tables and in the
     /// registry; the text of §5.1.1 that has them between 1 and 3 is a slip.
     pub struct Procedure(u8) {
-        /// Exactly what is desired.
+        /// Exactly QoS Desired.
         DESIRED = 0x00, "sender-initiated, desired";
-        /// What is available up to what is desired.
+        /// QoS Available, up to QoS Desired.
         AVAILABLE = 0x01, "sender-initiated, desired and available";
-        /// What is available between a minimum and what is desired.
+        /// QoS Available, between Minimum QoS and QoS Desired.
         MINIMUM = 0x02, "sender-initiated, desired, available and minimum";
         /// Receiver-initiated, exactly what the sender desires.
         RECEIVER_DESIRED = 0x10, "receiver-initiated, desired";
@@ -43,7 +43,7 @@ code_points! {
         RECEIVER_AVAILABLE = 0x11, "receiver-initiated, available in RESERVE";
         /// Receiver-initiated; what is available is collected by the QUERY.
         RECEIVER_COLLECTED = 0x12, "receiver-initiated, available in QUERY";
-        /// A question about what is available.
+        /// A query for QoS Available.
         QUERY = 0x20, "resource query";
     }
 }
@@ -69,15 +69,15 @@ impl Procedure {
 }
 
 code_points! {
-    /// What an object of a QSPEC says (12 bits). 4–63 are unassigned, 64–67 for private use, the rest reserved.
+    /// Type of an object of a QSPEC (12 bits). 4–63 are unassigned, 64–67 for private use, the rest reserved.
     pub struct ObjectType(u16) {
-        /// What the initiator wants; never overwritten.
+        /// QoS Desired: the request of the initiator; never overwritten.
         DESIRED = 0, "QoS Desired";
-        /// What the path has; lowered on the way.
+        /// QoS Available: the resources of the path; lowered by the nodes.
         AVAILABLE = 1, "QoS Available";
-        /// What is reserved; never overwritten.
+        /// QoS Reserved; never overwritten.
         RESERVED = 2, "QoS Reserved";
-        /// The least that the initiator takes; never overwritten.
+        /// Minimum QoS: the least that the initiator accepts; never overwritten.
         MINIMUM = 3, "Minimum QoS";
     }
 }
@@ -91,7 +91,7 @@ impl ObjectType {
 }
 
 code_points! {
-    /// What a parameter of an object is (12 bits). 17–255 are unassigned, 256–259 for private use, the rest
+    /// Identifier of a parameter (12 bits). 17–255 are unassigned, 256–259 for private use, the rest
     /// reserved.
     pub struct ParameterId(u16) {
         /// §5.2.1; always there, always to be understood.
@@ -130,7 +130,7 @@ code_points! {
 }
 
 code_points! {
-    /// What happens to traffic beyond the TMOD (§5.2.11). 4–63 are unassigned, the rest reserved.
+    /// Treatment of traffic beyond the TMOD (§5.2.11). 4–63 are unassigned, the rest reserved.
     pub struct ExcessTreatment(u8) {
         /// It is dropped.
         DROP = 0, "drop";
@@ -138,7 +138,7 @@ code_points! {
         SHAPE = 1, "shape";
         /// It is marked with another DSCP.
         RE_MARK = 2, "re-mark";
-        /// Nobody may meter or police.
+        /// No node may meter or police it.
         NO_METERING = 3, "no metering or policing";
     }
 }
@@ -148,7 +148,7 @@ code_points! {
     pub struct AdmissionPriority(u8) {
         /// Best effort.
         BEST_EFFORT = 0, "best effort";
-        /// Normal: what a reservation has that says nothing.
+        /// Normal: the default.
         NORMAL = 1, "normal";
         /// High.
         HIGH = 2, "high";

@@ -23,8 +23,8 @@
 //! What is composed goes through [`Composer`], which refuses what the format forbids.
 //!
 //! **Local QSPECs** (§4.1) end with the Initiator QSPEC that they stand for. Both kinds of header have their
-//! length in the same twelve bits, so the last element of a Local QSPEC, the one that ends where its length says
-//! that the QSPEC ends, is that Initiator QSPEC.
+//! length in the same twelve bits, so the last element of a Local QSPEC, whose length ends exactly
+//! at the end of the QSPEC, is that Initiator QSPEC.
 
 mod admission;
 mod classes;

@@ -22,7 +22,7 @@ pub enum Field<'a> {
     Real(f32),
     /// Yes or no.
     Flag(bool),
-    /// What nobody here can read.
+    /// Octets without a known format.
     Octets(&'a [u8]),
 }
 

@@ -11,7 +11,9 @@ use signalbox_qos::wire::qspec::{
     Tmod, Value,
 };
 use signalbox_resources::config::{Action, LinkConfig, RuleConfig};
-use signalbox_resources::{Admitted, Ask, Asker, Config, GrantId, Owner, Refusal, ResourceOutput, Resources};
+use signalbox_resources::{
+    Admitted, Config, GrantId, GrantRequest, Owner, Refusal, Requester, ResourceOutput, Resources,
+};
 
 use super::support::*;
 
@@ -47,7 +49,7 @@ impl Node {
         Self { resources, offer: Offer::of(Tmod { max_packet: 1500, ..Offer::UNLIMITED }) }
     }
 
-    fn ask(flow: u16) -> Ask {
+    fn ask(flow: u16) -> GrantRequest {
         let (from, to) = ("10.0.0.1".parse().unwrap(), "10.0.9.1".parse().unwrap());
         let filter = FlowFilter {
             protocol: Some(17),
@@ -55,7 +57,13 @@ impl Node {
             ..FlowFilter::between(Prefix::host(from), Prefix::host(to))
         };
         let nothing = signalbox_qos::qspec::traffic_of(&tmod(1.0));
-        Ask::new(Owner { protocol: PROTOCOL, key: flow.into() }, Asker::at(from), IfIndex(2), filter, nothing)
+        GrantRequest::new(
+            Owner { protocol: PROTOCOL, key: flow.into() },
+            Requester::at(from),
+            IfIndex(2),
+            filter,
+            nothing,
+        )
     }
 
     fn reserve(
@@ -198,7 +206,7 @@ fn other_limits() {
     assert_eq!((rate(&out, A), rate(&told, A)), (125_000.0, 125_000.0));
 }
 
-/// QSPEC-6-01: a priority that the asker may not have is refused, and blamed.
+/// QSPEC-6-01: a priority that the requester may not have is refused, and blamed.
 #[test]
 fn unauthorised_priority() {
     let rule = RuleConfig {
@@ -260,7 +268,7 @@ fn asking_first() {
     assert_eq!((rate(&collected, A), rate(&collected, D)), (1.0, 5e6));
     let plain = of(Procedure::RECEIVER_DESIRED, 5e6, &[]);
     assert_eq!(node.query(2, &plain), plain);
-    let unknown = Ask { ifindex: IfIndex(77), ..Node::ask(1) };
+    let unknown = GrantRequest { ifindex: IfIndex(77), ..Node::ask(1) };
     let mut out = Vec::new();
     query(
         &node.resources,

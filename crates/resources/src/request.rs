@@ -27,7 +27,7 @@ pub struct Owner {
 
 /// The requester, as policy rules see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asker {
+pub struct Requester {
     /// Source address of the request: the signaling initiator or the last hop. The engine decides which.
     pub address: IpAddr,
     /// The authenticated peer, if any.
@@ -39,7 +39,7 @@ pub struct Asker {
     pub names: Option<Arc<Vec<String>>>,
 }
 
-impl Asker {
+impl Requester {
     /// A requester of whom only the address is known.
     #[must_use]
     pub const fn at(address: IpAddr) -> Self {
@@ -64,7 +64,7 @@ pub struct Session(pub u128);
 
 /// Additional parameters of guaranteed service.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GuaranteedAsk {
+pub struct GuaranteedRequest {
     /// Rate and slack.
     pub rspec: RSpec,
     /// Error terms of the path up to this node, without its own.
@@ -85,11 +85,11 @@ pub struct Policing {
 
 /// A request for a share of an interface.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ask {
+pub struct GrantRequest {
     /// The owner of the reservation.
     pub owner: Owner,
     /// The requester.
-    pub asker: Asker,
+    pub requester: Requester,
     /// The egress interface.
     pub ifindex: IfIndex,
     /// Packet filters, at least one. A packet belongs to the reservation if any of them matches.
@@ -100,7 +100,7 @@ pub struct Ask {
     pub service: ServiceClass,
     /// Parameters of [`ServiceClass::Guaranteed`]. Without them the rate is that of `traffic`, and the path begins
     /// here.
-    pub guaranteed: Option<GuaranteedAsk>,
+    pub guaranteed: Option<GuaranteedRequest>,
     /// Priorities, used where the configuration allows preemption.
     pub priority: Priority,
     /// Whether a stronger request may take a part of the reservation (RFC 4495). [`ResourceOutput::Reduced`] then
@@ -120,31 +120,31 @@ pub struct Ask {
     pub policing: Policing,
 }
 
-impl Ask {
+impl GrantRequest {
     /// A request for controlled load for one flow, with defaults for all other fields.
     #[must_use]
     pub fn new(
         owner: Owner,
-        asker: Asker,
+        requester: Requester,
         ifindex: IfIndex,
         filter: FlowFilter,
         traffic: TrafficSpec,
     ) -> Self {
-        Self::of_all(owner, asker, ifindex, vec![filter], traffic)
+        Self::of_all(owner, requester, ifindex, vec![filter], traffic)
     }
 
     /// A request for the packets of several filters, at least one.
     #[must_use]
     pub fn of_all(
         owner: Owner,
-        asker: Asker,
+        requester: Requester,
         ifindex: IfIndex,
         filters: Vec<FlowFilter>,
         traffic: TrafficSpec,
     ) -> Self {
         Self {
             owner,
-            asker,
+            requester,
             ifindex,
             filters,
             traffic,
@@ -162,7 +162,7 @@ impl Ask {
     }
 }
 
-impl Ask {
+impl GrantRequest {
     /// The requested rate in octets a second: R of guaranteed service, else r.
     #[must_use]
     pub fn rate(&self) -> u64 {
