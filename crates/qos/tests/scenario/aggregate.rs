@@ -33,7 +33,7 @@ fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
         net.reserve(0, n.into(), one);
         net.seconds(2);
     }
-    let granted = net.heard(0).iter().filter(|e| matches!(e, QosEvent::Granted(_))).count();
+    let granted = net.events(0).iter().filter(|e| matches!(e, QosEvent::Granted(_))).count();
     assert_eq!(granted, 3);
     // Two flows fit the first step, the third needs another.
     assert_eq!(net.all_held(), [300_000, 300_000, 400_000, 300_000, 0]);
@@ -63,7 +63,7 @@ fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
 
 /// QOS-4.6-02
 ///
-/// What a flow's RESERVE waits for may be there before it. Behind the region nobody knows of it.
+/// The message that a flow's RESERVE is bound to may arrive first. After the region, messages are not bound any more.
 #[test]
 fn a_reserve_that_comes_after_its_aggregate_waits_for_nothing() {
     let mut net = region("10mbit");
@@ -76,9 +76,9 @@ fn a_reserve_that_comes_after_its_aggregate_waits_for_nothing() {
     net.seconds(4);
     // The routers that it passed in the region are no gap.
     assert!(
-        matches!(net.heard(0).last(), Some(QosEvent::Granted(granted)) if !granted.gaps),
+        matches!(net.events(0).last(), Some(QosEvent::Granted(granted)) if !granted.gaps),
         "{:?}",
-        net.heard(0)
+        net.events(0)
     );
     assert_eq!(net.all_held(), [100_000, 100_000, 200_000, 100_000, 0]);
     assert!(
@@ -104,10 +104,10 @@ fn an_aggregate_shrinks_as_its_members_leave() {
     }
     assert_eq!(sizes, [600_000, 600_000, 600_000, 600_000, 200_000, 200_000]);
     assert_eq!(net.all_held(), [0; 5]);
-    // Operation state is kept for an answer, one refresh at most.
+    // Operation state is kept for a RESPONSE, at most one refresh period.
     net.seconds(40);
     assert_eq!(net.nodes[2].qos.sessions(), 0, "the region forgot it");
-    // It begins anew.
+    // It starts again.
     net.reserve(0, 9, request(4, 100_000));
     net.seconds(2);
     assert_eq!(net.all_held(), [100_000, 100_000, 200_000, 100_000, 0]);
@@ -119,8 +119,8 @@ fn a_flow_fails_where_its_aggregate_cannot_grow() {
     let mut net = region("1mbit");
     net.reserve(0, 1, request(4, 100_000));
     net.seconds(40);
-    let heard = net.heard(0);
-    assert!(matches!(heard.as_slice(), [QosEvent::Started { .. }, QosEvent::Failed(_)]), "{heard:?}");
+    let events = net.events(0);
+    assert!(matches!(events.as_slice(), [QosEvent::Started { .. }, QosEvent::Failed(_)]), "{events:?}");
     assert!(net.log.iter().all(|l| l.to != Some(4)), "it did not go on");
     assert_eq!(net.all_held(), [0; 5]);
 }

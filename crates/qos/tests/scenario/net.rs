@@ -1,5 +1,6 @@
-//! Nodes in virtual time. GIST here knows the path of each flow at once and remembers, as the real one does, from
-//! where a session's messages came; it loses messages if told so, and reports nodes that are not there after a while.
+//! Nodes in virtual time. The GIST of this network finds the path of each flow at once. Like the real one it stores
+//! where the messages of a session came from. It loses messages if configured to, and reports missing nodes after a
+//! delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,9 +18,9 @@ use signalbox_qos::engine::{
 };
 use signalbox_resources::{ResourceOutput, Resources};
 
-/// From one node to the next.
+/// Delay from a node to the next one.
 const DELAY: Duration = Duration::from_millis(5);
-/// What GIST takes to find out that nobody is there.
+/// Time in which GIST finds out that there is no next node.
 const GIVES_UP: Duration = Duration::from_secs(1);
 
 /// A message as it was given to GIST.
@@ -27,7 +28,7 @@ const GIVES_UP: Duration = Duration::from_secs(1);
 pub(crate) struct Logged {
     pub(crate) at: Time,
     pub(crate) from: usize,
-    /// `None`: it was lost, or nobody was there.
+    /// `None`: it was lost, or there was no node.
     pub(crate) to: Option<usize>,
     pub(crate) mri: Mri,
     pub(crate) nslp: NslpId,
@@ -67,7 +68,7 @@ pub(crate) struct Net {
     pub(crate) loss: f64,
     /// Routers without the application before a node.
     pub(crate) gaps: BTreeMap<usize, u8>,
-    /// From the one to the other nothing arrives.
+    /// Messages from the first node to the second are lost.
     pub(crate) cut: BTreeSet<(usize, usize)>,
     /// Nodes where GIST hands on messages of these numbers only; others are passed by.
     pub(crate) hosts: BTreeMap<usize, BTreeSet<NslpId>>,
@@ -76,11 +77,11 @@ pub(crate) struct Net {
     sequence: u64,
     /// Where a session's downstream messages came from, by node.
     came_from: BTreeMap<(usize, SessionId), usize>,
-    /// Where they went to last: who is off the path still knows its next node.
+    /// The last destination of a session, by node: a node off the path still has its next node.
     went_to: BTreeMap<(usize, SessionId), usize>,
 }
 
-/// The address by which users know a node.
+/// The address of a node.
 pub(crate) fn addr(node: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, u8::try_from(node + 1).unwrap()))
 }
@@ -90,7 +91,7 @@ pub(crate) fn towards(node: usize) -> IfIndex {
     IfIndex(u32::try_from(node).unwrap() + 10)
 }
 
-/// Where the flow's last packets leave when nobody else is on the path.
+/// The egress interface of a flow when no other node is on the path.
 pub(crate) const BEYOND: IfIndex = IfIndex(99);
 
 pub(crate) fn sii(node: usize) -> SiiHandle {
@@ -156,7 +157,7 @@ impl Net {
         }
     }
 
-    /// Starts a node anew, with nothing but its configuration.
+    /// Restarts a node. Only its configuration stays.
     pub(crate) fn restart(&mut self, node: usize, capacity: &str) {
         let config = self.nodes[node].qos.config().clone();
         let mut qos = Qos::new(config, [100 + u8::try_from(node).unwrap(); 32]);
@@ -358,7 +359,7 @@ impl Net {
         }
     }
 
-    /// GIST at a node says something of a session.
+    /// A network notification of GIST.
     pub(crate) fn notify(&mut self, node: usize, session: SessionId, mri: Mri, event: NetworkEvent) {
         self.happen(Happens::Event { node, session, mri, nslp: NslpId::QOS, event });
     }
@@ -410,8 +411,8 @@ impl Net {
         (0..self.nodes.len()).map(|n| self.held(n)).collect()
     }
 
-    /// What a user at a node heard since the last look.
-    pub(crate) fn heard(&mut self, node: usize) -> Vec<QosEvent> {
+    /// The events of a user since the last call.
+    pub(crate) fn events(&mut self, node: usize) -> Vec<QosEvent> {
         std::mem::take(&mut self.nodes[node].events).into_iter().map(|(_, event)| event).collect()
     }
 }
@@ -421,7 +422,7 @@ pub(crate) fn flow(to: IpAddr) -> Flow {
     Flow { protocol: Some(17), dst_port: Some(5004), ..Flow::to(to) }
 }
 
-/// A request for so many octets a second.
+/// A request for a rate in octets a second.
 pub(crate) fn request(to: usize, rate: u64) -> ReserveRequest {
     ReserveRequest::new(flow(addr(to)), QosRequest::rate(rate))
 }

@@ -41,16 +41,16 @@ fn a_receiver_reserves_back_along_the_way_of_the_query() {
     let query = net.log[0].message();
     assert!(query.is_reserve_init() && query.rii.is_none() && query.qspec.is_some());
     assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
-    let heard = net.heard(0);
-    let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = heard.as_slice() else {
-        panic!("{heard:?}")
+    let events = net.events(0);
+    let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = events.as_slice() else {
+        panic!("{events:?}")
     };
     assert_eq!(granted.quality.rate, Some(125_000));
     net.seconds(600);
     assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
     net.command(0, 1, Command::Release);
     net.seconds(1);
-    assert_eq!(net.heard(0), [QosEvent::Released]);
+    assert_eq!(net.events(0), [QosEvent::Released]);
     assert_eq!(net.all_held(), [0; 4]);
 }
 
@@ -65,7 +65,7 @@ fn a_node_that_expects_no_such_thing_refuses_to_reserve_for_a_sender() {
     assert!(net.log.iter().any(|l| l.from == 2
         && l.message().kind == MessageType::RESPONSE
         && l.message().info.unwrap().info == Info::AUTHORISATION));
-    assert!(matches!(net.heard(0).last(), Some(QosEvent::Failed(_))));
+    assert!(matches!(net.events(0).last(), Some(QosEvent::Failed(_))));
     assert_eq!(net.all_held(), [0; 3]);
 }
 
@@ -76,9 +76,9 @@ fn both_directions_stand_or_none() {
         let mut net = Net::with(vec![Config { way_back, ..Config::default() }; 3], "10mbit");
         net.reserve(0, 1, ReserveRequest { bidirectional: true, ..request(2, 100_000) });
         net.seconds(2);
-        let heard = net.heard(0);
-        let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = heard.as_slice() else {
-            panic!("{way_back:?} {heard:?}")
+        let events = net.events(0);
+        let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = events.as_slice() else {
+            panic!("{way_back:?} {events:?}")
         };
         assert!(granted.back.is_some());
         assert_eq!(net.all_held(), [100_000, 200_000, 100_000], "{way_back:?}");
@@ -87,11 +87,12 @@ fn both_directions_stand_or_none() {
         net.command(0, 1, Command::Release);
         net.seconds(2);
         assert_eq!(net.all_held(), [0; 3], "{way_back:?}");
-        assert!(matches!(net.heard(0).last(), Some(QosEvent::Released)), "{way_back:?} {:?}", net.heard(0));
+        assert!(matches!(net.events(0).last(), Some(QosEvent::Released)), "{way_back:?} {:?}", net.events(0));
     }
 }
 
-/// The end of one direction ends the other, and a user who waits for the tear's confirmation hears of no loss.
+/// The end of one direction ends the other. A user who waits for the confirmation of the tear gets no report of a
+/// loss.
 #[test]
 fn a_release_of_both_directions_is_confirmed() {
     for way_back in [ReverseDirection::Reserve, ReverseDirection::Ask] {
@@ -101,10 +102,10 @@ fn a_release_of_both_directions_is_confirmed() {
         net.seconds(2);
         net.command(0, 1, Command::Release);
         net.seconds(2);
-        let heard = net.heard(0);
+        let events = net.events(0);
         assert!(
-            matches!(heard.as_slice(), [QosEvent::Started { .. }, QosEvent::Granted(_), QosEvent::Released]),
-            "{way_back:?} {heard:?}"
+            matches!(events.as_slice(), [QosEvent::Started { .. }, QosEvent::Granted(_), QosEvent::Released]),
+            "{way_back:?} {events:?}"
         );
         assert_eq!(net.all_held(), [0; 3], "{way_back:?}");
     }
@@ -116,8 +117,8 @@ fn a_way_back_that_is_refused_ends_both_directions() {
     net.nodes[2].resources = crate::net::resources("100kbit");
     net.reserve(0, 1, ReserveRequest { bidirectional: true, ..request(2, 100_000) });
     net.seconds(2);
-    let heard = net.heard(0);
-    assert!(matches!(heard.as_slice(), [QosEvent::Started { .. }, QosEvent::Failed(_)]), "{heard:?}");
+    let events = net.events(0);
+    assert!(matches!(events.as_slice(), [QosEvent::Started { .. }, QosEvent::Failed(_)]), "{events:?}");
     assert_eq!(net.all_held(), [0; 3]);
 }
 
@@ -132,8 +133,10 @@ fn a_query_collects_what_the_path_can_give() {
         Command::Query(Box::new(QueryRequest::new(flow(addr(3)), QosRequest::rate(1_000_000)))),
     );
     net.seconds(1);
-    let heard = net.heard(0);
-    let [QosEvent::Started { .. }, QosEvent::Answer(answer)] = heard.as_slice() else { panic!("{heard:?}") };
+    let events = net.events(0);
+    let [QosEvent::Started { .. }, QosEvent::Answer(answer)] = events.as_slice() else {
+        panic!("{events:?}")
+    };
     // Three quarters of two megabits, in octets.
     assert_eq!(answer.available.rate, Some(187_500));
     assert_eq!(answer.hops.len(), 4);
@@ -152,7 +155,7 @@ fn a_proxy_ends_what_is_meant_for_it() {
     let mut net = Net::with(configs, "10mbit");
     net.reserve(0, 1, ReserveRequest { proxy: true, ..request(3, 100_000) });
     net.seconds(100);
-    assert!(matches!(net.heard(0).last(), Some(QosEvent::Granted(_))));
+    assert!(matches!(net.events(0).last(), Some(QosEvent::Granted(_))));
     assert_eq!(net.all_held(), [100_000, 100_000, 100_000, 0]);
     assert!(net.log.iter().all(|l| l.message().generic.contains(GenericFlags::PROXY)));
     assert!(net.log.iter().all(|l| l.to != Some(3)));
@@ -164,7 +167,7 @@ fn a_scoped_reservation_ends_at_the_next_node() {
     let mut net = Net::chain(4);
     net.reserve(0, 1, ReserveRequest { next_node_only: true, ..request(3, 100_000) });
     net.seconds(1);
-    assert!(matches!(net.heard(0).last(), Some(QosEvent::Granted(_))));
+    assert!(matches!(net.events(0).last(), Some(QosEvent::Granted(_))));
     assert_eq!(net.all_held(), [100_000, 100_000, 0, 0]);
 }
 
@@ -180,11 +183,11 @@ fn the_stronger_reservation_takes_the_place_of_the_weaker() {
     };
     net.reserve(0, 1, with(1, 1));
     net.seconds(1);
-    net.heard(0);
+    net.events(0);
     net.reserve(1, 2, with(5, 5));
     net.seconds(2);
-    let heard = net.heard(0);
-    let [QosEvent::Lost(failure)] = heard.as_slice() else { panic!("{heard:?}") };
+    let events = net.events(0);
+    let [QosEvent::Lost(failure)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((failure.class, failure.code), (4, 0x06));
     assert!(net.log.iter().any(|l| l.from == 1
         && l.message().kind == MessageType::NOTIFY
@@ -198,11 +201,11 @@ fn a_tear_is_confirmed_if_somebody_wants_it() {
     let mut net = Net::chain(4);
     net.reserve(0, 1, ReserveRequest { confirm_release: true, ..request(3, 100_000) });
     net.seconds(1);
-    net.heard(0);
+    net.events(0);
     net.command(0, 1, Command::Release);
-    assert_eq!(net.heard(0), [], "not yet");
+    assert_eq!(net.events(0), [], "not yet");
     net.seconds(1);
-    assert_eq!(net.heard(0), [QosEvent::Released]);
+    assert_eq!(net.events(0), [QosEvent::Released]);
     assert_eq!(net.all_held(), [0; 4]);
     assert!(net.nodes[2].qos.sessions() == 1, "operation state stays a while");
     let tears = net.log.iter().filter(|l| l.message().flags.contains(MessageFlags::TEAR));
@@ -253,8 +256,8 @@ fn a_gap_on_the_path_is_seen_by_all_behind_it_and_told_back() {
             net.log.iter().map(|l| l.message().generic.contains(GenericFlags::BREAK)).collect();
         let expected = if told { vec![false, false, true, true, true, true] } else { vec![false; 6] };
         assert_eq!(broken, expected);
-        let heard = net.heard(0);
-        assert!(matches!(heard.last(), Some(QosEvent::Granted(granted)) if granted.gaps == told));
+        let events = net.events(0);
+        assert!(matches!(events.last(), Some(QosEvent::Granted(granted)) if granted.gaps == told));
     }
 }
 
@@ -272,8 +275,8 @@ fn a_query_is_answered_where_it_ends() {
         };
         net.command(0, 1, Command::Query(Box::new(query)));
         net.seconds(1);
-        let heard = net.heard(0);
-        let Some(QosEvent::Answer(answer)) = heard.last() else { panic!("{heard:?}") };
+        let events = net.events(0);
+        let Some(QosEvent::Answer(answer)) = events.last() else { panic!("{events:?}") };
         assert_eq!(answer.hops.len(), nodes, "{proxy} {next_node_only}");
     }
 }

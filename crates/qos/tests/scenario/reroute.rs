@@ -14,7 +14,7 @@ fn diamond(receiver_initiated: bool) -> (Net, SessionId, Mri) {
     net.paths.insert((addr(0), addr(4)), vec![0, 1, 3, 4]);
     net.reserve(0, 1, ReserveRequest { receiver_initiated, ..request(4, 125_000) });
     net.seconds(1);
-    assert!(matches!(net.heard(0).last(), Some(QosEvent::Granted(_))));
+    assert!(matches!(net.events(0).last(), Some(QosEvent::Granted(_))));
     assert_eq!(net.all_held(), [125_000, 125_000, 0, 125_000, 0]);
     let (session, mri) = (net.log[0].session, net.log[0].mri);
     net.seconds(1);
@@ -41,8 +41,8 @@ fn a_reservation_moves_with_the_route_and_the_old_branch_goes() {
     assert_eq!(net.all_held(), [125_000, 0, 125_000, 125_000, 0]);
     // The old branch's tear reached node 3 as well, which has another peer by now.
     assert!(net.nodes[3].qos.counters().old_peer > 0);
-    let heard = net.heard(0);
-    assert!(matches!(heard.as_slice(), [QosEvent::Rerouted(_)]), "{heard:?}");
+    let events = net.events(0);
+    assert!(matches!(events.as_slice(), [QosEvent::Rerouted(_)]), "{events:?}");
     net.seconds(600);
     assert_eq!(net.all_held(), [125_000, 0, 125_000, 125_000, 0]);
 }
@@ -110,7 +110,7 @@ fn the_last_node_answers_and_goes_on_looking() {
     net.nodes[2].dead = true;
     net.reserve(0, 1, request(3, 100_000));
     net.seconds(3);
-    assert!(matches!(net.heard(0).last(), Some(QosEvent::Granted(_))));
+    assert!(matches!(net.events(0).last(), Some(QosEvent::Granted(_))));
     assert_eq!(net.all_held(), [100_000, 100_000, 0, 0]);
     // Somebody is there now: the next refresh finds it.
     net.nodes[2].dead = false;
@@ -135,7 +135,10 @@ fn a_node_that_starts_anew_gets_the_reservation_back_with_the_next_refresh() {
     net.seconds(600);
     assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
     assert_eq!(
-        net.heard(0).iter().filter(|e| !matches!(e, QosEvent::Started { .. } | QosEvent::Granted(_))).count(),
+        net.events(0)
+            .iter()
+            .filter(|e| !matches!(e, QosEvent::Started { .. } | QosEvent::Granted(_)))
+            .count(),
         0
     );
 }

@@ -18,9 +18,9 @@ pub(crate) fn reserved(nodes: usize) -> Net {
 #[test]
 fn a_reservation_is_granted_hop_by_hop_and_torn_down() {
     let mut net = reserved(4);
-    let heard = net.heard(0);
-    let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = heard.as_slice() else {
-        panic!("{heard:?}")
+    let events = net.events(0);
+    let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = events.as_slice() else {
+        panic!("{events:?}")
     };
     assert_eq!(granted.quality.rate, Some(125_000));
     assert_eq!(granted.hops.iter().map(|hop| hop.rate).collect::<Vec<_>>(), [125_000, 125_000, 125_000, 0]);
@@ -30,11 +30,11 @@ fn a_reservation_is_granted_hop_by_hop_and_torn_down() {
     net.seconds(600);
     assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
     assert!(net.nodes.iter().take(3).all(|n| n.qos.counters().reduced_refreshes_sent > 15));
-    assert_eq!(net.heard(0), []);
+    assert_eq!(net.events(0), []);
 
     net.command(0, 1, Command::Release);
     net.seconds(1);
-    assert_eq!(net.heard(0), [QosEvent::Released]);
+    assert_eq!(net.events(0), [QosEvent::Released]);
     assert_eq!(net.all_held(), [0; 4]);
     net.seconds(31); // for repetitions of the tear
     assert!(net.nodes.iter().all(|n| n.qos.sessions() == 0 && n.qos.next_deadline().is_none()));
@@ -46,8 +46,10 @@ fn a_refusal_names_the_node_and_its_rule_and_leaves_nothing() {
     net.nodes[2].resources = crate::net::resources("1mbit");
     net.reserve(0, 1, request(3, 125_000));
     net.seconds(1);
-    let heard = net.heard(0);
-    let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = heard.as_slice() else { panic!("{heard:?}") };
+    let events = net.events(0);
+    let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = events.as_slice() else {
+        panic!("{events:?}")
+    };
     assert_eq!((failure.class, failure.code), (4, 0x07));
     assert_eq!(failure.node.as_deref(), Some("10.2.1.1"));
     assert!(failure.rule.as_deref().is_some_and(|rule| rule.contains("share")), "{failure:?}");
@@ -63,7 +65,7 @@ fn what_a_silent_initiator_reserved_expires_along_the_path() {
     net.nodes[0].dead = true;
     net.seconds(150);
     assert_eq!(net.all_held()[1..], [125_000, 125_000, 0]);
-    // The first to know tells the others.
+    // The first node that detects the loss notifies the others.
     net.seconds(9);
     assert_eq!(net.all_held()[1..], [0, 0, 0]);
 }
@@ -81,21 +83,21 @@ fn a_path_without_responder_ends_at_the_last_node() {
         ),
     );
     net.seconds(2);
-    let heard = net.heard(0);
-    assert!(matches!(heard.as_slice(), [QosEvent::Started { .. }, QosEvent::Granted(_)]), "{heard:?}");
+    let events = net.events(0);
+    assert!(matches!(events.as_slice(), [QosEvent::Started { .. }, QosEvent::Granted(_)]), "{events:?}");
     assert_eq!(net.all_held(), [100_000; 3]);
 }
 
 #[test]
 fn a_change_that_is_refused_leaves_what_stood() {
     let mut net = reserved(4);
-    net.heard(0);
+    net.events(0);
     net.nodes[3].events.clear();
     net.reserve(0, 1, request(3, 250_000));
     net.seconds(1);
-    let heard = net.heard(0);
+    let events = net.events(0);
     assert!(
-        matches!(heard.as_slice(), [QosEvent::Granted(granted)] if granted.quality.rate == Some(250_000))
+        matches!(events.as_slice(), [QosEvent::Granted(granted)] if granted.quality.rate == Some(250_000))
     );
     assert_eq!(net.all_held(), [250_000, 250_000, 250_000, 0]);
     // Half of ten megabits is taken at the third node: 900 kB/s fit before it, and not there.
@@ -103,8 +105,8 @@ fn a_change_that_is_refused_leaves_what_stood() {
     net.seconds(1);
     net.reserve(0, 1, request(3, 600_000));
     net.seconds(1);
-    let heard = net.heard(0);
-    assert!(matches!(heard.as_slice(), [QosEvent::Failed(_), QosEvent::Granted(_)]), "{heard:?}");
+    let events = net.events(0);
+    assert!(matches!(events.as_slice(), [QosEvent::Failed(_), QosEvent::Granted(_)]), "{events:?}");
     assert_eq!(net.all_held(), [250_000, 250_000, 750_000, 0]);
 }
 
@@ -116,7 +118,7 @@ fn lost_messages_are_made_good_by_retransmission() {
         net.seconds(seed);
         net.reserve(0, 1, request(3, 100_000));
         net.seconds(31);
-        let granted = net.heard(0).iter().any(|event| matches!(event, QosEvent::Granted(_)));
+        let granted = net.events(0).iter().any(|event| matches!(event, QosEvent::Granted(_)));
         assert!(granted, "{seed}");
     }
 }

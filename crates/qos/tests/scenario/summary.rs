@@ -17,7 +17,7 @@ fn with(sessions: u16, config: Config) -> Net {
         net.reserve(0, n.into(), one);
     }
     net.seconds(1);
-    net.heard(0);
+    net.events(0);
     net
 }
 
@@ -44,13 +44,13 @@ fn one_tear_ends_many_sessions() {
     net.command(0, 99, Command::ReleaseMany((0..10).collect()));
     net.seconds(1);
     assert_eq!(net.all_held(), [0; 3]);
-    assert_eq!(net.heard(0), vec![QosEvent::Released; 10]);
+    assert_eq!(net.events(0), vec![QosEvent::Released; 10]);
     assert_eq!(net.log.len(), 2, "one message a hop");
     assert!(net.log.iter().all(|l| l.message().is_tear()));
     assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
 }
 
-/// Where tears are repeated until they are confirmed there is one for each session.
+/// If tears are to be confirmed, each session has its own.
 #[test]
 fn each_tear_that_is_to_be_confirmed_goes_by_itself() {
     let mut net = many(10);
@@ -58,7 +58,7 @@ fn each_tear_that_is_to_be_confirmed_goes_by_itself() {
     net.command(0, 99, Command::ReleaseMany((0..10).collect()));
     net.seconds(60);
     assert_eq!(net.all_held(), [0; 3]);
-    assert_eq!(net.heard(0), vec![QosEvent::Released; 10]);
+    assert_eq!(net.events(0), vec![QosEvent::Released; 10]);
     let tears: Vec<_> = net.log.iter().filter(|l| l.from == 0 && l.message().is_tear()).collect();
     assert_eq!(tears.len(), 10, "and none is repeated, for nothing got lost");
     assert!(tears.iter().all(|l| l.message().rii.is_some() && l.message().session_ids.is_none()));

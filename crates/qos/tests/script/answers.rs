@@ -1,4 +1,4 @@
-//! What is said, and done, when something cannot be had.
+//! Answers and reactions to requests that cannot be granted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ fn response(info: Info) -> Message<'static> {
     Message { info: Some(info.into()), ..Message::new(MessageType::RESPONSE) }
 }
 
-fn one(said: Vec<Sent>) -> Sent {
-    let [sent] = <[Sent; 1]>::try_from(said).unwrap();
+fn one(sent: Vec<Sent>) -> Sent {
+    let [sent] = <[Sent; 1]>::try_from(sent).unwrap();
     sent
 }
 
@@ -57,7 +57,7 @@ fn a_refusal_shows_which_parameter_was_too_much() {
     assert!(!blames_traffic(&much), "which came without");
 }
 
-/// The rules of the policy know the peer before by what it proved to be.
+/// Policy rules see the authenticated identity of the previous peer.
 #[test]
 fn a_rule_may_ask_who_the_peer_is() {
     let mut rig = Rig::with_rules(Config::default(), |config| {
@@ -98,7 +98,7 @@ fn who_hears_that_a_node_behind_refused_gives_back_what_it_holds() {
 #[test]
 fn a_node_without_state_passes_on_that_there_is_not_enough() {
     let mut rig = Rig::with(Config { state: StateKeeping::Stateless, ..Config::default() });
-    // More than the whole link gives, since such a node knows of nothing else.
+    // The rate exceeds the whole link: the node has no other limit.
     rig.resources = {
         let mut config = signalbox_resources::Config::of_link("eth2", "100kbit".parse().unwrap());
         config.preemption = false;
@@ -128,7 +128,7 @@ fn a_node_without_state_passes_on_what_is_wrong() {
         let onward = one(rig.receive(&reserve(0, &bad)));
         assert_eq!(onward.message().kind, MessageType::RESERVE);
         assert!(blames_traffic(onward.message().qspec.unwrap()), "{state:?}");
-        // A message that breaks the grammar goes on as it is: an object of no known type that must be understood.
+        // A message that breaks the grammar is forwarded unchanged: it has an unknown object that must be understood.
         let good = qspec(10_000);
         let mut text = octets(&reserve(0, &good));
         text.extend([0x01, 0xf4, 0x00, 0x01, 0, 0, 0, 0]);
@@ -167,8 +167,8 @@ fn a_session_that_is_bound_to_one_that_ended_is_told_if_so_configured() {
             let message = Message { bound_sessions: Carried::bound_sessions(&bound), ..reserve(0, &some) };
             rig.receive_octets(BEFORE, second_flow(), SESSION, &octets(&message));
             let tear = octets(&Message { flags: MessageFlags::TEAR, ..reserve(1, &[]) });
-            let said = rig.receive_octets(BEFORE, flow(), other, &tear);
-            let told = said.iter().any(|s| {
+            let sent = rig.receive_octets(BEFORE, flow(), other, &tear);
+            let told = sent.iter().any(|s| {
                 s.session == SESSION
                     && s.message().kind == MessageType::NOTIFY
                     && s.info() == Info::UNKNOWN_BOUND_SESSION
@@ -200,8 +200,8 @@ fn what_is_only_news_starts_nothing() {
     let heard = rig.events.len();
     for info in [Info::CONGESTION, Info::UNKNOWN_BOUND_SESSION] {
         let notify = Message { kind: MessageType::NOTIFY, ..response(info) };
-        let said = rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&notify));
-        assert_eq!(said, [], "{info}");
+        let sent = rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&notify));
+        assert_eq!(sent, [], "{info}");
     }
     assert_eq!((rig.held(), rig.events.len()), (10_000, heard));
 }
@@ -229,7 +229,7 @@ fn what_fails_for_the_moment_is_asked_for_again_as_often_as_configured() {
     answer(&mut rig, &asked, Info::RESERVATION_FAILURE);
     assert!(matches!(rig.events.last(), Some(QosEvent::Failed(_))));
     assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
-    // What is granted the second time stands.
+    // The second request is granted and stays.
     let mut rig = Rig::with(Config { transient_retries: 2, ..Config::default() });
     let first = begin(&mut rig);
     answer(&mut rig, &first, Info::RESERVATION_FAILURE);

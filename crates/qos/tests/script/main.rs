@@ -1,4 +1,4 @@
-//! Packet scripts: one node, and what it says to what it is told.
+//! Packet scripts: one node, the messages that it gets, and those that it sends.
 
 mod answers;
 mod relay;

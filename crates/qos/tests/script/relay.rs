@@ -13,8 +13,8 @@ use signalbox_wire::{Writer, parse_hex};
 
 use crate::rig::{BEFORE, BEHIND, EPOCH, OTHER, Rig, SESSION, Sent, flow, octets, qspec, reserve};
 
-fn one(said: Vec<Sent>) -> Sent {
-    match <[Sent; 1]>::try_from(said) {
+fn one(sent: Vec<Sent>) -> Sent {
+    match <[Sent; 1]>::try_from(sent) {
         Ok([sent]) => sent,
         Err(other) => panic!("one message expected: {other:?}"),
     }
@@ -149,13 +149,13 @@ fn faulty_messages_are_answered_as_the_rules_and_the_operator_want() {
         let mut rig = Rig::with(Config { answer_faults, ..Config::default() });
         rig.authenticated = authenticated;
         for (at, (text, info)) in must.iter().chain(&may).enumerate() {
-            let said = rig.receive_octets(BEFORE, flow(), SESSION, &parse_hex(text).unwrap());
+            let sent = rig.receive_octets(BEFORE, flow(), SESSION, &parse_hex(text).unwrap());
             if at < must.len() || answer_faults || authenticated {
-                let answer = one(said);
+                let answer = one(sent);
                 assert_eq!((answer.info(), answer.message().kind), (*info, MessageType::RESPONSE), "{text}");
                 assert_eq!(answer.mri, flow().inverted());
             } else {
-                assert_eq!(said, [], "{text}");
+                assert_eq!(sent, [], "{text}");
             }
         }
         assert_eq!((rig.qos.sessions(), rig.qos.counters().malformed), (0, 10));
@@ -233,8 +233,8 @@ fn bindings_are_kept_copied_and_followed() {
         BoundSession { code, session: SessionId([id; 16]) }.write(&mut Writer::new(&mut bound)).unwrap();
     }
     let message = Message { bound_sessions: Carried::bound_sessions(&bound), ..reserve(0, &some) };
-    let said = rig.receive(&message);
-    let [notify, onward] = said.as_slice() else { panic!("{said:?}") };
+    let sent = rig.receive(&message);
+    let [notify, onward] = sent.as_slice() else { panic!("{sent:?}") };
     assert_eq!((notify.message().kind, notify.info()), (MessageType::NOTIFY, Info::UNKNOWN_BOUND_SESSION));
     assert_eq!(onward.message().bound_sessions.len(), 2);
     assert_eq!(rig.qos.view_of(rig.now, SESSION).unwrap().bound.len(), 2);
@@ -257,8 +257,8 @@ fn a_dependent_session_ends_with_the_other() {
     rig.receive_octets(BEFORE, mri, SESSION, &octets(&message));
     assert_eq!((rig.held(), rig.qos.sessions()), (20_000, 2));
     let tear = octets(&Message { flags: MessageFlags::TEAR, ..reserve(1, &[]) });
-    let said = rig.receive_octets(BEFORE, flow(), other, &tear);
-    let kinds: Vec<_> = said.iter().map(|s| (s.session, s.message().kind)).collect();
+    let sent = rig.receive_octets(BEFORE, flow(), other, &tear);
+    let kinds: Vec<_> = sent.iter().map(|s| (s.session, s.message().kind)).collect();
     assert!(kinds.contains(&(SESSION, MessageType::NOTIFY)), "{kinds:?}");
     assert!(kinds.contains(&(SESSION, MessageType::RESERVE)), "{kinds:?}");
     assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
@@ -295,8 +295,8 @@ fn another_flow_replaces_the_old_one_unless_told_not_to() {
         let signalbox_core::Mri::PathCoupled(mut moved) = flow() else { panic!() };
         moved.src = crate::rig::addr("192.0.2.77");
         let message = octets(&Message { flags, ..reserve(1, &more) });
-        let said = rig.receive_octets(BEFORE, signalbox_core::Mri::PathCoupled(moved), SESSION, &message);
-        assert_eq!(said.len(), 1);
+        let sent = rig.receive_octets(BEFORE, signalbox_core::Mri::PathCoupled(moved), SESSION, &message);
+        assert_eq!(sent.len(), 1);
         // Flows of one session share a link: the larger counts, both are in the kernel.
         let filters = rig.resources.reservations().count();
         assert_eq!(filters, if held == 20_000 { 1 } else { 2 });
@@ -331,8 +331,8 @@ fn a_tear_does_not_overtake_a_reserve_that_waits_for_its_route() {
     let mut rig = Rig::new();
     let qspec = qspec(10_000);
     let tear = Message { flags: MessageFlags::REPLACE.with_if(MessageFlags::TEAR, true), ..reserve(1, &[]) };
-    let said = rig.receive_at_once(&[reserve(0, &qspec), tear]);
-    let tears: Vec<_> = said.iter().map(|sent| sent.message().is_tear()).collect();
+    let sent = rig.receive_at_once(&[reserve(0, &qspec), tear]);
+    let tears: Vec<_> = sent.iter().map(|sent| sent.message().is_tear()).collect();
     assert_eq!(tears, [false, true], "both go on, in their order");
     assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
 }
@@ -397,15 +397,15 @@ fn listed_sessions_are_judged_one_by_one() {
     };
     let refresh = with_lists(reserve(7, &[]));
     // An unknown primary session: nothing is refreshed.
-    let said = rig.receive_octets(BEFORE, flow(), id(50), &refresh);
-    assert_eq!(one(said).info(), Info::FULL_QSPEC_REQUIRED);
+    let sent = rig.receive_octets(BEFORE, flow(), id(50), &refresh);
+    assert_eq!(one(sent).info(), Info::FULL_QSPEC_REQUIRED);
     let left = |rig: &Rig, n: u8| rig.qos.view_of(rig.now, id(n)).unwrap().expires_in.unwrap();
     assert!(left(&rig, 2) < Duration::from_secs(60));
     let signalbox_core::Mri::PathCoupled(mut mri) = flow() else { panic!() };
     mri.dst_port = Some(1);
     let mri = signalbox_core::Mri::PathCoupled(mri);
-    let said = rig.receive_octets(BEFORE, mri, id(1), &refresh);
-    let [unknown, mismatched] = said.as_slice() else { panic!("{said:?}") };
+    let sent = rig.receive_octets(BEFORE, mri, id(1), &refresh);
+    let [unknown, mismatched] = sent.as_slice() else { panic!("{sent:?}") };
     assert_eq!(unknown.info(), Info::UNKNOWN_LISTED_SESSION);
     assert_eq!(unknown.message().session_ids.unwrap().iter().collect::<Vec<_>>(), [id(99)]);
     assert_eq!(mismatched.info(), Info::LISTED_RSN_MISMATCH);
@@ -423,8 +423,8 @@ fn listed_sessions_are_judged_one_by_one() {
         rsns: RsnList::from_octets(EPOCH, &rsns),
         ..reserve(8, &[])
     };
-    let said = rig.receive_octets(BEFORE, mri, id(1), &octets(&tear));
-    assert!(said.iter().all(|s| s.message().is_tear()));
+    let sent = rig.receive_octets(BEFORE, mri, id(1), &octets(&tear));
+    assert!(sent.iter().all(|s| s.message().is_tear()));
     let stand: Vec<_> = (1..=4).map(|n| rig.qos.view_of(rig.now, id(n)).is_some()).collect();
     assert_eq!(stand, [false, true, false, true]);
 }
@@ -481,12 +481,12 @@ fn a_next_peer_that_acknowledges_nothing_is_told_to_the_one_before() {
     let mut rig = Rig::with(Config { acknowledged_refresh: true, ..Config::default() });
     let onward = rig.reserved(0, 10_000);
     rig.back(&Message { rii: onward.message().rii, ..response(Info::RESERVED) });
-    let said = rig.until(Time::from_secs(90));
-    let first = said.iter().find(|(_, s)| s.message().generic.contains(GenericFlags::ACK_REQ)).unwrap();
-    let again: Vec<_> = said.iter().filter(|(_, s)| s.octets == first.1.octets).map(|(at, _)| *at).collect();
+    let sent = rig.until(Time::from_secs(90));
+    let first = sent.iter().find(|(_, s)| s.message().generic.contains(GenericFlags::ACK_REQ)).unwrap();
+    let again: Vec<_> = sent.iter().filter(|(_, s)| s.octets == first.1.octets).map(|(at, _)| *at).collect();
     let apart: Vec<_> = again.windows(2).map(|w| w[1].since(w[0]).as_secs_f64().round()).collect();
     assert_eq!(apart[..3], [2.0, 4.0, 8.0]);
-    let (at, notify) = said.iter().find(|(_, s)| s.message().kind == MessageType::NOTIFY).unwrap();
+    let (at, notify) = sent.iter().find(|(_, s)| s.message().kind == MessageType::NOTIFY).unwrap();
     assert_eq!((notify.info(), notify.mri), (Info::PATH_TRUNCATED, flow().inverted()));
     assert!((29.9..30.2).contains(&at.since(first.0).as_secs_f64()));
     let _ = (OTHER, BEHIND);
@@ -567,8 +567,8 @@ fn a_merge_point_tears_nothing_down_if_told_to_keep() {
     let some = qspec(10_000);
     let rsn = Some(Rsn { number: 0, epoch: EPOCH + 1 });
     let keep = Message { flags: MessageFlags(0), rsn, rii: Some(2), ..reserve(0, &some) };
-    let said = rig.receive_octets(OTHER, flow(), SESSION, &octets(&keep));
-    assert!(!one(said).message().is_tear());
+    let sent = rig.receive_octets(OTHER, flow(), SESSION, &octets(&keep));
+    assert!(!one(sent).message().is_tear());
     let later = rig.until(Time::from_secs(100));
     assert!(!later.is_empty() && later.iter().all(|(_, sent)| !sent.message().is_tear()));
     assert_eq!(rig.held(), 10_000);

@@ -20,8 +20,8 @@ fn request() -> Command {
 }
 
 fn begin(rig: &mut Rig, command: Command) -> Sent {
-    let said = rig.input(Input::Command { id: 1, command });
-    let [sent] = <[Sent; 1]>::try_from(said).unwrap();
+    let sent = rig.input(Input::Command { id: 1, command });
+    let [sent] = <[Sent; 1]>::try_from(sent).unwrap();
     rig.sent(&sent);
     sent
 }
@@ -32,18 +32,18 @@ fn a_request_is_repeated_as_it_was_until_time_is_over() {
     let mut rig = Rig::new();
     let first = begin(&mut rig, request());
     let start = rig.now;
-    let said = rig.until(start + Duration::from_secs(31));
-    let again: Vec<_> = said.iter().take_while(|(_, s)| !s.message().is_tear()).collect();
+    let sent = rig.until(start + Duration::from_secs(31));
+    let again: Vec<_> = sent.iter().take_while(|(_, s)| !s.message().is_tear()).collect();
     let at: Vec<_> = again.iter().map(|(at, _)| at.since(start).as_secs_f64().round()).collect();
     assert_eq!(at, [2.0, 6.0, 14.0], "2, 4 and 8 s after each other; the next would be at 30 s");
     assert!(again.iter().all(|(_, s)| s.octets == first.octets));
-    assert!(said.iter().all(|(_, s)| s.message().kind == MessageType::RESERVE), "nobody else is told");
+    assert!(sent.iter().all(|(_, s)| s.message().kind == MessageType::RESERVE), "nobody else is told");
     assert!(matches!(rig.events.last(), Some(QosEvent::Failed(failure)) if failure.class == 0));
     assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
 }
 
-/// A parameter that a node on the path cannot interpret comes back with the N flag. Whether the reservation stands is the
-/// policy of the QNI.
+/// A parameter that a node on the path cannot interpret comes back with the N flag. The policy of the QNI decides
+/// whether it accepts the reservation.
 ///
 /// QSPEC-4.2.2-03
 #[test]
@@ -125,8 +125,8 @@ fn the_answer_to_an_own_request_is_kept() {
         info: Some(Info::RESERVED.into()),
         ..Message::new(MessageType::RESPONSE)
     };
-    let said = rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&answer));
-    assert_eq!(said, []);
+    let sent = rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&answer));
+    assert_eq!(sent, []);
     assert!(matches!(rig.events.last(), Some(QosEvent::Granted(_))));
     let mut riis = std::collections::BTreeSet::new();
     for _ in 0..1000 {
@@ -149,8 +149,8 @@ fn granted(rig: &mut Rig, confirm_release: bool) -> Sent {
 fn answer(rig: &mut Rig, to: &Sent, info: Info) {
     let rii = to.message().rii;
     let answer = Message { rii, info: Some(info.into()), ..Message::new(MessageType::RESPONSE) };
-    let said = rig.receive_octets(BEHIND, to.mri.inverted(), to.session, &octets(&answer));
-    assert_eq!(said, []);
+    let sent = rig.receive_octets(BEHIND, to.mri.inverted(), to.session, &octets(&answer));
+    assert_eq!(sent, []);
 }
 
 /// Over reliable transport always, and everywhere if so configured: QOS-5.1.2.1-13, QOS-5.1.2.1-14.
@@ -184,25 +184,25 @@ fn a_tear_is_repeated_until_it_is_answered() {
         let tear = begin(&mut rig, Command::Release);
         assert!(tear.message().is_tear() && tear.message().rii.is_some());
         assert_eq!(rig.events.last() == Some(&QosEvent::Released), !confirm, "it is up to the user");
-        // The user may take the same name for another one meanwhile.
+        // The user may use the same identifier again.
         assert_eq!(rig.held(), 0);
         let start = rig.now;
-        let mut said = rig.until(start + Duration::from_secs(7));
+        let mut sent = rig.until(start + Duration::from_secs(7));
         if answered {
             answer(&mut rig, &tear, Info::TORN_DOWN);
             assert_eq!(rig.qos.sessions(), 0);
         }
-        said.extend(rig.until(start + Duration::from_secs(40)));
-        let at: Vec<_> = said.iter().map(|(at, _)| at.since(start).as_secs_f64().round()).collect();
+        sent.extend(rig.until(start + Duration::from_secs(40)));
+        let at: Vec<_> = sent.iter().map(|(at, _)| at.since(start).as_secs_f64().round()).collect();
         assert_eq!(at, if answered { vec![2.0, 6.0] } else { vec![2.0, 6.0, 14.0] });
-        assert!(said.iter().all(|(_, again)| again.octets == tear.octets));
+        assert!(sent.iter().all(|(_, again)| again.octets == tear.octets));
         assert_eq!((rig.qos.sessions(), rig.qos.counters().retransmissions), (0, at.len() as u64));
         let released = rig.events.iter().filter(|event| **event == QosEvent::Released);
         assert_eq!(released.count(), 1, "it is told once");
     }
 }
 
-/// What is said of a session that is being torn down changes nothing, and its name is free.
+/// Messages about a session that is being torn down change nothing, and its identifier is free.
 #[test]
 fn a_tear_that_waits_is_not_disturbed() {
     let mut rig = Rig::new();
@@ -214,8 +214,8 @@ fn a_tear_that_waits_is_not_disturbed() {
         info: Some(Info::RESERVATION_FAILURE.into()),
         ..Message::new(MessageType::RESPONSE)
     };
-    let said = rig.receive_octets(BEHIND, tear.mri.inverted(), tear.session, &octets(&error));
-    assert_eq!((said, rig.events.len()), (Vec::new(), events));
+    let sent = rig.receive_octets(BEHIND, tear.mri.inverted(), tear.session, &octets(&error));
+    assert_eq!((sent, rig.events.len()), (Vec::new(), events));
     let again = begin(&mut rig, request());
     assert!(again.session != tear.session && !again.message().is_tear());
     answer(&mut rig, &again, Info::RESERVED);
@@ -224,10 +224,10 @@ fn a_tear_that_waits_is_not_disturbed() {
     assert_eq!((rig.qos.sessions(), rig.events.len()), (1, events + 2));
 }
 
-/// A receiver that does not hear that the flow's sender gave its reservation up, and reserves again, is told once more:
-/// nobody would be left to release it.
+/// A receiver that does not get the NOTIFY of the flow's sender, and reserves again, gets an error: otherwise no user
+/// could release the reservation.
 #[test]
-fn what_a_sender_gave_up_is_not_reserved_again() {
+fn a_released_reservation_of_a_sender_is_not_reserved_again() {
     let mut rig = Rig::new();
     let to = Flow { src: Some(addr("10.0.2.1")), ..Flow::to(addr("203.0.113.9")) };
     let request = ReserveRequest::new(to, QosRequest::rate(10_000));
@@ -239,14 +239,14 @@ fn what_a_sender_gave_up_is_not_reserved_again() {
     let qspec = qspec(10_000);
     let answer = |rig: &mut Rig, from, number| {
         let message = Message { rii: Some(500 + number), ..reserve(number, &qspec) };
-        let said = rig.receive_octets(from, query.mri.inverted(), query.session, &octets(&message));
-        let [answer] = <[Sent; 1]>::try_from(said).unwrap();
+        let sent = rig.receive_octets(from, query.mri.inverted(), query.session, &octets(&message));
+        let [answer] = <[Sent; 1]>::try_from(sent).unwrap();
         assert_eq!(answer.message().rii, message.rii);
         answer.info()
     };
     assert_eq!(answer(&mut rig, BEHIND, 0), Info::RESERVED);
-    let said = rig.input(Input::Command { id: 1, command: Command::Release });
-    assert!(matches!(said.as_slice(), [notify] if notify.message().kind == MessageType::NOTIFY));
+    let sent = rig.input(Input::Command { id: 1, command: Command::Release });
+    assert!(matches!(sent.as_slice(), [notify] if notify.message().kind == MessageType::NOTIFY));
     assert_eq!(rig.events.last(), Some(&QosEvent::Released));
     for (from, number) in [(BEHIND, 1), (OTHER, 2)] {
         assert_eq!(answer(&mut rig, from, number), Info::NO_PATH_STATE);
@@ -258,13 +258,13 @@ fn what_a_sender_gave_up_is_not_reserved_again() {
 
 /// QOS-5.1.3.6-25, QOS-5.3.2-08
 #[test]
-fn an_rii_that_is_ours_already_conflicts() {
+fn an_rii_of_an_own_request_conflicts() {
     let mut rig = Rig::new();
     let to = Flow { src: Some(addr("10.0.2.1")), ..Flow::to(addr("203.0.113.9")) };
     let query = QueryRequest::new(to, QosRequest::rate(10_000));
     let first = begin(&mut rig, Command::Query(Box::new(query)));
-    let said = rig.receive_octets(BEHIND, first.mri, first.session, &first.octets);
-    let [answer] = <[Sent; 1]>::try_from(said).unwrap();
+    let sent = rig.receive_octets(BEHIND, first.mri, first.session, &first.octets);
+    let [answer] = <[Sent; 1]>::try_from(sent).unwrap();
     assert_eq!(answer.info(), Info::RII_CONFLICT);
 }
 
@@ -284,22 +284,22 @@ fn bound_messages_wait_for_each_other() {
         rig.end = true;
         rig
     };
-    // The bound one first: it waits, a repetition waits anew, and is discarded after 2 s.
+    // The bound message first: it waits, a retransmission restarts the timer, and it is discarded after 2 s.
     let mut rig = at_end();
     assert_eq!(bound(&mut rig, None, id(false), 1), []);
     assert_eq!(rig.until(Time::from_secs(11)), []);
     assert_eq!(bound(&mut rig, None, id(false), 1), []);
     assert_eq!(rig.until(Time::from_millis(12_900)), [], "2 s from the repetition");
-    let said = rig.until(Time::from_millis(13_100));
-    assert_eq!(said.iter().map(|(_, s)| s.info()).collect::<Vec<_>>(), [Info::SYNCHRONISATION]);
+    let sent = rig.until(Time::from_millis(13_100));
+    assert_eq!(sent.iter().map(|(_, s)| s.info()).collect::<Vec<_>>(), [Info::SYNCHRONISATION]);
     assert_eq!(rig.qos.sessions(), 0);
     // The trigger comes in time: both are answered.
     let mut rig = at_end();
     assert_eq!(bound(&mut rig, None, id(false), 1), []);
-    let said = bound(&mut rig, id(false), None, 2);
-    let sessions: Vec<_> = said.iter().map(|s| (s.session.0[0], s.info())).collect();
+    let sent = bound(&mut rig, id(false), None, 2);
+    let sessions: Vec<_> = sent.iter().map(|s| (s.session.0[0], s.info())).collect();
     assert_eq!(sessions, [(2, Info::RESERVED), (1, Info::RESERVED)]);
-    // The trigger first, unidirectional: answered at once, and the bound one does not wait.
+    // The triggering message first, unidirectional: it is answered at once, and the bound message does not wait.
     let mut rig = at_end();
     assert_eq!(bound(&mut rig, id(false), None, 2).len(), 1);
     assert_eq!(bound(&mut rig, None, id(false), 1).len(), 1);

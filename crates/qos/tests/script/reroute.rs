@@ -1,4 +1,4 @@
-//! Routes that change: what a node says to whom, and what it takes from whom (RFC 5974 §3.2.12, §5.2.5).
+//! Route changes: the messages that a node sends and accepts (RFC 5974 §3.2.12, §5.2.5).
 
 use std::time::Duration;
 
@@ -36,19 +36,19 @@ fn moved() -> Rig {
     rig
 }
 
-fn tears(said: &[Sent]) -> Vec<(Option<SiiHandle>, u32)> {
-    said.iter().filter(|s| s.message().is_tear()).map(|s| (s.sii, s.message().rsn.unwrap().number)).collect()
+fn tears(sent: &[Sent]) -> Vec<(Option<SiiHandle>, u32)> {
+    sent.iter().filter(|s| s.message().is_tear()).map(|s| (s.sii, s.message().rsn.unwrap().number)).collect()
 }
 
-/// The next peer has another one before it: GIST's Query would take that one's place if this node is off the path, and
-/// so it waits for what proves that it is not.
+/// The next peer has another previous peer now. If this node is off the path, a Query of GIST would replace that peer.
+/// Therefore the node waits for a refresh, which shows that it is on the path.
 ///
 /// QOS-5.2.5.3-03
 #[test]
-fn a_change_that_the_next_peer_tells_is_looked_into_once_this_node_is_refreshed() {
+fn a_route_change_of_the_next_peer_is_verified_after_a_refresh() {
     let mut rig = confirmed();
-    let said = rig.back(&route_change());
-    let [told] = &said[..] else { panic!("{said:?}") };
+    let sent = rig.back(&route_change());
+    let [told] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!((told.info(), told.mri), (Info::ROUTE_CHANGE, flow().inverted()));
     rig.until(rig.now + Duration::from_secs(50));
     assert_eq!(rig.checked, []);
@@ -58,9 +58,9 @@ fn a_change_that_the_next_peer_tells_is_looked_into_once_this_node_is_refreshed(
     assert_eq!(rig.checked.len(), 1);
 }
 
-/// The branch that this node left tells it what it knows: it is the node that was looked for.
+/// An old branch reports the route change that was repaired.
 #[test]
-fn a_change_that_an_old_branch_tells_goes_no_further() {
+fn a_route_change_of_an_old_branch_is_not_forwarded() {
     let mut rig = confirmed();
     rig.network(flow(), NetworkEvent::Good(SiiHandle(4)));
     assert_eq!(rig.back(&route_change()), []);
@@ -70,34 +70,34 @@ fn a_change_that_an_old_branch_tells_goes_no_further() {
 
 /// QOS-5.2.5.3-01, QOS-5.2.5.3-02
 #[test]
-fn the_old_peer_is_told_once() {
+fn the_old_peer_is_notified_once() {
     let mut rig = confirmed();
-    let said = rig.network(flow().inverted(), NetworkEvent::Tentative);
-    let [told] = &said[..] else { panic!("{said:?}") };
+    let sent = rig.network(flow().inverted(), NetworkEvent::Tentative);
+    let [told] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!((told.info(), told.sii), (Info::ROUTE_CHANGE, Some(BEFORE)));
     assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(OTHER)), []);
-    // It was nothing; the next change is another one.
+    // It was no change; the next notification is a new one.
     rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
     assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(OTHER)).len(), 1);
 }
 
-/// As long as the old branch refreshes its routing state, GIST's way back leads there now and then.
+/// While the old branch refreshes its routing state, upstream routing state of GIST may lead to it again.
 ///
 /// QOS-5.2.5.4-01
 #[test]
-fn what_goes_back_finds_the_new_peer_when_gist_returns_to_the_old_one() {
+fn upstream_messages_reach_the_new_peer_when_gist_returns_to_the_old_one() {
     let mut rig = moved();
     assert_eq!(rig.network(flow().inverted(), NetworkEvent::Tentative), []);
     assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(BEFORE)), []);
     let notify = Message { info: Some(Info::CONGESTION.into()), ..Message::new(MessageType::NOTIFY) };
-    let said = rig.back(&notify);
-    assert_eq!(said.iter().map(|s| s.sii).collect::<Vec<_>>(), [Some(OTHER)]);
+    let sent = rig.back(&notify);
+    assert_eq!(sent.iter().map(|s| s.sii).collect::<Vec<_>>(), [Some(OTHER)]);
     rig.network(flow().inverted(), NetworkEvent::Good(OTHER));
-    let said = rig.back(&notify);
-    assert_eq!(said.iter().map(|s| s.sii).collect::<Vec<_>>(), [None], "by routing state again");
+    let sent = rig.back(&notify);
+    assert_eq!(sent.iter().map(|s| s.sii).collect::<Vec<_>>(), [None], "by routing state again");
 }
 
-/// With its tear the old branch ends: who comes from there later is a new peer, and not the old one that goes on.
+/// With its tear the old branch ends: a later RESERVE from it comes from a new peer.
 #[test]
 fn the_tear_of_the_old_branch_ends_it() {
     let mut rig = moved();
@@ -109,9 +109,9 @@ fn the_tear_of_the_old_branch_ends_it() {
     assert_eq!(rig.qos.counters().peer_changes, 2);
 }
 
-/// A node that a changed route left may find its way back to the one before it.
+/// A node that is off the path after a route change may find a path back to the node before it.
 #[test]
-fn nobody_turns_a_session_round() {
+fn a_session_is_never_reversed() {
     let mut rig = confirmed();
     let some = qspec(10_000);
     let turned = Message { rsn: Some(Rsn { number: 2, epoch: 8 }), rii: Some(7), ..reserve(2, &some) };
@@ -122,9 +122,9 @@ fn nobody_turns_a_session_round() {
     assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(BEHIND)), [], "nor is anybody told");
 }
 
-/// GIST goes on asking for the peer of a flow while the session lives, and is told when it does not: QOS-5.4.1-07.
+/// GIST keeps the routing state while the session lives, and is informed of its end: QOS-5.4.1-07.
 #[test]
-fn gist_is_told_how_long_the_way_is_wanted() {
+fn gist_gets_the_lifetime_of_the_routing_state() {
     let mut rig = confirmed();
     rig.kept.clear();
     rig.network(flow(), NetworkEvent::Good(BEHIND));
@@ -142,8 +142,8 @@ fn a_node_whose_route_leads_back_is_off_the_path() {
     assert_eq!(rig.network(flow(), NetworkEvent::Good(BEFORE)), []);
     assert_eq!(rig.forgotten, [Direction::Downstream]);
     assert_eq!(rig.until(rig.now + Duration::from_secs(100)), []);
-    let said = rig.receive(&reserve(3, &[]));
-    let [onward] = &said[..] else { panic!("{said:?}") };
+    let sent = rig.receive(&reserve(3, &[]));
+    let [onward] = &sent[..] else { panic!("{sent:?}") };
     assert!(onward.message().qspec.is_some() && onward.message().rii.is_some() && onward.sii.is_none());
     rig.sent(onward);
     rig.back(&Message { rii: onward.message().rii, ..response(Info::REFRESHED) });
@@ -156,14 +156,14 @@ fn a_node_whose_route_leads_back_is_off_the_path() {
 fn two_changes_in_a_row_leave_two_branches_to_tear_down() {
     let (second, third) = (SiiHandle(4), SiiHandle(5));
     let mut rig = confirmed();
-    let said = rig.network(flow(), NetworkEvent::Good(second));
-    assert_eq!(said[0].message().rsn.unwrap().number, 2);
-    let said = rig.network(flow(), NetworkEvent::Good(third));
-    let repair = &said[0];
+    let sent = rig.network(flow(), NetworkEvent::Good(second));
+    assert_eq!(sent[0].message().rsn.unwrap().number, 2);
+    let sent = rig.network(flow(), NetworkEvent::Good(third));
+    let repair = &sent[0];
     assert_eq!(repair.message().rsn.unwrap().number, 4);
     let back = Message { rii: repair.message().rii, ..response(Info::RESERVED) };
-    let said = rig.receive_octets(third, flow().inverted(), SESSION, &octets(&back));
-    assert_eq!(tears(&said), [(Some(BEHIND), 3), (Some(second), 3)]);
+    let sent = rig.receive_octets(third, flow().inverted(), SESSION, &octets(&back));
+    assert_eq!(tears(&sent), [(Some(BEHIND), 3), (Some(second), 3)]);
 }
 
 /// The reservation ends while its repair is under way: so does what the old branch holds.
@@ -171,14 +171,14 @@ fn two_changes_in_a_row_leave_two_branches_to_tear_down() {
 fn a_tear_goes_down_every_branch() {
     let mut rig = confirmed();
     rig.network(flow(), NetworkEvent::Good(SiiHandle(4)));
-    let said = rig.receive(&Message { flags: MessageFlags::TEAR, ..reserve(4, &[]) });
-    assert_eq!(tears(&said), [(None, 3), (Some(BEHIND), 1)]);
+    let sent = rig.receive(&Message { flags: MessageFlags::TEAR, ..reserve(4, &[]) });
+    assert_eq!(tears(&sent), [(None, 3), (Some(BEHIND), 1)]);
     assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
 }
 
-/// The answer of the old branch to what went before says nothing of the new one.
+/// A RESPONSE of the old branch does not confirm the new one.
 #[test]
-fn the_old_branchs_answer_does_not_count() {
+fn a_response_of_the_old_branch_does_not_confirm_the_new_one() {
     let mut rig = confirmed();
     let some = qspec(10_000);
     rig.now = rig.now + Duration::from_secs(2);
@@ -186,13 +186,13 @@ fn the_old_branchs_answer_does_not_count() {
     assert_eq!(rig.receive(&forced).len(), 1);
     rig.network(flow(), NetworkEvent::Good(SiiHandle(4)));
     let late = Message { rii: Some(44), ..response(Info::REFRESHED) };
-    let said = rig.back(&late);
-    assert_eq!(said.len(), 1, "it is passed on");
+    let sent = rig.back(&late);
+    assert_eq!(sent.len(), 1, "it is passed on");
     assert!(!rig.qos.view_of(rig.now, SESSION).unwrap().confirmed);
 }
 
-/// The tear of the old branch waits for the RESPONSE to the RESERVE along the new one: until then the old branch is the
-/// only one that is known to hold the reservation.
+/// The tear of the old branch waits for the RESPONSE to the RESERVE along the new one: until then only the old branch
+/// is known to have the reservation.
 ///
 /// QOS-5.2.5.2-04
 #[test]
@@ -206,7 +206,7 @@ fn the_old_branch_is_torn_down_when_the_new_one_has_answered() {
     let later = rig.until(rig.now + Duration::from_secs(20));
     assert!(!later.is_empty(), "the RESERVE is sent again");
     assert!(later.iter().all(|(_, s)| !s.message().is_tear()));
-    // Neither an acknowledgment nor a RESPONSE of the old branch to another request is the one that is awaited.
+    // Neither an acknowledgment nor a RESPONSE of the old branch to another request starts the tear.
     rig.receive_octets(second, flow().inverted(), SESSION, &octets(&response(Info::ACKNOWLEDGED)));
     let stray = Message { rii: Some(12_345), ..response(Info::RESERVED) };
     assert_eq!(rig.back(&stray), []);

@@ -19,7 +19,7 @@ use signalbox_resources::{ResourceOutput, Resources};
 use signalbox_wire::Writer;
 
 pub(crate) const SESSION: SessionId = SessionId([7; 16]);
-/// The peer before the node, and another one.
+/// The previous peer, and another one.
 pub(crate) const BEFORE: SiiHandle = SiiHandle(1);
 pub(crate) const OTHER: SiiHandle = SiiHandle(2);
 /// The peer behind it.
@@ -119,7 +119,7 @@ impl Rig {
         Self::with_rules(config, |_| {})
     }
 
-    /// With other settings of the resources than one link of 1 Mbit/s.
+    /// With a change of the resources, which are one link of 1 Mbit/s.
     pub(crate) fn with_rules(config: Config, change: impl FnOnce(&mut signalbox_resources::Config)) -> Self {
         let interface = |n: u32, address: &str| Interface {
             ifindex: IfIndex(n),
@@ -231,7 +231,7 @@ impl Rig {
         }))
     }
 
-    /// Messages from the peer before that come so fast that no route is known between them.
+    /// Messages of the previous peer that arrive before the first route lookup is answered.
     pub(crate) fn receive_at_once(&mut self, messages: &[Message<'_>]) -> Vec<Sent> {
         for message in messages {
             let octets = octets(message);
@@ -246,7 +246,7 @@ impl Rig {
         self.receive_octets(BEFORE, flow(), SESSION, &octets(message))
     }
 
-    /// GIST says something of the session's way in this direction.
+    /// A network notification of GIST for this direction.
     pub(crate) fn network(&mut self, mri: Mri, event: NetworkEvent) -> Vec<Sent> {
         let (nslp, session) = (NslpId::QOS, SESSION);
         self.input(Input::Indication(Indication::NetworkNotification { nslp, mri, session, event }))
@@ -272,7 +272,7 @@ impl Rig {
         self.input(Input::Indication(Indication::MessageStatus { nslp, handle, session, status }))
     }
 
-    /// Lets time pass to a moment; all that the node says on the way.
+    /// Advances the time. Returns the messages that the node sends.
     pub(crate) fn until(&mut self, time: Time) -> Vec<(Time, Sent)> {
         let mut all = Vec::new();
         while let Some(next) = self.qos.next_deadline().filter(|next| *next <= time) {
@@ -291,11 +291,11 @@ impl Rig {
         self.resources.links().map(|link| link.reserved).sum()
     }
 
-    /// The RESERVE that goes on after one with this number and an RII, sent by GIST.
+    /// The RESERVE that is forwarded after one with this RSN and an RII. GIST reports it as sent.
     pub(crate) fn reserved(&mut self, rsn: u32, rate: u16) -> Sent {
         let qspec = qspec(rate);
-        let said = self.receive(&Message { rii: Some(500 + rsn), ..reserve(rsn, &qspec) });
-        let [onward] = <[Sent; 1]>::try_from(said).unwrap();
+        let sent = self.receive(&Message { rii: Some(500 + rsn), ..reserve(rsn, &qspec) });
+        let [onward] = <[Sent; 1]>::try_from(sent).unwrap();
         self.sent(&onward);
         onward
     }
