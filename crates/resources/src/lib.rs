@@ -1,10 +1,11 @@
 //! Admission control, policy and IntServ arithmetic for the outgoing links of a node, for every signaling protocol.
 //!
 //! * [`Resources`] exists once in a node. The node passes it to each of its engines. It admits, changes and releases
-//! reservations at outgoing interfaces, preempts weaker reservations for stronger requests, and reports which
-//! reservations the kernel has to install and which were lost.
+//!   reservations at outgoing interfaces, preempts weaker reservations for stronger requests, and reports which
+//!   reservations the kernel has to install and which were lost.
+//! * [`intserv`] is the arithmetic of RFC 2210, 2211, 2212 and 2215, usable on its own.
 //! * [`config`] is the configuration: links, their shares, and policy rules. [`token`] verifies the authorization
-//! tokens of RFC 5981 that rules can demand.
+//!   tokens of RFC 5981 that rules can demand.
 //!
 //! The crate has no code for any single protocol: an [`Owner`] identifies the protocol and its key of a reservation.
 //! Nothing reads a clock: calls that need the time get it as an argument.

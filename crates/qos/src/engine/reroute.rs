@@ -66,7 +66,11 @@ impl Qos {
                 self.send_whole(key, RequestKind::Repair);
             }
             // Until GIST has found the new peer it uses the old routing state.
-            _ => {}
+            NetworkEvent::Tentative
+            | NetworkEvent::Bad
+            | NetworkEvent::RouteDeleted(_)
+            | NetworkEvent::AuthorisationChanged
+            | NetworkEvent::CommunicationFailure => {}
         }
     }
 
@@ -75,7 +79,11 @@ impl Qos {
         match event {
             NetworkEvent::Good(sii) => session.gist_previous = Some(sii),
             NetworkEvent::Bad => session.gist_previous = None,
-            _ => {}
+            NetworkEvent::LastNode
+            | NetworkEvent::Tentative
+            | NetworkEvent::RouteDeleted(_)
+            | NetworkEvent::AuthorisationChanged
+            | NetworkEvent::CommunicationFailure => {}
         }
         let Some(back) = session.previous_peer.filter(|_| session.stage == Stage::Reserved) else { return };
         let upstream = session.mri.direction() == Direction::Upstream;
@@ -99,7 +107,10 @@ impl Qos {
             }
             NetworkEvent::Good(sii) => old != Some(sii),
             NetworkEvent::Bad | NetworkEvent::Tentative => old.is_none(),
-            _ => false,
+            NetworkEvent::LastNode
+            | NetworkEvent::RouteDeleted(_)
+            | NetworkEvent::AuthorisationChanged
+            | NetworkEvent::CommunicationFailure => false,
         };
         if !gone {
             return;
