@@ -19,21 +19,38 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryRequest};
 use crate::id::IfIndex;
-use crate::packet::{Received, Transmit};
+use crate::packet::{ReceivedOf, Transmit};
 use crate::time::Time;
 use crate::traffic::{Reservation, ReservationId, ReserveError};
 
-/// What comes in. `C` is the node's own command type.
-#[derive(Debug)]
-pub enum Input<'a, C> {
+/// What comes in, borrowed: what engines take. `C` is the node's own command type.
+pub type Input<'a, C> = InputOf<&'a [u8], &'a [Interface], &'a [IfIndex], C>;
+
+/// What comes in, owned: what a recording gives.
+pub type OwnedInput<C> = InputOf<Vec<u8>, Vec<Interface>, Vec<IfIndex>, C>;
+
+/// What comes in. `O` holds octets, `L` the list of interfaces, `X` a list of interface numbers, `C` is the node's own
+/// command type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields))]
+#[cfg_attr(
+    feature = "serde",
+    serde(bound(
+        serialize = "O: AsRef<[u8]>, L: serde::Serialize, X: serde::Serialize, C: serde::Serialize",
+        deserialize = "O: From<Vec<u8>>, L: serde::Deserialize<'de>, X: serde::Deserialize<'de>, \
+                       C: serde::Deserialize<'de>"
+    ))
+)]
+pub enum InputOf<O, L, X, C> {
     /// Nothing but the time: a deadline is due.
     Timer,
     /// A packet arrived.
-    Packet(Received<'a>),
+    Packet(ReceivedOf<O>),
     /// The node's interfaces and addresses, whole; given once at the start and again after each change.
-    Interfaces(&'a [Interface]),
+    Interfaces(L),
     /// The answer to [`Output::RouteLookup`] of the same id.
     Route {
         /// The id that the lookup carried.
@@ -76,7 +93,8 @@ pub enum Input<'a, C> {
         /// Which stream.
         stream: StreamId,
         /// What the peer wrote.
-        octets: &'a [u8],
+        #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
+        octets: O,
     },
     /// What the driver holds of what was written changed: given after a write that the kernel did not take whole,
     /// and whenever it falls after that. So long as it is not given, nothing is held.
@@ -115,7 +133,7 @@ pub enum Input<'a, C> {
         iif: IfIndex,
         /// Interfaces by which they go out; empty: none. Where the source is this node and forwards nothing, the
         /// one by which it sends.
-        oifs: &'a [IfIndex],
+        oifs: X,
     },
     /// The answer to [`Output::Reserve`] of the same id.
     Reserved {
@@ -128,8 +146,39 @@ pub enum Input<'a, C> {
     Command(C),
 }
 
+impl<C> OwnedInput<C> {
+    /// Hands the input to `take` in the form that engines take.
+    pub fn give<T>(self, take: impl FnOnce(Input<'_, C>) -> T) -> T {
+        match self {
+            Self::Timer => take(Input::Timer),
+            Self::Packet(packet) => take(Input::Packet(packet.as_received())),
+            Self::Interfaces(interfaces) => take(Input::Interfaces(&interfaces)),
+            Self::Route { id, result } => take(Input::Route { id, result }),
+            Self::RouteChanged(prefix) => take(Input::RouteChanged(prefix)),
+            Self::TransmitFailed { entry, dst, error } => take(Input::TransmitFailed { entry, dst, error }),
+            Self::StreamAccepted { stream, kind, local, peer } => {
+                take(Input::StreamAccepted { stream, kind, local, peer })
+            }
+            Self::StreamConnected { stream, local } => take(Input::StreamConnected { stream, local }),
+            Self::StreamOctets { stream, octets } => take(Input::StreamOctets { stream, octets: &octets }),
+            Self::StreamDrained { stream, unsent } => take(Input::StreamDrained { stream, unsent }),
+            Self::StreamClosed { stream, error, unacknowledged } => {
+                take(Input::StreamClosed { stream, error, unacknowledged })
+            }
+            Self::ListenFailed { kind, port, error } => take(Input::ListenFailed { kind, port, error }),
+            Self::Multicast { group, source, iif, oifs } => {
+                take(Input::Multicast { group, source, iif, oifs: &oifs })
+            }
+            Self::Reserved { id, result } => take(Input::Reserved { id, result }),
+            Self::Command(command) => take(Input::Command(command)),
+        }
+    }
+}
+
 /// What goes out. `E` is the node's own event type.
 #[derive(Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Output<'a, E> {
     /// Send this packet.
     Transmit(Transmit<'a>),
@@ -165,6 +214,7 @@ pub enum Output<'a, E> {
         /// Which stream.
         stream: StreamId,
         /// What to write.
+        #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
         octets: &'a [u8],
     },
     /// Send a message over a stream of [`StreamKind::Sctp`] that is connected. As with [`Output::StreamWrite`], the
@@ -177,6 +227,7 @@ pub enum Output<'a, E> {
         /// Given up after so long, if the peer can do that (PR-SCTP, RFC 3758); `None`: never.
         lifetime: Option<Duration>,
         /// The message, whole.
+        #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
         octets: &'a [u8],
     },
     /// Stop or go on reading, on at first. A driver that has read already may still give a little.
@@ -229,6 +280,11 @@ pub trait NodeEngine {
     fn poll(&mut self) -> Option<Output<'_, Self::Event>>;
     /// When [`Input::Timer`] is due next; `None` while nothing waits.
     fn next_deadline(&self) -> Option<Time>;
+
+    /// The ports of entry that its driver opens for it, the same as long as it lives.
+    fn entries(&self) -> Vec<EntryRequest> {
+        Vec::new()
+    }
 }
 
 /// A network interface of the node.

@@ -1,4 +1,4 @@
-//! Octets that somebody owns.
+//! Octets that are owned, and octets as text.
 
 use core::fmt;
 
@@ -40,6 +40,32 @@ impl<'de> serde::Deserialize<'de> for Octets {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         signalbox_wire::parse_hex(&text).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Octets of any container as hexadecimal text, for `#[serde(with = "…")]`.
+#[cfg(feature = "serde")]
+pub mod text {
+    use std::borrow::Cow;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+    use signalbox_wire::{hex, parse_hex};
+
+    /// Writes octets in hexadecimal.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<O: AsRef<[u8]>, S: Serializer>(octets: &O, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex(octets.as_ref()))
+    }
+
+    /// Reads what [`serialize`] wrote.
+    ///
+    /// # Errors
+    /// The text is not hexadecimal.
+    pub fn deserialize<'de, O: From<Vec<u8>>, D: Deserializer<'de>>(deserializer: D) -> Result<O, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        parse_hex(&text).map(O::from).map_err(serde::de::Error::custom)
     }
 }
 

@@ -6,8 +6,13 @@ use crate::entry::Entry;
 use crate::id::IfIndex;
 
 /// A packet that arrived: addressed to this node or to a group that it is in, or passing by and intercepted.
+///
+/// `O` holds its octets: borrowed in a [`Received`], which is what engines take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[cfg_attr(feature = "serde", serde(bound(serialize = "O: AsRef<[u8]>", deserialize = "O: From<Vec<u8>>")))]
+pub struct ReceivedOf<O> {
     /// Port of entry that it came in by.
     pub entry: Entry,
     /// Address in the packet's source field; the port is 0 where the protocol has none.
@@ -23,13 +28,28 @@ pub struct Received<'a> {
     pub tos: u8,
     /// IPv4 options as in the header, or the whole IPv6 hop-by-hop options header (from its next-header
     /// octet on); empty if there were none.
-    pub options: &'a [u8],
+    #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
+    pub options: O,
     /// What follows the header of the entry: [`Entry::Udp`], [`Entry::Ip`] and [`Entry::IcmpEcho`] each define it.
-    pub payload: &'a [u8],
+    #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
+    pub payload: O,
+}
+
+/// A received packet whose octets are borrowed.
+pub type Received<'a> = ReceivedOf<&'a [u8]>;
+
+impl ReceivedOf<Vec<u8>> {
+    /// The same packet with its octets borrowed.
+    #[must_use]
+    pub fn as_received(&self) -> Received<'_> {
+        let &Self { entry, src, dst, ifindex, ttl, tos, ref options, ref payload } = self;
+        Received { entry, src, dst, ifindex, ttl, tos, options, payload }
+    }
 }
 
 /// A packet to be sent. One that is larger than the MTU is fragmented by the kernel unless `dont_fragment` is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Transmit<'a> {
     /// Port of entry that it leaves by.
     pub entry: Entry,
@@ -49,8 +69,10 @@ pub struct Transmit<'a> {
     /// IPv6 flow label, 20 bits; 0: the kernel chooses. Means nothing with IPv4.
     pub flow_label: u32,
     /// IPv4 options (a multiple of 4 octets) or a whole IPv6 hop-by-hop options header; empty for none.
+    #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
     pub options: &'a [u8],
     /// What follows the header of the entry: [`Entry::Udp`], [`Entry::Ip`] and [`Entry::IcmpEcho`] each define it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
     pub payload: &'a [u8],
 }
 

@@ -6,7 +6,7 @@ use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::traffic::{Reservation, ReservationId};
-use signalbox_core::{NslpId, Time};
+use signalbox_core::{EntryRequest, NslpId, Time};
 use signalbox_resources::{ResourceOutput, Resources};
 
 use crate::config::ConfigError;
@@ -25,6 +25,7 @@ pub struct Node {
     pub(crate) resources: Resources,
     /// Which protocol is the signaling application of a number.
     applications: Vec<(ProtocolId, NslpId)>,
+    entries: Vec<EntryRequest>,
     lookups: Lookups,
     /// Events of commands to protocols that the node does not run.
     events: VecDeque<Event>,
@@ -50,7 +51,7 @@ impl Node {
     pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
         let wall_clock_us = config.wall_clock_us;
-        let applications = config.claims();
+        let (applications, entries) = (config.claims(), config.entries());
         let (mut protocols, resources, mut rng) = Instances::new(config, Random::new(seed))?;
         if let Some(gist) = protocols.get_mut(ProtocolId::Gist) {
             applications.iter().for_each(|(_, nslp)| gist.register(*nslp));
@@ -60,6 +61,7 @@ impl Node {
             protocols,
             resources,
             applications,
+            entries,
             lookups: Lookups::default(),
             events: VecDeque::new(),
             now: Time::ZERO,
@@ -227,6 +229,10 @@ impl NodeEngine for Node {
             "outputs postponed"
         );
         None
+    }
+
+    fn entries(&self) -> Vec<EntryRequest> {
+        self.entries.clone()
     }
 
     fn next_deadline(&self) -> Option<Time> {

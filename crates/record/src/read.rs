@@ -6,10 +6,11 @@ use std::io::{self, BufRead, Read as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use signalbox_core::Time;
+use signalbox_core::node::OwnedInput;
+use signalbox_core::octets::Octets;
 use thiserror::Error;
 
 use crate::VERSION;
-use crate::input::{Octets, OwnedInput, Saved};
 
 /// Longest line that is read, in octets: no honest one comes near.
 const LONGEST_LINE: u64 = 16 << 20;
@@ -95,7 +96,7 @@ struct Header {
     #[serde(rename = "signalbox-recording")]
     _version: u32,
     config: serde_json::Value,
-    seed: Octets<'static>,
+    seed: Octets,
 }
 
 /// Any version's header, to tell a wrong version from a wrong line.
@@ -119,10 +120,10 @@ enum Reason {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, bound(deserialize = "C: Deserialize<'de>"))]
 struct Line<C> {
     t: u64,
-    input: Saved<'static, C>,
+    input: OwnedInput<C>,
 }
 
 impl<R: BufRead, C: DeserializeOwned> Reader<R, C> {
@@ -150,7 +151,7 @@ impl<R: BufRead, C: DeserializeOwned> Reader<R, C> {
             return Err(ReadError::Version(version));
         }
         let header: Header = reader.parse()?;
-        let seed: &[u8] = &header.seed.0;
+        let seed = header.seed.as_slice();
         reader.seed = seed.try_into().map_err(|_| ReadError::Seed(seed.len()))?;
         reader.config = header.config;
         Ok(reader)
@@ -187,7 +188,7 @@ impl<R: BufRead, C: DeserializeOwned> Reader<R, C> {
             return Err(ReadError::Backwards { line: self.line, t, before: self.before });
         }
         self.before = t;
-        Ok(Some(Recorded { at: Time::from_micros(t), input: input.into() }))
+        Ok(Some(Recorded { at: Time::from_micros(t), input }))
     }
 
     /// Reads a line into the buffer; false at the end.

@@ -1,6 +1,5 @@
 //! Writing a recording.
 
-use std::borrow::Cow;
 use std::io;
 
 use serde::Serialize;
@@ -8,7 +7,6 @@ use signalbox_core::Time;
 use signalbox_core::node::Input;
 
 use crate::VERSION;
-use crate::input::{Octets, Saved};
 
 /// The last line of a recording that reached its limit.
 const LIMIT_LINE: &[u8] = b"{\"end\":\"limit\"}\n";
@@ -18,13 +16,14 @@ struct Header<'a, T> {
     #[serde(rename = "signalbox-recording")]
     version: u32,
     config: &'a T,
-    seed: Octets<'a>,
+    #[serde(serialize_with = "signalbox_core::octets::text::serialize")]
+    seed: &'a [u8; 32],
 }
 
 #[derive(Serialize)]
-struct Line<'a, C> {
+struct Line<'a, I> {
     t: u64,
-    input: Saved<'a, &'a C>,
+    input: &'a I,
 }
 
 /// Writes a recording, up to a limit. Each line goes out by one write, so that what was written is whole
@@ -46,7 +45,6 @@ impl<W: io::Write> Writer<W> {
     pub fn new(out: W, config: &impl Serialize, seed: &[u8; 32], limit: u64) -> io::Result<Self> {
         let left = limit.saturating_sub(LIMIT_LINE.len() as u64);
         let mut writer = Self { out, line: Vec::new(), left: Some(left) };
-        let seed = Octets(Cow::Borrowed(seed));
         if writer.put(&Header { version: VERSION, config, seed })? {
             Ok(writer)
         } else {
@@ -63,7 +61,7 @@ impl<W: io::Write> Writer<W> {
     /// # Errors
     /// If the line cannot be written or the command not serialized; the recording has then ended.
     pub fn record<C: Serialize>(&mut self, now: Time, input: &Input<'_, C>) -> io::Result<bool> {
-        self.put(&Line { t: now.as_micros(), input: Saved::from(input) })
+        self.put(&Line { t: now.as_micros(), input })
     }
 
     /// Whether inputs are still recorded.

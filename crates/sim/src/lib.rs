@@ -1,9 +1,10 @@
 //! Networks of Signalbox nodes in virtual time.
 //!
 //! A [`Sim`] holds nodes and links. A node is a plain router, or runs an engine: anything that keeps the
-//! contract of [`signalbox_core::node`]. Packets are UDP, SCTP or RSVP over IPv4 or IPv6; routers forward them by longest
-//! prefix and decrement their TTL; nodes whose engine runs take out passing packets with Router Alert that are RSVP or
-//! have the GIST port and the GIST magic number, as the kernel does for the daemon. Multicast goes where the test
+//! contract of [`signalbox_core::node`]. Packets are of any IP protocol over IPv4 or IPv6; routers forward them by longest
+//! prefix and decrement their TTL. A node whose engine runs receives the packets of the entries that the engine asks for
+//! ([`NodeEngine::entries`](signalbox_core::node::NodeEngine::entries)), and those that pass by and meet the entry's
+//! interception rule, as the kernel does for the daemon. Multicast goes where the test
 //! lays its routes ([`Sim::set_multicast_route`]). Links lose, delay, reorder
 //! and duplicate by seeded chance, each direction by its own.
 //!

@@ -1,6 +1,6 @@
 //! Packets under way, and the log of those a test wants to see.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use signalbox_core::packet::{Received, Transmit, router_alert};
 use signalbox_core::{Entry, IfIndex, Time};
@@ -9,17 +9,15 @@ use crate::config::{LinkId, NodeId};
 
 /// IP protocol number of ICMP.
 const ICMP: u8 = 1;
+/// IP protocol number of ICMPv6.
+const ICMPV6: u8 = 58;
 /// IP protocol number of UDP.
-pub(crate) const UDP: u8 = 17;
-/// IP protocol number of SCTP.
-pub(crate) const SCTP: u8 = 132;
-/// IP protocol number of RSVP.
-pub(crate) const RSVP: u8 = 46;
+const UDP: u8 = 17;
 
-/// A packet on a link: UDP, or SCTP or RSVP with their common header in the payload.
+/// A packet on a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// IP protocol: 17 (UDP), 46 (RSVP) or 132 (SCTP).
+    /// IP protocol.
     pub protocol: u8,
     /// Source address and port; 0 with other protocols than UDP.
     pub src: SocketAddr,
@@ -33,7 +31,7 @@ pub struct Packet {
     pub dont_fragment: bool,
     /// IPv4 options or IPv6 hop-by-hop options header.
     pub options: Vec<u8>,
-    /// UDP payload, or the whole SCTP or RSVP packet.
+    /// What follows the UDP header, or with another protocol the IP header and its options.
     pub payload: Vec<u8>,
 }
 
@@ -43,12 +41,6 @@ impl Packet {
     pub fn new(src: SocketAddr, dst: SocketAddr, payload: impl Into<Vec<u8>>) -> Self {
         let (options, payload) = (Vec::new(), payload.into());
         Self { protocol: UDP, src, dst, ttl: 64, tos: 0, dont_fragment: false, options, payload }
-    }
-
-    /// An SCTP packet with TTL 64 and no options.
-    #[must_use]
-    pub fn sctp(src: IpAddr, dst: IpAddr, packet: impl Into<Vec<u8>>) -> Self {
-        Self { protocol: SCTP, ..Self::new(SocketAddr::new(src, 0), SocketAddr::new(dst, 0), packet) }
     }
 
     /// Size of the IP packet, in octets.
@@ -65,12 +57,25 @@ impl Packet {
         router_alert(&self.options, self.dst.is_ipv6())
     }
 
+    /// The port of entry that it belongs to: that of ICMP Echo for a Request or Reply whose data have four octets.
+    #[must_use]
+    pub fn entry(&self) -> Entry {
+        match (self.protocol, self.payload.as_slice()) {
+            (UDP, _) => Entry::Udp(self.dst.port()),
+            // Type, code, checksum, identifier, sequence number, data (RFC 792, RFC 4443 §4).
+            (ICMP, [0 | 8, 0, _, _, _, _, _, _, a, b, c, d, ..])
+            | (ICMPV6, [128 | 129, 0, _, _, _, _, _, _, a, b, c, d, ..]) => {
+                Entry::IcmpEcho(u32::from_be_bytes([*a, *b, *c, *d]))
+            }
+            (protocol, _) => Entry::Ip(protocol),
+        }
+    }
+
     /// As a node gets it that receives it by `ifindex`.
     #[must_use]
     pub fn received(&self, ifindex: IfIndex) -> Received<'_> {
-        let entry = if self.protocol == UDP { Entry::Udp(self.dst.port()) } else { Entry::Ip(self.protocol) };
         Received {
-            entry,
+            entry: self.entry(),
             src: self.src,
             dst: self.dst,
             ifindex,
@@ -87,7 +92,8 @@ impl From<&Transmit<'_>> for Packet {
         let protocol = match t.entry {
             Entry::Udp(_) => UDP,
             Entry::Ip(protocol) => protocol,
-            Entry::IcmpEcho(_) => ICMP,
+            Entry::IcmpEcho(_) if t.dst.is_ipv4() => ICMP,
+            Entry::IcmpEcho(_) => ICMPV6,
         };
         Self {
             protocol,

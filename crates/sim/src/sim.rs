@@ -9,11 +9,11 @@ mod streams;
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use signalbox_core::node::{Input, NoRoute, NodeEngine, TransmitError};
 use signalbox_core::traffic::{Reservation, ReservationId, ReserveError};
-use signalbox_core::{IfIndex, Random, Time};
+use signalbox_core::{Entry, EntryRequest, IfIndex, Random, Time};
 
 use crate::config::{LinkConfig, LinkId, NodeId};
 use crate::network::{Network, Way};
@@ -112,7 +112,10 @@ struct Node<N> {
     /// Counts restarts, so that answers to a dead engine do not reach its successor.
     incarnation: u32,
     interception: bool,
-    rsvp: bool,
+    /// What the engine that was started last asks of its driver.
+    entries: Vec<EntryRequest>,
+    /// Entries that the driver does not open.
+    closed: BTreeSet<Entry>,
     multicast: Multicast,
     timer: Option<Time>,
     /// Neither forwards nor answers.
@@ -194,7 +197,8 @@ impl<N: NodeEngine> Sim<N> {
             engine: None,
             incarnation: 0,
             interception: true,
-            rsvp: true,
+            entries: Vec::new(),
+            closed: BTreeSet::new(),
             multicast: Multicast::default(),
             timer: None,
             off: false,

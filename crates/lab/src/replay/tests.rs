@@ -52,6 +52,10 @@ impl NodeEngine for Taped {
         Some(output)
     }
 
+    fn entries(&self) -> Vec<signalbox_core::EntryRequest> {
+        self.node.entries()
+    }
+
     fn next_deadline(&self) -> Option<Time> {
         self.node.next_deadline()
     }

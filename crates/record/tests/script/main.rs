@@ -9,13 +9,13 @@ use std::net::{IpAddr, SocketAddr};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use signalbox_core::node::{
-    Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, RouteQuery, StreamError, StreamId,
-    StreamKind, TransmitError,
+    Input, Interface, NoRoute, NodeEngine, Output, OwnedInput, Prefix, Route, RouteQuery, StreamError,
+    StreamId, StreamKind, TransmitError,
 };
-use signalbox_core::packet::{Received, Transmit};
+use signalbox_core::packet::{Received, ReceivedOf, Transmit};
 use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_core::{Entry, IfIndex, Random, Time};
-use signalbox_record::{OwnedInput, OwnedPacket, ReadError, Reader, Recorded, Writer, replay};
+use signalbox_record::{ReadError, Reader, Recorded, Writer, replay};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,7 +30,7 @@ fn addr(text: &str) -> IpAddr {
 }
 
 fn inputs() -> Vec<OwnedInput<Command>> {
-    let datagram = OwnedPacket {
+    let datagram = ReceivedOf {
         entry: Entry::Udp(270),
         src: "[fe80::1%3]:270".parse().unwrap(),
         dst: "[fd00::2]:270".parse().unwrap(),
@@ -85,7 +85,7 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         close(None, false),
         close(Some(StreamError::Reset), true),
         OwnedInput::ListenFailed { kind: StreamKind::Sctp, port: 270, error: StreamError::AddressInUse },
-        OwnedInput::Packet(OwnedPacket {
+        OwnedInput::Packet(ReceivedOf {
             entry: Entry::Ip(46),
             src: SocketAddr::new(src, 0),
             dst: SocketAddr::new(dst, 0),
@@ -133,7 +133,7 @@ fn every_kind_of_input_comes_in_as_it_went_out() {
 fn a_line_is_as_the_documentation_says() {
     let recording = String::from_utf8(record(&inputs(), 1 << 20)).unwrap();
     let lines: Vec<_> = recording.lines().collect();
-    assert!(lines[0].starts_with("{\"signalbox-recording\":1,\"config\":{"), "{}", lines[0]);
+    assert!(lines[0].starts_with("{\"signalbox-recording\":2,\"config\":{"), "{}", lines[0]);
     assert!(lines[0].ends_with(&format!("\"seed\":\"{}\"}}", "07".repeat(32))), "{}", lines[0]);
     assert_eq!(
         lines[5],
@@ -193,7 +193,7 @@ fn a_write_that_fails_ends_the_recording() {
 
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
-    let header = format!("{{\"signalbox-recording\":1,\"config\":null,\"seed\":\"{}\"}}\n", "00".repeat(32));
+    let header = format!("{{\"signalbox-recording\":2,\"config\":null,\"seed\":\"{}\"}}\n", "00".repeat(32));
     let error = |text: String| read(text.as_bytes()).unwrap_err();
     assert!(matches!(error(String::new()), ReadError::Empty));
     assert!(matches!(error(header.replace(":1,", ":9,")), ReadError::Version(9)));

@@ -89,7 +89,7 @@ impl<N: NodeEngine> Sim<N> {
         let member = state.groups.contains(&key.0);
         let oifs =
             state.routes.get(&key).filter(|route| route.iif == ifindex).map(|route| route.oifs.clone());
-        if !member && self.takes_rsvp(node, &packet) {
+        if !member && self.intercepts(node, &packet, true) {
             self.counters.intercepted += 1;
             return self.drive(node, Input::Packet(packet.received(ifindex)));
         }

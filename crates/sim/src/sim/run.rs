@@ -4,19 +4,15 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
 use signalbox_core::node::{Input, NodeEngine, Output, Prefix, StreamError, StreamKind, TransmitError};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{Entry, EntryRequest, IfIndex, Time};
 
 use super::streams::Act;
 use super::{Boot, Happened, Queued, Sim, What};
 use crate::config::{Impairment, LinkId, NodeId};
 use crate::network::{RouteChange, Way, family_of};
-use crate::packet::{Captured, Fate, Packet, RSVP, SCTP, UDP};
+use crate::packet::{Captured, Fate, Packet};
 use crate::seed::{Purpose, stream};
 
-/// The port that engines listen at, and whose passing packets with Router Alert they get.
-const PORT: u16 = 270;
-/// What passing packets must start with to be taken out.
-const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
 /// More route changes than this at once are told to a node as "any of this IP version".
 const MOST_CHANGES: usize = 64;
 /// Packets in the log; the oldest go first.
@@ -38,7 +34,9 @@ impl<N: NodeEngine> Sim<N> {
         state.reservations.clear();
         state.multicast.forget_asked();
         let Some(factory) = &mut state.factory else { return };
-        state.engine = Some(factory(Boot { node, seed, now: self.now }));
+        let engine = factory(Boot { node, seed, now: self.now });
+        state.entries = engine.entries();
+        state.engine = Some(engine);
         self.tell_interfaces(node);
     }
 
@@ -257,20 +255,9 @@ impl<N: NodeEngine> Sim<N> {
             self.deliver(node, ifindex, &packet);
             return;
         }
-        // Linux asks for a route before it looks at the Router Alert.
-        if way.is_ok() && self.takes_rsvp(node, &packet) {
+        if self.intercepts(node, &packet, way.is_ok()) {
             self.counters.intercepted += 1;
             return self.drive(node, Input::Packet(packet.received(ifindex)));
-        }
-        let state = &self.nodes[node.at()];
-        let taken = state.interception
-            && packet.protocol == UDP
-            && packet.dst.port() == PORT
-            && packet.payload.starts_with(&MAGIC);
-        if taken && state.engine.is_some() && packet.router_alert().is_some() {
-            self.counters.intercepted += 1;
-            self.drive(node, Input::Packet(packet.received(ifindex)));
-            return;
         }
         if packet.ttl <= 1 {
             self.counters.ttl_expired += 1;
@@ -290,22 +277,24 @@ impl<N: NodeEngine> Sim<N> {
         }
     }
 
-    /// Whether the node's engine takes this passing packet as RSVP.
-    pub(super) fn takes_rsvp(&self, node: NodeId, packet: &Packet) -> bool {
+    /// What the node's engine asks for packets of this entry, if it runs and its driver has the entry open.
+    fn entry(&self, node: NodeId, entry: Entry) -> Option<&EntryRequest> {
         let state = &self.nodes[node.at()];
-        packet.protocol == RSVP && state.rsvp && state.engine.is_some() && packet.router_alert().is_some()
+        let open = state.engine.is_some() && !state.closed.contains(&entry);
+        state.entries.iter().find(|request| open && request.receive && request.entry == entry)
+    }
+
+    /// Whether the node's engine receives this packet that passes by; `routed` says whether there is a route for it.
+    pub(super) fn intercepts(&self, node: NodeId, packet: &Packet, routed: bool) -> bool {
+        let Some(request) = self.entry(node, packet.entry()) else { return false };
+        // Linux redirects datagrams before it looks for a route, raw packets after that.
+        let in_time = routed || matches!(request.entry, Entry::Udp(_));
+        let rule = request.intercept.as_ref().filter(|_| in_time && self.nodes[node.at()].interception);
+        rule.is_some_and(|rule| rule.takes(packet.dst.is_ipv6(), &packet.options, &packet.payload))
     }
 
     pub(super) fn deliver(&mut self, node: NodeId, ifindex: IfIndex, packet: &Packet) {
-        if packet.protocol == RSVP && self.nodes[node.at()].rsvp && self.nodes[node.at()].engine.is_some() {
-            self.counters.delivered += 1;
-            return self.drive(node, Input::Packet(packet.received(ifindex)));
-        }
-        if packet.protocol == SCTP && self.nodes[node.at()].engine.is_some() {
-            self.counters.delivered += 1;
-            return self.drive(node, Input::Packet(packet.received(ifindex)));
-        }
-        if packet.protocol != UDP || packet.dst.port() != PORT || self.nodes[node.at()].engine.is_none() {
+        if self.entry(node, packet.entry()).is_none() {
             self.counters.unheard += 1;
             return;
         }

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use signalbox_core::Time;
 use signalbox_core::node::{NodeEngine, Prefix};
+use signalbox_core::{Entry, Time};
 
 use super::Sim;
 use crate::config::{Impairment, LinkId, NextHop, NodeId};
@@ -11,15 +11,20 @@ use crate::packet::Packet;
 use crate::stream::StreamConfig;
 
 impl<N: NodeEngine> Sim<N> {
-    /// Whether passing GIST packets are taken out of forwarding for the node's engine. On at first.
+    /// Whether the node's engine receives packets that pass by, by the interception rules of its entries. On at first.
     pub fn set_interception(&mut self, node: NodeId, on: bool) {
         self.nodes[node.at()].interception = on;
     }
 
-    /// Whether the node's engine hears RSVP: packets to the node, and passing ones with Router Alert. On at first; off
-    /// makes it a hop that knows no RSVP (RFC 2205 §2.9).
-    pub fn set_rsvp(&mut self, node: NodeId, on: bool) {
-        self.nodes[node.at()].rsvp = on;
+    /// Whether the node's driver opens this port of entry if the engine asks for it. On at first; off makes the node a hop
+    /// that does not know the protocol.
+    pub fn set_entry(&mut self, node: NodeId, entry: Entry, on: bool) {
+        let closed = &mut self.nodes[node.at()].closed;
+        if on {
+            closed.remove(&entry);
+        } else {
+            closed.insert(entry);
+        }
     }
 
     /// What the link does to packets in both directions, from now on.

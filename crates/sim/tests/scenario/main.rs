@@ -1,5 +1,6 @@
 //! The simulation itself, with engines that do next to nothing.
 
+mod entries;
 mod paths;
 mod reservations;
 mod rsvp;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_core::packet::{IpReceived, IpTransmit, Transmit};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex, Intercept, Time};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -17,7 +17,10 @@ enum Command {
     Lookup { group: IpAddr, source: IpAddr },
 }
 
-/// What it heard.
+/// RSVP's port of entry.
+const ENTRY: Entry = Entry::Ip(46);
+
+/// What it received.
 #[derive(Debug, Clone, PartialEq)]
 enum Event {
     Packet { src: IpAddr, ifindex: IfIndex, ttl: u8, alert: bool },
@@ -70,6 +73,12 @@ impl NodeEngine for Ear {
         })
     }
 
+    fn entries(&self) -> Vec<EntryRequest> {
+        let alert = AlertRule::Value { ipv4: 0, ipv6: 1 };
+        let intercept = Intercept { alert, matches: Vec::new() };
+        vec![EntryRequest::local(ENTRY, "rsvp").with_intercept(intercept)]
+    }
+
     fn next_deadline(&self) -> Option<Time> {
         None
     }
@@ -95,7 +104,7 @@ fn an_alert_is_taken_by_the_next_node_that_hears_rsvp() {
         sim.command(nodes[0], send(true));
         assert_eq!(heard(&mut sim), [packet(&sim, 1, 0, 63, true)]);
         // A hop that knows no RSVP passes it on, with one TTL less.
-        sim.set_rsvp(nodes[1], false);
+        sim.set_entry(nodes[1], ENTRY, false);
         sim.command(nodes[0], send(true));
         assert_eq!(heard(&mut sim), [packet(&sim, 2, 1, 62, true)]);
         // The source stays that of the flow when another node sends.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use signalbox_core::node::{Input, NodeEngine, Output, StreamError, StreamId, StreamKind};
 use signalbox_core::packet::Transmit;
-use signalbox_core::{Entry, Time};
+use signalbox_core::{Entry, EntryRequest, Time};
 use signalbox_sim::Boot;
 
 /// What to do.
@@ -98,6 +98,10 @@ impl NodeEngine for Streamer {
                 payload: packet,
             }),
         })
+    }
+
+    fn entries(&self) -> Vec<EntryRequest> {
+        vec![EntryRequest::local(Entry::Ip(132), "sctp")]
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -9,7 +9,7 @@ use signalbox_core::node::{
 };
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_core::traffic::{Reservation, ReservationId, ReserveError};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex, Intercept, Match, Time};
 use signalbox_sim::Boot;
 
 pub(crate) const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
@@ -156,7 +156,7 @@ impl NodeEngine for Toy {
             Pending::Transmit { src, dst, ifindex, ttl, options } => {
                 self.options = options;
                 Output::Transmit(Transmit {
-                    entry: signalbox_core::Entry::Udp(270),
+                    entry: Entry::Udp(270),
                     src,
                     dst,
                     ifindex,
@@ -178,6 +178,11 @@ impl NodeEngine for Toy {
             Pending::Release(id) => Output::Release { id },
             Pending::Event(event) => Output::Event(event),
         })
+    }
+
+    fn entries(&self) -> Vec<EntryRequest> {
+        let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
+        vec![EntryRequest::local(Entry::Udp(270), "toy").with_intercept(intercept)]
     }
 
     fn next_deadline(&self) -> Option<Time> {

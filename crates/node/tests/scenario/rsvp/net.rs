@@ -84,6 +84,10 @@ impl NodeEngine for Host {
         Some(output)
     }
 
+    fn entries(&self) -> Vec<signalbox_core::EntryRequest> {
+        self.node.entries()
+    }
+
     fn next_deadline(&self) -> Option<Time> {
         self.node.next_deadline()
     }
