@@ -12,7 +12,7 @@ pub(crate) mod units;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use signalbox_core::{Entry, EntryRequest};
+use signalbox_core::EntryRequest;
 use signalbox_linux::IoConfig;
 
 pub(crate) use error::ConfigError;
@@ -220,10 +220,8 @@ impl Config {
 
     /// What to open in the kernel, `entries` being the ports of entry that the node asks for.
     pub(crate) fn io(&self, mut entries: Vec<EntryRequest>) -> IoConfig {
-        // Where Router Alerts are ignored, the kernel forwards RSVP's packets like any other packets (RFC 6398).
-        if self.rsvp().is_some_and(|rsvp| !rsvp.router_alert) {
-            let rsvp = entries.iter_mut().filter(|request| request.entry == Entry::Ip(46));
-            rsvp.for_each(|request| request.intercept = None);
+        for section in sections(self) {
+            section.adapt(&mut entries);
         }
         IoConfig {
             entries,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use signalbox_core::NslpId;
+use signalbox_core::{EntryRequest, NslpId};
 
 use super::Config;
 use super::error::Problem;
@@ -25,6 +25,9 @@ pub(crate) trait Section {
 
     /// Puts the settings of the protocol's engine into those of the node.
     fn install(&self, node: &mut signalbox_node::Config);
+
+    /// Changes the ports of entry of the node as the section demands.
+    fn adapt(&self, _entries: &mut [EntryRequest]) {}
 
     /// NSLPIDs that the protocol owns.
     fn nslps(&self) -> Vec<NslpId> {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
+use signalbox_core::{Entry, EntryRequest};
 use signalbox_node::rsvp;
 use signalbox_node::rsvp::neighbour::Config as NeighboursConfig;
 
@@ -16,6 +17,9 @@ use crate::config::section::Section;
 use crate::config::units;
 use keys::KeySection;
 use neighbours::{HelloSection, IntegritySection, ReductionSection, Tables};
+
+/// The IP protocol of RSVP (RFC 2205 §3.3).
+const PROTOCOL: u8 = 46;
 
 /// `[rsvp]`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -336,6 +340,14 @@ impl Section for RsvpConfig {
 
     fn install(&self, node: &mut signalbox_node::Config) {
         node.rsvp = Some(self.engine());
+    }
+
+    /// Where Router Alerts are ignored, the kernel forwards RSVP's packets like any other packets (RFC 6398).
+    fn adapt(&self, entries: &mut [EntryRequest]) {
+        if !self.router_alert {
+            let rsvp = entries.iter_mut().filter(|request| request.entry == Entry::Ip(PROTOCOL));
+            rsvp.for_each(|request| request.intercept = None);
+        }
     }
 
     fn reserves(&self) -> bool {
