@@ -6,9 +6,11 @@ set -u
 export LC_ALL=C.UTF-8
 cd "$(dirname "$0")/.." || exit 1
 
-# The first commit is the last one before the rule on length, the second the last one before the rule on the form.
+# The last commits before the rule on the length and before the rule on the form.
 length_since=74bfa6a
-form_since=74bfa6a
+form_since=ee20b3b
+# Commits that broke a rule before it was checked.
+except='^(b5e9369|f877280) '
 
 # The first word of a subject that is no imperative: an article or question word, or a form in -s, -ed or -ing.
 no_imperative() {
@@ -53,7 +55,9 @@ since() { # commit, check
         echo "skipped: the history here does not reach back to $1"
         return
     fi
-    while IFS= read -r subject; do "$2" "$subject"; done < <(git log --no-merges --format=%s "$1..HEAD")
+    while IFS= read -r line; do
+        if ! [[ $line =~ $except ]]; then "$2" "${line#* }"; fi
+    done < <(git log --no-merges --abbrev=7 --format='%h %s' "$1..HEAD")
 }
 since $length_since check_length
 since $form_since check_form
