@@ -1,4 +1,4 @@
-//! Tables of requirements, and the lists that say which rows need no test or not yet.
+//! Tables of requirements, and lists of rows that need no test, or not yet.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Row>,
 }
 
-/// Why a row needs no test, or not yet.
+/// The reason why a row needs no test, or not yet.
 pub(crate) struct Rule {
     pub(crate) reason: String,
 }
@@ -73,7 +73,7 @@ fn load(path: &Path, name: String) -> Result<Table> {
     Ok(Table { name, prefix, rows })
 }
 
-/// Reads `id<TAB>reason` lines; an id may end in `*` for all that start so. `#` starts a comment line.
+/// Reads `id<TAB>reason` lines; an id may end in `*` for all ids with this beginning. `#` starts a comment line.
 pub(crate) fn rules(path: &Path, tables: &[Table]) -> Result<Rules> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut found = Rules { rules: BTreeMap::new(), unknown: Vec::new() };

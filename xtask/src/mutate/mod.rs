@@ -26,7 +26,7 @@ struct Mutation {
     replace: String,
 }
 
-/// A result: which tests named the ids, and which of them failed.
+/// A mutation and its result.
 struct Verdict<'a> {
     mutation: &'a Mutation,
     outcome: Outcome,
@@ -68,15 +68,17 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
             .filter(|(_, ids)| mutation.ids.iter().any(|id| ids.contains(id)))
             .map(|(test, _)| test)
             .collect();
-        let outcome = tree.mutate(&mutation.file, &mutation.find, &mutation.replace, &named)?;
+        let enough = |failed: &[Test]| alive(mutation, failed, &tests).is_empty();
+        let outcome = tree.mutate(mutation, &named, enough)?;
         let verdict = Verdict { mutation, outcome };
         if !options.json {
             print(&verdict, &tests);
         }
         verdicts.push(verdict);
-    }
-    if options.record {
-        record(root, &verdicts, &tests)?;
+        // After each one, so that a run that is stopped keeps what it found.
+        if options.record {
+            record(root, &verdicts, &tests)?;
+        }
     }
     let survivors = verdicts.iter().filter(|verdict| !survived(verdict, &tests).is_empty()).count();
     if options.json {
@@ -135,12 +137,20 @@ fn load(root: &Path, places: &[(String, String)]) -> Result<Vec<Mutation>> {
 }
 
 /// The ids of a mutation that no failing test names.
-fn survived<'a>(verdict: &Verdict<'a>, tests: &BTreeMap<Test, BTreeSet<String>>) -> Vec<&'a str> {
-    let Outcome::Ran { failed, .. } = &verdict.outcome else {
-        return verdict.mutation.ids.iter().map(String::as_str).collect();
-    };
+fn alive<'a>(
+    mutation: &'a Mutation,
+    failed: &[Test],
+    tests: &BTreeMap<Test, BTreeSet<String>>,
+) -> Vec<&'a str> {
     let killed = |id: &str| failed.iter().any(|test| tests.get(test).is_some_and(|ids| ids.contains(id)));
-    verdict.mutation.ids.iter().map(String::as_str).filter(|id| !killed(id)).collect()
+    mutation.ids.iter().map(String::as_str).filter(|id| !killed(id)).collect()
+}
+
+fn survived<'a>(verdict: &Verdict<'a>, tests: &BTreeMap<Test, BTreeSet<String>>) -> Vec<&'a str> {
+    match &verdict.outcome {
+        Outcome::Ran { failed, .. } => alive(verdict.mutation, failed, tests),
+        Outcome::DoesNotApply | Outcome::DoesNotCompile(_) => alive(verdict.mutation, &[], tests),
+    }
 }
 
 fn print(verdict: &Verdict<'_>, tests: &BTreeMap<Test, BTreeSet<String>>) {

@@ -7,12 +7,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::Mutation;
 use super::named::Test;
 
 /// Seconds that the tests of one program may take; a broken rule may well be an endless loop.
 const TIMEOUT: &str = "600";
 
-/// What came of a mutation.
+/// The result of a mutation.
 pub(super) enum Outcome {
     /// The text to replace does not stand in the file exactly once.
     DoesNotApply,
@@ -62,17 +63,39 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Replaces `find` in `file`, runs `tests`, and restores the file.
-    pub(super) fn mutate(&self, file: &str, find: &str, replace: &str, tests: &[&Test]) -> Result<Outcome> {
+    /// Replaces `find` in `file`, runs `tests`, and restores the file. Tests of the changed crate come first; the others
+    /// run only if these were not `enough`, because they make more crates compile again.
+    pub(super) fn mutate(
+        &self,
+        mutation: &Mutation,
+        tests: &[&Test],
+        enough: impl Fn(&[Test]) -> bool,
+    ) -> Result<Outcome> {
+        let Mutation { file, find, replace, .. } = mutation;
         let path = self.root.join(file);
         let original = fs::read_to_string(&path).with_context(|| format!("cannot read {file}"))?;
-        if original.matches(find).count() != 1 {
+        if original.matches(find.as_str()).count() != 1 {
             return Ok(Outcome::DoesNotApply);
         }
         fs::write(&path, original.replacen(find, replace, 1))?;
-        let outcome = self.run(tests);
+        let outcome = self.run_in_turn(file, tests, enough);
         fs::write(&path, original)?;
         outcome
+    }
+
+    fn run_in_turn(&self, file: &str, tests: &[&Test], enough: impl Fn(&[Test]) -> bool) -> Result<Outcome> {
+        let own = |test: &Test| file.starts_with(&format!("crates/{}/", test.krate));
+        let (own, others): (Vec<&Test>, Vec<&Test>) = tests.iter().partition(|test| own(test));
+        let first = self.run(&own)?;
+        let Outcome::Ran { mut failed, mut passed } = first else { return Ok(first) };
+        if enough(&failed) {
+            return Ok(Outcome::Ran { failed, passed });
+        }
+        let second = self.run(&others)?;
+        let Outcome::Ran { failed: more_failed, passed: more_passed } = second else { return Ok(second) };
+        failed.extend(more_failed);
+        passed.extend(more_passed);
+        Ok(Outcome::Ran { failed, passed })
     }
 
     fn run(&self, tests: &[&Test]) -> Result<Outcome> {

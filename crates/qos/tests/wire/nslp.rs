@@ -76,6 +76,9 @@ fn a_reserve_is_as_drawn() {
     assert_eq!(format!("{classifier:?}"), "Classifier(XYPAB)");
     assert_eq!(message.qspec, Some(&[0xde, 0xad, 0xbe, 0xef, 1, 2, 3, 4][..]));
     assert_eq!(encoded(&message), octets, "in the order of the grammar");
+    // Here, unlike above, the type and the flags differ.
+    let tear = Message { flags: MessageFlags::TEAR, ..message };
+    assert_eq!(encoded(&tear)[..2], [1, 2]);
 }
 
 /// QOS-5.1.2.2-01, QOS-5.1.2.2-03, QOS-5.1.2.3-01, QOS-5.1.2.3-03, QOS-5.1.2.4-01, QOS-5.1.3.6-01, QOS-5.1.3.6-31,

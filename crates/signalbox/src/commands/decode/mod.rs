@@ -45,7 +45,7 @@ Examples:
 A line holds a UDP payload with the magic number, or the bare message of a stream; of RSVP a message from its common
 header on. What follows a # is skipped. Of a capture, GIST's UDP datagrams and RSVP's IP packets are printed.
 
-Exit status: 0 every message was understood, 1 one was not (its error says object, offset and the GIST error
+Exit status: 0 every message was understood, 1 one was not (its error names object, offset and the GIST error
 that it raises), 2 wrong arguments or a file that cannot be read.";
 
 impl Run for DecodeArgs {
