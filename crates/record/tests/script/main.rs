@@ -196,7 +196,7 @@ fn what_is_wrong_is_said_with_its_line() {
     let header = format!("{{\"signalbox-recording\":2,\"config\":null,\"seed\":\"{}\"}}\n", "00".repeat(32));
     let error = |text: String| read(text.as_bytes()).unwrap_err();
     assert!(matches!(error(String::new()), ReadError::Empty));
-    assert!(matches!(error(header.replace(":1,", ":9,")), ReadError::Version(9)));
+    assert!(matches!(error(header.replace(":2,", ":9,")), ReadError::Version(9)));
     assert!(matches!(error(header.replacen("00", "", 1)), ReadError::Seed(31)));
     assert!(matches!(error("{\"t\":0}\n".to_owned()), ReadError::Line { line: 1, .. }));
     let timer = "{\"t\":5,\"input\":\"timer\"}\n";
