@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 # The last commits before the rule on the length and before the rule on the form.
 length_since=74bfa6a
-form_since=ee20b3b
+form_since=f207168
 # Commits that broke a rule before it was checked.
 except='^(b5e9369|f877280) '
 
