@@ -1,6 +1,6 @@
 //! Which settings make a node.
 
-use signalbox_core::NslpId;
+use signalbox_core::{Entry, NslpId};
 
 use crate::protocols::{Config, GistConfig, ProtocolId};
 
@@ -25,6 +25,16 @@ pub enum ConfigError {
         /// Whose it is.
         first: ProtocolId,
         /// Who claims it too.
+        second: ProtocolId,
+    },
+    /// Two protocols with one port of entry.
+    #[error("{first} and {second} both receive packets by {entry:?}: leave one of them out")]
+    EntryInUse {
+        /// The port of entry.
+        entry: Entry,
+        /// The protocol that has it.
+        first: ProtocolId,
+        /// The protocol that needs it too.
         second: ProtocolId,
     },
     /// GIST's settings.
@@ -61,6 +71,13 @@ impl Config {
     pub fn validated(&self) -> Result<(), ConfigError> {
         self.validate_each()?;
         self.resources.validated()?;
+        let entries = self.entries_of_each();
+        for (at, (second, request)) in entries.iter().enumerate() {
+            let entry = request.entry;
+            if let Some((first, _)) = entries.iter().take(at).find(|(_, taken)| taken.entry == entry) {
+                return Err(ConfigError::EntryInUse { entry, first: *first, second: *second });
+            }
+        }
         let claims = self.claims();
         for (at, (second, nslp)) in claims.iter().enumerate() {
             if self.gist.is_none() {

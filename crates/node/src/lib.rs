@@ -113,6 +113,12 @@ pub mod resources {
     pub use signalbox_resources::{config, intserv, token, units, view};
 }
 
+/// The types of the test protocol.
+#[cfg(feature = "test-protocol")]
+pub mod beacon {
+    pub use crate::protocols::beacon::{Command, Config, Event};
+}
+
 /// The types of the Ping application that users of this crate need.
 pub mod ping {
     pub use signalbox_ping::engine::{

@@ -6,7 +6,7 @@ use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::traffic::{Reservation, ReservationId};
-use signalbox_core::{EntryRequest, NslpId, Time};
+use signalbox_core::{Entry, EntryRequest, NslpId, Time};
 use signalbox_resources::{ResourceOutput, Resources};
 
 use crate::config::ConfigError;
@@ -25,7 +25,8 @@ pub struct Node {
     pub(crate) resources: Resources,
     /// Which protocol is the signaling application of a number.
     applications: Vec<(ProtocolId, NslpId)>,
-    entries: Vec<EntryRequest>,
+    /// The ports of entry, and the protocols that need them.
+    entries: Vec<(ProtocolId, EntryRequest)>,
     lookups: Lookups,
     /// Events of commands to protocols that the node does not run.
     events: VecDeque<Event>,
@@ -51,7 +52,8 @@ impl Node {
     pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
         let wall_clock_us = config.wall_clock_us;
-        let (applications, entries) = (config.claims(), config.entries());
+        let applications = config.claims();
+        let entries = config.entries_of_each();
         let (mut protocols, resources, mut rng) = Instances::new(config, Random::new(seed))?;
         if let Some(gist) = protocols.get_mut(ProtocolId::Gist) {
             applications.iter().for_each(|(_, nslp)| gist.register(*nslp));
@@ -130,8 +132,18 @@ impl Node {
         }
     }
 
+    /// The protocol that needs a port of entry.
+    fn owner(&self, entry: Entry) -> Option<ProtocolId> {
+        self.entries.iter().find(|(_, request)| request.entry == entry).map(|(protocol, _)| *protocol)
+    }
+
     fn packet(&mut self, packet: Received<'_>) {
-        self.each(|protocol, cx| protocol.packet(cx, packet));
+        match self.owner(packet.entry) {
+            Some(owner) => self.one(owner, |protocol, cx| protocol.packet(cx, packet)),
+            None => {
+                tracing::debug!(entry = ?packet.entry, reason = "no protocol needs the entry", "packet discarded")
+            }
+        }
     }
 
     fn stream(&mut self, input: StreamInput<'_>) {
@@ -159,7 +171,9 @@ impl NodeEngine for Node {
             }
             Input::Packet(packet) => self.packet(packet),
             Input::TransmitFailed { entry, dst, error } => {
-                self.each(|protocol, cx| protocol.transmit_failed(cx, entry, dst, error));
+                if let Some(owner) = self.owner(entry) {
+                    self.one(owner, |protocol, cx| protocol.transmit_failed(cx, entry, dst, error));
+                }
             }
             Input::Route { id, result } => {
                 let Some((owner, own)) = self.lookups.take(id) else {
@@ -231,14 +245,14 @@ impl NodeEngine for Node {
         None
     }
 
-    fn entries(&self) -> Vec<EntryRequest> {
-        self.entries.clone()
-    }
-
     fn next_deadline(&self) -> Option<Time> {
         if self.budget == 0 {
             return Some(self.now);
         }
         self.protocols.iter().filter_map(Protocol::next_deadline).min()
+    }
+
+    fn entries(&self) -> Vec<EntryRequest> {
+        self.entries.iter().map(|(_, request)| request.clone()).collect()
     }
 }

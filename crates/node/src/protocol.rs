@@ -84,10 +84,10 @@ pub(crate) trait Protocol: fmt::Debug {
     /// The interfaces of the node, whole; given at the start and after each change.
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]);
 
-    /// A packet arrived by this or another protocol's port of entry.
+    /// A packet arrived by a port of entry of this protocol.
     fn packet(&mut self, _: &mut Context<'_>, _: Received<'_>) {}
 
-    /// A packet to this destination could not be sent by this or another protocol's port of entry.
+    /// A packet to this destination could not be sent by a port of entry of this protocol.
     fn transmit_failed(&mut self, _: &mut Context<'_>, _: Entry, _: IpAddr, _: TransmitError) {}
 
     /// The answer to a route lookup of this protocol.

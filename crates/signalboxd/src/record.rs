@@ -96,6 +96,8 @@ mod tests {
         let prefix = Prefix { addr: IpAddr::V4(Ipv4Addr::new(10, 1, 0, 0)), len: 16 };
         let us = Duration::from_micros;
         NodeConfig {
+            #[cfg(feature = "test-protocol")]
+            beacon: None,
             qos: Some(Default::default()),
             rsvp: Some(unusual_rsvp()),
             resources: Default::default(),

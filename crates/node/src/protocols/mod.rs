@@ -4,6 +4,8 @@
 mod table;
 mod instances;
 
+#[cfg(feature = "test-protocol")]
+pub(crate) mod beacon;
 mod gist;
 mod ping;
 mod qos;
@@ -20,4 +22,5 @@ protocols! {
     ping: Ping, "the Ping application";
     qos: Qos, "the QoS application (RFC 5974)";
     rsvp: Rsvp, "RSVP (RFC 2205)";
+    #[cfg(feature = "test-protocol")] beacon: Beacon, "the test protocol";
 }

@@ -133,10 +133,20 @@ macro_rules! protocols {
             /// The ports of entry that a driver opens for a node with these settings.
             #[must_use]
             pub fn entries(&self) -> Vec<signalbox_core::EntryRequest> {
+                self.entries_of_each().into_iter().map(|(_, request)| request).collect()
+            }
+
+            /// The ports of entry that each protocol needs.
+            pub(crate) fn entries_of_each(&self) -> Vec<(ProtocolId, signalbox_core::EntryRequest)> {
                 let mut entries = Vec::new();
                 $(
                     $(#[$meta])*
-                    entries.extend(self.$module.iter().flat_map(<$module::Instance as Composed>::entries));
+                    entries.extend(
+                        self.$module
+                            .iter()
+                            .flat_map(<$module::Instance as Composed>::entries)
+                            .map(|request| (ProtocolId::$variant, request)),
+                    );
                 )*
                 entries
             }

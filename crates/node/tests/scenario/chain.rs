@@ -182,9 +182,8 @@ fn a_path_longer_than_the_message_has_room_for_is_truncated_not_broken() {
 }
 
 fn events(net: &Net) -> Vec<PingEvent> {
-    let event = |h: &signalbox_sim::Happened<Event>| match &h.event {
-        Event::Ping { event, .. } => Some(event.clone()),
-        Event::Gist { .. } | Event::Qos { .. } | Event::Rsvp { .. } => None,
+    let event = |h: &signalbox_sim::Happened<Event>| {
+        if let Event::Ping { event, .. } = &h.event { Some(event.clone()) } else { None }
     };
     net.sim.events().iter().filter_map(event).collect()
 }

@@ -2,6 +2,8 @@
 //! what the nodes tell their users and operators.
 
 mod applications;
+#[cfg(feature = "test-protocol")]
+mod beacon;
 mod bypass;
 mod campaign;
 mod chain;

@@ -42,6 +42,9 @@ pub(crate) struct Config {
     pub(crate) apps: AppsConfig,
     /// RSVP; `None`: it does not run here.
     pub(crate) rsvp: Option<RsvpConfig>,
+    /// The test protocol.
+    #[cfg(feature = "test-protocol")]
+    pub(crate) beacon: Option<crate::protocols::beacon::config::BeaconConfig>,
     /// Links that can be reserved at, and the policy.
     pub(crate) resources: signalbox_node::resources::Config,
     /// How the kernel enforces reservations.

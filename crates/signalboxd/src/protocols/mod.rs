@@ -4,6 +4,8 @@
 //! A further protocol is one folder here, and one line in each of the tables of this file.
 
 pub(crate) mod applications;
+#[cfg(feature = "test-protocol")]
+pub(crate) mod beacon;
 pub(crate) mod gist;
 pub(crate) mod ping;
 pub(crate) mod qos;
@@ -30,7 +32,14 @@ pub(crate) fn services(handle: &LoopHandle, config: &Config) -> Services {
 /// [`Present::section_mut`].
 macro_rules! sections {
     ($config:ident, $get:ident) => {
-        [$config.gist.$get(), $config.apps.ping.$get(), $config.apps.qos.$get(), $config.rsvp.$get()]
+        [
+            $config.gist.$get(),
+            $config.apps.ping.$get(),
+            $config.apps.qos.$get(),
+            $config.rsvp.$get(),
+            #[cfg(feature = "test-protocol")]
+            $config.beacon.$get(),
+        ]
     };
 }
 

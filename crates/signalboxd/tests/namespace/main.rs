@@ -4,5 +4,6 @@
 #![allow(missing_docs, reason = "tests")]
 
 mod applications;
+mod beacon;
 mod net;
 mod routing;

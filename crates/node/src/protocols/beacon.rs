@@ -1,0 +1,226 @@
+//! The test protocol: a datagram that each node with the protocol intercepts, counts and passes on, and that the last one
+//! answers. It shows that a protocol is added with this file, its `mod` line and its line in the table.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use signalbox_core::node::{Interface, NoRoute, Output, Route, RouteQuery};
+use signalbox_core::packet::{Received, Transmit, router_alert_v4, router_alert_v6};
+use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, Time};
+
+use crate::config::ConfigError;
+use crate::protocol::{Composed, Context, Next, Protocol, Setup};
+use crate::routes::LookupsOf;
+use crate::view::Counter;
+
+const PORT: u16 = 32_727;
+const ENTRY: Entry = Entry::Udp(PORT);
+/// Time between two beacons of the settings.
+const INTERVAL: Duration = Duration::from_millis(200);
+const MAGIC: u32 = u32::from_be_bytes(*b"BCN1");
+const ANSWER: u8 = 1;
+
+/// Settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Config {
+    /// A beacon goes to this address every 200 ms.
+    pub to: Option<IpAddr>,
+}
+
+/// What a user asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Command {
+    /// Send a beacon to this address.
+    Send(IpAddr),
+}
+
+/// What a user gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Event {
+    /// The beacon was answered after this number of nodes, the last one included.
+    Answered(u8),
+    /// No node sent it: there is no route, or the protocol does not run here.
+    NotSent,
+}
+
+signalbox_core::counters! {
+    /// Counters of the test protocol.
+    pub struct Counters {
+        /// Beacons sent for users.
+        sent: u64,
+        /// Beacons passed on.
+        passed_on: u64,
+        /// Beacons answered.
+        answered: u64,
+        /// Answers received.
+        answers: u64,
+        /// Nodes on the path of the last beacon that was answered.
+        nodes: u64,
+    }
+}
+
+/// Magic number, kind, count of nodes, the user's identifier: 14 octets.
+#[derive(Debug, Clone, Copy)]
+struct Beacon {
+    kind: u8,
+    nodes: u8,
+    id: u64,
+}
+
+impl Beacon {
+    fn parse(payload: &[u8]) -> Option<Self> {
+        let (magic, rest) = payload.split_first_chunk::<4>()?;
+        let ([kind, nodes], rest) = rest.split_first_chunk::<2>()?;
+        let id = u64::from_be_bytes(*rest.first_chunk()?);
+        (u32::from_be_bytes(*magic) == MAGIC).then_some(Self { kind: *kind, nodes: *nodes, id })
+    }
+
+    fn octets(self) -> Vec<u8> {
+        let mut octets = MAGIC.to_be_bytes().to_vec();
+        octets.extend([self.kind, self.nodes]);
+        octets.extend(self.id.to_be_bytes());
+        octets
+    }
+}
+
+#[derive(Debug)]
+enum Queued {
+    Lookup(u64, IpAddr),
+    Packet { src: IpAddr, dst: IpAddr, ttl: u8, beacon: Beacon },
+    Event(u64, Event),
+}
+
+/// The test protocol, as the node runs it.
+#[derive(Debug, Default)]
+pub(crate) struct Instance {
+    to: Option<IpAddr>,
+    next_beacon: Time,
+    addresses: Vec<IpAddr>,
+    /// Destinations of beacons that wait for their route.
+    waiting: BTreeMap<u64, IpAddr>,
+    queue: VecDeque<Queued>,
+    /// Payload and options of the packet that was given out last.
+    given: (Vec<u8>, Vec<u8>),
+    counters: Counters,
+}
+
+impl Protocol for Instance {
+    fn timer(&mut self, cx: &mut Context<'_>) {
+        if let Some(to) = self.to
+            && self.next_beacon <= cx.now
+        {
+            self.next_beacon = cx.now + INTERVAL;
+            self.command(cx, 0, Command::Send(to));
+        }
+    }
+
+    fn interfaces(&mut self, _: &mut Context<'_>, interfaces: &[Interface]) {
+        self.addresses =
+            interfaces.iter().flat_map(|interface| interface.addresses.iter().copied()).collect();
+    }
+
+    fn packet(&mut self, _: &mut Context<'_>, packet: Received<'_>) {
+        let Some(mut beacon) = Beacon::parse(packet.payload) else { return };
+        let (src, dst) = (packet.src.ip(), packet.dst.ip());
+        if beacon.kind == ANSWER {
+            self.counters.answers += 1;
+            self.counters.nodes = beacon.nodes.into();
+            return self.queue.push_back(Queued::Event(beacon.id, Event::Answered(beacon.nodes)));
+        }
+        beacon.nodes = beacon.nodes.saturating_add(1);
+        if self.addresses.contains(&dst) {
+            self.counters.answered += 1;
+            let beacon = Beacon { kind: ANSWER, ..beacon };
+            self.queue.push_back(Queued::Packet { src: dst, dst: src, ttl: 64, beacon });
+        } else if packet.ttl > 1 {
+            self.counters.passed_on += 1;
+            self.queue.push_back(Queued::Packet { src, dst, ttl: packet.ttl - 1, beacon });
+        }
+    }
+
+    fn route(&mut self, _: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
+        let Some(dst) = self.waiting.remove(&id) else { return };
+        self.queue.push_back(match result {
+            Ok(Route { src, .. }) => {
+                self.counters.sent += 1;
+                Queued::Packet { src, dst, ttl: 64, beacon: Beacon { kind: 0, nodes: 0, id } }
+            }
+            Err(_) => Queued::Event(id, Event::NotSent),
+        });
+    }
+
+    fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
+        self.queue.front().map(|_| Next::Driver)
+    }
+
+    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
+        Some(match self.queue.pop_front()? {
+            Queued::Lookup(id, dst) => {
+                Output::RouteLookup { id: lookups.put(id), query: RouteQuery::to(dst) }
+            }
+            Queued::Packet { src, dst, ttl, beacon } => {
+                let options = match (beacon.kind, dst) {
+                    (ANSWER, _) => Vec::new(),
+                    (_, IpAddr::V4(_)) => router_alert_v4(0).to_vec(),
+                    (_, IpAddr::V6(_)) => router_alert_v6(0).to_vec(),
+                };
+                self.given = (beacon.octets(), options);
+                Output::Transmit(Transmit {
+                    entry: ENTRY,
+                    src: SocketAddr::new(src, PORT),
+                    dst: SocketAddr::new(dst, PORT),
+                    ifindex: None,
+                    ttl,
+                    tos: 0,
+                    dont_fragment: false,
+                    flow_label: 0,
+                    options: &self.given.1,
+                    payload: &self.given.0,
+                })
+            }
+            Queued::Event(id, event) => Output::Event(super::Event::Beacon { id, event }),
+        })
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.to.map(|_| self.next_beacon)
+    }
+
+    fn counters(&self, to: &mut Vec<Counter>) {
+        to.extend(self.counters.iter().map(Counter::of("beacon")));
+    }
+}
+
+impl Composed for Instance {
+    type Config = Config;
+    type Command = Command;
+    type Event = Event;
+
+    fn validate(_: &Config) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn entries(_: &Config) -> Vec<EntryRequest> {
+        let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, MAGIC)] };
+        vec![EntryRequest::local(ENTRY, "beacon_io").with_intercept(intercept)]
+    }
+
+    fn new(config: Config, _: &mut Setup) -> Result<Self, ConfigError> {
+        Ok(Self { to: config.to, ..Self::default() })
+    }
+
+    fn command(&mut self, _: &mut Context<'_>, id: u64, command: Command) {
+        let Command::Send(dst) = command;
+        self.waiting.insert(id, dst);
+        self.queue.push_back(Queued::Lookup(id, dst));
+    }
+
+    fn not_running(_: &Command) -> Option<Event> {
+        Some(Event::NotSent)
+    }
+}

@@ -1,0 +1,29 @@
+//! The test protocol: added by one file and one line of the table, it has everything that a protocol needs.
+
+use core::time::Duration;
+
+use signalbox_node::beacon::{self, Event as Beacon};
+use signalbox_node::{Command, Config, Event, Node, ProtocolId};
+use signalbox_sim::{Boot, LinkConfig, Sim, topology};
+
+use crate::net::{FAMILIES, make, total};
+
+/// The nodes between intercept the beacon on its port of entry, the last one answers, and the user gets the count.
+#[test]
+fn each_node_on_the_path_counts_a_beacon() {
+    for family in FAMILIES {
+        let mut sim: Sim<Node> = Sim::new(3);
+        let engine =
+            |boot: Boot| make(boot, Config { beacon: Some(beacon::Config::default()), ..Config::empty() });
+        let nodes: Vec<_> = (0..4).map(|n| sim.add_engine(format!("n{n}"), engine)).collect();
+        topology::chain(&mut sim, &nodes, &LinkConfig::default());
+        sim.run_for(Duration::ZERO);
+        assert_eq!(sim.engine(nodes[1]).unwrap().protocols().collect::<Vec<_>>(), [ProtocolId::Beacon]);
+        let command = beacon::Command::Send(sim.address(nodes[3], family));
+        sim.command(nodes[0], Command::Beacon { id: 5, command });
+        sim.expect("an answer", Duration::from_secs(1), |sim| !sim.events().is_empty());
+        assert_eq!(sim.events()[0].event, Event::Beacon { id: 5, event: Beacon::Answered(3) });
+        let counted = ["sent", "passed_on", "answered"].map(|name| total(&sim, "beacon", name));
+        assert_eq!(counted, [1, 2, 1]);
+    }
+}
