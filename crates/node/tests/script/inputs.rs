@@ -99,14 +99,14 @@ fn node() -> Node {
         Tls { credentials, require_client: true, versions: Versions::Both }
     });
     let channels = ChannelConfig { tls: Some(tls.clone()), ..ChannelConfig::default() };
-    let mut engine = signalbox_node::gist::Config::default();
-    engine.associations = AssociationConfig {
+    let associations = AssociationConfig {
         tcp_port: Some(270),
         tls_port: Some(271),
         sctp_port: Some(270),
         always: true,
         ..AssociationConfig::default()
     };
+    let engine = signalbox_node::gist::Config { associations, ..Default::default() };
     let gist = Some(GistConfig { engine, channels });
     Node::new(Config { gist, ..Config::default() }, [9; 32]).unwrap()
 }
