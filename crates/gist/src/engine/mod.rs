@@ -227,6 +227,7 @@ impl Gist {
     }
 
     /// Who takes the next output; `None`: there is no output.
+    #[inline]
     #[must_use]
     pub fn next(&self) -> Option<Next> {
         self.out.next()

@@ -207,6 +207,7 @@ impl Outbox {
     }
 
     /// Who takes the next output.
+    #[inline]
     pub(crate) fn next(&self) -> Option<Next> {
         Some(match self.queue.front()? {
             Entry::Transmit { .. } | Entry::Lookup { .. } => Next::Driver,

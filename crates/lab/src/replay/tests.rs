@@ -159,7 +159,7 @@ fn a_header_that_makes_no_node_is_refused() {
         ("\"hops\":64", "\"hops\":0", "line 1: config: gist.hops: 1 to 255"),
         ("\"hops\":64", "\"hopps\":64", "unknown field `hopps`"),
         ("\"hops\":64,", "", "missing field `hops`"),
-        ("recording\":1", "recording\":2", "version 2"),
+        ("recording\":2", "recording\":3", "version 3"),
     ] {
         assert!(recording.contains(from));
         let error =

@@ -109,6 +109,7 @@ impl Ping {
     }
 
     /// Who takes the next output of [`Ping::poll`]; `None`: there is no output.
+    #[inline]
     #[must_use]
     pub fn next(&self) -> Option<Next> {
         self.out.next()

@@ -131,6 +131,7 @@ impl Outbox {
         }
     }
 
+    #[inline]
     pub(super) fn next(&self) -> Option<Next> {
         Some(match self.queue.front()? {
             Queued::Message(_) | Queued::Peering(_) | Queued::Lifetime(_) => Next::Gist,

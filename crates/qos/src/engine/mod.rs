@@ -186,6 +186,7 @@ impl Qos {
     }
 
     /// Who takes the next output of [`Qos::poll`]; `None`: there is no output.
+    #[inline]
     #[must_use]
     pub fn next(&self) -> Option<Next> {
         self.out.next()

@@ -150,6 +150,7 @@ impl Outbox {
         })
     }
 
+    #[inline]
     pub(super) fn next(&self) -> Option<Next> {
         Some(match self.queue.front()? {
             Queued::Message(_) | Queued::Peering(_) | Queued::Invalidate(_) | Queued::Lifetime(_) => {
