@@ -2,21 +2,22 @@
 
 use crate::time::Time;
 
-/// A token bucket: `rate` a second on average, `burst` at once. Starts full. 32 octets.
+/// A token bucket: `rate` tokens a second on average, `burst` tokens at once. It starts full. 32 octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenBucket {
     rate: u32,
     burst: u32,
-    /// Millionths of a token.
+    /// Fill level, in millionths of a token.
     level: u64,
     filled: Time,
 }
 
-/// Millionths of a token in one.
+/// One token, in millionths of a token.
 const TOKEN: u64 = 1_000_000;
 
 impl TokenBucket {
-    /// `rate` tokens a second (0: none ever come back), at most `burst` of them saved up (0: nothing passes).
+    /// A full bucket that gains `rate` tokens a second and holds at most `burst`. With rate 0 it is never
+    /// refilled; with burst 0 nothing passes.
     #[must_use]
     pub fn new(rate: u32, burst: u32) -> Self {
         Self { rate, burst, level: u64::from(burst) * TOKEN, filled: Time::ZERO }
@@ -27,11 +28,11 @@ impl TokenBucket {
         self.allow_many(now, 1)
     }
 
-    /// Takes `count` tokens if there are so many, else none.
+    /// Takes `count` tokens if the bucket holds that number, otherwise takes no token.
     pub fn allow_many(&mut self, now: Time, count: u32) -> bool {
         let passed = u64::try_from(now.since(self.filled).as_micros()).unwrap_or(u64::MAX);
         let most = u64::from(self.burst) * TOKEN;
-        // A token a second is one millionth of it a microsecond.
+        // One token a second is one millionth of a token a microsecond.
         self.level = passed.saturating_mul(u64::from(self.rate)).saturating_add(self.level).min(most);
         self.filled = self.filled.max(now);
         let wanted = u64::from(count) * TOKEN;

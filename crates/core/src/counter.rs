@@ -1,21 +1,21 @@
-//! What engines count: plain structs that the daemon exports.
+//! Counters of the engines: plain structs that the daemon exports.
 
 /// Declares a struct of `u64` counters. The documentation of each becomes its help text, so that the code,
 /// the metrics and their documentation cannot disagree.
 ///
 /// ```
 /// signalbox_core::counters! {
-///     /// What the door counts.
+///     /// Counters of a port of entry.
 ///     pub struct Counters {
-///         /// Guests who came in.
+///         /// Packets that were received.
 ///         entered: u64,
-///         /// Guests who were turned away.
+///         /// Packets that were refused.
 ///         refused: u64,
 ///     }
 /// }
 /// let counters = Counters { entered: 2, ..Counters::default() };
 /// let all: Vec<_> = counters.iter().collect();
-/// assert_eq!(all[0], ("entered", "Guests who came in.", 2));
+/// assert_eq!(all[0], ("entered", "Packets that were received.", 2));
 /// assert_eq!(all.len(), 2);
 /// ```
 #[macro_export]

@@ -1,7 +1,8 @@
 //! Ports of entry: where packets come into a node and leave it.
 //!
-//! A protocol asks for the entries that it uses ([`EntryRequest`]); the driver opens them and knows nothing else of
-//! the protocol. Byte streams are no packets: they have a contract of their own in [`crate::node`].
+//! A protocol asks for the entries that it uses ([`EntryRequest`]). The driver opens them and depends on no
+//! other part of the protocol. Byte streams are not packets; [`crate::node`] defines a contract of their own
+//! for them.
 
 use crate::packet::router_alert;
 
@@ -21,29 +22,30 @@ pub enum Entry {
     IcmpEcho(u32),
 }
 
-/// What a protocol asks of the driver: an entry, and which packets that pass by are taken out of forwarding.
+/// What a protocol asks of the driver: an entry, and a rule for the packets to intercept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryRequest {
     /// The port of entry.
     pub entry: Entry,
-    /// Name of the entry's counters and of its packets in the log.
+    /// Name of the entry in counters and in the log of packets.
     pub name: &'static str,
     /// Whether packets are received. An entry that only sends binds no port.
     pub receive: bool,
-    /// Which packets to other nodes this node receives instead of forwarding them; `None`: none of them.
+    /// Rule for packets to other nodes that this node receives instead of forwarding them; `None`: no packet
+    /// is intercepted.
     pub intercept: Option<Intercept>,
 }
 
-/// An interception rule: a packet of the entry that passes by is intercepted if it meets every condition.
+/// An interception rule: a passing packet of the entry is intercepted if it meets every condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intercept {
-    /// Which Router Alert (RFC 2113, RFC 2711) the packet must carry.
+    /// The Router Alert (RFC 2113, RFC 2711) that the packet must carry.
     pub alert: AlertRule,
-    /// Only packets whose payload matches each of these.
+    /// Conditions on the payload; the packet must meet each of them.
     pub matches: Vec<Match>,
 }
 
-/// Which Router Alert an intercepted packet carries.
+/// The Router Alert that an intercepted packet must carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlertRule {
     /// Any packet is intercepted, with a Router Alert or without.
@@ -64,26 +66,26 @@ pub enum AlertRule {
 pub struct Match {
     /// Offset of the first of the four octets in the payload.
     pub offset: u16,
-    /// Which of the bits (big-endian) count.
+    /// Mask of the bits that are compared (big-endian).
     pub mask: u32,
-    /// What those bits are.
+    /// Value that those bits must have.
     pub value: u32,
 }
 
 impl EntryRequest {
-    /// The entry for packets that are addressed to this node only.
+    /// An entry for packets that are addressed to this node only.
     #[must_use]
     pub const fn local(entry: Entry, name: &'static str) -> Self {
         Self { entry, name, receive: true, intercept: None }
     }
 
-    /// The entry for packets that are only sent.
+    /// An entry for packets that are only sent.
     #[must_use]
     pub const fn send_only(entry: Entry, name: &'static str) -> Self {
         Self { entry, name, receive: false, intercept: None }
     }
 
-    /// The entry with this interception rule.
+    /// The same entry with this interception rule.
     #[must_use]
     pub fn with_intercept(self, intercept: Intercept) -> Self {
         Self { intercept: Some(intercept), ..self }
@@ -91,8 +93,8 @@ impl EntryRequest {
 }
 
 impl Intercept {
-    /// Whether a packet that passes by is intercepted: one with these options (as in
-    /// [`Received::options`](crate::packet::Received::options)) and this payload.
+    /// Whether a passing packet with these options (as in
+    /// [`Received::options`](crate::packet::Received::options)) and this payload is intercepted.
     #[must_use]
     pub fn takes(&self, ipv6: bool, options: &[u8], payload: &[u8]) -> bool {
         let alert = match self.alert {
@@ -113,7 +115,7 @@ impl Match {
         Self { offset, mask: u32::MAX, value }
     }
 
-    /// Whether the payload meets the condition; one that is too short does not.
+    /// Whether the payload meets the condition. A payload that is too short does not meet it.
     #[must_use]
     pub fn holds(&self, payload: &[u8]) -> bool {
         let word = payload.get(usize::from(self.offset)..).and_then(<[u8]>::first_chunk::<4>);

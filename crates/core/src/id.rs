@@ -1,4 +1,4 @@
-//! Identifiers that more than one room uses.
+//! Identifiers that more than one crate uses.
 
 use core::fmt;
 
@@ -45,13 +45,13 @@ signalbox_wire::code_points! {
     }
 }
 
-/// The kernel's number of a network interface; 0 means none.
+/// The kernel's number of a network interface; 0 stands for no interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct IfIndex(pub u32);
 
 impl IfIndex {
-    /// No interface.
+    /// The number that stands for no interface.
     pub const NONE: Self = Self(0);
 }
 

@@ -1,6 +1,6 @@
 //! Hash tables of record indexes, and the keyed hash that keeps peers from choosing collisions.
 //!
-//! An entry takes 4 octets plus one of control, at a load of 7/16 to 7/8: 6 to 12 octets.
+//! An entry takes 4 octets and one octet of control. At a load of 7/16 to 7/8 that makes 6 to 12 octets.
 
 use core::hash::{BuildHasher, Hash};
 
@@ -22,13 +22,13 @@ impl core::fmt::Debug for KeyedHasher {
 }
 
 impl KeyedHasher {
-    /// Under a key from `rng`.
+    /// A hasher with a key from `rng`.
     #[must_use]
     pub fn new(rng: &mut Random) -> Self {
         Self::with_key(rng.array())
     }
 
-    /// Under this key.
+    /// A hasher with this key.
     #[must_use]
     pub const fn with_key(key: [u8; 16]) -> Self {
         Self { key }
@@ -41,7 +41,7 @@ impl KeyedHasher {
         BuildHasher::hash_one(self, value)
     }
 
-    /// The hash of `octets`: for keys that are packed already, a third of the work of [`Self::hash_one`].
+    /// The hash of `octets`. It suits keys that are already packed and costs a third of [`Self::hash_one`].
     #[must_use]
     #[inline]
     pub fn hash_octets(&self, octets: &[u8]) -> u64 {
@@ -65,39 +65,41 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty table; allocates nothing yet.
+    /// An empty table. It allocates nothing yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { table: HashTable::new() }
     }
 
-    /// The record with this hash that `eq` recognises.
+    /// The record with this hash for which `eq` is true.
     #[must_use]
     #[inline]
     pub fn find(&self, hash: u64, mut eq: impl FnMut(u32) -> bool) -> Option<u32> {
         self.table.find(hash, |&index| eq(index)).copied()
     }
 
-    /// All records whose hash may be this one; compare before use. In no order.
+    /// All records whose hash may be this one, in no order. The caller compares the keys before use.
     pub fn candidates(&self, hash: u64) -> impl Iterator<Item = u32> {
         self.table.iter_hash(hash).copied()
     }
 
-    /// Enters a record that is not in the table. Growth rehashes what is there by `rehash`.
+    /// Enters a record that is not in the table. When the table grows, `rehash` gives the hash of each
+    /// present record.
     #[inline]
     pub fn insert(&mut self, hash: u64, index: u32, rehash: impl Fn(u32) -> u64) {
         self.table.insert_unique(hash, index, |&index| rehash(index));
     }
 
-    /// Whether the next entry makes the table grow.
+    /// Whether the next insertion makes the table grow.
     #[must_use]
     #[inline]
     pub fn is_full(&self) -> bool {
         self.table.len() == self.table.capacity()
     }
 
-    /// Makes room for as many records again, and enters `all` that are there anew. Growth by [`Index::insert`] looks at
-    /// the records in the table's order, anywhere in memory; this in the order given.
+    /// Doubles the capacity of the table and enters the records of `all`, which are those that it holds.
+    /// [`Index::insert`] grows the table in the table's own order, which jumps through memory; this function
+    /// follows the order of `all`.
     pub fn rebuild(&mut self, all: impl Iterator<Item = u32>, hash: impl Fn(u32) -> u64) {
         let mut table = HashTable::with_capacity(self.table.len().saturating_mul(2));
         for index in all {
@@ -106,25 +108,25 @@ impl Index {
         self.table = table;
     }
 
-    /// Takes out the record with this hash that `eq` recognises.
+    /// Removes the record with this hash for which `eq` is true.
     #[inline]
     pub fn remove(&mut self, hash: u64, mut eq: impl FnMut(u32) -> bool) -> Option<u32> {
         let entry = self.table.find_entry(hash, |&index| eq(index)).ok()?;
         Some(entry.remove().0)
     }
 
-    /// Makes room for `additional` records, so that none of them makes the table grow.
+    /// Reserves capacity, so that `additional` insertions do not make the table grow.
     pub fn reserve(&mut self, additional: usize, rehash: impl Fn(u32) -> u64) {
         self.table.reserve(additional, |&index| rehash(index));
     }
 
-    /// Records in the table.
+    /// Number of records in the table.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// No records.
+    /// Whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a sorted map, with hashes that often collide.
+        /// Compares the table with a sorted map, with hashes that often collide.
         #[test]
         fn behaves_like_a_map(steps in prop::collection::vec((any::<bool>(), 0u8..60), 0..300)) {
             let hash = |name: u8| u64::from(name % 7);

@@ -1,11 +1,11 @@
-//! Values that many records share, kept once: a record holds a 4-octet id instead.
+//! Values that many records share. Each value is stored once, and a record holds a 4-octet id instead.
 
 use core::hash::Hash;
 
 use crate::index::{Index, KeyedHasher};
 use crate::slab::{Full, Slab};
 
-/// Shared values by id, counted by reference and bounded in number.
+/// Table of shared values by id, with reference counts and a limit on the number of values.
 #[derive(Debug, Clone)]
 pub struct Interner<T> {
     hasher: KeyedHasher,
@@ -26,10 +26,10 @@ impl<T: Eq + Hash> Interner<T> {
         Self { hasher, entries: Slab::new(limit), index: Index::new() }
     }
 
-    /// The id of `value`, with one more reference. Equal values have equal ids.
+    /// Adds a reference to `value` and returns its id. Equal values have equal ids.
     ///
     /// # Errors
-    /// [`Full`] when the value is new and the limit is reached.
+    /// Returns [`Full`] when the value is new and the limit is reached.
     pub fn intern(&mut self, value: T) -> Result<u32, Full> {
         let hash = self.hasher.hash_one(&value);
         let Self { hasher, entries, index } = self;
@@ -39,19 +39,19 @@ impl<T: Eq + Hash> Interner<T> {
             return Ok(id);
         }
         let id = entries.insert(Entry { value, references: 1 })?.index();
-        // The table's ids are those of the slab, so each is found.
+        // The table holds ids of the slab only, so each id is found.
         index.insert(hash, id, |id| entries.get_index(id).map_or(0, |e| hasher.hash_one(&e.value)));
         Ok(id)
     }
 
-    /// The id of `value`, if it is interned; no new reference.
+    /// The id of `value`, if it is interned. It adds no reference.
     #[must_use]
     pub fn find(&self, value: &T) -> Option<u32> {
         let known = |id| self.entries.get_index(id).is_some_and(|e| e.value == *value);
         self.index.find(self.hasher.hash_one(value), known)
     }
 
-    /// One more reference to `id`.
+    /// Adds a reference to `id`.
     pub fn retain(&mut self, id: u32) {
         if let Some(entry) = self.entries.get_index_mut(id) {
             entry.references = entry.references.saturating_add(1);
@@ -61,7 +61,8 @@ impl<T: Eq + Hash> Interner<T> {
     /// The value of `id`.
     ///
     /// # Panics
-    /// If `id` is not interned: whoever holds an id holds a reference. [`Interner::lookup`] does not panic.
+    /// It panics if `id` is not interned. The caller must hold a reference. [`Interner::lookup`] does not
+    /// panic.
     #[must_use]
     pub fn get(&self, id: u32) -> &T {
         self.lookup(id).expect("an id that holds a reference is interned")
@@ -73,7 +74,7 @@ impl<T: Eq + Hash> Interner<T> {
         self.entries.get_index(id).map(|e| &e.value)
     }
 
-    /// One reference less to `id`; the value if that was the last one.
+    /// Removes a reference to `id`. Returns the value if that was the last reference.
     pub fn release(&mut self, id: u32) -> Option<T> {
         let entry = self.entries.get_index_mut(id)?;
         entry.references -= 1;
@@ -86,25 +87,25 @@ impl<T: Eq + Hash> Interner<T> {
         self.entries.remove(key).map(|e| e.value)
     }
 
-    /// References to `id`.
+    /// Number of references to `id`.
     #[must_use]
     pub fn references(&self, id: u32) -> u32 {
         self.entries.get_index(id).map_or(0, |e| e.references)
     }
 
-    /// Different values.
+    /// Number of different values.
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.entries.len()
     }
 
-    /// No values.
+    /// Whether the interner is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// All values, by rising id.
+    /// All values, by ascending id.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().map(|(key, e)| (key.index(), &e.value))
     }

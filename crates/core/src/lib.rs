@@ -1,19 +1,40 @@
-//! What every room of Signalbox shares: time, identifiers, the tables and timers that state lives in, and
-//! the contracts by which rooms meet.
+//! Parts that all crates of Signalbox share: time, identifiers, the tables and timers that hold state, and the
+//! contracts between crates.
 //!
-//! * [`node`] is the contract between the sans-IO whole and whoever drives it (daemon, simulator, replay,
-//!   benchmark).
+//! * [`node`] is the contract between a node without I/O and the driver that runs it (daemon, simulator,
+//!   replay, benchmark).
 //! * [`packet`] and [`entry`] are the packets that go in and out, and the ports of entry that they use.
 //! * [`service`] is the contract between GIST and its signaling applications (RFC 5971, Appendix B).
-//! * [`security`] says who a peer has proved to be.
-//! * [`mri`] names flows the way both sides of that contract do.
-//! * [`traffic`] says what a reservation is to the kernel.
-//! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: small ids, no copying growth, no
-//!   allocation per message.
+//! * [`security`] is the proved identity of a peer.
+//! * [`mri`] is the Message Routing Information, by which both sides of that contract describe a flow.
+//! * [`traffic`] is a reservation as the kernel implements it.
+//! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: with small ids, with growth
+//!   that copies no records, and without allocation per message.
 //! * [`outbox`] holds an application's messages until GIST has taken them.
 //! * [`rng`], [`secret`], [`bucket`] and [`counter`] are the small tools that every engine needs.
 //!
-//! Nothing here reads a clock, opens a socket or starts a thread.
+//! The crate reads no clock, opens no socket and starts no thread. Time is always a parameter:
+//!
+//! ```
+//! use signalbox_core::{Slab, Time, TokenBucket};
+//!
+//! // One token a second, two at once.
+//! let mut bucket = TokenBucket::new(1, 2);
+//! assert!(bucket.allow(Time::ZERO));
+//! assert!(bucket.allow(Time::ZERO));
+//! assert!(!bucket.allow(Time::ZERO));
+//! assert!(bucket.allow(Time::from_secs(1)));
+//!
+//! // A key that is kept too long matches no record.
+//! let mut sessions = Slab::new(16);
+//! let key = sessions.insert("first")?;
+//! assert_eq!(sessions.get(key), Some(&"first"));
+//! sessions.remove(key);
+//! let other = sessions.insert("second")?;
+//! assert_eq!(sessions.get(key), None);
+//! assert_eq!(sessions.get(other), Some(&"second"));
+//! # Ok::<(), signalbox_core::Full>(())
+//! ```
 
 pub mod bucket;
 pub mod counter;

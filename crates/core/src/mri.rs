@@ -1,22 +1,23 @@
 //! Message Routing Information: which messages a session's signaling follows (RFC 5971 §3.3, §5.8, A.3.1).
 //!
-//! GIST and its applications both speak of flows in these terms; the octets are the gist crate's business.
+//! GIST and its applications both describe flows by these types. The gist crate encodes and decodes the
+//! octets.
 
 use core::fmt;
 use core::net::IpAddr;
 
-/// Which way along the flow a message travels (the D-flag of RFC 5971 A.3.1.1).
+/// Direction of a message relative to the flow (the D-flag of RFC 5971 A.3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Direction {
-    /// D=0: the way the flow goes.
+    /// In the direction of the flow (D=0).
     Downstream,
-    /// D=1: against the flow.
+    /// Against the direction of the flow (D=1).
     Upstream,
 }
 
 impl Direction {
-    /// The other way.
+    /// The opposite direction.
     #[must_use]
     pub const fn inverted(self) -> Self {
         match self {
@@ -49,7 +50,7 @@ pub struct PathCoupled {
     pub src_prefix: u8,
     /// Length of the mask on `dst`, in bits.
     pub dst_prefix: u8,
-    /// IP protocol (P-flag); of IPv6 the upper-layer protocol.
+    /// IP protocol (P-flag); with IPv6 the upper-layer protocol.
     pub protocol: Option<u8>,
     /// Differentiated-services code point, 0–63 (T-flag).
     pub dscp: Option<u8>,
@@ -57,16 +58,16 @@ pub struct PathCoupled {
     pub flow_label: Option<u32>,
     /// IPsec security parameter index (S-flag; needs `protocol`).
     pub spi: Option<u32>,
-    /// Source port (A-flag; needs `protocol`). 0 is a specific port that is not known yet.
+    /// Source port (A-flag; needs `protocol`). 0 is a specific port that is not yet known.
     pub src_port: Option<u16>,
-    /// Destination port (B-flag; needs `protocol`). 0 is a specific port that is not known yet.
+    /// Destination port (B-flag; needs `protocol`). 0 is a specific port that is not yet known.
     pub dst_port: Option<u16>,
     /// Direction of the message that carries this MRI.
     pub direction: Direction,
 }
 
 impl PathCoupled {
-    /// The flow of all packets from one host to another, downstream.
+    /// MRI of all packets from one host to another, downstream.
     #[must_use]
     pub const fn between(src: IpAddr, dst: IpAddr) -> Self {
         let (src_prefix, dst_prefix) =
@@ -119,7 +120,7 @@ impl Mri {
         }
     }
 
-    /// The same flow, for a message in `direction`.
+    /// MRI of the same flow, for a message in `direction`.
     #[must_use]
     pub const fn with_direction(mut self, direction: Direction) -> Self {
         match &mut self {
@@ -129,7 +130,7 @@ impl Mri {
         self
     }
 
-    /// The same flow, for a message the other way.
+    /// MRI of the same flow, for a message in the opposite direction.
     #[must_use]
     pub const fn inverted(self) -> Self {
         let direction = self.direction().inverted();

@@ -1,19 +1,20 @@
-//! The contract between a node (the sans-IO whole) and whoever drives it.
+//! The contract between a node (all its engines, without I/O) and the driver that runs it.
 //!
 //! **Drain invariant.** After each [`NodeEngine::handle`], call [`NodeEngine::poll`] until it returns `None`,
-//! then ask [`NodeEngine::next_deadline`]. Extra polls are no-ops. Time never runs backwards. A driver that
-//! is asked for a route answers with [`Input::Route`] of the same id, at once or later.
+//! then call [`NodeEngine::next_deadline`]. Extra polls have no effect. Time never runs backwards. A driver
+//! answers each [`Output::RouteLookup`] with one [`Input::Route`] of the same id, at once or later.
 //!
-//! **Streams** are TCP connections, or SCTP associations of a kernel that speaks it. The driver owns the sockets and the node decides what becomes of them: each
-//! one that the node opened or the driver accepted ends in exactly one of [`Input::StreamClosed`] and
-//! [`Output::StreamClose`], and after either its id means nothing to the other side. A driver ignores what the
-//! node says of a stream that it has just reported closed; a node ignores what the driver still had to say of
-//! one that it has closed.
+//! **Streams** are TCP connections, or SCTP associations of a kernel that supports SCTP. The driver owns the
+//! sockets; the node decides when they are opened, read and closed. Each stream that the node opened or the
+//! driver accepted ends with exactly one of [`Input::StreamClosed`] and [`Output::StreamClose`]. After either
+//! of them the id is invalid. The two can cross: a driver ignores outputs for a stream that it has just
+//! reported closed, and a node ignores inputs for a stream that it has closed.
 //!
-//! **Reservations** are in the kernel, by the name that the node gave them. [`Output::Reserve`] of a name that stands
-//! changes it; each one is answered by one [`Input::Reserved`], at once or later, and of several under way for one
-//! name the answers come in their order. [`Output::Release`] is not answered, and what was under way for that name
-//! may still be. A node that starts finds none standing; none is left when its driver stops.
+//! **Reservations** are in the kernel. The node chooses their ids. An [`Output::Reserve`] with the id of an
+//! installed reservation changes it. The driver answers each with one [`Input::Reserved`], at once or later;
+//! the answers for one id come in the order of the requests. [`Output::Release`] is not answered; requests
+//! for that id that came before it may still be answered. No reservation is installed when a node starts, and
+//! its driver removes all of them when it stops.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,14 +26,14 @@ use crate::packet::{ReceivedOf, Transmit};
 use crate::time::Time;
 use crate::traffic::{Reservation, ReservationId, ReserveError};
 
-/// What comes in, borrowed: what engines take. `C` is the node's own command type.
+/// A borrowed input, as engines take it. `C` is the node's own command type.
 pub type Input<'a, C> = InputOf<&'a [u8], &'a [Interface], &'a [IfIndex], C>;
 
-/// What comes in, owned: what a recording gives.
+/// An owned input, as a recording gives it.
 pub type OwnedInput<C> = InputOf<Vec<u8>, Vec<Interface>, Vec<IfIndex>, C>;
 
-/// What comes in. `O` holds octets, `L` the list of interfaces, `X` a list of interface numbers, `C` is the node's own
-/// command type.
+/// An input of a node. `O` holds octets, `L` the list of interfaces, `X` a list of interface numbers, and `C`
+/// is the node's own command type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields))]
@@ -45,109 +46,114 @@ pub type OwnedInput<C> = InputOf<Vec<u8>, Vec<Interface>, Vec<IfIndex>, C>;
     ))
 )]
 pub enum InputOf<O, L, X, C> {
-    /// Nothing but the time: a deadline is due.
+    /// A deadline is due. The input carries nothing but the time.
     Timer,
     /// A packet arrived.
     Packet(ReceivedOf<O>),
-    /// The node's interfaces and addresses, whole; given once at the start and again after each change.
+    /// The complete list of the node's interfaces and addresses. It comes once at the start and after each
+    /// change.
     Interfaces(L),
     /// The answer to [`Output::RouteLookup`] of the same id.
     Route {
-        /// The id that the lookup carried.
+        /// The id of the lookup.
         id: u64,
-        /// The route, or why there is none.
+        /// The route, or the reason why no route exists.
         result: Result<Route, NoRoute>,
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
     /// A packet to this destination could not be sent.
     TransmitFailed {
-        /// The entry by which it was to leave.
+        /// The port of entry of the packet.
         entry: Entry,
-        /// Where it was to go.
+        /// Destination of the packet.
         dst: IpAddr,
-        /// Why it did not.
+        /// Reason of the failure.
         error: TransmitError,
     },
-    /// Somebody connected to a listener.
+    /// A peer connected to a listener.
     StreamAccepted {
-        /// Its name, even; the driver chooses it.
+        /// Id of the stream. It is even; the driver chooses it.
         stream: StreamId,
-        /// What it runs over; with the port it tells which listener.
+        /// Transport of the stream. Together with the port it identifies the listener.
         kind: StreamKind,
-        /// Our address.
+        /// Local address.
         local: SocketAddr,
-        /// Who connected.
+        /// Address of the peer.
         peer: SocketAddr,
     },
     /// [`Output::StreamOpen`] succeeded.
     StreamConnected {
-        /// Which stream.
+        /// Id of the stream.
         stream: StreamId,
-        /// Our address, with the port that was chosen.
+        /// Local address, with the port that the kernel chose.
         local: SocketAddr,
     },
-    /// Octets of a stream, in order, split anyhow; never none. Of [`StreamKind::Sctp`],
-    /// one whole message.
+    /// Octets of a stream, in order, in pieces of any size, at least one octet. With [`StreamKind::Sctp`] it
+    /// is one whole message.
     StreamOctets {
-        /// Which stream.
+        /// Id of the stream.
         stream: StreamId,
-        /// What the peer wrote.
+        /// Octets that the peer wrote.
         #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
         octets: O,
     },
-    /// What the driver holds of what was written changed: given after a write that the kernel did not take whole,
-    /// and whenever it falls after that. So long as it is not given, nothing is held.
+    /// The number of octets that the driver holds has changed. This input comes after a write that the kernel
+    /// did not take whole, and whenever the number falls afterwards. Before the first such input the driver
+    /// holds no octets.
     StreamDrained {
-        /// Which stream.
+        /// Id of the stream.
         stream: StreamId,
         /// Octets written that the driver still holds because the kernel's buffer is full.
         unsent: usize,
     },
-    /// A stream is no more, or never came to be. What its peer wrote before has been given.
+    /// A stream has ended, or could not be opened. All octets that its peer wrote before have already been
+    /// given.
     StreamClosed {
-        /// Which stream.
+        /// Id of the stream.
         stream: StreamId,
-        /// Why; `None`: the peer ended it orderly.
+        /// Reason; `None`: the peer closed the stream normally.
         error: Option<StreamError>,
-        /// Octets that were written may not have reached the peer.
+        /// Whether octets that were written may not have reached the peer.
         unacknowledged: bool,
     },
-    /// [`Output::StreamListen`] failed: nobody will connect to this port.
+    /// [`Output::StreamListen`] failed: no peer can connect to this port.
     ListenFailed {
-        /// Of which kind.
+        /// Transport of the listener.
         kind: StreamKind,
-        /// Which port.
+        /// Port of the listener.
         port: u16,
-        /// Why.
+        /// Reason of the failure.
         error: StreamError,
     },
-    /// The kernel's multicast route: the answer to [`Output::MulticastLookup`], and again after each change of it.
+    /// The kernel's multicast route. It answers [`Output::MulticastLookup`] and comes again after each change
+    /// of the route.
     Multicast {
         /// The group.
         group: IpAddr,
-        /// Who sends to it.
+        /// Address of the sender.
         source: IpAddr,
-        /// Interface by which such packets must come in; [`IfIndex::NONE`] where the source is this node, and where
-        /// there is no route.
+        /// Interface by which packets from the source must arrive. It is [`IfIndex::NONE`] if the source is
+        /// this node or if no route exists.
         iif: IfIndex,
-        /// Interfaces by which they go out; empty: none. Where the source is this node and forwards nothing, the
-        /// one by which it sends.
+        /// Interfaces by which packets are forwarded; it may be empty. If the source is this node and the node
+        /// forwards nothing, it is the interface by which the node sends.
         oifs: X,
     },
     /// The answer to [`Output::Reserve`] of the same id.
     Reserved {
-        /// Which reservation.
+        /// Id of the reservation.
         id: ReservationId,
-        /// Whether it stands in the kernel as asked; if not, what stood there before stands still.
+        /// Whether the kernel installed it as requested. If it did not, the previous reservation of that id
+        /// stays installed.
         result: Result<(), ReserveError>,
     },
-    /// Somebody asks the node for something.
+    /// A command from a user of the node.
     Command(C),
 }
 
 impl<C> OwnedInput<C> {
-    /// Hands the input to `take` in the form that engines take.
+    /// Calls `take` with the input in the form that engines take.
     pub fn give<T>(self, take: impl FnOnce(Input<'_, C>) -> T) -> T {
         match self {
             Self::Timer => take(Input::Timer),
@@ -175,7 +181,7 @@ impl<C> OwnedInput<C> {
     }
 }
 
-/// What goes out. `E` is the node's own event type.
+/// An output of a node. `E` is the node's own event type.
 #[derive(Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -184,104 +190,108 @@ pub enum Output<'a, E> {
     Transmit(Transmit<'a>),
     /// Find the route that a packet of this flow would take.
     RouteLookup {
-        /// To be given back with the answer.
+        /// Id to return with the answer.
         id: u64,
-        /// Which packet.
+        /// The packet whose route is needed.
         query: RouteQuery,
     },
-    /// Accept streams at this port, at every address. Said after the first [`Input::Interfaces`], and again some
-    /// time after [`Input::ListenFailed`].
+    /// Accept streams at this port, at every address. It follows the first [`Input::Interfaces`]; after
+    /// [`Input::ListenFailed`] it is repeated some time later.
     StreamListen {
-        /// Of which kind.
+        /// Transport of the listener.
         kind: StreamKind,
-        /// Which port.
+        /// Port of the listener.
         port: u16,
     },
     /// Open a stream.
     StreamOpen {
-        /// Its name, odd; the node chooses it and takes none twice.
+        /// Id of the stream. It is odd; the node chooses it and never uses an id twice.
         stream: StreamId,
-        /// What it shall run over.
+        /// Transport of the stream.
         kind: StreamKind,
         /// Source address.
         local: IpAddr,
-        /// Where to.
+        /// Destination address.
         peer: SocketAddr,
     },
-    /// Write to a stream that is connected. It never blocks: the driver holds what the kernel does not take,
-    /// and the node bounds that by [`Input::StreamDrained`].
+    /// Write to a stream that is connected. A write never blocks: the driver holds the octets that the kernel
+    /// does not take. The node limits their number by means of [`Input::StreamDrained`].
     StreamWrite {
-        /// Which stream.
+        /// Id of the stream.
         stream: StreamId,
-        /// What to write.
+        /// Octets to write.
         #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
         octets: &'a [u8],
     },
-    /// Send a message over a stream of [`StreamKind::Sctp`] that is connected. As with [`Output::StreamWrite`], the
-    /// driver holds what the kernel does not take.
+    /// Send a message over a connected stream of [`StreamKind::Sctp`]. As with [`Output::StreamWrite`], the
+    /// driver holds the octets that the kernel does not take.
     StreamMessage {
-        /// Which stream.
+        /// Id of the stream.
         stream: StreamId,
-        /// Messages of one lane keep their order; the driver folds lanes onto the SCTP streams that both ends have.
+        /// Number of the SCTP stream. Messages of one number keep their order; the driver maps the numbers to
+        /// the SCTP streams that both ends have.
         lane: u16,
-        /// Given up after so long, if the peer can do that (PR-SCTP, RFC 3758); `None`: never.
+        /// Lifetime of the message, after which it is abandoned if the peer supports that (PR-SCTP, RFC
+        /// 3758); `None`: unlimited.
         lifetime: Option<Duration>,
-        /// The message, whole.
+        /// The whole message.
         #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
         octets: &'a [u8],
     },
-    /// Stop or go on reading, on at first. A driver that has read already may still give a little.
+    /// Stop or resume reading; at first reading is on. A driver that has read octets already may still
+    /// deliver them.
     StreamRead {
-        /// Which stream.
+        /// Id of the stream.
         stream: StreamId,
         /// Whether to read.
         on: bool,
     },
-    /// The node is done with a stream; the driver says nothing more of it.
+    /// Close a stream. The driver gives no more inputs for it.
     StreamClose {
-        /// Which stream.
+        /// Id of the stream.
         stream: StreamId,
-        /// Drop what was written and reset the connection; otherwise what was written goes out first.
+        /// Whether to discard the octets not yet sent and reset the connection. Otherwise they are sent
+        /// first.
         abort: bool,
     },
-    /// Find the multicast route of packets from `source` to `group`, and tell whenever it changes.
+    /// Find the multicast route of packets from `source` to `group`, and report each change of it.
     MulticastLookup {
         /// The group.
         group: IpAddr,
-        /// Who sends to it.
+        /// Address of the sender.
         source: IpAddr,
     },
     /// Install a reservation, or change the one that has this id.
     Reserve {
-        /// Its name; the node chooses it.
+        /// Id of the reservation; the node chooses it.
         id: ReservationId,
-        /// What it shall be, whole.
+        /// The complete reservation.
         reservation: &'a Reservation,
     },
-    /// Remove a reservation. Nothing happens if there is none.
+    /// Remove a reservation. It has no effect if no reservation has this id.
     Release {
-        /// Which one.
+        /// Id of the reservation.
         id: ReservationId,
     },
-    /// Something that a user of the node waits for.
+    /// An event for a user of the node.
     Event(E),
 }
 
-/// A node: every engine of the suite behind one door.
+/// A node: all its engines behind one interface.
 pub trait NodeEngine {
-    /// What users ask of it.
+    /// Commands of the node's users.
     type Command;
-    /// What it tells users.
+    /// Events for the node's users.
     type Event;
 
-    /// Takes one input at `now`.
+    /// Handles one input at `now`.
     fn handle(&mut self, now: Time, input: Input<'_, Self::Command>);
     /// The next output, if any; its octets live until the next call.
     fn poll(&mut self) -> Option<Output<'_, Self::Event>>;
-    /// When [`Input::Timer`] is due next; `None` while nothing waits.
+    /// Time at which [`Input::Timer`] is due next; `None` if no deadline is set.
     fn next_deadline(&self) -> Option<Time>;
 
-    /// The ports of entry that its driver opens for it, the same as long as it lives.
+    /// The ports of entry that the driver opens for the node. They stay the same during the node's lifetime.
     fn entries(&self) -> Vec<EntryRequest> {
         Vec::new()
     }
@@ -294,13 +304,14 @@ pub trait NodeEngine {
 pub struct Interface {
     /// Kernel number.
     pub ifindex: IfIndex,
-    /// Name, for people.
+    /// Name, for display.
     pub name: String,
     /// Whether packets can pass.
     pub up: bool,
     /// Largest IP packet it carries, in octets.
     pub mtu: u32,
-    /// What it carries goes on inside other packets: no neighbour at the other end of a link answers for it.
+    /// Whether the interface is a tunnel: its packets travel inside other packets, and no neighbour on the
+    /// same link answers.
     #[cfg_attr(feature = "serde", serde(default))]
     pub tunnel: bool,
     /// Its addresses, loopback and link-local ones included.
@@ -312,7 +323,7 @@ pub struct Interface {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Prefix {
-    /// Network address.
+    /// Number of significant bits: 0–32 or 0–128.
     pub addr: IpAddr,
     /// Bits that count: 0–32 or 0–128.
     pub len: u8,
@@ -334,8 +345,8 @@ impl Prefix {
         }
     }
 
-    /// Whether `addr` is of this version and its first `len` bits are those of the prefix. A length beyond the
-    /// address stands for all of it.
+    /// Whether `addr` is of the same IP version and its first `len` bits equal those of the prefix. A length
+    /// beyond the size of the address stands for the whole address.
     #[must_use]
     pub fn contains(&self, addr: IpAddr) -> bool {
         match (self.addr, addr) {
@@ -358,11 +369,11 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Which packet's route is asked for.
+/// The packet whose route is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RouteQuery {
-    /// Source address of the packet, if it matters; it may belong to another node.
+    /// Source address of the packet, if the route depends on it. It may belong to another node.
     pub src: Option<IpAddr>,
     /// Destination address.
     pub dst: IpAddr,
@@ -377,43 +388,43 @@ pub struct RouteQuery {
 }
 
 impl RouteQuery {
-    /// The route to `dst`, whatever else the packet says.
+    /// A query for the route to `dst`, whatever the other fields of the packet are.
     #[must_use]
     pub const fn to(dst: IpAddr) -> Self {
         Self { src: None, dst, protocol: None, src_port: None, dst_port: None, tos: 0 }
     }
 }
 
-/// Where a packet would go.
+/// A route: interface, source address and next hop of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Route {
-    /// Interface it would leave by.
+    /// Outgoing interface.
     pub ifindex: IfIndex,
-    /// This node's address on the way out.
+    /// This node's address on the outgoing interface.
     pub src: IpAddr,
     /// Next hop, if the destination is not on the link.
     pub gateway: Option<IpAddr>,
     /// Largest IP packet that the interface (or a known path limit) carries, in octets.
     pub mtu: u32,
-    /// The destination is this node.
+    /// Whether the destination is this node.
     pub local: bool,
 }
 
-/// Why there is no route.
+/// Reason why no route exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum NoRoute {
-    /// No entry covers the destination.
+    /// No entry of the routing table covers the destination.
     Unreachable,
-    /// An entry forbids it.
+    /// An entry of the routing table forbids it.
     Prohibited,
     /// The lookup itself failed.
     Failed,
 }
 
-/// Why a datagram was not sent.
+/// Reason why a packet was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum TransmitError {
@@ -421,11 +432,11 @@ pub enum TransmitError {
     TooBig(Option<u32>),
     /// No route, or the next hop does not answer.
     Unreachable,
-    /// Anything else; counted by the driver.
+    /// Any other failure; the driver counts it.
     Other,
 }
 
-/// The name of a stream, never used twice: odd for those that the node opens, even for those that the
+/// Id of a stream, never used twice. It is odd for streams that the node opens and even for streams that the
 /// driver accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -437,7 +448,7 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// What a stream runs over.
+/// Transport of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum StreamKind {
@@ -449,7 +460,7 @@ pub enum StreamKind {
 }
 
 impl StreamKind {
-    /// As people call it.
+    /// The usual name of the protocol.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -459,21 +470,21 @@ impl StreamKind {
     }
 }
 
-/// Why a stream failed.
+/// Reason why a stream failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum StreamError {
-    /// The peer's host answered, but nobody listens there.
+    /// The peer's host refused the connection: no process listens at the port.
     Refused,
-    /// The peer or its host tore the connection down.
+    /// The peer or its host reset the connection.
     Reset,
     /// The peer did not answer in time.
     TimedOut,
-    /// No route, or a router said that the peer cannot be reached.
+    /// No route exists, or a router reported the peer as unreachable.
     Unreachable,
-    /// Somebody else has the port.
+    /// Another process uses the port.
     AddressInUse,
-    /// Anything else; the driver counts or logs it.
+    /// Any other failure; the driver counts or logs it.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! Octets that are owned, and octets as text.
+//! Owned octets, and octets as text.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use signalbox_wire::hex;
 pub struct Octets(pub Vec<u8>);
 
 impl Octets {
-    /// All of them.
+    /// The octets as a slice.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.0
@@ -54,7 +54,7 @@ pub mod text {
     /// Writes octets in hexadecimal.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// It returns the errors of the serializer.
     pub fn serialize<O: AsRef<[u8]>, S: Serializer>(octets: &O, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&hex(octets.as_ref()))
     }
@@ -62,7 +62,7 @@ pub mod text {
     /// Reads what [`serialize`] wrote.
     ///
     /// # Errors
-    /// The text is not hexadecimal.
+    /// It returns an error if the text is not hexadecimal.
     pub fn deserialize<'de, O: From<Vec<u8>>, D: Deserializer<'de>>(deserializer: D) -> Result<O, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
         parse_hex(&text).map(O::from).map_err(serde::de::Error::custom)

@@ -1,8 +1,9 @@
-//! Messages of a signaling application on their way to GIST: the ones that GIST has not taken yet, and the ones whose
-//! fate is watched. Buffers go round, so that a message that passes allocates nothing.
+//! Messages of a signaling application to GIST: those that GIST has not yet taken, and those whose delivery
+//! status is watched. Buffers are used again, so that a message that passes through allocates nothing.
 //!
-//! An engine puts a message in, queues its key, and gives it out by [`Outbox::give`] when that key is polled; it calls
-//! [`Outbox::sweep`] at the start of each `handle` and `poll`, since what was given out lives until then.
+//! An engine stores a message with [`Outbox::put`], queues its key, and calls [`Outbox::give`] when that key
+//! is polled. It calls [`Outbox::sweep`] at the start of each `handle` and `poll`, since a message that was
+//! given out lives until then.
 
 use core::time::Duration;
 
@@ -11,40 +12,40 @@ use crate::mri::Mri;
 use crate::service::{MessageHandle, SendMessage, SiiHandle, StateHandle, TransferAttributes};
 use crate::slab::{Key, Slab};
 
-/// Messages between two polls that are not watched, beyond which they are dropped.
+/// Limit on messages between two polls that are not watched; further ones are dropped.
 const UNWATCHED: u32 = 4096;
-/// Buffers above this size are not kept: large messages are seldom, and their number is a peer's choice.
+/// Buffers above this size are not kept: large messages are rare, and peers choose their number.
 const KEPT_OCTETS: usize = 1024;
-/// Most buffers that wait for use: more messages than that are seldom under way at one time.
+/// Limit on spare buffers: more messages than that are rarely in progress at one time.
 const KEPT: usize = 256;
 
-/// A message to be sent, and what it is to whoever sends it.
+/// A message to be sent, with the purpose that its sender gave it.
 #[derive(Debug)]
 pub struct Parcel<P> {
     /// The application's octets.
     pub octets: Vec<u8>,
     /// The application.
     pub nslp: NslpId,
-    /// Session.
+    /// The session.
     pub session: SessionId,
-    /// Flow; its direction is the message's.
+    /// Flow; its direction is the direction of the message.
     pub mri: Mri,
-    /// Routing state that may serve.
+    /// Routing state that GIST may use.
     pub state: Option<StateHandle>,
-    /// Route explicitly to this peer.
+    /// Peer to which the message is routed explicitly.
     pub sii: Option<SiiHandle>,
     /// GIST hop count to send; `None`: GIST's initial value.
     pub hops: Option<u8>,
-    /// How to handle it.
+    /// Transfer attributes (RFC 5971 §4.1.2).
     pub attributes: TransferAttributes,
-    /// Give up after this time; `None`: GIST's own limit.
+    /// Time after which GIST gives up; `None`: GIST's own limit.
     pub timeout: Option<Duration>,
-    /// What it is for, to be found again when its fate is told.
+    /// Purpose of the message, returned by [`Outbox::settle`] with its delivery status.
     pub purpose: P,
 }
 
 impl<P> Parcel<P> {
-    /// A message of GIST's own choices.
+    /// A message that leaves all choices to GIST.
     #[must_use]
     pub fn new(octets: Vec<u8>, nslp: NslpId, session: SessionId, mri: Mri, purpose: P) -> Self {
         Self {
@@ -68,31 +69,31 @@ struct Waiting<P> {
     watched: bool,
 }
 
-/// The table of them.
+/// Table of the messages that are queued or watched.
 #[derive(Debug)]
 pub struct Outbox<P> {
     table: Slab<Waiting<P>>,
     spare: Vec<Vec<u8>>,
     watched: u32,
     max_watched: u32,
-    /// The one that was given out last and is not watched.
+    /// The message that was given out last, if it is not watched.
     given: Option<Key>,
 }
 
 impl<P> Outbox<P> {
-    /// An empty one, for so many messages whose fate is watched.
+    /// An empty outbox that watches at most `max_watched` messages.
     #[must_use]
     pub const fn new(max_watched: u32) -> Self {
         let table = Slab::new(max_watched.saturating_add(UNWATCHED));
         Self { table, spare: Vec::new(), watched: 0, max_watched, given: None }
     }
 
-    /// An empty buffer.
+    /// An empty buffer, a spare one if possible.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Takes a buffer back.
+    /// Takes a buffer back for use by a later message.
     pub fn reuse(&mut self, mut octets: Vec<u8>) {
         if octets.capacity() <= KEPT_OCTETS && self.spare.len() < KEPT {
             octets.clear();
@@ -100,7 +101,7 @@ impl<P> Outbox<P> {
         }
     }
 
-    /// Puts a message in; it is watched if that is wanted and there is room. `None`: there is no room for it at all.
+    /// Stores a message. It is watched if `watch` is set and the limit allows it. `None`: the table is full.
     pub fn put(&mut self, parcel: Parcel<P>, watch: bool) -> Option<Key> {
         let watched = watch && self.watched < self.max_watched;
         let key = self.table.insert(Waiting { parcel, watched }).ok()?;
@@ -108,13 +109,13 @@ impl<P> Outbox<P> {
         Some(key)
     }
 
-    /// Whether the message's fate is watched.
+    /// Whether the delivery status of the message is watched.
     #[must_use]
     pub fn is_watched(&self, key: Key) -> bool {
         self.table.get(key).is_some_and(|waiting| waiting.watched)
     }
 
-    /// The message to be sent now. Unless watched it is forgotten with the next call of [`Outbox::sweep`].
+    /// The message to be sent now. If it is not watched, the next call of [`Outbox::sweep`] removes it.
     pub fn give(&mut self, key: Key) -> Option<SendMessage<'_>> {
         let Waiting { parcel, watched } = self.table.get(key)?;
         let handle = watched.then(|| MessageHandle(key.to_u64()));
@@ -136,15 +137,15 @@ impl<P> Outbox<P> {
         })
     }
 
-    /// Forgets the message that was given out last, if nobody watches it.
+    /// Removes the message that was given out last, if it is not watched.
     pub fn sweep(&mut self) {
         if let Some(waiting) = self.given.take().and_then(|key| self.table.remove(key)) {
             self.reuse(waiting.parcel.octets);
         }
     }
 
-    /// Takes a watched message out, whose fate GIST told; `None` if the handle is of another session or time. Its buffer
-    /// is to come back by [`Outbox::reuse`].
+    /// Removes a watched message whose delivery status GIST has reported. `None`: the handle is stale or
+    /// belongs to another session. The caller returns the buffer by [`Outbox::reuse`].
     pub fn settle(&mut self, handle: MessageHandle, session: SessionId) -> Option<Parcel<P>> {
         let key = Key::from_u64(handle.0);
         let known = self.table.get(key).is_some_and(|w| w.watched && w.parcel.session == session);
@@ -155,7 +156,7 @@ impl<P> Outbox<P> {
         self.table.remove(key).map(|waiting| waiting.parcel)
     }
 
-    /// Messages watched.
+    /// Number of watched messages.
     #[must_use]
     pub const fn watched(&self) -> u32 {
         self.watched

@@ -1,36 +1,38 @@
-//! Packets as they come from and go to the network, with what their IP headers said: UDP, and RSVP's raw IP.
+//! Packets as they are received from and sent to the network, with the fields of their IP headers.
 
 use core::net::{IpAddr, SocketAddr};
 
 use crate::entry::Entry;
 use crate::id::IfIndex;
 
-/// A packet that arrived: addressed to this node or to a group that it is in, or passing by and intercepted.
+/// A received packet. It was addressed to this node or to a group that this node has joined, or it passed by
+/// and was intercepted.
 ///
-/// `O` holds its octets: borrowed in a [`Received`], which is what engines take.
+/// `O` holds its octets. They are borrowed in a [`Received`], the form that engines take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[cfg_attr(feature = "serde", serde(bound(serialize = "O: AsRef<[u8]>", deserialize = "O: From<Vec<u8>>")))]
 pub struct ReceivedOf<O> {
-    /// Port of entry that it came in by.
+    /// Port of entry by which it came in.
     pub entry: Entry,
     /// Address in the packet's source field; the port is 0 where the protocol has none.
     pub src: SocketAddr,
     /// Address in the packet's destination field, even when the packet was intercepted; the port is 0 where the
     /// protocol has none.
     pub dst: SocketAddr,
-    /// Interface it came in by.
+    /// Interface by which it came in.
     pub ifindex: IfIndex,
     /// IPv4 TTL or IPv6 hop limit as received, not yet decremented by this node.
     pub ttl: u8,
     /// IPv4 TOS octet or IPv6 traffic class.
     pub tos: u8,
-    /// IPv4 options as in the header, or the whole IPv6 hop-by-hop options header (from its next-header
-    /// octet on); empty if there were none.
+    /// IPv4 options as in the header, or the whole IPv6 hop-by-hop options header (from its next-header octet
+    /// on). Empty if the packet has neither.
     #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
     pub options: O,
-    /// What follows the header of the entry: [`Entry::Udp`], [`Entry::Ip`] and [`Entry::IcmpEcho`] each define it.
+    /// Octets after the header of the entry; [`Entry::Udp`], [`Entry::Ip`] and [`Entry::IcmpEcho`] each
+    /// define them.
     #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
     pub payload: O,
 }
@@ -47,44 +49,46 @@ impl ReceivedOf<Vec<u8>> {
     }
 }
 
-/// A packet to be sent. One that is larger than the MTU is fragmented by the kernel unless `dont_fragment` is set.
+/// A packet to be sent. If it is larger than the MTU, the kernel fragments it unless `dont_fragment` is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Transmit<'a> {
-    /// Port of entry that it leaves by.
+    /// Port of entry by which it leaves.
     pub entry: Entry,
-    /// Source address, and port where the protocol has one. An unspecified address lets the kernel choose; any other may belong to
-    /// another node (a Query carries its flow's source, RFC 5971 §5.8.1.2; a forwarded packet its own).
+    /// Source address, and port where the protocol has one. If it is unspecified, the kernel chooses it. It
+    /// may belong to another node: a Query carries the source of its flow (RFC 5971 §5.8.1.2), a forwarded
+    /// packet its own.
     pub src: SocketAddr,
-    /// Destination address, and port where the protocol has one. With a group `ifindex` must be given.
+    /// Destination address, and port where the protocol has one. If it is a group, `ifindex` must be given.
     pub dst: SocketAddr,
-    /// Interface to leave by; `None` lets routing decide.
+    /// Outgoing interface; `None`: the kernel's routing chooses it.
     pub ifindex: Option<IfIndex>,
     /// IPv4 TTL or IPv6 hop limit to send.
     pub ttl: u8,
     /// IPv4 TOS octet or IPv6 traffic class.
     pub tos: u8,
-    /// Set IPv4's DF bit (RFC 5971 §5.3.2.1 demands it in Q-mode).
+    /// Whether to set IPv4's DF bit (RFC 5971 §5.3.2.1 requires it in Q-mode).
     pub dont_fragment: bool,
-    /// IPv6 flow label, 20 bits; 0: the kernel chooses. Means nothing with IPv4.
+    /// IPv6 flow label, 20 bits; 0: the kernel chooses it. It has no meaning with IPv4.
     pub flow_label: u32,
-    /// IPv4 options (a multiple of 4 octets) or a whole IPv6 hop-by-hop options header; empty for none.
+    /// IPv4 options (a multiple of 4 octets) or a whole IPv6 hop-by-hop options header; may be empty.
     #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
     pub options: &'a [u8],
-    /// What follows the header of the entry: [`Entry::Udp`], [`Entry::Ip`] and [`Entry::IcmpEcho`] each define it.
+    /// Octets after the header of the entry; [`Entry::Udp`], [`Entry::Ip`] and [`Entry::IcmpEcho`] each
+    /// define them.
     #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
     pub payload: &'a [u8],
 }
 
-/// A packet of IP protocol 46 (RSVP, RFC 2205 §3.3) that arrived: addressed to this node or to a group that it
-/// is in, or passing by with a Router Alert and taken out of forwarding.
+/// A received packet of IP protocol 46 (RSVP, RFC 2205 §3.3). It was addressed to this node or to a group
+/// that this node has joined, or it passed by with a Router Alert and was intercepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpReceived<'a> {
-    /// Source address, which in a Path is the flow's sender.
+    /// Source address. In a Path message it is the sender of the flow.
     pub src: IpAddr,
-    /// Destination address, even when the packet was taken on its way.
+    /// Destination address, even when the packet was intercepted.
     pub dst: IpAddr,
-    /// Interface it came in by.
+    /// Interface by which it came in.
     pub ifindex: IfIndex,
     /// IPv4 TTL or IPv6 hop limit as received, not yet decremented by this node.
     pub ttl: u8,
@@ -92,28 +96,29 @@ pub struct IpReceived<'a> {
     pub tos: u8,
     /// Whether it carries a Router Alert (RFC 2113, RFC 2711).
     pub router_alert: bool,
-    /// What follows the IP header and its options, the RSVP common header first. Nothing in it has been checked.
+    /// Octets after the IP header and its options; they begin with the RSVP common header and are not
+    /// checked.
     pub payload: &'a [u8],
 }
 
-/// A packet of IP protocol 46 to be sent. It may be larger than the MTU: the kernel makes fragments of it.
+/// A packet of IP protocol 46 to be sent. If it is larger than the MTU, the kernel fragments it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpTransmit<'a> {
-    /// Source address. An unspecified address lets the kernel choose; any other may belong to another node
-    /// (Path and PathTear carry their flow's source, RFC 2205 §3.1.3).
+    /// Source address. If it is unspecified, the kernel chooses it. It may belong to another node: Path and
+    /// PathTear carry the source of their flow (RFC 2205 §3.1.3).
     pub src: IpAddr,
-    /// Destination address; if it is a group, `ifindex` must be given.
+    /// Destination address. If it is a group, `ifindex` must be given.
     pub dst: IpAddr,
-    /// Interface to leave by; `None` lets routing decide.
+    /// Outgoing interface; `None`: the kernel's routing chooses it.
     pub ifindex: Option<IfIndex>,
     /// IPv4 TTL or IPv6 hop limit to send.
     pub ttl: u8,
     /// IPv4 TOS octet or IPv6 traffic class.
     pub tos: u8,
-    /// Send it with a Router Alert, of value 0 with IPv4 (Path, PathTear, ResvConf: RFC 2205 §3.3) and
-    /// [`ROUTER_ALERT_RSVP_V6`] with IPv6 (all of RSVP's: RFC 2711 §2.1).
+    /// Whether to send it with a Router Alert. The value is 0 with IPv4 (Path, PathTear, ResvConf: RFC 2205
+    /// §3.3) and [`ROUTER_ALERT_RSVP_V6`] with IPv6 (all RSVP messages: RFC 2711 §2.1).
     pub router_alert: bool,
-    /// What follows the IP header and its options.
+    /// Octets after the IP header and its options.
     pub payload: &'a [u8],
 }
 
@@ -152,7 +157,7 @@ impl<'a> From<IpReceived<'a>> for Received<'a> {
     }
 }
 
-/// The options of an RSVP packet to `dst`, with a Router Alert or without (RFC 2205 §3.3, RFC 2711 §2.1).
+/// The IP options of an RSVP packet to `dst`, with or without a Router Alert (RFC 2205 §3.3, RFC 2711 §2.1).
 const fn alert_options(router_alert: bool, dst: IpAddr) -> &'static [u8] {
     const V4: [u8; 4] = router_alert_v4(0);
     const V6: [u8; 8] = router_alert_v6_before(RSVP, ROUTER_ALERT_RSVP_V6);

@@ -1,4 +1,4 @@
-//! Randomness that an engine owns: a CSPRNG from a seed, for session ids, cookies and jitter.
+//! Random numbers of an engine: a CSPRNG with a given seed, for session ids, cookies and jitter.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -8,8 +8,8 @@ use rand::{Rng, SeedableRng};
 
 use crate::id::SessionId;
 
-/// A cryptographically secure generator. The same seed gives the same octets, in tests and replays; the
-/// daemon seeds it from the kernel.
+/// A cryptographically secure generator. The same seed gives the same octets, in tests and replays. The
+/// daemon takes the seed from the kernel.
 pub struct Random(StdRng);
 
 impl core::fmt::Debug for Random {
@@ -19,40 +19,40 @@ impl core::fmt::Debug for Random {
 }
 
 impl Random {
-    /// From a 32-octet seed.
+    /// A generator with a 32-octet seed.
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
         Self(StdRng::from_seed(seed))
     }
 
-    /// From a small number, for tests and simulations only.
+    /// A generator with a small number as its seed, for tests and simulations only.
     #[must_use]
     pub fn from_number(seed: u64) -> Self {
         Self(StdRng::seed_from_u64(seed))
     }
 
-    /// A generator of its own for another engine, seeded from this one.
+    /// A new generator for another engine, with a seed from this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.array())
     }
 
-    /// Fills `octets`.
+    /// Fills `octets` with random octets.
     pub fn fill(&mut self, octets: &mut [u8]) {
         self.0.fill_bytes(octets);
     }
 
-    /// Any 32 bits.
+    /// 32 random bits.
     pub fn u32(&mut self) -> u32 {
         self.0.next_u32()
     }
 
-    /// Any 64 bits.
+    /// 64 random bits.
     pub fn u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// `N` octets.
+    /// `N` random octets.
     #[must_use]
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut octets = [0; N];
@@ -66,13 +66,14 @@ impl Random {
         SessionId(self.array())
     }
 
-    /// A number from `0` up to but not including 1.
+    /// A random number from 0 up to but not including 1.
     #[must_use]
     pub fn unit(&mut self) -> f64 {
         f64::from(self.u32()) / 4_294_967_296.0
     }
 
-    /// A number of `range`, all alike likely (within 2⁻⁶⁴ of its length); its start if it is empty.
+    /// A random number of `range`, evenly distributed (within 2⁻⁶⁴ of its length). An empty range gives its
+    /// start.
     #[must_use]
     pub fn range(&mut self, range: Range<u64>) -> u64 {
         let length = range.end.saturating_sub(range.start);
@@ -87,7 +88,8 @@ impl Random {
         self.unit() < probability
     }
 
-    /// `base` times a factor between `from` and `to`; nonsense factors (negative, overflow) give `base`.
+    /// `base` times a random factor between `from` and `to`. Invalid factors (negative, overflow) give
+    /// `base`.
     #[must_use]
     pub fn jitter(&mut self, base: Duration, from: f64, to: f64) -> Duration {
         let factor = from + (to - from) * self.unit();

@@ -8,9 +8,10 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use crate::rng::Random;
 use crate::time::Time;
 
-/// A family of 128-bit keys, one for each generation of `period`; the present and the last one are valid.
+/// A family of 128-bit keys, one for each generation of length `period`. The present and the previous
+/// generation are valid.
 ///
-/// The keys are derived from one master key, so nothing is stored per generation and time alone rotates.
+/// All keys are derived from one master key: no generation is stored, and the time alone selects the key.
 #[derive(Clone)]
 pub struct RotatingSecret {
     master: [u8; 16],
@@ -30,28 +31,28 @@ impl RotatingSecret {
         Self { master: rng.array(), period_us: u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// The generation to make tags with at `now`.
+    /// The generation for tags that are made at `now`.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "generations count modulo 2^32")]
     pub const fn current(&self, now: Time) -> u32 {
         (now.as_micros() / self.period_us) as u32
     }
 
-    /// Whether tags of `generation` are still taken at `now`: it is the present one or the last.
+    /// Whether tags of `generation` are accepted at `now`: it is the present or the previous generation.
     #[must_use]
     pub const fn is_valid(&self, now: Time, generation: u32) -> bool {
         self.current(now).wrapping_sub(generation) <= 1
     }
 
-    /// The valid generation whose low octet is `octet`, for formats that spend one octet on it.
+    /// The valid generation whose low octet is `octet`, for formats that carry one octet of it.
     #[must_use]
     pub fn from_octet(&self, now: Time, octet: u8) -> Option<u32> {
         let current = self.current(now);
         [current, current.wrapping_sub(1)].into_iter().find(|g| g.to_be_bytes()[3] == octet)
     }
 
-    /// The tag of `parts` under the key of `generation`: SipHash-2-4 with 128 bits of result. Each part is
-    /// preceded by its length, so that octets cannot wander from one part to the next.
+    /// The tag of `parts` under the key of `generation`: SipHash-2-4 with a result of 128 bits. The length of
+    /// each part is hashed before it, so that no two different lists of parts hash the same octets.
     #[must_use]
     pub fn tag(&self, generation: u32, parts: &[&[u8]]) -> [u8; 16] {
         let mut derive = SipHasher24::new_with_key(&self.master);
@@ -64,8 +65,8 @@ impl RotatingSecret {
         hasher.finish128().as_bytes()
     }
 
-    /// Whether `tag` is that of `parts` under a generation that is valid at `now`. Takes the same time
-    /// wherever a wrong tag differs.
+    /// Whether `tag` belongs to `parts` under a generation that is valid at `now`. The check takes constant
+    /// time, wherever a wrong tag differs.
     #[must_use]
     pub fn verify(&self, now: Time, generation: u32, parts: &[&[u8]], tag: &[u8]) -> bool {
         self.is_valid(now, generation) && same(&self.tag(generation, parts), tag)

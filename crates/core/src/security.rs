@@ -1,15 +1,16 @@
-//! Who a peer has proved to be. Channels find it out, GIST decides by it (RFC 5971 §4.4.2).
+//! The proved identity of a peer. Channels authenticate it, and GIST authorises peers by it (RFC 5971
+//! §4.4.2).
 
 use core::fmt;
 use core::net::IpAddr;
 use core::str::FromStr;
 
-/// SHA-256 over a SubjectPublicKeyInfo: names a key, whether it came in a certificate or alone.
+/// SHA-256 over a SubjectPublicKeyInfo. It identifies a key, with or without a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fingerprint(pub [u8; 32]);
 
-/// 64 hexadecimal digits.
+/// Writes 64 hexadecimal digits.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
@@ -22,7 +23,8 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// As `Display` writes it, in either case; colons between octets are allowed, as other tools print them.
+/// Parses what `Display` writes, in upper or lower case. Colons between octets are allowed, as other tools
+/// print them.
 impl FromStr for Fingerprint {
     type Err = BadFingerprint;
 
@@ -39,7 +41,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// A text that is not the fingerprint of a key.
+/// Error for a text that is not the fingerprint of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadFingerprint;
 
@@ -51,14 +53,14 @@ impl fmt::Display for BadFingerprint {
 
 impl core::error::Error for BadFingerprint {}
 
-/// An authenticated peer, as the handshake proved it. Names come from the certificate; a raw public key
-/// (RFC 7250) has none and is known by its fingerprint alone.
+/// Identity of an authenticated peer, as the handshake proved it. Names come from the certificate. A raw
+/// public key (RFC 7250) has no names; its fingerprint identifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Identity {
     /// subjectAltName entries of type dNSName, in the certificate's order.
     pub dns: Vec<String>,
-    /// Most specific Common Name of the subject. It counts only if `dns` is empty (RFC 5971 §5.7.3.1).
+    /// Most specific Common Name of the subject. It is used only if `dns` is empty (RFC 5971 §5.7.3.1).
     pub common_name: Option<String>,
     /// subjectAltName entries of type iPAddress.
     pub addresses: Vec<IpAddr>,
@@ -67,25 +69,25 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A peer that showed a bare key.
+    /// Identity of a peer that has a raw public key only.
     #[must_use]
     pub const fn of_key(key: Fingerprint) -> Self {
         Self { dns: Vec::new(), common_name: None, addresses: Vec::new(), key }
     }
 
-    /// The names that DNS identities of the authorised peer database are compared with: every dNSName or, if
-    /// there is none, the Common Name (RFC 5971 §5.7.3.1).
+    /// The names to compare with DNS identities of the authorised peer database: every dNSName or, if the
+    /// certificate has no dNSName, the Common Name (RFC 5971 §5.7.3.1).
     pub fn dns_names(&self) -> impl Iterator<Item = &str> {
         let fallback = if self.dns.is_empty() { self.common_name.as_deref() } else { None };
         self.dns.iter().map(String::as_str).chain(fallback)
     }
 }
 
-/// The most telling name: the first dNSName or Common Name, else the first address, else the fingerprint.
+/// Writes the first dNSName or the Common Name, else the first address, else the fingerprint.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = self.dns_names().next() {
-            // A name from a certificate may hold anything: no control characters into logs.
+            // A name from a certificate may contain any character; control characters must not get into logs.
             name.escape_debug().fmt(f)
         } else if let Some(address) = self.addresses.first() {
             address.fmt(f)

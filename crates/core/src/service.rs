@@ -1,8 +1,8 @@
 //! The service interface between GIST and its signaling applications (RFC 5971, Appendix B).
 //!
-//! A signaling application gives [`Request`]s to GIST and gets [`Indication`]s from it; payloads are borrowed
-//! from whoever holds them. Neither side knows the other's crate. [`OwnedRequest`] and [`OwnedIndication`] hold
-//! theirs: for applications that are not called but written to, and for recordings.
+//! A signaling application gives [`Request`]s to GIST and receives [`Indication`]s from it. Their payloads
+//! are borrowed. Neither crate depends on the other. [`OwnedRequest`] and [`OwnedIndication`] own their
+//! payloads, for recordings and for applications behind a queue or in another process.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -27,17 +27,17 @@ pub type OwnedIndication = IndicationOf<Octets>;
 /// A [`RecvMessageOf`] with a borrowed payload.
 pub type RecvMessage<'a> = RecvMessageOf<&'a [u8]>;
 
-/// Who takes the next output of a signaling application's engine. Whoever composes engines asks for it before the
-/// output is taken.
+/// The receiver of the next output of a signaling application's engine. The code that composes engines asks
+/// for it before it takes the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// The driver: a route lookup, or an event for a user.
+    /// The driver. The output is a route lookup, or an event for a user.
     Driver,
-    /// GIST: a [`Request`].
+    /// GIST. The output is a [`Request`].
     Gist,
 }
 
-/// What an application asks of GIST; `D` holds payloads.
+/// A request of an application to GIST. `D` holds payloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -46,64 +46,64 @@ pub enum RequestOf<D> {
     SendMessage(SendMessageOf<D>),
     /// The answer to a [`RecvMessage`] that carried a [`CheckId`] (B.2).
     Peering {
-        /// The check that is answered.
+        /// Id of the check.
         check: CheckId,
         /// Whether to peer with the Querying node.
         decision: PeeringOf<D>,
     },
-    /// How long to keep routing state (B.5).
+    /// Set the lifetime of routing state (B.5).
     SetStateLifetime {
         /// The application.
         nslp: NslpId,
-        /// Flow and direction.
+        /// Flow, with the direction.
         mri: Mri,
-        /// Session; `None` stands for all of the flow.
+        /// Session; `None`: all sessions of the flow.
         session: Option<SessionId>,
-        /// From now; zero: no further interest.
+        /// Lifetime from now; zero: the application needs the state no longer.
         lifetime: Duration,
     },
-    /// The next hop that GIST knows may be wrong (B.6).
+    /// Report that GIST's next hop may be wrong (B.6).
     InvalidateRoutingState {
-        /// The application; `None` for all.
+        /// The application; `None`: all applications.
         nslp: Option<NslpId>,
-        /// Flow and direction.
+        /// Flow, with the direction.
         mri: Mri,
-        /// What to assume.
+        /// Assumed status of the routing state.
         status: InvalidStatus,
         /// Payload for the next Query.
         data: D,
-        /// Rediscover now, not with the next message.
+        /// Whether to start discovery now, not with the next message.
         urgent: bool,
     },
 }
 
-/// What GIST tells an application; `D` holds payloads.
+/// An indication of GIST to an application. `D` holds payloads.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum IndicationOf<D> {
     /// A message arrived (B.2).
     RecvMessage(RecvMessageOf<D>),
-    /// What became of a message that carried a handle (B.3).
+    /// Delivery status of a message that carried a handle (B.3).
     MessageStatus {
         /// The application.
         nslp: NslpId,
-        /// The handle given with the message.
+        /// The handle that was given with the message.
         handle: MessageHandle,
-        /// The session it was for.
+        /// The session of the message.
         session: SessionId,
-        /// What happened.
+        /// Delivery status.
         status: MessageStatus,
     },
-    /// Something happened to a flow's routing state (B.4).
+    /// An event in the routing state of a flow (B.4).
     NetworkNotification {
         /// The application.
         nslp: NslpId,
-        /// Flow and direction.
+        /// Flow, with the direction.
         mri: Mri,
-        /// Session.
+        /// The session.
         session: SessionId,
-        /// What happened.
+        /// The event.
         event: NetworkEvent,
     },
 }
@@ -114,23 +114,23 @@ pub enum IndicationOf<D> {
 pub struct SendMessageOf<D> {
     /// The application's octets, a multiple of 4.
     pub data: D,
-    /// Ask for [`Indication::MessageStatus`] by this handle.
+    /// Handle by which [`Indication::MessageStatus`] is requested.
     pub handle: Option<MessageHandle>,
     /// The application.
     pub nslp: NslpId,
-    /// Session.
+    /// The session.
     pub session: SessionId,
-    /// Flow; its direction is the message's.
+    /// Flow; its direction is the direction of the message.
     pub mri: Mri,
-    /// A state handle from an earlier [`RecvMessage`] of the same session spares GIST the search.
+    /// A state handle from an earlier [`RecvMessage`] of the same session. It saves GIST a lookup.
     pub state: Option<StateHandle>,
-    /// Route explicitly to this peer (RFC 5971 §7.1.5).
+    /// Peer to which the message is routed explicitly (RFC 5971 §7.1.5).
     pub sii: Option<SiiHandle>,
-    /// How to handle it.
+    /// Transfer attributes.
     pub attributes: TransferAttributes,
-    /// Give up after this time; `None`: GIST's own limit.
+    /// Time after which GIST gives up; `None`: GIST's own limit.
     pub timeout: Option<Duration>,
-    /// IP TTL to use; `None`: GIST decides.
+    /// IP TTL to use; `None`: GIST chooses it.
     pub ip_ttl: Option<u8>,
     /// GIST hop count to send, at least 1; `None`: GIST's initial value.
     pub hops: Option<u8>,
@@ -144,24 +144,26 @@ pub struct RecvMessageOf<D> {
     pub data: D,
     /// The application.
     pub nslp: NslpId,
-    /// Session.
+    /// The session.
     pub session: SessionId,
-    /// Flow; its direction is the message's.
+    /// Flow; its direction is the direction of the message.
     pub mri: Mri,
-    /// GIST asks whether to peer: answer with [`Request::Peering`].
+    /// Id of a peering check: GIST asks whether to peer, and the application answers with
+    /// [`Request::Peering`].
     pub check: Option<CheckId>,
-    /// Routing state that the message belongs to, for [`SendMessage::state`].
+    /// Routing state of the message, for [`SendMessage::state`].
     pub state: Option<StateHandle>,
-    /// The peer that sent it, also if that is no longer the session's peer; `None`: GIST knows nobody who proved to be
-    /// it. What was routed explicitly ([`AddressValidation::unchecked_route`]) names its sender as well.
+    /// The peer that sent the message, even if it is no longer the peer of the session. `None`: GIST has no
+    /// proof of the peer's identity. A message that was routed explicitly
+    /// ([`AddressValidation::unchecked_route`]) also carries the handle of its sender.
     pub sii: Option<SiiHandle>,
-    /// Who the node before proved to be, where its messages come over an authenticated channel
+    /// Proved identity of the previous node, if its messages come over an authenticated channel
     /// ([`Security::Channel`]).
     #[cfg_attr(feature = "serde", serde(default, with = "shared", skip_serializing_if = "Option::is_none"))]
     pub peer: Option<Arc<Identity>>,
-    /// How it came.
+    /// Transfer attributes of the message.
     pub attributes: TransferAttributes,
-    /// How far its addresses can be trusted.
+    /// Checks that the addresses of the message have passed.
     pub validation: AddressValidation,
     /// IP TTL as received.
     pub ip_ttl: u8,
@@ -169,38 +171,38 @@ pub struct RecvMessageOf<D> {
     pub ip_distance: u8,
     /// GIST hop count after GIST's own decrement.
     pub hops: u8,
-    /// Interface it came in by.
+    /// Interface by which it came in.
     pub ifindex: IfIndex,
-    /// The flow ends here: its destination (downstream message) or source (upstream) is this node, so nobody
-    /// is left to pass the message to.
+    /// Whether the flow ends here. The flow's destination (downstream message) or source (upstream message)
+    /// is this node, so the message has no further hop.
     pub at_flow_end: bool,
 }
 
-/// How a message is or was carried (RFC 5971 §4.1.2).
+/// Attributes of a message's transfer (RFC 5971 §4.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TransferAttributes {
-    /// Delivered once, in order, or reported lost.
+    /// Reliable transfer: delivered once and in order, or reported as lost.
     pub reliable: bool,
-    /// Do without routing state: Q-mode Data.
+    /// Transfer without routing state: Q-mode Data.
     pub stateless: bool,
-    /// What protection the message has or needs.
+    /// Protection that the message has or needs.
     pub security: Security,
 }
 
-/// Protection on the hop.
+/// Protection of a message on the hop between two peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Security {
-    /// None.
+    /// No protection.
     #[default]
     None,
     /// Integrity and confidentiality by an authenticated channel.
     Channel,
 }
 
-/// How far the addresses of a received message can be trusted (B.2).
+/// Checks that the addresses of a received message have passed (B.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AddressValidation {
@@ -208,7 +210,8 @@ pub struct AddressValidation {
     pub first_or_last_hop: bool,
     /// The sender proved that it can be reached at its address.
     pub return_routable: bool,
-    /// The message was routed explicitly or without state, so GIST did not check it against routing state.
+    /// The message was routed explicitly or without state, so GIST did not check its route against routing
+    /// state.
     pub unchecked_route: bool,
 }
 
@@ -217,24 +220,24 @@ pub struct AddressValidation {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PeeringOf<D> {
-    /// Peer; the payload, if any, goes into the Response.
+    /// Peer. The payload, if any, is carried in the Response.
     Accept(Option<D>),
-    /// Let the Query travel on; the payload, if any, replaces the one it carries.
+    /// Forward the Query. The payload, if any, replaces the one in the Query.
     Decline(Option<D>),
 }
 
-/// What became of a sent message (B.3).
+/// Delivery status of a message (B.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MessageStatus {
-    /// It left with these attributes.
+    /// The message was sent with these attributes.
     Sent(TransferAttributes),
-    /// It did not leave.
+    /// The message was not sent.
     Failed(SendError),
 }
 
-/// Why a message could not be sent.
+/// Reason why a message could not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -243,16 +246,16 @@ pub enum SendError {
     NoNextNode,
     /// The flow ends at this node in that direction.
     FlowEndsHere,
-    /// No route to the flow's destination.
+    /// The node has no route to the flow's destination.
     NoRoute,
-    /// No state in that direction and no way to make it (upstream, RFC 5971 §5.8.1.3).
+    /// The node has no state in that direction and cannot create it (upstream, RFC 5971 §5.8.1.3).
     NoStateUpstream,
-    /// Larger than what can be carried, in octets.
+    /// The payload is larger than the transfer can carry.
     TooLarge {
-        /// Largest payload.
+        /// Largest payload, in octets.
         max: usize,
     },
-    /// Attributes that GIST cannot give, or a payload that is not a multiple of 4 octets.
+    /// GIST cannot provide the attributes, or the payload is not a multiple of 4 octets.
     Refused,
     /// A table or queue is full.
     Overload,
@@ -265,31 +268,31 @@ pub enum SendError {
     },
 }
 
-/// Why routing state is declared invalid (B.6).
+/// Status of routing state that an application reports (B.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum InvalidStatus {
-    /// Do not use it.
+    /// The state must not be used.
     Bad,
-    /// Use it, but check.
+    /// The state may be used, but must be checked.
     Tentative,
 }
 
-/// What happened to a flow (B.4).
+/// Event in the routing state of a flow (B.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum NetworkEvent {
-    /// This is the last node of the path that has the application.
+    /// This is the last node of the path that runs the application.
     LastNode,
-    /// Routing state was installed or re-established, with this peer.
+    /// Routing state with this peer was installed or re-established.
     Good(SiiHandle),
     /// Routing state may no longer be valid.
     Tentative,
-    /// Routing state is gone.
+    /// Routing state was removed.
     Bad,
-    /// The old route is not used any more.
+    /// The old route is no longer in use.
     RouteDeleted(SiiHandle),
     /// The peer is no longer authorised.
     AuthorisationChanged,
@@ -297,28 +300,28 @@ pub enum NetworkEvent {
     CommunicationFailure,
 }
 
-/// An application's name for a message it sends.
+/// Handle that an application chooses for a message it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MessageHandle(pub u64);
 
-/// GIST's name for a pending peering decision.
+/// Handle that GIST chooses for a pending peering decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CheckId(pub u64);
 
-/// GIST's name for a piece of routing state; stale ones are recognised and harmless.
+/// Handle that GIST chooses for a piece of routing state. Stale handles are recognised and do no harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StateHandle(pub u64);
 
-/// Source identification information: GIST's name for a peer and the interface to it (RFC 5971 B.2).
+/// Source identification information: handle of a peer and of the interface to it (RFC 5971 B.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SiiHandle(pub u64);
 
 impl<D> RequestOf<D> {
-    /// The same with its payload in another form.
+    /// The same request with its payload converted.
     pub fn map<'a, E>(&'a self, form: impl FnOnce(&'a D) -> E) -> RequestOf<E> {
         match *self {
             Self::SendMessage(SendMessageOf {
@@ -364,7 +367,7 @@ impl<D> RequestOf<D> {
 }
 
 impl<D> IndicationOf<D> {
-    /// The application that it is for.
+    /// The application that receives it.
     pub const fn nslp(&self) -> NslpId {
         match self {
             Self::RecvMessage(message) => message.nslp,
@@ -372,7 +375,7 @@ impl<D> IndicationOf<D> {
         }
     }
 
-    /// The same with its payload in another form.
+    /// The same indication with its payload converted.
     pub fn map<'a, E>(&'a self, form: impl FnOnce(&'a D) -> E) -> IndicationOf<E> {
         match *self {
             Self::RecvMessage(RecvMessageOf {
@@ -418,7 +421,7 @@ impl<D> IndicationOf<D> {
     }
 }
 
-/// An identity is written as it is, whoever shares it.
+/// Serializes a shared identity like an identity that is not shared.
 #[cfg(feature = "serde")]
 mod shared {
     use std::sync::Arc;

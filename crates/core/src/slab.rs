@@ -1,9 +1,9 @@
-//! Where state lives: records addressed by a small index and a generation.
+//! Storage for state: records addressed by a small index and a generation.
 //!
-//! A record never moves and growth never copies: storage comes in chunks of 512 slots. Freed slots are used
-//! again, last freed first, under a new generation, so that a [`Key`] kept too long is recognised. An entry
-//! costs the record, 4 octets of generation and, where the record has no spare bit pattern, the alignment of
-//! one tag. Chunks are kept once allocated: memory follows the highest number of records at one time.
+//! A record never moves and growth never copies: storage comes in chunks of 512 slots. Free slots are used
+//! again, the last freed first, with a new generation, so that a stale [`Key`] is recognised. An entry costs
+//! the record, 4 octets of generation and, if the record has no spare bit pattern, one tag with its
+//! alignment. Chunks stay allocated: memory follows the highest number of records at one time.
 
 use core::fmt;
 
@@ -12,8 +12,8 @@ const CHUNK: u32 = 512;
 /// End of the free list.
 const NONE: u32 = u32::MAX;
 
-/// Name of a record: its slot and which of the slot's successive records it is. A generation is never 0, so
-/// `Key::default()` and `Key::from_u64(0)` name nothing.
+/// Key of a record: its slot and its generation, which counts the successive records of the slot. A
+/// generation is never 0, so `Key::default()` and `Key::from_u64(0)` match no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Key {
     index: u32,
@@ -21,25 +21,25 @@ pub struct Key {
 }
 
 impl Key {
-    /// The slot, for tables and timers that live as long as the record.
+    /// The slot. Tables and timers that live as long as the record may use it alone.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// Which of the slot's successive records.
+    /// The generation: the number of the record among the successive records of the slot.
     #[must_use]
     pub const fn generation(self) -> u32 {
         self.generation
     }
 
-    /// As a handle to give away.
+    /// The key as a number, for use as a handle.
     #[must_use]
     pub const fn to_u64(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
 
-    /// From a handle; any number is harmless, for a wrong one names no record.
+    /// The key of a handle. Any number is safe, since a wrong one matches no record.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the two halves are taken apart")]
     pub const fn from_u64(handle: u64) -> Self {
@@ -47,7 +47,7 @@ impl Key {
     }
 }
 
-/// A table has reached its limit.
+/// Error of a table that has reached its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
@@ -59,7 +59,7 @@ impl fmt::Display for Full {
 
 impl core::error::Error for Full {}
 
-/// Records with stable indexes; see the module.
+/// Records with stable indexes; the module describes them.
 #[derive(Debug, Clone)]
 pub struct Slab<T> {
     chunks: Vec<Chunk<T>>,
@@ -68,8 +68,8 @@ pub struct Slab<T> {
     free: u32,
 }
 
-/// Arrays, so that a slot is found with one comparison; generations by themselves, for beside a record each would take
-/// the 8 octets of its alignment.
+/// Chunks are arrays, so that one comparison finds a slot. Generations have an array of their own, because
+/// beside a record each would take the 8 octets of its alignment.
 #[derive(Debug, Clone)]
 struct Chunk<T> {
     generations: Box<[u32; CHUNK as usize]>,
@@ -84,17 +84,18 @@ enum State<T> {
 }
 
 impl<T> Slab<T> {
-    /// An empty slab that will hold at most `limit` records. Allocates nothing yet.
+    /// An empty slab that will hold at most `limit` records. It allocates nothing yet.
     #[must_use]
     pub const fn new(limit: u32) -> Self {
-        // u32::MAX is the list's end and cannot be an index: a limit of u32::MAX gives indexes up to MAX - 1.
+        // `u32::MAX` marks the end of the list and cannot be an index: a limit of `u32::MAX` gives indexes up
+        // to MAX - 1.
         Self { chunks: Vec::new(), len: 0, limit, free: NONE }
     }
 
-    /// Puts a record in.
+    /// Stores a record and returns its key.
     ///
     /// # Errors
-    /// [`Full`] when the limit is reached; the record is dropped.
+    /// Returns [`Full`] when the limit is reached; the record is dropped.
     pub fn insert(&mut self, value: T) -> Result<Key, Full> {
         if self.len >= self.limit {
             return Err(Full);
@@ -115,7 +116,7 @@ impl<T> Slab<T> {
         Err(Full) // the free list holds free slots only
     }
 
-    /// Another chunk, all of it free; the free list is empty.
+    /// Adds a chunk of free slots. The free list must be empty.
     fn grow(&mut self) -> Result<(), Full> {
         let chunks = u32::try_from(self.chunks.len()).map_err(|_| Full)?;
         let first = chunks.checked_mul(CHUNK).ok_or(Full)?;
@@ -128,7 +129,7 @@ impl<T> Slab<T> {
         Ok(())
     }
 
-    /// The record of `key`, if it is still there.
+    /// The record of `key`, unless it was removed.
     #[must_use]
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
@@ -138,7 +139,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The record of `key`, if it is still there.
+    /// The record of `key`, unless it was removed.
     #[must_use]
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
@@ -148,7 +149,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The record now in slot `index`.
+    /// The present record of slot `index`.
     #[must_use]
     #[inline]
     pub fn get_index(&self, index: u32) -> Option<&T> {
@@ -158,7 +159,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The record now in slot `index`.
+    /// The present record of slot `index`.
     #[must_use]
     #[inline]
     pub fn get_index_mut(&mut self, index: u32) -> Option<&mut T> {
@@ -168,7 +169,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The record now in slot `index`, and its key.
+    /// The present record of slot `index`, and its key.
     #[must_use]
     #[inline]
     pub fn entry(&self, index: u32) -> Option<(Key, &T)> {
@@ -178,7 +179,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Key of the record now in slot `index`.
+    /// Key of the present record of slot `index`.
     #[must_use]
     pub fn key_of(&self, index: u32) -> Option<Key> {
         match self.slot(index)? {
@@ -187,14 +188,14 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes a record out; its key and all copies of it name nothing from now on.
+    /// Removes a record. Its key and all copies of it are stale from then on.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let free = self.free;
         let (generation, state) = self.slot_mut(key.index)?;
         if *generation != key.generation || matches!(state, State::Free(_)) {
             return None;
         }
-        // 0 is skipped when the generations of a slot wrap after 2^32 - 1 records.
+        // Generation 0 is skipped when the generations of a slot wrap after 2^32 - 1 records.
         *generation = generation.checked_add(1).unwrap_or(1);
         let State::Used(value) = core::mem::replace(state, State::Free(free)) else {
             return None; // excluded above
@@ -204,25 +205,25 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Records now in the slab.
+    /// Number of records.
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.len
     }
 
-    /// No records.
+    /// Whether the slab is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Most records that the slab will hold.
+    /// Limit on the number of records.
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// All records, by rising index.
+    /// All records, by ascending index.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.generations.iter().zip(chunk.states.iter()));
         (0u32..).zip(slots).filter_map(|(index, (generation, state))| match state {
@@ -231,7 +232,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// All records, by rising index.
+    /// All records, by ascending index.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
         let chunks = self.chunks.iter_mut();
         let slots = chunks.flat_map(|chunk| chunk.generations.iter().zip(chunk.states.iter_mut()));
@@ -306,7 +307,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map from key to value.
+        /// Compares the slab with a map from key to value.
         #[test]
         fn behaves_like_a_map(steps in prop::collection::vec((0u8..3, any::<u16>()), 0..2000)) {
             let mut slab = Slab::new(600);

@@ -4,50 +4,50 @@ use core::time::Duration;
 
 use crate::time::Time;
 
-/// Microseconds a tick of a [`Stamp`].
+/// Length of a tick of a [`Stamp`], in microseconds.
 const TICK_US: u64 = 10_000;
 
-/// A point in time in ticks of 10 ms, modulo 2³² (497 days). Compared by distance, so the wrap does no harm
-/// as long as two stamps lie less than 248 days apart.
+/// A point in time in ticks of 10 ms, modulo 2³² (497 days). Stamps are compared by their distance, so the
+/// wrap does no harm as long as two stamps lie less than 248 days apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp(u32);
 
 impl Stamp {
-    /// The tick that `now` lies in.
+    /// The tick that contains `now`.
     #[expect(clippy::cast_possible_truncation, reason = "ticks count modulo 2^32")]
     pub const fn of(now: Time) -> Self {
         Self((now.as_micros() / TICK_US) as u32)
     }
 
-    /// The first tick at or after `time`: deadlines are never early.
+    /// The first tick at or after `time`, so that a deadline is never early.
     #[expect(clippy::cast_possible_truncation, reason = "ticks count modulo 2^32")]
     pub const fn after(time: Time) -> Self {
         Self(time.as_micros().div_ceil(TICK_US) as u32)
     }
 
-    /// Whether it is reached.
+    /// Whether the stamp is reached at `now`.
     pub const fn is_due(self, now: Time) -> bool {
         self.ticks_from(now) <= 0
     }
 
-    /// The time that it stands for, as seen from `now`.
+    /// The time of the stamp, resolved near `now`.
     pub const fn time(self, now: Time) -> Time {
         let base = (now.as_micros() / TICK_US).cast_signed();
         let ticks = base + self.ticks_from(now);
         Time::from_micros(if ticks < 0 { 0 } else { ticks.cast_unsigned() * TICK_US })
     }
 
-    /// The earlier of two.
+    /// The earlier of two stamps.
     pub const fn min(self, other: Self) -> Self {
         if self.0.wrapping_sub(other.0).cast_signed() <= 0 { self } else { other }
     }
 
-    /// Time passed since, at `now`; zero if it lies ahead.
+    /// Time from the stamp to `now`; zero if the stamp lies in the future.
     pub fn age(self, now: Time) -> Duration {
         now.since(self.time(now))
     }
 
-    /// Time left until it is reached, at `now`; zero if it is.
+    /// Time from `now` to the stamp; zero if the stamp is reached.
     pub fn left(self, now: Time) -> Duration {
         self.time(now).since(now)
     }
@@ -62,13 +62,13 @@ impl Stamp {
 pub struct Span(u32);
 
 impl Span {
-    /// `duration`, at most 248 days.
+    /// `duration` in ticks, at most 248 days.
     pub fn of(duration: Duration) -> Self {
         let ticks = duration.as_micros().div_ceil(u128::from(TICK_US));
         Self(u32::try_from(ticks).unwrap_or(u32::MAX).min(i32::MAX.cast_unsigned()))
     }
 
-    /// As a duration.
+    /// The length as a duration.
     pub const fn duration(self) -> Duration {
         Duration::from_micros(self.0 as u64 * TICK_US)
     }

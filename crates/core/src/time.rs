@@ -4,8 +4,8 @@ use core::fmt;
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// Microseconds since the start of whoever drives the engine. It has no `now()`: time comes in with each
-/// input and never runs backwards.
+/// Microseconds since the start of the driver. The type has no `now()`: each input carries its time, and time
+/// never runs backwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Time(u64);
@@ -38,7 +38,7 @@ impl Time {
         self.0
     }
 
-    /// Time passed since `earlier`; zero if `earlier` is later.
+    /// Time from `earlier` to this time; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))

@@ -1,7 +1,7 @@
-//! Reservations as the kernel knows them: which packets, how much of them, and what becomes of them.
+//! Reservations as the kernel implements them: packets, rates and the treatment of excess packets.
 //!
-//! The rooms that decide (admission control, the signaling protocols) and the one that enforces (`linux`) meet in
-//! these types and know nothing else of each other.
+//! The crates that decide (admission control, the signaling protocols) and the crate that enforces (`linux`)
+//! share these types and do not depend on each other.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use crate::id::IfIndex;
 use crate::mri::{Mri, PathCoupled};
 use crate::node::Prefix;
 
-/// Which packets; a field that is `None` matches all. Both prefixes are of the same IP version.
+/// Filter of packets. A field that is `None` matches all packets. Both prefixes are of the same IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -18,13 +18,13 @@ pub struct FlowFilter {
     pub src: Prefix,
     /// Destination addresses.
     pub dst: Prefix,
-    /// IP protocol; of IPv6 the upper-layer protocol.
+    /// IP protocol; with IPv6 the upper-layer protocol.
     pub protocol: Option<u8>,
     /// Source port; needs a protocol that has ports.
     pub src_port: Option<u16>,
     /// Destination port; needs a protocol that has ports.
     pub dst_port: Option<u16>,
-    /// Differentiated-services code point that packets come with, 0–63.
+    /// Differentiated-services code point of arriving packets, 0–63.
     pub dscp: Option<u8>,
     /// IPv6 flow label, 20 bits.
     pub flow_label: Option<u32>,
@@ -33,7 +33,7 @@ pub struct FlowFilter {
 }
 
 impl FlowFilter {
-    /// All packets from one prefix to another.
+    /// A filter for all packets from one prefix to another.
     #[must_use]
     pub const fn between(src: Prefix, dst: Prefix) -> Self {
         Self {
@@ -56,8 +56,8 @@ impl FlowFilter {
 }
 
 impl From<&Mri> for FlowFilter {
-    /// The packets of the flow, whatever way the message goes. A loose end stands for all packets between its two
-    /// addresses.
+    /// A filter for the packets of the flow, independent of the message's direction. A loose-end MRI gives
+    /// all packets between its two addresses.
     fn from(mri: &Mri) -> Self {
         match mri {
             Mri::PathCoupled(flow) => Self::from(flow),
@@ -108,7 +108,8 @@ impl fmt::Display for FlowFilter {
     }
 }
 
-/// How much: the token bucket TSpec of RFC 2215 §3.6. Lengths are those of IP packets, header included.
+/// Traffic parameters: the token bucket TSpec of RFC 2215 §3.6. Lengths are those of IP packets, header
+/// included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -117,25 +118,25 @@ pub struct TrafficSpec {
     pub rate: u64,
     /// Bucket depth *b*, octets.
     pub burst: u32,
-    /// Peak rate *p*, octets a second; `None`: no more than the link.
+    /// Peak rate *p*, octets a second; `None`: the rate of the link.
     pub peak: Option<u64>,
-    /// Minimum policed unit *m*, octets: shorter packets count as so long.
+    /// Minimum policed unit *m*, octets: a shorter packet counts as a packet of this size.
     pub min_policed: u32,
     /// Maximum packet size *M*, octets: longer packets do not conform.
     pub max_packet: u32,
 }
 
-/// Where conforming packets queue.
+/// Queue of conforming packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Treatment {
-    /// In a queue of their own, served at the reserved rate at least.
+    /// A queue of their own, served with at least the reserved rate.
     OwnQueue,
-    /// In the queue of their service, with others.
+    /// The queue of their service, shared with other reservations.
     Aggregate(ServiceClass),
 }
 
-/// Services that have a queue in common.
+/// Services whose reservations share a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ServiceClass {
@@ -157,48 +158,50 @@ impl fmt::Display for ServiceClass {
     }
 }
 
-/// What becomes of packets beyond the token bucket.
+/// Treatment of packets beyond the token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Excess {
     /// They are dropped.
     Drop,
-    /// They go unmarked as best effort, behind the traffic that nobody reserved for (RFC 2211 §9).
+    /// They are sent unmarked as best effort, with a lower priority than traffic without a reservation (RFC
+    /// 2211 §9).
     BestEffort,
 }
 
-/// One reservation at one outgoing interface.
+/// A reservation at one outgoing interface.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Reservation {
     /// The interface that the packets leave by.
     pub ifindex: IfIndex,
-    /// Its packets are those of any of these, at least one; together they share one token bucket.
+    /// Filters of its packets, at least one. A packet that matches any of them belongs to the reservation;
+    /// all share one token bucket.
     pub filters: Vec<FlowFilter>,
-    /// How much.
+    /// Traffic parameters.
     pub traffic: TrafficSpec,
-    /// The rate that its queue is served with, octets a second, where that is over the token rate: *R* of guaranteed
-    /// service (RFC 2212).
+    /// Service rate of its queue in octets a second, if it is above the token rate: *R* of guaranteed service
+    /// (RFC 2212).
     #[cfg_attr(feature = "serde", serde(default))]
     pub served: Option<u64>,
     /// Where conforming packets queue.
     pub treatment: Treatment,
-    /// The code point that conforming packets get, 0–63; `None`: they keep theirs.
+    /// Code point that conforming packets are marked with, 0–63; `None`: it is not changed.
     pub mark_dscp: Option<u8>,
-    /// What becomes of the others.
+    /// Treatment of packets beyond the token bucket.
     pub excess: Excess,
 }
 
 impl Reservation {
-    /// The rate that its queue is sure of, octets a second.
+    /// Guaranteed rate of its queue, octets a second.
     #[must_use]
     pub fn rate(&self) -> u64 {
         self.served.unwrap_or(0).max(self.traffic.rate)
     }
 }
 
-/// The name of a reservation; whoever reserves chooses it.
+/// Id of a reservation; the node chooses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ReservationId(pub u64);
@@ -209,17 +212,17 @@ impl fmt::Display for ReservationId {
     }
 }
 
-/// Why a reservation is not in the kernel. What stood there under its name before stands there still.
+/// Reason why a reservation is not in the kernel. The previous reservation of that id stays installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ReserveError {
-    /// There is no place for another.
+    /// The limit on reservations is reached.
     Full,
     /// The kernel of this node, or its configuration, cannot do what is asked.
     Unsupported,
-    /// There is no such interface, or it is not one to reserve at.
+    /// The interface does not exist, or no reservations can be made at it.
     NoInterface,
-    /// The kernel refused.
+    /// The kernel refused the request.
     Failed,
 }
 

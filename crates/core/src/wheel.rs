@@ -1,12 +1,12 @@
-//! Timers: a hierarchical timing wheel whose links live in the records that the timers belong to.
+//! Timers: a hierarchical timing wheel whose links are stored in the records that the timers belong to.
 //!
-//! Arming and cancelling cost a constant number of steps and allocate nothing; a timer is moved down a level
-//! at most five times before it fires (once for a delay up to a minute at the default tick of 1 ms). Six
-//! levels of 256 slots cover 2⁴⁸ ticks, so every deadline has a place. A wheel takes 12 KiB, a timer the
-//! 16 octets of its [`Link`].
+//! Arming and cancelling take a constant number of steps and allocate nothing. A timer moves down a level at
+//! most five times before it fires (once for a delay up to a minute at the default tick of 1 ms). Six levels
+//! of 256 slots cover 2⁴⁸ ticks, so every deadline has a slot. A wheel takes 12 KiB, a timer the 16 octets of
+//! its [`Link`].
 //!
-//! A timer never fires early: its deadline is rounded up to a tick. Timers fire in the order of their ticks,
-//! those of one tick in the order they were armed.
+//! A timer never fires early: its deadline is rounded up to a tick. Timers fire in the order of their ticks;
+//! timers of the same tick fire in the order in which they were armed.
 
 use core::time::Duration;
 
@@ -17,12 +17,12 @@ const LEVELS: usize = 6;
 const SLOTS: usize = 256;
 /// Ticks that a [`Link`] can hold.
 const LAST_TICK: u64 = (1 << 48) - 1;
-/// No record, end of a list.
+/// Index that stands for no record: the end of a list.
 const NONE: u32 = u32::MAX;
 /// [`Link::slot`] of a timer that is not armed.
 const IDLE: u16 = u16::MAX;
 
-/// A timer's place in the wheel, kept in the record that the timer belongs to. 16 octets.
+/// Position of a timer in the wheel, stored in the record that the timer belongs to. 16 octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     prev: u32,
@@ -51,7 +51,7 @@ impl Link {
     }
 }
 
-/// Whoever owns the records: gives the link of the record at `index`.
+/// The owner of the records: it gives the link of the record at `index`.
 ///
 /// A record must not be removed while its timer is armed.
 pub trait Links {
@@ -59,7 +59,7 @@ pub trait Links {
     fn link(&mut self, index: u32) -> &mut Link;
 }
 
-/// A record with one timer; makes a [`Slab`] of such records [`Links`].
+/// A record with one timer. A [`Slab`] of such records implements [`Links`].
 pub trait Timed {
     /// The record's link.
     fn link(&mut self) -> &mut Link;
@@ -67,20 +67,20 @@ pub trait Timed {
 
 impl<T: Timed> Links for Slab<T> {
     fn link(&mut self, index: u32) -> &mut Link {
-        // The trait's condition: a record stays while its timer is armed.
+        // The trait requires that a record stays while its timer is armed.
         self.get_index_mut(index).expect("an armed timer's record exists").link()
     }
 }
 
-/// The wheel; see the module.
+/// The timing wheel; the module describes it.
 #[derive(Debug, Clone)]
 pub struct Wheel {
-    /// Microseconds a tick.
+    /// Length of a tick in microseconds.
     tick_us: u64,
-    /// Every armed timer's tick is this one or later.
+    /// The tick of each armed timer is this one or later.
     now: u64,
-    /// No slot ahead begins before this, in microseconds: most calls of [`Wheel::pop_due`] need not look further, nor
-    /// divide.
+    /// No later slot begins before this time, in microseconds. Most calls of [`Wheel::pop_due`] return after
+    /// a comparison with it, without a division.
     quiet_until: u64,
     slots: Box<[Slot]>,
     /// Which slots of each level have timers.
@@ -103,7 +103,8 @@ impl Default for Wheel {
 }
 
 impl Wheel {
-    /// A wheel with ticks of `tick`, at least 1 µs. A coarse tick saves work, a fine one delay.
+    /// A wheel with ticks of length `tick`, at least 1 µs. A coarse tick saves work, a fine tick reduces
+    /// delay.
     #[must_use]
     pub fn new(tick: Duration) -> Self {
         Self {
@@ -116,19 +117,20 @@ impl Wheel {
         }
     }
 
-    /// Timers armed.
+    /// Number of armed timers.
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.len
     }
 
-    /// No timer armed.
+    /// Whether no timer is armed.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Arms the timer of record `index`, again if it was armed. A deadline in the past is due at once.
+    /// Arms the timer of record `index`; an armed timer is armed again. A deadline in the past is due at
+    /// once.
     pub fn arm(&mut self, links: &mut impl Links, index: u32, deadline: Time) {
         self.arm_at(links, index, self.tick_of(deadline));
     }
@@ -145,8 +147,9 @@ impl Wheel {
         self.append(links, index, tick);
     }
 
-    /// Makes sure that the timer of record `index` fires by `deadline`: one that fires earlier is left as it is. For
-    /// deadlines that move away often: whoever is called too early arms again, and moving costs nothing.
+    /// Makes sure that the timer of record `index` fires by `deadline`. A timer that fires earlier is not
+    /// changed. It suits deadlines that often move to a later time: moving costs nothing, and a caller that
+    /// is called too early arms the timer again.
     pub fn arm_by(&mut self, links: &mut impl Links, index: u32, deadline: Time) {
         let tick = self.tick_of(deadline);
         let link = links.link(index);
@@ -155,7 +158,7 @@ impl Wheel {
         }
     }
 
-    /// Disarms the timer of record `index`; whether it was armed.
+    /// Disarms the timer of record `index`. Returns whether it was armed.
     pub fn cancel(&mut self, links: &mut impl Links, index: u32) -> bool {
         let link = links.link(index);
         if !link.is_armed() {
@@ -178,7 +181,7 @@ impl Wheel {
         true
     }
 
-    /// Takes out the next timer that is due at `now` and disarms it; `None` if none is.
+    /// Removes the next timer that is due at `now` from the wheel; `None` if no timer is due.
     #[inline]
     pub fn pop_due(&mut self, links: &mut impl Links, now: Time) -> Option<u32> {
         if now.as_micros() < self.quiet_until { None } else { self.pop(links, now) }
@@ -189,7 +192,8 @@ impl Wheel {
         loop {
             let head = self.slots[digit(self.now, 0)].head;
             if head != NONE {
-                // A `now` before the last one must not fire what was armed as due at the last one.
+                // If `now` is before the last one, timers that were armed as due at the last one must not
+                // fire.
                 if self.now > target {
                     return None;
                 }
@@ -215,9 +219,9 @@ impl Wheel {
 
     /// When to call [`Wheel::pop_due`] next; `None` if no timer is armed.
     ///
-    /// Exact for what is due within the current 256 ticks, else possibly earlier than the first deadline (by
-    /// the span of a slot of a higher level), never later. After [`Wheel::pop_due`] returned `None` it is
-    /// later than the time given there, so that a driver always gets on.
+    /// The time is exact for timers within the current 256 ticks. For later ones it may be earlier than the
+    /// first deadline, by the span of a slot of a higher level, but never later. After [`Wheel::pop_due`]
+    /// returned `None`, it is later than the `now` of that call, so that a driver always makes progress.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         if self.is_empty() {
@@ -232,13 +236,13 @@ impl Wheel {
         Some(Time::from_micros(start.saturating_mul(self.tick_us)))
     }
 
-    /// The first occupied slot after the current tick: its level, place, and first tick.
+    /// The first occupied slot after the current tick: its level, position and first tick.
     fn next_occupied(&self) -> Option<(usize, usize, u64)> {
         if self.is_empty() {
             return None;
         }
         for (level, occupied) in self.occupied.iter().enumerate() {
-            // What lies ahead on a level is earlier than all that lies ahead on those above it.
+            // All later slots of a level come before all later slots of the levels above it.
             if let Some(slot) = first_after(occupied, digit(self.now, level)) {
                 let shift = 8 * level;
                 let block = self.now >> shift >> 8 << 8 | slot as u64;
@@ -248,7 +252,7 @@ impl Wheel {
         None
     }
 
-    /// Spreads the timers of a slot, whose first tick is now, over the levels below.
+    /// Moves the timers of a slot, whose first tick is now, to the levels below.
     fn descend(&mut self, links: &mut impl Links, place: usize) {
         let mut index = core::mem::replace(&mut self.slots[place], EMPTY).head;
         self.mark(place, false);
@@ -260,8 +264,8 @@ impl Wheel {
         }
     }
 
-    /// Files a timer by the highest digit in which its tick differs from now. A slot is spread before time
-    /// enters its span, and only then can timers of that span be filed below: so order is kept.
+    /// Files a timer by the highest digit in which its tick differs from now. A slot is moved down before
+    /// time enters its span. Only then can timers of that span be filed below, so the order is kept.
     fn append(&mut self, links: &mut impl Links, index: u32, tick: u64) {
         let differing = (tick ^ self.now) | 1;
         let level = (63 - differing.leading_zeros() as usize) / 8;
@@ -298,7 +302,7 @@ impl Wheel {
     }
 }
 
-/// The slot of `tick` on `level`: its octet of that rank.
+/// The slot of `tick` on `level`: the octet of the tick with that rank.
 const fn digit(tick: u64, level: usize) -> usize {
     tick.to_le_bytes()[level] as usize
 }
@@ -397,7 +401,7 @@ mod tests {
         let at = Time::from_millis(70_000);
         wheel.arm(&mut links, 2, at);
         wheel.arm(&mut links, 0, at);
-        // Far enough that those above have come down and these are filed below at once.
+        // The delay is long enough that the timers above have moved down and these are filed below at once.
         assert_eq!(wheel.pop_due(&mut links, Time::from_millis(69_990)), None);
         wheel.arm(&mut links, 3, at);
         wheel.arm(&mut links, 1, at);
@@ -406,7 +410,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that is sorted at each look.
+        /// Compares the wheel with a list that is sorted at each check.
         #[test]
         fn behaves_like_a_sorted_list(
             tick_us in prop_oneof![Just(1u64), Just(1000), Just(7)],
@@ -431,7 +435,8 @@ mod tests {
                         prop_assert_eq!(wheel.cancel(&mut links, index), model.len() < had);
                     }
                     _ => {
-                        // Half of the time go where the wheel says, else anywhere.
+                        // Half of the time the step goes to the time that the wheel gives, otherwise to a
+                        // random one.
                         now = match wheel.next_deadline() {
                             Some(at) if random & 1 == 0 => at.as_micros().max(now),
                             _ => now + span,
