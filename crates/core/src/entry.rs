@@ -11,14 +11,14 @@ use crate::packet::router_alert;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Entry {
-    /// UDP datagrams to this port. The payload is what follows the UDP header.
+    /// UDP datagrams to this port. The payload follows the UDP header.
     Udp(u16),
-    /// Packets of this IP protocol. The payload is what follows the IP header, its options and extension headers; the
+    /// Packets of this IP protocol. The payload follows the IP header, its options and extension headers. The
     /// ports are 0.
     Ip(u8),
-    /// ICMP and ICMPv6 Echo Requests and Echo Replies whose data begin with these four octets (big-endian). The payload
-    /// is the whole ICMP message from its type octet on; the driver fills in the checksum of what it sends. The ports
-    /// are 0.
+    /// ICMP and ICMPv6 Echo Requests and Echo Replies whose data begin with these four octets (big-endian).
+    /// The payload is the whole ICMP message from its type octet on. The driver computes the checksum of sent
+    /// messages. The ports are 0.
     IcmpEcho(u32),
 }
 

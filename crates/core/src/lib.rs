@@ -1,5 +1,5 @@
-//! Parts that all crates of Signalbox share: time, identifiers, the tables and timers that hold state, and the
-//! contracts between crates.
+//! Parts that all crates of Signalbox share: time, identifiers, the tables and timers that hold state, and
+//! the contracts between crates.
 //!
 //! * [`node`] is the contract between a node without I/O and the driver that runs it (daemon, simulator,
 //!   replay, benchmark).

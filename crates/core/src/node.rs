@@ -136,8 +136,8 @@ pub enum InputOf<O, L, X, C> {
         /// Interface by which packets from the source must arrive. It is [`IfIndex::NONE`] if the source is
         /// this node or if no route exists.
         iif: IfIndex,
-        /// Interfaces by which packets are forwarded; it may be empty. If the source is this node and the node
-        /// forwards nothing, it is the interface by which the node sends.
+        /// Interfaces by which packets are forwarded; the list may be empty. If the source is this node and it
+        /// forwards nothing, the list holds the interface by which the node sends.
         oifs: X,
     },
     /// The answer to [`Output::Reserve`] of the same id.

@@ -16,10 +16,10 @@ use crate::id::IfIndex;
 pub struct ReceivedOf<O> {
     /// Port of entry by which it came in.
     pub entry: Entry,
-    /// Address in the packet's source field; the port is 0 where the protocol has none.
+    /// Address in the packet's source field; the port is 0 if the protocol has no ports.
     pub src: SocketAddr,
-    /// Address in the packet's destination field, even when the packet was intercepted; the port is 0 where the
-    /// protocol has none.
+    /// Address in the packet's destination field, even when the packet was intercepted; the port is 0 if the
+    /// protocol has no ports.
     pub dst: SocketAddr,
     /// Interface by which it came in.
     pub ifindex: IfIndex,
@@ -239,7 +239,8 @@ pub fn router_alert(options: &[u8], ipv6: bool) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// RSVP-RAO-01: type 148, length 4, value 0. RSVP-RAO-03: type 5, length 2, value 1, at an even offset, once.
+    /// RSVP-RAO-01: type 148, length 4, value 0. RSVP-RAO-03: type 5, length 2, value 1, at an even offset,
+    /// once.
     #[test]
     fn router_alerts_are_those_of_the_standards() {
         assert_eq!(router_alert_v4(0), [148, 4, 0, 0]);
