@@ -1,8 +1,8 @@
-//! Body of the fuzz target: no file makes the reader panic or go on after an error.
+//! Body of the fuzz target: no file makes the reader panic or continue after an error.
 
 use crate::Reader;
 
-/// Any octets as a recording of a node whose commands are text.
+/// Reads any octets as a recording of a node whose commands are text.
 pub fn record_line(data: &[u8]) {
     let Ok(mut reader) = Reader::<_, String>::new(data) else { return };
     let faults = reader.by_ref().filter(Result::is_err).count();

@@ -1,7 +1,7 @@
-//! Recordings of everything that goes into a node, and their replay.
+//! Recordings of all inputs of a node, and their replay.
 //!
-//! A node's behaviour follows from its configuration, its seed and its inputs. A recording holds these three
-//! as JSON Lines: a header, then one object an input, in order:
+//! The behaviour of a node follows from its configuration, its seed and its inputs. A recording holds these
+//! three as JSON Lines: a header, then one object for each input, in order:
 //!
 //! ```text
 //! {"signalbox-recording":2,"config":{…},"seed":"0011…"}
@@ -12,12 +12,31 @@
 //! {"t":501300,"input":{"stream-octets":{"stream":2,"octets":"0100…"}}}
 //! ```
 //!
-//! `t` is in microseconds on the node's clock; octets are hexadecimal. An input is written as serde derives it from
-//! [`signalbox_core::node::InputOf`]. What the node asked of its driver is
-//! not recorded, for the answers are inputs. A recording that reached its size limit ends in `{"end":"limit"}`.
+//! `t` is in microseconds on the node's clock; octets are hexadecimal. An input is written as serde derives
+//! it from [`signalbox_core::node::InputOf`]. Requests of the node to its driver are not recorded, because
+//! the answers to them are inputs. A recording that reached its size limit ends with `{"end":"limit"}`.
 //!
-//! **The seed is a secret**: with it, session ids and cookies of the recorded node can be computed. A recording
-//! of a live node must be readable by its owner only, and not be published before the node has been restarted.
+//! **The seed is a secret**: it is enough to compute the session ids and cookies of the recorded node. Only
+//! its owner may have access to a recording of a live node. It must not be published before the node has been
+//! restarted.
+//!
+//! ```
+//! use signalbox_core::Time;
+//! use signalbox_core::node::{Input, OwnedInput};
+//! use signalbox_record::{Reader, Writer};
+//!
+//! let mut writer = Writer::new(Vec::new(), &"configuration", &[7; 32], 1 << 20)?;
+//! assert!(writer.record::<String>(Time::from_secs(1), &Input::Timer)?);
+//! let file = writer.finish()?;
+//!
+//! let reader = Reader::<_, String>::new(file.as_slice())?;
+//! assert_eq!(reader.seed(), [7; 32]);
+//! let inputs = reader.collect::<Result<Vec<_>, _>>()?;
+//! assert_eq!(inputs.len(), 1);
+//! assert_eq!(inputs[0].at, Time::from_secs(1));
+//! assert_eq!(inputs[0].input, OwnedInput::Timer);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod fuzz;
 mod read;
@@ -28,5 +47,5 @@ pub use read::{ReadError, Reader, Recorded};
 pub use replay::{Replayed, replay};
 pub use write::Writer;
 
-/// Version of the format, in the header's `signalbox-recording`.
+/// Version of the format, written in the header field `signalbox-recording`.
 pub const VERSION: u32 = 2;

@@ -1,4 +1,4 @@
-//! Reading a recording.
+//! Reader of recordings.
 
 use core::marker::PhantomData;
 use std::io::{self, BufRead, Read as _};
@@ -12,45 +12,45 @@ use thiserror::Error;
 
 use crate::VERSION;
 
-/// Longest line that is read, in octets: no honest one comes near.
+/// Limit on the length of a line, in octets. Valid recordings stay far below it.
 const LONGEST_LINE: u64 = 16 << 20;
 
-/// What is wrong with a recording.
+/// Error in a recording.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("line {line}: {source}")]
     Io {
         /// Line, from 1.
         line: u64,
-        /// Why.
+        /// Error of the source.
         source: io::Error,
     },
-    /// A line is not what it should be.
+    /// A line has the wrong form.
     #[error("line {line}: {source}")]
     Line {
         /// Line, from 1.
         line: u64,
-        /// What is wrong, and at which column.
+        /// Description of the error, with its column.
         source: serde_json::Error,
     },
-    /// There is not even a header.
+    /// The file is empty: it has no header.
     #[error("line 1: empty, but a recording begins with its header {{\"signalbox-recording\":{VERSION},…}}")]
     Empty,
-    /// The header names a version that this program does not read.
+    /// The program cannot read the version that the header gives.
     #[error("line 1: recording of version {0}, but this program reads version {VERSION}")]
     Version(u32),
-    /// The header's seed has not 32 octets.
+    /// The header's seed does not have 32 octets.
     #[error("line 1: a seed of {0} octets, but a seed has 32")]
     Seed(usize),
-    /// The last line is cut off: whoever wrote it was stopped.
-    #[error("line {line}: cut off; remove it to use what is before it")]
+    /// The last line is incomplete: the recording process was stopped while writing it.
+    #[error("line {line}: cut off; remove this line to use the lines before it")]
     Torn {
         /// Line, from 1.
         line: u64,
     },
-    /// A line is far too long for a recording.
-    #[error("line {line}: longer than {LONGEST_LINE} octets; this is no recording")]
+    /// A line is longer than any line of a recording can be.
+    #[error("line {line}: longer than {LONGEST_LINE} octets; this is not a recording")]
     TooLong {
         /// Line, from 1.
         line: u64,
@@ -70,9 +70,9 @@ pub enum ReadError {
 /// An input and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded<C> {
-    /// When the node got it.
+    /// Time at which the node received it.
     pub at: Time,
-    /// What it got.
+    /// The input.
     pub input: OwnedInput<C>,
 }
 
@@ -99,7 +99,7 @@ struct Header {
     seed: Octets,
 }
 
-/// Any version's header, to tell a wrong version from a wrong line.
+/// A header of any version, to distinguish a wrong version from a malformed line.
 #[derive(Deserialize)]
 struct AnyHeader {
     #[serde(rename = "signalbox-recording")]
@@ -112,7 +112,7 @@ struct End {
     end: Reason,
 }
 
-/// Why a recording ended before its node did.
+/// Reason why a recording ended before its node stopped.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Reason {
@@ -130,7 +130,7 @@ impl<R: BufRead, C: DeserializeOwned> Reader<R, C> {
     /// Reads the header.
     ///
     /// # Errors
-    /// If there is none, or none that this version understands.
+    /// It returns an error if there is no header, or if this version cannot read it.
     pub fn new(source: R) -> Result<Self, ReadError> {
         let mut reader = Self {
             source,
@@ -157,19 +157,19 @@ impl<R: BufRead, C: DeserializeOwned> Reader<R, C> {
         Ok(reader)
     }
 
-    /// What the node was made from.
+    /// Configuration of the node.
     #[must_use]
     pub const fn config(&self) -> &serde_json::Value {
         &self.config
     }
 
-    /// The node's seed.
+    /// Seed of the node.
     #[must_use]
     pub const fn seed(&self) -> [u8; 32] {
         self.seed
     }
 
-    /// Whether the recording ended at its limit; known once all of it was read.
+    /// Whether the recording ended at its limit. It is valid once the whole recording was read.
     #[must_use]
     pub const fn reached_limit(&self) -> bool {
         self.cut
@@ -191,7 +191,7 @@ impl<R: BufRead, C: DeserializeOwned> Reader<R, C> {
         Ok(Some(Recorded { at: Time::from_micros(t), input }))
     }
 
-    /// Reads a line into the buffer; false at the end.
+    /// Reads a line into the buffer; false at the end of the file.
     fn next_line(&mut self) -> Result<bool, ReadError> {
         self.line += 1;
         self.buffer.clear();

@@ -1,4 +1,4 @@
-//! Driving a node from a recording.
+//! Replay: runs a node with the inputs of a recording.
 
 use std::io::BufRead;
 
@@ -8,28 +8,28 @@ use signalbox_core::node::{NodeEngine, Output};
 
 use crate::read::{ReadError, Reader};
 
-/// How far a replay came.
+/// Result of a replay.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Replayed {
-    /// Inputs given.
+    /// Number of inputs given to the node.
     pub inputs: u64,
-    /// Outputs taken.
+    /// Number of outputs taken from the node.
     pub outputs: u64,
     /// Time of the last input.
     pub end: Time,
-    /// What is wrong with the recording after these inputs; `None`: it was replayed whole.
+    /// Error in the recording after these inputs; `None`: the whole recording was replayed.
     pub fault: Option<ReadError>,
 }
 
-/// Gives a node every input of a recording, at the time it had then, and each of its outputs to `on_output`.
+/// Gives a node each input of a recording at its recorded time, and passes the node's outputs to `on_output`.
 ///
-/// Nothing is answered: what answers there were are inputs in the recording. A node made from the recording's
-/// configuration and seed does what the recorded one did.
+/// The caller need not answer outputs: the recorded answers are inputs of the recording. A node made from the
+/// recording's configuration and seed behaves like the recorded node.
 ///
 /// # Errors
-/// The first of `on_output`, which ends the replay. A recording that breaks off is none: the node has handled
-/// all inputs before the fault, and [`Replayed`] tells it.
+/// It returns the first error of `on_output`, which ends the replay. An error in the recording does not count
+/// as such: the node has then handled all inputs before it, and [`Replayed::fault`] holds it.
 pub fn replay<N, R, E>(
     recording: &mut Reader<R, N::Command>,
     node: &mut N,

@@ -1,4 +1,4 @@
-//! Writing a recording.
+//! Writer of recordings.
 
 use std::io;
 
@@ -26,22 +26,22 @@ struct Line<'a, I> {
     input: &'a I,
 }
 
-/// Writes a recording, up to a limit. Each line goes out by one write, so that what was written is whole
-/// unless the write itself broke.
+/// Writes a recording, up to a limit. Each line is written by one call, so that a recording consists of whole
+/// lines unless a write fails.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
     line: Vec<u8>,
-    /// Octets that may still be written, the last line set aside; `None` once the recording has ended.
+    /// Octets that may still be written, without the last line; `None` once the recording has ended.
     left: Option<u64>,
 }
 
 impl<W: io::Write> Writer<W> {
-    /// Starts a recording of at most `limit` octets of a node made from `config` (anything that serializes to
-    /// JSON) and `seed`.
+    /// Starts a recording of at most `limit` octets. The node was made from `config` (anything that
+    /// serializes to JSON) and `seed`.
     ///
     /// # Errors
-    /// If the header cannot be written, or the limit is too small for it.
+    /// It returns an error if the header cannot be written, or if the limit is too small for it.
     pub fn new(out: W, config: &impl Serialize, seed: &[u8; 32], limit: u64) -> io::Result<Self> {
         let left = limit.saturating_sub(LIMIT_LINE.len() as u64);
         let mut writer = Self { out, line: Vec::new(), left: Some(left) };
@@ -55,40 +55,42 @@ impl<W: io::Write> Writer<W> {
         }
     }
 
-    /// Records an input; call it before the node handles it. False: the recording has ended, by its limit or
-    /// an earlier error, and this input is not in it.
+    /// Records an input. Call it before the node handles the input. It returns false if the recording has
+    /// ended, by its limit or by an earlier error; the input is then not recorded.
     ///
     /// # Errors
-    /// If the line cannot be written or the command not serialized; the recording has then ended.
+    /// It returns an error if the line cannot be written or the command cannot be serialized. The recording
+    /// has then ended.
     pub fn record<C: Serialize>(&mut self, now: Time, input: &Input<'_, C>) -> io::Result<bool> {
         self.put(&Line { t: now.as_micros(), input })
     }
 
-    /// Whether inputs are still recorded.
+    /// Whether the recording is still open.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.left.is_some()
     }
 
-    /// Hands what was recorded on to the device.
+    /// Flushes the recording to the device.
     ///
     /// # Errors
-    /// Those of the device.
+    /// It returns the errors of the device.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Ends the recording and gives back what it was written to.
+    /// Ends the recording and returns the object that it was written to.
     ///
     /// # Errors
-    /// Those of the last flush.
+    /// It returns the errors of the last flush.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
     }
 
     fn put(&mut self, line: &impl Serialize) -> io::Result<bool> {
-        // Taken while writing: an error leaves the recording ended, for a broken line must be the last.
+        // The value is taken while writing, so that an error ends the recording: a broken line must be the
+        // last.
         let Some(left) = self.left.take() else { return Ok(false) };
         self.line.clear();
         serde_json::to_writer(&mut self.line, line)?;

@@ -1,4 +1,4 @@
-//! Replays the fuzz corpus through the body of the target.
+//! Replay of the fuzz corpus through the body of the fuzz target.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn record_line() {
     }
 }
 
-/// The corpus holds recordings that are understood, or the sweep above would prove little.
+/// The corpus contains valid recordings; otherwise the test above would prove little.
 #[test]
 fn the_corpus_is_of_this_version() {
     let read = |name: &str| {

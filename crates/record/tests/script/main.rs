@@ -1,4 +1,5 @@
-//! Recordings of a toy node: what comes in again, what is refused, and that a replay repeats the run.
+//! Tests of recordings of a toy node: inputs are read as they were written, faults are refused, and a replay
+//! repeats the run.
 
 mod corpus;
 
@@ -226,7 +227,7 @@ fn after_an_error_the_reader_has_ended() {
     assert_eq!(results, [true, true, false]);
 }
 
-/// Answers datagrams with random octets and asks for routes.
+/// An engine that answers datagrams with random octets and asks for routes.
 struct Toy {
     random: Random,
     pending: Option<(SocketAddr, [u8; 8])>,
@@ -320,7 +321,7 @@ fn a_replay_comes_as_far_as_the_recording_is_sound() {
 }
 
 proptest! {
-    /// Whatever is in the file, the reader ends without panic, and with a true line number.
+    /// With any file content the reader ends without panic, and reports a correct line number.
     #[test]
     fn no_file_makes_the_reader_panic(at in 0usize..4000, octet: u8, cut in 0usize..4000) {
         let mut recording = record(&inputs(), 1 << 20);
