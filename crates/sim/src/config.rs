@@ -1,13 +1,13 @@
-//! What a network is made of, as tests describe it.
+//! Descriptions of nodes and links, as tests give them to a network.
 
 use core::fmt;
 use core::time::Duration;
 
-/// A node of the simulation; numbered from 0 as added.
+/// A node of the simulation. Nodes are numbered from 0 in the order in which they were added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
-/// A link of the simulation; numbered from 0 as added.
+/// A link of the simulation. Links are numbered from 0 in the order in which they were added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
@@ -44,16 +44,17 @@ pub enum Family {
     V6,
 }
 
-/// What a link does to the packets of one direction.
+/// Impairment of the packets of one direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Impairment {
-    /// Time on the way. 1 ms by default.
+    /// Delay on the link. 1 ms by default.
     pub delay: Duration,
-    /// Up to this much more, evenly spread: packets closer together than that change order. None by default.
+    /// Largest extra delay, evenly distributed. Packets that are closer together than that may be reordered.
+    /// Zero by default.
     pub jitter: Duration,
-    /// Chance that a packet is lost, 0 to 1.
+    /// Probability that a packet is lost, 0 to 1.
     pub loss: f64,
-    /// Chance that a packet arrives twice, 0 to 1; each copy has its own jitter.
+    /// Probability that a packet arrives twice, 0 to 1. Each copy has its own jitter.
     pub duplication: f64,
 }
 
@@ -64,7 +65,7 @@ impl Default for Impairment {
 }
 
 impl Impairment {
-    /// Default delay and this chance of loss, 0 to 1.
+    /// An impairment with the default delay and this probability of loss, 0 to 1.
     #[must_use]
     pub fn lossy(loss: f64) -> Self {
         Self { loss, ..Self::default() }
@@ -74,11 +75,11 @@ impl Impairment {
 /// A point-to-point link; the impairment holds in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkConfig {
-    /// What happens to packets.
+    /// Impairment of packets, in both directions.
     pub impairment: Impairment,
     /// Largest IP packet, in octets. 1500 by default.
     pub mtu: u32,
-    /// What shortest paths add up, at least 1. 1 by default.
+    /// Cost of the link for shortest paths, at least 1. 1 by default.
     pub cost: u32,
 }
 
@@ -89,20 +90,20 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// Everything by default but the impairment.
+    /// A link with this impairment and default values otherwise.
     #[must_use]
     pub fn impaired(impairment: Impairment) -> Self {
         Self { impairment, ..Self::default() }
     }
 }
 
-/// Where a node's routing table sends a prefix.
+/// Next hop of a prefix in a node's routing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextHop {
-    /// To the other end of this link; the entry does not count while the link is down.
+    /// The other end of this link. The entry does not count while the link is down.
     Link(LinkId),
-    /// Nowhere.
+    /// No next hop: the destination is unreachable.
     Unreachable,
-    /// Nowhere, by somebody's will.
+    /// No next hop: an administrator prohibits the destination.
     Prohibited,
 }

@@ -1,18 +1,18 @@
 //! Networks of Signalbox nodes in virtual time.
 //!
-//! A [`Sim`] holds nodes and links. A node is a plain router, or runs an engine: anything that keeps the
-//! contract of [`signalbox_core::node`]. Packets are of any IP protocol over IPv4 or IPv6; routers forward them by longest
-//! prefix and decrement their TTL. A node whose engine runs receives the packets of the entries that the engine asks for
-//! ([`NodeEngine::entries`](signalbox_core::node::NodeEngine::entries)), and those that pass by and meet the entry's
-//! interception rule, as the kernel does for the daemon. Multicast goes where the test
-//! lays its routes ([`Sim::set_multicast_route`]). Links lose, delay, reorder
-//! and duplicate by seeded chance, each direction by its own.
+//! A [`Sim`] holds nodes and links. A node is a plain router, or runs an engine: any type that keeps the
+//! contract of [`signalbox_core::node`]. Packets are of any IP protocol over IPv4 or IPv6. Routers forward
+//! them by longest prefix and decrement their TTL. A node with a running engine receives the packets of the
+//! entries that the engine asks for ([`NodeEngine::entries`](signalbox_core::node::NodeEngine::entries)), and
+//! those that pass by and meet the entry's interception rule, like the daemon from the kernel. Multicast
+//! packets follow the routes that the test sets ([`Sim::set_multicast_route`]). Links lose, delay, reorder
+//! and duplicate packets at random, from a seed; the two directions are independent.
 //!
-//! Streams are TCP as its users see it: octets arrive whole and in order, in segments of any size, after the
-//! delays of the routed path. Loss makes them late; a path that stays broken makes them time out.
+//! Streams are TCP as applications see it: octets arrive complete and in order, in segments of any size,
+//! after the delays of the routed path. Loss delays them; on a path that stays broken the stream times out.
 //!
 //! The same seed gives the same run, octet by octet. `SIGNALBOX_SEED` in the environment replaces a test's
-//! seed, and whatever fails while a [`Sim`] lives prints the seed.
+//! seed, and a test that fails while a [`Sim`] lives prints the seed.
 //!
 //! ```
 //! # use signalbox_sim::{Family, LinkConfig, Sim, topology};

@@ -1,4 +1,4 @@
-//! Nodes, links, addresses and routes, without the engines.
+//! Nodes, links, addresses and routes of a network, without the engines.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
@@ -11,11 +11,12 @@ use crate::packet::Packet;
 use crate::routing::{self, Edge, NO_PATH};
 use crate::seed::{Purpose, stream};
 
-/// The loopback interface comes first, as in Linux; links follow.
+/// Index of the loopback interface. It comes first, as in Linux; links follow.
 const LOOPBACK: IfIndex = IfIndex(1);
 const LOOPBACK_MTU: u32 = 65_536;
 
-/// A test's choice of packets to drop: true drops. Given the time, the sending node and the packet.
+/// A test's filter of packets. Its parameters are the time, the sending node and the packet; it returns true
+/// to drop the packet.
 pub(crate) type Filter = Box<dyn FnMut(Time, NodeId, &Packet) -> bool>;
 
 pub(crate) struct Network {
@@ -23,7 +24,7 @@ pub(crate) struct Network {
     hosts: Vec<Host>,
     links: Vec<Link>,
     owners: BTreeMap<IpAddr, NodeId>,
-    /// By destination node: each node's way there, as far as asked for.
+    /// By destination node: the port of each node towards it, once it was needed.
     paths: Vec<Option<Box<[u32]>>>,
 }
 
@@ -53,14 +54,14 @@ impl Port {
 }
 
 pub(crate) struct Link {
-    /// Node and position among its ports, of both ends.
+    /// Node at each end, and the link's position among that node's ports.
     ends: [(NodeId, u32); 2],
     up: bool,
     mtu: u32,
     cost: u32,
-    /// By sending end.
+    /// Impairment, by sending end.
     pub(crate) impairment: [Impairment; 2],
-    /// By sending end.
+    /// Random generator, by sending end.
     pub(crate) random: [Random; 2],
     pub(crate) captured: bool,
     pub(crate) filter: Option<Filter>,
@@ -72,16 +73,16 @@ impl Link {
     }
 }
 
-/// Where a packet goes from a node.
+/// Next step of a packet at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The node itself.
+    /// The node itself is the destination.
     Local,
-    /// By this link, from this end of it.
+    /// The packet leaves by this link, from this end of it.
     Out { link: LinkId, end: usize },
 }
 
-/// A node whose routes changed, and for which destinations.
+/// A node whose routes changed, and the destinations of these routes.
 pub(crate) type RouteChange = (NodeId, Prefix);
 
 impl Network {
@@ -108,7 +109,7 @@ impl Network {
         let mut ends = [(a, 0), (b, 0)];
         for (end, host) in (0u8..).zip(&mut ends) {
             let node = host.0;
-            // 10.0.0.0/8 in /30 nets and fd00::/16 in /64 nets: one net a link.
+            // Each link has one net: a /30 of 10.0.0.0/8 and a /64 of fd00::/16.
             let v4 = Ipv4Addr::from_bits(0x0a00_0000 + number * 4 + 1 + u32::from(end));
             let v6 = Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(number) << 64 | (u128::from(end) + 1));
             let ports = &mut self.hosts[node.at()].ports;
@@ -154,7 +155,7 @@ impl Network {
         (0..u32::try_from(self.links.len()).unwrap_or(u32::MAX)).map(LinkId)
     }
 
-    /// The end of `link` that `node` is at.
+    /// The end of `link` at `node`.
     pub(crate) fn end_of(&self, link: LinkId, node: NodeId) -> usize {
         match self.link(link).ends {
             [(a, _), _] if a == node => 0,
@@ -167,7 +168,7 @@ impl Network {
         IfIndex(self.link(link).ends[end].1 + LOOPBACK.0 + 1)
     }
 
-    /// The link and end behind an interface number; `None` for the loopback and unknown ones.
+    /// The link and end of an interface number; `None` for the loopback interface and unknown numbers.
     pub(crate) fn port(&self, node: NodeId, ifindex: IfIndex) -> Option<(LinkId, usize)> {
         let position = ifindex.0.checked_sub(LOOPBACK.0 + 1)?;
         self.hosts[node.at()].ports.get(position as usize).map(|p| (p.link, p.end))
@@ -181,7 +182,7 @@ impl Network {
         self.link(link).mtu
     }
 
-    /// The node's address: an extra one if it has any, else that of its first link.
+    /// The node's address: an extra address if it has any, otherwise that of its first link.
     pub(crate) fn address(&self, node: NodeId, family: Family) -> Option<IpAddr> {
         let host = &self.hosts[node.at()];
         let extra = host.extra.iter().find(|a| a.is_ipv4() == (family == Family::V4)).copied();
@@ -223,8 +224,9 @@ impl Network {
         core::iter::once(loopback).chain(ports).collect()
     }
 
-    /// Where a packet to `dst` goes from `node`: to itself, by the routes that were set (longest prefix
-    /// first), by a link to whose net `dst` belongs, else along the shortest path to its owner.
+    /// The next step of a packet to `dst` at `node`. It is the node itself, else the longest prefix among the
+    /// routes that were set, else a link whose net contains `dst`, else the shortest path to the owner of
+    /// `dst`.
     pub(crate) fn way(&mut self, node: NodeId, dst: IpAddr) -> Result<Way, NoRoute> {
         let owner = self.owners.get(&dst).copied();
         if owner == Some(node) || dst.is_loopback() {
@@ -258,7 +260,7 @@ impl Network {
         Ok(Way::Out { link: port.link, end: port.end })
     }
 
-    /// [`Network::way`] as the kernel answers it.
+    /// [`Network::way`] in the form of the kernel's answer.
     pub(crate) fn route(&mut self, node: NodeId, dst: IpAddr) -> Result<Route, NoRoute> {
         Ok(match self.way(node, dst)? {
             Way::Local => {
@@ -281,7 +283,7 @@ impl Network {
     /// Replaces the route for exactly this prefix; `None` removes it.
     pub(crate) fn set_route(&mut self, node: NodeId, prefix: Prefix, hop: Option<NextHop>) {
         if let Some(NextHop::Link(link)) = hop {
-            let _ = self.end_of(link, node); // the node must be at the link
+            let _ = self.end_of(link, node); // panics if the node is not at the link
         }
         let routes = &mut self.hosts[node.at()].routes;
         routes.retain(|(p, _)| *p != prefix);
@@ -294,7 +296,7 @@ impl Network {
         for (node, _) in self.link(link).ends {
             let set = self.hosts[node.at()].routes.iter();
             changes.extend(set.filter(|(_, hop)| *hop == NextHop::Link(link)).map(|(p, _)| (node, *p)));
-            // The way to what is on the link itself changes without any path being known.
+            // The routes to the link's own addresses change even if no path to them was computed.
             let end = self.end_of(link, node);
             for family in [Family::V4, Family::V6] {
                 changes.push((node, Prefix::host(self.address_on(link, 1 - end, family))));
@@ -319,7 +321,7 @@ impl Network {
         })
     }
 
-    /// Finds the paths in use anew, and whose changed.
+    /// Computes the used paths again, and returns the routes that changed.
     fn recompute(&mut self) -> Vec<RouteChange> {
         let mut changes = Vec::new();
         for at in 0..self.paths.len() {
@@ -335,7 +337,7 @@ impl Network {
             }
             self.paths[at] = Some(new);
         }
-        // By node, in a fixed order.
+        // Sorted by node, so that the order is fixed.
         changes.sort_by_key(|(node, prefix)| (*node, prefix.addr, prefix.len));
         changes
     }

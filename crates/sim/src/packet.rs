@@ -1,4 +1,4 @@
-//! Packets under way, and the log of those a test wants to see.
+//! Packets in transit, and the log of captured packets.
 
 use core::net::SocketAddr;
 
@@ -14,14 +14,14 @@ const ICMPV6: u8 = 58;
 /// IP protocol number of UDP.
 const UDP: u8 = 17;
 
-/// A packet on a link.
+/// A packet in transit on a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     /// IP protocol.
     pub protocol: u8,
-    /// Source address and port; 0 with other protocols than UDP.
+    /// Source address and port; the port is 0 with protocols other than UDP.
     pub src: SocketAddr,
-    /// Destination address and port; 0 with other protocols than UDP.
+    /// Destination address and port; the port is 0 with protocols other than UDP.
     pub dst: SocketAddr,
     /// TTL or hop limit.
     pub ttl: u8,
@@ -31,7 +31,7 @@ pub struct Packet {
     pub dont_fragment: bool,
     /// IPv4 options or IPv6 hop-by-hop options header.
     pub options: Vec<u8>,
-    /// What follows the UDP header, or with another protocol the IP header and its options.
+    /// Octets after the UDP header or, with another protocol, after the IP header and its options.
     pub payload: Vec<u8>,
 }
 
@@ -57,7 +57,8 @@ impl Packet {
         router_alert(&self.options, self.dst.is_ipv6())
     }
 
-    /// The port of entry that it belongs to: that of ICMP Echo for a Request or Reply whose data have four octets.
+    /// The port of entry of the packet. An ICMP Echo Request or Reply with at least four octets of data
+    /// belongs to an entry of ICMP Echo.
     #[must_use]
     pub fn entry(&self) -> Entry {
         match (self.protocol, self.payload.as_slice()) {
@@ -71,7 +72,7 @@ impl Packet {
         }
     }
 
-    /// As a node gets it that receives it by `ifindex`.
+    /// The packet in the form in which a node receives it by `ifindex`.
     #[must_use]
     pub fn received(&self, ifindex: IfIndex) -> Received<'_> {
         Received {
@@ -108,32 +109,32 @@ impl From<&Transmit<'_>> for Packet {
     }
 }
 
-/// What a link did with a packet.
+/// Fate of a packet on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Carried to the other end.
+    /// The packet was carried to the other end.
     Carried,
-    /// Carried to the other end twice.
+    /// The packet was carried to the other end twice.
     Doubled,
-    /// Lost by chance.
+    /// The packet was lost at random.
     Lost,
-    /// Taken out by the test's filter.
+    /// The test's filter dropped the packet.
     Filtered,
 }
 
 /// A packet in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
-    /// When it was put on the link.
+    /// Time at which it was put on the link.
     pub at: Time,
     /// The link.
     pub link: LinkId,
-    /// Who put it there.
+    /// Sending node.
     pub from: NodeId,
-    /// Who was to get it.
+    /// Node at the other end.
     pub to: NodeId,
     /// The packet.
     pub packet: Packet,
-    /// What became of it.
+    /// Fate of the packet.
     pub fate: Fate,
 }

@@ -5,20 +5,20 @@ use std::collections::BinaryHeap;
 
 use crate::config::NodeId;
 
-/// An edge from one node: where it leads, what it costs, and by which of the node's interfaces.
+/// An edge from one node: its far end, its cost, and the interface by which it leads back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edge {
     pub(crate) to: NodeId,
     pub(crate) cost: u32,
-    /// Position among the interfaces of the node at the far end of the edge, leading back.
+    /// Position of the edge among the interfaces of the node at its far end.
     pub(crate) back: u32,
 }
 
-/// No path.
+/// Value for a node that has no path.
 pub(crate) const NO_PATH: u32 = u32::MAX;
 
-/// For each node, the position of its interface towards `destination`, or [`NO_PATH`]. Of equally short ways
-/// the one found from the node with the lower number, by its first interface, is taken.
+/// For each node, the position of its interface towards `destination`, or [`NO_PATH`]. Among paths of equal
+/// length, it chooses the one found from the node with the lowest number, by its first interface.
 pub(crate) fn towards<I: Iterator<Item = Edge>>(
     destination: NodeId,
     nodes: usize,

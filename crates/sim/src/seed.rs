@@ -1,11 +1,11 @@
-//! Seeds, and how everything random in a run follows from one number.
+//! Seeds: all randomness of a run follows from one number.
 
 use signalbox_core::Random;
 
 /// The seed in `SIGNALBOX_SEED` (decimal, or hexadecimal after `0x`), else `default`.
 ///
 /// # Panics
-/// If the variable is set to something else.
+/// It panics if the variable has any other value.
 #[must_use]
 pub fn seed_from_environment(default: u64) -> u64 {
     let Ok(text) = std::env::var("SIGNALBOX_SEED") else { return default };
@@ -13,24 +13,24 @@ pub fn seed_from_environment(default: u64) -> u64 {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    // A test that silently ran with another seed would mislead whoever asked for this one.
+    // A test that ran with another seed without notice would mislead its user.
     parsed.unwrap_or_else(|error| panic!("SIGNALBOX_SEED={text:?}: {error}"))
 }
 
-/// What a random stream of the simulation is for.
+/// Purpose of a random generator of the simulation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose {
-    /// Engine of a node, by node and incarnation.
+    /// Engine of a node, by node number and incarnation.
     Engine = 1,
-    /// Direction of a link, by link and sending end.
+    /// Direction of a link, by link number and sending end.
     Link = 2,
-    /// Topology helpers.
+    /// Helpers that build topologies.
     Topology = 3,
     /// Streams.
     Stream = 4,
 }
 
-/// The stream of `seed` for one purpose: streams do not disturb each other.
+/// The generator of `seed` for one purpose. Generators are independent of each other.
 pub(crate) fn stream(seed: u64, purpose: Purpose, first: u32, second: u32) -> Random {
     let mut octets = [0; 32];
     octets[..8].copy_from_slice(&seed.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The simulation itself: engines, events in order of time, and what tests ask.
+//! The simulation itself: engines, events in the order of time, and the methods for tests.
 
 mod event;
 mod multicast;
@@ -23,70 +23,70 @@ use crate::stream::Streams;
 use event::{Queued, What};
 use multicast::Multicast;
 
-/// Events of one run beyond which an engine is taken to be caught in a loop.
+/// Limit on the events of one run. Beyond it, the simulation assumes that an engine is in an endless loop.
 const MOST_STEPS: u64 = 20_000_000;
 
 signalbox_core::counters! {
-    /// What happened to packets.
+    /// Counters of packets and streams.
     pub struct Counters {
         /// Packets put on links, forwarded ones included.
         carried: u64,
-        /// Packets lost by chance or taken out by a filter.
+        /// Packets lost at random or dropped by a filter.
         lost: u64,
-        /// Packets carried twice.
+        /// Packets that arrived twice.
         duplicated: u64,
-        /// Packets that routers passed on.
+        /// Packets that routers forwarded.
         forwarded: u64,
-        /// Packets taken out of forwarding for an engine.
+        /// Packets intercepted for an engine.
         intercepted: u64,
         /// Packets delivered to an engine at their destination.
         delivered: u64,
-        /// Packets at a destination where nothing listens.
+        /// Packets at a destination that does not receive their entry.
         unheard: u64,
-        /// Packets dropped because their TTL was used up.
+        /// Packets dropped because their TTL had run out.
         ttl_expired: u64,
-        /// Packets dropped on the way for want of a route.
+        /// Packets dropped in transit because no route existed.
         unrouted: u64,
-        /// Packets dropped on the way because they were larger than the MTU and not to be fragmented.
+        /// Packets dropped in transit because they were larger than the MTU and must not be fragmented.
         too_big: u64,
-        /// Streams that engines tried to open.
+        /// Streams that engines opened.
         streams_opened: u64,
         /// Ends of streams that failed.
         streams_failed: u64,
         /// Segments of octets that streams carried, each counted once.
         stream_segments: u64,
-        /// Signals of streams that were sent again.
+        /// Signals of streams that were retransmitted.
         stream_retransmissions: u64,
     }
 }
 
-/// What a node's engine is made from.
+/// Parameters for a node's new engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Boot {
     /// The node.
     pub node: NodeId,
-    /// A seed of its own, another one after each restart.
+    /// Seed of the engine. Each restart has another one.
     pub seed: [u8; 32],
-    /// When it starts; its time goes on from there.
+    /// Time at which it starts; the engine's time continues from there.
     pub now: Time,
 }
 
-/// An event that an engine gave.
+/// An event of an engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Happened<E> {
-    /// When.
+    /// Time of the event.
     pub at: Time,
-    /// Whose.
+    /// Node of the engine.
     pub node: NodeId,
-    /// What.
+    /// The event.
     pub event: E,
 }
 
 /// A network of nodes in virtual time.
 ///
-/// Routes depend on the destination alone: those that were set come first (longest prefix), then the nets of
-/// the node's own links, then the shortest path to the node that has the address. Routing has no protocol and
-/// no delay of its own: all nodes change their minds at once.
+/// Routes depend on the destination only. Routes that the test set come first (longest prefix), then the nets
+/// of the node's own links, then the shortest path to the node that has the address. The network runs no
+/// routing protocol and routing has no delay: the routes of all nodes change at the same time.
 pub struct Sim<N: NodeEngine> {
     seed: u64,
     now: Time,
@@ -109,20 +109,21 @@ type Factory<N> = Box<dyn FnMut(Boot) -> N>;
 struct Node<N> {
     factory: Option<Factory<N>>,
     engine: Option<N>,
-    /// Counts restarts, so that answers to a dead engine do not reach its successor.
+    /// Number of restarts, so that an answer to an old engine does not reach its successor.
     incarnation: u32,
     interception: bool,
-    /// What the engine that was started last asks of its driver.
+    /// Entries that the engine which was started last asks for.
     entries: Vec<EntryRequest>,
     /// Entries that the driver does not open.
     closed: BTreeSet<Entry>,
     multicast: Multicast,
     timer: Option<Time>,
-    /// Neither forwards nor answers.
+    /// Whether the node is off: it neither forwards nor answers.
     off: bool,
-    /// What its engines had installed; it outlives a crash, as kernel state does, but not the next start.
+    /// Reservations in the node's kernel. They survive a crash of the engine, as kernel state does, but not
+    /// its next start.
     reservations: BTreeMap<ReservationId, Reservation>,
-    /// How its kernel answers.
+    /// Result of the kernel for requests to reserve.
     reserve_result: Result<(), ReserveError>,
 }
 
@@ -149,31 +150,31 @@ impl<N: NodeEngine> Sim<N> {
         }
     }
 
-    /// The seed of this run, for messages of failure.
+    /// The seed of this run, for the messages of failed tests.
     #[must_use]
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The time now.
+    /// The present time.
     #[must_use]
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// A random stream of this run for the test itself; streams of different numbers do not disturb each
-    /// other, nor anything else in the run.
+    /// A random generator of this run for the test itself. Generators of different numbers are independent of
+    /// each other and of everything else in the run.
     #[must_use]
     pub fn random(&self, number: u32) -> Random {
         stream(self.seed, Purpose::Topology, number, 0)
     }
 
-    /// Adds a node that only forwards.
+    /// Adds a node that only forwards packets.
     pub fn add_router(&mut self, name: impl Into<String>) -> NodeId {
         self.add(name.into(), None)
     }
 
-    /// Adds a node whose engine `factory` makes: at the start of the run, and again at each restart.
+    /// Adds a node. `factory` makes its engine at the start of the run and at each restart.
     pub fn add_engine(
         &mut self,
         name: impl Into<String>,
@@ -182,7 +183,7 @@ impl<N: NodeEngine> Sim<N> {
         self.add(name.into(), Some(Box::new(factory)))
     }
 
-    /// Adds `count` nodes with engines from the same factory, named by their number.
+    /// Adds `count` nodes with engines from the same factory. Their numbers are their names.
     pub fn add_engines(
         &mut self,
         count: u32,
@@ -212,11 +213,11 @@ impl<N: NodeEngine> Sim<N> {
         node
     }
 
-    /// Joins two nodes. Link number k has the nets 10.0.0.0/30 + 4k and fd00:0:0:k::/64, `a` the first address
-    /// of each and `b` the second.
+    /// Joins two nodes. Link number k has the nets 10.0.0.0/30 + 4k and fd00:0:0:k::/64. In each net `a` has
+    /// the first address and `b` the second.
     ///
     /// # Panics
-    /// If both are the same node.
+    /// It panics if both are the same node.
     pub fn link(&mut self, a: NodeId, b: NodeId, config: &LinkConfig) -> LinkId {
         assert_ne!(a, b, "a link joins two nodes (seed {})", self.seed);
         let (link, changes) = self.network.add_link(a, b, config);
@@ -231,10 +232,10 @@ impl<N: NodeEngine> Sim<N> {
         self.tell_interfaces(node);
     }
 
-    /// The node's address: one that was added, else that on its first link.
+    /// The node's address: an added one if it has any, otherwise that on its first link.
     ///
     /// # Panics
-    /// If the node has neither.
+    /// It panics if the node has no address.
     #[must_use]
     pub fn address(&self, node: NodeId, family: crate::Family) -> IpAddr {
         let address = self.network.address(node, family);
@@ -247,7 +248,7 @@ impl<N: NodeEngine> Sim<N> {
         self.network.address_on(link, self.network.end_of(link, node), family)
     }
 
-    /// The number that the node gives its end of this link.
+    /// The interface number of the node's end of this link.
     #[must_use]
     pub fn ifindex(&self, node: NodeId, link: LinkId) -> IfIndex {
         self.network.ifindex(link, self.network.end_of(link, node))
@@ -269,36 +270,36 @@ impl<N: NodeEngine> Sim<N> {
         (0..u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)).map(NodeId)
     }
 
-    /// Streams that at least one end still has.
+    /// Number of streams of which at least one end is still open.
     #[must_use]
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// The log: the last 100,000 packets of the links captured, oldest first.
+    /// The log: the last 100,000 packets of the captured links, the oldest first.
     pub fn captured(&self) -> impl Iterator<Item = &Captured> {
         self.log.iter()
     }
 
-    /// Lets a packet, true or forged, arrive at `to` by this link now.
+    /// Injects a packet that arrives at `to` by this link now.
     pub fn inject(&mut self, link: LinkId, to: NodeId, packet: Packet) {
         let end = self.network.end_of(link, to);
         self.enqueue(self.now, What::Arrival { link, end, packet });
     }
 
-    /// Sends a packet from a node as any program there could.
+    /// Sends a packet from a node, as any program on that node could do.
     ///
     /// # Errors
-    /// As the kernel would answer at once.
+    /// It returns the error that the kernel would return at once.
     pub fn send(&mut self, node: NodeId, packet: Packet) -> Result<(), TransmitError> {
         self.originate(node, packet, None)
     }
 
-    /// The way that a packet from `from` to `dst` would take now: each node that it leaves and by which link, in order.
-    /// Empty if `dst` is the node itself.
+    /// The path that a packet from `from` to `dst` would take now: each node that it leaves and the link by
+    /// which it leaves it, in order. The path is empty if `dst` is an address of `from`.
     ///
     /// # Errors
-    /// Why it would not get there; [`NoRoute::Failed`] if it went round in circles.
+    /// It returns the reason why the packet would not arrive; [`NoRoute::Failed`] for a routing loop.
     pub fn path(&mut self, from: NodeId, dst: IpAddr) -> Result<Vec<(NodeId, LinkId)>, NoRoute> {
         let (mut at, mut path) = (from, Vec::new());
         while let Way::Out { link, end } = self.network.way(at, dst)? {
@@ -311,7 +312,7 @@ impl<N: NodeEngine> Sim<N> {
         Ok(path)
     }
 
-    /// The node's engine, while it lives.
+    /// The node's engine, while it runs.
     #[must_use]
     pub fn engine(&self, node: NodeId) -> Option<&N> {
         self.nodes[node.at()].engine.as_ref()
@@ -320,23 +321,23 @@ impl<N: NodeEngine> Sim<N> {
     /// Gives an engine a command now.
     ///
     /// # Panics
-    /// If the node has no engine or it is down.
+    /// It panics if the node runs no engine.
     pub fn command(&mut self, node: NodeId, command: N::Command) {
         self.input(node, Input::Command(command));
     }
 
-    /// Gives an engine any input now.
+    /// Gives an engine an input now.
     ///
     /// # Panics
-    /// If the node has no engine or it is down.
+    /// It panics if the node runs no engine.
     pub fn input(&mut self, node: NodeId, input: Input<'_, N::Command>) {
         self.start();
         assert!(self.engine(node).is_some(), "{node} runs no engine (seed {})", self.seed);
         self.drive(node, input);
     }
 
-    /// Drops the node's engine with all its state; the node forwards on as a plain router. The other ends of
-    /// its streams hear of it when they send the next time.
+    /// Drops the node's engine with all its state. The node continues to forward as a plain router. The other
+    /// ends of its streams are reset when they send the next time.
     pub fn crash(&mut self, node: NodeId) {
         self.start();
         self.streams.crash(node);
@@ -345,14 +346,15 @@ impl<N: NodeEngine> Sim<N> {
         state.timer = None;
     }
 
-    /// The node falls silent: its engine is dropped, and it neither forwards nor answers. Routes go on leading
-    /// to it, and nobody is told.
+    /// Switches the node off: its engine is dropped, and it neither forwards nor answers. Routes still lead
+    /// to it, and no other node is notified.
     pub fn power_off(&mut self, node: NodeId) {
         self.crash(node);
         self.nodes[node.at()].off = true;
     }
 
-    /// Makes the node's engine anew, from another seed, whether it ran, had crashed or was off.
+    /// Starts a new engine of the node with another seed, whether the old one ran, had crashed or was
+    /// switched off.
     pub fn restart(&mut self, node: NodeId) {
         self.crash(node);
         self.nodes[node.at()].off = false;
@@ -360,48 +362,50 @@ impl<N: NodeEngine> Sim<N> {
         self.boot(node);
     }
 
-    /// What happened so far and was not taken, in order.
+    /// Events that were not taken yet, in order.
     #[must_use]
     pub fn events(&self) -> &[Happened<N::Event>] {
         &self.happened
     }
 
-    /// Takes what happened so far.
+    /// Takes the events of the engines.
     pub fn take_events(&mut self) -> Vec<Happened<N::Event>> {
         core::mem::take(&mut self.happened)
     }
 
-    /// What happened to packets so far.
+    /// Counters of packets and streams since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Events handled so far.
+    /// Number of events handled since the start.
     #[must_use]
     pub const fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Lets time pass until `end`, with everything that happens up to and at it.
+    /// Runs the simulation until `end`, including the events at `end`.
     pub fn run_until(&mut self, end: Time) {
         self.run(end, |_| false);
     }
 
-    /// Lets so much time pass.
+    /// Runs the simulation for this duration.
     pub fn run_for(&mut self, time: Duration) {
         self.run_until(self.now + time);
     }
 
-    /// Lets time pass until `done`, which is asked after each event, or for `limit`; whether `done` came.
+    /// Runs the simulation until `done` returns true, for at most `limit`. `done` is called after each event.
+    /// Returns whether `done` returned true.
     pub fn wait(&mut self, limit: Duration, done: impl FnMut(&Self) -> bool) -> bool {
         self.run(self.now + limit, done)
     }
 
-    /// [`Sim::wait`] for what must come.
+    /// Calls [`Sim::wait`] for an event that must happen.
     ///
     /// # Panics
-    /// If it does not come within `limit`; the message has `what`, the time and the seed.
+    /// It panics if the event does not happen within `limit`; the message contains `what`, the time and the
+    /// seed.
     pub fn expect(&mut self, what: &str, limit: Duration, done: impl FnMut(&Self) -> bool) {
         assert!(self.wait(limit, done), "{what}: not within {limit:?}, at {} (seed {})", self.now, self.seed);
     }
@@ -430,7 +434,7 @@ impl<N: NodeEngine> Sim<N> {
 }
 
 impl<N: NodeEngine> Drop for Sim<N> {
-    /// Whatever a test fails by, the seed of its run is printed.
+    /// Prints the seed of the run when a test fails.
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("simulation failed at {}: run again with SIGNALBOX_SEED={}", self.now, self.seed);

@@ -1,4 +1,4 @@
-//! TCP connections: what their two ends hold. Events are the business of `sim/streams.rs`.
+//! TCP connections: the state of their two ends. `sim/streams.rs` handles their events.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -10,27 +10,26 @@ use signalbox_core::{Random, Time};
 use crate::config::NodeId;
 use crate::seed::{Purpose, stream};
 
-/// First port that opened streams get.
+/// First port that is assigned to opened streams.
 const FIRST_PORT: u16 = 32_768;
 
-/// How streams behave.
+/// Behaviour of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// How long the opener waits for an answer. 10 s by default.
+    /// Time for which the opener waits for an answer. 10 s by default.
     pub connect_timeout: Duration,
-    /// How long octets are repeated without an acknowledgement before their sender is told that the stream
-    /// timed out. 20 s by default, as by `TCP_USER_TIMEOUT`.
+    /// Time for which octets are retransmitted without an acknowledgement before the stream of their sender
+    /// times out. 20 s by default, as with `TCP_USER_TIMEOUT`.
     pub give_up: Duration,
-    /// What a lost segment costs at first, doubled with each time that it is lost again, up to a minute. 200 ms
-    /// by default.
+    /// First wait before a retransmission. It doubles with each further loss of the same segment, up to a
+    /// minute. 200 ms by default.
     pub retransmission: Duration,
-    /// Largest segment, in octets, at least 1. Segments are of any size up to this, by seeded chance. 1,400 by
-    /// default.
+    /// Largest segment, in octets, at least 1. Segments have random sizes up to this. 1,400 by default.
     pub segment: usize,
-    /// Octets under way or not yet read by the receiver, at most. 65,536 by default.
+    /// Limit on octets in transit or not yet read by the receiver. 65,536 by default.
     pub window: usize,
-    /// Octets that the sender's kernel takes beyond the window; what is more the driver holds and tells.
-    /// 65,536 by default.
+    /// Octets that the sender's kernel takes beyond the window. The driver holds further octets and reports
+    /// their number. 65,536 by default.
     pub send_buffer: usize,
 }
 
@@ -47,44 +46,44 @@ impl Default for StreamConfig {
     }
 }
 
-/// What one end's kernel tells the other's.
+/// A signal between the kernels of the two ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// The opener knocks.
+    /// The opener requests the connection.
     Syn,
-    /// The listener answers.
+    /// The listener accepts the connection.
     SynAck,
-    /// Nobody listens.
+    /// No listener is at the port.
     Refusal,
-    /// The opener has heard the answer.
+    /// The opener acknowledges the answer.
     Established,
     /// Octets, in order.
     Data(Vec<u8>),
-    /// No more octets will come.
+    /// The sender has closed: no more octets follow.
     Fin,
-    /// The sender of this knows no such connection, or no more.
+    /// The sender of this has no such connection, or no longer.
     Reset,
-    /// So many octets were read: there is room for as many more.
+    /// This number of octets was read, and the window grows by the same number.
     Credit(usize),
 }
 
 impl Signal {
-    /// Whether it keeps its place among the octets, so that those after it wait until it is through.
+    /// Whether it keeps its place among the octets, so that later octets wait until it has arrived.
     pub(crate) const fn is_ordered(&self) -> bool {
         matches!(self, Self::Established | Self::Data(_) | Self::Fin)
     }
 }
 
-/// What happens to a connection.
+/// Event of a connection.
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
     /// A signal reaches an end.
     Arrive { to: usize, signal: Signal },
-    /// A signal that was lost is sent again.
+    /// A lost signal is retransmitted.
     Retry { from: usize, signal: Signal, attempt: u32, until: Time },
-    /// The driver of an end reads what is there.
+    /// The driver of an end reads the received octets.
     Read { end: usize },
-    /// The driver of an end hears how much it holds.
+    /// The driver of an end reports how many octets it holds.
     Held { end: usize, unsent: usize },
     /// An end fails.
     Fail { end: usize, error: StreamError },
@@ -92,33 +91,33 @@ pub(crate) enum StreamEvent {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The opener has no answer, or the acceptor does not know that the opener has it.
+    /// The opener has no answer, or the acceptor has no acknowledgement of its answer.
     Opening,
     Open,
 }
 
-/// One end of a connection, as its kernel and driver hold it.
+/// One end of a connection, with the state of its kernel and driver.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) node: NodeId,
-    /// The node's name for it; `None` before it is accepted and once the node is done with it.
+    /// The node's id of the stream; `None` before it is accepted and after the node has closed it.
     pub(crate) name: Option<StreamId>,
     pub(crate) local: SocketAddr,
     pub(crate) phase: Phase,
-    /// The node closed it orderly; its kernel still sends what was written.
+    /// The node has closed it normally; its kernel still sends what was written.
     pub(crate) closing: bool,
     pub(crate) reading: bool,
-    /// Received and not read.
+    /// Octets received and not yet read.
     pub(crate) received: VecDeque<u8>,
     pub(crate) fin_received: bool,
-    /// Written and not under way.
+    /// Octets written and not yet sent.
     pub(crate) unsent: VecDeque<u8>,
-    /// Under way, or not read by the other end.
+    /// Number of octets in transit or not yet read by the other end.
     pub(crate) outstanding: usize,
-    /// A signal was lost and is sent again later; what comes after it waits.
+    /// Whether a lost signal waits for its retransmission; later signals wait behind it.
     pub(crate) stalled: bool,
     pub(crate) fin_sent: bool,
-    /// What the driver held when it last told the node.
+    /// Number of held octets in the driver's last report to the node.
     pub(crate) told: usize,
 }
 
@@ -146,25 +145,25 @@ impl End {
         self.outstanding > 0 || !self.unsent.is_empty()
     }
 
-    /// What the kernel's buffer has no room for.
+    /// Number of octets for which the kernel's buffer has no space.
     pub(crate) fn held(&self, config: &StreamConfig) -> usize {
         (self.outstanding + self.unsent.len()).saturating_sub(config.window + config.send_buffer)
     }
 }
 
-/// The opener's end comes first.
+/// A connection. The opener's end comes first.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) ends: [Option<End>; 2],
-    /// Address and port of each end, which outlive the ends.
+    /// Address and port of each end. They stay when an end is removed.
     pub(crate) addresses: [SocketAddr; 2],
-    /// The host that each end is or was at.
+    /// Node of each end. It stays when an end is removed.
     pub(crate) nodes: [Option<NodeId>; 2],
-    /// When the last signal arrived or will arrive at each end: none overtakes another.
+    /// Time at which the last signal arrived or will arrive at each end: no signal overtakes another.
     pub(crate) last: [Time; 2],
 }
 
-/// All connections and listeners.
+/// All connections and listeners of the network.
 #[derive(Debug)]
 pub(crate) struct Streams {
     pub(crate) config: StreamConfig,
@@ -193,7 +192,7 @@ impl Streams {
         self.connections.len()
     }
 
-    /// False: somebody listens there already.
+    /// Adds a listener. Returns false if the port already has one.
     pub(crate) fn listen(&mut self, node: NodeId, port: u16) -> bool {
         self.listeners.insert((node, port))
     }
@@ -214,7 +213,7 @@ impl Streams {
         self.names.get(&(node, name)).copied()
     }
 
-    /// A connection whose opener has knocked. `None`: the node has that name in use.
+    /// Adds a connection that its opener has requested. `None`: the node already uses that id.
     pub(crate) fn open(
         &mut self,
         node: NodeId,
@@ -243,14 +242,14 @@ impl Streams {
         Some(connection)
     }
 
-    /// The acceptor's end, which nobody knows of yet.
+    /// Adds the acceptor's end, which its node has not accepted yet.
     pub(crate) fn answer(&mut self, connection: u64, node: NodeId) {
         if let Some(both) = self.connections.get_mut(&connection) {
             both.ends[1] = Some(End::new(node, None, both.addresses[1]));
         }
     }
 
-    /// Gives the acceptor's end a name.
+    /// Assigns an id to the acceptor's end.
     pub(crate) fn accept(&mut self, connection: u64) -> Option<(NodeId, StreamId)> {
         let name = StreamId(self.accepted * 2);
         let end = self.connections.get_mut(&connection)?.ends[1].as_mut()?;
@@ -262,7 +261,7 @@ impl Streams {
         Some((node, name))
     }
 
-    /// The node is done with its end, which lives on until it has sent everything.
+    /// Removes the id of an end that its node has closed. The end lives on until it has sent everything.
     pub(crate) fn forget_name(&mut self, connection: u64, end: usize) -> Option<(NodeId, StreamId)> {
         let end = self.connections.get_mut(&connection)?.ends[end].as_mut()?;
         let name = (end.node, end.name.take()?);
@@ -270,7 +269,7 @@ impl Streams {
         Some(name)
     }
 
-    /// Removes one end, and the connection with the second one.
+    /// Removes one end. The connection is removed with its second end.
     pub(crate) fn remove(&mut self, connection: u64, end: usize) -> Option<End> {
         let both = self.connections.get_mut(&connection)?;
         let removed = both.ends[end].take();
@@ -283,7 +282,7 @@ impl Streams {
         removed
     }
 
-    /// All that the node's processes had is gone without a word.
+    /// Removes everything that the node's processes had, without any signal to other nodes.
     pub(crate) fn crash(&mut self, node: NodeId) {
         self.listeners.retain(|(n, _)| *n != node);
         let of_node = |end: &Option<End>| end.as_ref().is_some_and(|e| e.node == node);

@@ -1,19 +1,19 @@
-//! Ways to join nodes.
+//! Helpers that join nodes.
 
 use signalbox_core::node::NodeEngine;
 
 use crate::config::{LinkConfig, LinkId, NodeId};
 use crate::sim::Sim;
 
-/// Stream of [`Sim::random`] that [`connected`] draws from.
+/// Number of the [`Sim::random`] generator that [`connected`] uses.
 const STREAM: u32 = u32::MAX;
 
-/// Joins each node with the next; the links in order.
+/// Joins each node with the next. Returns the links in order.
 pub fn chain<N: NodeEngine>(sim: &mut Sim<N>, nodes: &[NodeId], config: &LinkConfig) -> Vec<LinkId> {
     nodes.windows(2).map(|pair| sim.link(pair[0], pair[1], config)).collect()
 }
 
-/// Joins each node with the next and the last with the first.
+/// Joins each node with the next, and the last with the first.
 pub fn ring<N: NodeEngine>(sim: &mut Sim<N>, nodes: &[NodeId], config: &LinkConfig) -> Vec<LinkId> {
     let mut links = chain(sim, nodes, config);
     if let [first, _, .., last] = nodes {
@@ -22,8 +22,8 @@ pub fn ring<N: NodeEngine>(sim: &mut Sim<N>, nodes: &[NodeId], config: &LinkConf
     links
 }
 
-/// Joins all nodes by chance: each with one of those before it, then `extra` more pairs (not counting a node
-/// with itself, or a pair twice in a row). The seed of the simulation decides.
+/// Joins all nodes at random: each with one of those before it, then `extra` random pairs (a node paired
+/// with itself gets no link). The choice follows from the seed of the simulation.
 pub fn connected<N: NodeEngine>(
     sim: &mut Sim<N>,
     nodes: &[NodeId],

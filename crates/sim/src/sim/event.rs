@@ -1,4 +1,4 @@
-//! What happens at which time.
+//! Events of the simulation and their queue.
 
 use core::cmp::Ordering;
 use core::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::config::{LinkId, NodeId};
 use crate::packet::Packet;
 use crate::stream::StreamEvent;
 
-/// What happens at some time. Ties go in the order of queueing.
+/// An event at a point in time. Events at the same time happen in the order of queueing.
 pub(super) struct Queued {
     pub(super) at: Time,
     pub(super) order: u64,
@@ -24,7 +24,7 @@ pub(super) enum What {
         end: usize,
         packet: Packet,
     },
-    /// A packet of a node to itself.
+    /// A packet that a node sent to itself.
     Loop {
         node: NodeId,
         packet: Packet,
@@ -80,7 +80,7 @@ impl PartialOrd for Queued {
     }
 }
 impl Ord for Queued {
-    /// The earliest is the greatest, as the heap wants it.
+    /// The earliest event is the greatest, because the heap gives its maximum first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }

@@ -1,4 +1,4 @@
-//! Multicast: who is in which group, and the routes that a test lays.
+//! Multicast: members of groups, and the routes that a test sets.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +10,13 @@ use super::Sim;
 use crate::config::{LinkId, NodeId};
 use crate::packet::Packet;
 
-/// A node's part in multicast.
+/// Multicast state of a node.
 #[derive(Default)]
 pub(super) struct Multicast {
     groups: BTreeSet<IpAddr>,
-    /// By group and source.
+    /// Routes by group and source.
     routes: BTreeMap<(IpAddr, IpAddr), Branches>,
-    /// What the engine asked for, and is told about.
+    /// Groups and sources that the engine asked for and whose changes are reported to it.
     asked: BTreeSet<(IpAddr, IpAddr)>,
 }
 
@@ -37,7 +37,7 @@ impl Multicast {
 }
 
 impl<N: NodeEngine> Sim<N> {
-    /// Lets the node receive what is sent to the group.
+    /// Makes the node a member of the group.
     pub fn join(&mut self, node: NodeId, group: IpAddr) {
         self.nodes[node.at()].multicast.groups.insert(group);
     }
@@ -47,11 +47,12 @@ impl<N: NodeEngine> Sim<N> {
         self.nodes[node.at()].multicast.groups.remove(&group);
     }
 
-    /// Sets the node's route for packets from `source` to `group`, and tells its engine if that has asked for it:
-    /// they come in by `iif` (`None`: the node is their source) and go out by `oifs`; none of these ends the route.
+    /// Sets the node's route for packets from `source` to `group`, and reports it to the engine if the engine
+    /// asked for it. Packets come in by `iif` (`None`: the node is their source) and leave by `oifs`. An
+    /// empty `oifs` removes the route.
     ///
     /// # Panics
-    /// If the node is not at one of the links.
+    /// It panics if the node is not at one of the links.
     pub fn set_multicast_route(
         &mut self,
         node: NodeId,
@@ -75,14 +76,15 @@ impl<N: NodeEngine> Sim<N> {
         }
     }
 
-    /// Tells the engine the route as it is now.
+    /// Reports the present route to the engine.
     pub(super) fn tell_multicast(&mut self, node: NodeId, group: IpAddr, source: IpAddr) {
         let route = self.nodes[node.at()].multicast.routes.get(&(group, source)).cloned();
         let Branches { iif, oifs } = route.unwrap_or_default();
         self.drive(node, Input::Multicast { group, source, iif, oifs: &oifs });
     }
 
-    /// A packet to a group arrived: taken by its Router Alert as Linux does it, or given to a member and forwarded.
+    /// Handles a multicast packet at a node: it is intercepted by its Router Alert as in Linux, or delivered
+    /// to a member and forwarded.
     pub(super) fn arrive_multicast(&mut self, node: NodeId, ifindex: IfIndex, mut packet: Packet) {
         let state = &self.nodes[node.at()].multicast;
         let key = (packet.dst.ip(), packet.src.ip());

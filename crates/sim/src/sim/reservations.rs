@@ -1,4 +1,4 @@
-//! The kernel's part in reservations: it does what it is asked, or refuses, and answers in the next event.
+//! Reservations in the simulated kernel: it installs or refuses them, and answers in the next event.
 
 use signalbox_core::node::NodeEngine;
 use signalbox_core::traffic::{Reservation, ReservationId, ReserveError};
@@ -7,17 +7,18 @@ use super::{Sim, What};
 use crate::config::NodeId;
 
 impl<N: NodeEngine> Sim<N> {
-    /// What stands in the node's kernel, by name. It stays when the engine crashes and goes when it starts anew.
+    /// Reservations in the node's kernel, by id. They survive a crash of the engine and are removed when a
+    /// new engine starts.
     pub fn reservations(&self, node: NodeId) -> impl Iterator<Item = (ReservationId, &Reservation)> {
         self.nodes[node.at()].reservations.iter().map(|(id, reservation)| (*id, reservation))
     }
 
-    /// How the node's kernel answers from now on. It does what it is asked at first.
+    /// Sets the result of later requests to reserve. At first all of them succeed.
     pub fn set_reserve_result(&mut self, node: NodeId, result: Result<(), ReserveError>) {
         self.nodes[node.at()].reserve_result = result;
     }
 
-    /// Installs what has a reservation and removes what has none, in order.
+    /// Handles requests in order: `None` releases a reservation, otherwise it is installed.
     pub(super) fn reserve(&mut self, node: NodeId, asked: Vec<(ReservationId, Option<Reservation>)>) {
         for (id, reservation) in asked {
             let state = &mut self.nodes[node.at()];

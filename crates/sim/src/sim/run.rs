@@ -1,4 +1,4 @@
-//! What happens, event by event.
+//! Execution of the run, event by event.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ use crate::network::{RouteChange, Way, family_of};
 use crate::packet::{Captured, Fate, Packet};
 use crate::seed::{Purpose, stream};
 
-/// More route changes than this at once are told to a node as "any of this IP version".
+/// Limit on reported route changes: if more change at once, a node gets one report for the whole IP version.
 const MOST_CHANGES: usize = 64;
-/// Packets in the log; the oldest go first.
+/// Number of packets in the log; the oldest are removed first.
 const LOG: usize = 100_000;
-/// Outputs of one input beyond which an engine is taken to be caught in a loop.
+/// Limit on the outputs of one input. Beyond it, the simulation assumes that an engine is in an endless loop.
 const MOST_OUTPUTS: usize = 1_000_000;
 
 impl<N: NodeEngine> Sim<N> {
@@ -30,7 +30,7 @@ impl<N: NodeEngine> Sim<N> {
     pub(super) fn boot(&mut self, node: NodeId) {
         let state = &mut self.nodes[node.at()];
         let seed = stream(self.seed, Purpose::Engine, node.0, state.incarnation).array();
-        // A driver that starts clears what its forerunner left.
+        // A driver that starts removes the state of its predecessor.
         state.reservations.clear();
         state.multicast.forget_asked();
         let Some(factory) = &mut state.factory else { return };
@@ -40,7 +40,7 @@ impl<N: NodeEngine> Sim<N> {
         self.tell_interfaces(node);
     }
 
-    /// Handles one event; false if it was out of date.
+    /// Handles one event; returns false if the event was out of date.
     pub(super) fn step(&mut self, what: What) -> bool {
         match what {
             What::Arrival { link, end, packet } => self.arrive(link, end, packet),
@@ -97,7 +97,7 @@ impl<N: NodeEngine> Sim<N> {
         self.queue.push(Queued { at, order: self.queued, what });
     }
 
-    /// Gives an input to a living engine, and carries out what it wants.
+    /// Gives an input to a running engine and executes its outputs.
     pub(super) fn drive(&mut self, node: NodeId, input: Input<'_, N::Command>) {
         let Some(engine) = &mut self.nodes[node.at()].engine else { return };
         engine.handle(self.now, input);
@@ -134,7 +134,7 @@ impl<N: NodeEngine> Sim<N> {
                 self.seed
             );
         }
-        // A deadline that has passed is due now; the step limit catches an engine that leaves it there.
+        // A deadline in the past is due now. The step limit stops an engine that never removes it.
         let deadline = engine.next_deadline().map(|at| at.max(self.now));
         let state = &mut self.nodes[node.at()];
         let incarnation = state.incarnation;
@@ -212,7 +212,7 @@ impl<N: NodeEngine> Sim<N> {
         let (from, to) = (wire.node(end), wire.node(1 - end));
         let Impairment { delay, jitter, loss, duplication } = wire.impairment[end];
         let random = &mut wire.random[end];
-        // Each packet takes the same numbers from the stream, whatever its fate.
+        // Each packet takes the same number of values from the generator, whatever its fate.
         let (lost, doubled) = (random.chance(loss), random.chance(duplication));
         let delays = [0, 1].map(|_| delay + jitter.mul_f64(random.unit()));
         let filtered = wire.filter.as_mut().is_some_and(|drop| drop(now, from, &packet));
@@ -277,17 +277,18 @@ impl<N: NodeEngine> Sim<N> {
         }
     }
 
-    /// What the node's engine asks for packets of this entry, if it runs and its driver has the entry open.
+    /// The engine's request for packets of this entry, if the engine runs and its driver has the entry open.
     fn entry(&self, node: NodeId, entry: Entry) -> Option<&EntryRequest> {
         let state = &self.nodes[node.at()];
         let open = state.engine.is_some() && !state.closed.contains(&entry);
         state.entries.iter().find(|request| open && request.receive && request.entry == entry)
     }
 
-    /// Whether the node's engine receives this packet that passes by; `routed` says whether there is a route for it.
+    /// Whether the node's engine receives this packet that passes by; `routed` is true if the node has a
+    /// route for it.
     pub(super) fn intercepts(&self, node: NodeId, packet: &Packet, routed: bool) -> bool {
         let Some(request) = self.entry(node, packet.entry()) else { return false };
-        // Linux redirects datagrams before it looks for a route, raw packets after that.
+        // Linux redirects datagrams before the route lookup, raw packets after it.
         let in_time = routed || matches!(request.entry, Entry::Udp(_));
         let rule = request.intercept.as_ref().filter(|_| in_time && self.nodes[node.at()].interception);
         rule.is_some_and(|rule| rule.takes(packet.dst.is_ipv6(), &packet.options, &packet.payload))
@@ -332,8 +333,8 @@ impl<N: NodeEngine> Sim<N> {
     }
 }
 
-/// What concerns a stream of TCP. The simulated hosts have no SCTP of their own: nodes bring theirs.
+/// Checks that a stream is a TCP stream. The simulated hosts have no SCTP; nodes bring their own.
 fn tcp<T>(kind: StreamKind, what: T) -> T {
-    assert_eq!(kind, StreamKind::Tcp, "the simulator's hosts do not speak SCTP");
+    assert_eq!(kind, StreamKind::Tcp, "the simulator's hosts do not support SCTP");
     what
 }

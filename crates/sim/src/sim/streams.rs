@@ -1,8 +1,8 @@
-//! What happens to TCP connections, event by event.
+//! Events of TCP connections.
 //!
-//! Each signal from end to end goes along the routed path at once, and takes the delays of its links. One that
-//! any link loses, or that finds no way, is sent again later; octets behind it wait. So loss shows as delay, a
-//! path that stays broken as a time-out, and order and wholeness always hold.
+//! Each signal from one end to the other follows the routed path at the time of sending and takes the delays
+//! of its links. A signal that a link loses, or that has no route, is retransmitted later; octets behind it
+//! wait. So loss appears as delay, and a path that stays broken as a time-out. All octets arrive in order.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -15,12 +15,12 @@ use crate::config::NodeId;
 use crate::network::Way;
 use crate::stream::{Phase, Signal, StreamEvent};
 
-/// More hops than any packet's TTL allows.
+/// Limit on hops, above the TTL of any packet.
 const MOST_HOPS: u32 = 255;
-/// The longest wait before a signal is sent again.
+/// Longest wait before a retransmission.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// What a node wants of streams, taken out of its outputs.
+/// A node's request for a stream, taken from its outputs.
 pub(super) enum Act {
     Listen(u16),
     Open(StreamId, IpAddr, core::net::SocketAddr),
@@ -29,7 +29,7 @@ pub(super) enum Act {
     Close { stream: StreamId, abort: bool },
 }
 
-/// How a signal fares on its way.
+/// Result of a signal's transit.
 enum Travel {
     Takes(Duration, NodeId),
     Lost,
@@ -102,7 +102,7 @@ impl<N: NodeEngine> Sim<N> {
         end.closing = true;
         let unread = core::mem::take(&mut end.received).len();
         if end.fin_received {
-            // Nobody is left to send to.
+            // The other end has closed as well.
             self.streams.remove(connection, at);
             self.streams.remove(connection, 1 - at);
         } else if unread > 0 {
@@ -179,7 +179,7 @@ impl<N: NodeEngine> Sim<N> {
             Signal::Data(octets) => {
                 let Some(end) = self.streams.end(connection, to) else { return };
                 if end.name.is_none() {
-                    // The node is done with it: its driver reads and drops.
+                    // The node has closed it: its driver reads the octets and discards them.
                     return self.signal(connection, to, Signal::Credit(octets.len()));
                 }
                 end.received.extend(octets);
@@ -194,7 +194,7 @@ impl<N: NodeEngine> Sim<N> {
         }
     }
 
-    /// Gives the node what is there, if it wants to read.
+    /// Gives the node the received octets, if it reads.
     fn read(&mut self, connection: u64, at: usize) {
         let Some(end) = self.streams.end(connection, at) else { return };
         if end.name.is_some() && !end.reading {
@@ -206,7 +206,7 @@ impl<N: NodeEngine> Sim<N> {
             self.signal(connection, at, Signal::Credit(octets.len()));
             self.drive(node, Input::StreamOctets { stream, octets: &octets });
         }
-        // The node may have stopped to read, or closed.
+        // The node may have stopped reading, or closed the stream.
         let Some(end) = self.streams.end(connection, at).filter(|_| fin) else { return };
         if end.name.is_some() && !end.reading {
             return;
@@ -233,7 +233,8 @@ impl<N: NodeEngine> Sim<N> {
         }
     }
 
-    /// Puts under way what may be, and tells the node if its driver holds more or less than before.
+    /// Sends as much as the window allows, and reports to the node if its driver holds more or less than
+    /// before.
     fn pump(&mut self, connection: u64, from: usize) {
         let config = self.streams.config;
         loop {
@@ -310,7 +311,8 @@ impl<N: NodeEngine> Sim<N> {
         }
     }
 
-    /// Whoever misses the signal, or its acknowledgement, finds that out.
+    /// Handles a signal that can no longer be retransmitted: the end that misses it, or its acknowledgement,
+    /// times out.
     fn give_up(&mut self, connection: u64, from: usize, signal: &Signal) {
         let sufferer = match signal {
             Signal::Syn | Signal::SynAck | Signal::Refusal => 0,
@@ -320,7 +322,8 @@ impl<N: NodeEngine> Sim<N> {
         self.fail(connection, sufferer, StreamError::TimedOut);
     }
 
-    /// Tells the other end once; if that is lost, it hears when it sends the next time.
+    /// Resets the other end, once. If that signal is lost, the other end is reset when it sends the next
+    /// time.
     fn reset(&mut self, connection: u64, from: usize) {
         if let Travel::Takes(delay, _) = self.travel(connection, from)
             && let Some(both) = self.streams.get(connection)
@@ -331,7 +334,7 @@ impl<N: NodeEngine> Sim<N> {
         }
     }
 
-    /// The way from one end to the other, with the luck of this moment.
+    /// The transit of a signal from one end to the other, with random delay and loss.
     fn travel(&mut self, connection: u64, from: usize) -> Travel {
         let Some(both) = self.streams.get(connection) else { return Travel::Lost };
         let (Some(mut node), dst) = (both.nodes[from], both.addresses[1 - from].ip()) else {

@@ -1,4 +1,4 @@
-//! Ports of entry that no protocol of the suite uses: the simulator carries them all the same.
+//! Ports of entry that no protocol of the suite uses: the simulator carries them without code of their own.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::SECOND;
 const MAGIC: u32 = 0x5342_4f58;
 const ENTRY: Entry = Entry::IcmpEcho(MAGIC);
 
-/// Sends Echo Requests, and reports what it receives by its entry.
+/// An engine that sends Echo Requests and reports each received packet by its entry.
 #[derive(Default)]
 struct Pinger {
     to_send: Vec<(SocketAddr, Vec<u8>)>,
@@ -61,7 +61,7 @@ impl NodeEngine for Pinger {
     }
 
     fn entries(&self) -> Vec<EntryRequest> {
-        // The message of the protocol stands behind the magic number; version 1 is intercepted.
+        // The protocol's message follows the magic number; version 1 is intercepted.
         let version = Match { offset: 12, mask: 0xff00_0000, value: 0x0100_0000 };
         let intercept = Intercept { alert: AlertRule::Any, matches: vec![version] };
         vec![EntryRequest::local(ENTRY, "echo").with_intercept(intercept)]

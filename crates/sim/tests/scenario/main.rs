@@ -1,4 +1,4 @@
-//! The simulation itself, with engines that do next to nothing.
+//! Tests of the simulation itself, with engines that do very little.
 
 mod entries;
 mod paths;
@@ -18,7 +18,7 @@ use toy::{Command, Event, MAGIC, Toy};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Nodes in a row, at rest, with all that they said at the start taken away.
+/// A chain of nodes that have no pending work. The events of their start are taken away.
 fn chain(seed: u64, nodes: u32, config: &LinkConfig) -> (Sim<Toy>, Vec<NodeId>, Vec<LinkId>) {
     let mut sim = Sim::new(seed);
     let nodes = sim.add_engines(nodes, Toy::new);
@@ -32,7 +32,7 @@ fn send(sim: &mut Sim<Toy>, from: NodeId, dst: IpAddr, alert: bool, text: &'stat
     sim.command(from, Command::Send { src: None, dst, alert, ttl: 64, text });
 }
 
-/// Who heard `text`, and with which TTL.
+/// The nodes that received `text`, each with the TTL.
 fn hearers(sim: &Sim<Toy>, wanted: &str) -> Vec<(NodeId, u8)> {
     let heard = sim.events().iter().filter_map(|h| match &h.event {
         Event::Heard { ttl, text, .. } if text == wanted => Some((h.node, *ttl)),
@@ -247,7 +247,7 @@ fn chance_loses_doubles_and_reorders_alike_for_the_same_seed() {
     if std::env::var_os("SIGNALBOX_SEED").is_none() {
         assert_ne!(log, run(2).0);
     }
-    // 500 * 0.8 * 1.1 twice over: about 387.
+    // 500 * 0.8 * 1.1, then the same factors again: about 387.
     assert!((330..450).contains(&heard), "{heard}");
     let fates = |fate| log.iter().filter(|c| c.fate == fate).count() as u64;
     assert_eq!((fates(Fate::Lost), fates(Fate::Doubled)), (counters.lost, counters.duplicated));

@@ -1,4 +1,4 @@
-//! Shortest paths and topologies, against the simplest algorithm there is.
+//! Shortest paths and topologies, compared with the simplest algorithm.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::toy::{MAGIC, Toy};
 
 const TTL: u8 = 64;
 
-/// The length of the shortest path between each two nodes (Floyd and Warshall).
+/// The length of the shortest path between each two nodes (Floyd–Warshall).
 fn distances(nodes: usize, links: &[(usize, usize, u32)]) -> Vec<Vec<u32>> {
     let mut far = vec![vec![u32::MAX / 2; nodes]; nodes];
     for (at, row) in far.iter_mut().enumerate() {
@@ -32,7 +32,7 @@ fn distances(nodes: usize, links: &[(usize, usize, u32)]) -> Vec<Vec<u32>> {
     far
 }
 
-/// Sends a packet from each node to each other and takes those that arrive: from, to, TTL.
+/// Sends a packet from each node to each other node and takes those that arrive: from, to, TTL.
 fn reached(sim: &mut Sim<Toy>, nodes: &[NodeId]) -> BTreeSet<(NodeId, NodeId, u8)> {
     let mut reached = BTreeSet::new();
     for &from in nodes {
@@ -57,7 +57,7 @@ fn reached(sim: &mut Sim<Toy>, nodes: &[NodeId]) -> BTreeSet<(NodeId, NodeId, u8
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// In any network, with any link down: what can be reached is reached, by a shortest path.
+    /// In any network, with any link down, each reachable node is reached, by a shortest path.
     #[test]
     fn packets_take_a_shortest_path(
         count in 2u32..9,

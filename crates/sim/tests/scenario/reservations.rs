@@ -1,4 +1,4 @@
-//! Reservations in the kernels of the simulation.
+//! Reservations in the simulated kernels.
 
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{

@@ -1,4 +1,4 @@
-//! Raw IP of RSVP, and multicast, with an engine that reports what it hears.
+//! RSVP as raw IP, and multicast, with an engine that reports each received packet.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the engine is told to say.
+/// A command for the engine.
 #[derive(Debug, Clone)]
 enum Command {
     Send { src: IpAddr, dst: IpAddr, ifindex: Option<IfIndex>, alert: bool },
@@ -20,7 +20,7 @@ enum Command {
 /// RSVP's port of entry.
 const ENTRY: Entry = Entry::Ip(46);
 
-/// What it received.
+/// An event of the engine.
 #[derive(Debug, Clone, PartialEq)]
 enum Event {
     Packet { src: IpAddr, ifindex: IfIndex, ttl: u8, alert: bool },
@@ -103,14 +103,14 @@ fn an_alert_is_taken_by_the_next_node_that_hears_rsvp() {
         };
         sim.command(nodes[0], send(true));
         assert_eq!(heard(&mut sim), [packet(&sim, 1, 0, 63, true)]);
-        // A hop that knows no RSVP passes it on, with one TTL less.
+        // A hop without RSVP forwards it, with the TTL decremented once.
         sim.set_entry(nodes[1], ENTRY, false);
         sim.command(nodes[0], send(true));
         assert_eq!(heard(&mut sim), [packet(&sim, 2, 1, 62, true)]);
-        // The source stays that of the flow when another node sends.
+        // The source stays that of the flow when another node sends the packet.
         sim.command(nodes[2], send(true));
         assert_eq!(heard(&mut sim), [packet(&sim, 3, 2, 63, true)]);
-        // Without an alert only the destination hears it.
+        // Without a Router Alert only the destination receives it.
         sim.command(nodes[0], send(false));
         assert_eq!(heard(&mut sim), [packet(&sim, 3, 2, 61, false)]);
     }
@@ -121,7 +121,7 @@ fn multicast_goes_by_the_routes_that_were_laid() {
     let mut sim = Sim::new(1);
     let nodes = sim.add_engines(5, |_| Ear::default());
     let config = LinkConfig::default();
-    // 0 – 1 – 2, with 3 and 4 as leaves of 2.
+    // Topology: 0 – 1 – 2, with 3 and 4 as leaves of 2.
     let links: Vec<_> =
         [(0, 1), (1, 2), (2, 3), (2, 4)].map(|(a, b)| sim.link(nodes[a], nodes[b], &config)).into();
     let source = sim.address(nodes[0], Family::V4);

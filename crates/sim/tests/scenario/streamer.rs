@@ -1,4 +1,4 @@
-//! An engine that does with streams what it is told, and tells what it hears.
+//! An engine that executes commands on streams and reports what it receives from them.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use signalbox_core::packet::Transmit;
 use signalbox_core::{Entry, EntryRequest, Time};
 use signalbox_sim::Boot;
 
-/// What to do.
+/// A command for the engine.
 #[derive(Debug, Clone)]
 pub(crate) enum Do {
     Listen(u16),
@@ -20,7 +20,7 @@ pub(crate) enum Do {
     Sctp(IpAddr, IpAddr, Vec<u8>),
 }
 
-/// What was heard.
+/// An event of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Heard {
     Accepted(StreamId, SocketAddr, SocketAddr),
@@ -39,7 +39,7 @@ pub(crate) struct Streamer {
 }
 
 impl Streamer {
-    /// It listens at port 270.
+    /// An engine that listens at port 270.
     pub(crate) fn new(_: Boot) -> Self {
         Self { heard: VecDeque::new(), todo: VecDeque::from([Do::Listen(270)]), done: None }
     }

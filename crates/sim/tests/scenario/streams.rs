@@ -1,4 +1,4 @@
-//! TCP connections and SCTP packets.
+//! Tests of TCP connections and SCTP packets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Stage {
         self.sim.command(self.first(), Do::Open(OURS, local, peer));
     }
 
-    /// Opens the stream; its name at the acceptor.
+    /// Opens the stream. Returns its id at the acceptor.
     fn connect(&mut self) -> StreamId {
         self.open(270);
         let last = self.last();
@@ -60,7 +60,7 @@ impl Stage {
         self.sim.command(self.first(), Do::Write(OURS, octets.into()));
     }
 
-    /// What a node said of the end of streams, with the time.
+    /// The events of a node for the end of streams, with their times.
     fn ends(&self, node: NodeId) -> Vec<(Time, Heard)> {
         let of_node = self.sim.events().iter().filter(|h| h.node == node);
         of_node.filter(|h| matches!(h.event, Heard::Closed(..))).map(|h| (h.at, h.event.clone())).collect()

@@ -1,4 +1,4 @@
-//! An engine that says "pong" to "ping", for tests of the simulation itself.
+//! An engine that answers "ping" with "pong", for tests of the simulation itself.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use signalbox_sim::Boot;
 
 pub(crate) const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
 
-/// What to ask of it.
+/// A command for the engine.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
     Send {
@@ -33,11 +33,11 @@ pub(crate) enum Command {
     Alarm(Duration),
     Reserve(ReservationId, Reservation),
     Release(ReservationId),
-    /// Keep a deadline that never goes away.
+    /// Keeps a deadline that never goes away.
     Hang,
 }
 
-/// What it tells.
+/// An event of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     Heard { src: IpAddr, dst: IpAddr, ttl: u8, ifindex: IfIndex, text: String },
