@@ -1,15 +1,15 @@
-//! What the daemon needs from this machine, found out by trying.
+//! A check of what the daemon needs from this machine, made by trying it.
 
 use crate::error::OpenError;
 use crate::intercept;
 use crate::io::{Io, IoConfig};
 
-/// Tries everything that [`Io::open`] does for `config` and takes it back at once; gives all that is missing,
-/// empty if the daemon can run.
+/// Tries everything that [`Io::open`] does for `config` and undoes it at once. The result lists all that is missing; it
+/// is empty if the daemon can run.
 #[must_use]
 pub fn check(config: &IoConfig) -> Vec<OpenError> {
     let mut missing = Vec::new();
-    // Without interception first: otherwise the first refusal would hide the others.
+    // The check without interception comes first: otherwise the first refusal would hide the others.
     if let Err(error) = Io::open(&IoConfig { intercept: false, ..config.clone() }) {
         missing.push(error);
     }

@@ -1,4 +1,4 @@
-//! Ethernet frames as they pass an interface, by AF_PACKET: for captures, and for tests that look at octets.
+//! Capture of Ethernet frames at an interface by AF_PACKET, for recordings and for tests that examine octets.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -15,10 +15,10 @@ use crate::sys::{self, packet};
 const FRAME: usize = 1 << 16;
 const CONTROL: usize = 64;
 
-/// How to capture.
+/// Options of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CaptureConfig {
-    /// Also the frames that this end sends, not only those that come in.
+    /// Whether to capture frames that this end sends, too, and not only those that come in.
     pub outgoing: bool,
     /// Socket receive buffer in octets, as far as the kernel allows.
     pub buffer: usize,
@@ -30,18 +30,18 @@ impl Default for CaptureConfig {
     }
 }
 
-/// A frame as captured.
+/// A captured frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When the kernel saw it, since 1970.
+    /// Time at which the kernel saw the frame, since 1970.
     pub timestamp: Duration,
-    /// It left by the interface; otherwise it came in.
+    /// Whether the frame left by the interface; otherwise it came in.
     pub outgoing: bool,
-    /// From the Ethernet header on.
+    /// The octets of the frame, from the Ethernet header on.
     pub octets: &'a [u8],
 }
 
-/// Reads the frames of one interface.
+/// A reader of the frames of one interface.
 pub struct Capture {
     socket: Socket,
     buffers: Buffers,
@@ -49,15 +49,15 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts to capture at `interface` of `namespace`; frames from this moment on are kept until they are read
-    /// or the buffer is full.
+    /// Starts to capture at `interface` of `namespace`. Frames from this moment on are kept until they are read or the
+    /// buffer is full.
     ///
     /// # Errors
     /// CAP_NET_RAW is missing, or there is no such interface.
     pub fn open(namespace: &Namespace, interface: &str, config: CaptureConfig) -> io::Result<Self> {
         namespace.run(|| {
             let index = sys::interface_index(interface)?;
-            // Protocol 0: nothing is taken in before the socket is bound to the interface.
+            // Protocol 0: the socket receives nothing before it is bound to the interface.
             let kind = Type::RAW.nonblocking();
             let socket = Socket::new(Domain::PACKET, kind, Some(Protocol::from(0)))?;
             let octets = i32::try_from(config.buffer).unwrap_or(i32::MAX);
@@ -71,14 +71,14 @@ impl Capture {
         })?
     }
 
-    /// The descriptor, to watch for readability.
+    /// The descriptor to watch for readability.
     #[must_use]
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Waits up to `timeout` for frames and hands those that are there to `each`; gives their number. While
-    /// the interface is down, or gone, there are none.
+    /// Waits up to `timeout` for frames, calls `each` with every frame that is there, and returns their number. The
+    /// number is 0 while the interface is down or removed.
     ///
     /// # Errors
     /// The socket is broken.
@@ -89,7 +89,7 @@ impl Capture {
         let mut seen = 0;
         loop {
             let count = match self.buffers.receive(&self.socket, 0) {
-                // Said once when the interface goes down; when it is up again, frames come again.
+                // The kernel reports this once when the interface goes down. When it is up again, frames arrive again.
                 Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => return Ok(seen),
                 count => count?,
             };
@@ -112,7 +112,7 @@ impl Capture {
         }
     }
 
-    /// Puts a frame onto the link.
+    /// Sends a frame onto the link.
     ///
     /// # Errors
     /// The link is down or the frame too long for it.

@@ -1,4 +1,4 @@
-//! Time and randomness from the kernel, for whoever drives an engine. Engines themselves read neither.
+//! Time and randomness from the kernel, for the drivers of engines. Engines themselves read neither.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,20 +14,20 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts now.
+    /// Starts a clock now.
     #[must_use]
     pub fn start() -> Self {
         Self { start: Instant::now(), start_unix_us: unix_us() }
     }
 
-    /// Time since the start.
+    /// The time since the start.
     #[must_use]
     pub fn now(&self) -> Time {
         Time::from_micros(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// The wall clock at the start, in microseconds since 1970: what engines add their time to when they write
-    /// a timestamp.
+    /// The wall clock at the start, in microseconds since 1970. Engines add their time to it when they write a
+    /// timestamp.
     #[must_use]
     pub const fn start_unix_us(&self) -> u64 {
         self.start_unix_us

@@ -1,5 +1,5 @@
-//! Sockets of a program that asks RSVP nodes for a diagnosis (RFC 2745 §6): requests go out as raw IP of protocol 46,
-//! replies come by UDP, and a traceroute finds the nodes that routing would use. No daemon is needed.
+//! Sockets of a program that requests a diagnosis from RSVP nodes (RFC 2745 §6). Requests leave as raw IP of protocol
+//! 46, replies arrive by UDP, and a traceroute finds the nodes that routing would use. No daemon is needed.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -14,16 +14,16 @@ use crate::sys::cmsg::Messages;
 use crate::sys::{self, get_option_octets, set_option, set_option_octets, sockaddr};
 
 const RSVP: i32 = 46;
-/// Where a traceroute's probes go: nobody listens there.
+/// The destination port of a traceroute's probes, at which no process is expected to listen.
 const PROBE_PORT: u16 = 33434;
 /// Origins of errors in the kernel's error queue: ICMP and ICMPv6.
 const ICMP: [u8; 2] = [2, 3];
-/// A traceroute gives up after so many nodes in a row that say nothing.
+/// Number of successive nodes without an answer after which a traceroute gives up.
 const MOST_SILENT: u8 = 4;
-/// An error report: `sock_extended_err` is followed by the address of who complains.
+/// Octets of an error report (`sock_extended_err`), which the address of the reporting node follows.
 const ERROR: usize = 16;
 
-/// The sockets, towards one node.
+/// The sockets of a diagnosis towards one node.
 #[derive(Debug)]
 pub struct Requester {
     raw: Socket,
@@ -33,7 +33,7 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Opens them; requests say that they have `ttl`.
+    /// Opens the sockets. Requests carry `ttl` as their TTL.
     ///
     /// # Errors
     /// There is no route to `towards`, or the process may not open raw sockets.
@@ -41,7 +41,7 @@ impl Requester {
         let system = |error: io::Error| OpenError::system("socket for a diagnosis", &error);
         let ipv6 = towards.is_ipv6();
         let any: IpAddr = if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        // Routing chooses the address, and knows the MTU.
+        // A connected socket gives the source address and the MTU of the route.
         let probe = UdpSocket::bind((any, 0)).map_err(system)?;
         probe.connect((towards, PROBE_PORT)).map_err(|error| {
             OpenError::new(
@@ -64,25 +64,25 @@ impl Requester {
         let hops = i32::from(ttl);
         if ipv6 {
             set_option(&raw, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, hops).map_err(system)?;
-            // As all of RSVP's has (RFC 2711 §2.1).
+            // All RSVP packets carry this Router Alert (RFC 2711 §2.1).
             let alert = router_alert_v6(ROUTER_ALERT_RSVP_V6);
             set_option_octets(&raw, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &alert).map_err(system)?;
         } else {
             set_option(&raw, libc::IPPROTO_IP, libc::IP_TTL, hops).map_err(system)?;
         }
         raw.bind(&SocketAddr::new(own, 0).into()).map_err(system)?;
-        // It is given whatever RSVP comes to this host, and nobody reads it.
+        // The kernel copies all RSVP packets for this host to this socket, and this program does not read them.
         raw.set_recv_buffer_size(0).map_err(system)?;
         Ok(Self { raw, replies, address, mtu: u32::from_ne_bytes(mtu) })
     }
 
-    /// This host's address towards the node, and the UDP port where replies are listened for.
+    /// This host's address towards the node, and the UDP port at which replies arrive.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The MTU towards the node as routing knows it, octets.
+    /// The MTU of the route towards the node, in octets.
     #[must_use]
     pub const fn mtu(&self) -> u32 {
         self.mtu
@@ -91,15 +91,15 @@ impl Requester {
     /// Sends a request.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn send(&self, to: IpAddr, octets: &[u8]) -> io::Result<()> {
         self.raw.send_to(octets, &SocketAddr::new(to, 0).into()).map(drop)
     }
 
-    /// Waits for a reply for so long; the octets of it, `None` if none came.
+    /// Waits for a reply for at most `patience` and returns its octets, or `None` if no reply came.
     ///
     /// # Errors
-    /// What the kernel says, but for errors that others' ICMP made.
+    /// The kernel's error, except errors that ICMP messages of other nodes caused.
     pub fn receive<'b>(&self, buffer: &'b mut [u8], patience: Duration) -> io::Result<Option<&'b [u8]>> {
         let deadline = Instant::now() + patience;
         loop {
@@ -121,11 +121,11 @@ impl Requester {
         }
     }
 
-    /// The nodes on the way to `to`, the nearest first: those that complain of a TTL of 1, 2 and so on within
-    /// `patience` each, up to `most` of them.
+    /// The nodes on the path to `to`, the nearest first: the nodes that report an expired TTL of 1, 2 and so on within
+    /// `patience` each, at most `most` of them.
     ///
     /// # Errors
-    /// What the kernel says of the sockets.
+    /// The kernel's error at one of the sockets.
     pub fn trace(&self, to: IpAddr, most: u8, patience: Duration) -> io::Result<Vec<IpAddr>> {
         let socket = UdpSocket::bind((self.address.ip(), 0))?;
         let ipv6 = to.is_ipv6();
@@ -138,7 +138,7 @@ impl Requester {
         let (mut nodes, mut silent) = (Vec::new(), 0);
         for ttl in 1..=most {
             set_option(&socket, level, hops, i32::from(ttl))?;
-            // An error that is still reported from before may be told here.
+            // The kernel may report an error of an earlier probe here.
             let port = PROBE_PORT + u16::from(ttl);
             if socket.send_to(&[ttl], (to, port)).is_err() {
                 socket.send_to(&[ttl], (to, port))?;
@@ -163,7 +163,7 @@ impl Requester {
     }
 }
 
-/// Who complains first of what the socket sent, if anybody does in time.
+/// The node that first reports an error about a packet of this socket, if one does in time.
 fn complaint(socket: &UdpSocket, patience: Duration) -> io::Result<Option<IpAddr>> {
     let deadline = Instant::now() + patience;
     loop {
@@ -171,12 +171,12 @@ fn complaint(socket: &UdpSocket, patience: Duration) -> io::Result<Option<IpAddr
         if left.is_zero() {
             return Ok(None);
         }
-        // Errors are always told.
+        // poll(2) always reports errors.
         let mut fds = [sys::poll_fd(socket.as_raw_fd(), 0)];
         sys::poll(&mut fds, Some(left))?;
         let mut control = [0_usize; 64];
         let Some(messages) = sys::receive_error(socket, &mut control)? else {
-            // An error without a report keeps the socket ready until it is taken.
+            // An error without a report keeps the socket ready until the error is read.
             socket.take_error()?;
             continue;
         };

@@ -2,15 +2,15 @@
 
 use std::io;
 
-/// Something that the program needs from the kernel and does not get.
+/// A thing that the program needs from the kernel and does not get.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{id}: {cause}; {remedy}")]
 pub struct OpenError {
-    /// Short constant name, to search for: `missing-net-admin`, `port-in-use`, ...
+    /// A short constant name to search for: `missing-net-admin`, `port-in-use`, ...
     pub id: &'static str,
-    /// What went wrong, with the kernel's or the tool's own words.
+    /// The cause, with the message of the kernel or the tool.
     pub cause: String,
-    /// What to do about it.
+    /// The action that helps.
     pub remedy: String,
 }
 
@@ -37,7 +37,7 @@ impl OpenError {
         Self::new("missing-net-bind-service", format!("UDP port {port} is privileged ({error})"), PRIVILEGES)
     }
 
-    /// A call that should work did not.
+    /// A call that should work failed.
     pub(crate) fn system(what: &str, error: &io::Error) -> Self {
         Self::new(
             "system-call",

@@ -1,9 +1,9 @@
 //! Interception of UDP datagrams that pass by: this node receives them, and they are not forwarded.
 //!
-//! An nftables table of our own redirects them (tproxy) to the UDP socket, with their addresses, TTL and
-//! options as they were. The kernel compares all that the rule of an entry names, so that only its packets are taken. The
-//! redirection stands before the mark: without a listening socket the rule ends there and the packet is
-//! forwarded as if there were no rule (a dead daemon stops no packet).
+//! An nftables table of our own redirects them (tproxy) to the UDP socket; addresses, TTL and options stay unchanged.
+//! The kernel compares everything that the rule of an entry names, so that the rule matches only packets of that entry.
+//! The redirection precedes the mark: without a listening socket the rule ends there, and the packet is forwarded as if
+//! there were no rule. A dead daemon therefore stops no packet.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
@@ -18,18 +18,18 @@ use crate::sys;
 /// Name of the tables, in families `ip` and `ip6`.
 const TABLE: &str = "signalbox";
 
-/// What was laid; removed when dropped.
+/// The installed rules and routes; they are removed when the value is dropped.
 pub(crate) struct Interception {
     config: IoConfig,
     laid: bool,
 }
 
-/// Lays the rules, over what a dead predecessor may have left.
+/// Installs the rules, and replaces those that a dead predecessor may have left.
 pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
-    // From here on a failure removes what is there.
+    // From here on, a failure removes what is installed.
     let interception = Interception { config: config.clone(), laid: true };
-    // Rule and route go first, and last when it ends: a redirected packet that finds no route to this node is not
-    // forwarded either, because it belongs to a socket already. The kernel drops it.
+    // The policy rule and the route are added first and removed last. The kernel drops a redirected packet that has no
+    // route to this node; it does not forward the packet, because the packet already belongs to a socket.
     for ipv6 in families(config) {
         rules::add(ipv6, config.mark, config.table).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin("the routing rule for intercepted packets", &error),
@@ -50,8 +50,8 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     Ok(interception)
 }
 
-/// Removes what a dead predecessor may have left, where this one shall not intercept. Its rule and route tell
-/// whether there is anything, so that a host without nft needs none.
+/// Removes what a dead predecessor may have left, where this process must not intercept. The predecessor's policy rule
+/// and route show whether there is anything to remove, so that a host without nft does not need the tool.
 pub(crate) fn clear(config: &IoConfig) -> Result<(), OpenError> {
     let mut found = false;
     for ipv6 in families(config) {
@@ -61,7 +61,7 @@ pub(crate) fn clear(config: &IoConfig) -> Result<(), OpenError> {
     if found { lay_rules(&removal(config), false) } else { Ok(()) }
 }
 
-/// Lets the kernel check the rules without laying them.
+/// Makes the kernel check the rules without installing them.
 pub(crate) fn check(config: &IoConfig) -> Result<(), OpenError> {
     lay_rules(&ruleset(config), true)
 }
@@ -102,7 +102,7 @@ fn family_name(ipv6: bool) -> &'static str {
     if ipv6 { "ip6" } else { "ip" }
 }
 
-/// Deletes the tables; naming them first makes that no error where they are not.
+/// The script that deletes the tables. It adds each table first, so that the deletion of a missing table is no error.
 fn removal(config: &IoConfig) -> String {
     families(config)
         .map(family_name)
@@ -126,7 +126,7 @@ fn ruleset(config: &IoConfig) -> String {
     text
 }
 
-/// Whether there is anything to lay.
+/// Whether there are rules to install.
 pub(crate) fn is_wanted(config: &IoConfig) -> bool {
     config.intercept && config.entries.iter().any(|request| udp::rule(request, false).is_some())
 }
@@ -141,7 +141,7 @@ fn lay_rules(script: &str, check_only: bool) -> Result<(), OpenError> {
     )
 }
 
-/// Gives `script` to the nft tool. `id` and `remedy` are those of the error if the kernel does not do it.
+/// Passes `script` to the nft tool. `id` and `remedy` are those of the error if the kernel refuses.
 pub(crate) fn nft(
     script: &str,
     check_only: bool,
@@ -162,7 +162,7 @@ pub(crate) fn nft(
         command.spawn().map_err(missing)?
     };
     if let Some(mut input) = child.stdin.take() {
-        // If nft ends early, its own words say why.
+        // If nft ends early, its own message gives the reason.
         let _ = input.write_all(script.as_bytes());
     }
     let output = child.wait_with_output().map_err(|error| OpenError::system("waiting for nft", &error))?;
@@ -178,8 +178,8 @@ pub(crate) fn nft(
     Err(OpenError::new(id, said, remedy))
 }
 
-/// While it lives, programs started by this thread inherit CAP_NET_ADMIN, if the thread has it: file
-/// capabilities alone would end with us.
+/// A guard: while it lives, programs that this thread starts inherit CAP_NET_ADMIN, if the thread has it. File
+/// capabilities alone are not inherited by other programs.
 struct Ambient {
     lower: bool,
 }
@@ -199,7 +199,7 @@ impl Ambient {
 impl Drop for Ambient {
     fn drop(&mut self) {
         if self.lower {
-            // Lowering what was raised a moment ago cannot be refused.
+            // The kernel cannot refuse to lower what was raised a moment ago.
             let _ = ambient::lower(Cap::NET_ADMIN);
         }
     }

@@ -1,16 +1,19 @@
 //! The only crate that reaches the kernel.
 //!
-//! * [`Io`] is what the daemon drives a node with: packets of any port of entry in batches, their interception, route
-//!   lookups, interfaces, changes of both; its [`stream::Streams`] are the TCP connections and SCTP associations of
+//! * [`Io`] is the daemon's driver of the network: packets of any port of entry in batches, their interception, route
+//!   lookups, interfaces, and changes of both. Its [`stream::Streams`] are the TCP connections and SCTP associations of
 //!   messaging associations.
-//! * [`capability`] lists before the start what is missing and what to do about it.
-//! * [`netns`], [`topology`], [`multicast`], [`process`], [`capture`] and [`relay`] are what the lab and tests build networks of.
-//! * [`diagnosis`] has the sockets of a program that asks RSVP nodes for a diagnosis.
+//! * [`capability`] lists before the start what is missing and what helps.
+//! * [`netns`], [`topology`], [`multicast`], [`process`], [`capture`] and [`relay`] are the modules from which the lab
+//!   and
+//!   tests build networks.
+//! * [`diagnosis`] has the sockets of a program that requests a diagnosis from RSVP nodes.
 //! * [`traffic`] makes the kernel enforce reservations.
-//! * [`clock`] and [`memory`] are measurements of this process and machine.
+//! * [`clock`] and [`memory`] measure this process and machine.
 //!
-//! Everything made here is found again and removed by name or number: the nftables tables `signalbox`, `signalbox_ip46`
-//! and `signalbox_traffic`, the rule and route with the configured mark and table, the qdisc `5342:`.
+//! Everything that this crate makes in the kernel has a fixed name or number, by which it is found and removed: the
+//! nftables tables `signalbox`, `signalbox_ip46` and `signalbox_traffic`, the rule and route with the configured mark
+//! and table, the qdisc `5342:`.
 
 pub mod capability;
 pub mod capture;

@@ -1,13 +1,13 @@
-//! How much memory this process takes.
+//! The memory that this process uses.
 
 use std::{fs, io};
 
 use crate::sys;
 
-/// Resident octets of this process, shared pages included.
+/// The resident octets of this process, shared pages included.
 ///
 /// # Errors
-/// /proc is not mounted, or is not as it should be.
+/// /proc is not mounted, or its content has an unknown form.
 pub fn resident() -> io::Result<u64> {
     let statm = fs::read_to_string("/proc/self/statm")?;
     let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());

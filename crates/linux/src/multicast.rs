@@ -1,7 +1,7 @@
 //! Multicast forwarding for networks that the lab and tests build: static routes in the kernel of a namespace.
 //!
-//! The kernel forwards multicast for as long as a socket holds its forwarding table: this is that socket. Real networks
-//! have a routing daemon instead; what RSVP asks is the kernel, whoever told it.
+//! The kernel forwards multicast for as long as a socket holds its forwarding table; this is that socket. Real networks
+//! have a routing daemon instead. RSVP reads the routes from the kernel in both cases.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,12 +17,12 @@ const INIT: i32 = 200;
 const ADD_INTERFACE: i32 = 202;
 const ADD_ROUTE: i32 = 204;
 const DEL_ROUTE: i32 = 205;
-/// The interface is named by its number.
+/// Flag: the interface is named by its number.
 const VIFF_USE_IFINDEX: u8 = 8;
-/// Interfaces that the kernel's table has room for.
+/// Number of interfaces that the kernel's table can hold.
 const MOST: u16 = 32;
 
-/// Holds the multicast forwarding table of a namespace; without it the kernel forgets all routes.
+/// The holder of a namespace's multicast forwarding table. Without it the kernel deletes all routes.
 #[derive(Debug, Default)]
 pub struct MulticastRouter {
     tables: [Option<Table>; 2],
@@ -32,16 +32,16 @@ pub struct MulticastRouter {
 struct Table {
     socket: Socket,
     ipv6: bool,
-    /// By name: the number that the table knows it by.
+    /// The table's number of each interface, by the interface's name.
     interfaces: BTreeMap<String, u16>,
 }
 
 impl MulticastRouter {
-    /// In `namespace`, the same in all calls, sends what comes from `source` by `iif` to `group` out by `oifs`, and
-    /// nothing else of the kind.
+    /// Sets the route in `namespace`, which is the same in all calls: packets from `source` to `group` that come in by
+    /// `iif` leave by `oifs`, and only these.
     ///
     /// # Errors
-    /// If the kernel has no multicast routing, another process has it, or an interface is missing.
+    /// The kernel has no multicast routing, another process holds the table, or an interface is missing.
     pub fn set_route(
         &mut self,
         namespace: &Namespace,
@@ -65,10 +65,10 @@ impl MulticastRouter {
             .map_err(io::Error::other)?
     }
 
-    /// Ends a route.
+    /// Removes a route.
     ///
     /// # Errors
-    /// If there is none.
+    /// There is no such route.
     pub fn remove_route(&mut self, group: IpAddr, source: IpAddr) -> io::Result<()> {
         let [v4, v6] = &mut self.tables;
         let table = if group.is_ipv4() { v4 } else { v6 };
@@ -89,7 +89,7 @@ impl Table {
         Ok(Self { socket, ipv6, interfaces: BTreeMap::new() })
     }
 
-    /// The table's number of an interface, which is added if it is new.
+    /// The table's number of an interface. A new interface is added.
     fn interface(&mut self, name: &str) -> io::Result<u16> {
         if let Some(number) = self.interfaces.get(name) {
             return Ok(*number);

@@ -1,5 +1,4 @@
-//! Named network namespaces, as `ip netns` makes and lists them, so that people can look into them with their
-//! own tools.
+//! Named network namespaces, made and listed as `ip netns` does, so that people can inspect them with their own tools.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +12,7 @@ use crate::process::{self, Identity};
 use crate::sys;
 
 const DIRECTORY: &str = "/run/netns";
-/// Set in the process that [`reexec_in_user_namespace`] starts.
+/// Environment variable that is set in the process which [`reexec_in_user_namespace`] starts.
 const INSIDE: &str = "SIGNALBOX_USER_NAMESPACE";
 
 /// A named network namespace. Dropping the value leaves the namespace; [`Namespace::delete`] removes it.
@@ -27,7 +26,7 @@ impl Namespace {
     /// Makes the namespace `name` (letters, digits, `-`, `_`, `.`), with its loopback interface up.
     ///
     /// # Errors
-    /// The name is taken or not fit for a name, or this process may not make namespaces.
+    /// The name exists already or is not valid, or this process may not make namespaces.
     pub fn create(name: &str) -> io::Result<Self> {
         let fit = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || !name.chars().all(fit) || name.starts_with(['.', '-']) {
@@ -36,34 +35,34 @@ impl Namespace {
         ip(&["netns", "add", name])?;
         let namespace = Self::open(name)?;
         ip(&["-n", name, "link", "set", "dev", "lo", "up"]).inspect_err(|_| {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = delete(name);
         })?;
         Ok(namespace)
     }
 
-    /// The namespace `name`, made by anybody.
+    /// Opens the existing namespace `name`, whichever process made it.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such namespace.
     pub fn open(name: &str) -> io::Result<Self> {
         Ok(Self { name: name.to_owned(), file: File::open(path(name))? })
     }
 
-    /// Its name.
+    /// The name of the namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs `work` on a thread of its own inside the namespace and waits for it. Sockets made there stay in
-    /// the namespace wherever they go.
+    /// Runs `work` on a thread of its own inside the namespace and waits for it. Sockets made there stay in the
+    /// namespace, also when another thread uses them.
     ///
     /// # Errors
     /// The namespace cannot be entered.
     ///
     /// # Panics
-    /// If `work` does.
+    /// `work` panics.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let thread = scope.spawn(|| self.enter().map(|()| work()));
@@ -71,10 +70,10 @@ impl Namespace {
         })
     }
 
-    /// Moves the calling thread into the namespace for good; the process's other threads stay where they are.
+    /// Moves the calling thread into the namespace for good. The process's other threads stay where they are.
     ///
     /// # Errors
-    /// This process may not.
+    /// This process may not enter it.
     pub fn enter(&self) -> io::Result<()> {
         setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(io::Error::from)
     }
@@ -82,7 +81,7 @@ impl Namespace {
     /// Starts `command` inside the namespace.
     ///
     /// # Errors
-    /// The namespace cannot be entered or the program not be started.
+    /// The namespace cannot be entered, or the program cannot be started.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         self.run(|| command.spawn())?
     }
@@ -103,7 +102,7 @@ impl Namespace {
     /// Removes the name. The namespace itself ends with its last process and socket.
     ///
     /// # Errors
-    /// This process may not.
+    /// This process may not remove it.
     pub fn delete(self) -> io::Result<()> {
         delete(&self.name)
     }
@@ -112,7 +111,7 @@ impl Namespace {
 /// Names of all namespaces that begin with `prefix`, sorted.
 ///
 /// # Errors
-/// The directory of names cannot be read; that there is none is no error.
+/// The directory of names cannot be read. A missing directory is no error.
 pub fn list(prefix: &str) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(DIRECTORY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -127,10 +126,10 @@ pub fn list(prefix: &str) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Removes the namespace's name; that there is none is no error.
+/// Removes the namespace's name. A missing name is no error.
 ///
 /// # Errors
-/// This process may not.
+/// This process may not remove it.
 pub fn delete(name: &str) -> io::Result<()> {
     if !path(name).exists() {
         return Ok(());
@@ -138,7 +137,7 @@ pub fn delete(name: &str) -> io::Result<()> {
     ip(&["netns", "delete", name])
 }
 
-/// Whether this process may make network namespaces, found out by asking the kernel for one.
+/// Whether this process may make network namespaces, determined by making one.
 #[must_use]
 pub fn is_permitted() -> bool {
     let unshare = || nix::sched::unshare(CloneFlags::CLONE_NEWNET).is_ok();
@@ -151,9 +150,9 @@ pub fn inside_user_namespace() -> bool {
     env::var_os(INSIDE).is_some()
 }
 
-/// Runs this program again, with the same arguments, as root of a user namespace of its own with a private
-/// /run, and waits for it: so the lab works without root where the kernel allows. What is made inside ends with
-/// the program.
+/// Runs this program again, with the same arguments, as root of a user namespace of its own with a private /run, and
+/// waits for it. By this means the lab works without root where the kernel allows it. What is made inside ends with the
+/// program.
 ///
 /// # Errors
 /// The kernel or this system does not allow it, or the tool `unshare` is missing (package util-linux).

@@ -1,4 +1,4 @@
-//! Processes known by number and start, so that a number used again is never taken for the old process.
+//! Processes identified by number and start time, so that a reused number is never taken for the old process.
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use crate::sys;
 
-/// A process, for as long as it is the one that was meant.
+/// The identity of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Process number.
+    /// The process number.
     pub pid: u32,
-    /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
+    /// The start time, in clock ticks since boot (field 22 of /proc/PID/stat).
     pub start: u64,
 }
 
@@ -21,10 +21,10 @@ impl Identity {
     /// The process that has the number `pid` now.
     ///
     /// # Errors
-    /// There is none, or it has ended and only waits for its parent.
+    /// There is no such process, or it has ended and only waits for its parent.
     pub fn of(pid: u32) -> io::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The second field is the name in parentheses and may hold anything.
+        // The second field is the name in parentheses and may hold any character.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let mut fields = fields.split_whitespace();
         let state = fields.next().unwrap_or("");
@@ -35,24 +35,24 @@ impl Identity {
         }
     }
 
-    /// Whether it still runs.
+    /// Whether the process still runs.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid).is_ok_and(|now| now == *self)
     }
 
-    /// Asks it to end (SIGTERM), waits up to `grace`, and ends it (SIGKILL) if it did not. A process that is
-    /// not there any more is no error.
+    /// Requests the process to end (SIGTERM), waits up to `grace`, and ends it (SIGKILL) if it still runs. It is no
+    /// error if the process has ended already.
     ///
     /// # Errors
-    /// It belongs to somebody else.
+    /// The process belongs to another user.
     pub fn terminate(&self, grace: Duration) -> io::Result<()> {
         let pidfd = match sys::pidfd_open(self.pid) {
             Ok(pidfd) => pidfd,
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
             Err(error) => return Err(error),
         };
-        // The descriptor stands for one process for ever, so this check holds for what follows.
+        // The descriptor refers to one process for ever, so this check holds for what follows.
         if !self.is_alive() {
             return Ok(());
         }
@@ -78,24 +78,24 @@ impl Identity {
     }
 }
 
-/// What a process has taken of the machine.
+/// The resources that a process has used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Time of a processor, its own and the kernel's for it, in steps of some 10 ms.
+    /// Processor time in user and kernel mode, in steps of some 10 ms.
     pub cpu: Duration,
-    /// Memory that is resident, in octets.
+    /// Resident memory, in octets.
     pub memory: u64,
 }
 
 impl Usage {
-    /// That of a process until now.
+    /// The resources that a process has used until now.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn of(process: &Identity) -> io::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid))?;
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        // Field 3 of proc(5) is the first here.
+        // Field 3 of proc(5) is the first field here.
         let field = |number: usize| {
             let text = fields.split_whitespace().nth(number - 3);
             text.and_then(|text| text.parse::<u64>().ok()).ok_or(io::ErrorKind::InvalidData)

@@ -1,9 +1,9 @@
-//! A stretch of wire with delay and loss, for kernels without netem: takes the frames that come in by one
-//! interface, holds them, and sends them out by another, both ways.
+//! A wire with delay and loss, for kernels without netem: the relay takes the frames that come in by one interface,
+//! holds them, and sends them by another, in both directions.
 //!
 //! A link `a0 – b0` with delay becomes `a0 – x` and `y – b0` with `x` and `y` in a namespace of their own and a
-//! relay between them. Checksum offload must be off at `a0` and `b0` ([`crate::topology::disable_offload`]), or
-//! the relay carries checksums that nobody filled in.
+//! relay between them. Checksum offload must be off at `a0` and `b0` ([`crate::topology::disable_offload`]). Otherwise
+//! the relay forwards frames whose checksums are not filled in.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,17 +15,17 @@ use crate::io::Waker;
 use crate::netns::Namespace;
 use crate::sys;
 
-/// Frames held in each direction; more are dropped, as a full wire would.
+/// Number of frames held in each direction; more are dropped, as a full wire would drop them.
 const HELD: usize = 100_000;
 
-/// What the wire is like.
+/// The properties of the wire.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RelayConfig {
-    /// How long each frame is held, each way.
+    /// Time for which each frame is held, in each direction.
     pub delay: Duration,
-    /// Share of IP frames that are lost each way, 0–100.
+    /// Share of IP frames that are lost in each direction, 0–100.
     pub loss_percent: f64,
-    /// Chooses which: the same seed loses the same frames of the same sequence.
+    /// Seed of the choice of lost frames: the same seed loses the same frames of the same sequence.
     pub seed: u64,
 }
 
@@ -41,7 +41,7 @@ signalbox_core::counters! {
     }
 }
 
-/// A running relay; ends when dropped.
+/// A running relay; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     thread: Option<JoinHandle<RelayCounters>>,
@@ -49,7 +49,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Joins two interfaces of `namespace`, which have no addresses, by a wire as `config` says.
+    /// Joins two interfaces of `namespace`, which have no addresses, by a wire with the properties in `config`.
     ///
     /// # Errors
     /// CAP_NET_RAW is missing, or there is no such interface.
@@ -64,7 +64,7 @@ impl Relay {
         Ok(Self { thread: Some(thread), waker })
     }
 
-    /// Ends the relay and says what went through; frames still held are lost.
+    /// Ends the relay and returns its counters. Frames that are still held are lost.
     #[must_use]
     pub fn stop(mut self) -> RelayCounters {
         self.end()
@@ -72,7 +72,7 @@ impl Relay {
 
     fn end(&mut self) -> RelayCounters {
         self.waker.wake();
-        // A relay that panicked has counted nothing; its panic was printed.
+        // A relay that panicked has no counters; its panic was printed.
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
@@ -85,7 +85,7 @@ impl Drop for Relay {
 
 struct Wire {
     ends: [Capture; 2],
-    /// What is on its way out by each end, in order of time.
+    /// The frames held for each end, in order of time.
     held: [VecDeque<(Instant, Vec<u8>)>; 2],
     config: RelayConfig,
     dice: u64,
@@ -120,7 +120,7 @@ impl Wire {
         let Self { ends, held, config, dice, counters } = self;
         let held = &mut held[1 - from];
         let due = Instant::now() + config.delay;
-        // An error is about this end as it is now; what counts is what comes later.
+        // An error concerns the present state of this end only; later reads are tried all the same.
         let _ = ends[from].read(Duration::ZERO, |frame| {
             if is_lossy(frame.octets) && share(dice) < config.loss_percent {
                 counters.lost += 1;
@@ -144,7 +144,8 @@ impl Wire {
     }
 }
 
-/// IP, but not neighbour discovery: losing that would hold up whole seconds.
+/// Whether the frame is IP, but not neighbour discovery: the loss of neighbour discovery would delay everything by
+/// seconds.
 fn is_lossy(frame: &[u8]) -> bool {
     match frame.get(12..14) {
         Some([0x08, 0x00]) => true,
@@ -156,7 +157,7 @@ fn is_lossy(frame: &[u8]) -> bool {
     }
 }
 
-/// The next throw of the dice, 0–100 (splitmix64: even and repeatable is all it has to be).
+/// The next random number, 0–100 (splitmix64, which is even and repeatable, as required).
 fn share(state: &mut u64) -> f64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

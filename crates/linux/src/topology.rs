@@ -1,8 +1,8 @@
-//! Links between namespaces, their addresses, routes, rates and losses: what the lab and the tests build
-//! networks of.
+//! Links between namespaces, their addresses, routes, rates and losses, from which the lab and the tests build
+//! networks.
 //!
-//! Done with the tools `ip`, `tc` and `nft`: making a network is no hot path (3 ms a step), and when a step
-//! fails the person sees a command that can be tried by hand and the tool's own words.
+//! The module uses the tools `ip`, `tc` and `nft`: making a network is no hot path (3 ms a step), and when a step fails
+//! the user sees a command to try by hand and the tool's own message.
 
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
@@ -14,13 +14,13 @@ use signalbox_core::node::Prefix;
 use crate::netns::Namespace;
 use crate::sys;
 
-/// A step that failed: the command as one would type it, and what it said.
+/// A failed step: the command as a user would type it, and its error output.
 #[derive(Debug, thiserror::Error)]
 #[error("`{command}` failed: {said}")]
 pub struct TopologyError {
-    /// The command, or what was tried.
+    /// The command, or a description of the attempt.
     pub command: String,
-    /// The tool's or the kernel's words.
+    /// The message of the tool or the kernel.
     pub said: String,
 }
 
@@ -30,7 +30,7 @@ type Result<T> = std::result::Result<T, TopologyError>;
 /// down.
 ///
 /// # Errors
-/// A name is taken or too long (15 characters are allowed).
+/// A name is in use or too long (15 characters are allowed).
 pub fn create_veth(a: &Namespace, name_a: &str, b: &Namespace, name_b: &str) -> Result<()> {
     run(
         "ip",
@@ -55,7 +55,7 @@ pub fn create_veth(a: &Namespace, name_a: &str, b: &Namespace, name_b: &str) -> 
 /// Removes an interface; the other end of a veth goes with it.
 ///
 /// # Errors
-/// There is none of that name.
+/// There is no interface of that name.
 pub fn delete_link(namespace: &Namespace, interface: &str) -> Result<()> {
     ip(namespace, &["link", "delete", "dev", interface])
 }
@@ -79,15 +79,15 @@ pub fn set_up(namespace: &Namespace, interface: &str, up: bool) -> Result<()> {
 /// Sets the largest IP packet that an interface carries, in octets.
 ///
 /// # Errors
-/// There is no such interface, or it cannot.
+/// There is no such interface, or it cannot carry packets of that size.
 pub fn set_mtu(namespace: &Namespace, interface: &str, mtu: u32) -> Result<()> {
     ip(namespace, &["link", "set", "dev", interface, "mtu", &mtu.to_string()])
 }
 
-/// Gives an interface an address, usable at once (no duplicate address detection).
+/// Adds an address to an interface, usable at once (no duplicate address detection).
 ///
 /// # Errors
-/// It has it already.
+/// The interface has the address already.
 pub fn add_address(namespace: &Namespace, interface: &str, address: IpAddr, prefix_len: u8) -> Result<()> {
     let address_and_length = format!("{address}/{prefix_len}");
     let mut arguments = vec!["address", "add", &address_and_length, "dev", interface];
@@ -97,10 +97,10 @@ pub fn add_address(namespace: &Namespace, interface: &str, address: IpAddr, pref
     ip(namespace, &arguments)
 }
 
-/// Takes an address from an interface.
+/// Removes an address from an interface.
 ///
 /// # Errors
-/// It has not got it.
+/// The interface does not have the address.
 pub fn delete_address(namespace: &Namespace, interface: &str, address: IpAddr, prefix_len: u8) -> Result<()> {
     ip(namespace, &["address", "delete", &format!("{address}/{prefix_len}"), "dev", interface])
 }
@@ -130,7 +130,7 @@ pub fn add_route(
 /// Removes the route to `dst`.
 ///
 /// # Errors
-/// There is none.
+/// There is no such route.
 pub fn delete_route(namespace: &Namespace, dst: Prefix) -> Result<()> {
     let family = if dst.addr.is_ipv6() { "-6" } else { "-4" };
     ip(namespace, &[family, "route", "delete", &format!("{}/{}", dst.addr, dst.len)])
@@ -151,7 +151,7 @@ pub fn set_sysctl(namespace: &Namespace, key: &str, value: &str) -> Result<()> {
 /// Makes the namespace a router of both families.
 ///
 /// # Errors
-/// The kernel lacks one.
+/// The kernel lacks one of the families.
 pub fn set_forwarding(namespace: &Namespace, on: bool) -> Result<()> {
     let value = if on { "1" } else { "0" };
     set_sysctl(namespace, "net.ipv4.ip_forward", value)?;
@@ -184,14 +184,14 @@ pub fn set_rate(namespace: &Namespace, interface: &str, bits_per_second: u64) ->
     )
 }
 
-/// Drops `percent` (0–100, in hundredths) of the IP packets that come in by an interface, at random, neighbour
-/// discovery and ARP excepted: losing those would hold up whole seconds. 0 takes the loss away.
+/// Drops `percent` (0–100, in hundredths) of the IP packets that come in by an interface, at random. Neighbour
+/// discovery and ARP are excepted, because their loss would delay everything by seconds. 0 removes the loss.
 ///
 /// # Errors
 /// The kernel lacks nftables or its number generator.
 pub fn set_loss(namespace: &Namespace, interface: &str, percent: f64) -> Result<()> {
     let of_ten_thousand = (percent.clamp(0.0, 100.0) * 100.0).round();
-    // One table an interface, so that one does not touch the others.
+    // Each interface has its own table, so that changes of one leave the others alone.
     let table = format!("signalbox_loss_{}", interface.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
     let mut script = format!("table netdev {table}\ndelete table netdev {table}\n");
     if of_ten_thousand > 0.0 {
@@ -209,8 +209,8 @@ pub fn set_loss(namespace: &Namespace, interface: &str, percent: f64) -> Result<
     nft(namespace, &script)
 }
 
-/// Drops each UDP packet to `port` that enters by an interface, or lets them pass again: a node that filters
-/// signaling out.
+/// Drops each UDP packet to `port` that enters by an interface, or lets them pass again. The namespace then acts as a
+/// node that filters signaling out.
 ///
 /// # Errors
 /// The kernel lacks nftables.
@@ -226,11 +226,11 @@ pub fn set_blocked(namespace: &Namespace, interface: &str, port: u16, blocked: b
     nft(namespace, &script)
 }
 
-/// Waits until every interface that is switched on has carrier and every address can be used: up to a second
-/// after both ends of a link are up the kernel still drops what is sent.
+/// Waits until every enabled interface has carrier and every address is usable. Up to a second after both ends of a
+/// link are up, the kernel still drops what is sent.
 ///
 /// # Errors
-/// It is not so after `timeout`.
+/// The state is not reached after `timeout`.
 pub fn settle(namespace: &Namespace, timeout: Duration) -> Result<()> {
     let deadline = Instant::now() + timeout;
     loop {
@@ -246,18 +246,18 @@ pub fn settle(namespace: &Namespace, timeout: Duration) -> Result<()> {
     }
 }
 
-/// Whether the kernel has netem, found out by using it in a namespace made for that.
+/// Whether the kernel has netem, determined by using it in a namespace made for the test.
 #[must_use]
 pub fn has_netem() -> bool {
     let name = format!("signalbox-probe-{}", std::process::id());
     let Ok(scratch) = Namespace::create(&name) else { return false };
     let worked = set_netem(&scratch, "lo", Duration::from_millis(1), 0.0).is_ok();
-    // A probe that stays behind is found by its name.
+    // A probe namespace that stays behind can be found by its name.
     let _ = scratch.delete();
     worked
 }
 
-/// Delays what leaves an interface and drops `loss_percent` of it, by netem.
+/// Delays the packets that leave an interface and drops `loss_percent` of them, by netem.
 ///
 /// # Errors
 /// The kernel lacks netem ([`has_netem`]).
@@ -267,8 +267,8 @@ pub fn set_netem(namespace: &Namespace, interface: &str, delay: Duration, loss_p
     tc(namespace, &["qdisc", "replace", "dev", interface, "root", "netem", "delay", &delay, "loss", &loss])
 }
 
-/// Switches checksum and segmentation offload of an interface off: captures then hold packets as they would be
-/// on a wire, and a relay passes on what the far end accepts.
+/// Switches checksum and segmentation offload of an interface off. Captures then hold packets as they would be on a
+/// wire, and a relay forwards frames that the far end accepts.
 ///
 /// # Errors
 /// The interface does not allow it.
@@ -280,7 +280,7 @@ pub fn disable_offload(namespace: &Namespace, interface: &str) -> Result<()> {
 /// Runs nft inside a namespace with `script` as its input.
 ///
 /// # Errors
-/// What nft says.
+/// The error output of nft.
 pub fn nft(namespace: &Namespace, script: &str) -> Result<()> {
     let command = || format!("nft -f - (in {}): {script}", namespace.name());
     let mut child = namespace
@@ -293,7 +293,7 @@ pub fn nft(namespace: &Namespace, script: &str) -> Result<()> {
         )
         .map_err(|error| failed(command(), &error))?;
     if let Some(mut input) = child.stdin.take() {
-        // If nft ends early, its own words say why.
+        // If nft ends early, its own message gives the reason.
         let _ = io::Write::write_all(&mut input, script.as_bytes());
     }
     let output = child.wait_with_output().map_err(|error| failed(command(), &error))?;
