@@ -5,8 +5,7 @@
 //!   messaging associations.
 //! * [`capability`] lists before the start what is missing and what helps.
 //! * [`netns`], [`topology`], [`multicast`], [`process`], [`capture`] and [`relay`] are the modules from which the lab
-//!   and
-//!   tests build networks.
+//!   and tests build networks.
 //! * [`diagnosis`] has the sockets of a program that requests a diagnosis from RSVP nodes.
 //! * [`traffic`] makes the kernel enforce reservations.
 //! * [`clock`] and [`memory`] measure this process and machine.

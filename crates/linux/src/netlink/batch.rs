@@ -1,4 +1,4 @@
-//! Many netlink requests at once: one system call to ask, one or two for the answers.
+//! Many netlink requests at once: one system call sends them, one or two receive the answers.
 
 use std::io;
 
@@ -9,27 +9,27 @@ use crate::sys;
 
 const HEADER: usize = 16;
 const SOL_NETLINK: i32 = 270;
-/// Answers to refused requests do not repeat them.
+/// Socket option: answers to refused requests do not repeat the request.
 const NETLINK_CAP_ACK: i32 = 10;
-/// Requests in one system call: if each is refused, the answers still fit the socket's buffer.
+/// Most requests in one system call: if the kernel refuses each, the answers still fit the socket's buffer.
 const MOST: usize = 128;
-/// Octets in one system call.
+/// Most octets in one system call.
 const MOST_OCTETS: usize = 64 * 1024;
-/// Attributes that hold others.
+/// Flag of attributes that hold other attributes.
 const NESTED: u16 = 0x8000;
 
-/// Requests that are sent together.
+/// A batch of requests that are sent together.
 pub(crate) struct Batch {
     socket: Socket,
     octets: Vec<u8>,
-    /// Where each request begins.
+    /// The offset at which each request begins.
     starts: Vec<usize>,
     sequence: u32,
     reply: Vec<u8>,
 }
 
 impl Batch {
-    /// Without requests, to the kernel's `protocol` in this thread's network namespace.
+    /// Opens an empty batch for the kernel's `protocol` in this thread's network namespace.
     pub(crate) fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
@@ -38,7 +38,7 @@ impl Batch {
         Ok(Self { socket, octets: Vec::new(), starts: Vec::new(), sequence: 0, reply: vec![0; REPLY] })
     }
 
-    /// How many requests it holds.
+    /// The number of requests in the batch.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }
@@ -48,10 +48,10 @@ impl Batch {
         self.end();
         self.starts.push(self.octets.len());
         let flags = (flags | libc::NLM_F_REQUEST) as u16;
-        self.octets.extend_from_slice(&[0; 4]); // length, known at the end
+        self.octets.extend_from_slice(&[0; 4]); // length, written when the request ends
         self.octets.extend_from_slice(&kind.to_ne_bytes());
         self.octets.extend_from_slice(&flags.to_ne_bytes());
-        self.octets.extend_from_slice(&[0; 8]); // sequence, known when it is sent; port: the kernel's
+        self.octets.extend_from_slice(&[0; 8]); // sequence, written when it is sent; port: the kernel's
         self.octets.extend_from_slice(body);
         self.pad()
     }
@@ -77,14 +77,14 @@ impl Batch {
         self
     }
 
-    /// Forgets all requests.
+    /// Removes all requests.
     pub(crate) fn clear(&mut self) {
         self.octets.clear();
         self.starts.clear();
     }
 
-    /// Sends all requests, in as few calls as the kernel's buffers allow, and gives the refused ones with their
-    /// numbers. An error of the whole leaves it unknown which were done.
+    /// Sends all requests, in as few calls as the kernel's buffers allow, and returns the refused ones with their
+    /// numbers. After an error of the whole batch it is unknown which requests were done.
     pub(crate) fn send(&mut self) -> io::Result<Vec<(usize, io::Error)>> {
         let mut refused = Vec::new();
         self.end();
@@ -93,7 +93,8 @@ impl Batch {
         result.map(|()| refused)
     }
 
-    /// The same for requests that nfnetlink carries out all or none: the first and the last frame the others.
+    /// Sends a transaction in the same way: nfnetlink carries out all its requests or none. The first and the last
+    /// request frame the others.
     pub(crate) fn send_transaction(&mut self) -> io::Result<Vec<(usize, io::Error)>> {
         let mut refused = Vec::new();
         self.end();
@@ -113,8 +114,9 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends the requests `from..to`. Only the last asks for an acknowledgement, in a transaction the last before the
-    /// frame's end: refusals come without asking, and they come in order. A frame that is refused ends it all.
+    /// Sends the requests `from..to`. Only the last request asks for an acknowledgement; in a transaction it is the
+    /// last before the frame's end. Refusals arrive without a flag, and in order. A refused frame ends the whole
+    /// transaction.
     fn send_part(
         &mut self,
         from: usize,
@@ -181,7 +183,7 @@ mod tests {
         let mut nobody = [0; 16];
         nobody[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
         for number in 0..300 {
-            // An interface that nobody has, or a question that nobody knows.
+            // An interface that does not exist, or a request type that the kernel does not support.
             let kind = if number % 3 == 0 { libc::RTM_GETLINK } else { 0x7ff };
             batch.begin(kind, 0, &nobody);
         }

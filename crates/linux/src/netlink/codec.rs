@@ -1,4 +1,4 @@
-//! Netlink messages and their attributes, and a socket that asks and answers.
+//! Netlink messages and their attributes, and a socket for requests and answers.
 
 use std::io;
 
@@ -8,7 +8,7 @@ const HEADER: usize = 16;
 /// The kernel never sends more than this in one datagram.
 pub(super) const REPLY: usize = 64 * 1024;
 
-/// Asks the kernel, one request at a time.
+/// A connection for requests to the kernel, one at a time.
 pub(crate) struct Connection {
     socket: Socket,
     request: Vec<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection to this thread's network namespace.
+    /// Opens a connection to this thread's network namespace.
     pub(crate) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -30,7 +30,7 @@ impl Connection {
         self.sequence = self.sequence.wrapping_add(1);
         let flags = (flags | libc::NLM_F_REQUEST) as u16;
         self.request.clear();
-        self.request.extend_from_slice(&[0; 4]); // length, known when it is sent
+        self.request.extend_from_slice(&[0; 4]); // length, written when it is sent
         self.request.extend_from_slice(&kind.to_ne_bytes());
         self.request.extend_from_slice(&flags.to_ne_bytes());
         self.request.extend_from_slice(&self.sequence.to_ne_bytes());
@@ -49,8 +49,8 @@ impl Connection {
         self
     }
 
-    /// Sends the request and hands each message of the answer to `each`. A refusal comes as the error whose
-    /// number the kernel gave.
+    /// Sends the request and calls `each` with each message of the answer. A refusal is returned as the error with the
+    /// kernel's number.
     pub(crate) fn transact(&mut self, mut each: impl FnMut(&Message<'_>)) -> io::Result<()> {
         let length = u32::try_from(self.request.len()).map_err(io::Error::other)?;
         self.request[..4].copy_from_slice(&length.to_ne_bytes());
@@ -60,7 +60,7 @@ impl Connection {
             let length = self.socket.recv(&mut &mut self.reply[..], 0)?;
             for message in Messages(self.reply.get(..length).unwrap_or(&[])) {
                 if message.sequence != self.sequence {
-                    continue; // left over from a request that was given up
+                    continue; // left over from an abandoned request
                 }
                 match i32::from(message.kind) {
                     libc::NLMSG_ERROR => return message.error(),
@@ -84,7 +84,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// What an NLMSG_ERROR says: number 0 is an acknowledgement.
+    /// The result that an NLMSG_ERROR carries: number 0 is an acknowledgement.
     pub(super) fn error(&self) -> io::Result<()> {
         match self.body.first_chunk::<4>().map(|v| i32::from_ne_bytes(*v)) {
             Some(0) => Ok(()),
@@ -100,7 +100,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The messages of a datagram; ends at the first that is broken.
+/// The messages of a datagram, up to the first malformed one.
 pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Messages<'a> {
@@ -121,7 +121,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Attributes as (type without flags, data); ends at the first that is broken.
+/// Attributes as (type without flags, data), up to the first malformed one.
 #[derive(Clone, Copy)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 

@@ -1,4 +1,4 @@
-//! What changes in interfaces and routes, as the kernel reports it.
+//! Changes of interfaces and routes, as the kernel reports them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,14 +14,15 @@ use super::multicast::Watched;
 use super::{Change, Routes};
 use crate::sys::sockaddr;
 
-/// RTNLGRP_LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE
+/// The multicast groups of netlink: RTNLGRP_LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE,
+/// IPV6_RULE.
 const GROUPS: [u32; 7] = [1, 5, 7, 8, 9, 11, 19];
-/// RTNLGRP_IPV4_MROUTE, IPV6_MROUTE: joined when the first multicast route is watched
+/// RTNLGRP_IPV4_MROUTE and IPV6_MROUTE, which are joined when the first multicast route is watched.
 const MULTICAST_GROUPS: [u32; 2] = [6, 10];
-/// The table of local and broadcast addresses: its changes show as address changes.
+/// The table of local and broadcast addresses. Its changes appear as address changes.
 const LOCAL_TABLE: u32 = 255;
 const RTM_F_CLONED: u32 = 0x200;
-/// Changed prefixes that are named one by one.
+/// Most changed prefixes that are reported one by one.
 const MOST_PREFIXES: usize = 64;
 
 /// All destinations of IPv4, or of IPv6.
@@ -30,13 +31,13 @@ const EVERYWHERE: [Prefix; 2] = [
     Prefix { addr: IpAddr::V6(Ipv6Addr::UNSPECIFIED), len: 0 },
 ];
 
-/// Listens to the kernel.
+/// The receiver of the kernel's events.
 pub(crate) struct Events {
     socket: Socket,
     buffer: Vec<u8>,
-    /// The table of our own, whose routes are no news.
+    /// The table of our own, whose routes are not reported.
     own_table: u32,
-    /// `None`: nobody asked for a multicast route yet.
+    /// The watched multicast routes; `None` until one is requested.
     watched: Option<Watched>,
 }
 
@@ -48,12 +49,12 @@ impl Events {
             socket.add_membership(group)?;
         }
         socket.set_non_blocking(true)?;
-        // Best effort: without it the kernel may drop events in a storm and says so, which we handle.
+        // Best effort: without it the kernel may drop events in a storm. It reports the loss, which `drain` handles.
         let _ = socket.set_rx_buf_sz(1 << 20);
         Ok(Self { socket, buffer: vec![0; REPLY], own_table, watched: None })
     }
 
-    /// Tells from now on when this multicast route changes.
+    /// Reports changes of this multicast route from now on.
     pub(crate) fn watch(&mut self, group: IpAddr, source: IpAddr) {
         if self.watched.is_none() {
             for group in MULTICAST_GROUPS {
@@ -69,7 +70,7 @@ impl Events {
         self.socket.as_raw_fd()
     }
 
-    /// What has happened since the last call; `routes` reads its interfaces again if they changed.
+    /// The events since the last call. If the interfaces changed, `routes` reads them again.
     pub(crate) fn drain(&mut self, routes: &mut Routes) -> Vec<Change> {
         let mut news = News {
             changes: Vec::new(),
@@ -85,7 +86,7 @@ impl Events {
                     }
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    // Events were lost: anything may have changed.
+                    // Events were lost, so anything may have changed.
                     news.interfaces = true;
                     EVERYWHERE.into_iter().for_each(|prefix| news.route(prefix));
                     news.watched.iter().flat_map(Watched::all).for_each(|route| news.multicast(route));
@@ -99,8 +100,9 @@ impl Events {
             && before != routes.interfaces()
         {
             news.changes.insert(0, Change::Interfaces);
-            // Routes that go with a link or an address go unsaid: whoever used that link hears of it by the change
-            // of interfaces. Those that come back with a carrier go unsaid too, and may concern anybody.
+            // The kernel does not report the routes that disappear with a link or an address. The change of interfaces
+            // is reported to the users of that link. The kernel does not report the routes that return with a carrier
+            // either, and these may concern any flow.
             for ifindex in came_up(&before, routes.interfaces()) {
                 match through(routes, ifindex, self.own_table) {
                     Some(prefixes) => prefixes.into_iter().for_each(|prefix| news.route(prefix)),
@@ -147,7 +149,7 @@ impl News<'_> {
                 concerned.for_each(|route| self.multicast(route));
             }
             libc::RTM_NEWRULE | libc::RTM_DELRULE => {
-                // A rule can send any packet elsewhere.
+                // A rule can route any packet differently.
                 let Some((fixed, attributes)) = message.split::<12>() else { return };
                 let mut table = u32::from(fixed[4]);
                 attributes
@@ -162,7 +164,7 @@ impl News<'_> {
     }
 }
 
-/// The destinations that a route message is about, if it concerns others than ourselves.
+/// The destinations of a route message, unless the route is one of our own.
 fn prefix(message: &Message<'_>, own_table: u32) -> Option<Prefix> {
     let (fixed, attributes) = message.split::<12>()?;
     let [family, len, _, _, table, _, _, kind, f0, f1, f2, f3] = *fixed;
@@ -187,7 +189,7 @@ fn prefix(message: &Message<'_>, own_table: u32) -> Option<Prefix> {
     (table != LOCAL_TABLE && table != own_table).then_some(Prefix { addr, len })
 }
 
-/// Destinations whose routes lead through a link; `None`: too many to name, or not to be had.
+/// The destinations whose routes lead through a link; `None` if there are too many, or if they cannot be read.
 fn through(routes: &mut Routes, ifindex: IfIndex, own_table: u32) -> Option<Vec<Prefix>> {
     let mut prefixes = Vec::new();
     let dumped = routes.dump(|message| {
@@ -201,7 +203,7 @@ fn through(routes: &mut Routes, ifindex: IfIndex, own_table: u32) -> Option<Vec<
     (dumped.is_ok() && prefixes.len() <= MOST_PREFIXES).then_some(prefixes)
 }
 
-/// Whether a route message names a link, also as one of several.
+/// Whether a route message contains a link, also as one of several.
 fn leads_through(message: &Message<'_>, ifindex: IfIndex) -> bool {
     let Some((_, attributes)) = message.split::<12>() else { return false };
     let is_it = |data: &[u8]| u32_of(data) == Some(ifindex.0);
@@ -223,7 +225,7 @@ pub(super) fn hops(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Interfaces that were there and are up again.
+/// The interfaces that existed before and are up again.
 fn came_up(before: &[Interface], after: &[Interface]) -> Vec<IfIndex> {
     let was_down = |new: &&Interface| before.iter().any(|old| old.ifindex == new.ifindex && !old.up);
     after.iter().filter(|new| new.up).filter(was_down).map(|new| new.ifindex).collect()

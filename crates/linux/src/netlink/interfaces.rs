@@ -8,7 +8,7 @@ use signalbox_core::node::Interface;
 use super::codec::{Attributes, Connection, u32_of};
 use crate::sys::sockaddr;
 
-// A link and an address in linux/if_link.h and linux/if_addr.h; libc names only some of these.
+// Attributes of a link and an address in linux/if_link.h and linux/if_addr.h; libc defines only some of these.
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINKINFO: u16 = 18;
@@ -16,13 +16,13 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
-/// An IPv6 address that cannot be used, yet or at all.
+/// Flags of an IPv6 address that cannot be used, yet or at all.
 const UNUSABLE: u32 = 0x40 | 0x08; // IFA_F_TENTATIVE, IFA_F_DADFAILED
 
-/// Ethernet, and the loopback interface that looks like it.
+/// Link types with an Ethernet header: Ethernet, and the loopback interface.
 const WITH_ETHERNET_HEADER: [u16; 2] = [1, 772];
 
-/// Kinds of interfaces whose packets go on inside others.
+/// Kinds of interfaces that encapsulate packets in others.
 const TUNNELS: [&str; 18] = [
     "ipip",
     "ip6tnl",
@@ -44,22 +44,22 @@ const TUNNELS: [&str; 18] = [
     "tun",
 ];
 
-/// Whether what the kernel says of a link's kind (IFLA_LINKINFO) is that of a tunnel.
+/// Whether a link's kind in the kernel's IFLA_LINKINFO is that of a tunnel.
 fn is_tunnel(link_info: &[u8]) -> bool {
     Attributes(link_info).filter(|(attribute, _)| *attribute == IFLA_INFO_KIND).any(|(_, kind)| {
         TUNNELS.iter().any(|tunnel| kind.split(|octet| *octet == 0).next() == Some(tunnel.as_bytes()))
     })
 }
 
-/// An interface, as far as its link layer goes.
+/// The link-layer properties of an interface.
 pub(crate) struct LinkLayer {
     pub(crate) ifindex: u32,
     pub(crate) name: String,
-    /// Octets before the IP header of packets that are about to be sent.
+    /// Octets before the IP header of packets that leave by the interface.
     pub(crate) link_header: u32,
 }
 
-/// All interfaces, whether they work or not.
+/// All interfaces, whether or not they are up.
 pub(crate) fn links(connection: &mut Connection) -> io::Result<Vec<LinkLayer>> {
     let mut links = Vec::new();
     connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
@@ -119,7 +119,7 @@ pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
                 _ => {}
             }
         }
-        // On a point-to-point link IFA_ADDRESS is the other end.
+        // On a point-to-point link IFA_ADDRESS is the address of the other end.
         let Some(address) = local.or(address).filter(|_| flags & UNUSABLE == 0) else { return };
         if let Ok(found) = interfaces.binary_search_by_key(&ifindex, |i| i.ifindex) {
             interfaces[found].addresses.push(address);
@@ -132,7 +132,7 @@ pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
 mod tests {
     use super::*;
 
-    /// RSVPIS-2215-3.1-01: by the kind that the kernel says.
+    /// RSVPIS-2215-3.1-01: the kind that the kernel reports decides.
     #[test]
     fn tunnels_are_known_by_their_kind() {
         let info = |kind: &str| {

@@ -1,4 +1,4 @@
-//! The route that a packet would take, as the kernel's own tables say.
+//! Lookup of the route that a packet would take, in the kernel's own tables.
 
 use std::io;
 use std::net::IpAddr;
@@ -24,21 +24,21 @@ const RTA_IP_PROTO: u16 = 27;
 const RTA_SPORT: u16 = 28;
 const RTA_DPORT: u16 = 29;
 const RTAX_MTU: u16 = 2;
-/// The DSCP without the two congestion bits, which routing must not see.
+/// Mask of the DSCP without the two congestion bits, which routing must not use.
 const DSCP: u8 = 0xfc;
 
-/// Looks routes up.
+/// The lookup of routes.
 pub(crate) struct Routes {
     connection: Connection,
-    /// As the kernel last gave them: for MTUs, and to tell our own addresses from foreign ones.
+    /// The interfaces as last read: for MTUs, and to distinguish our own addresses from foreign ones.
     interfaces: Vec<Interface>,
 }
 
-/// Which of the possible questions is asked.
+/// The variant of the lookup request.
 #[derive(Clone, Copy, Default)]
 struct Question {
     src: Option<IpAddr>,
-    /// The packet comes in here, so that it is routed as a forwarded one.
+    /// The interface by which the packet comes in, so that it is routed as a forwarded one.
     iif: Option<IfIndex>,
     oif: Option<IfIndex>,
 }
@@ -50,12 +50,12 @@ impl Routes {
         Ok(Self { connection, interfaces })
     }
 
-    /// The interfaces as last read.
+    /// The interfaces as read last.
     pub(crate) fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// Reads the interfaces again and gives what they were before.
+    /// Reads the interfaces again and returns the previous list.
     pub(crate) fn refresh(&mut self) -> io::Result<Vec<Interface>> {
         let new = super::interfaces::dump(&mut self.connection)?;
         Ok(std::mem::replace(&mut self.interfaces, new))
@@ -65,24 +65,24 @@ impl Routes {
         &mut self.connection
     }
 
-    /// Hands all routes of all tables to `each`.
+    /// Calls `each` with all routes of all tables.
     pub(super) fn dump(&mut self, each: impl FnMut(&Message<'_>)) -> io::Result<()> {
         self.connection.begin(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]).transact(each)
     }
 
     /// The route of a packet.
     ///
-    /// A packet whose source is another node's is a forwarded one. For IPv4 the kernel refuses to route it as
-    /// our own, and leaving the source out could pick another member of a multipath route or miss a rule on
-    /// the source. So it is asked as if it came in by the interface that leads back to its source; three
-    /// questions of a microsecond each, once per flow. Where the kernel would not forward it (a host, or a
-    /// reverse path filter), the route by destination stands.
+    /// A packet whose source is another node's is a forwarded one. For IPv4 the kernel refuses to route it as our own.
+    /// Without the source the kernel could pick another member of a multipath route, or miss a rule on the source. The
+    /// lookup therefore treats the packet as if it came in by the interface that leads back to its source: three
+    /// requests of a microsecond each, once per flow. Where the kernel would not forward it (a host, or a reverse path
+    /// filter), the result is the route by destination.
     pub(crate) fn lookup(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
         let src = query.src.filter(|src| !src.is_unspecified() && src.is_ipv4() == query.dst.is_ipv4());
         let foreign = src.is_some_and(|src| src.is_ipv4() && !self.is_local(src));
         if !foreign {
             let route = self.ask(query, Question { src, ..Question::default() });
-            // The address may have gone a moment ago, so that the kernel takes it for a bad question.
+            // The address may have been removed a moment ago; the kernel then reports an invalid request.
             return match route {
                 Err(_) if src.is_some() => self.ask(query, Question::default()),
                 route => route,
@@ -96,7 +96,7 @@ impl Routes {
         if route.local {
             return plain;
         }
-        // What the kernel says of a forwarded packet lacks our own address.
+        // The kernel's answer for a forwarded packet lacks our own address.
         let ours = match plain {
             Ok(plain) if plain.ifindex == route.ifindex => Some(plain.src),
             _ => {
@@ -128,7 +128,7 @@ impl Routes {
                 self.connection.attribute(kind, &index.0.to_ne_bytes());
             }
         }
-        // The kernel knows these protocols' ports only, and refuses others.
+        // The kernel accepts ports of these protocols only, and refuses others.
         if let Some(protocol) = query.protocol.filter(|p| [6, 17].contains(p)) {
             self.connection.attribute(RTA_IP_PROTO, &[protocol]);
             for (kind, port) in [(RTA_SPORT, query.src_port), (RTA_DPORT, query.dst_port)] {
@@ -157,7 +157,7 @@ pub(super) fn address(connection: &mut Connection, kind: u16, address: IpAddr) {
     };
 }
 
-/// Reads the kernel's answer: a route of type `kind`.
+/// Reads the kernel's answer, a route of type `kind`.
 fn read(
     kind: u8,
     attributes: Attributes<'_>,
@@ -165,7 +165,7 @@ fn read(
     dst: IpAddr,
     asked_src: Option<IpAddr>,
 ) -> Result<Route, NoRoute> {
-    // IPv6 answers with a route that says no, where IPv4 answers with an error.
+    // IPv6 answers with an unreachable route where IPv4 answers with an error.
     match kind {
         libc::RTN_UNREACHABLE | libc::RTN_THROW => return Err(NoRoute::Unreachable),
         libc::RTN_PROHIBIT | libc::RTN_BLACKHOLE => return Err(NoRoute::Prohibited),
@@ -199,7 +199,7 @@ fn read(
 fn no_route(error: &io::Error) -> NoRoute {
     match error.raw_os_error() {
         Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::ESRCH) => NoRoute::Unreachable,
-        // EINVAL is what a blackhole route answers.
+        // The kernel reports EINVAL for a blackhole route.
         Some(libc::EACCES | libc::EINVAL) => NoRoute::Prohibited,
         _ => NoRoute::Failed,
     }
@@ -212,7 +212,7 @@ const fn unspecified(like: IpAddr) -> IpAddr {
     }
 }
 
-/// What every link of the family carries.
+/// The least MTU that every link of the family has.
 const fn minimum_mtu(like: IpAddr) -> u32 {
     if like.is_ipv4() { 576 } else { 1280 }
 }

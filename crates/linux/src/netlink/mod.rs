@@ -1,7 +1,7 @@
 //! Route netlink: route lookups, interfaces, events, and the rule and route that interception needs.
 //!
-//! A small codec of our own: a lookup takes little over a microsecond and allocates nothing, which a general
-//! message library cannot do, and with the hot path written there is nothing left that one would save.
+//! The crate has a small codec of its own: a lookup takes little over a microsecond and allocates nothing, which a
+//! general message library cannot do. With the hot path written, such a library would save no further code.
 
 mod batch;
 pub(crate) mod codec;
@@ -21,19 +21,19 @@ use std::net::IpAddr;
 
 use signalbox_core::node::Prefix;
 
-/// What the kernel says has changed.
+/// A change that the kernel reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Interfaces or addresses: ask [`crate::Io::interfaces`] again.
+    /// Interfaces or addresses have changed: read [`crate::Io::interfaces`] again.
     Interfaces,
-    /// Routes to these destinations may have changed. A prefix of length 0 stands for all of its family:
-    /// a link or address that goes takes IPv4 routes with it and the kernel does not say which.
+    /// Routes to these destinations may have changed. A prefix of length 0 stands for the whole family: the kernel
+    /// removes IPv4 routes together with a link or an address, and does not report which.
     Route(Prefix),
-    /// A multicast route that was asked for: ask [`crate::Io::multicast_route`] again.
+    /// A requested multicast route has changed: call [`crate::Io::multicast_route`] again.
     Multicast {
         /// The group.
         group: IpAddr,
-        /// Who sends to it.
+        /// The sender to the group.
         source: IpAddr,
     },
 }

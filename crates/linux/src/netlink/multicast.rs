@@ -1,4 +1,4 @@
-//! Multicast routes: the kernel's own forwarding cache, whoever fills it.
+//! Multicast routes in the kernel's own forwarding cache, whatever process fills it.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,21 +13,21 @@ use super::events::hops;
 use super::lookup::{RTA_DST, RTA_IIF, RTA_MULTIPATH, RTA_SRC, RTA_TABLE, address};
 use crate::sys::sockaddr;
 
-/// RTNL_FAMILY_IPMR and RTNL_FAMILY_IP6MR
+/// The address families RTNL_FAMILY_IPMR and RTNL_FAMILY_IP6MR.
 const FAMILIES: [u8; 2] = [128, 129];
-/// Routes that are watched; those beyond are answered once only.
+/// Most watched routes. Routes beyond that are looked up once only.
 const MOST: usize = 65_536;
 
-/// Where the kernel sends what comes from a source to a group.
+/// The route of packets from a source to a group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MulticastRoute {
-    /// By which interface it must come in; [`IfIndex::NONE`] where this node is the source, or there is no route.
+    /// The incoming interface; [`IfIndex::NONE`] where this node is the source, or there is no route.
     pub iif: IfIndex,
-    /// By which interfaces it goes out; empty: none.
+    /// The outgoing interfaces; empty if the packets are not forwarded.
     pub oifs: Vec<IfIndex>,
 }
 
-/// Group and source of the routes that somebody wants to hear of.
+/// Group and source of the routes whose changes are reported.
 #[derive(Debug, Default)]
 pub(super) struct Watched(BTreeSet<(IpAddr, IpAddr)>);
 
@@ -42,7 +42,8 @@ impl Watched {
         self.0.iter().copied()
     }
 
-    /// Those that a message of the kernel is about: one, or all of the group if it is about any source.
+    /// The watched routes that a message of the kernel concerns: one, or all of the group if the message is about any
+    /// source.
     pub(super) fn concerned(&self, message: &Message<'_>) -> Vec<(IpAddr, IpAddr)> {
         let Some((fixed, attributes)) = message.split::<12>() else { return Vec::new() };
         if !FAMILIES.contains(&fixed[0]) {
@@ -69,8 +70,8 @@ impl Watched {
 }
 
 impl Routes {
-    /// The multicast route as it is now: of the source alone, or of any source. What this node sends itself goes, where
-    /// it forwards nothing, by its route to the group.
+    /// The multicast route as it is now: of the source alone, or of any source. Packets that this node sends itself
+    /// follow, where the node forwards nothing, its route to the group.
     pub(crate) fn multicast(&mut self, group: IpAddr, source: IpAddr) -> MulticastRoute {
         for source in [Some(source), None] {
             if let Some(route) = self.ask_multicast(group, source) {
@@ -99,17 +100,17 @@ impl Routes {
             address(connection, RTA_SRC, source);
         }
         if group.is_ipv6() {
-            // Its table has another number than the one that the kernel takes for granted here.
+            // The number of this table differs from the kernel's default for this request.
             connection.attribute(RTA_TABLE, &u32::from(libc::RT_TABLE_MAIN).to_ne_bytes());
         }
         let mut route = None;
-        // A refusal means that there is none, or no multicast forwarding at all.
+        // A refusal means that there is no such route, or no multicast forwarding at all.
         let _ = connection.transact(|message| route = read(message));
         route
     }
 }
 
-/// Reads the kernel's answer; `None` for an entry that waits for somebody to say where its packets go.
+/// Reads the kernel's answer; `None` for an entry that still waits for its outgoing interfaces.
 fn read(message: &Message<'_>) -> Option<MulticastRoute> {
     let (_, attributes) = message.split::<12>()?;
     let mut route = MulticastRoute::default();

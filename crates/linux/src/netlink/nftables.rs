@@ -1,21 +1,21 @@
-//! What all requests to nftables have in common.
+//! The parts that all requests to nftables have in common.
 
 use super::Batch;
 
 const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
 const NFNL_MSG_BATCH_END: u16 = 0x11;
 const SUBSYSTEM: u16 = 10; // NFNL_SUBSYS_NFTABLES
-/// Attribute that holds a value, within another.
+/// The attribute that holds a value, within another.
 pub(crate) const NFTA_DATA_VALUE: u16 = 1;
-/// Attribute that is one of a list.
+/// The attribute that is one element of a list.
 pub(crate) const NFTA_LIST_ELEM: u16 = 1;
 
-/// The number of a request.
+/// The message type of a request.
 pub(crate) const fn message(kind: u16) -> u16 {
     SUBSYSTEM << 8 | kind
 }
 
-/// `struct nfgenmsg` of a request about tables of a family.
+/// The `struct nfgenmsg` of a request about tables of a family.
 pub(crate) const fn about(family: u8) -> [u8; 4] {
     [family, 0, 0, 0]
 }
@@ -30,7 +30,7 @@ pub(crate) fn end(requests: &mut Batch) {
     requests.begin(NFNL_MSG_BATCH_END, 0, &frame());
 }
 
-/// A name as the kernel wants it.
+/// A name as a string that ends with a zero octet, as the kernel requires.
 pub(crate) fn text(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
 }

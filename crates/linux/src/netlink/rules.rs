@@ -1,4 +1,4 @@
-//! The rule and the route that turn marked packets to this node.
+//! The policy rule and the route that lead marked packets to this node.
 
 use std::io;
 
@@ -10,19 +10,19 @@ const FRA_FWMARK: u16 = 10;
 const FRA_TABLE: u16 = 15;
 const FRA_PROTOCOL: u16 = 21;
 const FR_ACT_TO_TBL: u8 = 1;
-/// Who made it, as `ip rule` and `ip route` show it: a number that no routing daemon uses.
+/// The originator of the rule and route, as `ip rule` and `ip route` show it: a number that no routing daemon uses.
 const PROTOCOL: u8 = 91;
-/// Scope of the host itself (RT_SCOPE_HOST).
+/// The scope of the host itself (RT_SCOPE_HOST).
 const HOST: u8 = 254;
-/// Rules are looked up by this order: after local (0), before anybody's usual ones.
+/// Priority of the rule: after the local table (0), before the usual rules of administrators.
 const PRIORITY: u32 = 270;
-/// Metric of a route that stands behind the usual one, whose metric is 0 with IPv4 and 1024 with IPv6.
+/// Metric of a route behind the usual one, whose metric is 0 with IPv4 and 1024 with IPv6.
 const BEHIND: u32 = 4096;
-/// More rules or routes of ours than this cannot be: each start takes over what it finds.
+/// More rules or routes of ours cannot exist, because each start reuses those that it finds.
 const MOST: usize = 64;
 
-/// Adds `ip rule fwmark MARK lookup TABLE` and `ip route local default dev lo table TABLE`. What a predecessor left
-/// is taken over: its redirection may work already, and what it redirects while there is no rule is lost.
+/// Adds `ip rule fwmark MARK lookup TABLE` and `ip route local default dev lo table TABLE`. What a predecessor left is
+/// reused: its redirection may work already, and a redirected packet is lost while there is no rule.
 pub(crate) fn add(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
     let mut connection = Connection::open()?;
     let create = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
@@ -33,21 +33,21 @@ pub(crate) fn add(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
         result => result?,
     }
     match rule(&mut connection, libc::RTM_NEWRULE, create, ipv6, mark, table) {
-        // The same in all parts, so ours.
+        // The existing rule is equal in all parts, so it is ours.
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         result => result,
     }
 }
 
-/// Puts our route where there is one, which may be our predecessor's or somebody else's. Another of ours stands behind
-/// it meanwhile, so that no packet finds none.
+/// Replaces a route that exists, which may be our predecessor's or another program's. A second route of ours stands
+/// behind it meanwhile, so that every packet finds a route.
 fn replace(connection: &mut Connection, ipv6: bool, table: u32) -> io::Result<()> {
     let create = libc::NLM_F_ACK | libc::NLM_F_CREATE;
     match route(connection, libc::RTM_NEWROUTE, create, ipv6, table, Some(BEHIND)) {
         Err(error) if error.raw_os_error() != Some(libc::EEXIST) => return Err(error),
         _ => {}
     }
-    // Deleting finds routes of ours only, the foremost first; where another is in the way, it still is.
+    // The deletion matches routes of ours only, the first one first. A route of another program stays.
     let result = match route(connection, libc::RTM_DELROUTE, libc::NLM_F_ACK, ipv6, table, None) {
         Err(error) if !absent(&error) => Err(error),
         _ => route(connection, libc::RTM_NEWROUTE, create | libc::NLM_F_EXCL, ipv6, table, None),
@@ -58,7 +58,8 @@ fn replace(connection: &mut Connection, ipv6: bool, table: u32) -> io::Result<()
     }
 }
 
-/// Removes them and says whether there was anything; that they are not there is no error.
+/// Removes the rule and the route and returns whether there was anything to remove. A missing rule or route is no
+/// error.
 pub(crate) fn remove(ipv6: bool, mark: u32, table: u32) -> io::Result<bool> {
     let mut connection = Connection::open()?;
     let mut found = false;

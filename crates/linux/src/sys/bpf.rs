@@ -1,7 +1,7 @@
 //! The few bpf(2) commands that a packet classifier and its maps need.
 //!
-//! No library: ours needs neither BTF nor a skeleton, four commands do, and the libraries there are build an
-//! order of magnitude longer than this crate.
+//! The crate uses no library: its program needs neither BTF nor a skeleton, and four commands suffice. The available
+//! libraries are an order of magnitude longer than this crate.
 
 #![allow(unsafe_code)]
 
@@ -14,14 +14,14 @@ const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
-/// Octets of an instruction.
+/// Octets of one instruction.
 pub(crate) const INSTRUCTION: usize = 8;
-/// Times that loading is tried again.
+/// Number of times that loading is tried again.
 const ATTEMPTS: u32 = 5;
-/// Octets of the verifier's words that are kept.
+/// Octets of the verifier's log that are kept.
 const LOG: usize = 64 * 1024;
 
-/// What kind of map.
+/// The kind of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum MapKind {
@@ -29,7 +29,7 @@ pub(crate) enum MapKind {
     Array = 2,
 }
 
-/// A map; its memory goes with the last who holds it, a loaded program included.
+/// A map. Its memory is freed with the last reference, loaded programs included.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
@@ -37,7 +37,8 @@ pub(crate) struct Map {
     value: usize,
 }
 
-/// `struct { … } map` of `union bpf_attr`, as far as it is used; what is left out is zero to the kernel.
+/// `struct { … } map` of `union bpf_attr`, as far as it is used. The kernel reads zero for the fields that are left
+/// out.
 #[repr(C)]
 struct CreateMap {
     kind: u32,
@@ -104,7 +105,7 @@ fn wrong(what: &str) -> io::Error {
 }
 
 impl Map {
-    /// A new map.
+    /// Creates a map.
     pub(crate) fn create(
         text: &str,
         kind: MapKind,
@@ -128,7 +129,7 @@ impl Map {
         Ok(Self { fd: owned(fd), key, value })
     }
 
-    /// Writes an element, new or not.
+    /// Writes an element, whether or not it exists.
     pub(crate) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if key.len() != self.key || value.len() != self.value {
             return Err(wrong("an element of another size"));
@@ -144,7 +145,7 @@ impl Map {
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut element) }.map(drop)
     }
 
-    /// Removes an element; that there is none is no error.
+    /// Removes an element. A missing element is no error.
     pub(crate) fn delete(&self, key: &[u8]) -> io::Result<()> {
         if key.len() != self.key {
             return Err(wrong("a key of another size"));
@@ -175,7 +176,7 @@ impl Map {
         unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &mut element) }.map(drop)
     }
 
-    /// Its descriptor, as instructions name it.
+    /// The descriptor by which instructions refer to the map.
     pub(crate) fn raw(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -185,7 +186,7 @@ impl Map {
     }
 }
 
-/// Loads a classifier. A refusal ends with the verifier's last line.
+/// Loads a classifier. A refusal's error ends with the verifier's last line.
 pub(crate) fn load_classifier(text: &str, code: &[u8], license: &[u8]) -> io::Result<OwnedFd> {
     if license.last() != Some(&0) {
         return Err(wrong("a licence that does not end"));
@@ -207,7 +208,7 @@ pub(crate) fn load_classifier(text: &str, code: &[u8], license: &[u8]) -> io::Re
         // SAFETY: `code` holds the number of whole instructions given, `license` ends with a zero octet.
         match unsafe { bpf(BPF_PROG_LOAD, &mut attributes) } {
             Ok(fd) => return Ok(owned(fd)),
-            // The verifier gives way to a signal.
+            // A signal interrupts the verifier.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && attempts < ATTEMPTS => attempts += 1,
             Err(error) => break error,
         }

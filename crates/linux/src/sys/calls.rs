@@ -19,12 +19,12 @@ pub(crate) fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: i32) -
     check(result).map(drop)
 }
 
-/// Marks all that a socket sends. TCP passes the mark on to accepted connections.
+/// Sets the mark of everything that a socket sends. TCP passes the mark on to accepted connections.
 pub(crate) fn set_mark(fd: &impl AsRawFd, mark: u32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
 }
 
-/// Sets a socket option whose value is a structure, given as its octets.
+/// Sets a socket option whose value is a structure in `value`.
 pub(crate) fn set_option_octets(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
     // SAFETY: `value` is a live slice of `length` octets, which the kernel only reads.
@@ -32,7 +32,7 @@ pub(crate) fn set_option_octets(fd: &impl AsRawFd, level: i32, name: i32, value:
     check(result).map(drop)
 }
 
-/// Reads a socket option whose value is a structure into the front of `value`.
+/// Reads a socket option whose value is a structure into the start of `value`.
 pub(crate) fn get_option_octets(
     fd: &impl AsRawFd,
     level: i32,
@@ -46,7 +46,7 @@ pub(crate) fn get_option_octets(
     check(result).map(drop)
 }
 
-/// Reads what waits of one message into `buffer`; whether that is its end.
+/// Reads the waiting octets of one message into `buffer`. The result includes whether the message ends there.
 pub(crate) fn receive_record(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
     let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: a plain C structure, for which all-zero is a valid value.
@@ -59,7 +59,7 @@ pub(crate) fn receive_record(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result
     Ok((count, header.msg_flags & libc::MSG_EOR != 0))
 }
 
-/// The control messages of the next error that is reported for a socket, read into `control`; `None` if there is none.
+/// Reads the control messages of the next error reported for a socket into `control`; `None` if there is no error.
 pub(crate) fn receive_error(fd: &impl AsRawFd, control: &mut [usize]) -> io::Result<Option<Vec<u8>>> {
     // SAFETY: a plain C structure, for which all-zero is a valid value.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -72,14 +72,14 @@ pub(crate) fn receive_error(fd: &impl AsRawFd, control: &mut [usize]) -> io::Res
         let error = io::Error::last_os_error();
         return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
     }
-    #[allow(clippy::unnecessary_cast)] // another type on musl
+    #[allow(clippy::unnecessary_cast)] // a different type with musl
     let length = header.msg_controllen as usize;
     let octets = control.iter().flat_map(|word| word.to_ne_bytes()).take(length);
     Ok(Some(octets.collect()))
 }
 
-/// Waits until one of `fds` can be read (or `events` says otherwise) or the timeout is over; says for each
-/// whether it is ready. `None` waits for ever. A signal ends the wait with nothing ready.
+/// Waits until one of `fds` can be read (or is ready for its `events`) or the timeout is over, and sets `revents` of
+/// each. `None` waits for ever. A signal ends the wait with no descriptor ready.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
     let timeout = timeout.map(|t| libc::timespec {
         tv_sec: t.as_secs().min(1 << 31) as libc::time_t,
@@ -104,17 +104,17 @@ pub(crate) fn poll_fd(fd: RawFd, events: i16) -> libc::pollfd {
     libc::pollfd { fd, events, revents: 0 }
 }
 
-/// Whether a send failed because there was no room for it.
+/// Whether a send failed because the buffer was full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Waits for room in the send buffer and takes the time off `patience`; false once that is used up.
+/// Waits for space in the send buffer and subtracts the time from `patience`; false once `patience` is used up.
 pub(crate) fn wait_for_room(fd: RawFd, patience: &mut Duration) -> bool {
     const STEP: Duration = Duration::from_millis(1);
     let Some(left) = patience.checked_sub(STEP) else { return false };
     *patience = left;
-    // An error of poll itself only means that the wait was short.
+    // An error of poll itself only shortens the wait.
     let _ = poll(&mut [poll_fd(fd, libc::POLLOUT)], Some(STEP));
     true
 }
@@ -128,7 +128,7 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     }
 }
 
-/// A descriptor that stands for the process `pid` and becomes readable when it ends.
+/// A descriptor that refers to the process `pid` and becomes readable when the process ends.
 pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointer; on success the descriptor is new and ours alone.
     unsafe {

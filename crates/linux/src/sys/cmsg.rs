@@ -1,4 +1,4 @@
-//! Control messages beside a datagram: written and read as octets, in the layout of `cmsg(3)`.
+//! Control messages of a datagram, written and read as octets in the layout of `cmsg(3)`.
 
 const ALIGN: usize = size_of::<usize>();
 const HEADER: usize = size_of::<libc::cmsghdr>();
@@ -7,7 +7,7 @@ const fn aligned(length: usize) -> usize {
     length.next_multiple_of(ALIGN)
 }
 
-/// Octets that a control message with `length` octets of data takes.
+/// Octets that a control message with `length` octets of data occupies.
 pub(crate) const fn space(length: usize) -> usize {
     aligned(HEADER) + aligned(length)
 }
@@ -23,7 +23,7 @@ pub(crate) fn push(buffer: &mut Vec<u8>, level: i32, kind: i32, data: &[u8]) {
     buffer.resize(start + space(data.len()), 0);
 }
 
-/// Reads one control message after the other; ends at the first that is broken.
+/// An iterator over control messages, up to the first malformed one.
 pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Messages<'a> {
@@ -41,7 +41,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// The `int` in the data of a control message; some options come as one octet.
+/// The `int` in the data of a control message. Some options have one octet only.
 pub(crate) fn int(data: &[u8]) -> Option<i32> {
     match data {
         [octet] => Some(i32::from(*octet)),

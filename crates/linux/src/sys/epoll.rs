@@ -1,4 +1,4 @@
-//! Readiness of many descriptors, a timer that is one of them, and what a TCP socket still holds.
+//! Readiness of many descriptors, a timer as one of them, and the unacknowledged octets of a TCP socket.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use super::check;
 /// A set of watched descriptors, itself a descriptor that is readable while one of them is ready.
 pub(crate) struct Epoll(OwnedFd);
 
-/// What [`Epoll::wait`] fills.
+/// A readiness event, which [`Epoll::wait`] fills.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Event(libc::epoll_event);
@@ -19,7 +19,7 @@ pub(crate) struct Event(libc::epoll_event);
 impl Event {
     pub(crate) const EMPTY: Self = Self(libc::epoll_event { events: 0, u64: 0 });
 
-    /// The token that the descriptor was added with, and what it is ready for.
+    /// The token with which the descriptor was added, and its readiness flags.
     pub(crate) fn get(&self) -> (u64, u32) {
         (self.0.u64, self.0.events)
     }
@@ -34,12 +34,12 @@ impl Epoll {
         }
     }
 
-    /// Watches `fd` for `interest`; closing the descriptor ends that.
+    /// Watches `fd` for `interest`. Closing the descriptor ends the watch.
     pub(crate) fn add(&self, fd: &impl AsRawFd, token: u64, interest: i32) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), token, interest)
     }
 
-    /// Watches `fd` for something else.
+    /// Changes the interest in `fd`.
     pub(crate) fn modify(&self, fd: &impl AsRawFd, token: u64, interest: i32) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd.as_raw_fd(), token, interest)
     }
@@ -50,7 +50,7 @@ impl Epoll {
         check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd, &raw mut event) }).map(drop)
     }
 
-    /// What is ready now, without waiting.
+    /// The events that are ready now, without waiting.
     pub(crate) fn wait<'a>(&self, events: &'a mut [Event]) -> io::Result<&'a [Event]> {
         let room = i32::try_from(events.len()).unwrap_or(i32::MAX);
         // SAFETY: Event is epoll_event in memory (transparent), and `room` of them are live.
@@ -71,7 +71,7 @@ impl AsRawFd for Epoll {
     }
 }
 
-/// A descriptor that becomes readable after a while.
+/// A timer descriptor, which becomes readable after a delay.
 pub(crate) struct TimerFd(OwnedFd);
 
 impl TimerFd {
@@ -84,12 +84,12 @@ impl TimerFd {
         }
     }
 
-    /// Readable after `delay` and not before, whatever it was set to; `None`: never.
+    /// Makes the timer readable after `delay` and not before, whatever its previous setting; `None`: never.
     pub(crate) fn set(&self, delay: Option<Duration>) -> io::Result<()> {
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let value = delay.map_or(never, |delay| libc::timespec {
             tv_sec: delay.as_secs().min(1 << 31) as libc::time_t,
-            // A delay of nothing would mean never.
+            // A delay of zero would mean never.
             tv_nsec: delay.subsec_nanos().max(1) as libc::c_long,
         });
         let setting = libc::itimerspec { it_interval: never, it_value: value };
@@ -106,7 +106,7 @@ impl AsRawFd for TimerFd {
     }
 }
 
-/// Octets of a TCP socket that the peer has not acknowledged (SIOCOUTQ); a FIN that was sent counts as one.
+/// Octets of a TCP socket that the peer has not acknowledged (SIOCOUTQ). A sent FIN counts as one.
 pub(crate) fn unacknowledged(socket: &impl AsRawFd) -> io::Result<usize> {
     let mut octets: libc::c_int = 0;
     // SAFETY: this request writes one int, to `octets`, which is live.

@@ -10,7 +10,7 @@ use socket2::{Domain, Socket, Type};
 use super::check;
 
 const SIOCETHTOOL: u64 = 0x8946;
-// ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO, ETHTOOL_STXCSUM: the last is the one that must succeed.
+// ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO, ETHTOOL_STXCSUM: only the last must succeed.
 const OFF: [u32; 4] = [0x1f, 0x24, 0x2c, 0x17];
 
 #[repr(C)]

@@ -1,4 +1,4 @@
-//! Many datagrams per system call: `recvmmsg` into buffers made once, `sendmmsg` from borrowed slices.
+//! Many datagrams per system call: `recvmmsg` into reused buffers, `sendmmsg` from borrowed slices.
 
 #![allow(unsafe_code)]
 
@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use super::check;
 
-/// Most datagrams that one call takes: more gains nothing (see design notes on batch sizes).
+/// Most datagrams in one call: more gains nothing (see design notes on batch sizes).
 pub(crate) const BATCH: usize = 64;
 
-/// Room for the sender's address: `sockaddr_in6` and `sockaddr_ll` both fit.
+/// Octets for the sender's address: `sockaddr_in6` and `sockaddr_ll` both fit.
 const NAME: usize = 32;
 
 /// Buffers for up to [`BATCH`] datagrams with their control messages.
@@ -29,8 +29,8 @@ pub(crate) struct Buffers {
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Room for [`BATCH`] datagrams of `payload_size` octets with `control_size` octets beside each. Pages
-    /// that no datagram has touched stay unmapped.
+    /// Allocates buffers for [`BATCH`] datagrams of `payload_size` octets with `control_size` octets of control
+    /// messages each. Pages that no datagram has touched stay unmapped.
     pub(crate) fn new(payload_size: usize, control_size: usize) -> Self {
         let control_size = control_size.next_multiple_of(size_of::<usize>());
         // SAFETY: mmsghdr is a plain C struct for which all-zero is a valid value.
@@ -47,8 +47,8 @@ impl Buffers {
         }
     }
 
-    /// Receives what waits at `fd` into the slots from `first` on, without waiting for more; gives the number
-    /// of datagrams, 0 if none wait.
+    /// Receives the datagrams that wait at `fd` into the slots from `first` on, without waiting for more. Returns their
+    /// number, 0 if no datagram waits.
     pub(crate) fn receive(&mut self, fd: &impl AsRawFd, first: usize) -> io::Result<usize> {
         let mut count = 0;
         let slots = self
@@ -91,7 +91,7 @@ impl Buffers {
         }
     }
 
-    /// The datagram in `slot`; only slots that [`Self::receive`] has just filled mean anything.
+    /// The datagram in `slot`, which is valid only if the last [`Self::receive`] filled that slot.
     pub(crate) fn get(&self, slot: usize) -> Option<Datagram<'_>> {
         let header = self.headers.get(slot)?;
         let payload = self.payload.get(slot * self.payload_size..(slot + 1) * self.payload_size)?;
@@ -100,7 +100,7 @@ impl Buffers {
         // SAFETY: the same memory seen as octets: every octet of a usize is initialised and u8 has no
         // alignment.
         let control = unsafe { std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), self.control_size) };
-        #[allow(clippy::unnecessary_cast)] // another type on musl
+        #[allow(clippy::unnecessary_cast)] // a different type with musl
         let control_length = header.msg_hdr.msg_controllen as usize;
         Some(Datagram {
             name: self.names.get(slot)?.get(..header.msg_hdr.msg_namelen as usize)?,
@@ -120,7 +120,7 @@ pub(crate) struct Datagram<'a> {
 }
 
 impl Datagram<'_> {
-    /// Something did not fit: neither payload nor control messages can be trusted to be whole.
+    /// Whether something did not fit: payload and control messages may be incomplete.
     pub(crate) fn truncated(&self) -> bool {
         self.flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0
     }
@@ -134,8 +134,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) control: &'a [u8],
 }
 
-/// Sends the first [`BATCH`] of `datagrams` without waiting; gives how many went, at least one. An error
-/// belongs to the first.
+/// Sends the first [`BATCH`] of `datagrams` without waiting and returns the number sent, at least one. An error
+/// concerns the first datagram.
 pub(crate) fn send<'a>(fd: RawFd, datagrams: impl Iterator<Item = Outgoing<'a>>) -> io::Result<usize> {
     // SAFETY: both are plain C structs for which all-zero is a valid value.
     let (mut headers, mut vectors): ([libc::mmsghdr; BATCH], [libc::iovec; BATCH]) =

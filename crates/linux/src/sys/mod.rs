@@ -1,4 +1,5 @@
-//! What no safe wrapper covers: system calls, each behind a safe function, and the layouts that they want.
+//! System calls without a safe wrapper elsewhere, each behind a safe function, and the memory layouts that they
+//! require.
 
 use std::path::PathBuf;
 
@@ -17,8 +18,8 @@ pub(crate) use calls::{
     wait_for_room,
 };
 
-/// Where the program `name` is: in `PATH`, or where administrators' programs usually are (`PATH` of an
-/// ordinary user often lacks those).
+/// The path of the program `name`, in `PATH` or in the usual directories of administrators' programs, which the `PATH`
+/// of an ordinary user often lacks.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

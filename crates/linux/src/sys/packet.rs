@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::check;
 
-/// Where the packet type stands in a `sockaddr_ll`.
+/// Offset of the packet type in a `sockaddr_ll`.
 const PACKET_TYPE: usize = 10;
 
-/// Takes in the frames of the interface `index` from now on.
+/// Binds the socket to the interface `index`, whose frames it receives from now on.
 pub(crate) fn bind(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
     // SAFETY: sockaddr_ll is a plain C struct for which all-zero is a valid value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -23,7 +23,7 @@ pub(crate) fn bind(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
 }
 
-/// Also takes in what is addressed to other stations, for as long as the socket lives.
+/// Receives frames to other stations, too, for as long as the socket lives.
 pub(crate) fn promiscuous(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index.cast_signed(),
@@ -45,7 +45,7 @@ pub(crate) fn promiscuous(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Whether the frame whose `sockaddr_ll` this is was sent by this end.
+/// Whether this end sent the frame with this `sockaddr_ll`.
 pub(crate) fn is_outgoing(name: &[u8]) -> bool {
     name.get(PACKET_TYPE) == Some(&libc::PACKET_OUTGOING)
 }

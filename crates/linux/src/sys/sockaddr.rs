@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Octets of the longest address we handle (`sockaddr_in6`).
+/// Octets of the longest supported address (`sockaddr_in6`).
 pub(crate) const MAX: usize = 28;
 
 /// Writes `addr` as `sockaddr_in` or `sockaddr_in6`; the second value is its length.
@@ -24,8 +24,8 @@ pub(crate) fn encode(addr: SocketAddr) -> ([u8; MAX], usize) {
     }
 }
 
-/// Reads a `sockaddr_in` or `sockaddr_in6`. The scope of an IPv6 address is left out: the interface is known
-/// from elsewhere, and addresses compare as protocols write them.
+/// Reads a `sockaddr_in` or `sockaddr_in6`. The scope of an IPv6 address is left out: control messages give the
+/// interface, and protocols compare addresses without a scope.
 pub(crate) fn decode(octets: &[u8]) -> Option<SocketAddr> {
     let (family, rest) = octets.split_first_chunk::<2>()?;
     let (port, rest) = rest.split_first_chunk::<2>()?;
