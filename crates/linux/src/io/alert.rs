@@ -1,15 +1,17 @@
-//! Packets of an IP protocol with a Router Alert that pass by, turned to this node where the kernel does not do it by itself.
+//! Interception of packets of an IP protocol with a Router Alert, where the kernel does not intercept them by itself.
 //!
-//! IPv6: a rule of nftables marks the protocol's packets with hop-by-hop options, and the route for marked packets leads
-//! here. A Router Alert of another value than the protocol's does not count. A group's packets would be found in the table of local routes, which every host has and which is asked first, and be
-//! forwarded all the same. So another rule writes [`ALIAS`] over the first octet of a group's address, which is the same for
-//! all groups, and [`group`] restores it. No checksum covers it: RSVP's does not, and IPv6 has none.
+//! IPv6: a rule of nftables marks the protocol's packets with hop-by-hop options, and the route for marked packets
+//! leads to this node. Packets whose Router Alert has another value than the protocol's are not marked. The kernel
+//! would find a group's packets in the table of local routes, which every host has and which comes first, and would
+//! forward them all the same. A second rule therefore writes [`ALIAS`] over the first octet of a group's address, which
+//! is the same for all groups, and [`group`] restores it. No checksum covers the address: RSVP's does not, and IPv6 has
+//! no header checksum.
 //!
-//! IPv4: the kernel gives this node what passes, but forwards what is sent to a group all the same where a process here is a
-//! member: a rule drops that on its way out.
+//! IPv4: the kernel gives this node the packets that pass by, but forwards those to a group all the same where a
+//! process of this host is a member. A rule drops the forwarded copies at the output.
 //!
-//! The tables belong to netlink sockets of this process, so that the kernel removes them when the daemon dies: rules
-//! without a socket that listens would be the end of the packets.
+//! The tables belong to netlink sockets of this process, so that the kernel removes them when the daemon dies. Rules
+//! without a listening socket would lose the packets.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,10 +22,10 @@ use crate::error::OpenError;
 use crate::netlink::nftables::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, end, message, text};
 use crate::netlink::{Batch, rules};
 
-/// Names of our tables, in families `ip` and `ip6`, begin so; the protocol's number follows.
+/// Prefix of the names of our tables, in families `ip` and `ip6`; the protocol's number follows.
 const TABLE: &str = "signalbox_ip";
 const CHAIN: &str = "passing";
-/// The id of the error if the kernel cannot do it.
+/// The id of the error if the kernel does not support owned tables.
 pub(super) const UNSUPPORTED: &str = "owned-tables-unsupported";
 
 const NFPROTO_IPV4: u8 = 2;
@@ -83,7 +85,7 @@ const NFTA_PAYLOAD_OFFSET: u16 = 3;
 const NFTA_PAYLOAD_LEN: u16 = 4;
 const NFTA_PAYLOAD_SREG: u16 = 5;
 const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
-/// Where the destination stands in the headers.
+/// Offset of the destination address in the header.
 const DESTINATION_V4: u32 = 16;
 const DESTINATION_V6: u32 = 24;
 const NFTA_IMMEDIATE_DREG: u16 = 1;
@@ -95,12 +97,12 @@ const NF_ACCEPT: u32 = 1;
 
 /// The first octet of every group's address in IPv6.
 const GROUP: u8 = 0xff;
-/// The first and last that it may be in IPv4.
+/// The first and last value of that octet in IPv4.
 const GROUPS_V4: [u8; 2] = [224, 239];
-/// What stands there on the way through this node: nobody's address begins so (5b00::/8 is not assigned).
+/// The value of that octet while the packet passes this node. No address begins with it (5b00::/8 is not assigned).
 const ALIAS: u8 = 0x5b;
 
-/// The group that a packet for this address was sent to, if it came by way of the rule.
+/// The group that a packet for this address was sent to, if the rule rewrote its address.
 pub(super) fn group(dst: IpAddr) -> IpAddr {
     match dst {
         IpAddr::V6(v6) if v6.octets()[0] == ALIAS => {
@@ -112,8 +114,8 @@ pub(super) fn group(dst: IpAddr) -> IpAddr {
     }
 }
 
-/// What was laid for one family: the table for as long as this lives, IPv6's rule and route until [`Alert::remove`] or the
-/// drop.
+/// The interception of one family: the table exists as long as this value, IPv6's rule and route until
+/// [`Alert::remove`] or the drop.
 pub(super) struct Alert {
     requests: Batch,
     name: String,
@@ -124,8 +126,8 @@ pub(super) struct Alert {
 }
 
 impl Alert {
-    /// Lays table, rule and route for `protocol`, whose Router Alert has `value` with IPv6 and 0 with IPv4. The
-    /// interception of another entry may have laid the same rule and route: they are taken over.
+    /// Installs table, rule and route for `protocol`, whose Router Alert has `value` with IPv6 and 0 with IPv4. The
+    /// interception of another entry may have installed the same rule and route, which are reused.
     pub(super) fn lay(
         ipv6: bool,
         protocol: u8,
@@ -157,7 +159,7 @@ impl Alert {
         if ipv6 {
             rules::add(true, mark, table).map_err(system)?;
         }
-        // From here on a failure removes what is there.
+        // From here on, a failure removes what is installed.
         begin(&mut requests);
         if ipv6 {
             compose_v6(&mut requests, &name, (protocol, value), mark)
@@ -206,7 +208,7 @@ fn number(value: u32) -> [u8; 4] {
     value.to_be_bytes()
 }
 
-/// In a chain and a table of its own:
+/// The table for IPv6, with one chain:
 ///
 /// ```text
 /// meta l4proto PROTOCOL @exthdr hbh,2,2 0x0502 @exthdr hbh,4,2 != VALUE accept
@@ -214,8 +216,8 @@ fn number(value: u32) -> [u8; 4] {
 /// meta l4proto PROTOCOL exthdr hbh exists meta mark set MARK
 /// ```
 ///
-/// The first is for Router Alerts of other values, which are as if they were not there (RFC 2711 §2.1). It looks where
-/// the option is bound to be unless others come before it.
+/// The first rule accepts Router Alerts of other values, which nodes ignore (RFC 2711 §2.1). It reads the position at
+/// which the option stands unless other options precede it.
 fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), mark: u32) {
     chain(requests, name, NFPROTO_IPV6, NF_INET_PRE_ROUTING);
     rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
@@ -226,7 +228,7 @@ fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), ma
         verdict(rule, NF_ACCEPT);
     });
     let with_options = |rule: &mut Batch| {
-        // Type and offset 0: the hop-by-hop options header, whether it is there.
+        // Type and offset 0 test whether the hop-by-hop options header exists.
         options(rule, HOP_BY_HOP, (0, 1), NFT_EXTHDR_F_PRESENT);
         compare(rule, NFT_CMP_EQ, &[1]);
     };
@@ -247,8 +249,8 @@ fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), ma
     });
 }
 
-/// `meta l4proto PROTOCOL ip option ra value 0 ip daddr 224.0.0.0/4 drop`, in a chain and a table of its own. The kernel
-/// ignores alerts of other values, too.
+/// The table for IPv4, with one chain: `meta l4proto PROTOCOL ip option ra value 0 ip daddr 224.0.0.0/4 drop`. The
+/// kernel ignores alerts of other values, too.
 fn compose_v4(requests: &mut Batch, name: &str, protocol: u8) {
     chain(requests, name, NFPROTO_IPV4, NF_INET_FORWARD);
     rule(requests, name, (NFPROTO_IPV4, protocol), |rule| {
@@ -261,7 +263,7 @@ fn compose_v4(requests: &mut Batch, name: &str, protocol: u8) {
     });
 }
 
-/// Appends a table of ours with one chain at this hook.
+/// Appends a table of ours with one chain at `hook`.
 fn chain(requests: &mut Batch, name: &str, family: u8, hook: u32) {
     requests
         .begin(NFT_MSG_NEWTABLE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &about(family))
@@ -278,7 +280,7 @@ fn chain(requests: &mut Batch, name: &str, family: u8, hook: u32) {
         });
 }
 
-/// Appends a rule for a protocol, behind any extension headers, that goes on with `rest`.
+/// Appends a rule for a protocol, also behind extension headers, which `rest` completes.
 fn rule(requests: &mut Batch, name: &str, (family, protocol): (u8, u8), rest: impl FnOnce(&mut Batch)) {
     requests
         .begin(NFT_MSG_NEWRULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND, &about(family))
@@ -301,7 +303,7 @@ fn expression(rule: &mut Batch, name: &str, data: impl FnOnce(&mut Batch) -> &mu
     });
 }
 
-/// Octets, from an offset on, of an extension header (IPv6) or an option (IPv4) into the register.
+/// Loads octets at an offset of an extension header (IPv6) or an option (IPv4) into the register.
 fn options(rule: &mut Batch, kind: u8, (offset, octets): (u32, u32), flags: u32) {
     let operation = if kind == ROUTER_ALERT { NFT_EXTHDR_OP_IPV4 } else { NFT_EXTHDR_OP_IPV6 };
     expression(rule, "exthdr", |header| {
@@ -315,7 +317,7 @@ fn options(rule: &mut Batch, kind: u8, (offset, octets): (u32, u32), flags: u32)
     });
 }
 
-/// The first octet of the destination goes into the register, or comes from there.
+/// Loads the first octet of the destination into the register, or stores it from there.
 fn destination(rule: &mut Batch, offset: u32, register: u16) {
     expression(rule, "payload", |payload| {
         payload
@@ -326,7 +328,7 @@ fn destination(rule: &mut Batch, offset: u32, register: u16) {
     });
 }
 
-/// The register is to hold these octets.
+/// Loads these octets into the register.
 fn immediate(rule: &mut Batch, value: &[u8]) {
     expression(rule, "immediate", |immediate| {
         immediate
@@ -335,7 +337,7 @@ fn immediate(rule: &mut Batch, value: &[u8]) {
     });
 }
 
-/// What becomes of the packet.
+/// Appends the verdict on the packet.
 fn verdict(rule: &mut Batch, code: u32) {
     expression(rule, "immediate", |immediate| {
         immediate.attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_VERDICT)).nest(NFTA_IMMEDIATE_DATA, |data| {
@@ -344,7 +346,7 @@ fn verdict(rule: &mut Batch, code: u32) {
     });
 }
 
-/// The rule goes on if the register compares so with these octets.
+/// Appends a comparison of the register with these octets; the rule continues if it is true.
 fn compare(rule: &mut Batch, how: u32, octets: &[u8]) {
     expression(rule, "cmp", |compare| {
         compare

@@ -1,4 +1,4 @@
-//! Packets as they come out of the kernel, many at a time.
+//! Packets received from the kernel, many at a time.
 
 use std::fmt;
 use std::io;
@@ -10,19 +10,19 @@ use socket2::Socket;
 use super::entry::Read;
 use crate::sys::mmsg::{BATCH, Buffers, Datagram};
 
-/// The largest IP packet fits; and thirteen cache lines more, or the first octets of all packets would compete for the
-/// same few places of the processor's caches.
+/// Octets for one packet: the largest IP packet, and thirteen cache lines more. Without these, the first octets of all
+/// packets would compete for the same few sets of the processor's caches.
 const PAYLOAD: usize = (1 << 16) + 13 * 64;
-/// All control messages that are asked for, and IPv6 hop-by-hop options of some 250 octets.
+/// Octets for all requested control messages, and IPv6 hop-by-hop options of some 250 octets.
 const CONTROL: usize = 448;
 
-/// Room for 64 packets of any entry, made once and used again for each [`super::Io::receive`].
+/// Buffers for 64 packets of any entry, allocated once and reused for each [`super::Io::receive`].
 pub struct Batch {
     buffers: Buffers,
     count: usize,
-    /// Which packets came in by which entry, in order.
+    /// The runs of packets by entry, in order.
     runs: Vec<Run>,
-    /// Which socket is asked first next time, so that none starves another.
+    /// The socket that is read first next time, so that none starves another.
     pub(super) turn: usize,
 }
 
@@ -30,7 +30,7 @@ pub struct Batch {
 struct Run {
     entry: Entry,
     read: Read,
-    /// The slot behind the last.
+    /// The slot after the last.
     end: usize,
 }
 
@@ -47,25 +47,25 @@ impl fmt::Debug for Batch {
 }
 
 impl Batch {
-    /// Makes the room: 4 MB of addresses, of which only what packets touch becomes memory.
+    /// Allocates the buffers: 4 MB of addresses, of which only the pages that packets touch use memory.
     #[must_use]
     pub fn new() -> Self {
         Self { buffers: Buffers::new(PAYLOAD, CONTROL), count: 0, runs: Vec::new(), turn: 0 }
     }
 
-    /// Packets that the last receive gave.
+    /// The number of packets from the last receive.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether the last receive gave no packet.
+    /// Whether the last receive returned no packet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Most packets that one receive gives.
+    /// The most packets from one receive.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         BATCH
@@ -86,7 +86,7 @@ impl Batch {
         self.runs.clear();
     }
 
-    /// Appends what waits at a socket; gives the number of packets, and how many of them did not fit.
+    /// Appends the packets that wait at a socket. Returns their number, and how many of them did not fit.
     pub(super) fn fill(&mut self, entry: Entry, read: Read, socket: &Socket) -> io::Result<(usize, usize)> {
         let start = self.count;
         let count = self.buffers.receive(socket, start)?;

@@ -1,4 +1,4 @@
-//! What goes beside a datagram (control messages), or before it (headers of our own for the raw sockets).
+//! Control messages of a datagram, and the headers that this crate writes for the raw sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,16 +8,16 @@ use signalbox_core::packet::Transmit;
 use crate::sys::cmsg;
 
 const UDP: u8 = 17;
-/// Control message that cuts a payload into datagrams of a size (linux/udp.h).
+/// The control message that cuts a payload into datagrams of one size (linux/udp.h).
 const UDP_SEGMENT: i32 = 103;
-/// Control message with the flow label, in network order (linux/in6.h). The kernel takes any label, unless
-/// somebody in the network namespace leased labels exclusively: it refuses those that nobody leased then.
+/// The control message with the flow label, in network order (linux/in6.h). The kernel accepts any label, unless a
+/// process in the network namespace holds an exclusive lease of labels: it then refuses labels without a lease.
 const IPV6_FLOWINFO: i32 = 11;
 /// The bits of a flow label.
 const FLOW_LABEL: u32 = 0x000f_ffff;
 
-/// Appends the control messages that make a socket send `transmit` as asked. The kernel writes the next header of IPv6's
-/// hop-by-hop options itself.
+/// Appends the control messages that make a socket send `transmit` as requested. The kernel writes the next header of
+/// IPv6's hop-by-hop options itself.
 pub(super) fn control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
     let ttl = i32::from(transmit.ttl).to_ne_bytes();
     let tos = i32::from(transmit.tos).to_ne_bytes();
@@ -44,7 +44,7 @@ pub(super) fn control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
     }
 }
 
-/// Appends source address and interface, where any is given.
+/// Appends source address and interface, where they are given.
 fn packet_info(src: IpAddr, ifindex: Option<IfIndex>, buffer: &mut Vec<u8>) {
     let index = ifindex.map_or(0, |index| index.0);
     if src.is_unspecified() && index == 0 {
@@ -54,7 +54,7 @@ fn packet_info(src: IpAddr, ifindex: Option<IfIndex>, buffer: &mut Vec<u8>) {
         IpAddr::V4(src) => {
             let mut info = [0; 12];
             info[..4].copy_from_slice(&index.to_ne_bytes());
-            info[4..8].copy_from_slice(&src.octets()); // spec_dst: what the kernel takes as source
+            info[4..8].copy_from_slice(&src.octets()); // spec_dst: the kernel uses it as source
             cmsg::push(buffer, libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
         }
         IpAddr::V6(src) => {
@@ -66,7 +66,7 @@ fn packet_info(src: IpAddr, ifindex: Option<IfIndex>, buffer: &mut Vec<u8>) {
     }
 }
 
-/// Appends the control messages for the raw socket: the interface only, all else stands in the packet.
+/// Appends the control messages for the raw socket: only the interface, because the packet holds all other fields.
 pub(super) fn raw_control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
     let unspecified: IpAddr = match transmit.dst {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -99,7 +99,7 @@ fn packet_v4(transmit: &Transmit<'_>, src: Ipv4Addr, dst: Ipv4Addr, buffer: &mut
     let words = (header / 4) as u8; // at most 15
     buffer.extend_from_slice(&[0x40 | words, transmit.tos]);
     buffer.extend_from_slice(&total.to_be_bytes());
-    // Identification and header checksum are the kernel's to fill in.
+    // The kernel fills in identification and header checksum.
     buffer.extend_from_slice(&[
         0,
         0,
@@ -166,7 +166,7 @@ impl Sum {
         }
     }
 
-    /// As it stands in a UDP header: never 0, which would mean that there is none.
+    /// The checksum for a UDP header: never 0, which would mean that there is no checksum.
     fn udp(mut self) -> u16 {
         while self.0 > 0xffff {
             self.0 = (self.0 & 0xffff) + (self.0 >> 16);

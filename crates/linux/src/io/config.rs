@@ -1,26 +1,26 @@
-//! What the daemon asks of the kernel.
+//! The daemon's requests to the kernel.
 
 use signalbox_core::EntryRequest;
 
 use crate::stream::StreamConfig;
 
-/// What [`Io::open`](super::Io::open) shall open.
+/// The configuration of [`Io::open`](super::Io::open).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IoConfig {
     /// The ports of entry that the protocols of the node ask for.
     pub entries: Vec<EntryRequest>,
-    /// Use IPv4.
+    /// Whether to use IPv4.
     pub ipv4: bool,
-    /// Use IPv6.
+    /// Whether to use IPv6.
     pub ipv6: bool,
-    /// Lay the interception rules of the entries. Without them only packets to this node are received.
+    /// Whether to install the interception rules of the entries. Without them only packets to this node are received.
     pub intercept: bool,
-    /// Packet mark that turns intercepted packets to this node. It is not 0, and nothing else uses it.
+    /// Packet mark that leads intercepted packets to this node. It is not 0, and no other program uses it.
     pub mark: u32,
     /// Packet mark of everything that this node sends, by which queues at its links distinguish it from forwarded
-    /// packets. It is not 0, and nothing else uses it.
+    /// packets. It is not 0, and no other program uses it.
     pub own_mark: u32,
-    /// Routing table that holds the route for packets with `mark`. Nothing else uses it.
+    /// Routing table that holds the route for packets with `mark`. No other program uses it.
     pub table: u32,
     /// Socket receive buffer in octets, as far as the kernel allows.
     pub receive_buffer: usize,

@@ -1,4 +1,4 @@
-//! Ports of entry that are open.
+//! The open ports of entry.
 //!
 //! Each kind of [`Entry`] has a file with a type that implements [`Port`]; [`open`] is the only place that lists the
 //! kinds.
@@ -17,10 +17,10 @@ use crate::error::OpenError;
 use crate::netlink::Routes;
 use crate::sys::mmsg::Datagram;
 
-/// Reads what the kernel gave for a packet; `None`: it cannot be read.
+/// A function that reads the kernel's data of a packet; `None` if the packet cannot be read.
 pub(super) type Read = for<'a> fn(Entry, &Datagram<'a>) -> Option<Received<'a>>;
 
-/// A counter: its name, what it counts, its value.
+/// A counter: its name, its description, its value.
 pub type CounterValue = (&'static str, &'static str, u64);
 
 /// A packet that was not sent.
@@ -39,22 +39,22 @@ pub(super) trait Port: Send {
     /// The sockets that receive, IPv4's first.
     fn sockets(&self) -> &[Option<Socket>; 2];
 
-    /// How its packets are read.
+    /// The function that reads its packets.
     fn read(&self) -> Read;
 
-    /// A receive call gave so many packets, of which `truncated` did not fit.
+    /// Counts a receive call with so many packets, of which `truncated` did not fit.
     fn count_received(&mut self, packets: u64, truncated: u64);
 
-    /// Takes a packet into the send queue; a full queue is sent at once.
+    /// Appends a packet to the send queue; a full queue is sent at once.
     fn send(&mut self, transmit: &Transmit<'_>, routes: &mut Routes, failures: &mut Vec<Failure>);
 
-    /// Sends what is queued.
+    /// Sends the queued packets.
     fn flush(&mut self, failures: &mut Vec<Failure>);
 
-    /// Its counters.
+    /// The counters of the port.
     fn counters(&self) -> Vec<CounterValue>;
 
-    /// Removes its interception rule, if it has one of its own.
+    /// Removes the interception rule of the port, if it has one of its own.
     fn close(self: Box<Self>) -> Result<(), OpenError>;
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Opened {
     pub(super) entry: Entry,
     pub(super) name: &'static str,
     pub(super) port: Box<dyn Port>,
-    /// Which of the sockets may have packets.
+    /// Whether each of the sockets may have packets.
     pub(super) ready: [bool; 2],
 }
 

@@ -1,10 +1,10 @@
 //! Raw packets of one IP protocol, to this node and intercepted.
 //!
-//! IPv4 packets that pass by come through the socket option for Router Alerts, which the kernel honours for packets that
-//! it would forward, multicast included; without a daemon they are forwarded. IPv6 packets are turned to this node by
-//! rules of nftables (`alert.rs`).
+//! The kernel's socket option for Router Alerts delivers IPv4 packets that pass by. The kernel honours it for packets
+//! that it would forward, multicast included; without a daemon they are forwarded. Rules of nftables lead IPv6 packets
+//! to this node (`alert.rs`).
 //!
-//! A raw socket gets a copy of each packet of its protocol, whether or not the kernel has the protocol itself.
+//! A raw socket gets a copy of each packet of its protocol, whether or not the kernel implements the protocol itself.
 
 use std::net::IpAddr;
 
@@ -41,12 +41,12 @@ pub(super) struct IpPort {
     entry: Entry,
     sockets: Sockets,
     counters: IpCounters,
-    /// What intercepts and is not part of a socket.
+    /// The interception rules beside the sockets.
     alerts: [Option<Alert>; 2],
 }
 
 impl IpPort {
-    /// Opens the sockets, and lays the interception if the configuration allows it.
+    /// Opens the sockets, and installs the interception if the configuration allows it.
     pub(super) fn open(protocol: u8, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
         let value = match &request.intercept {
             Some(rule) if config.intercept => match rule.alert {
@@ -127,11 +127,11 @@ fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
     if src.is_ipv4() { read_v4(entry, datagram, src) } else { read_v6(entry, datagram, src) }
 }
 
-/// IPv4 packets come with their header.
+/// Reads an IPv4 packet, which has its header.
 fn read_v4<'a>(entry: Entry, datagram: &Datagram<'a>, src: IpAddr) -> Option<Received<'a>> {
     let packet = datagram.payload;
     let header = usize::from(packet.first()? & 0x0f) * 4;
-    // In in_pktinfo the interface comes first.
+    // The interface is the first field of in_pktinfo.
     let ifindex = Messages(datagram.control).find_map(|(level, kind, data)| {
         ((level, kind) == (libc::IPPROTO_IP, libc::IP_PKTINFO)).then(|| int(data)).flatten()
     })?;
@@ -147,7 +147,7 @@ fn read_v4<'a>(entry: Entry, datagram: &Datagram<'a>, src: IpAddr) -> Option<Rec
     })
 }
 
-/// IPv6 packets come without their header; control messages hold its fields.
+/// Reads an IPv6 packet, which has no header; control messages hold the header's fields.
 fn read_v6<'a>(entry: Entry, datagram: &Datagram<'a>, src: IpAddr) -> Option<Received<'a>> {
     let (mut dst, mut ifindex, mut ttl, mut tos) = (None, None, None, 0);
     let mut options: &[u8] = &[];
@@ -177,7 +177,7 @@ fn read_v6<'a>(entry: Entry, datagram: &Datagram<'a>, src: IpAddr) -> Option<Rec
 
 fn lay(ipv6: bool, protocol: u8, value: u16, config: &IoConfig) -> Result<Option<Alert>, OpenError> {
     match Alert::lay(ipv6, protocol, value, config.mark, config.table) {
-        // Only a router where a process is a member of a group needs it.
+        // Only a router on which a process is a member of a group needs it.
         Err(error) if !ipv6 && error.id == alert::UNSUPPORTED => {
             tracing::warn!(protocol, %error, "packets to groups that this node is a member of are forwarded, too");
             Ok(None)
@@ -193,7 +193,7 @@ fn open(domain: Domain, protocol: u8, intercept: bool, config: &IoConfig) -> Res
     let (level, transparent) = udp::transparent(ipv6);
     set_option(&socket, level, transparent, 1)
         .map_err(|error| OpenError::net_admin("sending from a flow's own address", &error))?;
-    // A group that a local process has joined gives the node its own packets otherwise.
+    // Without this option a group that a local process has joined returns the node's own packets to it.
     let options: &[(i32, i32)] = if ipv6 {
         &[
             (libc::IPV6_RECVPKTINFO, 1),

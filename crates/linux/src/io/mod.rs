@@ -1,4 +1,4 @@
-//! The daemon's driver of the network: packets in and out, routes, interfaces, changes.
+//! The daemon's driver of the network: packets in and out, routes, interfaces, and changes.
 
 mod alert;
 mod batch;
@@ -34,45 +34,46 @@ use crate::stream::{StreamConfig, StreamCounters, Streams};
 use crate::sys;
 use entry::Opened;
 
-/// What [`Io::wait`] found.
+/// The result of [`Io::wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ready {
-    /// [`Io::receive`] has something.
+    /// Whether [`Io::receive`] has packets.
     pub packets: bool,
-    /// [`Io::streams`] has events.
+    /// Whether [`Io::streams`] has events.
     pub streams: bool,
-    /// [`Io::changes`] has something.
+    /// Whether [`Io::changes`] has changes.
     pub changes: bool,
-    /// A [`Waker`] was used.
+    /// Whether a [`Waker`] was used.
     pub woken: bool,
 }
 
 /// Sockets, interception and netlink of one node, in the network namespace of the thread that opened it.
 ///
-/// Not `Sync`; one loop owns it. Nothing here waits except [`Io::wait`], and [`Io::flush`] for some
-/// milliseconds when the send buffer is full.
+/// It is not `Sync`; one loop owns it. Only [`Io::wait`] waits, and [`Io::flush`] for some milliseconds when the send
+/// buffer is full.
 pub struct Io {
-    /// Those of UDP first.
+    /// The open entries, those of UDP first.
     entries: Vec<Opened>,
-    /// What [`Io::wait`] gives to `ppoll`: changes, the waker, streams; then the two sockets of each of `entries`.
+    /// The descriptors for `ppoll` in [`Io::wait`]: changes, the waker, streams; then the two sockets of each of
+    /// `entries`.
     polled: Vec<libc::pollfd>,
     failures: Vec<Failure>,
     routes: Routes,
     events: Events,
     wake: Waker,
     streams: Streams,
-    /// Dropped with the rest, and then removes what it laid.
+    /// The interception rules, which are removed when this value is dropped.
     interception: Option<Interception>,
 }
 
 impl Io {
-    /// Opens the sockets and lays the interception.
+    /// Opens the sockets and installs the interception.
     ///
     /// # Errors
-    /// The first thing that the kernel refuses, with what to do about it. Nothing stays behind then.
+    /// The first refusal of the kernel, with the action that helps. Everything made before is removed then.
     pub fn open(config: &IoConfig) -> Result<Self, OpenError> {
         let netlink = |error| OpenError::system("route netlink", &error);
-        // Sockets of UDP first: a rule without its socket lets packets pass.
+        // Sockets of UDP come first: a rule without its socket lets packets pass.
         let (udp, others): (Vec<_>, Vec<_>) =
             config.entries.iter().partition(|request| matches!(request.entry, Entry::Udp(_)));
         let mut entries =
@@ -89,7 +90,7 @@ impl Io {
             intercept::clear(config)?;
             None
         };
-        // After the rules of UDP, which replace what a predecessor left: these take over the route of marked packets.
+        // They come after the rules of UDP, which replace a predecessor's: these reuse the route of marked packets.
         for request in others {
             entries.push(entry::open(request, config)?);
         }
@@ -100,10 +101,10 @@ impl Io {
         Ok(Self { entries, polled, failures: Vec::new(), routes, events, wake, streams, interception })
     }
 
-    /// Waits until there is something to do, a [`Waker`] is used, or the timeout is over (`None`: no end).
+    /// Waits until an event is ready, a [`Waker`] is used, or the timeout is over (`None`: no timeout).
     ///
     /// # Errors
-    /// What `ppoll` reports.
+    /// The error of `ppoll`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Ready> {
         let pending = self.streams.has_pending();
         sys::poll(&mut self.polled, if pending { Some(Duration::ZERO) } else { timeout })?;
@@ -127,11 +128,11 @@ impl Io {
         self.wake.clone()
     }
 
-    /// Fills `batch` with what waits, without waiting for more; gives the number of packets. Only sockets that the last
-    /// [`Io::wait`] found ready are asked, or all if none was.
+    /// Fills `batch` with the waiting packets, without waiting for more, and returns their number. It reads only the
+    /// sockets that the last [`Io::wait`] found ready, or all if none was ready.
     ///
     /// # Errors
-    /// A broken socket. Errors that the network reports about earlier packets are not among them.
+    /// A broken socket. Errors that the network reports about earlier packets are not returned.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
         batch.clear();
         let all = !self.entries.iter().any(|opened| opened.ready.contains(&true));
@@ -150,7 +151,7 @@ impl Io {
                 continue;
             }
             let (count, truncated) = batch.fill(opened.entry, read, socket)?;
-            // A socket that did not fill the room is empty.
+            // A socket that left free slots is empty.
             *ready = batch.len() == batch.capacity();
             if count > 0 {
                 opened.port.count_received(count as u64, truncated as u64);
@@ -159,7 +160,7 @@ impl Io {
         Ok(batch.len())
     }
 
-    /// Takes a packet into the send queue of its entry; a full queue is sent at once. A packet of an entry that is not
+    /// Appends a packet to the send queue of its entry; a full queue is sent at once. A packet of an entry that is not
     /// open is not sent, which [`Io::flush`] reports.
     pub fn send(&mut self, transmit: &Transmit<'_>) {
         let Self { entries, routes, failures, .. } = self;
@@ -172,25 +173,26 @@ impl Io {
         }
     }
 
-    /// The TCP connections.
+    /// The byte streams: TCP connections and SCTP associations.
     pub const fn streams(&mut self) -> &mut Streams {
         &mut self.streams
     }
 
-    /// What happened to the TCP connections so far.
+    /// The counters of the streams.
     #[must_use]
     pub const fn stream_counters(&self) -> &StreamCounters {
         self.streams.counters()
     }
 
-    /// Where the kernel sends what comes from `source` to `group`. From now on [`Io::changes`] reports changes of it.
-    /// IPv6 needs Linux 6.0; with an older kernel no route is found.
+    /// The kernel's route of packets from `source` to `group`. From now on [`Io::changes`] reports changes of it. IPv6
+    /// needs Linux 6.0; with an older kernel no route is found.
     pub fn multicast_route(&mut self, group: IpAddr, source: IpAddr) -> MulticastRoute {
         self.events.watch(group, source);
         self.routes.multicast(group, source)
     }
 
-    /// Sends what is queued, in streams too; gives the packets that could not be sent since the last flush.
+    /// Sends the queued packets and the written octets of streams. Returns the packets that could not be sent since the
+    /// last flush.
     pub fn flush(&mut self) -> Vec<Failure> {
         self.streams.flush();
         for opened in &mut self.entries {
@@ -209,23 +211,23 @@ impl Io {
     /// The route that a packet would take from here.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no route.
     pub fn route(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
         self.routes.lookup(query)
     }
 
-    /// All interfaces with their addresses, as of the last [`Change::Interfaces`] (or the start).
+    /// All interfaces with their addresses, as of the last [`Change::Interfaces`] or the start.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         self.routes.interfaces()
     }
 
-    /// What changed in interfaces and routes since the last call.
+    /// The changes of interfaces and routes since the last call.
     pub fn changes(&mut self) -> Vec<Change> {
         self.events.drain(&mut self.routes)
     }
 
-    /// The counters of each entry, under the name that its request gave it.
+    /// The counters of each entry, with the name in the entry's request.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, CounterValue)> {
         let of = |opened: &Opened| {
             let name = opened.name;
@@ -234,20 +236,20 @@ impl Io {
         self.entries.iter().flat_map(of)
     }
 
-    /// A counter of an entry; `None` if there is no entry with this name, or no counter.
+    /// A counter of an entry; `None` if there is no entry or no counter of this name.
     #[must_use]
     pub fn counter(&self, entry: &str, counter: &str) -> Option<u64> {
         let mut all = self.counters();
         all.find(|(name, (of, ..))| (*name, *of) == (entry, counter)).map(|(_, (.., value))| value)
     }
 
-    /// Removes everything that was laid. Dropping does the same and only logs what fails.
+    /// Removes everything that was installed. Dropping the value does the same and only logs failures.
     ///
     /// # Errors
-    /// What could not be removed, and why.
+    /// The parts that could not be removed, and the reason.
     pub fn close(mut self) -> Result<(), OpenError> {
         self.flush();
-        // Before the routes that marked packets take.
+        // The entries' own rules go before the routes of marked packets.
         let own = self.entries.drain(..).map(|opened| opened.port.close()).fold(Ok(()), Result::and);
         self.interception.take().map_or(Ok(()), Interception::remove).and(own)
     }

@@ -1,4 +1,4 @@
-//! Datagrams to be sent: gathered, runs to one peer joined, sent many at a time.
+//! The queue of outgoing datagrams: it gathers them, joins runs to one peer, and sends many at a time.
 
 use std::io;
 use std::mem;
@@ -15,18 +15,18 @@ use super::udp::{Path, Sockets, UdpCounters};
 use crate::sys::mmsg::{self, BATCH, Outgoing};
 use crate::sys::{self, cmsg, sockaddr};
 
-/// Most datagrams in one run; the kernel takes 64 since it knows runs.
+/// Most datagrams in one run: 64 is the limit of the first kernels with UDP_SEGMENT.
 const RUN: usize = 64;
-/// Most octets in one run: they travel as one packet as far as the device.
+/// Most octets in one run, which travels as one packet as far as the device.
 const RUN_OCTETS: usize = 65_000;
-/// A queue with this many octets is sent.
+/// Number of octets from which a queue is sent at once.
 const FULL: usize = 512 * 1024;
-/// How long a full send buffer may hold up one flush.
+/// Time for which a full send buffer may delay one flush.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Room for the control message that makes a run.
+/// Octets of the control message that makes a run.
 const SEGMENT: usize = cmsg::space(2);
 
-/// What the datagrams of a run have in common.
+/// The properties that the datagrams of a run have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Likeness {
     src: SocketAddr,
@@ -44,13 +44,13 @@ struct Entry {
     path: Path,
     name: [u8; sockaddr::MAX],
     name_length: usize,
-    /// In the queue's control octets, without the room for a run's control message behind it.
+    /// Range in the queue's control octets, without the space for a run's control message behind it.
     control: Range<usize>,
     payload: Range<usize>,
-    /// Octets of each datagram but the last.
+    /// Octets of each datagram except the last.
     size: usize,
     count: usize,
-    /// Options, a shorter last datagram or another family: nothing may join.
+    /// Whether no datagram may join: the entry has options, a shorter last datagram or another family.
     closed: bool,
 }
 
@@ -60,7 +60,8 @@ pub(super) struct Queue {
     payload: Vec<u8>,
     control: Vec<u8>,
     failures: Vec<(IpAddr, TransmitError)>,
-    /// A device refused runs (no checksum offload on an old kernel): send singly from now on.
+    /// Whether to send datagrams singly from now on, because a device refused runs (no checksum offload on an old
+    /// kernel).
     no_runs: bool,
 }
 
@@ -77,7 +78,7 @@ impl Queue {
         self.failures.push((dst, error));
     }
 
-    /// Copies a datagram in; `port` is the port of the UDP sockets, if there are any.
+    /// Copies a datagram into the queue; `port` is the port of the UDP sockets, if there are any.
     pub(super) fn push(&mut self, transmit: &Transmit<'_>, port: Option<u16>) {
         let like = Likeness {
             src: transmit.src,
@@ -116,7 +117,7 @@ impl Queue {
         self.control.resize(control.end + SEGMENT, 0);
         let mut to = transmit.dst;
         if !ours {
-            to.set_port(0); // raw IPv6 sockets want none
+            to.set_port(0); // raw IPv6 sockets require port 0
         }
         let (name, name_length) = sockaddr::encode(to);
         self.entries.push(Entry {
@@ -158,13 +159,13 @@ impl Queue {
         true
     }
 
-    /// Sends everything and leaves the queue empty.
+    /// Sends all datagrams and empties the queue.
     pub(super) fn send(&mut self, sockets: &mut Sockets, counters: &mut UdpCounters) {
         let mut patience = PATIENCE;
         let entries = mem::take(&mut self.entries);
         let mut rest = &entries[..];
         while let Some(first) = rest.first() {
-            // As many as the same socket takes with the same DF bit, in one call.
+            // One call sends all that go by the same socket with the same DF bit.
             let same = |e: &&Entry| e.path == first.path && e.like.dont_fragment == first.like.dont_fragment;
             let length = rest.iter().take_while(same).count();
             let (group, others) = rest.split_at(length);
@@ -217,7 +218,7 @@ impl Queue {
                     }
                 }
                 Err(error) => {
-                    // The error is the first entry's alone.
+                    // The error concerns the first entry alone.
                     if first.count > 1 && refuses_run(&error) {
                         self.no_runs |= error.raw_os_error() == Some(libc::EIO);
                         self.send_singly(first, fd, counters, patience);
@@ -239,7 +240,7 @@ impl Queue {
         }
     }
 
-    /// Sends the datagrams of a run that the kernel refused as such.
+    /// Sends the datagrams of a run singly, after the kernel refused the run.
     fn send_singly(&mut self, run: &Entry, fd: i32, counters: &mut UdpCounters, patience: &mut Duration) {
         let mut start = run.payload.start;
         while start < run.payload.end {
@@ -262,8 +263,8 @@ impl Queue {
     }
 }
 
-/// Whether a run may have been refused for being one: each segment must fit the device's MTU, and old kernels
-/// want checksum offload.
+/// Whether the kernel may have refused a run because it is a run: each segment must fit the device's MTU, and old
+/// kernels require checksum offload.
 fn refuses_run(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO))
 }

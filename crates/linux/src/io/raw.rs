@@ -14,16 +14,16 @@ use crate::error::OpenError;
 use crate::sys::mmsg::{self, BATCH, Outgoing};
 use crate::sys::{self, sockaddr};
 
-/// A queue with this many octets is sent.
+/// Number of octets from which a queue is sent at once.
 const FULL: usize = 512 * 1024;
-/// How long a full send buffer may hold up one flush.
+/// Time for which a full send buffer may delay one flush.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// The raw sockets of the families that are spoken, and what waits to be sent.
+/// The raw sockets of the configured families, and the packets that wait to be sent.
 pub(super) struct Sockets {
     sockets: [Option<Socket>; 2],
     queues: [Queue; 2],
-    /// Names the packets in the log.
+    /// The name of the packets in the log.
     what: &'static str,
 }
 
@@ -43,8 +43,8 @@ impl Sockets {
         &self.sockets
     }
 
-    /// Takes a packet into the queue, with the control messages that `control` appends. Whether the queue is full and
-    /// wants to be sent.
+    /// Appends a packet to the queue, with the control messages that `control` appends. Returns whether the queue is
+    /// full and must be sent.
     pub(super) fn push(&mut self, dst: IpAddr, packet: &[u8], control: impl FnOnce(&mut Vec<u8>)) -> bool {
         let [v4, v6] = &mut self.queues;
         let queue = if dst.is_ipv4() { v4 } else { v6 };
@@ -52,7 +52,7 @@ impl Sockets {
         queue.is_full()
     }
 
-    /// Sends everything and leaves the queues empty.
+    /// Sends all packets and empties the queues.
     pub(super) fn flush(&mut self, failed: &mut impl FnMut(IpAddr, TransmitError)) -> Sent {
         let mut all = Sent::default();
         for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
@@ -64,14 +64,14 @@ impl Sockets {
     }
 }
 
-/// Packets with their control messages, in order.
+/// A queue of packets with their control messages.
 #[derive(Default)]
 struct Queue {
     entries: Vec<Entry>,
     octets: Vec<u8>,
 }
 
-/// Where a packet goes, and the ends of its control messages and of itself in the octets.
+/// The destination of a packet, and the ends of its control messages and of the packet in the octets.
 struct Entry {
     dst: IpAddr,
     name: ([u8; sockaddr::MAX], usize),
@@ -80,7 +80,7 @@ struct Entry {
     end: usize,
 }
 
-/// What came of the packets of a queue.
+/// The numbers of sent and unsent packets of a queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sent {
     pub(super) sent: u64,
@@ -95,9 +95,9 @@ impl Queue {
         let control_end = self.octets.len();
         self.octets.extend_from_slice(packet);
         let end = self.octets.len();
-        // Control messages of the next must lie as the kernel's structures do.
+        // The control messages of the next packet must be aligned as the kernel's structures are.
         self.octets.resize(end.next_multiple_of(size_of::<usize>()), 0);
-        // Raw sockets want no port.
+        // Raw sockets require port 0.
         let name = sockaddr::encode(SocketAddr::new(dst, 0));
         self.entries.push(Entry { dst, name, start, control_end, end });
     }
@@ -106,7 +106,7 @@ impl Queue {
         self.entries.len() >= BATCH || self.octets.len() >= FULL
     }
 
-    /// Sends everything and leaves the queue empty; `what` names the packets in the log.
+    /// Sends all packets and empties the queue; `what` names the packets in the log.
     fn send(
         &mut self,
         socket: Option<&Socket>,
@@ -137,7 +137,7 @@ impl Queue {
                     0
                 }
                 Err(error) => {
-                    // The error is the first packet's alone.
+                    // The error concerns the first packet alone.
                     tracing::debug!(%error, "{what} packet not sent");
                     done.unsent += 1;
                     if let Some(first) = rest.first() {

@@ -1,5 +1,5 @@
-//! Datagrams of one UDP port: one UDP socket for each IP version that receives and sends, one raw socket that sends what
-//! has another source port.
+//! Datagrams of one UDP port. For each IP version there are one UDP socket, which receives and sends, and one raw
+//! socket, which sends datagrams with another source port.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,10 +19,10 @@ use crate::sys::cmsg::{Messages, int};
 use crate::sys::mmsg::Datagram;
 use crate::sys::{set_mark, set_option, sockaddr};
 
-// linux/in6.h; libc has not got all of them.
+// Constants of linux/in6.h; libc lacks some of them.
 const IPV6_RECVORIGDSTADDR: i32 = 74;
 const IPV6_TRANSPARENT: i32 = 75;
-/// Kind of the control message with the original IPv6 destination.
+/// The control message with the original IPv6 destination.
 const IPV6_ORIGDSTADDR: i32 = 74;
 
 signalbox_core::counters! {
@@ -47,10 +47,10 @@ signalbox_core::counters! {
     }
 }
 
-/// The sockets of one UDP port, and what waits to be sent.
+/// The sockets of one UDP port, and the datagrams that wait to be sent.
 pub(super) struct UdpPort {
     entry: Entry,
-    /// Port that the UDP sockets are bound to; `None`: this entry only sends, by the raw sockets.
+    /// The port of the UDP sockets; `None` if this entry only sends, by the raw sockets.
     port: Option<u16>,
     sockets: Sockets,
     queue: Queue,
@@ -109,30 +109,30 @@ impl Port for UdpPort {
         self.counters.iter().collect()
     }
 
-    /// The rules of all UDP ports are laid and removed together (`crate::intercept`).
+    /// Does nothing: the rules of all UDP ports are installed and removed together (`crate::intercept`).
     fn close(self: Box<Self>) -> Result<(), OpenError> {
         Ok(())
     }
 }
 
-/// The nftables expression for the packets that are intercepted by this request; `None`: it is not for UDP, or it
-/// intercepts none. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of these.
+/// The nftables expression for the packets that this request intercepts; `None` if the request is not for UDP or
+/// intercepts no packets. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of these.
 pub(crate) fn rule(request: &EntryRequest, ipv6: bool) -> Option<String> {
     let (Entry::Udp(port), Some(intercept)) = (request.entry, &request.intercept) else { return None };
     let mut text = format!("udp dport {port}");
     match (intercept.alert, ipv6) {
         (AlertRule::NotRequired, _) => {}
-        // hdrlength is cheap and excludes nearly everything else.
+        // The test of hdrlength is cheap and excludes nearly all other packets.
         (AlertRule::Any, false) => text.push_str(" ip hdrlength > 5 ip option ra exists"),
         (AlertRule::Value { ipv4, .. }, false) => {
             text.push_str(&format!(" ip hdrlength > 5 ip option ra value {ipv4}"));
         }
-        // Whether the header holds a Router Alert, and of which value, is for the engine to examine: the option may
-        // stand anywhere in the header.
+        // The engine examines whether the header holds a Router Alert, and with which value: the option may stand
+        // anywhere in the header.
         (AlertRule::Any | AlertRule::Value { .. }, true) => text.push_str(" exthdr hbh exists"),
     }
     for m in &intercept.matches {
-        // The UDP header comes first.
+        // The UDP header precedes the payload.
         let offset = (8 + u32::from(m.offset)) * 8;
         let mask = if m.mask == u32::MAX { String::new() } else { format!(" & {:#x}", m.mask) };
         text.push_str(&format!(" @th,{offset},32{mask} {:#x}", m.value));
@@ -152,7 +152,7 @@ fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
             (libc::IPPROTO_IP, libc::IP_ORIGDSTADDR) | (libc::IPPROTO_IPV6, IPV6_ORIGDSTADDR) => {
                 dst = sockaddr::decode(data);
             }
-            // in_pktinfo begins with the interface, in6_pktinfo ends with it.
+            // The interface is the first field of in_pktinfo and the last field of in6_pktinfo.
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => ifindex = int(data),
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => ifindex = int(data.get(16..)?),
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => ttl = int(data),
@@ -175,7 +175,7 @@ fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
     })
 }
 
-/// Which socket a datagram takes.
+/// The socket by which a datagram leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Path {
     Udp4,
@@ -187,7 +187,7 @@ pub(super) enum Path {
 pub(super) struct Sockets {
     udp: [Option<Socket>; 2],
     raw: [Option<Socket>; 2],
-    /// Whether the IPv4 socket sets DF at present.
+    /// Whether the IPv4 socket sets DF at present; `None` if that is not known.
     dont_fragment: Option<bool>,
 }
 
@@ -204,7 +204,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// The socket for `path`, if that family is open.
+    /// The socket for `path`, if its family is open.
     pub(super) fn fd(&self, path: Path) -> Option<RawFd> {
         let socket = match path {
             Path::Udp4 => &self.udp[0],
@@ -215,9 +215,8 @@ impl Sockets {
         socket.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Makes the IPv4 UDP socket set DF or not. There is no control message for it, and a second socket on
-    /// the port would take datagrams from the first; setting the option when it changes costs a tenth of a
-    /// send.
+    /// Makes the IPv4 UDP socket set DF or not. There is no control message for it, and a second socket on the port
+    /// would receive datagrams of the first. Setting the option at each change costs a tenth of a send.
     pub(super) fn set_dont_fragment(&mut self, on: bool) {
         let Some(socket) = &self.udp[0] else { return };
         if self.dont_fragment != Some(on) {
@@ -265,7 +264,7 @@ fn open_udp(domain: Domain, port: u16, config: &IoConfig) -> Result<Socket, Open
 
     let address: SocketAddr =
         if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() };
-    // Without SO_REUSEADDR: a second daemon would silently take the first one's datagrams.
+    // SO_REUSEADDR is not set: a second daemon would receive the first one's datagrams without an error.
     socket.bind(&address.into()).map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES) => OpenError::bind_service(port, &error),
         Some(libc::EADDRINUSE) => OpenError::new(
@@ -286,12 +285,12 @@ fn open_raw(domain: Domain, mark: u32) -> Result<Socket, OpenError> {
     Ok(socket)
 }
 
-/// Level and name of the option that lets a socket send from a foreign address.
+/// The level and name of the option that lets a socket send from a foreign address.
 pub(super) const fn transparent(ipv6: bool) -> (i32, i32) {
     if ipv6 { (libc::IPPROTO_IPV6, IPV6_TRANSPARENT) } else { (libc::IPPROTO_IP, libc::IP_TRANSPARENT) }
 }
 
-/// As large as allowed: the forced size needs a capability over the initial namespace.
+/// Sets a buffer as large as allowed: the forced size needs a capability in the initial namespace.
 pub(super) fn buffer(socket: &Socket, forced: i32, asked: i32, octets: usize) {
     let octets = i32::try_from(octets).unwrap_or(i32::MAX);
     if set_option(socket, libc::SOL_SOCKET, forced, octets).is_err() {

@@ -1,4 +1,4 @@
-//! How another thread ends the loop's wait.
+//! A handle by which another thread ends the loop's wait.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::sys;
 
-/// Ends [`super::Io::wait`] from any thread. Cheap to clone.
+/// A handle that ends [`super::Io::wait`] from any thread. It is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<File>);
 
@@ -20,13 +20,13 @@ impl Waker {
         self.0.as_raw_fd()
     }
 
-    /// Ends the present wait, or the next one if nobody waits. Many calls before it count as one.
+    /// Ends the present wait, or the next one if no thread waits. Several calls before it count as one.
     pub fn wake(&self) {
-        // It fails only if the counter is at its limit, and then the wait ends anyway.
+        // The write fails only if the counter is at its limit, and then the wait ends all the same.
         let _ = (&*self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// Forgets the calls so far; for loops that watch [`super::Io::fds`] themselves.
+    /// Discards the calls so far, for loops that watch [`super::Io::fds`] themselves.
     pub fn clear(&self) {
         let _ = (&*self.0).read(&mut [0; 8]);
     }
