@@ -1,28 +1,28 @@
-//! Limits, timeouts and marking of streams, and what is counted.
+//! Limits, timeouts, marking and counters of streams.
 
 use std::time::Duration;
 
-/// How TCP connections are made and held.
+/// The configuration of streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamConfig {
     /// How long a connection may take to come up.
     pub connect_timeout: Duration,
-    /// How long written octets may stay unacknowledged (TCP_USER_TIMEOUT, RFC 5482); also how long a peer may
-    /// keep its window shut, so not shorter than the longest pause of a reader that shall survive.
+    /// Time for which written octets may stay unacknowledged (TCP_USER_TIMEOUT, RFC 5482). It also limits how long a
+    /// peer may keep its window shut, so it must not be shorter than the longest pause of a reader that is to survive.
     pub user_timeout: Duration,
-    /// How long an orderly close may take: what is not delivered then is dropped.
+    /// Time that an orderly close may take. Octets that are not delivered then are dropped.
     pub close_timeout: Duration,
-    /// TOS octet or traffic class of every packet; the ECN bits are TCP's own.
+    /// TOS octet or traffic class of every packet. TCP sets the ECN bits itself.
     pub tos: u8,
-    /// Packet mark, seen by this machine only: [`crate::IoConfig::own_mark`].
+    /// Packet mark, visible to this machine only: [`crate::IoConfig::own_mark`].
     pub mark: u32,
     /// Most accepted connections at a time; further ones are reset.
     pub accept_limit: u32,
     /// Most accepted connections at a time from one address; further ones are reset.
     pub accept_limit_per_source: u32,
-    /// Most octets of one stream that wait for the kernel: a stream that is given more is reset.
+    /// Most octets of one stream that wait for the kernel. A stream with more is reset.
     pub unsent_limit: usize,
-    /// The same for all streams together.
+    /// Most octets of all streams together that wait for the kernel.
     pub unsent_limit_total: usize,
 }
 

@@ -1,4 +1,4 @@
-//! One connection and what it waits for.
+//! One connection and its state.
 
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use super::sctp;
 use super::socket::{is_unacknowledged, stream_error};
 use crate::sys::receive_record;
 
-/// Octets that a TCP connection may give at once.
+/// Most octets that one read of a TCP connection returns.
 const SHARE: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,35 +22,36 @@ pub(super) enum Phase {
 }
 
 pub(super) struct Connection {
-    /// What the kernel calls a stream socket, of either kind.
+    /// The kernel's stream socket, of TCP or SCTP.
     socket: TcpStream,
     pub(super) phase: Phase,
-    /// This node is done with it: once what it holds is gone it says so to the peer, and waits for the same.
+    /// Whether this node has closed the connection: once the queue is empty it sends the end to the peer, and waits for
+    /// the peer's end.
     pub(super) closing: bool,
-    /// The FIN is sent.
+    /// Whether the FIN is sent.
     shut: bool,
     pub(super) reading: bool,
-    /// Writing failed; what is left to read comes first.
+    /// The error of a failed write. The octets that are left to read come first.
     broken: Option<StreamError>,
     pub(super) out: Outgoing,
-    /// The kernel did not take all at the last flush.
+    /// Whether the kernel left a rest at the last flush.
     pub(super) held: bool,
-    /// It is in the list of those to be flushed.
+    /// Whether the connection is in the list of those to be flushed.
     pub(super) written: bool,
-    /// What the kernel was asked to tell.
+    /// The readiness that the kernel was asked to report.
     interest: i32,
     pub(super) deadline: Option<Instant>,
-    /// Of SCTP, the beginning of a message.
+    /// The beginning of an incomplete SCTP message.
     begun: Vec<u8>,
-    /// Who connected, if it was accepted.
+    /// The peer's address, if the connection was accepted.
     pub(super) source: Option<IpAddr>,
 }
 
-/// What reading gave.
+/// The result of a read.
 pub(super) enum Read {
     Octets(usize),
     Nothing,
-    /// Of the connection; `None`: the peer ended it orderly.
+    /// The end of the connection; `None`: the peer ended it orderly.
     End(Option<StreamError>),
 }
 
@@ -86,7 +87,7 @@ impl Connection {
         self.interest
     }
 
-    /// What the kernel shall tell, if that is not what it was asked for.
+    /// The readiness that the kernel must report, if it differs from the present setting.
     pub(super) fn new_interest(&mut self) -> Option<i32> {
         let wanted = match self.phase {
             Phase::Connecting => libc::EPOLLOUT,
@@ -102,7 +103,7 @@ impl Connection {
         matches!(self.out, Outgoing::Messages(_))
     }
 
-    /// Whether it makes sense to write.
+    /// Whether a write can succeed.
     pub(super) const fn is_writable(&self) -> bool {
         !self.closing && self.broken.is_none()
     }
@@ -119,7 +120,7 @@ impl Connection {
     pub(super) fn is_unacknowledged(&self) -> bool {
         let sent = match &self.out {
             Outgoing::Octets(_) => is_unacknowledged(&self.socket, self.shut),
-            // Of an association that is gone nothing can be known any more.
+            // The kernel has no state of an association that is gone.
             Outgoing::Messages(messages) => {
                 sctp::is_unacknowledged(&self.socket).unwrap_or(messages.began && !self.shut)
             }
@@ -127,7 +128,7 @@ impl Connection {
         (sent && self.phase == Phase::Open) || !self.out.is_empty()
     }
 
-    /// How connecting went: our address once it is up, nothing while it is under way.
+    /// The result of connecting: our address once the connection is up, `None` while it is under way.
     pub(super) fn outcome(&self) -> io::Result<Option<SocketAddr>> {
         if let Some(error) = self.socket.take_error()? {
             return Err(error);
@@ -139,7 +140,7 @@ impl Connection {
         }
     }
 
-    /// It is up.
+    /// Marks the connection as up.
     pub(super) fn opened(&mut self) -> io::Result<()> {
         self.phase = Phase::Open;
         if let Outgoing::Messages(messages) = &mut self.out {
@@ -148,7 +149,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Hands to the kernel what it takes; says the end once all is gone.
+    /// Passes octets to the kernel until it accepts no more, and sends the end once all octets are gone.
     pub(super) fn hand_on(&mut self) -> io::Result<()> {
         self.out.write_to(&mut self.socket)?;
         if self.closing && self.out.is_empty() && !self.shut {
@@ -158,7 +159,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads, once, if it is ready for that and reading is on.
+    /// Reads once, if the connection is ready for it and reading is on.
     pub(super) fn read(&mut self, flags: i32, buffer: &mut [u8]) -> Read {
         if !self.reading && !self.closing {
             if flags & (libc::EPOLLERR | libc::EPOLLHUP) == 0 {
@@ -175,7 +176,7 @@ impl Connection {
             Ok(0) => Read::End(self.broken),
             Ok(count) => Read::Octets(count),
             Err(error) => match error.kind() {
-                // A TCP connection tells its end itself.
+                // A TCP connection reports its end itself.
                 io::ErrorKind::WouldBlock if self.broken.is_some() && self.is_sctp() => {
                     Read::End(self.broken)
                 }
@@ -196,7 +197,7 @@ impl Connection {
             return Ok(count);
         }
         if self.begun.len() + count > buffer.len() {
-            return Err(io::ErrorKind::ConnectionReset.into()); // no message of ours is so long
+            return Err(io::ErrorKind::ConnectionReset.into()); // no message of ours is that long
         }
         self.begun.extend_from_slice(piece);
         if !whole {

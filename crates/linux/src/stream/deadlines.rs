@@ -8,9 +8,9 @@ use crate::sys::epoll::TimerFd;
 
 pub(super) struct Deadlines {
     timer: TimerFd,
-    /// When, and whose.
+    /// The time and the token of each deadline.
     set: BTreeSet<(Instant, u64)>,
-    /// What the timer stands at; not later than the first deadline.
+    /// The time for which the timer is set; not later than the first deadline.
     armed: Option<Instant>,
 }
 
@@ -30,12 +30,12 @@ impl Deadlines {
         }
     }
 
-    /// The timer may then fire for nothing, which costs less than setting it anew each time.
+    /// Removes a deadline. The timer may then fire without need, which costs less than setting it each time.
     pub(super) fn remove(&mut self, when: Instant, token: u64) {
         self.set.remove(&(when, token));
     }
 
-    /// Takes one that is due; once there is none, the timer stands at the next.
+    /// Removes one deadline that is due and returns it. If no deadline is due, the timer is set to the next one.
     pub(super) fn pop_due(&mut self) -> Option<u64> {
         let due = self.set.first().filter(|(when, _)| *when <= Instant::now()).copied();
         if let Some(due) = due {
@@ -49,7 +49,7 @@ impl Deadlines {
     fn arm(&mut self) {
         self.armed = self.set.first().map(|(when, _)| *when);
         let delay = self.armed.map(|when| when.saturating_duration_since(Instant::now()));
-        // Only an invalid descriptor or time could make it fail, and both are ours.
+        // Only an invalid descriptor or time could make the call fail, and this module makes both.
         let _ = self.timer.set(delay);
     }
 }

@@ -1,4 +1,4 @@
-//! What streams tell their owner.
+//! Events that streams report to their owner.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use signalbox_core::node::{StreamError, StreamId, StreamKind};
 /// Most octets of one event: the largest GIST message (RFC 5971 A.1: 65,535 words and the header).
 const OCTETS: usize = 65_536 * 4 + 8;
 
-/// Room for the octets of one event, made once and used again.
+/// A buffer for the octets of one event, allocated once and reused.
 pub struct StreamBuffer(Vec<u8>);
 
 impl StreamBuffer {
-    /// Makes the room: 256 KiB.
+    /// Allocates the buffer: 256 KiB.
     #[must_use]
     pub fn new() -> Self {
         Self(vec![0; OCTETS])
@@ -39,56 +39,56 @@ impl fmt::Debug for StreamBuffer {
     }
 }
 
-/// Something happened to a stream; each is an input of the same name of [`signalbox_core::node::Input`].
+/// An event of a stream; each is an input of the same name of [`signalbox_core::node::Input`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEvent<'a> {
-    /// Somebody connected to a listener.
+    /// A listener accepted a connection.
     Accepted {
-        /// Its name, even.
+        /// The id of the stream, even.
         stream: StreamId,
-        /// What it runs over.
+        /// The transport protocol of the stream.
         kind: StreamKind,
-        /// Our address; the port tells which listener.
+        /// Our address, whose port identifies the listener.
         local: SocketAddr,
-        /// Who connected.
+        /// The peer's address.
         peer: SocketAddr,
     },
     /// A stream that was opened is up.
     Connected {
-        /// Which stream.
+        /// The id of the stream.
         stream: StreamId,
-        /// Our address, with the port that was chosen.
+        /// Our address, with the chosen port.
         local: SocketAddr,
     },
-    /// Octets of a stream, in order, split anyhow; never none. Of SCTP one message, whole.
+    /// Octets of a stream, in order and split at any place, at least one. With SCTP, one complete message.
     Octets {
-        /// Which stream.
+        /// The id of the stream.
         stream: StreamId,
-        /// What the peer wrote.
+        /// The octets from the peer.
         octets: &'a [u8],
     },
-    /// How much of what was written waits for the kernel: given when a flush left something, when that falls,
-    /// and at last with 0.
+    /// The number of written octets that wait for the kernel. It is reported when a flush leaves some, when the number
+    /// falls, and at last with 0.
     Drained {
-        /// Which stream.
+        /// The id of the stream.
         stream: StreamId,
-        /// Octets that wait.
+        /// The octets that wait.
         unsent: usize,
     },
-    /// A stream is no more, or never came to be. What its peer wrote before has been given, unless the
-    /// connection broke while reading was off.
+    /// A stream has ended, or could not be opened. What its peer wrote before has been reported, unless the connection
+    /// broke while reading was off.
     Closed {
-        /// Which stream.
+        /// The id of the stream.
         stream: StreamId,
-        /// Why; `None`: the peer ended it orderly.
+        /// The reason; `None`: the peer ended the stream orderly.
         error: Option<StreamError>,
-        /// Octets that were written may not have reached the peer.
+        /// Whether written octets may not have reached the peer.
         unacknowledged: bool,
     },
 }
 
 impl StreamEvent<'_> {
-    /// The stream that it is about.
+    /// The stream that the event concerns.
     #[must_use]
     pub const fn stream(&self) -> StreamId {
         match self {

@@ -1,4 +1,4 @@
-//! Sockets that wait for connections, and how many of those there may be.
+//! Sockets that wait for connections, and the limits on accepted ones.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,33 +12,33 @@ use super::socket::{self, reset_on_close};
 use super::{StreamConfig, StreamCounters};
 use crate::sys::epoll::Epoll;
 
-/// Listeners' tokens count up from here, far beyond any stream's name.
+/// The first token of listeners, far beyond the id of any stream.
 pub(super) const FIRST_TOKEN: u64 = 1 << 63;
 
 #[derive(Default)]
 pub(super) struct Listeners {
     sockets: Vec<(StreamKind, Socket)>,
     ports: Vec<(StreamKind, u16)>,
-    /// Accepted connections that are open.
+    /// Number of open accepted connections.
     open: u32,
-    /// The same for each address, none with 0.
+    /// The same for each address, without entries of 0.
     open_from: HashMap<IpAddr, u32>,
 }
 
-/// What accepting gave.
+/// The result of accepting.
 pub(super) enum Accepted {
     /// A connection, with our and the peer's address.
     Stream(TcpStream, StreamKind, SocketAddr, SocketAddr),
-    /// One that was not wanted or gone again; there may be more.
+    /// A refused connection, or one that is gone already; there may be more.
     Refused,
-    /// Nobody waits.
+    /// No connection waits.
     Nobody,
-    /// The kernel cannot at present.
+    /// The kernel cannot accept at present.
     Failed(io::Error),
 }
 
 impl Listeners {
-    /// Listens at `port` in the families given; a port that is listened at already stays so.
+    /// Listens at `port` in the given families. A port that is open already stays open.
     pub(super) fn add(
         &mut self,
         (kind, port): (StreamKind, u16),
@@ -69,7 +69,7 @@ impl Listeners {
         self.sockets.get(usize::try_from(token.checked_sub(FIRST_TOKEN)?).ok()?)
     }
 
-    /// Takes one connection from the listener behind `token`.
+    /// Accepts one connection of the listener behind `token`.
     pub(super) fn accept(
         &mut self,
         token: u64,
@@ -86,7 +86,7 @@ impl Listeners {
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                         Accepted::Failed(error)
                     }
-                    // What befell the connection while it waited (accept(2)).
+                    // An error of the connection while it waited (accept(2)).
                     _ => Accepted::Refused,
                 };
             }
@@ -109,11 +109,11 @@ impl Listeners {
         Accepted::Stream(stream, kind, local, peer)
     }
 
-    /// An accepted connection from `source` is closed.
+    /// Counts the end of an accepted connection from `source`.
     pub(super) fn closed(&mut self, source: IpAddr) {
         self.open = self.open.saturating_sub(1);
         if let Some(count) = self.open_from.get_mut(&source) {
-            *count -= 1; // no entry holds 0
+            *count -= 1; // no entry is 0
             if *count == 0 {
                 self.open_from.remove(&source);
             }

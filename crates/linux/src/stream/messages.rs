@@ -9,7 +9,7 @@ use super::outgoing::KEPT;
 use crate::sys::mmsg::{self, BATCH, Outgoing};
 use crate::sys::{cmsg, is_full};
 
-/// Octets of one message's control messages: where it goes, and how long it is tried.
+/// Octets of one message's control messages: its stream and its lifetime.
 const CONTROL: usize = cmsg::space(SEND_INFO) + cmsg::space(RELIABILITY);
 /// `struct sctp_sndinfo`: stream, flags, payload protocol (RFC 6084: none is assigned), context, association.
 const SEND_INFO: usize = 16;
@@ -19,20 +19,20 @@ const RELIABILITY: usize = 8;
 struct Entry {
     octets: usize,
     lane: u16,
-    /// Given up then.
+    /// Time at which the message is abandoned.
     until: Option<Instant>,
 }
 
-/// A queue of messages whose octets lie in one piece.
+/// A queue of messages whose octets are contiguous.
 #[derive(Default)]
 pub(super) struct Messages {
     octets: Vec<u8>,
-    /// How many at the front are gone.
+    /// Number of octets at the front that are gone.
     start: usize,
     entries: VecDeque<Entry>,
-    /// Streams that the association has in both directions; known when it is up, not 0 then.
+    /// Streams that the association has in both directions; set when it is up, and not 0 then.
     streams: u16,
-    /// Something was handed to the kernel.
+    /// Whether a message was passed to the kernel.
     pub(super) began: bool,
 }
 
@@ -46,7 +46,7 @@ impl Messages {
     }
 
     pub(super) fn push(&mut self, (lane, lifetime): (u16, Option<Duration>), message: &[u8]) {
-        // Moving the rest costs no more than what has gone cost already.
+        // Moving the rest costs no more than the octets that are gone have cost already.
         if self.start > self.len() {
             self.octets.drain(..self.start);
             self.start = 0;
@@ -56,7 +56,7 @@ impl Messages {
         self.entries.push_back(Entry { octets: message.len(), lane, until });
     }
 
-    /// Hands on as many messages as the kernel takes; that it takes no more now is no error.
+    /// Passes messages to the kernel until it accepts no more, which is no error.
     pub(super) fn write_to(&mut self, socket: &impl AsRawFd) -> io::Result<()> {
         let result = loop {
             if self.entries.is_empty() {
@@ -129,8 +129,8 @@ mod tests {
 
     use super::*;
 
-    /// A datagram socket keeps messages apart as SCTP does, but knows no SCTP control messages: the kernel ignores
-    /// those of another level.
+    /// A datagram socket keeps messages apart as SCTP does, but has no SCTP control messages: the kernel ignores those
+    /// of another level.
     #[test]
     fn messages_stay_apart_and_in_order() {
         let (a, b) = UnixDatagram::pair().unwrap();

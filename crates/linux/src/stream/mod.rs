@@ -1,10 +1,10 @@
-//! TCP connections, and SCTP associations of a kernel that speaks it, for messaging associations: many, none of which holds up another, in the one loop that
-//! [`crate::Io::wait`] is.
+//! TCP connections, and SCTP associations of a kernel with SCTP, for messaging associations. Many of them run in the
+//! one loop of [`crate::Io::wait`], and none of them delays another.
 //!
-//! A turn of the loop: [`Streams::next_event`] until it gives none, then [`crate::Io::flush`]. Each stream is read
-//! at most once and each waiting connection accepted within limits before the turn ends, so that no peer takes
-//! all the time. Writing never waits: what the kernel does not take is held and told by
-//! [`StreamEvent::Drained`].
+//! One turn of the loop is: [`Streams::next_event`] until it returns no event, then [`crate::Io::flush`]. In a turn
+//! each stream is read at most once, and each listener accepts a limited number of connections, so that no peer uses
+//! all the time. Writing never waits: the queue holds what the kernel does not accept, and [`StreamEvent::Drained`]
+//! reports its length.
 
 mod config;
 mod connection;
@@ -36,44 +36,44 @@ use listeners::{Accepted, Listeners};
 use outgoing::Outgoing;
 use socket::stream_error;
 
-/// The deadlines' timer among the tokens.
+/// The token of the deadlines' timer.
 const TIMER: u64 = u64::MAX;
-/// Streams and listeners served in one turn; the kernel takes turns with what is beyond.
+/// Streams and listeners served in one turn. The kernel rotates among those beyond the limit.
 const ROUND: usize = 64;
 /// Connections accepted, or refused, in one turn.
 const ACCEPTS: u32 = 64;
-/// How long a listener rests when the kernel has no descriptor for a connection that waits.
+/// Time for which a listener pauses when the kernel has no descriptor for a connection that waits.
 const REST: Duration = Duration::from_millis(100);
-/// With so much written, a stream is handed to the kernel at once.
+/// Number of written octets from which a stream is flushed at once.
 const EAGER: usize = 64 * 1024;
 
 /// All streams and listeners of a node. Its sockets are made in the network namespace of the thread that calls
 /// [`Streams::listen`] and [`Streams::open`].
 pub struct Streams {
     config: StreamConfig,
-    /// For each family that is spoken, whether it is IPv6.
+    /// The configured families: for each, whether it is IPv6.
     families: Vec<bool>,
     epoll: Epoll,
     deadlines: Deadlines,
     listeners: Listeners,
-    /// By name. Names are this node's own choice, odd or even: nothing that a peer could aim at.
+    /// The connections by id. This node chooses the ids, odd or even, so that a peer cannot choose them for an attack.
     connections: HashMap<u64, Connection>,
     last_accepted: u64,
-    /// Octets held in all connections.
+    /// The octets held in all connections.
     unsent: usize,
-    /// Written to since the last flush.
+    /// The streams written to since the last flush.
     written: Vec<u64>,
-    /// Events that did not come from the kernel's telling.
+    /// Events that the kernel did not report.
     pending: VecDeque<StreamEvent<'static>>,
     round: Option<Round>,
-    /// Kept to be used again by the next round.
+    /// Readiness of the round, kept to reuse its memory.
     ready: VecDeque<(u64, u32)>,
     counters: StreamCounters,
 }
 
-/// What is left to do in the present turn.
+/// The rest of the work in the present turn.
 struct Round {
-    /// Of the pending events, how many there were when it began.
+    /// Number of pending events when the turn began.
     pending: usize,
     accepts: u32,
 }
@@ -107,10 +107,10 @@ impl Streams {
         })
     }
 
-    /// Accepts connections at `port` from now on, at every address of the families that are spoken.
+    /// Accepts connections at `port` from now on, at every address of the configured families.
     ///
     /// # Errors
-    /// The port is taken or may not be used; then it is listened at in neither family.
+    /// The port is in use or not permitted; then no family listens.
     pub fn listen(&mut self, kind: StreamKind, port: u16) -> Result<(), StreamError> {
         self.listeners.add((kind, port), &self.families, &self.config, &self.epoll).map_err(|error| {
             tracing::warn!(port, kind = kind.name(), %error, "cannot listen");
@@ -118,8 +118,8 @@ impl Streams {
         })
     }
 
-    /// Opens a connection from `local` (an address of this node; unspecified: as routing says) to `peer`, by
-    /// the name `stream`: odd and never used before. [`StreamEvent::Connected`] or [`StreamEvent::Closed`] follows.
+    /// Opens a connection from `local` (an address of this node; routing chooses one if it is unspecified) to `peer`,
+    /// with the id `stream`: odd and never used before. [`StreamEvent::Connected`] or [`StreamEvent::Closed`] follows.
     pub fn open(&mut self, stream: StreamId, kind: StreamKind, local: IpAddr, peer: SocketAddr) {
         if self.connections.contains_key(&stream.0) {
             tracing::error!(stream = stream.0, "name taken");
@@ -144,18 +144,17 @@ impl Streams {
         }
     }
 
-    /// Adds octets to what shall be sent; they leave with the next flush. Written to a stream that is closed
-    /// they are lost.
+    /// Appends octets to the queue of a stream; they leave with the next flush. Octets for a closed stream are lost.
     pub fn write(&mut self, stream: StreamId, octets: &[u8]) {
         self.put(stream, octets, |out| match out {
             Outgoing::Octets(out) => out.push(octets),
-            // Octets without an end are no message.
+            // SCTP needs messages, and these octets have no end of a message.
             Outgoing::Messages(_) => tracing::error!(stream = stream.0, "octets written to SCTP"),
         });
     }
 
-    /// Adds a message to what shall be sent over an association: in the order of its lane, and for no longer than its
-    /// lifetime, if it has one. Sent over one that is closed it is lost.
+    /// Appends a message to the queue of an association. It is sent in the order of its SCTP stream, and for no longer
+    /// than its lifetime, if it has one. A message for a closed association is lost.
     pub fn message(&mut self, stream: StreamId, how: (u16, Option<Duration>), message: &[u8]) {
         self.put(stream, message, |out| match out {
             Outgoing::Messages(out) => out.push(how, message),
@@ -187,7 +186,7 @@ impl Streams {
         }
     }
 
-    /// Stops reading or goes on; it is on at first. The end of a connection that breaks is told all the same.
+    /// Stops reading or continues it; it is on at first. The end of a connection that breaks is reported in both cases.
     pub fn read(&mut self, stream: StreamId, on: bool) {
         if let Some(connection) = self.connections.get_mut(&stream.0) {
             connection.reading = on;
@@ -195,7 +194,7 @@ impl Streams {
         }
     }
 
-    /// Closes a stream: orderly, after what was written; or at once, by a reset (`abort`). No event of it follows.
+    /// Closes a stream: orderly, after the written octets; or at once, by a reset (`abort`). No event of it follows.
     pub fn close(&mut self, stream: StreamId, abort: bool) {
         self.pending.retain(|event| event.stream() != stream);
         let Some(connection) = self.connections.get_mut(&stream.0) else { return };
@@ -215,7 +214,7 @@ impl Streams {
         }
     }
 
-    /// Hands to the kernel what was written since the last time.
+    /// Passes to the kernel what was written since the last call.
     pub(crate) fn flush(&mut self) {
         let mut written = mem::take(&mut self.written);
         for stream in written.drain(..) {
@@ -230,11 +229,10 @@ impl Streams {
         self.written = written;
     }
 
-    /// The next thing that happened; `None`: the turn is over, wait for more. `buffer` holds the octets of the
-    /// event.
+    /// The next event; `None` if the turn is over and the caller must wait. `buffer` holds the octets of the event.
     ///
     /// # Errors
-    /// The kernel cannot say what is ready.
+    /// The kernel cannot report readiness.
     pub fn next_event<'b>(&mut self, buffer: &'b mut StreamBuffer) -> io::Result<Option<StreamEvent<'b>>> {
         let mut round = match self.round.take() {
             Some(round) => round,
@@ -250,13 +248,13 @@ impl Streams {
         }))
     }
 
-    /// Whether events wait that no descriptor tells of; for loops of other make than [`crate::Io::wait`].
+    /// Whether events wait that no descriptor reports; for loops that do not use [`crate::Io::wait`].
     #[must_use]
     pub fn has_pending(&self) -> bool {
         self.round.is_some() || !self.pending.is_empty() || !self.ready.is_empty()
     }
 
-    /// Streams that are open, opening or closing.
+    /// The number of streams that are open, opening or closing.
     #[must_use]
     pub fn len(&self) -> usize {
         self.connections.len()
@@ -268,13 +266,13 @@ impl Streams {
         self.connections.is_empty()
     }
 
-    /// Octets that wait for the kernel, of all streams.
+    /// The octets of all streams that wait for the kernel.
     #[must_use]
     pub const fn unsent(&self) -> usize {
         self.unsent
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub const fn counters(&self) -> &StreamCounters {
         &self.counters
@@ -319,7 +317,7 @@ impl Streams {
             return self.connected(stream).map(Served::Event);
         }
         if flags & libc::EPOLLOUT != 0 && connection.held {
-            // The rest of what it is ready for comes after this.
+            // The rest of the stream's readiness is handled after this event.
             self.ready.push_front((stream, (flags & !libc::EPOLLOUT).cast_unsigned()));
             return self.hand_on(stream).map(Served::Event);
         }
@@ -336,7 +334,7 @@ impl Streams {
         }
     }
 
-    /// The attempt to connect is over.
+    /// Handles the end of an attempt to connect.
     fn connected(&mut self, stream: u64) -> Option<StreamEvent<'static>> {
         let connection = self.connections.get_mut(&stream)?;
         let local = match connection.outcome() {
@@ -396,22 +394,22 @@ impl Streams {
 
     fn listen_again(&self, token: u64, on: bool) {
         if let Some((_, listener)) = self.listeners.get(token) {
-            // It is watched already, so this cannot fail.
+            // The listener is watched already, so this cannot fail.
             let _ = self.epoll.modify(listener, token, if on { libc::EPOLLIN } else { 0 });
         }
     }
 
-    /// Acts on deadlines that are due.
+    /// Handles the deadlines that are due.
     fn expire(&mut self) {
         while let Some(token) = self.deadlines.pop_due() {
             match self.connections.get_mut(&token) {
                 Some(connection) => {
                     connection.deadline = None;
                     let error = match connection.outcome() {
-                        // It came up at the last moment: that is told next.
+                        // The connection came up at the last moment: the next event reports it.
                         Ok(Some(_)) if connection.phase == Phase::Connecting => continue,
                         Ok(_) => StreamError::TimedOut,
-                        // What routers said meanwhile (sk_err_soft) says more than that time is over.
+                        // The error that routers reported meanwhile (sk_err_soft) is more exact than the timeout.
                         Err(error) => stream_error(&error),
                     };
                     let closed = self.finish(token, Some(error));
@@ -422,7 +420,7 @@ impl Streams {
         }
     }
 
-    /// Hands what a connection holds to the kernel.
+    /// Passes the queue of a connection to the kernel.
     fn hand_on(&mut self, stream: u64) -> Option<StreamEvent<'static>> {
         let connection = self.connections.get_mut(&stream)?;
         if connection.phase == Phase::Connecting || connection.is_broken() {
@@ -436,11 +434,11 @@ impl Streams {
         self.counters.flushes += u64::from(before > 0);
         let was_held = mem::replace(&mut connection.held, unsent > 0);
         if let Err(error) = result {
-            // What the peer wrote before is still to be read.
+            // What the peer wrote before must still be read.
             if connection.reading && !connection.closing {
                 connection.set_broken(stream_error(&error));
                 self.watch(stream);
-                // Of an association that has failed the kernel tells once, and that was it.
+                // The kernel reports the failure of an association once only, and has done so.
                 self.ready.push_back((stream, libc::EPOLLIN.cast_unsigned()));
                 return None;
             }
@@ -451,7 +449,7 @@ impl Streams {
         news.then_some(StreamEvent::Drained { stream: StreamId(stream), unsent })
     }
 
-    /// Takes a connection out that has come to its end; gives the event, unless this node closed it.
+    /// Removes a connection that has ended; returns the event, unless this node closed the connection.
     fn finish(&mut self, stream: u64, error: Option<StreamError>) -> Option<StreamEvent<'static>> {
         let connection = self.connections.get(&stream)?;
         if connection.closing {
@@ -468,7 +466,7 @@ impl Streams {
         Some(StreamEvent::Closed { stream: StreamId(stream), error, unacknowledged })
     }
 
-    /// Takes a connection out that this node has closed.
+    /// Removes a connection that this node has closed.
     fn discard(&mut self, stream: u64, abort: bool) {
         let lost = self.connections.get(&stream).is_some_and(Connection::is_unacknowledged);
         self.counters.closed_unacknowledged += u64::from(lost);
@@ -484,7 +482,7 @@ impl Streams {
         if let Some(source) = connection.source {
             self.listeners.closed(source);
         }
-        // An orderly end after half of what was written would look like all of it.
+        // If part of the queue is lost, an orderly end would appear to the peer as the end of all.
         if abort || !connection.out.is_empty() {
             socket::reset_on_close(connection.socket());
         }
@@ -513,12 +511,12 @@ impl Streams {
         }
     }
 
-    /// Has the kernel tell what the connection waits for now.
+    /// Makes the kernel report the readiness for which the connection waits now.
     fn watch(&mut self, stream: u64) {
         if let Some(connection) = self.connections.get_mut(&stream)
             && let Some(interest) = connection.new_interest()
         {
-            // It is watched already, so this cannot fail.
+            // The connection is watched already, so this cannot fail.
             let _ = self.epoll.modify(connection.socket(), stream, interest);
         }
     }

@@ -1,4 +1,4 @@
-//! What waits for the kernel to take it.
+//! The queue of what waits for the kernel.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -6,14 +6,14 @@ use std::net::TcpStream;
 use super::messages::Messages;
 use crate::sys::is_full;
 
-/// Room that an empty buffer may keep; thousands of idle streams shall not hold what one burst needed.
+/// Capacity that an empty buffer may keep: thousands of idle streams must not hold what one burst needed.
 pub(super) const KEPT: usize = 16 * 1024;
 
-/// What one stream holds.
+/// The queue of one stream.
 pub(super) enum Outgoing {
-    /// Of TCP.
+    /// The octets of a TCP connection.
     Octets(Octets),
-    /// Of SCTP.
+    /// The messages of an SCTP association.
     Messages(Messages),
 }
 
@@ -29,7 +29,7 @@ impl Outgoing {
         self.len() == 0
     }
 
-    /// Hands on as much as the kernel takes.
+    /// Passes octets or messages to the kernel until it accepts no more.
     pub(super) fn write_to(&mut self, socket: &mut TcpStream) -> io::Result<()> {
         match self {
             Self::Octets(octets) => octets.write_to(socket),
@@ -38,11 +38,11 @@ impl Outgoing {
     }
 }
 
-/// A queue of octets in one piece, so that any number of small writes leave by one call.
+/// A queue of contiguous octets, so that any number of small writes leave by one call.
 #[derive(Default)]
 pub(super) struct Octets {
     octets: Vec<u8>,
-    /// How many at the front are gone.
+    /// Number of octets at the front that are gone.
     start: usize,
 }
 
@@ -56,7 +56,7 @@ impl Octets {
     }
 
     pub(super) fn push(&mut self, octets: &[u8]) {
-        // Moving the rest costs no more than what has gone cost already.
+        // Moving the rest costs no more than the octets that are gone have cost already.
         if self.start > self.len() {
             self.octets.drain(..self.start);
             self.start = 0;
@@ -64,7 +64,7 @@ impl Octets {
         self.octets.extend_from_slice(octets);
     }
 
-    /// Writes as much as `to` takes; that it takes no more now is no error.
+    /// Writes until `to` accepts no more, which is no error.
     fn write_to(&mut self, to: &mut impl Write) -> io::Result<()> {
         let result = loop {
             let rest = self.octets.get(self.start..).unwrap_or(&[]);
@@ -92,7 +92,7 @@ impl Octets {
 mod tests {
     use super::*;
 
-    /// Takes a few octets at a time and now and then none.
+    /// A writer that accepts a few octets at a time and sometimes refuses.
     struct Slow(Vec<u8>, usize);
 
     impl Write for Slow {

@@ -1,4 +1,4 @@
-//! Sockets as every stream wants them.
+//! Sockets of streams and listeners.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -9,13 +9,13 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use super::{StreamConfig, sctp};
 use crate::sys::{epoll, set_mark, set_option};
 
-/// Unsent octets that the kernel shall hold of one stream: enough to fill a fast link between two turns of the
-/// loop; what is beyond stays here, where it is seen and counts.
+/// Unsent octets that the kernel may hold of one stream: enough to fill a fast link between two turns of the loop.
+/// Further octets stay in the queue of the stream, where they count towards its limit.
 const KERNEL_UNSENT: i32 = 256 * 1024;
-/// Connections that may wait to be accepted.
+/// Most connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// A socket that waits for connections; what is set here is passed on to them by the kernel.
+/// Makes a socket that waits for connections. The kernel passes the options set here on to them.
 pub(super) fn listen(kind: StreamKind, port: u16, ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
     let any: IpAddr = if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let socket = prepared(kind, ipv6, config)?;
@@ -28,7 +28,7 @@ pub(super) fn listen(kind: StreamKind, port: u16, ipv6: bool, config: &StreamCon
     Ok(socket)
 }
 
-/// A connection under way from `local` (unspecified: as routing says) to `peer`.
+/// Starts a connection from `local` (routing chooses one if it is unspecified) to `peer`.
 pub(super) fn connect(
     kind: StreamKind,
     local: IpAddr,
@@ -38,7 +38,7 @@ pub(super) fn connect(
     let socket = prepared(kind, peer.is_ipv6(), config)?;
     if !local.is_unspecified() {
         if kind == StreamKind::Tcp {
-            // The port is chosen when the peer is known, so that connections to different peers may share one.
+            // The kernel chooses the port when the peer is known, so that connections to different peers may share one.
             set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
         }
         let mut local = SocketAddr::from((local, 0));
@@ -70,7 +70,7 @@ fn prepared(kind: StreamKind, ipv6: bool, config: &StreamConfig) -> io::Result<S
 fn prepared_tcp(ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
     let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    // Writes are gathered here already.
+    // The stream's queue gathers writes already.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_user_timeout(Some(config.user_timeout))?;
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, KERNEL_UNSENT)?;
@@ -79,16 +79,16 @@ fn prepared_tcp(ipv6: bool, config: &StreamConfig) -> io::Result<Socket> {
 
 /// Makes closing the socket reset the connection.
 pub(super) fn reset_on_close(socket: &TcpStream) {
-    // It cannot fail on a socket; and if it did, the connection would end orderly instead.
+    // The call cannot fail on a socket; and if it did, the connection would end orderly instead.
     let _ = SockRef::from(socket).set_linger(Some(std::time::Duration::ZERO));
 }
 
-/// Whether the peer of a TCP connection has not acknowledged all octets; a FIN of ours is none.
+/// Whether the peer of a TCP connection has not acknowledged all octets; a FIN of ours does not count.
 pub(super) fn is_unacknowledged(socket: &TcpStream, fin_sent: bool) -> bool {
     epoll::unacknowledged(socket).is_ok_and(|octets| octets > usize::from(fin_sent))
 }
 
-/// The error as nodes know it.
+/// The node's form of an error.
 pub(super) fn stream_error(error: &io::Error) -> StreamError {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => StreamError::Refused,

@@ -1,4 +1,4 @@
-//! The classifier in the kernel: `bpf/traffic.c`, its maps, and who owns which filter.
+//! The classifier in the kernel: `bpf/traffic.c`, its maps, and the owner of each filter.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -18,13 +18,13 @@ use crate::sys::bpf::{Map, MapKind, load_classifier};
 const SHAPES_SIZE: usize = 20 + SHAPES * KEY;
 const POLICY: usize = 64;
 const STATE: usize = 64;
-/// Tokens of an octet.
+/// Number of tokens for one octet.
 const TOKENS: u64 = 1_000_000_000;
-/// Octets that a packet of many segments may leave as debt.
+/// Octets by which a packet of many segments may overdraw the bucket.
 const DEBT: u64 = 1 << 20;
 const NO_MARK: u8 = 0xff;
 
-/// A filter as it is installed.
+/// An installed filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Encoded {
     ipv6: bool,
@@ -40,7 +40,7 @@ struct Used {
     filters: u32,
 }
 
-/// A classifier and its maps, of one link.
+/// The classifier of one link, with its maps.
 #[derive(Debug)]
 pub(super) struct Program {
     fd: OwnedFd,
@@ -52,21 +52,21 @@ pub(super) struct Program {
     /// `struct signaling`.
     signaling: [u8; 12],
     most_flows: usize,
-    /// Per IP version, the most specific first.
+    /// The shapes in use for each IP version, the most specific first.
     used: [Vec<Used>; 2],
-    /// Which reservations have a filter; the last has its packets.
+    /// The reservations that have a filter. The last one gets the filter's packets.
     owners: HashMap<[u8; KEY], Vec<u32>>,
 }
 
 impl Program {
-    /// Loads it, with room for what is configured.
+    /// Loads the classifier, with maps of the configured size.
     pub(super) fn load(config: &LinkConfig, link_header: u32, signaling: Signaling) -> io::Result<Self> {
         let broken = || io::Error::new(io::ErrorKind::InvalidData, "the object in this program is broken");
         let most = config.max_reservations;
         let most_flows = most + most / 2;
         let shapes = Map::create("sbx_shapes", MapKind::Array, 4, SHAPES_SIZE, 2)?;
         let flows = Map::create("sbx_flows", MapKind::Hash, KEY, 4, most_flows)?;
-        // The last ones are signaling's.
+        // The last slots are those of signaling.
         let slots = most + Kind::ALL.len() as u32;
         let policies = Map::create("sbx_policies", MapKind::Array, 4, POLICY, slots)?;
         let states = Map::create("sbx_states", MapKind::Array, 4, STATE, slots)?;
@@ -96,12 +96,12 @@ impl Program {
         Ok(program)
     }
 
-    /// Its descriptor.
+    /// The descriptor of the program.
     pub(super) fn raw(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 
-    /// The filters as they will be installed in place of `old`, or why they cannot be.
+    /// Encodes the filters that will replace `old`, or returns why they cannot be installed.
     pub(super) fn encode(
         &self,
         filters: &[FlowFilter],
@@ -119,7 +119,7 @@ impl Program {
         if encoded.is_empty() {
             return Err(ReserveError::Unsupported);
         }
-        // Old ones go after new ones have come.
+        // New filters are added before old ones are removed.
         let new = encoded.iter().filter(|one| !old.contains(one));
         let mut more: Vec<(bool, Shape)> = Vec::new();
         let mut keys = 0;
@@ -138,8 +138,8 @@ impl Program {
         Ok(encoded)
     }
 
-    /// Writes the policy of `slot` and gives it the packets of `new` instead of `old`'s. Without `old` it begins
-    /// with a full bucket.
+    /// Writes the policy of `slot` and gives it the packets of `new` instead of those of `old`. Without `old` the slot
+    /// begins with a full bucket.
     pub(super) fn install(
         &mut self,
         slot: u32,
@@ -156,7 +156,7 @@ impl Program {
             if !old.contains(one)
                 && let Err(error) = self.add(slot, one)
             {
-                // What was added goes again; the kernel frees what it took a moment ago.
+                // The added filters are removed again. The kernel accepts the removal of what it added a moment ago.
                 for added in new.iter().take(at).filter(|one| !old.contains(one)) {
                     let _ = self.take(slot, added);
                 }
@@ -171,7 +171,7 @@ impl Program {
         filters.iter().map(|one| self.take(slot, one)).fold(Ok(()), io::Result::and)
     }
 
-    /// What `slot` has seen.
+    /// The packets and octets that `slot` has counted.
     pub(super) fn statistics(&self, slot: u32) -> io::Result<Statistics> {
         let mut state = [0; STATE];
         self.states.lookup(&slot.to_ne_bytes(), &mut state)?;
@@ -206,7 +206,7 @@ impl Program {
         let owners = self.owners.entry(key).or_default();
         owners.push(slot);
         self.flows.update(&key, &slot.to_ne_bytes()).inspect_err(|_| {
-            // As it was; an error of this would be the same one.
+            // This restores the previous state. An error here would be the same one.
             let _ = self.take(slot, one);
         })
     }
@@ -280,7 +280,7 @@ fn policy(flow: &Flow<'_>) -> [u8; POLICY] {
     policy
 }
 
-/// `struct state` whose buckets are full. Empty ones would hold no more than what has come in since the machine started.
+/// The `struct state` with full buckets. Empty ones would hold no more than the tokens since the machine started.
 fn full(policy: &[u8; POLICY]) -> [u8; STATE] {
     let mut state = [0; STATE];
     state[..8].copy_from_slice(&policy[8..16]);
@@ -292,7 +292,7 @@ fn full(policy: &[u8; POLICY]) -> [u8; STATE] {
 mod tests {
     use super::*;
 
-    /// The sizes that the program was compiled with.
+    /// Compares the sizes with those of the compiled program.
     #[test]
     fn the_maps_are_those_of_the_program() {
         let object = Object::new(OBJECT).unwrap();
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(octets[8..], [1, 14, 0, 0]);
     }
 
-    /// A refill in the program must not overflow: elapsed times rate, onto a full bucket.
+    /// A refill in the program must not overflow: elapsed time multiplied by the rate, added to a full bucket.
     #[test]
     fn no_bucket_overflows() {
         for rate in [1, 999, u64::from(u32::MAX), u64::MAX] {

@@ -1,4 +1,4 @@
-//! What is configured of enforcement, and what this machine can do of it.
+//! The configuration of enforcement, and the capabilities of this machine.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use signalbox_core::IfIndex;
 use super::htb;
 use super::signaling::Signaling;
 
-/// What to do where the kernel cannot enforce everything.
+/// The reaction where the kernel cannot enforce everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Enforcement {
-    /// Refuse to start, and refuse reservations that cannot be enforced whole.
+    /// Refuse to start, and refuse reservations that cannot be enforced completely.
     #[default]
     Required,
-    /// Enforce what can be, grant the rest without.
+    /// Enforce what the kernel can, and grant the other reservations without enforcement.
     BestEffort,
-    /// Touch nothing in the kernel; everything is granted.
+    /// Change nothing in the kernel, and grant everything.
     Off,
 }
 
-/// What the enforcer is made from.
+/// The configuration of the enforcer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrafficConfig {
-    /// What to do where the kernel cannot.
+    /// The reaction where the kernel cannot enforce everything.
     pub enforcement: Enforcement,
-    /// The outgoing interfaces to reserve at; others are not touched.
+    /// The outgoing interfaces with reservations; the enforcer does not touch others.
     pub links: Vec<LinkConfig>,
-    /// Use eBPF where the kernel allows it. Without it there is no strict policing, no marking, and no more
+    /// Whether to use eBPF where the kernel allows it. Without it there is no strict policing, no marking, and no more
     /// reservations than classes.
     pub ebpf: bool,
-    /// How signaling is known, which has a share of each link.
+    /// The properties by which signaling is recognised, which has a share of each link.
     pub signaling: Signaling,
 }
 
@@ -44,28 +44,29 @@ impl Default for TrafficConfig {
     }
 }
 
-/// An outgoing interface to reserve at.
+/// An outgoing interface with reservations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkConfig {
     /// Name of the interface.
     pub name: String,
-    /// What the link carries, octets of IP packets a second, from 1,000.
+    /// The rate of the link, in octets of IP packets a second, from 1,000.
     pub rate: u64,
-    /// How much of it reservations may have together, octets a second, at most `rate`. Best effort is sure of the
-    /// rest.
+    /// The most that all reservations may have together, in octets a second, at most `rate`. Best effort is guaranteed
+    /// the rest.
     pub reservable: u64,
-    /// How much of it signaling is sure of, octets a second, at most half of `rate`; 0: it is best effort. It is taken
-    /// from the rest that best effort has; where that is too small, the link is promised that much more than whole.
+    /// The rate guaranteed to signaling, in octets a second, at most half of `rate`. With 0, signaling is best effort.
+    /// The rate is taken from the rest that best effort has. Where that is too small, the guarantees exceed the link's
+    /// rate by the difference.
     pub signaling: u64,
-    /// Reservations with a queue of their own, 0–2,000; those beyond it share one and are policed each.
+    /// Number of reservations with a queue of their own, 0–2,000. Those beyond it share a queue, and each is policed.
     pub classes: u16,
     /// Most reservations at a time, 1–1,000,000. Each takes about 400 octets in the kernel.
     pub max_reservations: u32,
 }
 
 impl LinkConfig {
-    /// A link with room for 1,000 queues and 16,384 reservations, which may have 90 % of `rate` (octets a second), and
-    /// 2 % for signaling, as [`Self::signaling`] says.
+    /// A link with 1,000 queues and 16,384 reservations, which may have 90 % of `rate` (octets a second), and 2 % for
+    /// signaling, as [`Self::signaling`] computes.
     #[must_use]
     pub fn new(name: impl Into<String>, rate: u64) -> Self {
         Self {
@@ -78,14 +79,14 @@ impl LinkConfig {
         }
     }
 
-    /// `wanted` octets a second for signaling, as far as it makes sense at a link of `rate`: not less than 64 kbit/s, and
-    /// not more than a quarter of the link. 0 stays 0.
+    /// The rate for signaling, `wanted` octets a second within the useful limits of a link of `rate`: not less than 64
+    /// kbit/s, and not more than a quarter of the link. 0 stays 0.
     #[must_use]
     pub fn signaling(wanted: u64, rate: u64) -> u64 {
         if wanted == 0 { 0 } else { wanted.max(8000).min(rate / 4) }
     }
 
-    /// What is wrong with it, if anything.
+    /// The fault of the configuration, if it has one.
     pub(super) fn fault(&self) -> Option<String> {
         let Self { name, rate, reservable, signaling, classes, max_reservations } = self;
         if *rate < 1000 {
@@ -104,14 +105,14 @@ impl LinkConfig {
     }
 }
 
-/// How traffic beyond a reservation is kept from harming others.
+/// The method that keeps traffic beyond a reservation from harming other traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policing {
-    /// A token bucket a reservation, exactly as specified (eBPF).
+    /// A token bucket for each reservation, exactly as specified (eBPF).
     TokenBucket,
-    /// The class is never served faster than reserved: the excess waits, then is lost.
+    /// The class is never served faster than reserved: the excess waits, and is then lost.
     ClassCeiling,
-    /// Not at all.
+    /// No policing.
     None,
 }
 
@@ -125,23 +126,23 @@ impl fmt::Display for Policing {
     }
 }
 
-/// What is enforced at an interface.
+/// The enforcement at an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     /// Name of the interface.
     pub name: String,
-    /// Its number; [`IfIndex::NONE`] while there is no such interface.
+    /// The number of the interface; [`IfIndex::NONE`] while there is no such interface.
     pub ifindex: IfIndex,
     /// Whether reserved packets have queues of their own.
     pub queues: bool,
-    /// How excess is handled.
+    /// The policing of excess.
     pub policing: Policing,
-    /// Whether conforming packets can get another code point.
+    /// Whether the enforcer can mark conforming packets with another code point.
     pub marking: bool,
-    /// Own queues, and how many of them are taken.
+    /// Number of own queues, and number of those in use.
     pub classes: (u16, u16),
-    /// Reservations that can be, and that are.
+    /// Most reservations, and number of present ones.
     pub reservations: (u32, u32),
-    /// What is missing and why, for people.
+    /// The missing capabilities and the reasons, as text for users.
     pub lacking: Vec<String>,
 }

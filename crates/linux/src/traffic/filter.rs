@@ -1,7 +1,7 @@
-//! Filters as the kernel looks them up: a shape says which bits of a packet count, a key what they must be.
+//! Filters as the kernel looks them up: a shape is the mask of the compared bits of a packet, a key is their value.
 //!
-//! A packet is looked up once for each shape in use, the most specific first; filters of one shape, however many,
-//! cost one lookup. So wildcards are bounded by the number of shapes, not of filters.
+//! The classifier looks a packet up once for each shape in use, the most specific first. All filters of one shape
+//! together cost one lookup. The limit on wildcards is therefore the number of shapes, not of filters.
 
 use std::net::IpAddr;
 
@@ -10,26 +10,26 @@ use signalbox_core::traffic::FlowFilter;
 
 /// Octets of `struct key` in `bpf/traffic.c`.
 pub(super) const KEY: usize = 48;
-/// Shapes in use at a time, per link and IP version.
+/// Most shapes in use at a time, per link and IP version.
 pub(super) const SHAPES: usize = 16;
 
-/// Where `shape` is in a key.
+/// Offset of the shape's number in a key.
 const SHAPE: usize = 46;
 
-/// Which bits count.
+/// The mask of the compared bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Shape([u8; KEY]);
 
-/// What they must be.
+/// The value of the compared bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key([u8; KEY]);
 
-/// Shape and key of a filter; `None`: no packet can be told by it.
+/// Shape and key of a filter; `None` if the filter identifies no packet.
 pub(super) fn encode(filter: &FlowFilter) -> Option<(Shape, Key)> {
     let FlowFilter { src, dst, protocol, src_port, dst_port, dscp, flow_label, spi } = *filter;
     let is_ipv4 = filter.is_ipv4();
     let mixed = src.addr.is_ipv4() != dst.addr.is_ipv4();
-    // Port 0 is one that is not known yet (RFC 5971 A.3.1.1).
+    // Port 0 stands for a port that is not known yet (RFC 5971 A.3.1.1).
     let no_port = src_port == Some(0) || dst_port == Some(0);
     let wide = dscp.is_some_and(|dscp| dscp > 0x3f) || flow_label.is_some_and(|label| label > 0xf_ffff);
     if mixed || no_port || wide || (is_ipv4 && flow_label.is_some()) {
@@ -48,12 +48,12 @@ pub(super) fn encode(filter: &FlowFilter) -> Option<(Shape, Key)> {
 }
 
 impl Shape {
-    /// The more bits count, the more specific it is.
+    /// The number of compared bits: more bits are more specific.
     pub(super) fn specificity(&self) -> u32 {
         self.0.iter().map(|octet| octet.count_ones()).sum()
     }
 
-    /// As the kernel has it, under a number.
+    /// The shape in the kernel's form, with its number.
     pub(super) fn numbered(mut self, number: u8) -> [u8; KEY] {
         self.0[SHAPE] = number;
         self.0
@@ -61,7 +61,7 @@ impl Shape {
 }
 
 impl Key {
-    /// As the kernel has it, of the shape with this number.
+    /// The key in the kernel's form, with the number of its shape.
     pub(super) fn numbered(mut self, number: u8) -> [u8; KEY] {
         self.0[SHAPE] = number;
         self.0

@@ -1,8 +1,8 @@
-//! The queues of a link: HTB with a class for best effort, one for the excess of reservations, two for signaling, one for each service that shares, and a
-//! pool of classes for reservations.
+//! The queues of a link: HTB with a class for best effort, one for the excess of reservations, two for signaling, one
+//! for each service with a shared class, and a pool of classes for reservations.
 //!
-//! Making and removing a class takes the kernel longer the more there are (3 ms at 60,000), changing one does not.
-//! So all are made at the start, and a reservation changes one of the pool.
+//! The time to make or remove a class grows with their number (3 ms at 60,000); the time to change one does not. All
+//! classes are therefore made at the start, and a reservation changes one of the pool.
 
 use std::io;
 
@@ -14,40 +14,40 @@ use super::signaling;
 use crate::netlink::Batch;
 use crate::netlink::codec::{Attributes, Connection, u32_of};
 
-/// Major number of our qdisc, by which it is known: "SB".
+/// Major number of our qdisc, which identifies it: "SB".
 pub(super) const MAJOR: u32 = 0x5342 << 16;
 /// Major number of the queue of best effort.
 const LEAF: u32 = 0x5343 << 16;
 /// Major number of the queue of excess.
 const EXCESS_LEAF: u32 = 0x5344 << 16;
 const ROOT_CLASS: u16 = 1;
-/// Minor number of the class of everything that nobody reserved for.
+/// Minor number of the class of all packets without a reservation.
 pub(super) const BEST_EFFORT: u16 = 2;
-/// Minor number of the class of what this node's daemon sends.
+/// Minor number of the class of packets that this node's daemon sends.
 pub(super) const OWN_SIGNALING: u16 = 3;
 /// Minor number of the class of other signaling.
 pub(super) const PASSING_SIGNALING: u16 = 4;
-/// Minor number of the class of what exceeds reservations: best effort of a lower kind, or it would push aside those who
-/// send less when something is lost (RFC 2211 §9).
+/// Minor number of the class of what exceeds reservations. It is best effort of a lower priority. Otherwise it would
+/// displace senders that reduce their rate after a loss (RFC 2211 §9).
 pub(super) const EXCESS: u16 = 5;
 const GUARANTEED: u16 = 0x10;
-/// Minor number of the class in which reservations go that found no class of their own.
+/// Minor number of the shared class of reservations for which no own class was left.
 pub(super) const CONTROLLED_LOAD: u16 = 0x11;
 const DSCP: u16 = 0x40;
 const POOL: u16 = 0x100;
 /// Most classes of the pool.
 pub(super) const MOST_CLASSES: u16 = 2000;
 
-// Who is asked first for what nobody has a right to.
+// Priorities of the classes when they borrow spare bandwidth.
 const FIRST: u32 = 0;
 const OWN: u32 = 1;
 const SHARED: u32 = 2;
 const BEHIND: u32 = 6;
 const LAST: u32 = 7;
 
-/// What a class has while nobody uses it, octets a second.
+/// Rate of a class while it is not in use, octets a second.
 const IDLE: u64 = 125;
-/// Octets in the queue of best effort: 100 ms of the link, at least this.
+/// Least size of the queue of best effort, which otherwise holds 100 ms of the link, in octets.
 const LEAST_QUEUE: u64 = 30_000;
 
 const TCA_KIND: u16 = 1;
@@ -66,18 +66,18 @@ const TCA_BPF_FLAGS: u16 = 8;
 const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
-/// Parent of what is at the interface itself.
+/// Parent of the qdisc at the interface's root.
 const TC_H_ROOT: u32 = 0xffff_ffff;
 const ETH_P_ALL: u16 = 3;
-/// Rates are computed, not looked up in tables.
+/// Link layer for which the kernel computes rates instead of reading them from tables.
 const TC_LINKLAYER_ETHERNET: u8 = 1;
 
-/// The class of an own queue.
+/// The minor number of the class with an own queue.
 pub(super) const fn own(number: u16) -> u16 {
     POOL + number
 }
 
-/// The class of a service.
+/// The minor number of the shared class of a service.
 pub(super) fn shared(service: ServiceClass) -> u16 {
     match service {
         ServiceClass::Guaranteed => GUARANTEED,
@@ -86,23 +86,23 @@ pub(super) fn shared(service: ServiceClass) -> u16 {
     }
 }
 
-/// Number of a class as packets carry it.
+/// The number of a class, as packets carry it.
 pub(super) const fn class_id(minor: u16) -> u32 {
     MAJOR | minor as u32
 }
 
-/// What is at an interface's root.
+/// The qdisc at an interface's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Root {
-    /// What the kernel puts there by itself.
+    /// The kernel's own default.
     Default,
-    /// Ours, of this process or an earlier one.
+    /// A qdisc of ours, of this process or an earlier one.
     Ours,
-    /// Somebody else's: kind and handle as `tc` shows it.
+    /// A qdisc of another program: kind and handle as `tc` shows it.
     Foreign(String),
 }
 
-/// Looks what is at the interface's root.
+/// Reads the qdisc at the interface's root.
 pub(super) fn root(connection: &mut Connection, ifindex: u32) -> io::Result<Root> {
     let mut found = Root::Default;
     roots(connection, |at, root| {
@@ -124,7 +124,7 @@ pub(super) fn ours(connection: &mut Connection) -> io::Result<Vec<u32>> {
     Ok(ours)
 }
 
-/// What is at each interface's root, but for the kernel's own.
+/// Reads the qdisc at each interface's root, except the kernel's defaults.
 fn roots(connection: &mut Connection, mut each: impl FnMut(u32, Root)) -> io::Result<()> {
     connection.begin(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &message(0, 0, 0)).transact(|answer| {
         let Some((fixed, attributes)) = answer.split::<20>() else { return };
@@ -151,19 +151,19 @@ fn roots(connection: &mut Connection, mut each: impl FnMut(u32, Root)) -> io::Re
     })
 }
 
-/// Removes our qdisc with all that hangs on it; the kernel puts its default there.
+/// Removes our qdisc with everything attached to it. The kernel then installs its default.
 pub(super) fn remove(connection: &mut Connection, ifindex: u32) -> io::Result<()> {
     let removed = connection
         .begin(libc::RTM_DELQDISC, libc::NLM_F_ACK, &message(ifindex, MAJOR, TC_H_ROOT))
         .transact(|_| {});
     match removed {
-        // It went with its interface.
+        // The qdisc was removed with its interface.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT)) => Ok(()),
         result => result,
     }
 }
 
-/// Requests for one link.
+/// The requests for one link.
 #[derive(Debug, Clone)]
 pub(super) struct Queues {
     ifindex: u32,
@@ -175,7 +175,7 @@ impl Queues {
         Self { ifindex, rate }
     }
 
-    /// Makes all queues. `link_header` octets of each packet are not IP's and not counted.
+    /// Makes all queues. `link_header` octets of each packet do not belong to IP and are not counted.
     pub(super) fn make(&self, config: &LinkConfig, link_header: u32) -> io::Result<()> {
         let mut batch = Batch::open(NETLINK_ROUTE)?;
         let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
@@ -192,7 +192,7 @@ impl Queues {
         self.class(&mut batch, create, ROOT_CLASS, MAJOR, [self.rate; 2], FIRST);
         let taken = config.reservable.saturating_add(config.signaling);
         let rest = self.rate.saturating_sub(taken).max(self.rate / 100).max(IDLE);
-        // So much that who is patient is served at all.
+        // The least rate that keeps excess traffic served at all.
         let scraps = (rest / 16).max(IDLE);
         let sure = rest.saturating_sub(scraps).max(IDLE);
         self.class(&mut batch, create, BEST_EFFORT, root, [sure, self.rate], BEHIND);
@@ -219,8 +219,8 @@ impl Queues {
         }
     }
 
-    /// Asks that a class be served at `rate` at least and at `ceiling` at most, octets a second; `last`: what it gets
-    /// beyond `rate` it gets after all others, best effort included.
+    /// Appends a request to serve a class at `rate` at least and at `ceiling` at most, octets a second. With `last`,
+    /// the class gets bandwidth beyond `rate` only after all others, best effort included.
     pub(super) fn change(&self, batch: &mut Batch, minor: u16, rate: u64, ceiling: Option<u64>, last: bool) {
         let rate = rate.max(IDLE);
         let rates = [rate, ceiling.unwrap_or(self.rate).max(rate)];
@@ -232,11 +232,11 @@ impl Queues {
         let [rate, ceiling] = rates;
         let mut parameters = Vec::with_capacity(44);
         for rate in rates {
-            // No cell log, overhead or least packet.
+            // No cell log, overhead or least packet size.
             parameters.extend_from_slice(&[0, TC_LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0]);
             parameters.extend_from_slice(&u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
         }
-        let quantum = 2000; // octets served in one turn of those who have no right to it: a packet or so
+        let quantum = 2000; // octets served in one turn of borrowing: about a packet
         for value in [burst(rate), burst(ceiling), quantum, 0, priority] {
             parameters.extend_from_slice(&value.to_ne_bytes());
         }
@@ -251,7 +251,7 @@ impl Queues {
             });
     }
 
-    /// Hangs a classifier on the qdisc.
+    /// Attaches a classifier to the qdisc.
     pub(super) fn classify(&self, connection: &mut Connection, program: i32) -> io::Result<()> {
         let mut options = Vec::new();
         let class = class_id(BEST_EFFORT);
@@ -259,7 +259,7 @@ impl Queues {
             (TCA_BPF_FD, &program.to_ne_bytes()[..]),
             (TCA_BPF_NAME, b"signalbox\0\0\0"),
             (TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes()),
-            (TCA_BPF_CLASSID, &class.to_ne_bytes()), // its major number is that of the classes it names
+            (TCA_BPF_CLASSID, &class.to_ne_bytes()), // its major number is that of the classes that it selects
         ] {
             options.extend_from_slice(&(4 + data.len() as u16).to_ne_bytes());
             options.extend_from_slice(&kind.to_ne_bytes());
@@ -276,10 +276,10 @@ impl Queues {
             .transact(|_| {})
     }
 
-    /// What a class has sent and dropped: packets, octets, packets dropped.
+    /// The counters of a class: packets sent, octets sent, packets dropped.
     pub(super) fn sent(&self, connection: &mut Connection, minor: u16) -> io::Result<[u64; 3]> {
         let mut sent = [0; 3];
-        connection // Without the echo only others would hear the answer.
+        connection // Without the echo only other sockets would receive the answer.
             .begin(
                 libc::RTM_GETTCLASS,
                 libc::NLM_F_ECHO | libc::NLM_F_ACK,
@@ -315,15 +315,15 @@ const fn priority(minor: u16) -> u32 {
     }
 }
 
-/// What a class may send at once, as time in units of 64 ns: two full packets, and what goes in two milliseconds, for
-/// that is how late the kernel's timers may be.
+/// The burst of a class, as time in units of 64 ns: two full packets, and the octets of two milliseconds, because the
+/// kernel's timers may be that late.
 fn burst(rate: u64) -> u32 {
     const NANOSECONDS: u64 = 1_000_000_000;
     let nanoseconds = (3200 * NANOSECONDS / rate.max(1)).saturating_add(2_000_000);
     u32::try_from(nanoseconds >> 6).unwrap_or(u32::MAX)
 }
 
-/// `struct tc_sizespec` with nothing but `overhead`.
+/// The `struct tc_sizespec` with only `overhead` set.
 fn size_table(overhead: i32) -> Vec<u8> {
     let mut table = vec![0; 4]; // cell_log, size_log, cell_align
     for value in [overhead, i32::from(TC_LINKLAYER_ETHERNET), 0, 0, 0] {

@@ -1,4 +1,4 @@
-//! One outgoing interface: its queues, its classifier, and who has which of its places.
+//! One outgoing interface: its queues, its classifier, and the places of its reservations.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use crate::error::OpenError;
 use crate::netlink::Batch;
 use crate::netlink::codec::Connection;
 
-/// How packets find their class.
+/// The method by which packets find their class.
 #[derive(Debug)]
 enum Classifier {
     Bpf(Program),
     Nft(Maps),
 }
 
-/// What a reservation has in the kernel.
+/// The place of a reservation in the kernel.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     slot: u32,
     queue: u16,
-    /// Share of a common class, octets a second; 0 where the queue is its own.
+    /// Share of a common class, octets a second; 0 where the queue is the reservation's own.
     share: u64,
     filters: Filters,
 }
@@ -49,7 +49,7 @@ pub(super) struct Link {
     free_queues: Vec<u16>,
     classes: u16,
     free_slots: Vec<u32>,
-    /// Slots from here on were never used.
+    /// The first slot that was never used; all later ones are unused, too.
     fresh: u32,
     most: u32,
     /// Rates reserved in common classes, octets a second.
@@ -58,7 +58,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Makes the queues of an interface, after removing what an earlier process of ours left there.
+    /// Makes the queues of an interface, after the removal of those that an earlier process of ours left.
     pub(super) fn open(
         connection: &mut Connection,
         config: &LinkConfig,
@@ -131,7 +131,7 @@ impl Link {
             Err(_) => Maps::open(ifindex, config, signaling).map(Classifier::Nft),
         };
         let classifier = classifier.inspect_err(|_| {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = htb::remove(connection, ifindex);
         })?;
         Ok(Self {
@@ -150,8 +150,8 @@ impl Link {
         })
     }
 
-    /// Takes a place for a reservation, in the stead of `old`, and asks for its queue. Nothing is in the kernel until
-    /// the requests have been sent and [`Self::install`] was called.
+    /// Allocates a place for a reservation, which replaces `old`, and appends the requests for its queue. The kernel is
+    /// unchanged until the requests have been sent and [`Self::install`] was called.
     pub(super) fn plan(
         &mut self,
         reservation: &Reservation,
@@ -185,7 +185,7 @@ impl Link {
         let policed = matches!(self.classifier, Classifier::Bpf(_));
         let own = old.map(|old| old.queue).filter(|queue| is_own(*queue));
         let queue = match treatment {
-            // Without a policer, whoever shares a queue is at the mercy of the others in it.
+            // Without a policer, the reservations that share a queue are not protected from each other.
             Treatment::Aggregate(service) if policed => Some(htb::shared(*service)),
             Treatment::OwnQueue | Treatment::Aggregate(_) => {
                 let own = own.or_else(|| self.free_queues.pop());
@@ -212,13 +212,13 @@ impl Link {
         Ok(Place { slot, queue, share, filters })
     }
 
-    /// Asks that the common class `queue` be served as its reservations add up to.
+    /// Appends a request to serve the common class `queue` at the sum of its reservations.
     pub(super) fn share(&self, queue: u16, requests: &mut Batch) {
         let rate = self.shares.get(&queue).copied().unwrap_or(0);
         self.queues.change(requests, queue, rate, None, false);
     }
 
-    /// Sends the packets of a reservation its way.
+    /// Directs the packets of a reservation to its queue.
     pub(super) fn install(
         &mut self,
         reservation: &Reservation,
@@ -248,7 +248,7 @@ impl Link {
         }
     }
 
-    /// Takes the packets of a reservation away from it.
+    /// Stops the classification of a reservation's packets.
     pub(super) fn uninstall(&mut self, place: &Place) -> std::io::Result<()> {
         match (&mut self.classifier, &place.filters) {
             (Classifier::Bpf(program), Filters::Bpf(filters)) => program.remove(place.slot, filters),
@@ -259,7 +259,7 @@ impl Link {
         }
     }
 
-    /// Gives back what a place holds and `kept` does not, and names the common class that lost a share.
+    /// Frees the parts of a place that `kept` does not have, and returns the common class whose share became less.
     pub(super) fn free(&mut self, place: &Place, kept: Option<&Place>) -> Option<u16> {
         if kept.is_none_or(|kept| kept.slot != place.slot) {
             self.free_slots.push(place.slot);
@@ -276,14 +276,14 @@ impl Link {
         Some(place.queue)
     }
 
-    /// Asks that a queue of its own need no service any more.
+    /// Appends a request that ends the service of an own queue.
     pub(super) fn idle(&self, place: &Place, requests: &mut Batch) {
         if is_own(place.queue) {
             self.queues.change(requests, place.queue, 0, None, false);
         }
     }
 
-    /// Asks that a queue be served as before a change that failed.
+    /// Appends a request that restores a queue after a failed change.
     pub(super) fn restore(&self, reservation: &Reservation, place: &Place, requests: &mut Batch) {
         self.serve(reservation, place.queue, requests);
     }
@@ -301,12 +301,12 @@ impl Link {
         );
     }
 
-    /// Whether it classifies by nftables.
+    /// Whether the link classifies by nftables.
     pub(super) const fn uses_nft(&self) -> bool {
         matches!(self.classifier, Classifier::Nft(_))
     }
 
-    /// What a reservation has sent. Without eBPF it is what its class has sent since the link was opened.
+    /// The counters of a reservation. Without eBPF they are those of its class since the link was opened.
     pub(super) fn statistics(
         &self,
         connection: &mut Connection,
@@ -321,7 +321,7 @@ impl Link {
         }
     }
 
-    /// What is enforced here.
+    /// The enforcement at this link.
     pub(super) fn capabilities(&self) -> Capabilities {
         let bpf = matches!(self.classifier, Classifier::Bpf(_));
         let free = u16::try_from(self.free_queues.len()).unwrap_or(u16::MAX);
@@ -338,7 +338,7 @@ impl Link {
         }
     }
 
-    /// Removes all that is ours at this interface.
+    /// Removes everything that is ours at this interface.
     pub(super) fn close(&mut self, connection: &mut Connection) -> std::io::Result<()> {
         htb::remove(connection, self.ifindex)
     }
@@ -350,7 +350,7 @@ impl Place {
         self.queue == other.queue
     }
 
-    /// The common class it has a share of, if any.
+    /// The common class of which the place has a share, if any.
     pub(super) fn shared(&self) -> Option<u16> {
         (!is_own(self.queue)).then_some(self.queue)
     }

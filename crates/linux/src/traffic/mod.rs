@@ -1,13 +1,14 @@
-//! Enforcement of reservations: the kernel gives each its share of an outgoing link, and no more.
+//! Enforcement of reservations: the kernel gives each reservation its share of an outgoing link, and no more.
 //!
 //! * `htb` makes the queues: best effort, signaling, one for each service, a pool of own ones.
-//! * `signaling` says what the daemons' messages have of a link.
-//! * `bpf` finds a packet's reservation by hashing (`filter`), polices and marks it, and picks its queue. The program
-//!   is `bpf/traffic.c`; `object` reads what was compiled from it.
-//! * `nft` finds the queue where eBPF is not allowed, with less of all that.
-//! * `link` holds what one interface has of these, [`Enforcer`] all links and reservations.
+//! * `signaling` defines the share of signaling messages at a link.
+//! * `bpf` finds a packet's reservation by hashing (`filter`), polices and marks the packet, and selects its queue. The
+//!   program is `bpf/traffic.c`; `object` reads its compiled form.
+//! * `nft` finds the queue where eBPF is not allowed, with fewer capabilities.
+//! * `link` holds the state of one interface, [`Enforcer`] all links and reservations.
 //!
-//! All of it hangs on one qdisc at the interface, known by its number, and goes with it: see docs/enforcement.md.
+//! Everything depends on one qdisc at the interface, which has a fixed number, and is removed with it: see
+//! docs/enforcement.md.
 
 mod bpf;
 mod config;
@@ -33,7 +34,7 @@ use crate::error::OpenError;
 use crate::netlink::codec::Connection;
 use crate::netlink::{Batch, interfaces};
 
-/// What one reservation has sent.
+/// The counters of one reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Statistics {
     /// Packets that conformed and went to their queue.
@@ -46,12 +47,12 @@ pub struct Statistics {
     pub policed_octets: Option<u64>,
 }
 
-/// What the classifier does with a flow.
+/// The treatment of a flow by the classifier.
 #[derive(Clone, Copy)]
 struct Flow<'a> {
     traffic: &'a TrafficSpec,
     queue: u16,
-    /// The class of what does not conform; 0: it is dropped.
+    /// The class of packets that do not conform; 0: they are dropped.
     excess: u16,
     mark_dscp: Option<u8>,
 }
@@ -89,7 +90,7 @@ impl Operation {
 
 struct Held {
     reservation: Reservation,
-    /// `None`: granted without being enforced.
+    /// The place in the kernel; `None` if the reservation is granted without enforcement.
     place: Option<Place>,
 }
 
@@ -98,19 +99,19 @@ struct Planned {
     id: ReservationId,
     reservation: Reservation,
     place: Place,
-    /// Where it was, if on the same link.
+    /// The previous place, if it was on the same link.
     old: Option<Place>,
 }
 
-/// Makes the kernel keep what was reserved. [`Enforcer::reserve`] and [`Enforcer::release`] only note what is wanted;
-/// [`Enforcer::flush`] does it, many at once.
+/// The enforcer of reservations in the kernel. [`Enforcer::reserve`] and [`Enforcer::release`] only queue requests;
+/// [`Enforcer::flush`] carries them out, many at once.
 pub struct Enforcer {
     config: TrafficConfig,
     connection: Connection,
     requests: Batch,
-    /// By interface number.
+    /// The open links by interface number.
     links: BTreeMap<u32, Link>,
-    /// Links that could not be opened, and why.
+    /// The links that could not be opened, with the reason.
     closed: BTreeMap<String, String>,
     wanted: Vec<Operation>,
     held: HashMap<ReservationId, Held>,
@@ -118,12 +119,12 @@ pub struct Enforcer {
 }
 
 impl Enforcer {
-    /// Opens every configured link that there is, in this thread's network namespace. What an earlier process of ours
-    /// left behind is removed first, at all interfaces.
+    /// Opens every configured link that exists in this thread's network namespace. What an earlier process of ours left
+    /// at any interface is removed first.
     ///
     /// # Errors
-    /// A fault of the configuration; under [`Enforcement::Required`] what is missing at the first link that cannot be
-    /// opened, with nothing left behind.
+    /// A fault of the configuration. Under [`Enforcement::Required`], what is missing at the first link that cannot be
+    /// opened; everything made before is removed then.
     pub fn open(config: &TrafficConfig) -> Result<Self, OpenError> {
         let mut names = BTreeSet::new();
         for link in &config.links {
@@ -146,13 +147,13 @@ impl Enforcer {
         enforcer.sweep()?;
         let opened = enforcer.refresh();
         if let (Enforcement::Required, Some((_, error))) = (config.enforcement, opened.into_iter().next()) {
-            return Err(error); // what was opened closes with it
+            return Err(error); // dropping the value closes the open links
         }
         Ok(enforcer)
     }
 
-    /// Looks for links that came or went: opens those configured that are new, forgets those that are gone together
-    /// with the reservations there. Call it when interfaces changed. Gives the links that could not be opened.
+    /// Updates the links after a change of interfaces: opens configured links that are new, and removes links that are
+    /// gone together with their reservations. Returns the links that could not be opened.
     pub fn refresh(&mut self) -> Vec<(String, OpenError)> {
         if self.config.enforcement == Enforcement::Off {
             return Vec::new();
@@ -194,30 +195,30 @@ impl Enforcer {
         failed
     }
 
-    /// Wants a reservation, or one changed; [`Self::flush`] tells the result.
+    /// Queues a new or changed reservation; [`Self::flush`] returns the result.
     pub fn reserve(&mut self, id: ReservationId, reservation: &Reservation) {
         self.wanted.push(Operation::Reserve(id, reservation.clone()));
     }
 
-    /// Wants a reservation gone; nothing happens if there is none.
+    /// Queues the removal of a reservation; an unknown reservation is ignored.
     pub fn release(&mut self, id: ReservationId) {
         self.wanted.push(Operation::Release(id));
     }
 
-    /// Whether there is something to flush.
+    /// Whether there are queued requests.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.wanted.is_empty()
     }
 
-    /// Does what is wanted, in order, and gives one result for each [`Self::reserve`]. A change that failed leaves
-    /// what stood before.
+    /// Carries out the queued requests in order, and returns one result for each [`Self::reserve`]. A change that
+    /// failed leaves the previous state.
     pub fn flush(&mut self) -> Vec<(ReservationId, Result<(), ReserveError>)> {
         let mut results = Vec::new();
         let mut wanted = std::mem::take(&mut self.wanted).into_iter().peekable();
         let mut seen = HashSet::new();
         while wanted.peek().is_some() {
-            // What concerns one reservation twice is done one after the other.
+            // Two requests for one reservation are carried out one after the other.
             seen.clear();
             let group: Vec<Operation> =
                 std::iter::from_fn(|| wanted.next_if(|operation| seen.insert(operation.id()))).collect();
@@ -239,7 +240,7 @@ impl Enforcer {
         results: &mut Vec<(ReservationId, Result<(), ReserveError>)>,
     ) {
         let mut planned = Vec::new();
-        // Which request is whose; common classes are told by link and number.
+        // The reservation of each request; common classes are identified by link and number.
         let mut own: HashMap<usize, usize> = HashMap::new();
         let mut shared = BTreeSet::new();
         for operation in group {
@@ -305,7 +306,7 @@ impl Enforcer {
                 link.share(queue, &mut self.requests);
             }
         }
-        // What is given back here is only more than needed if it stays.
+        // If a request to reduce a rate fails, the class only keeps more than it needs.
         match self.requests.send() {
             Ok(refused) if refused.is_empty() => {}
             Ok(refused) => tracing::debug!(?refused, "classes keep more than they need"),
@@ -313,7 +314,7 @@ impl Enforcer {
         }
     }
 
-    /// A place for a reservation and where it was; `None`: it is granted without.
+    /// Allocates a place for a reservation; `None` if the reservation is granted without enforcement.
     fn plan(
         &mut self,
         id: ReservationId,
@@ -333,7 +334,7 @@ impl Enforcer {
         }
     }
 
-    /// Installs what was planned, or takes the plan back.
+    /// Installs what was planned, or undoes the plan.
     fn settle(
         &mut self,
         planned: Planned,
@@ -371,12 +372,12 @@ impl Enforcer {
         }
         let before = self.held.insert(id, Held { reservation, place: Some(place) });
         if let (Some(before), None) = (before, old) {
-            less.extend(self.give_back(&before)); // it was at another link
+            less.extend(self.give_back(&before)); // its previous place was at another link
         }
         Ok(())
     }
 
-    /// Removes a reservation from the kernel and names the common class that has one less.
+    /// Removes a reservation from the kernel and returns the common class that lost a share.
     fn give_back(&mut self, held: &Held) -> Option<(u32, u16)> {
         let ifindex = held.reservation.ifindex.0;
         let (link, place) = (self.links.get_mut(&ifindex)?, held.place.as_ref()?);
@@ -387,10 +388,10 @@ impl Enforcer {
         link.free(place, None).map(|queue| (ifindex, queue))
     }
 
-    /// What a reservation has sent; `None` if there is none, or it is not enforced.
+    /// The counters of a reservation; `None` if it does not exist or is not enforced.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn statistics(&mut self, id: ReservationId) -> io::Result<Option<Statistics>> {
         let Some(held) = self.held.get(&id) else { return Ok(None) };
         let link = self.links.get(&held.reservation.ifindex.0);
@@ -404,7 +405,7 @@ impl Enforcer {
         self.held.get(&id).is_some_and(|held| held.place.is_some())
     }
 
-    /// What is enforced at each configured link.
+    /// The enforcement at each configured link.
     pub fn capabilities(&self) -> impl Iterator<Item = Capabilities> {
         self.config.links.iter().map(|config| {
             let link = self.links.values().find(|link| link.name == config.name);
@@ -428,16 +429,16 @@ impl Enforcer {
         })
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub const fn counters(&self) -> &TrafficCounters {
         &self.counters
     }
 
-    /// Removes all that is ours from the kernel.
+    /// Removes everything that is ours from the kernel.
     ///
     /// # Errors
-    /// The first of the kernel's; the rest is removed all the same.
+    /// The kernel's first error. The rest is removed all the same.
     pub fn close(mut self) -> Result<(), OpenError> {
         self.take_away().map_err(|error| OpenError::system("removing the queues", &error))
     }
@@ -452,7 +453,7 @@ impl Enforcer {
         if uses_nft { result.and(nft::remove()) } else { result }
     }
 
-    /// Removes what an earlier process of ours left behind.
+    /// Removes what an earlier process of ours left.
     fn sweep(&mut self) -> Result<(), OpenError> {
         let told = |what: &str, error: &io::Error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin(what, error),
@@ -465,7 +466,7 @@ impl Enforcer {
             htb::remove(&mut self.connection, *ifindex)
                 .map_err(|error| told("removing old queues", &error))?;
         }
-        // Without queues there were no maps, or they do no harm and go when ours are made.
+        // Without queues there were no maps, or they have no effect and are removed when ours are made.
         if ours.is_empty() && self.config.ebpf {
             Ok(())
         } else {

@@ -1,9 +1,9 @@
-//! Classification where eBPF is not to be had: nftables maps from a packet's addresses, protocol and ports to the
-//! class, set as its priority before it is queued.
+//! Classification where eBPF is not available: nftables maps lead from a packet's addresses, protocol and ports to the
+//! class, which is set as the packet's priority before it is queued.
 //!
-//! The maps are made with the nft tool when a link is opened; what the signaling does to them goes by netlink. Filters
-//! that name both hosts, the protocol and both ports are in a hash; all others in a map of ranges, which is slower to
-//! change and small. The kernel cannot match DSCP, flow label or SPI in the same lookup, so those are refused.
+//! The nft tool makes the maps when a link is opened; signaling changes them by netlink. Filters with both hosts, the
+//! protocol and both ports are in a hash. All others are in a map of ranges, which is small and slower to change. The
+//! kernel cannot match DSCP, flow label or SPI in the same lookup, so filters with these are refused.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use crate::netlink::nftables::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, en
 
 /// Name of our table, in family `inet`.
 const TABLE: &str = "signalbox_traffic";
-/// Elements of a hash, and of a map of ranges.
+/// Most elements of a hash, and of a map of ranges.
 const MOST_EXACT: usize = 65_536;
 const MOST_RANGES: usize = 256;
 
@@ -43,7 +43,7 @@ const NFTA_SET_ELEM_KEY_END: u16 = 10;
 pub(super) struct Element {
     ipv6: bool,
     from: Vec<u8>,
-    /// `None`: it is in the hash.
+    /// The end of the range; `None` if the element is in the hash.
     to: Option<Vec<u8>>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Element {
 pub(super) struct Maps {
     ifindex: u32,
     requests: Batch,
-    /// Elements: hash, ranges.
+    /// Number of elements in the hash and in the ranges.
     held: [usize; 2],
 }
 
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Maps {
 }
 
 impl Maps {
-    /// Makes the maps of a link and the chain that asks them.
+    /// Makes the maps of a link and the chain that looks packets up in them.
     pub(super) fn open(ifindex: u32, config: &LinkConfig, signaling: Signaling) -> Result<Self, OpenError> {
         let ruleset = ruleset(ifindex, config.signaling, signaling);
         intercept::nft(&ruleset, false, "nft-maps-unsupported", "the kernel needs nf_tables and nft_limit")?;
@@ -74,7 +74,7 @@ impl Maps {
         Ok(Self { ifindex, requests, held: [0; 2] })
     }
 
-    /// The filters as elements, or why they cannot be.
+    /// Encodes the filters as elements, or returns why they cannot be installed.
     pub(super) fn encode(&self, filters: &[FlowFilter]) -> Result<Vec<Element>, ReserveError> {
         let mut elements = Vec::with_capacity(filters.len());
         for filter in filters {
@@ -94,7 +94,7 @@ impl Maps {
         }
     }
 
-    /// Removes what was and adds what shall be, all or nothing.
+    /// Removes the previous elements and adds the new ones, all or nothing.
     pub(super) fn change(
         &mut self,
         new: &[Element],
@@ -127,14 +127,14 @@ impl Maps {
     }
 }
 
-/// Removes our table, with what all links have in it; that there is none is no error.
+/// Removes our table, with the parts of all links. A missing table is no error.
 pub(super) fn remove() -> io::Result<()> {
     let mut requests = Batch::open(NETLINK_NETFILTER)?;
     begin(&mut requests);
     requests.begin(NFT_MSG_DELTABLE, 0, &about(NFPROTO_INET)).attribute(NFTA_TABLE_NAME, &text(TABLE));
     end(&mut requests);
     match requests.send_transaction()?.into_iter().next() {
-        // No such table, or no nftables at all in this kernel.
+        // There is no such table, or this kernel has no nftables at all.
         Some((_, error)) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => Ok(()),
         Some((_, error)) => Err(error),
         None => Ok(()),
@@ -212,7 +212,8 @@ fn map_name(ifindex: u32, ipv6: bool, ranges: bool) -> String {
     format!("link{ifindex}_{kind}{family}")
 }
 
-/// The more specific lookup comes last, so that it has the last word; signaling (octets a second) comes before all.
+/// The nftables script of a link. The more specific lookup comes last, so that it overrides the other; signaling
+/// (octets a second) comes first.
 fn ruleset(ifindex: u32, share: u64, signaling: Signaling) -> String {
     let mut maps = String::new();
     let (chains, mut rules) =
@@ -240,7 +241,7 @@ fn ruleset(ifindex: u32, share: u64, signaling: Signaling) -> String {
     )
 }
 
-/// A chain for each kind of signaling that comes through IP, and the rules that lead there. ARP does not.
+/// The chains for each kind of signaling in IP packets, and the rules that lead there. ARP has no IP packets.
 fn signaling_rules(ifindex: u32, share: u64, signaling: Signaling) -> (String, String) {
     let Signaling { mark, port } = signaling;
     let major = MAJOR >> 16;
@@ -263,7 +264,7 @@ fn signaling_rules(ifindex: u32, share: u64, signaling: Signaling) -> (String, S
         ),
     ] {
         let (bucket, class) = (kind.bucket(share), kind.class());
-        // A second's worth of its rate is what nftables adds to the burst.
+        // nftables adds the octets of one second at the rate to the burst.
         let (rate, burst) = (bucket.rate, u64::from(bucket.burst).saturating_sub(bucket.rate));
         chains.push_str(&format!(
             "  chain link{ifindex}_{name} {{\n    limit rate {rate} bytes/second burst {burst} bytes meta priority set \

@@ -1,5 +1,5 @@
-//! The compiled program as it is checked in: an ELF object, of which the instructions and the places that name
-//! maps are wanted.
+//! The compiled program in the repository: an ELF object, from which this module reads the instructions and the places
+//! that refer to maps.
 
 use std::os::fd::RawFd;
 
@@ -12,7 +12,7 @@ pub(super) const OBJECT: &[u8] = include_bytes!("../../bpf/traffic.o");
 const SECTION: usize = 64;
 const SYMBOL: usize = 24;
 const RELOCATION: usize = 16;
-/// `src_reg` of a 64-bit load whose number is a map's descriptor.
+/// The value of `src_reg` of a 64-bit load whose number is a map's descriptor.
 const PSEUDO_MAP_FD: u8 = 1;
 /// A 64-bit load of a constant, two instructions long.
 const LOAD_CONSTANT: u8 = 0x18;
@@ -29,17 +29,17 @@ struct Section<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Takes `octets` for an object; `None` if they begin like none.
+    /// Wraps `octets` as an object; `None` if they do not begin as one does.
     pub(super) fn new(octets: &'a [u8]) -> Option<Self> {
         octets.starts_with(b"\x7fELF\x02\x01").then_some(Self(octets))
     }
 
-    /// What the section `name` holds.
+    /// The content of the section `name`.
     pub(super) fn section(&self, name: &str) -> Option<&'a [u8]> {
         self.find(name).map(|section| section.data)
     }
 
-    /// The instructions of the section `name`, with the descriptors of the maps that they use put in.
+    /// The instructions of the section `name`, with the descriptors of their maps inserted.
     pub(super) fn program(&self, name: &str, fd_of: impl Fn(&str) -> Option<RawFd>) -> Option<Vec<u8>> {
         let mut code = self.section(name)?.to_vec();
         if !code.len().is_multiple_of(INSTRUCTION) {
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// What is checked in was compiled from the source that is checked in.
+    /// The compiled object in the repository is that of the source in the repository.
     #[test]
     fn object_and_source_belong_together() {
         let sums = include_str!("../../bpf/traffic.sum");

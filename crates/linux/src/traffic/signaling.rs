@@ -1,21 +1,21 @@
-//! Signaling has a share of each link: a flood must not push out the messages by which it is fought.
+//! The share of signaling at each link: a flood must not displace the messages that act against it.
 //!
-//! Three kinds have a bucket each, and what exceeds it is best effort. What this node sends is known by a mark that only
-//! its daemon can set. What passes by is known by port and protocol, which anybody can write on a packet; so it cannot
-//! use up what this node's own messages are sure of, and gives a flood no more than its bucket. The packets by which the
-//! kernel finds the next hop are the third.
+//! Three kinds of signaling have a bucket each; packets beyond it are best effort. The packets of this node have a mark
+//! that only its daemon can set. Port and protocol identify the signaling that passes by, and any host can send such
+//! packets. Therefore passing packets cannot use the share of this node's own messages, and a flood of them gets no
+//! more than its bucket. The third kind are the packets by which the kernel finds the next hop.
 
 use signalbox_core::traffic::TrafficSpec;
 
 use super::htb::{OWN_SIGNALING, PASSING_SIGNALING};
 use crate::io::IoConfig;
 
-/// How packets of signaling are known.
+/// The properties by which signaling is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signaling {
-    /// Packet mark of what this node's daemon sends: [`crate::IoConfig::own_mark`]. Not 0.
+    /// Packet mark of packets that this node's daemon sends: [`crate::IoConfig::own_mark`]. Not 0.
     pub mark: u32,
-    /// UDP, TCP or SCTP port, at either end, of what passes by. RSVP (IP protocol 46) passes besides.
+    /// UDP, TCP or SCTP port, at either end, of signaling that passes by. RSVP (IP protocol 46) is recognised besides.
     pub port: u16,
 }
 
@@ -28,9 +28,9 @@ impl Default for Signaling {
 /// A kind of signaling, numbered as in `bpf/traffic.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What this node sends.
+    /// Packets that this node sends.
     Own = 0,
-    /// What looks like signaling of others.
+    /// Packets that look like signaling of other nodes.
     Passing = 1,
     /// ARP and neighbour discovery.
     Neighbours = 2,
@@ -47,19 +47,19 @@ impl Kind {
         }
     }
 
-    /// Its part of what signaling has of a link.
+    /// The token bucket of this kind, a part of the share of signaling at a link.
     pub(super) fn bucket(self, signaling: u64) -> TrafficSpec {
         let rate = match self {
             Self::Own => signaling / 2,
             Self::Passing | Self::Neighbours => signaling / 4,
         };
-        // A refresh of many sessions comes in bursts: a quarter of a second, ten large packets at least.
+        // A refresh of many sessions arrives in bursts: a quarter of a second, ten large packets at least.
         let burst = u32::try_from((rate / 4).clamp(16_000, 1_000_000)).unwrap_or(16_000);
         TrafficSpec { rate: rate.max(1), burst, peak: None, min_policed: 0, max_packet: 0 }
     }
 }
 
-/// What a class of signaling is sure of.
+/// The rate guaranteed to a class of signaling.
 pub(super) fn class_rate(class: u16, signaling: u64) -> u64 {
     Kind::ALL.into_iter().filter(|kind| kind.class() == class).map(|kind| kind.bucket(signaling).rate).sum()
 }
