@@ -1,5 +1,5 @@
-//! A requester of RSVP diagnostics on the kernel: its request arrives as it says, a reply finds it, and a traceroute finds
-//! the nodes on the way.
+//! A requester of RSVP diagnostics on the kernel: its request arrives with the requested TTL and alert, it receives a
+//! reply, and a traceroute finds the nodes on the path.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn requests_replies_and_a_traceroute() {
                 requester.send(to, b"a request").unwrap();
                 let got = receive_one(&mut node);
                 assert_eq!((got.src, got.dst, got.payload.as_slice()), (from, to, &b"a request"[..]));
-                // One router took one off; IPv6 has the alert that all of RSVP's have.
+                // One router decremented the TTL. With IPv6 the packet has the alert of all RSVP packets.
                 assert_eq!((got.ttl, got.alert), (254, to.is_ipv6()));
 
                 let mut buffer = [0; 100];

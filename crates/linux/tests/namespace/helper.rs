@@ -1,4 +1,4 @@
-//! This test program as another process: a daemon to be killed, or a user without privileges.
+//! This test program as another process: a daemon that a test kills, or a user without privileges.
 
 use std::env;
 use std::net::{IpAddr, TcpListener};
@@ -29,7 +29,7 @@ pub(crate) fn helper_at(program: &Path, part: &str) -> Command {
     command
 }
 
-/// Not a test of its own.
+/// The entry of the helper process, not a test of its own.
 #[test]
 #[ignore = "a process for other tests"]
 fn process() {
@@ -76,7 +76,7 @@ fn process() {
     }
 }
 
-/// Connects to itself until the process has no descriptor left, and then lets go.
+/// Opens connections to itself until the process has no descriptor left, and then closes them.
 fn few_descriptors() {
     let streams = StreamConfig { accept_limit_per_source: 1000, ..StreamConfig::default() };
     let mut io = Io::open(&IoConfig { intercept: false, streams, ..config() }).unwrap();
@@ -85,7 +85,7 @@ fn few_descriptors() {
     let here: IpAddr = "10.2.0.1".parse().unwrap();
     let (mut opened, mut full, mut turns) = (Vec::new(), None::<Instant>, 0);
     let start = Instant::now();
-    // The listener rests, so the loop does, too, although connections wait all the while.
+    // The listener pauses, so the loop must pause, too, although connections wait during that time.
     while full.is_none_or(|full| full.elapsed() < Duration::from_millis(300)) {
         assert!(start.elapsed() < Duration::from_secs(30), "never full");
         if full.is_none() {
@@ -108,7 +108,7 @@ fn few_descriptors() {
     assert!((1..10).contains(&failed), "{failed}");
     let before = io.streams().counters().accepted;
     opened.into_iter().for_each(|stream| io.streams().close(stream, false));
-    // Whoever waited all the while is accepted, or, had the kernel given it up, who comes now.
+    // A connection that waited is accepted or, if the kernel abandoned all of them, a new one.
     let mut asked = Instant::now();
     while io.streams().counters().accepted == before {
         let counters = io.streams().counters();

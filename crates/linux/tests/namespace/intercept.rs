@@ -1,4 +1,4 @@
-//! What passes by with a Router Alert is taken, all else is not, and nothing stays behind.
+//! Packets that pass by with a Router Alert are intercepted, all others are not, and nothing stays behind.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ fn index(namespace: &Namespace, interface: &str) -> u32 {
     line.split(':').next().unwrap().parse().unwrap()
 }
 
-/// GIST-C-01: whatever the value of the Router Alert.
+/// GIST-C-01: packets are intercepted with any value of the Router Alert.
 #[test]
 fn passing_queries_are_taken_with_all_that_their_headers_say() {
     let net = Network::new("take");
@@ -40,14 +40,14 @@ fn passing_queries_are_taken_with_all_that_their_headers_say() {
         assert_eq!((got.ttl, got.tos, got.ifindex), (20, 0xb8, index(&net.r, "ra")));
         assert_eq!((got.options.as_slice(), got.payload.as_slice()), (options, GIST));
 
-        // The other way round too, and from a source port of another kind.
+        // Also in the opposite direction, and from another source port.
         let query = Transmit { src: (family.b, 4711).into(), ..datagram(family.b, family.a, GIST) };
         send(&mut b, &Transmit { options, ..query });
         let got = receive_one(&mut r);
         assert_eq!((got.src, got.dst), ((family.b, 4711).into(), (family.a, 270).into()));
         assert_eq!(got.ifindex, index(&net.r, "rb"));
 
-        // The hosts got neither: what they get first is sent after it.
+        // The hosts received neither: the first datagram that they receive is sent after both.
         send(&mut a, &datagram(family.a, family.b, b"after"));
         assert_eq!(receive_one(&mut b).payload, b"after");
         send(&mut b, &datagram(family.b, family.a, b"after"));
@@ -73,7 +73,7 @@ fn whatever_is_addressed_to_the_node_arrives_with_and_without_alert() {
     }
 }
 
-/// GIST-3.6-01, GIST-4.3.1-03, GIST-4.3.4-01, as far as UDP goes.
+/// GIST-3.6-01, GIST-4.3.1-03, GIST-4.3.4-01, for UDP.
 #[test]
 fn everything_else_is_forwarded_unchanged() {
     let net = Network::new("pass");
@@ -90,7 +90,7 @@ fn everything_else_is_forwarded_unchanged() {
             assert_eq!((got.src, got.dst, got.ttl), (passing.src, passing.dst, passing.ttl - 1));
             assert_eq!((got.options.as_slice(), got.payload.as_slice()), (passing.options, passing.payload));
         }
-        // To another port: only a socket there can tell.
+        // To another port: only a socket there can show the packet.
         let socket = net.b.run(|| std::net::UdpSocket::bind((family.b, 271))).unwrap().unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         send(&mut a, &Transmit { dst: (family.b, 271).into(), options, ..plain });
@@ -101,8 +101,8 @@ fn everything_else_is_forwarded_unchanged() {
     drop(net.r.run(|| r.close()));
 }
 
-/// GIST-4.3.1-03, GIST-4.3.4-01, GIST-5.3.2.3-01, GIST-5.3.2.3-02: what looks like GIST and has a Router Alert, but
-/// is a tunnelled packet, TCP, ESP or AH.
+/// GIST-4.3.1-03, GIST-4.3.4-01, GIST-5.3.2.3-01, GIST-5.3.2.3-02: packets that look like GIST and have a Router Alert,
+/// but are a tunnelled packet, TCP, ESP or AH, are not intercepted.
 #[test]
 fn other_protocols_with_an_alert_are_forwarded_unchanged() {
     let net = Network::new("proto");
@@ -112,7 +112,7 @@ fn other_protocols_with_an_alert_are_forwarded_unchanged() {
         let mac = link.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
         mac.split(':').map(|octet| u8::from_str_radix(octet, 16).unwrap()).collect()
     };
-    // The router must know the far end before: frames are sent once.
+    // The router must have resolved the far end's address before: frames are sent once.
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
     let end = Capture::open(&net.a, "a0", CaptureConfig::default()).unwrap();
     let mut far =
@@ -169,7 +169,7 @@ fn other_protocols_with_an_alert_are_forwarded_unchanged() {
     net.r.run(|| r.close()).unwrap().unwrap();
 }
 
-/// GIST-5.3.2.1-03: where the configuration says so, the alert is not looked for; the C-flag is.
+/// GIST-5.3.2.1-03: where the configuration requests it, the rule tests the C-flag instead of the alert.
 #[test]
 fn without_alert_only_q_mode_is_taken() {
     let net = Network::new("bare");
@@ -205,7 +205,7 @@ fn closing_leaves_the_namespace_as_it_was() {
     net.r.run(|| drop(io)).unwrap();
     assert_eq!(footprint(&net.r), before);
 
-    // A start that fails leaves nothing either.
+    // A start that fails leaves nothing behind either.
     let first = Network::node(&net.r);
     let during = footprint(&net.r);
     let second = net.r.run(|| Io::open(&config()).map(drop)).unwrap();
@@ -214,7 +214,7 @@ fn closing_leaves_the_namespace_as_it_was() {
     net.r.run(|| first.close()).unwrap().unwrap();
 }
 
-/// A packet is either forwarded, because the node does not take it yet, or taken; there is no time between.
+/// No packet is lost at a start: the kernel forwards it, or the node receives it.
 #[test]
 fn nothing_is_lost_while_a_node_starts() {
     let net = Network::new("start");
@@ -222,7 +222,7 @@ fn nothing_is_lost_while_a_node_starts() {
         let r = start_under_way(&net);
         net.r.run(|| r.close()).unwrap().unwrap();
     }
-    // What a dead one left redirects as soon as there is a socket.
+    // The rules of a dead node redirect as soon as there is a socket.
     let mut victim = net.r.spawn(&mut helper("daemon")).unwrap();
     until("the rules are laid", || footprint(&net.r).contains("table ip6 signalbox"));
     victim.kill().unwrap();
@@ -230,16 +230,16 @@ fn nothing_is_lost_while_a_node_starts() {
     net.r.run(|| start_under_way(&net).close()).unwrap().unwrap();
 }
 
-/// Queries on their way at a time: fewer than any queue of the kernel holds, however long a busy machine keeps its
-/// readers waiting.
+/// Number of Queries under way at a time: fewer than any queue of the kernel holds, however long a busy machine delays
+/// its readers.
 const UNDER_WAY: usize = 64;
 
-/// Starts a node while Queries pass it, and makes sure that each of them arrives somewhere.
+/// Starts a node while Queries pass it, and asserts that each of them arrives at the node or at the far end.
 fn start_under_way(net: &Network) -> Io {
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
     let alerts = (router_alert_v4(0), router_alert_v6(0));
     let (stop, seen) = (AtomicBool::new(false), Mutex::new(BTreeSet::new()));
-    // Takes in what has come; gives how many were seen anywhere, and how many here and now.
+    // Receives what has arrived. Returns the number received anywhere, and the number received here in this call.
     let see = |io: &mut Io| {
         let mut batch = Batch::new();
         io.receive(&mut batch).unwrap();
@@ -252,7 +252,7 @@ fn start_under_way(net: &Network) -> Io {
     let (mut r, sent) = thread::scope(|scope| {
         let sender = scope.spawn(|| {
             let mut number = 0_u32;
-            // If the others fail, nobody says stop.
+            // If the other threads fail, the stop signal never comes.
             let last = Instant::now() + 3 * PATIENCE;
             while !stop.load(Ordering::Relaxed) && Instant::now() < last {
                 if seen.lock().unwrap().len() + UNDER_WAY > number as usize {
@@ -316,7 +316,7 @@ fn a_dead_daemon_harms_nobody() {
         assert_eq!((got.dst, got.ttl), ((family.b, 270).into(), 19), "forwarded without a daemon");
     }
 
-    // One that shall not intercept clears it away.
+    // A node without interception removes the rules.
     let io = Network::host(&net.r);
     assert_eq!(footprint(&net.r), before);
     drop(io);
@@ -325,7 +325,7 @@ fn a_dead_daemon_harms_nobody() {
     victim.kill().unwrap();
     victim.wait().unwrap();
 
-    // The next one takes over what is left and cleans it up.
+    // The next node replaces what is left and removes it at its end.
     let mut r = Network::node(&net.r);
     for family in families() {
         let query = Transmit { options: options(family.a.is_ipv4()), ..datagram(family.a, family.b, GIST) };

@@ -1,4 +1,4 @@
-//! SCTP associations of the kernel as streams. A kernel without SCTP has nothing to test here, and says so.
+//! SCTP associations of the kernel as streams. With a kernel without SCTP the tests only print that they are skipped.
 
 use signalbox_core::node::{StreamError, StreamId, StreamKind};
 use signalbox_linux::stream::{StreamConfig, kernel_speaks_sctp};
@@ -64,7 +64,7 @@ fn a_reader_that_pauses_stops_its_writer_and_nothing_is_lost() {
     let (mut a, mut b) = ends(&net);
     let (here, there) = connect(&mut a, &mut b, families()[0].a, (families()[0].b, PORT));
     b.streams().read(there, false);
-    // One lane, so that order is one for all; the largest message that GIST knows, and then many small ones.
+    // One SCTP stream, so that the order covers all messages: the largest message of GIST, and then many small ones.
     let all = pattern(262_140 + 3_000 * 1_000);
     a.streams().message(here, (3, None), &all[..262_140]);
     for message in all[262_140..].chunks(1_000) {
@@ -98,7 +98,7 @@ fn associations_fail_as_connections_do() {
     drive("an abort", &mut a, &mut b, |a, _| a.closed(here).is_some());
     assert_eq!(a.closed(here), Some((Some(StreamError::Reset), false)));
 
-    // What its reader never saw counts as not delivered.
+    // Octets that the peer has not read count as not delivered.
     let (here, there) = connect(&mut a, &mut b, family.a, (family.b, PORT));
     b.streams().read(there, false);
     for _ in 0..3_000 {

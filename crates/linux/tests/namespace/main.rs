@@ -1,5 +1,5 @@
-//! On the real kernel: three namespaces of our own, host – router – host, and packets through them. Needs root;
-//! run with `cargo test -p signalbox-linux --features namespace-tests`.
+//! Tests on the real kernel: three namespaces of our own, host – router – host, and packets through them. They need
+//! root; run them with `cargo test -p signalbox-linux --features namespace-tests`.
 
 mod diagnosis;
 mod helper;

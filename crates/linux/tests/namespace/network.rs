@@ -12,10 +12,10 @@ use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::topology;
 use signalbox_linux::{Batch, Io, IoConfig};
 
-/// How long a condition may take; a busy machine needs some of it, a working one none.
+/// Time that a condition may take. A busy machine needs part of it; on an idle one most conditions hold at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Magic number and the beginning of a message.
+/// The magic number and the beginning of a message.
 pub(crate) const GIST: &[u8] = &[0x4e, 0x04, 0xbd, 0xa5, 1, 30, 0, 4, 0x7f, 0xc0, 0, 0];
 
 pub(crate) struct Network {
@@ -28,7 +28,7 @@ pub(crate) struct Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for name in &self.names {
-            // In a failing test the failure is what matters; names carry our prefix.
+            // In a failing test the first failure matters. The names have our prefix.
             let _ = netns::delete(name);
         }
     }
@@ -72,7 +72,7 @@ impl Network {
             topology::disable_offload(namespace, interface).unwrap();
         }
         topology::set_forwarding(r, true).unwrap();
-        // Link-local addresses come with the carrier; tests compare what they find before and after.
+        // Link-local addresses appear with the carrier. Tests compare the state before and after.
         let settled = |namespace: &Namespace, links: usize| {
             topology::settle(namespace, PATIENCE).unwrap();
             tool(namespace, "ip -6 -o address show scope link").lines().count() == links
@@ -86,7 +86,7 @@ impl Network {
         network
     }
 
-    /// One more namespace, removed with the others.
+    /// Makes one more namespace, which is removed with the others.
     pub(crate) fn namespace(&mut self, label: &str) -> Namespace {
         let name = format!("{}-{label}", self.names[0]);
         let namespace = Namespace::create(&name).unwrap();
@@ -94,24 +94,24 @@ impl Network {
         namespace
     }
 
-    /// A host's end: sends and receives, takes nothing that passes by.
+    /// A driver of a host: it sends and receives, and intercepts no packets.
     pub(crate) fn host(namespace: &Namespace) -> Io {
         open(namespace, &IoConfig { intercept: false, ..config() })
     }
 
-    /// A node on the path.
+    /// A driver of a node on the path.
     pub(crate) fn node(namespace: &Namespace) -> Io {
         open(namespace, &config())
     }
 }
 
-/// GIST's port of entry: what passes by with a Router Alert and the magic number is intercepted.
+/// GIST's port of entry: packets that pass by with a Router Alert and the magic number are intercepted.
 pub(crate) fn gist() -> EntryRequest {
     let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
     EntryRequest::local(Entry::Udp(270), "io").with_intercept(intercept)
 }
 
-/// A driver for GIST.
+/// The configuration of a driver for GIST.
 pub(crate) fn config() -> IoConfig {
     IoConfig { entries: vec![gist()], ..IoConfig::default() }
 }
@@ -121,17 +121,17 @@ pub(crate) fn counter(io: &Io, name: &str) -> u64 {
     io.counter("io", name).unwrap()
 }
 
-/// What could not be sent.
+/// The packets that could not be sent.
 pub(crate) fn failures(io: &mut Io) -> Vec<(IpAddr, TransmitError)> {
     io.flush().into_iter().map(|failure| (failure.dst, failure.error)).collect()
 }
 
-/// A driver in a namespace.
+/// Opens a driver in a namespace.
 pub(crate) fn open(namespace: &Namespace, config: &IoConfig) -> Io {
     namespace.run(|| Io::open(config)).unwrap().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// An owned copy of what was received.
+/// An owned copy of a received packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Got {
     pub(crate) src: SocketAddr,
@@ -157,7 +157,7 @@ impl From<Received<'_>> for Got {
     }
 }
 
-/// Receives until `enough` says so.
+/// Receives until `enough` is true.
 pub(crate) fn receive_until(io: &mut Io, mut enough: impl FnMut(&[Got]) -> bool) -> Vec<Got> {
     let (mut batch, mut got) = (Batch::new(), Vec::new());
     let deadline = Instant::now() + PATIENCE;
@@ -196,7 +196,7 @@ pub(crate) fn send(io: &mut Io, transmit: &Transmit<'_>) {
     assert_eq!(io.flush(), []);
 }
 
-/// What a tool says inside a namespace.
+/// The output of a tool that runs inside a namespace.
 pub(crate) fn tool(namespace: &Namespace, line: &str) -> String {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap());
@@ -205,7 +205,7 @@ pub(crate) fn tool(namespace: &Namespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Everything that a node could leave behind in a namespace.
+/// The state of the kernel that a node could leave behind in a namespace.
 pub(crate) fn footprint(namespace: &Namespace) -> String {
     ["nft list ruleset", "ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all"]
         .map(|line| tool(namespace, line))

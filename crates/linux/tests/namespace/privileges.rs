@@ -1,4 +1,4 @@
-//! What the program says and can do without root.
+//! The error messages and capabilities of the program without root.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -11,20 +11,20 @@ use crate::network::{Network, config, footprint};
 
 const NOBODY: u32 = 65_534;
 
-/// A copy of this program that anybody may run.
+/// A copy of this program that every user may run.
 struct Copy(PathBuf);
 
 impl Copy {
     fn new(label: &str) -> Self {
         let path = std::env::temp_dir().join(format!("sbxt-{}-{label}", std::process::id()));
-        // By another process: a child forked elsewhere here while we write would hold the file open, and a file
-        // open for writing cannot be run.
+        // Another process copies the file. If this process wrote it, a child forked by another thread could hold the
+        // file open, and a file that is open for writing cannot be executed.
         let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&path).status().unwrap();
         assert!(copied.success());
         Self(path)
     }
 
-    /// What it says as `nobody` in the router.
+    /// The output of the program as the user `nobody` in the router.
     fn run(&self, net: &Network, part: &str) -> String {
         let mut command = helper_at(&self.0, part);
         let output = net.r.run(|| command.uid(NOBODY).gid(NOBODY).output()).unwrap().unwrap();
@@ -36,7 +36,7 @@ impl Copy {
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        // A file in the temporary directory with our prefix; nothing depends on it.
+        // The file is in the temporary directory and has our prefix; nothing depends on its removal.
         let _ = std::fs::remove_file(&self.0);
     }
 }

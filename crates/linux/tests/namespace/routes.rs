@@ -1,4 +1,4 @@
-//! Routes, interfaces and what changes in them.
+//! Routes, interfaces and their changes.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ fn index(io: &Io, name: &str) -> IfIndex {
     io.interfaces().iter().find(|interface| interface.name == name).unwrap().ifindex
 }
 
-/// Collects changes until `enough`.
+/// Collects changes until `enough` is true.
 fn changes_until(io: &mut Io, enough: impl Fn(&[Change]) -> bool) -> Vec<Change> {
     let deadline = Instant::now() + PATIENCE;
     let mut changes = io.changes();
@@ -130,8 +130,8 @@ fn changes_are_seen_and_our_own_are_not() {
     changes_until(&mut io, |changes| changes.contains(&Change::Interfaces));
     assert!(io.interfaces().iter().any(|i| i.name == "ra" && i.addresses.contains(&ip("10.9.0.1"))));
 
-    // Routes that go with a link's carrier go unsaid, and whoever uses the link hears of the link. Those that come
-    // back with it go unsaid by the kernel as well, and are named.
+    // The kernel does not report the routes that disappear with a link's carrier; the change of the link is reported
+    // instead. It does not report the routes that return with the carrier either, but the driver does.
     topology::set_up(&net.b, "b0", false).unwrap();
     changes_until(&mut io, |changes| changes.contains(&Change::Interfaces));
     assert!(io.interfaces().iter().any(|i| i.name == "rb" && !i.up));

@@ -1,4 +1,5 @@
-//! RSVP packets through raw sockets: taken where they pass by with a Router Alert, sent from a flow's own address.
+//! RSVP packets through raw sockets: packets that pass by with a Router Alert are intercepted, and packets are sent
+//! from a flow's own address.
 
 use std::io::{IoSlice, Read as _};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -35,7 +36,7 @@ impl From<Received<'_>> for Got {
     }
 }
 
-/// RSVP's port of entry: what passes by with its Router Alert is intercepted.
+/// RSVP's port of entry: packets that pass by with its Router Alert are intercepted.
 pub(crate) fn rsvp() -> EntryRequest {
     let alert = AlertRule::Value { ipv4: 0, ipv6: ROUTER_ALERT_RSVP_V6 };
     EntryRequest::local(Entry::Ip(46), "rsvp_io").with_intercept(Intercept { alert, matches: Vec::new() })
@@ -80,14 +81,14 @@ fn index(namespace: &Namespace, interface: &str) -> IfIndex {
     IfIndex(line.split(':').next().unwrap().parse().unwrap())
 }
 
-/// RSVP-3.3-01, RSVP-3.3-02: what is sent is of protocol 46, and its alert is the option of RFC 2113; where none is asked
-/// for there is none.
+/// RSVP-3.3-01, RSVP-3.3-02: sent packets are of protocol 46, and their alert is the option of RFC 2113; a packet
+/// without a requested alert has no alert.
 #[test]
 fn packets_have_their_protocol_and_their_alert() {
     let net = Network::new("rsvpwire");
     let mut a = end(&net.a, false);
     let Addresses { a: from, b: to } = families()[0];
-    // Such a socket has packets of its protocol, with their headers.
+    // A raw socket receives the packets of its protocol, with their headers.
     let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(46)));
     let mut raw = net.b.run(open).unwrap().unwrap();
     raw.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -103,8 +104,8 @@ fn packets_have_their_protocol_and_their_alert() {
     }
 }
 
-/// RSVP-3.11.5-01, RSVP-3.11.5-02: taken, not forwarded, with its interface, source and TTL. RSVP-3.3-08: what is larger
-/// than the MTU is one packet again at the next node.
+/// RSVP-3.11.5-01, RSVP-3.11.5-02: a Path is intercepted, not forwarded, with its interface, source and TTL.
+/// RSVP-3.3-08: a packet larger than the MTU is one packet again at the next node.
 #[test]
 fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
     let net = Network::new("rsvp");
@@ -115,24 +116,24 @@ fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
         let got = receive_one(&mut r);
         assert_eq!((got.src, got.dst, got.payload.as_slice()), (from, to, small.payload));
         assert_eq!((got.ifindex, got.ttl, got.tos, got.alert), (index(&net.r, "ra"), 63, 0xc0, true));
-        // Larger than the MTU: the kernel makes fragments, and one packet of them again at the next node.
+        // Larger than the MTU: the kernel makes fragments, and the next node reassembles them into one packet.
         let large = vec![7; 9000];
         send(&mut a, &path(from, to, &large));
         assert_eq!(receive_one(&mut r).payload, large);
-        // The node's own Path has the flow's source, and goes by the interface that it is given.
+        // The node's own Path has the flow's source, and leaves by the given interface.
         let ifindex = Some(index(&net.r, "rb"));
         send(&mut r, &IpTransmit { ifindex, ttl: 40, ..small });
-        // What the kernel had forwarded would be here first, with another TTL.
+        // A packet that the kernel had forwarded would arrive here first, with another TTL.
         let got = receive_one(&mut b);
         assert_eq!((got.src, got.dst, got.ttl, got.alert), (from, to, 40, true));
         send(&mut r, &IpTransmit { ifindex, ..path(from, to, &large) });
         assert_eq!(receive_one(&mut b).payload, large);
-        // Without an alert it passes: a Resv goes hop by hop to the address that it names.
+        // A packet without an alert passes: a Resv goes hop by hop to the address of the next node.
         send(&mut b, &IpTransmit { router_alert: false, ..path(to, from, b"no alert") });
         let got = receive_one(&mut a);
         assert_eq!((got.ttl, got.alert, got.payload.as_slice()), (62, false, &b"no alert"[..]));
     }
-    // To the node itself, whatever it carries.
+    // Packets to the node itself are received with any content.
     for (Addresses { a: from, .. }, to) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
         for router_alert in [false, true] {
             send(&mut a, &IpTransmit { router_alert, ..path(from, ip(to), b"to r") });
@@ -164,8 +165,8 @@ fn send_alert(namespace: &Namespace, to: IpAddr, protocol: i32, value: u16, payl
     assert_eq!(sent.unwrap().unwrap(), payload.len());
 }
 
-/// RSVP-RAO-02, RSVP-RAO-05: an alert of an unknown value is forwarded as if there were none, and whoever a packet is
-/// for does not care for its alert.
+/// RSVP-RAO-02, RSVP-RAO-05: a packet with an alert of an unknown value is forwarded as if it had no alert, and the
+/// destination of a packet ignores its alert.
 #[test]
 fn an_alert_of_another_value_is_none() {
     let net = Network::new("rsvpvalue");
@@ -175,18 +176,18 @@ fn an_alert_of_another_value_is_none() {
         let got = receive_one(&mut b);
         assert_eq!((got.src, got.alert, got.payload.as_slice()), (from, true, &b"not RSVP's"[..]));
         send_alert(&net.a, ip(router), 46, 99, b"to r");
-        // The first that r hears.
+        // The first packet that r receives.
         assert_eq!(receive_one(&mut r).payload, b"to r");
         send(&mut a, &path(from, to, b"RSVP's"));
         assert_eq!(receive_one(&mut r).payload, b"RSVP's");
     }
 }
 
-/// RSVP-RAO-06: alerts are ignored where the switch says so: a Path passes as any packet, and what is for the node itself
-/// is heard. Where they are heeded, those of other protocols stay with the kernel all the same.
+/// RSVP-RAO-06: alerts are ignored where the switch requires it: a Path passes as any packet, and packets to the node
+/// itself are received. Where alerts are evaluated, those of other protocols stay with the kernel all the same.
 #[test]
 fn alerts_can_be_ignored_and_those_of_others_always_are() {
-    /// For experiments (RFC 3692).
+    /// A protocol number for experiments (RFC 3692).
     const OTHER: i32 = 253;
     let net = Network::new("rsvpignore");
     let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
@@ -200,7 +201,7 @@ fn alerts_can_be_ignored_and_those_of_others_always_are() {
         let got = receive_one(&mut b);
         assert_eq!((got.src, got.ttl, got.alert), (from, 62, true));
         send(&mut a, &path(from, ip(router), b"to r"));
-        // The first that r hears.
+        // The first packet that r receives.
         assert_eq!(receive_one(&mut r).payload, b"to r");
     }
     net.r.run(|| r.close()).unwrap().unwrap();
@@ -211,13 +212,13 @@ fn alerts_can_be_ignored_and_those_of_others_always_are() {
         let open = || Socket::new(domain, Type::RAW, Some(Protocol::from(OTHER)));
         let mut other = net.b.run(open).unwrap().unwrap();
         other.set_read_timeout(Some(PATIENCE)).unwrap();
-        let value = u16::from(to.is_ipv6()); // that of RSVP
+        let value = u16::from(to.is_ipv6()); // the value of RSVP
         send_alert(&net.a, to, OTHER, value, b"not RSVP");
         let mut octets = [0; 2048];
         let length = other.read(&mut octets).unwrap();
         assert!(octets[..length].ends_with(b"not RSVP"));
         send(&mut a, &path(from, to, b"RSVP"));
-        // The first that r hears.
+        // The first packet that r receives.
         assert_eq!(receive_one(&mut r).payload, b"RSVP");
     }
 }
@@ -248,13 +249,13 @@ fn a_dead_daemon_lets_paths_pass_and_an_ended_one_leaves_nothing() {
     }
     net.r.run(|| r.close()).unwrap().unwrap();
     assert_eq!(footprint(&net.r), before);
-    // Without GIST's interception there is only RSVP's own, and it goes by itself.
+    // Without GIST's interception there is only that of RSVP, and it works alone.
     let r = end(&net.r, true);
     net.r.run(|| drop(r)).unwrap();
     assert_eq!(footprint(&net.r), before);
 }
 
-/// A node that asks for RSVP's entry only binds no port of UDP and lays no rule for one.
+/// A node that requests only RSVP's entry binds no UDP port and installs no rule for one.
 #[test]
 fn an_rsvp_only_node_has_nothing_of_gist() {
     let net = Network::new("rsvponly");
@@ -272,7 +273,7 @@ fn an_rsvp_only_node_has_nothing_of_gist() {
     assert_eq!(footprint(&net.r), before);
 }
 
-/// The router forwards what comes from `a` to the group.
+/// Makes the router forward packets from `a` to the group.
 fn multicast(net: &Network, group: IpAddr, source: IpAddr) -> MulticastRouter {
     let mut router = MulticastRouter::default();
     router.set_route(&net.r, group, source, "ra", &["rb".to_owned()]).unwrap();
@@ -300,21 +301,21 @@ fn the_kernels_multicast_routes_are_read_and_watched() {
         assert_eq!(changed(&mut r), MulticastRoute { iif: ra, oifs: vec![] });
         router.remove_route(group, source).unwrap();
         assert_eq!(changed(&mut r), MulticastRoute::default());
-        // Of any source.
+        // A route of any source.
         let any = if group.is_ipv4() { ip("0.0.0.0") } else { ip("::") };
         router.set_route(&net.r, group, any, "ra", &["rb".to_owned()]).unwrap();
         assert_eq!(changed(&mut r), there);
-        // The kernel forgets the routes with whoever laid them.
+        // The kernel deletes the routes with the socket that holds the table.
         drop(router);
         assert_eq!(changed(&mut r), MulticastRoute::default());
-        // A sender sends by its route to the group, although it forwards nothing.
+        // A sender sends by its route to the group, although it forwards no packets.
         let mut a = end(&net.a, false);
         let own = MulticastRoute { iif: IfIndex::NONE, oifs: vec![index(&net.a, "a0")] };
         assert_eq!(a.multicast_route(group, source), own);
     }
 }
 
-/// A socket that is a member of the group at an interface for as long as it lives.
+/// A socket that is a member of the group at an interface until it is dropped.
 fn join(namespace: &Namespace, group: IpAddr, interface: &str) -> UdpSocket {
     let index = index(namespace, interface);
     let joined = namespace.run(|| match group {
@@ -331,8 +332,8 @@ fn join(namespace: &Namespace, group: IpAddr, interface: &str) -> UdpSocket {
     joined.unwrap().unwrap()
 }
 
-/// RSVP-3.11.5-01: multicast too. RSVP-3.11.5-03: out by the interface that it is given, whatever routing says, from
-/// another's address, with a TTL and an alert.
+/// RSVP-3.11.5-01: multicast packets are intercepted, too. RSVP-3.11.5-03: packets leave by the given interface,
+/// whatever the routes are, from another node's address, with a TTL and an alert.
 #[test]
 fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
     let net = Network::new("rsvpgroup");
@@ -360,16 +361,17 @@ fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
         };
         taken(&mut r, &mut a, b"Path");
         taken(&mut r, &mut a, &[7; 9000]);
-        // Once also where somebody here is a member, and nobody else hears what is taken.
+        // The node receives each packet once, also with a local member, and no other node receives it.
         let here = join(&net.r, group, "ra");
         taken(&mut r, &mut a, b"to a member");
         taken(&mut r, &mut a, b"and the next");
         drop(here);
-        // One for each branch, from the flow's source; what b hears first is this one.
+        // One packet for each branch, from the flow's source; it is the first that b receives.
         send(&mut r, &IpTransmit { ifindex: Some(rb), ttl: 40, ..out });
         let got = receive_one(&mut b);
         assert_eq!((got.src, got.dst, got.ttl), (source, group, 40));
-        // Each branch its own, also where the kernel has no route, and from a source that is nowhere near.
+        // Each branch has its own packet, also where the kernel has no route, and from a source in an unrelated
+        // network.
         let foreign = path(ip(if group.is_ipv4() { "10.9.9.9" } else { "fd09::9" }), group, b"");
         let _at_a = join(&net.a, group, "a0");
         for (interface, ttl, payload) in [(ra, 41, b"by ra"), (rb, 42, b"by rb")] {

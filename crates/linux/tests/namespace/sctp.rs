@@ -55,7 +55,7 @@ fn packets_pass_both_ways_with_the_addresses_given() {
     let (mut a, mut b) = (end(&net.a), end(&net.b));
     let mut capture = Capture::open(&net.r, "ra", CaptureConfig::default()).unwrap();
     for (family, second) in families().into_iter().zip(["10.1.0.9", "fd01::9"]) {
-        // More than a batch, odd sizes, the last one beyond the MTU; the source is what we say.
+        // More than a batch, odd sizes, the last one beyond the MTU; the source is the requested one.
         let sizes = (0..100_usize).map(|n| 12 + n * 3).chain([1999]);
         let packets: Vec<_> = sizes
             .zip([family.a, ip(second)].into_iter().cycle())
@@ -93,7 +93,7 @@ fn packets_pass_both_ways_with_the_addresses_given() {
                     assert_eq!(v6.header().traffic_class(), 0x28);
                     marked += 1;
                 }
-                // Nobody says that there is no such protocol.
+                // No ICMP error reports an unknown protocol.
                 Some(NetSlice::Ipv4(v4)) => assert_ne!(v4.header().protocol().0, 1),
                 _ => {}
             }
@@ -103,7 +103,7 @@ fn packets_pass_both_ways_with_the_addresses_given() {
     assert!(marked >= 200, "{marked}");
 }
 
-/// An entry that no protocol asks for is not open.
+/// An entry that no protocol requests is not open.
 #[test]
 fn without_sctp_asked_for_nothing_is_received_or_sent() {
     let net = Network::new("nosctp");

@@ -1,4 +1,4 @@
-//! What goes onto the wire, read by an independent parser.
+//! The octets on the wire, read by an independent parser.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ fn frame_with(capture: &mut Capture, payload: &[u8]) -> Vec<u8> {
     found.unwrap()
 }
 
-/// Asserts that the frame is `sent` as it stands on the wire, checksums included.
+/// Asserts that the frame has the fields of `sent`, with correct checksums.
 fn assert_on_wire(octets: &[u8], sent: &Transmit<'_>) {
     let parsed = SlicedPacket::from_ethernet(octets).unwrap();
     let Some(TransportSlice::Udp(udp)) = &parsed.transport else { panic!("no UDP: {octets:02x?}") };
@@ -65,8 +65,8 @@ fn assert_on_wire(octets: &[u8], sent: &Transmit<'_>) {
     }
 }
 
-/// GIST-5.3.2.1-07, GIST-5.3.2.1-08, GIST-5.3.2.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05: the octets as they leave, DSCP
-/// and flow label of the flow included.
+/// GIST-5.3.2.1-07, GIST-5.3.2.1-08, GIST-5.3.2.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05: the octets on the wire are the
+/// requested ones, DSCP and flow label of the flow included.
 #[test]
 fn queries_leave_with_their_flows_source_alert_and_whole_checksum() {
     let net = Network::new("wire");
@@ -75,7 +75,7 @@ fn queries_leave_with_their_flows_source_alert_and_whole_checksum() {
     let (v4, v6) = (router_alert_v4(2), router_alert_v6(2));
     let cases = families().into_iter().flat_map(|family| {
         let options: &[u8] = if family.a.is_ipv4() { &v4 } else { &v6 };
-        // As GIST originates them, as it forwards another implementation's, and plain ones.
+        // Packets as GIST originates them, forwarded packets of another implementation, and plain ones.
         [
             (270, true, options),
             (4711, true, options),
@@ -123,7 +123,7 @@ fn an_interface_that_is_given_is_taken_against_the_routing_table() {
     let mut r = Network::node(&net.r);
     let mut capture = Capture::open(&net.r, "ra", CaptureConfig::default()).unwrap();
     let ra = r.interfaces().iter().find(|i| i.name == "ra").unwrap().ifindex;
-    // The neighbour must be known, or the packet never leaves: take a's own address as far end.
+    // The neighbour must be resolved, or the packet never leaves: the far end is a's own address.
     for (family, far) in families().into_iter().zip(["10.1.0.1", "fd01::1"]) {
         for (port, payload) in [(270, b"udp socket"), (99, b"raw socket")] {
             let out = Transmit {
@@ -187,7 +187,7 @@ fn what_cannot_be_sent_is_reported_and_the_rest_goes() {
         r.send(&datagram(family.a, family.b, b"small"));
         assert_eq!(failures(&mut r), [(family.b, TransmitError::TooBig(Some(1500))); 3]);
         assert_eq!(receive_one(&mut b).payload, b"small");
-        // Without the demand it goes in fragments, and alone, although it stood in a run.
+        // Without DF it leaves in fragments, and alone, although it was queued in a run.
         for _ in 0..3 {
             r.send(&datagram(family.a, family.b, &large));
         }
@@ -213,7 +213,7 @@ fn another_thread_ends_the_wait() {
     let mut r = Network::node(&net.r);
     let waker = r.waker();
     let thread = std::thread::spawn(move || waker.wake());
-    // Addresses that settle may end it before.
+    // Addresses that become usable may end the wait before.
     while !r.wait(Some(PATIENCE)).unwrap().woken {
         r.changes();
     }

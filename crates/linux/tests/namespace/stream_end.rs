@@ -1,4 +1,4 @@
-//! One end of streams: a node's door with a record of all that its streams told.
+//! One end of streams: a node's interface to the kernel, with a record of all events of its streams.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,14 +11,14 @@ use signalbox_linux::{Io, IoConfig};
 
 use crate::network::{PATIENCE, config, open};
 
-/// What a stream told.
+/// The events of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) accepted: bool,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) octets: Vec<u8>,
-    /// How many octets waited, each time it was told.
+    /// The number of waiting octets in each event.
     pub(crate) unsent: Vec<usize>,
     pub(crate) closed: Option<(Option<StreamError>, bool)>,
 }
@@ -29,9 +29,9 @@ pub(crate) struct End<'n> {
     buffer: StreamBuffer,
     pub(crate) told: BTreeMap<u64, Told>,
     last_opened: u64,
-    /// Sends back what comes in by accepted streams.
+    /// Whether to send back the octets that arrive by accepted streams.
     pub(crate) echo: bool,
-    /// What is opened and listened for.
+    /// The kind of streams that this end opens and accepts.
     pub(crate) kind: StreamKind,
 }
 
@@ -75,12 +75,12 @@ impl<'n> End<'n> {
         self.told.get(&stream.0).and_then(|told| told.closed)
     }
 
-    /// The streams that were accepted, in order.
+    /// The accepted streams, in order.
     pub(crate) fn accepted(&self) -> Vec<StreamId> {
         self.told.iter().filter(|(_, told)| told.accepted).map(|(stream, _)| StreamId(*stream)).collect()
     }
 
-    /// One turn of the loop.
+    /// Runs one turn of the loop.
     pub(crate) fn turn(&mut self, timeout: Duration) {
         let ready = self.io.wait(Some(timeout)).unwrap();
         if ready.changes {
@@ -119,7 +119,7 @@ impl<'n> End<'n> {
     }
 }
 
-/// Turns both ends' loops until `condition` holds.
+/// Runs the loops of both ends until `condition` holds.
 pub(crate) fn drive(
     what: &str,
     a: &mut End<'_>,
@@ -134,7 +134,7 @@ pub(crate) fn drive(
     }
 }
 
-/// A stream from `a` to `b`, which listens already; its names at both ends.
+/// Opens a stream from `a` to `b`, which listens already; returns its ids at both ends.
 pub(crate) fn connect(
     a: &mut End<'_>,
     b: &mut End<'_>,

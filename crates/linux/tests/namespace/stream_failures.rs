@@ -1,4 +1,4 @@
-//! TCP streams that fail, each in its own way.
+//! TCP streams that fail, each for another reason.
 
 use std::net::TcpListener;
 use std::process::{Child, Command};
@@ -44,7 +44,7 @@ fn each_failure_to_connect_is_told() {
     for (local, peer) in [("10.1.0.1", "192.0.2.1"), ("fd01::1", "2001:db8::1")] {
         assert_eq!(failure(local, peer, PORT), (Some(StreamError::Unreachable), true), "no route at r");
     }
-    // Not one of ours: nothing was taken in yet.
+    // The local address is not one of ours, so no stream was opened.
     assert_eq!(failure("10.1.0.77", "10.2.0.1", PORT), (Some(StreamError::Unreachable), false));
     assert_eq!(a.streams().counters().connect_failed, 7);
 }
@@ -63,7 +63,7 @@ fn a_port_that_is_taken_is_told_and_the_other_family_left_alone() {
     connect(&mut a, &mut b, families()[1].a, (families()[1].b, PORT));
 }
 
-/// A process that does not outlive the test.
+/// A process that is killed when the test ends.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -89,7 +89,7 @@ fn a_peer_that_is_killed_resets_its_streams() {
             streams.push(stream);
         }
     }
-    // More than the peer, which does not read, and the kernel take; and reading is off on one of them.
+    // More octets than the peer, which does not read, and the kernel accept. Reading is off on one of the streams.
     for stream in &streams {
         a.streams().write(*stream, &pattern(8_000_000));
     }
@@ -120,7 +120,7 @@ fn a_lost_link_ends_a_stream_within_the_user_timeout_and_only_with_octets_under_
         drive("the end", &mut a, &mut b, |a, _| a.closed(here).is_some());
         let took = start.elapsed();
         let (error, unacknowledged) = a.closed(here).unwrap();
-        // A router that knows the host to be gone may say so before the time is over.
+        // A router whose neighbour does not answer may report it before the timeout.
         assert!(matches!(error, Some(StreamError::TimedOut | StreamError::Unreachable)), "{error:?}");
         assert!(unacknowledged);
         assert!(took < Duration::from_secs(3), "{took:?}");
@@ -133,13 +133,13 @@ fn who_closes_into_a_void_does_not_wait_for_ever() {
     let net = Network::new("void");
     let (mut a, mut b) = (End::new(&net.a, quick()), End::new(&net.b, quick()));
     b.listen(PORT).unwrap();
-    // A peer that does not read and does not close; and one that is not there any more.
+    // One peer that does not read and does not close, and one that is not reachable any more.
     let (paused, at_b) = connect(&mut a, &mut b, families()[0].a, (families()[0].b, PORT));
     b.streams().read(at_b, false);
     a.streams().write(paused, &pattern(8_000_000));
     a.streams().close(paused, false);
     drive("the end", &mut a, &mut b, |a, _| a.streams().is_empty());
-    // The peer is not led to believe that this was all.
+    // The peer must not take these octets for the complete stream.
     b.streams().read(at_b, true);
     drive("the reset", &mut a, &mut b, |_, b| b.closed(at_b).is_some());
     assert_eq!(b.closed(at_b).unwrap().0, Some(StreamError::Reset));

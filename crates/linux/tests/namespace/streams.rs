@@ -1,4 +1,4 @@
-//! TCP streams that work: up, across, marked, closed.
+//! TCP streams that work: connecting, transfer, marking, closing.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn a_stream_comes_up_from_the_address_given() {
         topology::add_address(&net.a, "a0", ip(address), len).unwrap();
     }
     let (mut a, mut b) = ends(&net);
-    b.listen(PORT).unwrap(); // twice is once
+    b.listen(PORT).unwrap(); // the second call has no effect
     for (family, second) in families().into_iter().zip(["10.1.0.9", "fd01::9"]) {
         for local in [family.a, ip(second)] {
             let (here, there) = connect(&mut a, &mut b, local, (family.b, PORT));
@@ -71,7 +71,7 @@ fn what_is_written_before_the_stream_is_up_arrives() {
     drive("the octets", &mut a, &mut b, |_, b| {
         b.told.get(&2).is_some_and(|told| told.octets == b"as soon as you can")
     });
-    // Closed before it is up, with something to say and without.
+    // Closed before the connection is up, with and without octets to send.
     for (text, number) in [(&b"and good bye"[..], 4), (b"", 6)] {
         let stream = a.open(families()[0].a, (families()[0].b, PORT));
         a.streams().write(stream, text);
@@ -97,7 +97,7 @@ fn large_payloads_arrive_whole_and_a_paused_reader_holds_up_nobody_else() {
         b.streams().read(sink, false);
         let payload = pattern(size);
         let (mut rest, mut step, mut rounds) = (payload.as_slice(), 1_usize, 0);
-        // Up to a megabyte waits; the other stream talks on all the while.
+        // Up to a megabyte waits; the other stream transfers octets meanwhile.
         drive("the transfer", &mut a, &mut b, |a, b| {
             while !rest.is_empty() && a.told(bulk).unsent.last().is_none_or(|unsent| *unsent < 1 << 20) {
                 let (piece, left) = rest.split_at(step.min(rest.len()));
@@ -134,7 +134,7 @@ fn an_orderly_close_delivers_everything_and_an_abort_resets() {
     let payload = pattern(3_000_001);
     for family in families() {
         let (here, there) = connect(&mut a, &mut b, family.a, (family.b, PORT));
-        // The other side talks as well: unread octets must not turn the end into a reset.
+        // The other side sends, too: unread octets must not turn the end into a reset.
         b.streams().write(there, b"still talking");
         b.streams().read(there, false);
         a.streams().read(here, false);
@@ -191,7 +191,7 @@ fn connections_beyond_the_limits_are_reset() {
     assert_eq!(b.streams().counters().accepted, 4);
 }
 
-/// All packets of both ends carry the configured DSCP, the handshake's as well.
+/// All packets of both ends carry the configured DSCP, those of the handshake included.
 #[test]
 fn packets_are_marked_as_configured() {
     let net = Network::new("mark");

@@ -1,4 +1,4 @@
-//! What the lab builds networks of.
+//! The module from which the lab builds networks.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn loss_drops_its_share_and_no_neighbour_discovery() {
             send(&mut a, &datagram(family.a, family.b, b"maybe"));
         }
         topology::set_loss(&net.b, "b0", 0.0).unwrap();
-        // The sentinel is sent until it is through: everything before it has arrived or is lost.
+        // The last packet is sent until it arrives: everything before it has then arrived or is lost.
         send(&mut a, &datagram(family.a, family.b, b"last"));
         receive_until(&mut b, |got| got.iter().any(|got| got.payload == b"last"));
         let arrived = counter(&b, "received") - before - 1;

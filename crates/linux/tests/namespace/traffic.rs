@@ -1,4 +1,4 @@
-//! What enforcement makes in the kernel, and that it goes again.
+//! The kernel objects of enforcement, and their removal.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use signalbox_linux::traffic::{Enforcement, Enforcer, LinkConfig, Policing, Traf
 use crate::helper::helper;
 use crate::network::{Network, prefix, tool, until};
 
-/// 10 Mbit/s.
+/// The rate of the link: 10 Mbit/s.
 pub(crate) const RATE: u64 = 1_250_000;
 
 /// Enforcement at the link from `r` to `b`, with a pool of 50 classes.
@@ -21,13 +21,13 @@ pub(crate) fn config() -> TrafficConfig {
     TrafficConfig { links: vec![link], ..TrafficConfig::default() }
 }
 
-/// Number of an interface of this thread's namespace.
+/// The number of an interface of this thread's namespace.
 pub(crate) fn ifindex(name: &str) -> IfIndex {
     let link = tool_here(&format!("ip -o link show dev {name}"));
     IfIndex(link.split(':').next().unwrap().parse().unwrap())
 }
 
-/// UDP from `a` to port `port` of `b`, 10 kB/s.
+/// A reservation for UDP from `a` to port `port` of `b`, 10 kB/s.
 pub(crate) fn reservation(ifindex: IfIndex, port: u16) -> Reservation {
     let filter = FlowFilter {
         protocol: Some(17),
@@ -45,7 +45,7 @@ pub(crate) fn reservation(ifindex: IfIndex, port: u16) -> Reservation {
     }
 }
 
-/// Reserves for source ports, in this thread's namespace; each must be granted.
+/// Reserves for source ports, in this thread's namespace, and asserts that each reservation is granted.
 pub(crate) fn reserve_all(enforcer: &mut Enforcer, interface: &str, numbers: Range<u16>) {
     let ifindex = ifindex(interface);
     for number in numbers.clone() {
@@ -58,7 +58,7 @@ pub(crate) fn reserve_all(enforcer: &mut Enforcer, interface: &str, numbers: Ran
     assert!(enforcer.is_idle());
 }
 
-/// Queues, filters and nftables rules.
+/// The queues, filters and nftables rules of a namespace.
 pub(crate) fn kernel_state(namespace: &Namespace) -> String {
     ["tc qdisc show", "tc class show dev rb", "tc filter show dev rb", "nft list ruleset"]
         .map(|line| tool(namespace, line))
@@ -88,7 +88,7 @@ fn two_thousand_reservations_come_and_go() {
             assert_eq!(enforcer.flush(), []);
             assert_eq!(enforcer.capabilities().next().unwrap().reservations.1, 0);
             assert_eq!(kernel_state_here(), fresh, "classes idle again");
-            // What was given back is there for others.
+            // The released places are free for other reservations.
             reserve_all(&mut enforcer, "rb", 1000..3500);
             enforcer.close().unwrap();
             fresh
@@ -150,7 +150,7 @@ fn a_qdisc_of_somebody_else_is_not_touched() {
             assert!(text.contains("pfifo 9:") && text.contains("tc qdisc del dev rb root"), "{text}");
             assert_eq!(kernel_state_here(), before);
 
-            // Where that is allowed, everything is granted without.
+            // Where the configuration allows it, everything is granted without enforcement.
             let lenient = TrafficConfig { enforcement: Enforcement::BestEffort, ..config() };
             let mut enforcer = Enforcer::open(&lenient).unwrap();
             reserve_all(&mut enforcer, "rb", 0..3);
@@ -195,7 +195,7 @@ fn what_cannot_be_is_refused_and_what_stood_stays() {
             kinds.filters.truncate(3);
             assert_eq!(kernel_state_here(), state);
             assert!(enforcer.is_enforced(id));
-            // Five filters, four and a half are the most for three reservations.
+            // Five filters: four and a half are the most for three reservations.
             let mut many = base.clone();
             many.filters =
                 (1..=5).map(|port| FlowFilter { src_port: Some(port), ..base.filters[0] }).collect();
@@ -205,7 +205,7 @@ fn what_cannot_be_is_refused_and_what_stood_stays() {
             for (number, result) in [(2, Ok(())), (3, Ok(())), (4, Err(ReserveError::Full))] {
                 let other = reservation(here, 300 + number);
                 let id = ReservationId(number.into());
-                // The last of four filters is one too many, whatever the place.
+                // The last of four filters exceeds the limit, whatever the place.
                 let result = if number == 3 { Err(ReserveError::Full) } else { result };
                 assert_eq!(ask(&mut enforcer, id, &other), [(id, result)]);
             }
@@ -239,7 +239,7 @@ fn services_share_a_class_that_is_as_large_as_their_sum() {
             assert!(enforcer.flush().iter().all(|(_, result)| result.is_ok()));
             assert!(class("10").contains("rate 160Kbit"), "{}", class("10"));
             assert!(class("6e").contains("rate 80Kbit"), "{}", class("6e"));
-            // One moves to a queue of its own, another grows.
+            // One reservation moves to a queue of its own, another grows.
             enforcer.reserve(ReservationId(0), &reservation(here, 300));
             let mut larger = reservation(here, 300);
             larger.treatment = Treatment::Aggregate(ServiceClass::Guaranteed);
@@ -350,7 +350,7 @@ fn without_ebpf_the_maps_are_nftables() {
             [0, 1, 3].into_iter().for_each(|number| enforcer.release(ReservationId(number)));
             enforcer.flush();
             assert_eq!(kernel_state_here(), fresh);
-            // No queue left.
+            // There is no queue left.
             reserve_all(&mut enforcer, "rb", 0..50);
             enforcer.reserve(ReservationId(50), &exact);
             assert_eq!(enforcer.flush(), [(ReservationId(50), Err(ReserveError::Full))]);
@@ -360,7 +360,7 @@ fn without_ebpf_the_maps_are_nftables() {
     assert_eq!(kernel_state(&net.r), before);
 }
 
-/// A tool in this thread's namespace.
+/// The output of a tool that runs in this thread's namespace.
 fn tool_here(line: &str) -> String {
     let mut words = line.split(' ');
     let output = std::process::Command::new(words.next().unwrap()).args(words).output().unwrap();

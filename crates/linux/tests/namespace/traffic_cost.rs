@@ -1,4 +1,4 @@
-//! What enforcement costs, for docs/performance.md:
+//! The cost of enforcement, for docs/performance.md:
 //! `cargo test -p signalbox-linux --features namespace-tests --test namespace -- --ignored --nocapture cost_of`
 
 use std::net::UdpSocket;
@@ -11,13 +11,13 @@ use signalbox_linux::traffic::{Enforcer, LinkConfig, TrafficConfig};
 use crate::network::{Network, ip};
 use crate::traffic::{ifindex, reservation};
 
-/// First port of the flows.
+/// The first port of the flows.
 const PORT: u16 = 10_000;
-/// Packets of one measurement: so few that it may find the processor for itself.
+/// Number of packets of one measurement: so few that it may have the processor to itself.
 const PACKETS: u32 = 2000;
 const REPEATS: u32 = 150;
 
-/// So fast a link that nothing ever waits.
+/// A configuration with a link so fast that no packet waits.
 fn config(ebpf: bool, classes: u16) -> TrafficConfig {
     let link = LinkConfig { classes, ..LinkConfig::new("rb", 10_000_000_000) };
     TrafficConfig { links: vec![link], ebpf, ..TrafficConfig::default() }
@@ -60,7 +60,7 @@ fn cost_of_reserving() {
             fill(&mut enforcer, interface, number);
             let mut costs = Vec::new();
             for at_once in [1, 100] {
-                // Reserve, change, release more; the median, for the machine does other things as well.
+                // Reserve, change, release more. The result is the median, because the machine does other work as well.
                 let mut times = [const { Vec::new() }; 3];
                 for round in 0..100 {
                     for (step, times) in times.iter_mut().enumerate() {
@@ -90,7 +90,7 @@ fn cost_of_reserving() {
     }
 }
 
-/// Time for a packet's whole way from host to host, the best of many runs: sending, forwarding, queueing, receiving.
+/// Time of a packet's whole path from host to host, the best of many runs: sending, forwarding, queueing, receiving.
 fn way(socket: &UdpSocket, flows: u16) -> f64 {
     let to = ip("10.2.0.1");
     let packet = [0; 122];
@@ -109,7 +109,7 @@ fn way(socket: &UdpSocket, flows: u16) -> f64 {
 #[ignore = "a measurement"]
 fn cost_of_a_packet() {
     let net = Network::new("packet");
-    // The far end drops what comes, before anybody answers that nobody listens.
+    // The far end drops the packets before its kernel answers that the port is closed.
     let rules = "table ip away {\n chain in {\n type filter hook prerouting priority -300\n udp dport 10000-20000 drop\n }\n}\n";
     topology::nft(&net.b, rules).unwrap();
     let socket = net.a.run(|| UdpSocket::bind(("0.0.0.0", 4000))).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What enforcement does to packets.
+//! The effect of enforcement on packets.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -16,12 +16,12 @@ use crate::network::{Network, PATIENCE, datagram, families, ip, prefix, receive_
 use crate::traffic::{config, ifindex, kernel_state, reservation};
 
 const PORT: u16 = 5004;
-/// So few that a receiver that is not scheduled holds them all.
+/// Number of packets of a flow: so few that the buffer of a receiver that is not scheduled holds them all.
 pub(crate) const PACKETS: usize = 150;
 /// Octets of an IP packet of the flow.
 const SIZE: usize = 528;
 
-/// An enforcer at `r`, with what `reserve` says in place.
+/// Opens an enforcer at `r` with the reservations that `reserve` makes.
 pub(crate) fn enforcer(
     net: &Network,
     config: &TrafficConfig,
@@ -41,7 +41,7 @@ pub(crate) fn close(net: &Network, enforcer: Enforcer) {
     net.r.run(|| enforcer.close()).unwrap().unwrap();
 }
 
-/// Port 270 is of a flow like others here, not of signaling.
+/// A configuration in which port 270 belongs to an ordinary flow, not to signaling.
 fn unsignaled() -> TrafficConfig {
     let mut config = config();
     config.links[0].signaling = 0;
@@ -52,7 +52,7 @@ pub(crate) fn socket(namespace: &Namespace, port: u16) -> UdpSocket {
     namespace.run(|| UdpSocket::bind(("0.0.0.0", port))).unwrap().unwrap()
 }
 
-/// How many of a numbered flow's packets arrive that are sent every 5 ms while `flood` sends what it can.
+/// The number of packets that arrive of a numbered flow, sent every 5 ms while `flood` sends as much as it can.
 pub(crate) fn arrivals(net: &Network, flood: &AtomicBool) -> usize {
     let (from, to) = (socket(&net.a, 4000), socket(&net.b, PORT));
     to.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -62,11 +62,11 @@ pub(crate) fn arrivals(net: &Network, flood: &AtomicBool) -> usize {
             for number in 0..PACKETS {
                 let mut packet = [0; SIZE - 28];
                 packet[0] = number as u8;
-                // What is not sent does not arrive either.
+                // A packet that is not sent does not arrive either.
                 let _ = from.send_to(&packet, (ip("10.2.0.1"), PORT));
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // The queue of best effort holds a tenth of a second: without the flood it empties.
+            // The queue of best effort holds a tenth of a second. It empties without the flood.
             flood.store(false, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(500));
             sent.store(true, Ordering::Relaxed);
@@ -94,7 +94,7 @@ fn flood_dropped(net: &Network) -> u64 {
     dropped("bfifo 5343:") + dropped("bfifo 5344:")
 }
 
-/// Ends the flood, also when a test fails meanwhile.
+/// A guard that ends the flood, also when a test fails meanwhile.
 struct Off<'a>(&'a AtomicBool);
 
 impl Drop for Off<'_> {
@@ -103,7 +103,7 @@ impl Drop for Off<'_> {
     }
 }
 
-/// Several times what the link carries, in bursts that the kernel's own queues hold.
+/// Runs `work` under a flood of several times the link's rate, in bursts that the kernel's own queues hold.
 pub(crate) fn with_flood<T>(net: &Network, work: impl FnOnce(&AtomicBool) -> T) -> T {
     let (from, _to) = (socket(&net.a, 4001), socket(&net.b, 9));
     let on = AtomicBool::new(true);
@@ -115,7 +115,7 @@ pub(crate) fn with_flood<T>(net: &Network, work: impl FnOnce(&AtomicBool) -> T) 
             let packet = [0; 1400];
             while on.load(Ordering::Relaxed) {
                 for _ in 0..40 {
-                    // A full buffer of the sender is no matter.
+                    // A full buffer of the sender does not matter.
                     let _ = from.send_to(&packet, (ip("10.2.0.1"), 9));
                 }
                 std::thread::sleep(Duration::from_millis(2));
@@ -135,15 +135,15 @@ pub(crate) fn with_flood<T>(net: &Network, work: impl FnOnce(&AtomicBool) -> T) 
 pub(crate) fn protected(treatment: Treatment) -> impl FnOnce(&mut Enforcer) + Send {
     move |enforcer| {
         let mut reservation = Reservation { treatment, ..reservation(ifindex("rb"), PORT) };
-        // Twice what the flow needs, so that a sender that was held up may catch up.
+        // Twice the rate that the flow needs, so that a delayed sender may catch up.
         reservation.traffic.rate = 220_000;
         reservation.traffic.burst = 50_000;
         enforcer.reserve(ReservationId(1), &reservation);
     }
 }
 
-/// RSVPIS-2211-4-02, RSVP-1.2-02: packets that match no filter are forwarded as best effort, and are counted to no
-/// reservation.
+/// RSVPIS-2211-4-02, RSVP-1.2-02: packets that match no filter are forwarded as best effort, and no reservation counts
+/// them.
 #[test]
 fn a_reserved_flow_loses_nothing_under_a_flood() {
     let net = Network::new("flood");
@@ -173,19 +173,20 @@ fn a_shared_class_protects_as_well() {
     close(&net, enforcer);
 }
 
-/// What passes of a burst far beyond the bucket: never more than b + r·t, and never less than b; with a peak rate never
-/// more than MPS + p·t either (QSPEC-3.3.1-08). Packets smaller than m count as m (QSPEC-3.3.1-09). All that is beyond is
-/// dropped (QSPEC-5.2.11-02, QSPEC-5.2.11-03). RSVPIS-2211-7-01, RSVPIS-2212-Policing-02, RSVPIS-2215-3.6-04.
+/// The classifier passes of a burst far beyond the bucket never more than b + r·t, and never less than b; with a peak
+/// rate never more than MPS + p·t either (QSPEC-3.3.1-08). Packets smaller than m count as m (QSPEC-3.3.1-09). All
+/// packets beyond that are dropped (QSPEC-5.2.11-02, QSPEC-5.2.11-03). RSVPIS-2211-7-01, RSVPIS-2212-Policing-02,
+/// RSVPIS-2215-3.6-04.
 #[test]
 fn excess_is_dropped_to_the_octet() {
     let net = Network::new("police");
     let mut enforcer = enforcer(&net, &config(), |enforcer| {
         enforcer.reserve(ReservationId(1), &reservation(ifindex("rb"), PORT));
-        // Beside it a peak rate: one packet of the largest size at once, then 20 kB/s.
+        // Another reservation has a peak rate: one packet of the largest size at once, then 20 kB/s.
         let mut peak = reservation(ifindex("rb"), PORT + 1);
         peak.traffic.peak = Some(20_000);
         enforcer.reserve(ReservationId(2), &peak);
-        // Small packets count as 400 octets, large ones do not conform at all.
+        // Small packets count as 400 octets; large ones never conform.
         let mut sizes = reservation(ifindex("rb"), PORT + 2);
         (sizes.traffic.min_policed, sizes.traffic.max_packet) = (400, 527);
         enforcer.reserve(ReservationId(3), &sizes);
@@ -225,7 +226,7 @@ fn excess_is_dropped_to_the_octet() {
             assert!(passed as usize >= 5000 / counted, "{passed} packets are less than the bucket");
         }
     }
-    // What was not dropped has arrived.
+    // The packets that were not dropped have arrived.
     to[0].set_read_timeout(Some(PATIENCE)).unwrap();
     let passed = enforcer.statistics(ReservationId(1)).unwrap().unwrap().packets;
     for _ in 0..passed {
@@ -236,8 +237,8 @@ fn excess_is_dropped_to_the_octet() {
     close(&net, enforcer);
 }
 
-/// Conforming packets are marked and keep their congestion bits; the others go unmarked, where that is configured
-/// (RSVPIS-2212-Policing-02).
+/// Conforming packets are marked and keep their congestion bits. Where the configuration allows the others to pass,
+/// they are not marked (RSVPIS-2212-Policing-02).
 #[test]
 fn what_conforms_is_marked_and_excess_is_best_effort() {
     let net = Network::new("mark");
@@ -256,7 +257,7 @@ fn what_conforms_is_marked_and_excess_is_best_effort() {
             reservation.filters = vec![filter];
             reservation.mark_dscp = Some(46);
             reservation.excess = Excess::BestEffort;
-            // Five packets, and none again within the day.
+            // Five packets conform, and no more within the day.
             (reservation.traffic.rate, reservation.traffic.burst) = (1, 5 * 128);
             reservation.traffic.min_policed = 128;
             enforcer.reserve(ReservationId(number), &reservation);
@@ -286,11 +287,11 @@ fn tos_of(a: &mut Io, b: &mut Io, transmit: &Transmit<'_>) -> u8 {
     receive_until(b, |got| !got.is_empty())[0].tos
 }
 
-/// The mark tells which filter a packet met.
+/// The mark shows which filter matched a packet.
 #[test]
 fn the_most_specific_filter_has_the_packet() {
     let net = Network::new("wild");
-    // Hosts give their packets flow labels; here they have none.
+    // Hosts give their packets flow labels by default; here the packets have no label.
     topology::set_sysctl(&net.a, "net.ipv6.auto_flowlabels", "0").unwrap();
     let marked = |dscp, filter: FlowFilter| {
         let mut reservation = reservation(ifindex("rb"), 270);
@@ -317,7 +318,7 @@ fn the_most_specific_filter_has_the_packet() {
             ),
             marked(14, between("fd01::/64", "::/0")),
             marked(15, FlowFilter { flow_label: Some(0), ..between("fd01::/64", "fd02::/64") }),
-            // Nobody's: another protocol, another port, another prefix.
+            // Filters that do not match the packets: another protocol, another port, another prefix.
             marked(20, FlowFilter { protocol: Some(6), ..between("10.1.0.1/32", "10.2.0.1/32") }),
             marked(
                 21,
@@ -349,14 +350,14 @@ fn the_most_specific_filter_has_the_packet() {
     enforcer.release(ReservationId(5));
     enforcer.flush();
     seen.push(tos_of(&mut a, &mut b, &v6) >> 2);
-    // Behind a hop-by-hop header the ports are found as well.
+    // The classifier finds the ports behind a hop-by-hop header, too.
     let mut port = marked_v6(&net);
     port.mark_dscp = Some(16);
     enforcer.reserve(ReservationId(30), &port);
     enforcer.flush();
     let options = signalbox_core::packet::router_alert_v6(0);
     seen.push(tos_of(&mut a, &mut b, &Transmit { options: &options, ..v6 }) >> 2);
-    // One filter in two hands: the later has it, then the earlier again.
+    // Two reservations have the same filter: the later one gets the packets, then the earlier one again.
     enforcer.reserve(ReservationId(31), &Reservation { mark_dscp: Some(17), ..port });
     enforcer.flush();
     seen.push(tos_of(&mut a, &mut b, &v6) >> 2);
@@ -381,7 +382,7 @@ fn marked_v6(net: &Network) -> Reservation {
     reservation
 }
 
-/// A change keeps what the flow has used up, and several filters share one bucket.
+/// A change keeps the tokens that the flow has used, and several filters share one bucket.
 #[test]
 fn a_change_takes_effect_at_once_and_filters_share() {
     let net = Network::new("change");
@@ -414,7 +415,7 @@ fn a_change_takes_effect_at_once_and_filters_share() {
     };
     assert_eq!(passed(&mut enforcer, PORT, 7), 7);
     assert_eq!(passed(&mut enforcer, PORT + 1, 7), 3);
-    // A deeper bucket is not a full one; another filter draws on it, too.
+    // A deeper bucket is not a full one; another filter uses the same bucket.
     let change = |enforcer: &mut Enforcer, filters, rate| {
         let reservation = net.r.run(|| slow(filters, rate, 100_000)).unwrap();
         enforcer.reserve(id, &reservation);
@@ -427,7 +428,7 @@ fn a_change_takes_effect_at_once_and_filters_share() {
     close(&net, enforcer);
 }
 
-/// Datagrams that leave as one bundle of segments count as what they become on the wire.
+/// Datagrams that leave as one bundle of segments count as the packets that they become on the wire.
 #[test]
 fn segments_count_as_packets() {
     let net = Network::new("segments");

@@ -1,4 +1,4 @@
-//! What integrated services ask of queues (RFC 2211, 2212).
+//! The requirements of integrated services on queues (RFC 2211, 2212).
 
 use std::net::UdpSocket;
 
@@ -16,14 +16,14 @@ fn counted(enforcer: &mut Enforcer) -> Statistics {
     enforcer.statistics(ReservationId(1)).unwrap().unwrap()
 }
 
-/// One datagram of so many octets of IP, and its arrival.
+/// Sends one datagram of so many octets of IP, and asserts that it arrives.
 fn passes(from: &UdpSocket, to: &UdpSocket, octets: usize) {
     to.set_read_timeout(Some(PATIENCE)).unwrap();
     from.send_to(&vec![5; octets - 28], (ip("10.2.0.1"), PORT)).unwrap();
     assert_eq!(to.recv(&mut [0; 4096]).unwrap(), octets - 28);
 }
 
-/// RSVPIS-2212-DataHandling-01: the queue is sure of R, while the token bucket knows r only.
+/// RSVPIS-2212-DataHandling-01: the queue is guaranteed R, while the token bucket has the rate r only.
 #[test]
 fn a_queue_is_served_at_the_service_rate_and_policed_at_the_token_rate() {
     let net = Network::new("served");
@@ -54,8 +54,8 @@ fn a_queue_is_served_at_the_service_rate_and_policed_at_the_token_rate() {
     close(&net, enforcer);
 }
 
-/// RSVPIS-2211-4-03, RSVPIS-2211-7-05: a burst is gone long before its own rate would have sent it, and a burst that is
-/// somewhat too large finds room where there is some.
+/// RSVPIS-2211-4-03, RSVPIS-2211-7-05: a burst leaves long before its own rate would have sent it, and a burst that is
+/// somewhat too large passes where there is spare bandwidth.
 #[test]
 fn a_burst_may_borrow() {
     let net = Network::new("borrow");
@@ -69,7 +69,7 @@ fn a_burst_may_borrow() {
     to.set_read_timeout(Some(PATIENCE)).unwrap();
     for number in 0..60 {
         from.send_to(&[number; 972], (ip("10.2.0.1"), PORT)).unwrap();
-        // Not more at once than a receiver's buffer holds that is not scheduled.
+        // No more packets at once than the buffer of a receiver that is not scheduled holds.
         to.recv(&mut [0; 2048]).unwrap();
     }
     let counted = counted(&mut enforcer);
@@ -77,8 +77,8 @@ fn a_burst_may_borrow() {
     close(&net, enforcer);
 }
 
-/// RSVPIS-2211-7-02, RSVPIS-2211-7-04: a flow that sends far more than it reserved goes on as best effort does, and takes
-/// nothing from the other one in its queue, though nobody has policed it before.
+/// RSVPIS-2211-7-02, RSVPIS-2211-7-04: a flow that sends far more than it reserved is served as best effort, and does
+/// not reduce the service of the other flow in its queue, although no node has policed it before.
 #[test]
 fn the_excess_of_one_flow_does_not_harm_another() {
     let net = Network::new("excess");
@@ -87,7 +87,7 @@ fn the_excess_of_one_flow_does_not_harm_another() {
         let greedy = Reservation {
             treatment: shared,
             excess: Excess::BestEffort,
-            // What `with_flood` sends.
+            // The flow of `with_flood`.
             ..reservation(ifindex("rb"), 9)
         };
         enforcer.reserve(ReservationId(2), &greedy);
@@ -99,13 +99,13 @@ fn the_excess_of_one_flow_does_not_harm_another() {
     close(&net, enforcer);
 }
 
-/// RSVPIS-2211-7-03: a flow that sends far more than it reserved, and more than the link carries, takes nothing from best
-/// effort, and has what that leaves.
+/// RSVPIS-2211-7-03: a flow that sends far more than it reserved, and more than the link carries, does not reduce the
+/// service of best effort, and uses the bandwidth that best effort leaves.
 #[test]
 fn excess_stands_behind_best_effort() {
     let net = Network::new("behind");
     let enforcer = enforcer(&net, &config(), |enforcer| {
-        // What `with_flood` sends.
+        // The flow of `with_flood`.
         let greedy = Reservation { excess: Excess::BestEffort, ..reservation(ifindex("rb"), 9) };
         enforcer.reserve(ReservationId(2), &greedy);
     });
@@ -116,12 +116,12 @@ fn excess_stands_behind_best_effort() {
     close(&net, enforcer);
 }
 
-/// RSVPIS-2210-2.3.2-06, RSVPIS-2211-4-04, RSVPIS-2212-DataHandling-02: what is larger than the reservation's packets, or
-/// than the link's, is no part of the reservation: it is best effort, whole or in fragments.
+/// RSVPIS-2210-2.3.2-06, RSVPIS-2211-4-04, RSVPIS-2212-DataHandling-02: a packet larger than the reservation's packets,
+/// or than the link's, does not belong to the reservation: it is best effort, whole or in fragments.
 #[test]
 fn packets_that_are_too_large_are_best_effort() {
     let net = Network::new("large");
-    // The hosts let routers cut their packets.
+    // The hosts allow routers to fragment their packets.
     topology::set_sysctl(&net.a, "net.ipv4.ip_no_pmtu_disc", "1").unwrap();
     let mut enforcer = enforcer(&net, &config(), |enforcer| {
         let mut small = Reservation { excess: Excess::BestEffort, ..reservation(ifindex("rb"), PORT) };
@@ -134,7 +134,7 @@ fn packets_that_are_too_large_are_best_effort() {
     passes(&from, &to, 1400);
     let now = counted(&mut enforcer);
     assert_eq!((now.packets, now.policed_packets, now.policed_octets), (1, 1, Some(1400)));
-    // In fragments of the sender, then in those of the router: not one of them conforms.
+    // In fragments of the sender, then in those of the router: no fragment conforms.
     passes(&from, &to, 2028);
     tool(&net.r, "ip link set rb mtu 900");
     passes(&from, &to, 1000);

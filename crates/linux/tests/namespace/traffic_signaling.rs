@@ -1,4 +1,4 @@
-//! What signaling has of a link: its own share, and no more.
+//! The share of signaling at a link: its own share, and no more.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::traffic_flows::{close, enforcer, socket, with_flood};
 const OWN: &str = "3";
 const PASSING: &str = "4";
 
-/// Packets and octets that a class at `r` has sent.
+/// The packets and octets that a class at `r` has sent.
 fn sent(net: &Network, class: &str) -> (u64, u64) {
     let text = tool(&net.r, &format!("tc -s class show dev rb classid 5342:{class}"));
     let mut words = text.split_once("Sent ").unwrap().1.split(' ').filter_map(|word| word.parse().ok());
@@ -28,12 +28,12 @@ fn sent(net: &Network, class: &str) -> (u64, u64) {
     (words.next().unwrap(), octets)
 }
 
-/// A datagram with an alert, as a Query has.
+/// A datagram with an alert, like that of a Query.
 fn alerted<'a>(src: IpAddr, dst: IpAddr, options: &'a [u8]) -> Transmit<'a> {
     Transmit { options, ..datagram(src, dst, GIST) }
 }
 
-/// Under a flood that fills the link, what the node itself sends arrives, and what passes by as well.
+/// Under a flood that fills the link, the node's own messages arrive, and signaling that passes by as well.
 #[test]
 fn signaling_gets_through_a_flood() {
     let net = Network::new("signaling");
@@ -43,7 +43,7 @@ fn signaling_gets_through_a_flood() {
     for ebpf in [true, false] {
         let enforcer = enforcer(&net, &TrafficConfig { ebpf, ..config() }, |_| {});
         let (mut a, mut r, mut b) = (Network::host(&net.a), Network::host(&net.r), Network::host(&net.b));
-        // The neighbours know each other before the flood.
+        // The neighbours resolve each other's addresses before the flood.
         for (family, here) in families().into_iter().zip(here) {
             send(&mut r, &datagram(here, family.b, GIST));
             send(&mut a, &datagram(family.a, family.b, GIST));
@@ -63,7 +63,7 @@ fn signaling_gets_through_a_flood() {
             let got = receive_until(&mut b, |got| got.len() >= 80);
             assert_eq!(got.len(), 80, "eBPF {ebpf}");
         });
-        // Neighbours may have been looked for besides.
+        // The kernel may have sent neighbour discovery besides.
         assert_eq!(sent(&net, OWN).0, own + 40, "eBPF {ebpf}");
         assert!(sent(&net, PASSING).0 >= passing + 40, "eBPF {ebpf}");
         close(&net, enforcer);
@@ -71,7 +71,7 @@ fn signaling_gets_through_a_flood() {
     assert_eq!(kernel_state(&net.r), before);
 }
 
-/// Whoever writes the port on everything has the bucket of what passes by, and not what the node has for itself.
+/// A flood to the signaling port gets the bucket of signaling that passes by, and not the share of the node itself.
 #[test]
 fn the_port_is_no_way_around_best_effort() {
     let net = Network::new("liar");
@@ -87,21 +87,21 @@ fn the_port_is_no_way_around_best_effort() {
         for _ in 0..20 {
             send(&mut r, &datagram(ip("10.2.0.2"), ip("10.2.0.1"), GIST));
         }
-        // The own ones come first, whatever waits of the others.
+        // The node's own packets come first, whatever number of the others waits.
         let ours = |src: IpAddr| src == ip("10.2.0.2");
         receive_until(&mut b, |got| got.iter().filter(|got| ours(got.src.ip())).count() == 20);
         let passed = || sent(&net, PASSING).1 - octets;
         until("the bucket has passed", || passed() >= 15_000);
         let passed = passed();
-        // A quarter of 2 %, of 16,000 octets at first; neighbours have as much.
+        // A quarter of 2 %, and 16,000 octets at first; neighbours have the same.
         let most = 2.0 * (16_000.0 + start.elapsed().as_secs_f64() * RATE as f64 / 200.0);
         assert!((passed as f64) < most, "eBPF {ebpf}: {passed} octets");
         close(&net, enforcer);
     }
 }
 
-/// Associations have the mark, the accepted ones, too; RSVP passes in the class of what passes, which has a share of its
-/// own (RSVP-2.3-08); without a share there is no class.
+/// Associations have the mark, the accepted ones, too. RSVP that passes by goes in the class of passing signaling,
+/// which has a share of its own (RSVP-2.3-08). Without a share there is no class.
 #[test]
 fn associations_and_rsvp_are_signaling() {
     let net = Network::new("kinds");
@@ -134,7 +134,7 @@ fn associations_and_rsvp_are_signaling() {
         assert!(Instant::now() < deadline, "{ends} of 4 ends of associations stand");
         ends += turn(&mut r) + turn(&mut b);
     }
-    // SYN and the last of three of the one, SYN and ACK of the other.
+    // SYN and the last packet of the handshake of the one, SYN and ACK of the other.
     until("the handshakes are counted", || sent(&net, OWN).0 >= before + 3);
 
     let raw = net.a.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(46)))).unwrap().unwrap();
@@ -154,7 +154,7 @@ fn associations_and_rsvp_are_signaling() {
     close(&net, running);
 }
 
-/// A next hop that is not known is found while a flood fills the link.
+/// A next hop whose address is not resolved is found while a flood fills the link.
 #[test]
 fn neighbours_are_found_in_a_flood() {
     let net = Network::new("neighbours");
@@ -163,7 +163,7 @@ fn neighbours_are_found_in_a_flood() {
     with_flood(&net, |_| {
         for (src, dst) in [("10.2.0.2", "10.2.0.1"), ("fd02::2", "fd02::1")] {
             let (before, _) = sent(&net, PASSING);
-            // The flood looks for it as well.
+            // The flood needs the same next hop.
             tool(&net.r, &format!("ip neighbour replace {dst} dev rb nud none"));
             send(&mut r, &datagram(ip(src), ip(dst), GIST));
             receive_until(&mut b, |got| !got.is_empty());
