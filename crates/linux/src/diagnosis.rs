@@ -71,7 +71,7 @@ impl Requester {
             set_option(&raw, libc::IPPROTO_IP, libc::IP_TTL, hops).map_err(system)?;
         }
         raw.bind(&SocketAddr::new(own, 0).into()).map_err(system)?;
-        // The kernel copies all RSVP packets for this host to this socket, and this program does not read them.
+        // The kernel would copy all RSVP packets for this host to this socket, from which this program does not read.
         raw.set_recv_buffer_size(0).map_err(system)?;
         Ok(Self { raw, replies, address, mtu: u32::from_ne_bytes(mtu) })
     }

@@ -30,7 +30,7 @@ pub struct RelayConfig {
 }
 
 signalbox_core::counters! {
-    /// What went through a relay, both ways together.
+    /// The counters of a relay, both directions together.
     pub struct RelayCounters {
         /// Frames passed on.
         passed: u64,

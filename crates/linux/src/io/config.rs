@@ -7,7 +7,7 @@ use crate::stream::StreamConfig;
 /// The configuration of [`Io::open`](super::Io::open).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IoConfig {
-    /// The ports of entry that the protocols of the node ask for.
+    /// The ports of entry that the protocols of the node request.
     pub entries: Vec<EntryRequest>,
     /// Whether to use IPv4.
     pub ipv4: bool,

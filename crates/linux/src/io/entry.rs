@@ -28,7 +28,7 @@ pub type CounterValue = (&'static str, &'static str, u64);
 pub struct Failure {
     /// The entry by which it was to leave.
     pub entry: Entry,
-    /// Its destination.
+    /// The destination of the packet.
     pub dst: IpAddr,
     /// Why it was not sent.
     pub error: TransmitError,
@@ -42,7 +42,7 @@ pub(super) trait Port: Send {
     /// The function that reads its packets.
     fn read(&self) -> Read;
 
-    /// Counts a receive call with so many packets, of which `truncated` did not fit.
+    /// Counts a receive call that returned `packets` packets, of which `truncated` did not fit.
     fn count_received(&mut self, packets: u64, truncated: u64);
 
     /// Appends a packet to the send queue; a full queue is sent at once.

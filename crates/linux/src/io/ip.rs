@@ -23,7 +23,7 @@ use crate::sys::mmsg::Datagram;
 use crate::sys::{set_mark, set_option, sockaddr};
 
 signalbox_core::counters! {
-    /// What went through the raw sockets of one IP protocol.
+    /// The counters of the raw sockets of one IP protocol.
     pub struct IpCounters {
         /// Packets received.
         received: u64,

@@ -26,7 +26,7 @@ const IPV6_TRANSPARENT: i32 = 75;
 const IPV6_ORIGDSTADDR: i32 = 74;
 
 signalbox_core::counters! {
-    /// What went through the sockets of one UDP port.
+    /// The counters of one UDP port.
     pub struct UdpCounters {
         /// Datagrams received.
         received: u64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The configuration of streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// How long a connection may take to come up.
+    /// Time that a connection may take to come up.
     pub connect_timeout: Duration,
     /// Time for which written octets may stay unacknowledged (TCP_USER_TIMEOUT, RFC 5482). It also limits how long a
     /// peer may keep its window shut, so it must not be shorter than the longest pause of a reader that is to survive.
@@ -43,7 +43,7 @@ impl Default for StreamConfig {
 }
 
 signalbox_core::counters! {
-    /// What happened to streams.
+    /// The counters of streams.
     pub struct StreamCounters {
         /// Connections accepted.
         accepted: u64,

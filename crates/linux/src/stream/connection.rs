@@ -38,7 +38,7 @@ pub(super) struct Connection {
     pub(super) held: bool,
     /// Whether the connection is in the list of those to be flushed.
     pub(super) written: bool,
-    /// The readiness that the kernel was asked to report.
+    /// The readiness that the kernel reports at present.
     interest: i32,
     pub(super) deadline: Option<Instant>,
     /// The beginning of an incomplete SCTP message.

@@ -58,7 +58,7 @@ struct Flow<'a> {
 }
 
 signalbox_core::counters! {
-    /// What happened to reservations in the kernel.
+    /// The counters of reservations in the kernel.
     pub struct TrafficCounters {
         /// Reservations installed or changed.
         reserved: u64,

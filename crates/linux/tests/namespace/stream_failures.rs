@@ -44,7 +44,7 @@ fn each_failure_to_connect_is_told() {
     for (local, peer) in [("10.1.0.1", "192.0.2.1"), ("fd01::1", "2001:db8::1")] {
         assert_eq!(failure(local, peer, PORT), (Some(StreamError::Unreachable), true), "no route at r");
     }
-    // The local address is not one of ours, so no stream was opened.
+    // The local address is not one of ours, so no connection was started.
     assert_eq!(failure("10.1.0.77", "10.2.0.1", PORT), (Some(StreamError::Unreachable), false));
     assert_eq!(a.streams().counters().connect_failed, 7);
 }

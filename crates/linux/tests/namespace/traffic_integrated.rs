@@ -16,7 +16,7 @@ fn counted(enforcer: &mut Enforcer) -> Statistics {
     enforcer.statistics(ReservationId(1)).unwrap().unwrap()
 }
 
-/// Sends one datagram of so many octets of IP, and asserts that it arrives.
+/// Sends one datagram, an IP packet of `octets` octets, and asserts that it arrives.
 fn passes(from: &UdpSocket, to: &UdpSocket, octets: usize) {
     to.set_read_timeout(Some(PATIENCE)).unwrap();
     from.send_to(&vec![5; octets - 28], (ip("10.2.0.1"), PORT)).unwrap();
