@@ -1,4 +1,4 @@
-//! Applications outside of the node: what they ask, what they hear, and what is left when they go.
+//! Applications outside of the node: their requests, their events, and the state that is left when they end.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ const NSLP: NslpId = NslpId(32_710);
 const SESSION: SessionId = SessionId([7; 16]);
 const SOON: Duration = Duration::from_secs(5);
 
-/// Nodes in a row with GIST over datagrams and TCP, and what the applications on them heard so far.
+/// Nodes in a row with GIST over datagrams and TCP, and the events that their applications received so far.
 struct Row {
     sim: Sim<Node>,
     nodes: Vec<NodeId>,
@@ -40,7 +40,7 @@ impl Row {
         Self { sim, nodes, heard: 0 }
     }
 
-    /// With an application on the first node, which asks about peering, and one on the last.
+    /// A row with an application on the first node, which decides about peering, and one on the last.
     fn with_ends(seed: u64, length: usize) -> Self {
         let mut row = Self::new(seed, length);
         for at in [0, length - 1] {
@@ -90,7 +90,7 @@ impl Row {
         self.request(at, RequestOf::SendMessage(message));
     }
 
-    /// The next thing that an application hears; it is the one on this node.
+    /// The next event of an application, which must belong to this node.
     fn hear(&mut self, at: usize) -> ApplicationEvent {
         let heard = self.heard;
         self.sim.expect("an application hears something", SOON, |sim| sim.events().len() > heard);
@@ -108,7 +108,7 @@ impl Row {
         }
     }
 
-    /// It is a message.
+    /// The next event, which must be a received message.
     fn receive(&mut self, at: usize) -> RecvMessageOf<Octets> {
         match self.indication(at) {
             IndicationOf::RecvMessage(message) => message,
@@ -139,7 +139,7 @@ impl Row {
         assert_eq!(self.sim.events()[self.heard..], []);
     }
 
-    /// A message went from the first node to the last; the name of its peer upstream.
+    /// Sends a message from the first node to the last, and returns the SII handle of the last node's upstream peer.
     fn talk(&mut self) -> SiiHandle {
         let last = self.nodes.len() - 1;
         self.send(0, 9, b"good day");
@@ -172,7 +172,7 @@ impl Row {
     }
 }
 
-/// The applications at the ends speak through nodes that lack them, there and back.
+/// The applications at the ends exchange messages across nodes without the application, in both directions.
 #[test]
 fn two_applications_speak_along_the_path() {
     let mut row = Row::with_ends(1, 4);
@@ -191,7 +191,7 @@ fn two_applications_speak_along_the_path() {
     assert!(received.at_flow_end && received.check.is_none() && received.validation.return_routable);
     assert_eq!(received.ip_distance, 2);
 
-    // Past the routing state, to the peer by name (RFC 5971 §7.1.4).
+    // The message is routed explicitly by the SII handle of the peer (RFC 5971 §7.1.4).
     let message = row.message(4, b"by name.");
     row.request(3, RequestOf::SendMessage(SendMessageOf { mri, sii: Some(up), ..message }));
     assert!(matches!(row.status(3), (4, MessageStatus::Sent(_))));
@@ -199,7 +199,7 @@ fn two_applications_speak_along_the_path() {
     assert_eq!(total(&row.sim, "applications", "requests"), 3);
 }
 
-/// A node between is asked about each Query, with its payload, and does as its application says.
+/// A node in the middle asks its application about each Query, with the payload, and follows the decision.
 #[test]
 fn an_application_between_decides_about_peering() {
     for accept in [true, false] {
@@ -220,14 +220,14 @@ fn an_application_between_decides_about_peering() {
             _ => None,
         });
         assert_eq!(heard, Some((row.nodes[receiver], b"good day"[..].into())));
-        // An answer to a question that nobody asked does nothing.
+        // An answer to a check that does not exist has no effect.
         let check = CheckId(check.0 + 1);
         row.request(1, RequestOf::Peering { check, decision: PeeringOf::Accept(None) });
         assert_eq!(row.sim.engine(row.nodes[1]).unwrap().counter("gist", "checks_stale"), 1);
     }
 }
 
-/// GIST-9-02: 0 and the upper half are nobody's; every other number has one owner.
+/// GIST-9-02: 0 and the upper half of the identifiers have no owner; every other identifier has one owner.
 #[test]
 fn numbers_in_use_and_reserved_ones_are_refused() {
     let mut row = Row::new(3, 1);
@@ -260,7 +260,7 @@ fn numbers_in_use_and_reserved_ones_are_refused() {
     assert_eq!(total(&row.sim, "applications", "refused"), 6);
 }
 
-/// What an application asks in the name of another, or without having registered, does nothing.
+/// A command with the identifier of another application, or before registration, has no effect.
 #[test]
 fn nobody_speaks_in_the_name_of_another() {
     let mut row = Row::with_ends(4, 2);
@@ -277,8 +277,8 @@ fn nobody_speaks_in_the_name_of_another() {
     assert_eq!(total(&row.sim, "applications", "left"), 0);
 }
 
-/// An application that ends takes its state with it. Its peer hears that nobody is there any more, and one that
-/// comes back is found again.
+/// The state of an application ends with the application. Its peer is informed that the application is missing, and
+/// finds an application that registers again.
 #[test]
 fn an_application_that_ends_is_gone_at_once() {
     let mut row = Row::with_ends(5, 3);
@@ -310,8 +310,8 @@ fn an_application_that_ends_is_gone_at_once() {
     row.talk();
 }
 
-/// GIST-4.1.1-01, GIST-4.1.1-02, GIST-4.1.1-03: an application that takes nothing for a while loses what was
-/// unreliable and nothing else.
+/// GIST-4.1.1-01, GIST-4.1.1-02, GIST-4.1.1-03: an application that accepts no messages for a while loses the
+/// unreliable messages only.
 #[test]
 fn an_application_that_is_blocked_loses_nothing_reliable() {
     let mut row = Row::with_ends(6, 2);
@@ -336,7 +336,7 @@ fn an_application_that_is_blocked_loses_nothing_reliable() {
     row.quiet();
 }
 
-/// `SetStateLifetime` of zero ends it; what is left is the other end's.
+/// `SetStateLifetime` of zero ends the state of this node; the state of the other end stays.
 #[test]
 fn an_application_ends_its_state() {
     let mut row = Row::with_ends(7, 2);

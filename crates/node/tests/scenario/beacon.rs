@@ -1,4 +1,4 @@
-//! The test protocol: added by one file and one line of the table, it has everything that a protocol needs.
+//! The test protocol: one file and one line of the table add it, and it has everything that a protocol needs.
 
 use core::time::Duration;
 
@@ -8,7 +8,8 @@ use signalbox_sim::{Boot, LinkConfig, Sim, topology};
 
 use crate::net::{FAMILIES, make, total};
 
-/// The nodes between intercept the beacon on its port of entry, the last one answers, and the user gets the count.
+/// The nodes in the middle intercept the beacon at its port of entry, the last one answers, and the user gets the
+/// count.
 #[test]
 fn each_node_on_the_path_counts_a_beacon() {
     for family in FAMILIES {

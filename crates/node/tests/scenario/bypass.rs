@@ -17,9 +17,9 @@ fn queries(net: &Net, link: usize) -> Vec<&Captured> {
     net.sim.captured().filter(|c| c.link == link && header(c).kind == MessageType::QUERY).collect()
 }
 
-/// GIST-4.3.4-02: a node without the application passes the Query on and keeps nothing. GIST-4.3.4-05,
-/// GIST-4.3.4-06: IP TTL and GIST hop count one less. GIST-4.3.2-06, GIST-4.3.4-17, GIST-3.7-01: every other
-/// octet as it was.
+/// GIST-4.3.4-02: a node without the application forwards the Query and keeps no state. GIST-4.3.4-05, GIST-4.3.4-06:
+/// the IP TTL and the GIST hop count are one less. GIST-4.3.2-06, GIST-4.3.4-17, GIST-3.7-01: every other octet is
+/// unchanged.
 #[test]
 fn a_node_without_the_application_lets_signaling_pass() {
     for family in FAMILIES {
@@ -38,7 +38,7 @@ fn a_node_without_the_application_lets_signaling_pass() {
         assert_eq!(after.ttl, before.ttl - 1);
         assert_eq!((after.src, after.dst, after.tos), (before.src, before.dst, before.tos));
         assert_eq!((after.dont_fragment, &after.options), (before.dont_fragment, &before.options));
-        // magic number, version, then the hop count
+        // The magic number and the version come before the hop count.
         let mut expected = before.payload.clone();
         expected[5] -= 1;
         assert_eq!(after.payload, expected);
@@ -78,7 +78,8 @@ fn all_kinds_of_nodes_on_one_path() {
     }
 }
 
-/// GIST-4.3.4-04: a destination without the application says so, and the last node that has it turns round.
+/// GIST-4.3.4-04: a destination without the application answers with an Error, and the last node with the application
+/// is the end of the signaling.
 #[test]
 fn a_destination_without_the_application_ends_the_search() {
     let mut net = Net::row(4, &[Full, Full, WithoutPing], &LinkConfig::default());
@@ -106,7 +107,7 @@ fn a_destination_without_engine_is_found_out_by_time() {
     assert!(reply.rtt >= Duration::from_secs(1), "{:?}", reply.rtt);
 }
 
-/// GIST-6.2-06, GIST-5.3.3-08: the application hears in time that nobody answers.
+/// GIST-6.2-06, GIST-5.3.3-08: the application is informed in time that no peer answers.
 #[test]
 fn nobody_at_all_has_the_application() {
     for family in FAMILIES {

@@ -1,20 +1,21 @@
-//! A thousand small networks, each from its own seed, in which everything goes wrong for a while: loss,
-//! reordering, duplication, crashes, links that go down, paths that change. `SIGNALBOX_SEEDS` in the
-//! environment is how many; `SIGNALBOX_SEED` runs one of them alone.
+//! A thousand small networks, each from its own seed, with faults for a while: loss, reordering, duplication, crashes,
+//! links that go down, route changes. `SIGNALBOX_SEEDS` in the environment is the number of networks; `SIGNALBOX_SEED`
+//! runs one of them alone.
 //!
-//! What is demanded after the storm, with all timers shorter than the RFC's in proportion, so that a run is short:
+//! All timers are shorter than those of the RFC, in proportion, so that a run is short. The conditions after the faults
+//! are:
 //!
-//! * **One refresh period after its end every live session's chain is whole**: routing state in both directions, at nodes
-//!   that are on the path and as they are now, from the flow's source to its destination. The period is the validity
-//!   time: state has to be refreshed within it or it ends (RFC 5971 §4.4.4), so that the source has sent a Query down the
-//!   path once by then (after half to three quarters of it), and each node passes it on.
-//! * **Nothing else is left of a session a moment later.** That cannot be sooner: GIST takes no state down (§4.4.4: "There is
-//!   no mechanism at the GIST level for explicit teardown of routing state"), so what the storm refreshed last ends
-//!   with its validity time, counted from that refresh. The last one may come a moment after the storm: a Query that
-//!   was lost in it is sent again after T2 at most, its handshake is finished, and nodes further on that branch are
-//!   refreshed by that; where there are associations, one whose other end the storm took is given up by then, and its
-//!   sessions ask for another. After this a node that the path has left is refreshed by nobody, and refreshes nobody.
-//! * **When the applications stop**, all state and all channels go.
+//! * **One refresh period after the end of the faults every live session's chain is complete**: routing state in both
+//!   directions, at nodes that are on the present path, from the flow's source to its destination. The period is the
+//!   validity time: state has to be refreshed within it or it expires (RFC 5971 §4.4.4). By then the source has sent a
+//!   Query along the path once (after half to three quarters of the period), and each node has passed it on.
+//! * **A moment later no other state of a session is left.** GIST cannot remove it sooner (§4.4.4: "There is no mechanism
+//!   at the GIST level for explicit teardown of routing state"). State that was refreshed during the faults ends one
+//!   validity time after its last refresh. That refresh may come a moment after the faults: a lost Query is sent again
+//!   after T2 at most, its handshake completes, and nodes further on that branch are refreshed by it. An association
+//!   whose other end failed is given up by then, and its sessions set up another one. After this, a node that is off the
+//!   path is not refreshed and does not refresh other nodes.
+//! * **When the applications stop**, all state and all channels end.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -33,19 +34,19 @@ use signalbox_sim::{
 
 use crate::net::{WALL_US, make, replies};
 
-/// How many seeds, unless the environment says otherwise.
+/// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 1000;
 const PINGS: u64 = 3;
 /// Validity of routing state: a refresh comes after half to three quarters of it.
 const VALIDITY: Duration = Duration::from_secs(6);
 /// Most time between two Queries of a handshake.
 const T2: Duration = Duration::from_secs(1);
-/// What a stream or an association without answer is given.
+/// Time after which a stream or an association without an answer is given up.
 const GIVE_UP: Duration = Duration::from_secs(3);
 
-/// From the end of the storm until every chain is whole: one refresh period.
+/// Time from the end of the faults until every chain is complete: one refresh period.
 const RECOVERY: Duration = VALIDITY;
-/// What a handshake takes on links that work.
+/// Duration of a handshake on links without faults.
 const HANDSHAKE: Duration = Duration::from_millis(500);
 
 const BAD: Impairment = Impairment {
@@ -55,21 +56,21 @@ const BAD: Impairment = Impairment {
     duplication: 0.1,
 };
 
-/// Who each node says it is; another one after each restart.
+/// The present peer identity of each node; a restart changes it.
 type Identities = Rc<RefCell<Vec<Vec<u8>>>>;
 
-/// By what messages go.
+/// The transport of messages.
 #[derive(Debug, Clone, Copy)]
 enum Mode {
     Datagrams,
     Tcp,
     Sctp,
-    /// Every node offers both, and prefers one of them.
+    /// Every node offers datagrams and associations, and prefers one of them.
     Either,
 }
 
 impl Mode {
-    /// From when the chains are whole until nothing else is left.
+    /// Time from when the chains are complete until no other state is left.
     const fn last_word(self) -> Duration {
         match self {
             Self::Datagrams => T2.saturating_add(HANDSHAKE),
@@ -152,7 +153,7 @@ impl World {
         let count = 3 + random.range(0..6);
         let (mut nodes, mut engines, mut full) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..count {
-            // Two nodes have Ping for certain.
+            // At least two nodes have Ping.
             let kind = if n < 2 { 0 } else { random.range(0..8) };
             identities.borrow_mut().push(Vec::new());
             let with_ping = kind < 6;
@@ -191,7 +192,7 @@ impl World {
         started
     }
 
-    /// One thing that goes wrong. Who started a ping goes on.
+    /// Injects one fault. A node that started a ping is not stopped.
     fn trouble(&mut self, started: &[Started]) {
         let node = pick(&mut self.random, &self.engines);
         let spared = started.iter().any(|ping| ping.from == node);
@@ -211,7 +212,7 @@ impl World {
         }
     }
 
-    /// Everything works again.
+    /// Ends all faults.
     fn heal(&mut self) {
         for link in self.links.clone() {
             self.sim.set_link_up(link, true);
@@ -224,13 +225,13 @@ impl World {
         }
     }
 
-    /// The node that says it is this, now.
+    /// The node that has this peer identity now.
     fn who(&self, identity: &[u8]) -> Option<NodeId> {
         let at = self.identities.borrow().iter().position(|known| known == identity)?;
         u32::try_from(at).ok().map(NodeId)
     }
 
-    /// The nodes of a session's chain, or what is wrong with it.
+    /// The nodes of a session's chain, or the fault in the chain.
     fn chain(&self, ping: &Started, session: SessionId) -> Result<Vec<NodeId>, String> {
         let mut chain = vec![ping.from];
         loop {
@@ -261,7 +262,7 @@ impl World {
         started.unwrap()
     }
 
-    /// The nodes of a ping's chain, or what is wrong with it.
+    /// The nodes of a ping's chain, or the fault in the chain.
     fn whole(&self, ping: &Started) -> Result<Vec<NodeId>, String> {
         let session = self.session(ping);
         let chain = self.chain(ping, session)?;
@@ -271,7 +272,7 @@ impl World {
         Ok(chain)
     }
 
-    /// What is left of a ping's session where it does not belong, or what is wrong with its chain.
+    /// State of a ping's session at nodes off the path, or the fault in its chain.
     fn stale(&self, ping: &Started) -> Option<String> {
         let chain = match self.whole(ping) {
             Ok(chain) => chain,
@@ -286,7 +287,7 @@ impl World {
         (!stale.is_empty()).then(|| format!("state off the path {chain:?} at {stale:?}"))
     }
 
-    /// What is wrong with the answers to a ping since then, if anything.
+    /// The fault in the answers to a ping since that time, if any.
     fn unanswered(&self, ping: &Started, since: Time) -> Option<String> {
         let chain = match self.whole(ping) {
             Ok(chain) => chain,
@@ -331,7 +332,7 @@ fn run(seed: u64) {
     world.sim.run_for(VALIDITY - last_word);
     world.check(&started, World::stale);
     world.check(&started, |world, ping| world.unanswered(ping, since));
-    // And when the pings stop, nothing is left at all.
+    // When the pings stop, no state is left.
     for ping in &started {
         world.sim.command(ping.from, Command::Ping { id: ping.id, command: ping::Command::Stop });
     }

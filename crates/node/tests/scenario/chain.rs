@@ -13,7 +13,7 @@ use crate::net::{FAMILIES, Net, WALL_US, all_sessions, assert_clean_wire, header
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Each node of the path is met once, in order, there and back (GIST-5.8.1.2-01).
+/// A message visits each node of the path once, in order, in both directions (GIST-5.8.1.2-01).
 #[test]
 fn a_ping_meets_every_node_there_and_back() {
     for family in FAMILIES {
@@ -29,7 +29,7 @@ fn a_ping_meets_every_node_there_and_back() {
                 assert_eq!(path(reply), there);
                 assert_eq!(reply.back.iter().map(|hop| hop.address).collect::<Vec<_>>(), back);
                 assert!(reply.reached_end && !reply.truncated);
-                // Times rise along the way, by the clock that all share here.
+                // Times increase along the path, because all nodes share a clock here.
                 let times = reply.hops.iter().chain(&reply.back).map(|hop| hop.received_us);
                 assert!(times.clone().is_sorted() && times.clone().all(|t| t > reply.sent_us));
                 assert_eq!(
@@ -51,12 +51,12 @@ fn the_second_message_needs_no_handshake() {
     assert_eq!(net.done(7, LIMIT), (2, 2));
     let rtts: Vec<_> = replies(&net.sim, 7).iter().map(|(_, reply)| reply.rtt).collect();
     assert_eq!(rtts[1], Duration::from_millis(6));
-    // Three handshakes of two packets before the first message goes on: Query, Response, then Confirm and Data.
+    // Three handshakes of two packets precede the first message: Query, Response, then Confirm and Data.
     assert_eq!(rtts[0], Duration::from_millis(12));
 }
 
-/// GIST-6.1-12: a message without state starts a handshake. GIST-5.3.1-01, GIST-5.3.1-06: what follows the
-/// Query goes straight to the peer, with its ports. GIST-4.3.3-14: so does Data.
+/// GIST-6.1-12: a message without state starts a handshake. GIST-5.3.1-01, GIST-5.3.1-06: the messages after the Query
+/// are sent directly to the peer, with its ports. GIST-4.3.3-14: Data too.
 #[test]
 fn the_handshake_on_each_link() {
     let mut net = Net::chain(3, 3, &LinkConfig::default());
@@ -99,7 +99,7 @@ fn every_query_looks_like_a_packet_of_its_flow() {
         for query in queries {
             assert_eq!((query.packet.src.ip(), query.packet.dst.ip()), (src, dst));
             assert!(router_alert(&query.packet.options, family == Family::V6).is_some());
-            // S=0 but for the first node, whose own address is the flow's.
+            // S=0, except for the first node, whose own address is the flow's.
             assert_eq!(header(query).s, query.from == net.first());
             assert!(header(query).c);
             let mri = message(query).mri.unwrap().mri;
@@ -108,7 +108,7 @@ fn every_query_looks_like_a_packet_of_its_flow() {
     }
 }
 
-/// GIST-5.8.1.1-01: the MRI says what the flow says.
+/// GIST-5.8.1.1-01: the MRI describes the flow.
 #[test]
 fn a_flow_with_ports_is_signaled_as_such() {
     let mut net = Net::chain(12, 3, &LinkConfig::default());
@@ -128,7 +128,7 @@ fn a_flow_with_ports_is_signaled_as_such() {
     }
 }
 
-/// GIST-3.5-02: nothing is sent before an application asks for something.
+/// GIST-3.5-02: no message is sent before an application sends one.
 #[test]
 fn nodes_without_users_are_silent() {
     let mut net = Net::chain(5, 4, &LinkConfig::default());
@@ -138,7 +138,7 @@ fn nodes_without_users_are_silent() {
     assert_eq!(all_sessions(&net.sim), 0);
 }
 
-/// GIST-4.2.1-01, GIST-4.2.1-03: each node knows its neighbours on the path, the ends none beyond themselves.
+/// GIST-4.2.1-01, GIST-4.2.1-03: each node has its neighbours on the path as peers; the end nodes have one peer only.
 #[test]
 fn routing_state_points_at_the_neighbours() {
     let mut net = Net::chain(6, 4, &LinkConfig::default());

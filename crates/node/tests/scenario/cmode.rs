@@ -17,7 +17,7 @@ use crate::net::{FAMILIES, Net, config, gist, header, make, path, replies};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Everything that can goes over associations of one kind.
+/// Settings that use associations of one kind for all messages.
 pub(crate) fn over(transport: Transport) -> Config {
     let mut config = config();
     let port = |of| (transport == of).then_some(270);
@@ -32,7 +32,7 @@ pub(crate) fn over(transport: Transport) -> Config {
     config
 }
 
-/// Keys for nodes that know each other's.
+/// Keys for nodes that trust each other's keys.
 fn keyring(count: usize) -> Vec<ChannelConfig> {
     let keys: Vec<_> = (0..count).map(|_| KeyPair::generate().unwrap()).collect();
     let peers: String = keys.iter().map(KeyPair::public_key_pem).collect();
@@ -74,13 +74,13 @@ fn associations(sim: &Sim<Node>, node: NodeId) -> usize {
     sim.engine(node).map_or(0, |node| node.associations().filter(|a| a.opened || a.sessions > 0).count())
 }
 
-/// A reply that was sent after `since` came from the end.
+/// Whether the end answered with a reply that was sent after `since`.
 fn answered(sim: &Sim<Node>, id: u64, since: Time) -> bool {
     replies(sim, id).iter().any(|(at, reply)| *at - reply.rtt > since && reply.reached_end)
 }
 
-/// GIST-4.1.2-10, GIST-5.7.2-01, GIST-5.7.3-01: sessions are set up over UDP, and everything of theirs, though it need not be
-/// reliable, goes over one association for each pair of peers.
+/// GIST-4.1.2-10, GIST-5.7.2-01, GIST-5.7.3-01: sessions are set up over UDP. All their other messages, although they
+/// need not be reliable, are sent over one association for each pair of peers.
 #[test]
 fn a_chain_is_signalled_over_associations() {
     for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {
@@ -100,7 +100,7 @@ fn a_chain_is_signalled_over_associations() {
     }
 }
 
-/// The peer's proven identity is known at both ends.
+/// Both ends have the authenticated identity of the peer.
 #[test]
 fn tls_tells_who_the_peer_is() {
     let mut net = chain(2, Transport::TlsTcp, 3, &LinkConfig::default());
@@ -112,7 +112,7 @@ fn tls_tells_who_the_peer_is() {
     }
 }
 
-/// Who cannot prove a key that is known gets no association, and no message of an application.
+/// A peer that cannot prove a trusted key gets no association, and no message of an application.
 #[test]
 fn a_stranger_gets_no_association() {
     let mut channels = keyring(2);
@@ -130,7 +130,7 @@ fn a_stranger_gets_no_association() {
     }
 }
 
-/// GIST-4.4.3-04: sessions between the same peers share one association, all through.
+/// GIST-4.4.3-04: all sessions between the same peers share one association.
 #[test]
 fn sessions_share_an_association() {
     const SESSIONS: u64 = 300;
@@ -153,8 +153,8 @@ fn sessions_share_an_association() {
     }
 }
 
-/// Both ends of a chain start at the same moment, so that peers open associations to each other at once: all
-/// sessions are served, by one association or one from either side.
+/// Both ends of a chain start at the same moment, so that peers open associations to each other at once. All sessions
+/// work, over one association or over one from each side.
 #[test]
 fn associations_opened_from_both_sides_at_once_serve_all() {
     for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {
@@ -179,7 +179,7 @@ fn associations_opened_from_both_sides_at_once_serve_all() {
     }
 }
 
-/// A middle node that is killed under many sessions has them all back within one refresh.
+/// A middle node is killed under many sessions, and all sessions are restored within one refresh.
 #[test]
 fn many_sessions_outlive_a_restart() {
     const SESSIONS: u64 = 200;
@@ -203,7 +203,7 @@ fn many_sessions_outlive_a_restart() {
     }
 }
 
-/// A peer that fell silent is found out by the hold time, though nothing is sent to it.
+/// A peer that is silent is detected after the hold time, although no message is sent to it.
 #[test]
 fn a_silent_peer_is_given_up() {
     for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {
@@ -218,8 +218,8 @@ fn a_silent_peer_is_given_up() {
     }
 }
 
-/// Loss delays what associations carry, and loses none of it. While they come up, a node on the way may give up
-/// waiting for the next one and answer in its place.
+/// Loss delays the messages of associations, and no message is lost. While the associations come up, a node in the
+/// middle may give up waiting for the next one and answer in its place.
 #[test]
 fn nothing_is_lost_over_bad_links() {
     let bad = Impairment { loss: 0.05, jitter: Duration::from_millis(10), ..Impairment::default() };
@@ -236,7 +236,7 @@ fn nothing_is_lost_over_bad_links() {
     }
 }
 
-/// A node that starts anew is found again: its peers' associations with it end, and are made anew.
+/// A restarted node is found again: the associations of its peers with it end, and new ones are opened.
 #[test]
 fn a_restarted_node_is_back() {
     for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {
@@ -255,7 +255,7 @@ fn a_restarted_node_is_back() {
     }
 }
 
-/// A path that changes takes the sessions along, over associations with the new peers.
+/// A route change moves the sessions to associations with the new peers.
 #[test]
 fn a_changed_route_is_followed() {
     for transport in [Transport::Tcp, Transport::Sctp] {
@@ -264,7 +264,7 @@ fn a_changed_route_is_followed() {
             let nodes = ["a", "b", "c", "d"]
                 .map(|name| sim.add_engine(name, move |boot| make(boot, over(transport))));
             let [a, b, c, d] = nodes;
-            // d's own address is that of its first link, whichever way packets take.
+            // The address of d is that of its first link, on any route.
             let leaf = sim.add_router("leaf");
             sim.link(d, leaf, &LinkConfig::default());
             let dear = LinkConfig { cost: 3, ..LinkConfig::default() };
@@ -297,7 +297,7 @@ fn a_changed_route_is_followed() {
     }
 }
 
-/// An association that no session uses is given up by both ends, and its channel with it.
+/// Both ends close an association that no session uses, and its channel.
 #[test]
 fn unused_associations_go() {
     for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {

@@ -1,4 +1,4 @@
-//! State that nobody needs goes away by itself.
+//! State that is not needed ends by itself.
 
 use core::time::Duration;
 
@@ -19,8 +19,8 @@ fn assert_empty(sim: &Sim<Node>) {
     }
 }
 
-/// GIST-4.2.1-02, GIST-4.4.4-08, GIST-6.2-19, GIST-6.3-18: after the last message state is not refreshed any
-/// more and goes, and then the wires are silent.
+/// GIST-4.2.1-02, GIST-4.4.4-08, GIST-6.2-19, GIST-6.3-18: after the last message the state is not refreshed and
+/// expires, and then no message is sent.
 #[test]
 fn a_ping_that_ended_leaves_nothing() {
     for family in FAMILIES {
@@ -36,7 +36,7 @@ fn a_ping_that_ended_leaves_nothing() {
     }
 }
 
-/// GIST-4.4.4-06: an initiator that dies without a word is forgotten as well.
+/// GIST-4.4.4-06: the state of an initiator that fails without a message expires as well.
 #[test]
 fn an_initiator_that_died_leaves_nothing() {
     let mut net = Net::chain(2, 5, &LinkConfig::default());
@@ -47,8 +47,8 @@ fn an_initiator_that_died_leaves_nothing() {
     net.sim.expect("no state", QUIET, |sim| all_sessions(sim) == 0);
 }
 
-/// GIST-4.4.4-01, GIST-4.4.4-05, GIST-4.4.4-10, GIST-7.1.2-01: a session in use is refreshed on each link
-/// between 15 and 22.5 s after it was last.
+/// GIST-4.4.4-01, GIST-4.4.4-05, GIST-4.4.4-10, GIST-7.1.2-01: a session in use is refreshed on each link 15 to 22.5 s
+/// after its last refresh.
 #[test]
 fn a_session_in_use_is_refreshed_in_time() {
     let mut net = Net::chain(3, 4, &LinkConfig::default());
@@ -71,7 +71,7 @@ fn a_session_in_use_is_refreshed_in_time() {
     }
 }
 
-/// GIST-3.7-03: the end of one session is not that of another on the same path.
+/// GIST-3.7-03: the end of one session does not end another session on the same path.
 #[test]
 fn one_session_goes_the_other_stays() {
     let mut net = Net::chain(4, 3, &LinkConfig::default());

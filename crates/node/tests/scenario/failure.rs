@@ -11,14 +11,14 @@ use signalbox_sim::{Boot, Family, LinkConfig, LinkId, NodeId, Sim};
 
 use crate::net::{FAMILIES, Net, WALL_US, full, header, make, message, path, replies, sessions};
 
-/// Whether a reply that was sent after `since` came from the end along `expected`.
+/// Whether the end answered along `expected` with a reply that was sent after `since`.
 fn answered(sim: &Sim<Node>, since: Time, expected: &[IpAddr]) -> bool {
     let replies = replies(sim, 1);
     replies.iter().any(|(at, reply)| *at - reply.rtt > since && reply.reached_end && path(reply) == expected)
 }
 
-/// GIST-4.4.6-06, GIST-4.4.6-08: a restarted node tells its neighbour that it knows nothing of the session, and
-/// the neighbour introduces it anew.
+/// GIST-4.4.6-06, GIST-4.4.6-08: a restarted node informs its neighbour that it has no state of the session, and the
+/// neighbour restores the state by a handshake.
 #[test]
 fn a_restarted_node_is_back_on_the_path() {
     for family in FAMILIES {
@@ -41,7 +41,7 @@ fn a_restarted_node_is_back_on_the_path() {
     }
 }
 
-/// GIST-7.1.2-01, GIST-7.1.2-03: refreshes find out that a node has gone, and who answers instead.
+/// GIST-7.1.2-01, GIST-7.1.2-03: refreshes detect that a node has failed, and which node answers instead.
 #[test]
 fn a_dead_node_is_passed_by() {
     for family in FAMILIES {
@@ -57,7 +57,7 @@ fn a_dead_node_is_passed_by() {
     }
 }
 
-/// The initiator starts anew after its own restart, under a session of its own.
+/// After its own restart the initiator starts again, with a new session.
 #[test]
 fn a_restarted_initiator_starts_anew() {
     let mut net = Net::chain(3, 3, &LinkConfig::default());
@@ -70,7 +70,7 @@ fn a_restarted_initiator_starts_anew() {
     assert!(net.sim.engine(net.nodes[1]).unwrap().sessions().any(|view| view.session != before));
 }
 
-/// The two ways from `a` to `d`: over `b` at first, over `c` if the cost of the first link rises.
+/// The two routes from `a` to `d`: over `b` at first, over `c` if the cost of the first link rises.
 struct Diamond {
     sim: Sim<Node>,
     a: NodeId,
@@ -89,7 +89,7 @@ fn diamond(seed: u64, family: Family) -> Diamond {
 fn diamond_of(seed: u64, family: Family, factory: fn(Boot) -> Node) -> Diamond {
     let mut sim = Sim::new(seed);
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| sim.add_engine(name, factory));
-    // d's own address is that of its first link, whichever way packets take.
+    // The address of d is that of its first link, on any route.
     let leaf = sim.add_router("leaf");
     sim.link(d, leaf, &LinkConfig::default());
     let dear = LinkConfig { cost: 3, ..LinkConfig::default() };
@@ -106,8 +106,8 @@ fn diamond_of(seed: u64, family: Family, factory: fn(Boot) -> Node) -> Diamond {
     Diamond { sim, a, b, d, first: ab, over_b, over_c }
 }
 
-/// GIST-7.1.2-05: a changed route at the node itself sends the next message along the new path at once, long
-/// before the next refresh.
+/// GIST-7.1.2-05: after a route change at the node itself, the next message takes the new path at once, long before the
+/// next refresh.
 #[test]
 fn a_changed_route_is_followed() {
     for family in FAMILIES {
@@ -118,20 +118,21 @@ fn a_changed_route_is_followed() {
         net.sim.expect("a reply along the new path", Duration::from_secs(5), |sim| {
             answered(sim, since, &net.over_c)
         });
-        // Nobody refreshes the old path.
+        // The old path is not refreshed.
         net.sim.expect("no state off the path", Duration::from_secs(120), |sim| sessions(sim, net.b) == 0);
         assert_eq!(sessions(&net.sim, net.a), 1);
     }
 }
 
-/// A node that keeps what is not used for as long as it is refreshed.
+/// A node that keeps unused state for as long as it is refreshed.
 fn patient(boot: Boot) -> Node {
     make(boot, Config { wall_clock_us: WALL_US, ..Config::default() })
 }
 
-/// GIST-4.4.4-08: whenever the path leaves a branch, the branch does not take the node back where it meets the new one, which
-/// changes its upstream peer once. That node was restarted before, so that the branch's clocks are out of step: state
-/// was refreshed early downstream and late upstream. What is left ends one validity time after its last refresh.
+/// GIST-4.4.4-08: whenever the path leaves a branch, the branch does not take the node back where it meets the new one,
+/// which changes its upstream peer once. That node was restarted before, so that the branch's clocks are not in step:
+/// state was refreshed early downstream and late upstream. The remaining state expires one validity time after its last
+/// refresh.
 #[test]
 fn the_branch_that_was_left_is_silent() {
     for seed in 0..40 {

@@ -1,4 +1,4 @@
-//! Links that lose, double and reorder.
+//! Links that lose, duplicate and reorder packets.
 
 use core::time::Duration;
 
@@ -39,7 +39,7 @@ fn once_loss_stops_every_probe_is_answered() {
     }
 }
 
-/// A reply counts once, however often it comes, and doubled handshakes make no second session.
+/// A reply counts once, even if it arrives several times, and duplicated handshakes create no second session.
 #[test]
 fn doubled_packets_change_nothing() {
     for seed in 0..10 {
@@ -57,7 +57,7 @@ fn doubled_packets_change_nothing() {
     }
 }
 
-/// Once the session stands: Data that overtakes the first Confirm is refused (RFC 5971 §4.4.6).
+/// The session is set up first: Data that overtakes the first Confirm is refused (RFC 5971 §4.4.6).
 #[test]
 fn reordered_packets_change_nothing() {
     for seed in 0..10 {

@@ -1,4 +1,4 @@
-//! What a node has its kernel hold, checked with every word: never is more installed at an interface than may be.
+//! A check of each request of a node to its kernel: the reservations installed at an interface never exceed its share.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,19 +7,19 @@ use signalbox_core::node::{Input, Output};
 use signalbox_core::traffic::ReservationId;
 use signalbox_sim::NodeId;
 
-/// An interface, and octets a second there.
+/// An interface, and the installed rate there in octets a second.
 type Standing = (IfIndex, u64);
 
 /// The reservations of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     installed: BTreeMap<ReservationId, Standing>,
-    /// What stood before that which has not been answered yet.
+    /// The reservations before the requests that are not answered yet.
     before: VecDeque<(ReservationId, Option<Standing>)>,
 }
 
 impl Kernel {
-    /// Takes back what the kernel refuses.
+    /// Removes the reservations that the kernel refuses.
     pub(crate) fn answers<C>(&mut self, input: &Input<'_, C>) {
         let Input::Reserved { id, result } = input else { return };
         let Some(at) = self.before.iter().position(|(of, _)| of == id) else { return };
@@ -33,7 +33,7 @@ impl Kernel {
         }
     }
 
-    /// Notes what the kernel is told; fails when that is more than `share` octets a second at an interface.
+    /// Records a request to the kernel. Fails when an interface has more than `share` octets a second.
     pub(crate) fn is_told<E>(
         &mut self,
         node: NodeId,

@@ -12,7 +12,7 @@ const NODES: u32 = 1000;
 const PINGS: u64 = 300;
 const COUNT: u32 = 3;
 
-/// Every ping of 300 between nodes anywhere is answered from its end, and afterwards no state is left.
+/// The end of each of 300 pings between random nodes answers, and afterwards no state is left.
 #[test]
 fn three_hundred_pings_among_a_thousand_nodes() {
     let mut sim = Sim::new(1000);

@@ -1,4 +1,4 @@
-//! Hop counts that run out and tables that are full.
+//! Hop counts that reach zero and tables that are full.
 
 use core::time::Duration;
 
@@ -23,8 +23,8 @@ fn row(seed: u64, configs: Vec<Config>) -> Net {
     Net { sim, nodes, links }
 }
 
-/// GIST-4.3.1-09, GIST-4.3.4-11: a Query whose hop count ends on the way draws an error to its sender, and goes
-/// no further.
+/// GIST-4.3.1-09, GIST-4.3.4-11: a Query whose hop count reaches zero on the path is answered with an Error to its
+/// sender, and is not forwarded.
 #[test]
 fn a_query_runs_out_of_hops() {
     let mut first = config();
@@ -46,7 +46,7 @@ fn a_query_runs_out_of_hops() {
     assert_eq!(all_sessions(&net.sim), 0);
 }
 
-/// GIST-4.3.3-04: the application passes the hop count on, so that its messages cannot go round for ever.
+/// GIST-4.3.3-04: the application forwards the hop count, so that its messages cannot loop for ever.
 #[test]
 fn data_runs_out_of_hops_among_applications() {
     let mut first = config();
@@ -58,7 +58,7 @@ fn data_runs_out_of_hops_among_applications() {
     assert_eq!(net.sessions(4), 0);
 }
 
-/// A node whose table of sessions is full refuses more and serves those it has.
+/// A node whose table of sessions is full refuses new sessions and continues to serve the existing ones.
 #[test]
 fn a_full_table_keeps_what_it_holds() {
     let mut middle = config();
@@ -77,7 +77,7 @@ fn a_full_table_keeps_what_it_holds() {
     assert_eq!(all_sessions(&net.sim), 0);
 }
 
-/// GIST-5.3.3-19, GIST-5.3.3-23: a node sends no more than its rate of messages, whatever it is asked for.
+/// GIST-5.3.3-19, GIST-5.3.3-23: a node sends no more than its rate of messages, whatever the number of requests.
 #[test]
 fn the_rate_of_own_messages_is_bounded() {
     let mut first = config();
@@ -102,7 +102,7 @@ fn the_rate_of_own_messages_is_bounded() {
     assert!(total(&net.sim, "gist", "dmode_limited") > 0);
 }
 
-/// A message that goes round for ever would be seen here: two nodes whose routes point at each other.
+/// Two nodes whose routes point at each other would show a message that loops.
 #[test]
 fn a_routing_loop_ends_by_itself() {
     let mut sim = Sim::new(5);

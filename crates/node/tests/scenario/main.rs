@@ -1,5 +1,5 @@
-//! Networks of nodes in virtual time. What is asserted is what a person at the wire would see: packets, and
-//! what the nodes tell their users and operators.
+//! Networks of nodes in virtual time. The tests assert what is visible from outside: packets, and the reports of the
+//! nodes to their users and operators.
 
 mod applications;
 #[cfg(feature = "test-protocol")]

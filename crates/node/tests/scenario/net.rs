@@ -1,4 +1,4 @@
-//! Building networks and reading what happened in them.
+//! Test networks, and functions that read their log.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use signalbox_node::ping::{self, PingEvent, PingRequest, Reply};
 use signalbox_node::{Command, Config, Event, Node};
 use signalbox_sim::{Boot, Captured, Family, Fate, LinkConfig, LinkId, NodeId, Sim, topology};
 
-/// 2026-09-21, at the start of each run.
+/// The wall-clock time at the start of each run: 2026-09-21.
 pub(crate) const WALL_US: u64 = 1_790_000_000_000_000;
 
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -21,18 +21,18 @@ pub(crate) enum Role {
     Full,
     /// GIST without Ping.
     WithoutPing,
-    /// Nothing: a router.
+    /// No protocol: a router.
     Router,
 }
 
-/// Settings that bring things to an end soon: state of a session lives for 10 s after its last message.
+/// Settings with short times: the state of a session lives for 10 s after its last message.
 pub(crate) fn config() -> Config {
     let mut config = Config { wall_clock_us: WALL_US, ..Config::default() };
     gist(&mut config).inactivity = Duration::from_secs(10);
     config
 }
 
-/// The settings of GIST, which the node runs.
+/// The settings of GIST of the node.
 pub(crate) fn gist(config: &mut Config) -> &mut signalbox_node::gist::Config {
     &mut config.gist.as_mut().unwrap().engine
 }
@@ -48,7 +48,7 @@ pub(crate) fn full(boot: Boot) -> Node {
     make(boot, config())
 }
 
-/// A network of the test's making.
+/// A network that a test builds.
 pub(crate) struct Net {
     pub(crate) sim: Sim<Node>,
     pub(crate) nodes: Vec<NodeId>,
@@ -93,7 +93,7 @@ impl Net {
         self.sim.command(self.first(), Command::Ping { id, command: ping::Command::Start(request) });
     }
 
-    /// Lets time pass until the ping ends; how many messages were sent, how many came back from the end.
+    /// Runs until the ping ends. Returns the numbers of messages sent and of replies from the end.
     pub(crate) fn done(&mut self, id: u64, limit: Duration) -> (u32, u32) {
         self.sim.expect("the ping ends", limit, |sim| outcome(sim, id).is_some());
         outcome(&self.sim, id).unwrap()
@@ -140,17 +140,17 @@ pub(crate) fn replies(sim: &Sim<Node>, id: u64) -> Vec<(Time, &Reply)> {
         .collect()
 }
 
-/// Addresses of the way there.
+/// Addresses of the forward path.
 pub(crate) fn path(reply: &Reply) -> Vec<IpAddr> {
     reply.hops.iter().map(|hop| hop.address).collect()
 }
 
-/// Sessions that a node holds; 0 if it runs no engine.
+/// Number of sessions at a node; 0 if it has no engine.
 pub(crate) fn sessions(sim: &Sim<Node>, node: NodeId) -> usize {
     sim.engine(node).map_or(0, Node::session_count)
 }
 
-/// Sessions that all nodes hold together.
+/// Number of sessions at all nodes together.
 pub(crate) fn all_sessions(sim: &Sim<Node>) -> usize {
     sim.nodes().map(|node| sessions(sim, node)).sum()
 }
@@ -177,10 +177,10 @@ pub(crate) fn message(captured: &Captured) -> Message<'_> {
     Message::parse(payload, encapsulation).unwrap()
 }
 
-/// Everything in the log that is wrong on any wire.
+/// Checks rules that hold for every packet in the log.
 ///
-/// GIST-4.3.1-10: no message has hop count 0. GIST-5.3.1-03, GIST-5.3.2.3-05: every datagram starts with the
-/// magic number and goes to or comes from the GIST port. GIST-4.3.3-07: none is larger than 512 octets.
+/// GIST-4.3.1-10: no message has hop count 0. GIST-5.3.1-03, GIST-5.3.2.3-05: every datagram starts with the magic
+/// number and goes to or comes from the GIST port. GIST-4.3.3-07: no message is larger than 512 octets.
 /// GIST-5.3.2.1-08: Queries carry DF.
 pub(crate) fn assert_clean_wire(sim: &Sim<Node>) {
     let mut seen = 0;

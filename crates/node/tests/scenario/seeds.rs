@@ -1,4 +1,4 @@
-//! Many small networks, each from its own seed, in which everything goes wrong for a while.
+//! Many small networks, each from its own seed, with faults for a while.
 
 use core::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::net::{QUIET, all_sessions, config, full, make, path, replies};
 const SEEDS: u64 = 100;
 const PINGS: u64 = 4;
 
-/// The longest that a node may hold on to a peer that is gone: the time to the next refresh, and all Queries of
-/// that refresh, with their backoff, before it gives up.
+/// The longest time for which a node may keep a peer that has failed: the time to the next refresh, and all Queries of
+/// that refresh, with their backoff, until it gives up.
 const RECOVERY: Duration = Duration::from_millis(22_500 + 63_500 + 5_000);
 
-/// What goes wrong in the bad time.
+/// The impairment of links during the faults.
 const BAD: Impairment = Impairment {
     delay: Duration::from_millis(5),
     jitter: Duration::from_millis(20),
@@ -41,7 +41,7 @@ impl World {
         let count = 4 + random.range(0..7);
         let (mut nodes, mut engines, mut with_ping) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..count {
-            // Two nodes have Ping for certain.
+            // At least two nodes have Ping.
             let node = match if n < 2 { 0 } else { random.range(0..8) } {
                 0..6 => {
                     let node = sim.add_engine(format!("full{n}"), full);
@@ -67,7 +67,7 @@ impl World {
         from[usize::try_from(random.range(0..from.len() as u64)).unwrap()]
     }
 
-    /// Starts pings between nodes that have it; who started each, and what was asked.
+    /// Starts pings between nodes with Ping. Returns the node and the request of each.
     fn start(&mut self) -> Vec<(NodeId, PingRequest)> {
         let mut started = Vec::new();
         for id in 0..PINGS {
@@ -87,7 +87,7 @@ impl World {
         started
     }
 
-    /// One thing that goes wrong.
+    /// Injects one fault.
     fn trouble(&mut self, starters: &[NodeId]) {
         match self.random.range(0..4) {
             0 => {
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Everything works again.
+    /// Ends all faults.
     fn heal(&mut self) {
         for link in self.links.clone() {
             self.sim.set_link_up(link, true);
@@ -129,8 +129,8 @@ impl World {
     }
 }
 
-/// Whatever went wrong, once it works again every message is answered along the present path from the end of
-/// its flow after a while, and when the pings stop all state goes.
+/// Some time after the end of all faults every message is answered along the present path from the end of its flow.
+/// When the pings stop, all state ends.
 #[test]
 fn every_network_recovers_and_forgets() {
     for seed in 0..SEEDS {
@@ -151,7 +151,7 @@ fn every_network_recovers_and_forgets() {
                 replies.iter().filter(|(at, reply)| *at - reply.rtt > healed && reply.reached_end).count();
             assert!(good >= 29, "ping {id}: {good} replies of 30, seed {}", world.sim.seed());
         }
-        // The old sessions go the way that a new one finds.
+        // The old sessions take the path that a new one finds.
         for (id, (node, request)) in (0..).zip(&started) {
             let request = PingRequest { count: Some(1), ..*request };
             world

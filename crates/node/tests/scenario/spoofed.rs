@@ -1,4 +1,4 @@
-//! Packets that somebody made up.
+//! Forged packets.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use signalbox_sim::{Family, LinkConfig, Packet};
 
 use crate::net::{Net, all_sessions, header, message, total};
 
-/// A genuine Query and a genuine Data message of a session over three nodes, which has gone since.
+/// A genuine Query and a genuine Data message of a session over three nodes, which has ended since.
 fn overheard(seed: u64) -> (Net, Packet, Packet) {
     let mut net = Net::chain(seed, 3, &LinkConfig::default());
     net.sim.capture(net.links[0]);
@@ -24,16 +24,15 @@ fn overheard(seed: u64) -> (Net, Packet, Packet) {
     (net, query, data)
 }
 
-/// Where the session identifier stands in a packet.
+/// Offset of the session identifier in a packet.
 fn session_at(net: &Net, packet: &Packet) -> usize {
     let captured = net.sim.captured().find(|c| c.packet == *packet).unwrap();
     let session = message(captured).session.unwrap();
     packet.payload.windows(16).position(|window| window == session.0).unwrap()
 }
 
-/// GIST-6.1-02, GIST-4.4.1-13: Queries leave no state at a node that waits for the Confirm. GIST-8.4-01: each
-/// draws one Response at most, and not a large one. GIST-4.4.6-01, GIST-6.1-04: the node that seems to have
-/// asked keeps silent.
+/// GIST-6.1-02, GIST-4.4.1-13: Queries leave no state at a node that waits for the Confirm. GIST-8.4-01: each causes
+/// one small Response at most. GIST-4.4.6-01, GIST-6.1-04: the node that seems to have asked sends no message.
 #[test]
 fn a_flood_of_queries_leaves_no_state() {
     let (mut net, query, _) = overheard(1);
@@ -57,7 +56,8 @@ fn a_flood_of_queries_leaves_no_state() {
     assert_eq!(all_sessions(&net.sim), 0);
 }
 
-/// GIST-3.5-01, GIST-4.3.2-14, GIST-6.1-07: Data for no session makes none and draws an error, within limits.
+/// GIST-3.5-01, GIST-4.3.2-14, GIST-6.1-07: Data without a session creates no session and is answered with an Error,
+/// within limits.
 #[test]
 fn data_without_session_makes_none() {
     let (mut net, _, data) = overheard(2);
@@ -79,7 +79,7 @@ fn data_without_session_makes_none() {
     }
 }
 
-/// Damaged copies of genuine messages: no crash, no state that outlives its time, and the next ping works.
+/// Damaged copies of genuine messages cause no crash and no state beyond its lifetime, and the next ping works.
 #[test]
 fn damaged_messages_do_no_harm() {
     for seed in 0..5 {

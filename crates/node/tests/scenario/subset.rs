@@ -1,4 +1,4 @@
-//! Nodes that run a part of the protocols: RSVP without GIST, and GIST without an application inside of the node.
+//! Nodes that run a part of the protocols: RSVP without GIST, and GIST without an internal application.
 
 use core::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::net::{FAMILIES, config, make, total};
 const NSLP: NslpId = NslpId(32_710);
 const SOON: Duration = Duration::from_secs(5);
 
-/// Nodes in a row that all have these settings. What they send is captured.
+/// Nodes in a row with the same settings. Their packets are captured.
 fn row(length: usize, config: &Config) -> (Sim<Node>, Vec<NodeId>) {
     let mut sim = Sim::new(11);
     let engine = || {
@@ -114,7 +114,7 @@ fn config_of_gist() -> Config {
     Config { ping: None, ..config() }
 }
 
-/// Applications of other processes speak over nodes that run GIST and nothing else.
+/// Applications in other processes communicate over nodes that run GIST only.
 #[test]
 fn gist_alone_serves_applications_of_other_processes() {
     let (mut sim, nodes) = row(3, &config_of_gist());

@@ -1,4 +1,4 @@
-//! Packets that a node in the middle intercepts, one by one: what it passes on, refuses, or takes.
+//! Single packets that a node in the middle intercepts: those that it forwards, refuses, or processes.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -16,14 +16,14 @@ const HOPS: usize = 5;
 const NSLP: usize = 8;
 const TYPE: usize = 10;
 
-/// Three nodes, and a genuine Query that the first sent when the middle one let signaling pass.
+/// Three nodes, and a genuine Query of the first node that passed the middle one.
 struct Stage {
     net: Net,
     query: Packet,
 }
 
 impl Stage {
-    /// With a middle node of these settings.
+    /// A row whose middle node has these settings.
     fn new(seed: u64, middle: Config) -> Self {
         let mut net = Net::row(seed, &[Full, WithoutPing, Full], &LinkConfig::default());
         net.sim.capture(net.links[0]);
@@ -42,7 +42,7 @@ impl Stage {
         Self { net: Net { sim, nodes, links }, query }
     }
 
-    /// One whose middle node lacks the application.
+    /// A row whose middle node lacks the application.
     fn without_ping(seed: u64) -> Self {
         Self::new(seed, Config { ping: None, ..config() })
     }
@@ -61,8 +61,8 @@ impl Stage {
         4 + 8 + 4
     }
 
-    /// Gives a packet to the middle node as coming from the first, and returns what it sent because of it: to
-    /// the first node, and to the last.
+    /// Gives the middle node a packet of the first node, and returns the packets that it sent as a result: to the first
+    /// node, and to the last.
     fn offer(&mut self, packet: &Packet) -> (Vec<Captured>, Vec<Captured>) {
         let before = self.net.sim.captured().count();
         let (link, middle) = (self.net.links[0], self.net.nodes[1]);
@@ -73,7 +73,7 @@ impl Stage {
         sent.partition(|c| c.link == link)
     }
 
-    /// Offers a packet that must be passed on with one less TTL and otherwise as it came.
+    /// Offers a packet that must be forwarded unchanged with one less TTL.
     fn assert_passes(&mut self, packet: &Packet) {
         let (back, on) = self.offer(packet);
         assert!(back.is_empty(), "{back:?}");
@@ -84,7 +84,7 @@ impl Stage {
         assert_eq!((&on.options, &on.payload), (&packet.options, &packet.payload));
     }
 
-    /// Offers a packet that must be refused with this error and go no further.
+    /// Offers a packet that must be refused with this error and not forwarded.
     fn assert_refused(&mut self, packet: &Packet, expected: GistError) {
         let (back, on) = self.offer(packet);
         assert!(on.is_empty(), "{on:?}");
@@ -95,8 +95,8 @@ impl Stage {
     }
 }
 
-/// GIST-3.6-01, GIST-4.3.1-03, GIST-4.3.4-01, GIST-5.3.2.3-06, GIST-5.3.2.3-07: what is no GIST packet goes
-/// on as it came.
+/// GIST-3.6-01, GIST-4.3.1-03, GIST-4.3.4-01, GIST-5.3.2.3-06, GIST-5.3.2.3-07: a packet that is not of GIST is
+/// forwarded unchanged.
 #[test]
 fn what_is_not_gist_is_passed_on() {
     let mut stage = Stage::new(1, config());
@@ -110,8 +110,8 @@ fn what_is_not_gist_is_passed_on() {
     assert_eq!(all_sessions(&stage.net.sim), 0);
 }
 
-/// GIST-4.3.1-04, GIST-4.3.4-16: of a message for another application nothing is looked at but the common
-/// header and the MRI. GIST-5.3.2.4-02: its IP options travel with it.
+/// GIST-4.3.1-04, GIST-4.3.4-16: of a message for another application the node reads only the common header and the
+/// MRI. GIST-5.3.2.4-02: the message is forwarded with its IP options.
 #[test]
 fn a_message_of_another_application_may_be_anything() {
     let mut stage = Stage::new(2, config());
@@ -126,7 +126,7 @@ fn a_message_of_another_application_may_be_anything() {
     assert_eq!((&on[0].packet.payload, &on[0].packet.options), (&expected, &packet.options));
 }
 
-/// GIST-4.3.1-05, GIST-4.3.1-07: the NSLPID says whose a message is, the Router Alert value does not.
+/// GIST-4.3.1-05, GIST-4.3.1-07: the NSLPID decides the application of a message, the Router Alert value does not.
 #[test]
 fn the_alert_value_is_no_address() {
     let mut stage = Stage::new(3, config());
@@ -138,8 +138,8 @@ fn the_alert_value_is_no_address() {
     }
 }
 
-/// GIST-4.3.1-08: hop count 0 is refused, whoever the message is for. GIST-4.3.1-09: 1 is enough for the node
-/// itself, but not to go on.
+/// GIST-4.3.1-08: hop count 0 is refused for every destination. GIST-4.3.1-09: hop count 1 is enough for the node
+/// itself, but not to be forwarded.
 #[test]
 fn hop_counts_that_have_run_out() {
     let (mut with, mut without) = (Stage::new(4, config()), Stage::without_ping(4));
@@ -151,8 +151,8 @@ fn hop_counts_that_have_run_out() {
     assert_eq!(header(&back[0]).kind, MessageType::RESPONSE);
 }
 
-/// GIST-4.3.4-13: a flow to a whole network has no single path. GIST-4.3.4-15: of a routing method that the
-/// node does not know it cannot tell.
+/// GIST-4.3.4-13: a flow to a whole network has no single path. GIST-4.3.4-15: the node cannot judge the flow of an
+/// unknown routing method.
 #[test]
 fn a_flow_too_wild_is_refused() {
     let mut stage = Stage::without_ping(5);
@@ -165,7 +165,7 @@ fn a_flow_too_wild_is_refused() {
     assert_eq!((back.len(), on.len()), (0, 1));
 }
 
-/// GIST-4.3.4-09: a message that the next link cannot carry is refused with the size that it can.
+/// GIST-4.3.4-09: a message that is too large for the next link is refused with the MTU of the link.
 #[test]
 fn a_message_larger_than_the_next_link_is_refused() {
     let mut stage = Stage::without_ping(6);
@@ -179,8 +179,8 @@ fn a_message_larger_than_the_next_link_is_refused() {
     stage.assert_refused(&packet, GistError::MESSAGE_TOO_LARGE);
 }
 
-/// GIST-5.3.1-04: a datagram to the node itself without the magic number draws nothing. GIST-4.3.4-03: Data
-/// for an application that is not here draws an error.
+/// GIST-5.3.1-04: a datagram to the node itself without the magic number is not answered. GIST-4.3.4-03: Data for a
+/// missing application is answered with an Error.
 #[test]
 fn datagrams_to_the_node_itself() {
     let mut stage = Stage::new(7, config());
@@ -204,11 +204,11 @@ fn interception_is_limited() {
     let mut stage = Stage::new(8, middle);
     let query = stage.query.clone();
     let answered = (0..200).filter(|_| !stage.offer(&query).0.is_empty()).count();
-    // 200 offers take 180 ms: 5 at once, then 20 a second.
+    // 200 packets take 180 ms: 5 answers at once, then 20 a second.
     assert!((5..=10).contains(&answered), "{answered}");
 }
 
-/// GIST-5.3.3-21: the limit for a node's own messages does not hold for those that it passes on.
+/// GIST-5.3.3-21: the limit for a node's own messages does not apply to those that it forwards.
 #[test]
 fn forwarding_is_not_limited_by_the_rate_of_own_messages() {
     let mut middle = Config { ping: None, ..config() };
@@ -219,7 +219,7 @@ fn forwarding_is_not_limited_by_the_rate_of_own_messages() {
     assert!((0..200).all(|_| stage.offer(&query).1.len() == 1));
 }
 
-/// GIST-5.8.1.2-07: a flow whose source is this node cannot come in from outside.
+/// GIST-5.8.1.2-07: a flow whose source is this node cannot come from another node.
 #[test]
 fn a_flow_that_cannot_enter_is_refused() {
     let mut stage = Stage::new(10, config());

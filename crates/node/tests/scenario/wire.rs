@@ -1,4 +1,4 @@
-//! Rules that hold for every packet, whatever goes on.
+//! Rules for every packet in every situation.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,8 +11,7 @@ use signalbox_sim::{Family, Impairment, LinkConfig, NodeId};
 use crate::net::Role::{Full, Router};
 use crate::net::{Net, assert_clean_wire, header, message};
 
-/// A row of nodes in which there is everything to see: handshakes, retransmissions, refreshes, errors, for both
-/// IP versions.
+/// A row of nodes with all kinds of messages: handshakes, retransmissions, refreshes, errors, for both IP versions.
 fn busy(seed: u64) -> Net {
     let mut net = Net::chain(seed, 4, &LinkConfig::impaired(Impairment::lossy(0.1)));
     net.sim.capture_all();
@@ -55,10 +54,9 @@ fn flags_and_options_are_those_of_the_type() {
     }
 }
 
-/// GIST-5.1-16, GIST-5.1-19: every message names its sender. GIST-5.2.1-02, GIST-5.2.2-02: S=1 if and only if
-/// the IP source is the sender's address. GIST-5.2.2-03: which is that of the interface that the message
-/// leaves by. GIST-5.2.2-05: downstream the NLI holds the TTL. GIST-5.6-07: in an Error the NLI is that of
-/// its sender.
+/// GIST-5.1-16, GIST-5.1-19: every message identifies its sender. GIST-5.2.1-02, GIST-5.2.2-02: S=1 if and only if the
+/// IP source is the sender's address. GIST-5.2.2-03: which is that of the interface that the message leaves by.
+/// GIST-5.2.2-05: downstream the NLI holds the TTL. GIST-5.6-07: in an Error the NLI is that of its sender.
 #[test]
 fn the_network_layer_information_is_that_of_the_sender() {
     let net = busy(2);
@@ -76,8 +74,8 @@ fn the_network_layer_information_is_that_of_the_sender() {
     }
 }
 
-/// GIST-4.4.3-01: a node has one identity on all its links, and no other node has it. GIST-4.4.3-02: until it
-/// restarts.
+/// GIST-4.4.3-01: a node has one identity on all its links, and no other node has it. GIST-4.4.3-02: it changes at a
+/// restart.
 #[test]
 fn an_identity_is_that_of_one_node() {
     let mut net = Net::chain(3, 5, &LinkConfig::default());
@@ -94,7 +92,7 @@ fn an_identity_is_that_of_one_node() {
     assert_eq!(identities.len(), 5);
 }
 
-/// GIST-5.2.2-08: the distance to the downstream peer is what its upstream messages say.
+/// GIST-5.2.2-08: the distance to the downstream peer is computed from its upstream messages.
 #[test]
 fn both_ends_know_how_far_apart_they_are() {
     for family in [Family::V4, Family::V6] {
@@ -109,7 +107,7 @@ fn both_ends_know_how_far_apart_they_are() {
     }
 }
 
-/// GIST-4.3.1-02: each datagram holds one message, and a second one behind it makes it malformed.
+/// GIST-4.3.1-02: each datagram contains one message, and a second one after it makes it malformed.
 #[test]
 fn a_datagram_is_one_message() {
     let net = busy(5);

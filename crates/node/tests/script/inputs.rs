@@ -1,4 +1,4 @@
-//! Any inputs in any order.
+//! Arbitrary inputs in any order.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
@@ -26,7 +26,7 @@ use signalbox_node::{
     ApplicationCommand, ChannelConfig, Command, Config, Credentials, GistConfig, Node, Tls,
 };
 
-/// An input, with what it borrows.
+/// An input and the data that it borrows.
 #[derive(Debug, Clone)]
 enum Step {
     Timer,
@@ -55,7 +55,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-/// A message with a good header, so that more of it is looked at than its first octets.
+/// A message with a valid header, so that the decoder reads more than its first octets.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     let body = prop::collection::vec(any::<u8>(), 0..200);
     (0u8..6, any::<bool>(), any::<u8>(), body).prop_map(|(kind, c, flags, mut body)| {
@@ -90,7 +90,7 @@ fn stream_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A node that would use associations of every kind.
+/// A node that uses associations of every kind.
 fn node() -> Node {
     static TLS: OnceLock<Tls> = OnceLock::new();
     let tls = TLS.get_or_init(|| {
@@ -141,7 +141,7 @@ fn other_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Of two applications that are outside, and sometimes in the name of the other.
+/// Commands of two external applications, sometimes with the identifier of the other.
 fn application_command() -> impl Strategy<Value = ApplicationCommand> {
     let nslp = || (32_710u16..32_712).prop_map(NslpId);
     let session = || (0u8..2).prop_map(|n| SessionId([n; 16]));
@@ -207,7 +207,7 @@ fn application_command() -> impl Strategy<Value = ApplicationCommand> {
     ]
 }
 
-/// Where GIST's datagrams come in.
+/// The port of entry of GIST's datagrams.
 const GIST: Entry = Entry::Udp(270);
 
 fn give(node: &mut Node, now: Time, step: &Step) {
@@ -312,7 +312,7 @@ fn give(node: &mut Node, now: Time, step: &Step) {
 }
 
 proptest! {
-    /// No panic, few outputs per input, and in the end nothing is left.
+    /// Arbitrary inputs cause no panic and few outputs each, and in the end no state is left.
     #[test]
     fn any_inputs_in_any_order(steps in prop::collection::vec((step(), 0u64..3000), 1..60)) {
         let mut node = node();
@@ -329,7 +329,7 @@ proptest! {
                     lookups.push(id);
                 }
             }
-            // Some of what was asked is answered.
+            // Some of the lookups are answered.
             if let Some(id) = lookups.pop().filter(|_| ms % 2 == 0) {
                 give(&mut node, now, &Step::Route { id, src: Ipv4Addr::new(192, 0, 2, 1).into(), mtu: 1500, found: true });
                 while node.poll().is_some() {}

@@ -1,4 +1,4 @@
-//! One node, driven input by input.
+//! One node, driven by single inputs.
 
 mod inputs;
 mod starts;

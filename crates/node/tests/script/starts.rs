@@ -54,7 +54,7 @@ fn the_route_gives_the_source() {
     let (_, events) = drain(&mut node);
     let [(9, PingEvent::Started { mri, .. })] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(mri.to_string(), "192.0.2.1 > 198.51.100.9");
-    // The same answer again is nobody's.
+    // The same answer a second time belongs to no lookup.
     node.handle(Time::ZERO, Input::Route { id: lookups[0], result: Ok(route()) });
     assert_eq!(drain(&mut node), (vec![], vec![]));
     assert_eq!(node.pings(), 1);

@@ -1,14 +1,15 @@
-//! Many small networks, each from its own seed, in which users reserve and change their minds while everything goes
-//! wrong: loss, reordering, duplication, kernels that refuse, nodes that start anew or die, paths that change.
-//! `SIGNALBOX_SEEDS` in the environment is how many; `SIGNALBOX_SEED` runs one of them alone.
+//! Many small networks, each from its own seed. Users make, change and release reservations under faults: loss,
+//! reordering, duplication, kernels that refuse, nodes that restart or fail, route changes. `SIGNALBOX_SEEDS` in the
+//! environment is the number of networks; `SIGNALBOX_SEED` runs one of them alone.
 //!
-//! At every moment what a node asks its kernel for stays within each link's share: [`Host`] looks at each word. After the
-//! storm and [`RECOVERY`], every reservation that its user believes in stands at every node of the path that its packets
-//! take now. That holds for what a receiver reserved and its death ended, too: the node beside it expires a lifetime after
-//! the last refresh, which is less than [`RECOVERY`], and tears down what is further on, up to the sender's user. A tear that
-//! the storm swallowed came from a node that does not refresh any more: the next one expires as soon. Only nodes that may
-//! be off the path tear nothing down; state behind these ends hop by hop, a lifetime each. After that, what is installed
-//! on each link is exactly what believed-in reservations hold there. Timers are shorter than the RFC's, all in proportion.
+//! At every moment the reservations that a node requests of its kernel stay within each link's share: [`Host`] checks
+//! each request. After the faults and [`RECOVERY`], every reservation that its user was granted is installed at every
+//! node of the present path. That holds for the reservations of a failed receiver, too: its neighbour expires a
+//! lifetime after the last refresh, which is less than [`RECOVERY`], and tears down the rest of the path, up to the
+//! sender's user. If a tear was lost, its sender does not refresh any more, so the next node expires as soon. Only
+//! nodes that may be off the path send no tear; the state behind them ends hop by hop, one lifetime each. After that,
+//! the reservations on each link are exactly those that users hold there. Timers are shorter than those of the RFC, all
+//! in proportion.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -27,17 +28,17 @@ use signalbox_sim::{
 
 use super::net::{Host, Mode, SHARE, heard, qos_sessions};
 
-/// How many seeds, unless the environment says otherwise.
+/// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 900;
 /// Validity of GIST's routing state, and the application's refresh period.
 const VALIDITY: Duration = Duration::from_secs(6);
 const REFRESH: Duration = Duration::from_secs(2);
-/// What a stream or an association without answer is given.
+/// Time after which a stream or an association without an answer is given up.
 const GIVE_UP: Duration = Duration::from_secs(3);
-/// (3 + 0.5) · 1.5 · R.
+/// Lifetime of a reservation: (3 + 0.5) · 1.5 · R.
 const LIFETIME: Duration = Duration::from_millis(10_500);
-/// From the end of the storm until everything that lives is whole: GIST finds the peers of today, the next refresh finds
-/// who forgot, and what is asked for then is granted or given up.
+/// Time from the end of the faults until every live reservation is complete: GIST finds the present peers, the next
+/// refresh finds the nodes without state, and their requests are granted or given up.
 const RECOVERY: Duration = Duration::from_secs(6 + 3 + 3 + 5);
 
 const BAD: Impairment = Impairment {
@@ -47,14 +48,14 @@ const BAD: Impairment = Impairment {
     duplication: 0.1,
 };
 
-/// What may go wrong beside packets and kernels.
+/// Faults in addition to those of packets and kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Storm {
-    /// Nodes start anew.
+    /// Nodes restart.
     Restarts,
-    /// Nodes die and come back later, or are bypassed meanwhile.
+    /// Nodes fail and return later, or are bypassed meanwhile.
     Crashes,
-    /// Paths change.
+    /// Route changes.
     Routes,
 }
 
@@ -86,7 +87,7 @@ fn config(mode: Mode, random: &mut Random) -> Config {
     config
 }
 
-/// What a user wanted, and may have.
+/// The request of a user, and the session that it may have.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     id: u64,
@@ -99,13 +100,13 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Each has a port of its own, by which its packets are known.
+    /// The port of the flow, which is different for each request.
     fn port(&self) -> u16 {
         u16::try_from(self.id).unwrap() + 10_000
     }
 }
 
-/// By node, interface, and port of the flow: octets a second.
+/// Octets a second by node, interface, and port of the flow.
 type Held = BTreeMap<(NodeId, IfIndex, u16), u64>;
 
 struct World {
@@ -123,8 +124,8 @@ fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     from[usize::try_from(random.range(0..from.len() as u64)).unwrap()]
 }
 
-/// A random network in which each node reaches each other: a tree, and so many links more at most. No two join the same
-/// nodes: of a path that moves from one of these to the other the nodes' applications hear nothing yet.
+/// Connects the nodes to a random tree with at most this number of further links. No two links join the same nodes,
+/// because the applications are not notified yet when a path moves from one such link to the other.
 fn connect(sim: &mut Sim<Host>, random: &mut Random, nodes: &[NodeId], extra: usize) -> Vec<LinkId> {
     let mut pairs = Vec::new();
     for at in 1..nodes.len() {
@@ -152,7 +153,7 @@ impl World {
         let count = 3 + random.range(0..5);
         let (mut nodes, mut hosts) = (Vec::new(), Vec::new());
         for n in 0..count {
-            // Two nodes have the application for certain.
+            // At least two nodes have the application.
             let kind = if n < 2 { 0 } else { random.range(0..8) };
             let mut config = config(mode, &mut random);
             config.qos = config.qos.filter(|_| kind < 6);
@@ -214,7 +215,7 @@ impl World {
         }
     }
 
-    /// What a user does.
+    /// Does a random action of a user.
     fn whim(&mut self) {
         let one = pick(&mut self.random, &(0..self.wanted.len()).collect::<Vec<_>>());
         let wanted = self.wanted[one];
@@ -241,7 +242,7 @@ impl World {
         }
     }
 
-    /// One thing that goes wrong.
+    /// Injects one fault.
     fn trouble(&mut self) {
         let node = pick(&mut self.random, &self.hosts);
         let link = pick(&mut self.random, &self.links);
@@ -263,7 +264,7 @@ impl World {
         }
     }
 
-    /// Everything works again.
+    /// Ends all faults.
     fn heal(&mut self) {
         for link in self.links.clone() {
             self.sim.set_link_up(link, true);
@@ -283,7 +284,7 @@ impl World {
         host.node.qos_sessions().find(|view| view.command == Some(wanted.id))
     }
 
-    /// What the user was told last to have.
+    /// The rate of the last grant that the user received.
     fn granted(&self, wanted: &Wanted) -> Option<u64> {
         let heard = heard(&self.sim, wanted.from, wanted.id);
         heard.into_iter().rev().find_map(|event| match event {
@@ -292,7 +293,7 @@ impl World {
         })
     }
 
-    /// What users believe to hold where packets go now, or what is wrong with that.
+    /// The reservations that users hold on the present paths, or an error in them.
     fn expected(&mut self) -> Result<Held, String> {
         let mut held = Held::new();
         for wanted in self.wanted.clone() {
@@ -315,7 +316,7 @@ impl World {
         Ok(held)
     }
 
-    /// What the kernels hold.
+    /// The reservations that the kernels hold.
     fn held(&self) -> Held {
         let mut held = Held::new();
         for node in &self.hosts {
@@ -327,7 +328,7 @@ impl World {
         held
     }
 
-    /// Whatever a user believes in that does not stand.
+    /// A reservation that its user holds and that is not installed.
     fn missing(&mut self) -> Option<String> {
         let expected = match self.expected() {
             Ok(expected) => expected,
@@ -338,7 +339,7 @@ impl World {
         (!missing.is_empty()).then(|| format!("missing {missing:?} of {expected:?} in {held:?}"))
     }
 
-    /// Whatever differs from what users believe in.
+    /// A difference between the installed reservations and those that users hold.
     fn fault(&mut self) -> Option<String> {
         let expected = match self.expected() {
             Ok(expected) => expected,
@@ -350,7 +351,7 @@ impl World {
             let missing: Vec<_> = expected.iter().filter(|(at, rate)| held.get(at) != Some(rate)).collect();
             return Some(format!("stale {stale:?}, missing {missing:?}"));
         }
-        // Admission control charges for the same.
+        // Admission control counts the same reservations.
         for node in &self.hosts {
             let host = self.sim.engine(*node)?;
             for link in host.node.resources().links() {
@@ -395,7 +396,7 @@ fn run(seed: u64, storm: Storm) {
     if let Some(fault) = world.fault() {
         panic!("{}", world.says(&fault));
     }
-    // When all are released nothing is left at all.
+    // When all reservations are released, no state is left.
     for wanted in world.wanted.clone() {
         world.command(&wanted, qos::Command::Release);
     }

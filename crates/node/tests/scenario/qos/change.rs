@@ -15,8 +15,8 @@ fn reserved(seed: u64, mode: Mode, receiver_initiated: bool) -> Net {
     net
 }
 
-/// (3 + 0.5) · 1.5 · 30 s after the last refresh of each node, one after the other at worst: over datagrams GIST loses the
-/// way back as well, and nodes that may be off the path tear nothing down.
+/// The state expires (3 + 0.5) · 1.5 · 30 s after the last refresh of each node, one after the other at worst. Over
+/// datagrams GIST loses the upstream route as well, and nodes that may be off the path send no tear.
 #[test]
 fn what_a_crashed_initiator_reserved_expires() {
     for mode in MODES {
@@ -31,7 +31,8 @@ fn what_a_crashed_initiator_reserved_expires() {
     }
 }
 
-/// Where the receiver reserved, the sender's user hears of it as soon as the state beside the dead node has ended.
+/// If the receiver made the reservation, the sender's user is notified as soon as the state next to the failed node has
+/// expired.
 #[test]
 fn what_a_crashed_receiver_reserved_is_torn_down_by_the_first_to_know() {
     for mode in MODES {
@@ -49,8 +50,8 @@ fn what_a_crashed_receiver_reserved_is_torn_down_by_the_first_to_know() {
     }
 }
 
-/// A router that starts anew has its part of the reservation back within one refresh (45 s at most), and nobody's
-/// user hears of it.
+/// A router that restarts restores its part of the reservation within one refresh (45 s at most). The users are not
+/// notified.
 #[test]
 fn a_router_that_starts_anew_has_its_reservations_back_within_one_refresh() {
     for mode in MODES {
@@ -74,7 +75,7 @@ fn a_router_that_starts_anew_has_its_reservations_back_within_one_refresh() {
     }
 }
 
-/// What the kernel refuses is not granted: the QNI hears it, and nothing stays anywhere.
+/// A reservation that the kernel refuses is not granted: the QNI is notified, and no node keeps state.
 #[test]
 fn a_kernel_that_refuses_ends_the_reservation() {
     for mode in MODES {

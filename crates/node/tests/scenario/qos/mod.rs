@@ -1,5 +1,5 @@
-//! Reservations over GIST as it is: datagrams and associations between whole nodes, and a kernel that is told what to
-//! hold.
+//! Reservations over the real GIST: datagrams and associations between complete nodes, and a kernel that receives
+//! requests for reservations.
 
 mod campaign;
 mod change;

@@ -1,4 +1,4 @@
-//! Building networks of nodes with QoS, and reading what they hold.
+//! Networks of nodes with QoS, and functions that read their reservations.
 
 use core::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::kernel::Kernel;
 use crate::net::WALL_US;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-/// What every link carries: 10 Mbit/s; what can be reserved of it, in octets a second.
+/// The capacity of every link, 10 Mbit/s, and its reservable share in octets a second.
 pub(crate) const CAPACITY: &str = "10mbit";
 pub(crate) const SHARE: u64 = 937_500;
 
-/// A node whose every word to the kernel is checked: never is more installed at an interface than may be.
+/// A node whose requests to the kernel are checked: the reservations at an interface never exceed its share.
 pub(crate) struct Host {
     pub(crate) node: Node,
     name: NodeId,
@@ -57,7 +57,7 @@ impl NodeEngine for Host {
     }
 }
 
-/// By what messages go.
+/// The transport of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Datagrams,
@@ -66,7 +66,7 @@ pub(crate) enum Mode {
 
 pub(crate) const MODES: [Mode; 2] = [Mode::Datagrams, Mode::Tcp];
 
-/// The settings that operators begin with: GIST's and the application's own, and links of 10 Mbit/s.
+/// The default settings of GIST and of the application, with links of 10 Mbit/s.
 pub(crate) fn config(mode: Mode) -> Config {
     let resources = Resources { preemption: true, ..Resources::of_link("*", CAPACITY.parse().unwrap()) };
     let mut config = Config {
@@ -112,7 +112,7 @@ impl Net {
         self.nodes[self.nodes.len() - 1]
     }
 
-    /// UDP from the first node to the last.
+    /// The flow, UDP from the first node to the last.
     pub(crate) fn flow(&self) -> Flow {
         let dst = self.sim.address(self.last(), Family::V4);
         Flow { protocol: Some(17), dst_port: Some(5004), ..Flow::to(dst) }
@@ -138,12 +138,12 @@ impl Net {
         self.sim.run_for(SECOND * u32::try_from(seconds).unwrap());
     }
 
-    /// What each node's kernel holds, in octets a second.
+    /// The sum that each node's kernel holds, in octets a second.
     pub(crate) fn held(&self) -> Vec<u64> {
         held(&self.sim, &self.nodes)
     }
 
-    /// Waits until each node's kernel holds this much.
+    /// Waits until the kernel of each node holds this rate.
     pub(crate) fn expect_held(&mut self, limit: u64, expected: &[u64]) {
         let nodes = self.nodes.clone();
         let limit = SECOND * u32::try_from(limit).unwrap();
@@ -151,7 +151,7 @@ impl Net {
         assert!(came, "{:?} is held and not {expected:?}; {:?}", self.held(), self.sim.events());
     }
 
-    /// Waits until no node holds or knows anything.
+    /// Waits until no node has a reservation or state.
     pub(crate) fn expect_nothing(&mut self, limit: u64) {
         self.expect_held(limit, &vec![0; self.nodes.len()]);
         let sessions = |sim: &Sim<Host>| sim.nodes().map(|node| qos_sessions(sim, node)).sum::<usize>();
@@ -159,12 +159,12 @@ impl Net {
         assert!(gone, "{} sessions are left", sessions(&self.sim));
     }
 
-    /// What the user at the first node heard of a command, in order.
+    /// The events that the user at the first node received for a command, in order.
     pub(crate) fn heard(&self, id: u64) -> Vec<&QosEvent> {
         heard(&self.sim, self.nodes[0], id)
     }
 
-    /// Waits until the user at the first node hears that a command is granted.
+    /// Waits until the user at the first node receives the grant of a command.
     pub(crate) fn granted(&mut self, id: u64, limit: u64) -> Granted {
         let of = |sim: &Sim<Host>, node| {
             heard(sim, node, id).into_iter().find_map(|event| match event {

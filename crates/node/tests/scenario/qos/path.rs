@@ -1,4 +1,4 @@
-//! A path that stays as it is.
+//! A path without route changes.
 
 use signalbox_node::Config;
 use signalbox_node::qos::{Command, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest};
@@ -9,7 +9,7 @@ use super::net::{CAPACITY, MODES, Mode, Net, config};
 
 const RATE: u64 = 125_000;
 
-/// With the periods of the RFCs, for ten minutes: neither GIST's state nor the application's runs out meanwhile.
+/// With the periods of the RFCs, for ten minutes: neither the state of GIST nor that of the application expires.
 #[test]
 fn a_reservation_stands_at_every_node_until_it_is_torn_down() {
     for mode in MODES {
@@ -45,7 +45,7 @@ fn a_receiver_reserves_for_its_sender() {
         let mut net = Net::chain(2, mode);
         net.reserve(1, ReserveRequest { receiver_initiated: true, ..net.request(RATE) });
         let granted = net.granted(1, 5);
-        // In the order of the flow, whoever asked for it.
+        // The hops are in the order of the flow, whichever end made the request.
         assert_eq!(granted.hops.iter().map(|hop| hop.rate).collect::<Vec<_>>(), [RATE, RATE, RATE, 0]);
         net.expect_held(2, &[RATE, RATE, RATE, 0]);
         for _ in 0..30 {
@@ -64,7 +64,7 @@ fn both_directions_stand_and_go_together() {
         net.reserve(1, ReserveRequest { bidirectional: true, ..net.request(RATE) });
         let granted = net.granted(1, 5);
         assert!(granted.back.is_some());
-        // Routers hold it towards both sides, ends towards the other end.
+        // Routers reserve in both directions, ends towards the other end.
         net.expect_held(2, &[RATE, 2 * RATE, 2 * RATE, RATE]);
         for _ in 0..30 {
             net.run(10);
@@ -101,7 +101,7 @@ fn what_has_a_lower_priority_gives_way() {
         net.granted(1, 5);
         let mut flow = net.flow();
         flow.dst_port = Some(6000);
-        // Not among equals.
+        // Equal priorities do not preempt.
         let request =
             ReserveRequest { priority: priority(1), ..ReserveRequest::new(flow, QosRequest::rate(500_000)) };
         net.reserve(2, request.clone());
@@ -125,7 +125,8 @@ fn what_has_a_lower_priority_gives_way() {
     }
 }
 
-/// Preempted in the middle of the path, by somebody whose path crosses: the QNI hears of it, and the rest goes.
+/// A flow that crosses the path preempts the reservation in the middle. The QNI is notified, and the rest of the
+/// reservation ends.
 #[test]
 fn a_preemption_in_the_middle_is_told_to_the_initiator() {
     for mode in MODES {
@@ -167,7 +168,7 @@ fn a_node_without_the_application_is_a_gap() {
         let mut net = Net::row(8, vec![config(mode), without, config(mode), config(mode)]);
         net.reserve(1, net.request(RATE));
         let granted = net.granted(1, 5);
-        // An association does not tell how far away its peer is; the next Query does.
+        // The distance to the peer is not visible over an association; the next Query carries it.
         if mode == Mode::Datagrams {
             assert!(granted.gaps);
             let after_gap: Vec<_> = granted.hops.iter().map(|hop| hop.after_gap).collect();
@@ -197,7 +198,7 @@ fn the_last_node_with_the_application_answers_for_the_path() {
     }
 }
 
-/// A change of the rate is granted by every node, or leaves what was there.
+/// Every node grants a change of the rate, or the old reservation stays.
 #[test]
 fn a_reservation_grows_or_stays_as_it_is() {
     for mode in MODES {
@@ -211,7 +212,7 @@ fn a_reservation_grows_or_stays_as_it_is() {
         net.reserve(1, net.request(4 * RATE));
         net.run(5);
         let heard = net.heard(1);
-        // What stood before is granted again.
+        // The old reservation is granted again.
         let [.., QosEvent::Failed(_), QosEvent::Granted(granted)] = heard[..] else { panic!("{heard:?}") };
         assert_eq!(granted.quality.rate, Some(2 * RATE));
         net.expect_held(5, &[2 * RATE, 2 * RATE, 2 * RATE, 0]);
@@ -222,7 +223,7 @@ fn a_reservation_grows_or_stays_as_it_is() {
     }
 }
 
-/// Nothing of it is true unless links are what the tests take them for.
+/// The other tests need links with this capacity.
 #[test]
 fn the_share_is_three_quarters() {
     let net = Net::chain(11, Mode::Datagrams);

@@ -1,5 +1,5 @@
-//! Reservations that move with the route (RFC 5974 §3.2.12, §5.2.5): two ways from one router to another, over GIST as
-//! it is.
+//! Reservations that move with the route (RFC 5974 §3.2.12, §5.2.5): two routes from one router to another, over the
+//! real GIST.
 
 use core::time::Duration;
 
@@ -10,19 +10,19 @@ use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
 use super::net::{Host, MODES, Mode, SECOND, config, heard, qos_sessions};
 
 const RATE: u64 = 125_000;
-/// A cost by which the way over r2 is the longer one.
+/// A cost that makes the route over r2 the longer one.
 const DEAR: u32 = 10;
 
-/// A node, and the link by which its packets leave.
+/// A node, and its egress link.
 type Place = (NodeId, LinkId);
 
 /// `h1 – r1 – (r2 | r3) – r4 – h2`: by r2 at first.
 struct Diamond {
     sim: Sim<Host>,
     nodes: [NodeId; 6],
-    /// From r1 to r2: what decides about the way.
+    /// The link from r1 to r2, whose cost decides the route.
     decides: LinkId,
-    /// Behind r2.
+    /// The link behind r2.
     behind: LinkId,
     by_r2: [Place; 2],
     by_r3: [Place; 2],
@@ -67,7 +67,7 @@ impl Diamond {
         Self::asked(seed, mode, receiver_initiated, false)
     }
 
-    /// `confirm_release`: the user wants to hear from the far end that it is torn down.
+    /// A network whose user may request the confirmation of the tear from the far end (`confirm_release`).
     fn asked(seed: u64, mode: Mode, receiver_initiated: bool, confirm_release: bool) -> Self {
         let mut net = Self::new(seed, mode);
         let dst = net.sim.address(net.nodes[5], Family::V4);
@@ -90,8 +90,9 @@ impl Diamond {
         self.sim.command(self.nodes[0], Command::Qos { id: 1, command });
     }
 
-    /// The route changed. Until the new branch holds the reservation the old one does, from then on the new one does
-    /// without a break; what both have in common holds it once, all the time. Waits until the old one holds nothing.
+    /// Checks a route change. The old branch holds the reservation until the new branch holds it, then the new one
+    /// holds it without a break. The links that both branches share hold it once, all the time. Waits until the old
+    /// branch holds no reservation.
     fn moves(&mut self, what: &str, from: [Place; 2], to: [Place; 2], limit: u32) {
         let common = self.common;
         let mut stands = false;
@@ -126,7 +127,7 @@ impl Diamond {
         (0..6).map(|node| self.count(node, "expired")).sum()
     }
 
-    /// It stays for some minutes as it is, long enough for all that an old branch may do.
+    /// Checks that the reservation stays on its path for some minutes, long enough for any action of an old branch.
     fn stays(&mut self, at: [Place; 2], not_at: [Place; 2]) {
         let common = self.common;
         let end = self.sim.now() + SECOND * 400;
@@ -136,7 +137,7 @@ impl Diamond {
         assert!(!strays, "{:?} at {}, not until {end}", self.state(), self.sim.now());
     }
 
-    /// The user gives it back, and nothing is left anywhere.
+    /// The user releases the reservation, and no state is left.
     fn ends(mut self) {
         self.command(qos::Command::Release);
         let nodes = self.nodes;
@@ -151,7 +152,7 @@ impl Diamond {
     }
 }
 
-/// Forth, back, and forth again; the old branch is torn down each time within seconds.
+/// The route changes, changes back, and changes again; the old branch is torn down each time within seconds.
 fn moves_with_the_route_and_back(seed: u64, receiver_initiated: bool) {
     for mode in MODES {
         let mut net = Diamond::reserved(seed, mode, receiver_initiated);
@@ -204,7 +205,7 @@ fn a_moved_reservation_stays_where_it_is() {
     }
 }
 
-/// The link behind the old branch's router is lost: the tear arrives there and ends there.
+/// The link behind the router of the old branch is lost: the tear reaches that router and is not forwarded.
 #[test]
 fn a_link_lost_behind_the_old_branch_is_got_round() {
     for mode in MODES {
@@ -222,8 +223,8 @@ fn a_link_lost_behind_the_old_branch_is_got_round() {
     }
 }
 
-/// The link to the old branch is lost: what it holds there goes, by a tear that finds another way or by itself, and what
-/// its router still sends disturbs nobody. When the link is back, the reservation moves back.
+/// The link to the old branch is lost. The reservation there ends by a tear on another route or by expiry, and messages
+/// of its router have no effect elsewhere. When the link returns, the reservation moves back.
 #[test]
 fn a_link_lost_before_the_old_branch_is_got_round() {
     for mode in MODES {
@@ -250,7 +251,7 @@ fn a_link_lost_before_the_old_branch_is_got_round() {
     }
 }
 
-/// The route changes faster than reservations follow; it stays in the end.
+/// The route changes faster than reservations can move; in the end the reservation is stable.
 #[test]
 fn a_route_that_flaps_leaves_one_reservation() {
     for mode in MODES {
@@ -274,7 +275,7 @@ fn a_route_that_flaps_leaves_one_reservation() {
     }
 }
 
-/// The path goes to the same node as before, by another link: at once, or across routers that take no part.
+/// The route leads to the same node by another link: directly, or across routers without the application.
 #[test]
 fn a_route_that_changes_links_takes_the_reservation_along() {
     for mode in MODES {
@@ -333,14 +334,14 @@ fn a_route_that_changes_links_takes_the_reservation_along() {
     }
 }
 
-/// The user gives the reservation back around the time when its route changes, to the other branch or back to the first:
-/// no branch keeps anything for longer than it takes to say it twice, and the user hears so.
+/// The user releases the reservation around the time of a route change, to the other branch or back to the first. No
+/// branch keeps a reservation for longer than two transmissions take, and the user is notified.
 #[test]
 fn a_release_while_the_route_changes_leaves_nothing() {
     for mode in MODES {
         for (receiver_initiated, confirm) in [(false, false), (false, true), (true, false)] {
             for back in [false, true] {
-                // Quarters of the time that a packet takes along a link.
+                // Each step is a quarter of the delay of a link.
                 for step in -24..96_i64 {
                     let what = format!("{mode:?} {receiver_initiated} {confirm} {back} {step}");
                     let mut net = Diamond::asked(step.unsigned_abs(), mode, receiver_initiated, confirm);

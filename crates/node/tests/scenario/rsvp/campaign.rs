@@ -1,16 +1,16 @@
-//! Many small networks, each from its own seed, in which applications announce senders, reserve and change their minds
-//! while everything goes wrong: loss, reordering, duplication, kernels that refuse, nodes that start anew or die, paths
-//! that change. Sessions are to one node or to a group, of all three styles, IPv4 and IPv6; the nodes speak with refresh
-//! reduction, staged timers or Hello, or without. `SIGNALBOX_SEEDS` in the environment is how many networks;
-//! `SIGNALBOX_SEED` runs one of them alone.
+//! Many small networks, each from its own seed. Applications announce senders, make and change reservations under
+//! faults: loss, reordering, duplication, kernels that refuse, nodes that restart or fail, route changes. Sessions are
+//! unicast or multicast, of all three styles, IPv4 and IPv6; the nodes use refresh reduction, staged timers or Hello,
+//! or none of these. `SIGNALBOX_SEEDS` in the environment is the number of networks; `SIGNALBOX_SEED` runs one of them
+//! alone.
 //!
-//! At every moment what a node asks its kernel for stays within each link's share: [`Host`] looks at each word. After the
-//! storm and [`recovery`], each kernel holds what the [`Oracle`] works out from the users' wishes, and nothing else; path
-//! state stands where data pass, and nowhere else; applications know what is so. Where links cannot carry everything,
-//! each receiver that could be served whatever else were granted is served at every link of its way, though larger requests
-//! are made and refused again and again (RFC 2205 §2.5). Not at every moment: a previous hop remembers one blockade, and as
-//! long as it holds back what is too large in a request, it holds back what is not so with it. When all have left nothing
-//! is left.
+//! At every moment the reservations that a node requests of its kernel stay within each link's share: [`Host`] checks
+//! each request. After the faults and [`recovery`], each kernel holds exactly the reservations that the [`Oracle`]
+//! computes from the users' requests; path state exists exactly where data pass; the applications have the correct
+//! events. If the capacity of links is not sufficient, each receiver that can be served under any other grants is
+//! served at every link of its path, although larger requests are made and refused again and again (RFC 2205 §2.5).
+//! This does not hold at every moment: a previous hop stores one blockade, and while it blocks the large part of a
+//! request, it blocks the rest too. When all users have left, no state is left.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,22 +22,23 @@ use super::net::Host;
 use super::oracle::{Claim, Demand, Oracle, Place};
 use super::world::{BLOCKADE, REFRESH, Storm, World};
 
-/// How many seeds, unless the environment says otherwise.
+/// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 300;
-/// (K + 0.5) · 1.5 · R.
+/// Lifetime of state: (K + 0.5) · 1.5 · R.
 const LIFETIME: Duration = Duration::from_millis(5250);
 
-/// From the end of the storm until everything is as it must be. Path state that nobody feeds ends within a lifetime,
-/// wherever it is: what feeds it ends so itself, and then tears. A next hop refreshes what it wants as long as it has path
-/// state, and what it left behind ends a lifetime later. What was refused for want of what these held is asked for again
-/// when the blockade ends, with the refresh of each node on the way that waits for its own.
+/// Time from the end of the faults until all conditions hold. Path state without refreshes ends within a lifetime at
+/// every node: the previous hop that refreshed it expires first, and then sends a tear. A next hop refreshes its
+/// request as long as it has path state, and its old reservation ends a lifetime later. A request that was refused for
+/// lack of capacity is made again when the blockade ends, with the refresh of each node on the path, one after the
+/// other.
 fn recovery(world: &World) -> Duration {
     let hops = u32::try_from(world.hosts.len()).unwrap();
     LIFETIME * 2 + REFRESH * BLOCKADE + REFRESH * 3 / 2 * hops
 }
 
 impl World {
-    /// What the kernels hold.
+    /// The reservations that the kernels hold.
     fn held(&self) -> BTreeMap<Place, Reservation> {
         let mut held = BTreeMap::new();
         for node in &self.hosts {
@@ -51,7 +52,7 @@ impl World {
         held
     }
 
-    /// Whether all wishes fit all links.
+    /// Whether the capacity of all links is sufficient for all requests.
     fn suffices(&self, oracle: &Oracle) -> bool {
         self.shares.iter().all(|((node, ifindex), share)| {
             let here = oracle.installed.iter().filter(|((at, by, _), _)| at == node && by == ifindex);
@@ -59,7 +60,7 @@ impl World {
         })
     }
 
-    /// Whatever differs from what must be.
+    /// A difference from the expected state.
     fn fault(&self, oracle: &Oracle) -> Option<String> {
         self.path_fault(oracle).or_else(|| {
             if self.suffices(oracle) { self.exact_fault(oracle) } else { self.tight_fault(oracle) }
@@ -99,7 +100,7 @@ impl World {
         None
     }
 
-    /// There is place for all.
+    /// A difference from the expected state if the capacity is sufficient for all requests.
     fn exact_fault(&self, oracle: &Oracle) -> Option<String> {
         let held = self.held();
         let stale =
@@ -121,7 +122,7 @@ impl World {
         self.charges(&held)
     }
 
-    /// Admission control charges for what stands.
+    /// An error in the sums of admission control for the installed reservations.
     fn charges(&self, held: &BTreeMap<Place, Reservation>) -> Option<String> {
         for node in &self.hosts {
             for link in self.sim.engine(*node)?.node.resources().links() {
@@ -135,7 +136,7 @@ impl World {
         None
     }
 
-    /// There is not place for all: nobody has what was not asked for.
+    /// A reservation without a request, if the capacity is not sufficient for all requests.
     fn tight_fault(&self, oracle: &Oracle) -> Option<String> {
         let held = self.held();
         for ((node, ifindex, filters), one) in &held {
@@ -152,8 +153,8 @@ impl World {
         self.charges(&held)
     }
 
-    /// Which demands could be served whatever else is granted, also if all links for them were given to larger requests that
-    /// go the same way.
+    /// The demands that can be served under any other grants, even if all links of their paths were given to larger
+    /// requests on the same path.
     fn sure(&self, oracle: &Oracle) -> BTreeSet<usize> {
         let fits = |claim: &Claim, rate: u64| {
             let others = oracle.installed.iter().filter(|(place, _)| {
@@ -171,7 +172,7 @@ impl World {
         all.filter(|(_, demand)| sure(demand)).map(|(at, _)| at).collect()
     }
 
-    /// Which of them are not served now.
+    /// Those of them that are not served now.
     fn unserved(&self, oracle: &Oracle) -> BTreeSet<usize> {
         let serves = |claim: &Claim, one: &Reservation| {
             let covers = |filter: &FlowFilter| {
@@ -195,7 +196,7 @@ impl World {
         format!("{fault}\n{variant:?} {storm:?}, at {}, seed {seed}; {wishes:?}", self.sim.now())
     }
 
-    /// Whatever is left at any node.
+    /// State that is left at any node.
     fn left(sim: &Sim<Host>) -> Option<String> {
         sim.nodes().find_map(|node| {
             let host = &sim.engine(node)?.node;
@@ -209,20 +210,20 @@ impl World {
     }
 }
 
-/// What a campaign met, so that it cannot pass by meeting nothing.
+/// Counts of events in a campaign, so that it cannot pass without any of them.
 #[derive(Debug, Default)]
 struct Met {
-    /// Reservations that stood in kernels after storms.
+    /// Reservations that kernels held after the faults.
     reservations: usize,
-    /// Requests that admission control refused, in the lives of nodes that outlived their storm.
+    /// Requests that admission control refused at nodes that did not restart afterwards.
     refused: u64,
     blockades: u64,
-    /// States that were refreshed by name.
+    /// States that were refreshed by MESSAGE_ID.
     by_name: u64,
     repairs: u64,
-    /// Demands that had to be served, at links that do not suffice for all.
+    /// Demands that had to be served at links without capacity for all.
     sure: usize,
-    /// Links that were lost for good.
+    /// Links that were lost permanently.
     lost: usize,
 }
 
@@ -250,7 +251,7 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     storm_over(&mut world);
     let recovery = recovery(&world);
     world.sim.run_for(recovery);
-    // Larger requests are refused, forgotten and refused again, in their own time.
+    // Larger requests are refused, blocked and refused again, each with its own timers.
     let mut hungry: Option<BTreeSet<usize>> = None;
     for _ in 0..BLOCKADE * 4 {
         let oracle = Oracle::of(&mut world);
@@ -270,14 +271,14 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     }
     met.add(&mut world);
     world.close();
-    // Tears reach everyone; what has no one to tear it lives for its time.
+    // Tears reach every node with state on their path; other state expires after its lifetime.
     world.sim.wait(LIFETIME * 2, |sim| World::left(sim).is_none());
     if let Some(left) = World::left(&world.sim) {
         panic!("{}", world.says(&left));
     }
 }
 
-/// Sessions open, users come and go, and what may go wrong goes wrong.
+/// Opens sessions, does actions of users, and injects faults.
 fn storm_over(world: &mut World) {
     for _ in 0..2 {
         world.open();

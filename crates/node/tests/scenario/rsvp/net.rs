@@ -1,4 +1,4 @@
-//! A node whose words to its kernel are checked, and what its applications know.
+//! A node whose requests to the kernel are checked, and the state of its applications by their events.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use signalbox_sim::{Boot, NodeId};
 
 use crate::kernel::Kernel;
 
-/// What an application knows by what it heard.
+/// The state of an application according to its events.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Known {
-    /// What is reserved for its own sender.
+    /// The reservation for its own sender.
     pub(crate) reserved: Option<FlowSpec>,
-    /// The senders that it hears of.
+    /// The senders of which it received path events.
     pub(crate) senders: BTreeMap<Filter, TSpec>,
     pub(crate) refused: Vec<Refused>,
 }
 
-/// A node whose every word to the kernel is checked: never is more installed at an interface than may be.
+/// A node whose requests to the kernel are checked: the reservations at an interface never exceed its share.
 pub(crate) struct Host {
     pub(crate) node: Node,
     name: NodeId,
-    /// By interface: octets a second that may be reserved.
+    /// Reservable octets a second by interface.
     shares: BTreeMap<IfIndex, u64>,
     kernel: Kernel,
     known: BTreeMap<u64, Known>,
@@ -42,7 +42,7 @@ impl Host {
         }
     }
 
-    /// What an application of this node knows.
+    /// The state of an application of this node.
     pub(crate) fn known(&self, id: u64) -> Known {
         self.known.get(&id).cloned().unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl NodeEngine for Host {
 
     fn handle(&mut self, now: Time, input: Input<'_, Command>) {
         self.kernel.answers(&input);
-        // Whoever closes knows nothing any more.
+        // A closed session has no state.
         if let Input::Command(Command::Rsvp { id, command: signalbox_node::rsvp::Command::Close }) = &input {
             self.known.remove(id);
         }

@@ -1,9 +1,9 @@
-//! What must stand, by the rules of RFC 2205 §2.2 and §3.1.4 and nothing else: users' wishes, followed from the receivers
-//! up the ways of the data.
+//! The expected reservations by the rules of RFC 2205 §2.2 and §3.1.4 alone: the users' requests, followed from the
+//! receivers upstream along the paths of the data.
 //!
-//! At a link the requests of all next hops behind it are merged (§1.2). A next hop asks for what its own links and its
-//! receiver need together: of FF for each sender by itself, else for all senders at once that come to it from the same
-//! previous hop, and of SE only for those that somebody behind it named.
+//! At a link the requests of all next hops behind it are merged (§1.2). A next hop requests the merge of its own links
+//! and its receiver: with FF for each sender separately, otherwise for all senders that have the same previous hop, and
+//! with SE only for the senders that a receiver behind it listed.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,49 +17,49 @@ use signalbox_sim::{LinkId, NodeId};
 use super::spec::{Spec, Standing, merged};
 use super::world::{Actor, Play, Tree, Wish, World};
 
-/// Where data leave a node.
+/// A node and a link by which data leave it.
 type Exit = (NodeId, LinkId);
-/// An interface and the packets reserved for, in text.
+/// An interface and the packets of the reservation, as text.
 pub(crate) type Place = (NodeId, IfIndex, Vec<String>);
 
-/// A receiver's request at one link of the way from one of its senders.
+/// A receiver's request at one link of the path from one of its senders.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     pub(crate) node: NodeId,
     pub(crate) ifindex: IfIndex,
     pub(crate) sender: FlowFilter,
-    /// Octets a second that it needs there.
+    /// The required rate there, in octets a second.
     pub(crate) rate: u64,
-    /// Where it is reserved.
+    /// The place of the reservation.
     pub(crate) place: Place,
 }
 
-/// What a receiver asks for, for one sender or, of shared styles, for all of its senders: it is one request, and where it
-/// fails for one of them it is held back for all.
+/// A receiver's request: for one sender, or with a shared style for all its senders. It is one request, so that a
+/// failure for one sender blocks it for all.
 #[derive(Debug, Clone)]
 pub(crate) struct Demand {
-    /// All links that it needs.
+    /// All links that the request needs.
     pub(crate) claims: Vec<Claim>,
-    /// Octets a second of larger requests that go wherever this one goes. What a node tells a previous hop in one SE Resv is
-    /// the upper bound over all senders that come from it (RFC 2209, RESV REFRESH, 5), so that a larger request for one of
-    /// them goes on for another one as well, whose blockade it passes by.
+    /// Rates, in octets a second, of larger requests that take every link of this one. An SE Resv of a node to a
+    /// previous hop is the upper bound over all senders of that hop (RFC 2209, RESV REFRESH, 5). Thus a larger request
+    /// for one sender continues for another one as well, where the blockade does not apply to it.
     pub(crate) swept_by: Vec<u64>,
 }
 
-/// What must be.
+/// The expected state.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
-    /// What each kernel holds if there is place for all.
+    /// The reservations of each kernel if the capacity is sufficient for all requests.
     pub(crate) installed: BTreeMap<Place, Standing>,
-    /// By node, session and sender: path state.
+    /// Path state by node, session and sender.
     pub(crate) paths: BTreeSet<(NodeId, u64, Filter)>,
-    /// By session and sender: what the sender hears to be reserved for it.
+    /// The reservation that each sender is notified of, by session and sender.
     pub(crate) reserved: BTreeMap<(u64, Actor), Option<Spec>>,
-    /// What receivers ask for.
+    /// The requests of the receivers.
     pub(crate) demands: Vec<Demand>,
 }
 
-/// One session as it stands.
+/// One session in its present state.
 struct Scene<'a> {
     play: &'a Play,
     hosts: &'a [NodeId],
@@ -69,7 +69,7 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The nodes with RSVP that data meet next behind a link.
+    /// The nodes with RSVP that are the next on the data path behind a link.
     fn next(&self, tree: &Tree, (node, link): Exit) -> Vec<NodeId> {
         let [a, b] = self.ends[&link];
         let next = if a == node { b } else { a };
@@ -88,14 +88,14 @@ impl Scene<'_> {
         tree.out.get(&node).is_some_and(|links| links.contains(&link))
     }
 
-    /// What the receiver at a node asks for a sender, if its data come there.
+    /// The request of the receiver at a node for a sender, if its data reach the node.
     fn own(&self, node: NodeId, actor: Actor) -> Option<Spec> {
         let wish: &Wish = self.play.sinks.get(&node)?.as_ref()?;
         let any = self.play.style == Style::Wf;
         wish.flows.iter().find(|(actors, _)| any || actors.contains(&actor)).map(|(_, spec)| *spec)
     }
 
-    /// Whether anything is asked for a sender at or behind a node.
+    /// Whether a receiver at or behind a node makes a request for a sender.
     fn wanted(&self, tree: &Tree, node: NodeId, actor: Actor) -> bool {
         self.own(node, actor).is_some()
             || Self::exits(tree, node).any(|exit| self.wanted_by(tree, exit, actor))
@@ -105,14 +105,15 @@ impl Scene<'_> {
         self.next(tree, exit).into_iter().any(|next| self.wanted(tree, next, actor))
     }
 
-    /// What a node asks its previous hop for a sender. Of shared styles it is part of what it asks for all of them.
+    /// The request of a node to its previous hop for a sender. With a shared style it is part of the request for all
+    /// senders.
     fn asked(&self, at: usize, node: NodeId) -> Option<Spec> {
         let (actor, _, tree) = &self.trees[at];
         let exits = Self::exits(tree, node).filter(|exit| self.wanted_by(tree, *exit, *actor));
         merged(self.own(node, *actor).into_iter().chain(exits.filter_map(|exit| self.at(at, exit))))
     }
 
-    /// The nodes that a receiver's request for a sender goes through, each with the previous hop that it tells.
+    /// The nodes on the path of a receiver's request for a sender, each with its previous hop.
     fn tells(&self, at: usize, receiver: NodeId) -> BTreeMap<NodeId, Exit> {
         let (actor, _, tree) = &self.trees[at];
         let first = Some(receiver).filter(|_| self.own(receiver, *actor).is_some());
@@ -120,14 +121,14 @@ impl Scene<'_> {
         each.filter_map(|node| Some((node, *tree.from.get(&node)?))).collect()
     }
 
-    /// What a receiver asks for in a session where it asks once.
+    /// The rate of a receiver in a session where it makes one request.
     fn rate(&self, receiver: NodeId) -> Option<u64> {
         let each =
             self.trees.iter().filter_map(|(actor, traffic, _)| Some((self.own(receiver, *actor)?, *traffic)));
         each.map(|(spec, traffic)| spec.installed([traffic]).rate).max()
     }
 
-    /// The larger requests that some node on the way tells a previous hop of together with that of a receiver, though for
+    /// Larger requests that a node on the path merges with that of a receiver towards a previous hop, although for
     /// another sender.
     fn larger(&self, receiver: NodeId) -> Vec<u64> {
         let own = self.rate(receiver);
@@ -144,7 +145,7 @@ impl Scene<'_> {
         others.filter(|(other, rate)| Some(*rate) > own && meet(*other)).map(|(_, rate)| rate).collect()
     }
 
-    /// What is reserved at a link: of FF for one sender, else for all.
+    /// The reservation at a link: with FF for one sender, otherwise for all.
     fn at(&self, at: usize, exit: Exit) -> Option<Spec> {
         let shared = self.play.style != Style::Ff;
         let senders = (0..self.trees.len()).filter(|one| *one == at || shared);
@@ -195,7 +196,7 @@ impl Oracle {
         }
     }
 
-    /// What stands at a link for a sender, alone or with others.
+    /// Records the reservation at a link for a sender, alone or with others.
     fn install(&mut self, world: &World, scene: &Scene<'_>, at: usize, exit: Exit) {
         let Some(spec) = scene.at(at, exit) else { return };
         let Some((place, senders)) = place(world, scene, at, exit) else { return };
@@ -203,7 +204,7 @@ impl Oracle {
         self.installed.insert(place, spec.installed(path));
     }
 
-    /// Where a receiver's request for a sender is to stand, if the sender reaches it.
+    /// The place of a receiver's request for a sender, if the data of the sender reach it.
     fn claim(world: &World, scene: &Scene<'_>, at: usize, receiver: NodeId) -> Option<Vec<Claim>> {
         let (actor, traffic, tree) = &scene.trees[at];
         let spec = scene.own(receiver, *actor)?;
@@ -223,7 +224,7 @@ impl Oracle {
     }
 }
 
-/// The packets of a sender, or of all.
+/// The packets of a sender, or of all senders.
 fn flow(world: &World, play: &Play, actor: Option<Actor>) -> FlowFilter {
     let dst: IpAddr = play.session.dest;
     let src = actor.map(|actor| world.sim.address(actor.node, play.family));
@@ -235,7 +236,7 @@ fn flow(world: &World, play: &Play, actor: Option<Actor>) -> FlowFilter {
     }
 }
 
-/// How a reservation at a link is known, and the senders whose traffic it is for.
+/// The identity of a reservation at a link, and the senders whose traffic it covers.
 fn place(world: &World, scene: &Scene<'_>, at: usize, exit: Exit) -> Option<(Place, Vec<usize>)> {
     let play = scene.play;
     let senders = (0..scene.trees.len()).filter(|one| Scene::uses(&scene.trees[*one].2, exit));
@@ -246,7 +247,7 @@ fn place(world: &World, scene: &Scene<'_>, at: usize, exit: Exit) -> Option<(Pla
             senders.filter(|one| scene.wanted_by(&scene.trees[*one].2, exit, scene.trees[*one].0)).collect()
         }
     };
-    // Of SE a sender that nobody behind named has no part in it.
+    // With SE a sender that no receiver behind the link listed has no part in it.
     if !senders.contains(&at) {
         return None;
     }

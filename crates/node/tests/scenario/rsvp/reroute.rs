@@ -1,9 +1,9 @@
-//! A link that is lost under a reservation, and the router behind it, which still hears nothing and sees its state end.
+//! A link that is lost under a reservation, and the router behind it, whose state expires.
 //!
 //! ```text
 //!             r2
 //!           /    \\
-//! s --- r1          r4 --- d         the way by r2 is the shorter one
+//! s --- r1          r4 --- d         the route over r2 is the shorter one
 //!           \\    /
 //!             r3
 //! ```
@@ -21,19 +21,19 @@ use signalbox_rsvp::wire::MessageType;
 use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
 
 const REFRESH: Duration = Duration::from_secs(1);
-/// (K + 0.5) · 1.5 · R.
+/// Lifetime of state: (K + 0.5) · 1.5 · R.
 const LIFETIME: Duration = Duration::from_millis(5250);
 
 struct Net {
     sim: Sim<Node>,
-    /// s, r1, r2, r3, r4, d.
+    /// The nodes s, r1, r2, r3, r4, d.
     nodes: [NodeId; 6],
-    /// r1 to r2, and r2 to r4.
+    /// The links from r1 to r2 and from r2 to r4.
     upper: [LinkId; 2],
 }
 
 impl Net {
-    /// All nodes idle, with refresh reduction or without.
+    /// A network without sessions, with refresh reduction or without.
     fn new(reduction: bool, family: Family) -> Self {
         let mut sim = Sim::new(7);
         let nodes = ["s", "r1", "r2", "r3", "r4", "d"].map(|name| {
@@ -87,20 +87,20 @@ impl Net {
         assert_eq!(self.held(), [1, 1, 1, 0, 1, 0]);
     }
 
-    /// How many reservations each node's kernel holds.
+    /// Number of reservations in each node's kernel.
     fn held(&self) -> [usize; 6] {
         self.nodes.map(|node| self.sim.reservations(node).count())
     }
 
-    /// How often the previous hop of a sender was another one at a node.
+    /// Number of changes of a sender's previous hop at a node.
     fn hop_changes(&self, node: NodeId) -> u64 {
         self.sim.engine(node).unwrap().rsvp().unwrap().counters().hop_changes
     }
 }
 
-/// The reservation is there on the other way at once and stays there. The router behind the lost link announces nothing
-/// any more, so that the next one hears of one previous hop only; what it holds ends in its time. When the link is back so
-/// is the reservation.
+/// The reservation moves to the other route at once and stays there. The router behind the lost link sends no Path any
+/// more, so that the next router has one previous hop only; its reservation expires. When the link returns, so does the
+/// reservation.
 #[test]
 fn the_router_behind_a_lost_link_keeps_quiet() {
     for (reduction, family) in [(false, Family::V4), (true, Family::V4), (true, Family::V6)] {

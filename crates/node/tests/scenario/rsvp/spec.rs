@@ -1,20 +1,20 @@
-//! Traffic and flowspecs in whole octets, with the arithmetic of RFC 2211 §8 and RFC 2212 "Ordering and Merging" written a
-//! second time: what the engine says is compared with this.
+//! Traffic and flowspecs in whole octets. The arithmetic of RFC 2211 §8 and RFC 2212 "Ordering and Merging" is written
+//! a second time here, to check the results of the engine.
 
 use signalbox_core::traffic::{Reservation, TrafficSpec};
 use signalbox_node::resources::intserv::{RSpec, TSpec};
 use signalbox_node::rsvp::FlowSpec;
 
-/// A TSpec, and of guaranteed service what it asks for.
+/// A TSpec, and with guaranteed service its RSpec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spec {
     pub(crate) r: u64,
     pub(crate) b: u64,
-    /// `None`: infinite.
+    /// The peak rate; `None`: infinite.
     pub(crate) p: Option<u64>,
     pub(crate) m: u32,
     pub(crate) max: u32,
-    /// R and S.
+    /// The rate R and slack term S of guaranteed service.
     pub(crate) service: Option<(u64, u32)>,
 }
 
@@ -42,7 +42,7 @@ impl Spec {
         FlowSpec { tspec: self.tspec(), rspec }
     }
 
-    /// What goes upstream for both.
+    /// The merge of both, as it is sent upstream.
     pub(crate) fn merged(self, other: Self) -> Self {
         let service = self.service.zip(other.service).map(|((r, s), (q, t))| (r.max(q), s.min(t)));
         Self {
@@ -55,7 +55,7 @@ impl Spec {
         }
     }
 
-    /// What senders send together.
+    /// The sum of the traffic of senders.
     fn plus(self, other: Self) -> Self {
         Self {
             r: self.r + other.r,
@@ -67,13 +67,13 @@ impl Spec {
         }
     }
 
-    /// Whether its traffic is as much as the other's in all respects.
+    /// Whether its traffic is greater than or equal to the other's in all respects.
     fn covers(&self, other: &Self) -> bool {
         let peak = self.p.is_none_or(|p| other.p.is_some_and(|q| p >= q));
         self.r >= other.r && self.b >= other.b && peak && self.m <= other.m && self.max >= other.max
     }
 
-    /// The lesser of two: of such that cannot be compared all that is smaller, but the larger bucket.
+    /// The lesser of two; if they cannot be compared, the smaller value of each parameter, but the larger bucket.
     fn minimum(self, other: Self) -> Self {
         if self.covers(&other) {
             return other;
@@ -91,7 +91,7 @@ impl Spec {
         }
     }
 
-    /// What the kernel has to install for receivers who ask for this of senders who send `path`.
+    /// The reservation that the kernel has to install for receivers that request this from senders of `path`.
     pub(crate) fn installed(self, path: impl IntoIterator<Item = Self>) -> Standing {
         let sum = path.into_iter().reduce(Self::plus).expect("a reservation is for senders");
         let least = self.minimum(sum);
@@ -99,7 +99,7 @@ impl Spec {
             rate: least.r,
             burst: u32::try_from(least.b).unwrap(),
             peak: least.p,
-            // Of two that can be compared the lesser one has the larger m; headers count for the smallest packets.
+            // If two can be compared, the lesser one has the larger m; headers count for the smallest packets.
             min_policed: self.m.min(sum.m).min(least.max),
             max_packet: least.max,
         };
@@ -108,18 +108,18 @@ impl Spec {
     }
 }
 
-/// What has to stand in a kernel.
+/// The expected reservation in a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) traffic: TrafficSpec,
-    /// What its queue is served with, octets a second.
+    /// The service rate of its queue, octets a second.
     pub(crate) rate: u64,
     guaranteed: bool,
 }
 
 impl Standing {
-    /// Whether that is what stands. Of guaranteed service the bucket has room for what queues on the way pushed together,
-    /// and the peak rate tells nothing any more; how much, other tests know.
+    /// Whether the reservation is the expected one. With guaranteed service the bucket covers the bursts that queues on
+    /// the path cause, and the peak rate does not apply any more; other tests check the amount.
     pub(crate) fn is(&self, reservation: &Reservation) -> bool {
         let here = reservation.traffic;
         let shape = if self.guaranteed {
@@ -134,7 +134,7 @@ impl Standing {
     }
 }
 
-/// What all of these together ask for.
+/// The merge of all of them.
 pub(crate) fn merged(all: impl IntoIterator<Item = Spec>) -> Option<Spec> {
     all.into_iter().reduce(Spec::merged)
 }

@@ -1,4 +1,4 @@
-//! A random network with random sessions, what its users do, and what goes wrong in it.
+//! A random network with random sessions, the actions of its users, and the faults in it.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -20,9 +20,9 @@ use super::net::Host;
 use super::spec::Spec;
 use crate::net::WALL_US;
 
-/// R, the refresh period; all other timers are in proportion to what the RFCs give them.
+/// The refresh period R; all other timers are in proportion to those of the RFCs.
 pub(crate) const REFRESH: Duration = Duration::from_secs(1);
-/// Kb.
+/// The blockade factor Kb.
 pub(crate) const BLOCKADE: u32 = 4;
 
 const BAD: Impairment = Impairment {
@@ -32,42 +32,42 @@ const BAD: Impairment = Impairment {
     duplication: 0.1,
 };
 
-/// What may go wrong beside packets and kernels.
+/// Faults in addition to those of packets and kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Storm {
-    /// Nodes start anew.
+    /// Nodes restart.
     Restarts,
-    /// Nodes die and come back later, or are bypassed meanwhile.
+    /// Nodes fail and return later, or are bypassed meanwhile.
     Crashes,
-    /// Paths change.
+    /// Route changes.
     Routes,
 }
 
-/// How a network's nodes speak, and whether its links suffice for all.
+/// The extensions that the nodes of a network use, and whether the capacity of its links is sufficient for all.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Variant {
     pub(crate) reduction: bool,
     pub(crate) hello: bool,
     pub(crate) integrity: bool,
     pub(crate) staged: bool,
-    /// Links that cannot carry everything, and flowspecs that can all be compared.
+    /// The links cannot carry all requests, and all flowspecs can be compared.
     pub(crate) tight: bool,
 }
 
-/// Who may send in a session: the port tells several of a node from each other.
+/// A possible sender of a session; the port distinguishes several senders at one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Actor {
     pub(crate) node: NodeId,
     pub(crate) port: u16,
 }
 
-/// What a receiver asks for: of FF for each sender, else once for all of these (of WF: for any).
+/// A receiver's request: with FF for each sender, otherwise once for all of these (with WF: for any).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wish {
     pub(crate) flows: Vec<(Vec<Actor>, Spec)>,
 }
 
-/// A session, and what its users want of it now.
+/// A session and the present requests of its users.
 #[derive(Debug, Clone)]
 pub(crate) struct Play {
     pub(crate) number: u64,
@@ -77,11 +77,11 @@ pub(crate) struct Play {
     /// The receiver's node; `None`: multicast.
     pub(crate) dest: Option<NodeId>,
     pub(crate) session: Session,
-    /// Who may ever send.
+    /// All possible senders.
     pub(crate) cast: Vec<Actor>,
-    /// Who sends now, and what.
+    /// The present senders and their traffic.
     pub(crate) senders: BTreeMap<Actor, Spec>,
-    /// Who listens now, and what was asked for.
+    /// The present receivers and their requests.
     pub(crate) sinks: BTreeMap<NodeId, Option<Wish>>,
 }
 
@@ -95,12 +95,12 @@ impl Play {
     }
 }
 
-/// The way of a sender's data.
+/// The path of a sender's data.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Tree {
-    /// By node that the data leave: the links.
+    /// The egress links by node.
     pub(crate) out: BTreeMap<NodeId, BTreeSet<LinkId>>,
-    /// By node that they come to: from where.
+    /// The previous node and link by node.
     pub(crate) from: BTreeMap<NodeId, (NodeId, LinkId)>,
 }
 
@@ -113,12 +113,12 @@ pub(crate) struct World {
     /// Nodes with RSVP.
     pub(crate) hosts: Vec<NodeId>,
     pub(crate) links: Vec<LinkId>,
-    /// Both ends of each link.
+    /// The two ends of each link.
     pub(crate) ends: BTreeMap<LinkId, [NodeId; 2]>,
-    /// By node and interface: octets a second that may be reserved.
+    /// Reservable octets a second by node and interface.
     pub(crate) shares: BTreeMap<(NodeId, IfIndex), u64>,
     pub(crate) plays: Vec<Play>,
-    /// Links that are lost for good.
+    /// Links that are lost permanently.
     pub(crate) lost: BTreeSet<LinkId>,
     laid: BTreeMap<(NodeId, IpAddr, IpAddr), MulticastRoute>,
     random: Random,
@@ -128,7 +128,7 @@ fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     from[usize::try_from(random.range(0..from.len() as u64)).unwrap()]
 }
 
-/// Pairs that join all nodes: a tree, and so many more at most, no two alike.
+/// Pairs that connect all nodes: a tree, and at most `extra` further pairs, all different.
 fn pairs(random: &mut Random, count: usize, extra: usize) -> Vec<(usize, usize)> {
     let all: Vec<usize> = (0..count).collect();
     let mut pairs: Vec<(usize, usize)> = (1..count).map(|at| (pick(random, &all[..at]), at)).collect();
@@ -185,12 +185,13 @@ impl World {
         let count = 3 + usize::try_from(random.range(0..6)).unwrap();
         let extra = if storm == Storm::Routes { 3 } else { 0 };
         let pairs = pairs(&mut random, count, extra);
-        // At a hop without RSVP several next hops share an interface: none of them can be served by itself.
+        // At a hop without RSVP several next hops share an interface: a reservation there cannot serve one of them
+        // only.
         let plain: Vec<bool> = (0..count).map(|n| n >= 3 && !variant.tight && random.chance(0.15)).collect();
         let mut ports: Vec<Vec<u64>> = vec![Vec::new(); count];
         for (a, b) in &pairs {
             for end in [*a, *b] {
-                // Three quarters of what the link carries.
+                // The share is three quarters of the capacity of the link.
                 let share = if variant.tight { 3 * (100_000 + random.range(0..400_000)) } else { 75_000_000 };
                 ports[end].push(share);
             }
@@ -226,12 +227,13 @@ impl World {
             (2..).map(IfIndex).zip(ports).map(|(ifindex, share)| ((*node, ifindex), *share))
         });
         let shares = shares.collect();
-        // Addresses of links that are down are nobody's, and senders with such an address use that link; these stay.
+        // The address of a link that is down belongs to no node, and a sender with such an address uses that link.
+        // These addresses stay.
         for node in &hosts {
             sim.add_address(*node, IpAddr::V4((0xc000_0201 + node.0).into()));
             sim.add_address(*node, IpAddr::V6((0xfd01 << 112 | (u128::from(node.0) + 1)).into()));
         }
-        // Engines live from now on.
+        // The engines start here.
         sim.run_for(Duration::ZERO);
         Self {
             sim,
@@ -248,11 +250,11 @@ impl World {
         }
     }
 
-    /// So many octets a second as a request has.
+    /// A random request with this rate in octets a second.
     fn spec(&mut self, guaranteed: bool) -> Spec {
         let random = &mut self.random;
         if self.variant.tight {
-            // Each is more than all smaller ones in all respects.
+            // Each request is larger than all smaller ones in all respects.
             let r = 10_000 * (1 + random.range(0..60));
             let service = guaranteed.then_some((r, 0));
             return Spec { r, b: r / 10 + 1500, p: None, m: 64, max: 1500, service };
@@ -267,7 +269,7 @@ impl World {
         Spec { r, b, p, m, max, service: guaranteed.then_some((rate, slack)) }
     }
 
-    /// What a sender sends.
+    /// The traffic of a sender.
     fn traffic(&mut self) -> Spec {
         if self.variant.tight {
             return Spec { r: 1_000_000, b: 200_000, p: None, m: 64, max: 1500, service: None };
@@ -275,7 +277,7 @@ impl World {
         self.spec(false)
     }
 
-    /// A new session whose users have not come yet.
+    /// Opens a new session without users.
     pub(crate) fn open(&mut self) {
         let number = self.plays.len() as u64 + 1;
         let random = &mut self.random;
@@ -288,8 +290,8 @@ impl World {
         let mut cast = BTreeSet::new();
         let first = pick(random, &others);
         for _ in 0..1 + random.range(0..3) {
-            // Where paths cross in circles, so would what is reserved for several senders together: values would keep
-            // each other up. There is one source of them, therefore.
+            // Where paths form circles, the reservations for several senders together form circles too, and the values
+            // would keep each other alive. Therefore all senders are at one node.
             let circles = self.storm == Storm::Routes && multicast && style != Style::Ff;
             let node = if circles { first } else { pick(random, &others) };
             cast.insert(Actor { node, port: 4000 + u16::try_from(random.range(0..2)).unwrap() });
@@ -330,7 +332,7 @@ impl World {
         self.command(actor.node, id, rsvp::Command::Sender(request));
     }
 
-    /// Registers a receiver and asks for what it wants.
+    /// Registers a receiver and makes its request.
     fn ask(&mut self, at: usize, node: NodeId) {
         let play = self.plays[at].clone();
         let id = play.sink_id();
@@ -363,7 +365,7 @@ impl World {
         Wish { flows }
     }
 
-    /// What a user of a session does.
+    /// Does a random action of a user of a session.
     pub(crate) fn whim(&mut self) {
         let at = usize::try_from(self.random.range(0..self.plays.len() as u64)).unwrap();
         let Play { dest, cast, senders, sinks, .. } = self.plays[at].clone();
@@ -404,7 +406,7 @@ impl World {
         }
     }
 
-    /// All leave.
+    /// All users leave.
     pub(crate) fn close(&mut self) {
         for at in 0..self.plays.len() {
             let play = self.plays[at].clone();
@@ -419,7 +421,7 @@ impl World {
         }
     }
 
-    /// Starts a node anew; its users come back.
+    /// Restarts a node; its users register again.
     fn restart(&mut self, node: NodeId) {
         self.sim.restart(node);
         for at in 0..self.plays.len() {
@@ -433,7 +435,7 @@ impl World {
         }
     }
 
-    /// One thing that goes wrong.
+    /// Injects one fault.
     pub(crate) fn trouble(&mut self) {
         let node = pick(&mut self.random, &self.hosts);
         let link = pick(&mut self.random, &self.links);
@@ -457,7 +459,7 @@ impl World {
         }
     }
 
-    /// Whether all nodes reach each other without these links.
+    /// Whether all nodes are connected without these links.
     fn holds_together(&self, without: &BTreeSet<LinkId>) -> bool {
         let mut reached: BTreeSet<NodeId> = self.ends.values().take(1).flatten().copied().collect();
         for _ in 0..self.ends.len() {
@@ -471,7 +473,7 @@ impl World {
         self.ends.values().flatten().all(|end| reached.contains(end))
     }
 
-    /// Everything works again; of links that paths may do without some stay lost.
+    /// Ends all faults; some links that paths do not need stay lost.
     pub(crate) fn heal(&mut self) {
         for link in self.links.clone() {
             let mut lost = self.lost.clone();
@@ -491,7 +493,7 @@ impl World {
         self.plant();
     }
 
-    /// The way that an actor's data take now; to a group that of reverse paths.
+    /// The present path of an actor's data; to a multicast group that of the reverse paths.
     pub(crate) fn tree(&mut self, play: &Play, actor: Actor) -> Tree {
         let mut tree = Tree::default();
         if let Some(dest) = play.dest {
@@ -515,7 +517,7 @@ impl World {
         tree
     }
 
-    /// Lays multicast routes as paths and members are now.
+    /// Installs multicast routes for the present paths and members.
     fn plant(&mut self) {
         let mut wanted = BTreeMap::new();
         for play in self.plays.clone().iter().filter(|play| play.dest.is_none()) {
@@ -541,7 +543,7 @@ impl World {
         self.laid = wanted;
     }
 
-    /// A pause between two things that happen.
+    /// Waits between two events.
     pub(crate) fn pause(&mut self) {
         let pause = Duration::from_millis(200 + self.random.range(0..1500));
         self.sim.run_for(pause);
