@@ -45,7 +45,7 @@ fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
             .all(|l| l.message().bound_sessions.is_empty()),
         "the aggregate names no members"
     );
-    // What it sees is an Initiator QSPEC of the region's own.
+    // The interior node receives an Initiator QSPEC of the region's own.
     for message in net.log.iter().filter(|l| l.from == 1 && l.to == Some(2)) {
         let message = message.message();
         let qspecs = message.qspec.map(|qspec| signalbox_qos::wire::qspec::Qspec::parse(qspec).unwrap());

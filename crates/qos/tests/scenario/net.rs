@@ -180,7 +180,7 @@ impl Net {
         })
     }
 
-    /// The next node that hosts the application, from one on the path.
+    /// The next node with the application, from one on the path.
     fn next(&self, node: usize, mri: &Mri, nslp: NslpId) -> Option<usize> {
         let path = self.path(mri);
         let at = path.iter().position(|n| *n == node)?;
@@ -401,12 +401,12 @@ impl Net {
         self.command(node, id, Command::Reserve(Box::new(request)));
     }
 
-    /// What a node holds at all its links, in octets a second.
+    /// The rate that a node holds at all its links, in octets a second.
     pub(crate) fn held(&self, node: usize) -> u64 {
         self.nodes[node].resources.links().map(|link| link.reserved).sum()
     }
 
-    /// What every node holds.
+    /// The rate of every node.
     pub(crate) fn all_held(&self) -> Vec<u64> {
         (0..self.nodes.len()).map(|n| self.held(n)).collect()
     }

@@ -214,8 +214,8 @@ fn a_tear_is_confirmed_if_somebody_wants_it() {
     assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
 }
 
-/// Whatever message of a tear is lost, it is torn down when the tear is repeated: by nodes that have released already as
-/// well. QOS-5.4.1-13, QOS-5.4.1-09
+/// If any message of a tear is lost, the repeated tear ends the reservation, also across nodes that have released it
+/// already. QOS-5.4.1-13, QOS-5.4.1-09
 #[test]
 fn a_lost_tear_is_made_good() {
     for lost in 0..6 {

@@ -112,7 +112,7 @@ fn the_last_node_answers_and_goes_on_looking() {
     net.seconds(3);
     assert!(matches!(net.events(0).last(), Some(QosEvent::Granted(_))));
     assert_eq!(net.all_held(), [100_000, 100_000, 0, 0]);
-    // Somebody is there now: the next refresh finds it.
+    // The node works again: the next refresh finds it.
     net.nodes[2].dead = false;
     net.nodes[3].dead = false;
     net.seconds(60);

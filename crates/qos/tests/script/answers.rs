@@ -24,7 +24,7 @@ fn one(sent: Vec<Sent>) -> Sent {
     sent
 }
 
-/// Whether the E flag is on the traffic that a QSPEC wants.
+/// Whether the E flag is set on the traffic parameter of a QSPEC.
 fn blames_traffic(qspec: &[u8]) -> bool {
     let qspec = Qspec::frame(qspec).unwrap();
     let traffic = qspec.desired().and_then(|desired| desired.parameter(ParameterId::TMOD_1)).unwrap();
@@ -57,7 +57,7 @@ fn a_refusal_shows_which_parameter_was_too_much() {
     assert!(!blames_traffic(&much), "which came without");
 }
 
-/// Policy rules see the authenticated identity of the previous peer.
+/// Policy rules use the authenticated identity of the previous peer.
 #[test]
 fn a_rule_may_ask_who_the_peer_is() {
     let mut rig = Rig::with_rules(Config::default(), |config| {
@@ -121,7 +121,7 @@ fn a_node_without_state_passes_on_that_there_is_not_enough() {
 fn a_node_without_state_passes_on_what_is_wrong() {
     for state in [StateKeeping::Stateless, StateKeeping::Reduced] {
         let mut rig = Rig::with(Config { state, ..Config::default() });
-        // A bucket that is no number: the parameter is at fault.
+        // A bucket that is not a number: the parameter is wrong.
         let mut bad = qspec(10_000);
         let rate = bad.windows(4).position(|w| w == 10_000f32.to_be_bytes()).unwrap();
         bad[rate..rate + 4].copy_from_slice(&f32::NAN.to_be_bytes());
@@ -237,7 +237,7 @@ fn what_fails_for_the_moment_is_asked_for_again_as_often_as_configured() {
     let again = rig.until(end);
     answer(&mut rig, &again[0].1, Info::RESERVED);
     assert!(matches!(rig.events.last(), Some(QosEvent::Granted(_))));
-    // What is wrong for good is not asked for again.
+    // A permanent error is not retried.
     let mut rig = Rig::with(Config { transient_retries: 2, ..Config::default() });
     let first = begin(&mut rig);
     answer(&mut rig, &first, Info::AUTHORISATION);

@@ -1,4 +1,4 @@
-//! A node on the way.
+//! A node in the middle of the path.
 
 use std::time::Duration;
 
@@ -31,17 +31,17 @@ fn sequence_numbers_decide_what_a_reserve_does() {
     let onward = rig.reserved(5, 10_000);
     assert_eq!(onward.message().rsn.unwrap().number, 0, "our own starts at 0");
     assert_eq!(rig.held(), 10_000);
-    // The same again, however often, changes nothing and goes no further without an RII.
+    // Repetitions of the message change nothing and are not forwarded without an RII.
     let same = qspec(10_000);
     for _ in 0..3 {
         assert_eq!(rig.receive(&reserve(5, &same)), []);
     }
     assert_eq!((rig.held(), rig.qos.sessions()), (10_000, 1));
-    // Newer: changed, and our own number with it.
+    // A newer RSN changes the reservation, and the node's own RSN.
     let more = qspec(20_000);
     let onward = one(rig.receive(&reserve(6, &more)));
     assert_eq!((onward.message().rsn.unwrap().number, rig.held()), (1, 20_000));
-    // Older: dropped.
+    // An older RSN is dropped.
     assert_eq!(rig.receive(&reserve(5, &same)), []);
     assert_eq!((rig.held(), rig.qos.counters().old_rsn), (20_000, 1));
 }
@@ -297,7 +297,7 @@ fn another_flow_replaces_the_old_one_unless_told_not_to() {
         let message = octets(&Message { flags, ..reserve(1, &more) });
         let sent = rig.receive_octets(BEFORE, signalbox_core::Mri::PathCoupled(moved), SESSION, &message);
         assert_eq!(sent.len(), 1);
-        // Flows of one session share a link: the larger counts, both are in the kernel.
+        // Flows of one session share a link: the larger one counts, and both are in the kernel.
         let filters = rig.resources.reservations().count();
         assert_eq!(filters, if held == 20_000 { 1 } else { 2 });
         assert_eq!(rig.qos.sessions(), 1);
@@ -414,7 +414,7 @@ fn listed_sessions_are_judged_one_by_one() {
     for (n, fresh) in [(1, true), (2, true), (3, false), (4, false)] {
         assert_eq!(left(&rig, n) > Duration::from_secs(150), fresh, "{n}");
     }
-    // A tear: an old number is passed over in silence.
+    // A tear with an old RSN is ignored without an answer.
     let ids: Vec<u8> = [2u8, 3].iter().flat_map(|n| [*n; 16]).collect();
     let rsns: Vec<u8> = [6u32, 8].iter().flat_map(|n| n.to_be_bytes()).collect();
     let tear = Message {

@@ -153,7 +153,8 @@ fn answer(rig: &mut Rig, to: &Sent, info: Info) {
     assert_eq!(sent, []);
 }
 
-/// Over reliable transport always, and everywhere if so configured: QOS-5.1.2.1-13, QOS-5.1.2.1-14.
+/// A tear is sent once: over reliable transport always, and over any transport if so configured: QOS-5.1.2.1-13,
+/// QOS-5.1.2.1-14.
 #[test]
 fn a_tear_is_sent_once() {
     let once = Config { repeat_tear: false, ..Config::default() };
@@ -174,8 +175,8 @@ fn a_tear_is_sent_once() {
     }
 }
 
-/// Over datagrams an own tear asks for an answer, which is waited for as for that of any request (QOS-5.2.4-02,
-/// QOS-5.2.4-03); no refresh comes between (QOS-5.1.2.1-15).
+/// Over datagrams a node's own tear requests a RESPONSE, with the retransmission of any request (QOS-5.2.4-02,
+/// QOS-5.2.4-03); no refresh is sent meanwhile (QOS-5.1.2.1-15).
 #[test]
 fn a_tear_is_repeated_until_it_is_answered() {
     for (answered, confirm) in [(false, false), (true, false), (true, true)] {
@@ -202,7 +203,7 @@ fn a_tear_is_repeated_until_it_is_answered() {
     }
 }
 
-/// Messages about a session that is being torn down change nothing, and its identifier is free.
+/// Messages about a session that is being torn down have no effect, and its identifier is free.
 #[test]
 fn a_tear_that_waits_is_not_disturbed() {
     let mut rig = Rig::new();
@@ -234,7 +235,7 @@ fn a_released_reservation_of_a_sender_is_not_reserved_again() {
     let request = ReserveRequest { receiver_initiated: true, ..request };
     let query = begin(&mut rig, Command::Reserve(Box::new(request)));
     assert!(query.message().is_reserve_init());
-    // The flow begins here: what comes against it ends.
+    // The flow begins here: a message against the flow ends here.
     rig.end = true;
     let qspec = qspec(10_000);
     let answer = |rig: &mut Rig, from, number| {
@@ -303,7 +304,7 @@ fn bound_messages_wait_for_each_other() {
     let mut rig = at_end();
     assert_eq!(bound(&mut rig, id(false), None, 2).len(), 1);
     assert_eq!(bound(&mut rig, None, id(false), 1).len(), 1);
-    // Bidirectional: it waits itself.
+    // Bidirectional: the triggering message waits too.
     let mut rig = at_end();
     assert_eq!(bound(&mut rig, id(true), None, 2), []);
     assert_eq!(bound(&mut rig, None, id(true), 1).len(), 2);

@@ -16,7 +16,7 @@ fn route_change() -> Message<'static> {
     Message { info: Some(Info::ROUTE_CHANGE.into()), ..Message::new(MessageType::NOTIFY) }
 }
 
-/// A reservation that the node behind confirmed.
+/// A reservation that the next peer confirmed.
 fn confirmed() -> Rig {
     let mut rig = Rig::new();
     let onward = rig.reserved(3, 10_000);
@@ -26,7 +26,7 @@ fn confirmed() -> Rig {
     rig
 }
 
-/// The same, which comes from [`OTHER`] by now.
+/// The same reservation, which now comes from [`OTHER`].
 fn moved() -> Rig {
     let mut rig = confirmed();
     rig.network(flow().inverted(), NetworkEvent::Good(OTHER));
@@ -76,7 +76,7 @@ fn the_old_peer_is_notified_once() {
     let [told] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!((told.info(), told.sii), (Info::ROUTE_CHANGE, Some(BEFORE)));
     assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(OTHER)), []);
-    // It was no change; the next notification is a new one.
+    // The route did not change; the next notification is a new one.
     rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
     assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(OTHER)).len(), 1);
 }
@@ -97,7 +97,7 @@ fn upstream_messages_reach_the_new_peer_when_gist_returns_to_the_old_one() {
     assert_eq!(sent.iter().map(|s| s.sii).collect::<Vec<_>>(), [None], "by routing state again");
 }
 
-/// With its tear the old branch ends: a later RESERVE from it comes from a new peer.
+/// The tear ends the old branch: a later RESERVE from it comes from a new peer.
 #[test]
 fn the_tear_of_the_old_branch_ends_it() {
     let mut rig = moved();
@@ -109,7 +109,7 @@ fn the_tear_of_the_old_branch_ends_it() {
     assert_eq!(rig.qos.counters().peer_changes, 2);
 }
 
-/// A node that is off the path after a route change may find a path back to the node before it.
+/// A node that is off the path after a route change may find a path to its old previous node.
 #[test]
 fn a_session_is_never_reversed() {
     let mut rig = confirmed();
@@ -135,7 +135,7 @@ fn gist_gets_the_lifetime_of_the_routing_state() {
     assert_eq!(rig.forgotten, [Direction::Downstream, Direction::Upstream]);
 }
 
-/// Such a node keeps quiet until it is refreshed.
+/// A node that is off the path sends no message until it is refreshed.
 #[test]
 fn a_node_whose_route_leads_back_is_off_the_path() {
     let mut rig = confirmed();
@@ -166,7 +166,7 @@ fn two_changes_in_a_row_leave_two_branches_to_tear_down() {
     assert_eq!(tears(&sent), [(Some(BEHIND), 3), (Some(second), 3)]);
 }
 
-/// The reservation ends while its repair is under way: so does what the old branch holds.
+/// The reservation ends while its repair is in progress, and so does that of the old branch.
 #[test]
 fn a_tear_goes_down_every_branch() {
     let mut rig = confirmed();

@@ -22,7 +22,7 @@ pub(crate) const SESSION: SessionId = SessionId([7; 16]);
 /// The previous peer, and another one.
 pub(crate) const BEFORE: SiiHandle = SiiHandle(1);
 pub(crate) const OTHER: SiiHandle = SiiHandle(2);
-/// The peer behind it.
+/// The next peer.
 pub(crate) const BEHIND: SiiHandle = SiiHandle(3);
 pub(crate) const EPOCH: u32 = 77;
 
@@ -55,13 +55,13 @@ pub(crate) struct Rig {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) end: bool,
     pub(crate) authenticated: bool,
-    /// Who the peer before proved to be.
+    /// The authenticated identity of the previous peer.
     pub(crate) peer: Option<Arc<Identity>>,
-    /// Directions of the flow that GIST was asked to check, to forget, or to keep, since the last look.
+    /// Directions of the flow that GIST was requested to check, to remove, or to keep, since the last look.
     pub(crate) checked: Vec<Direction>,
     pub(crate) forgotten: Vec<Direction>,
     pub(crate) kept: Vec<Direction>,
-    /// What the kernel's driver was asked to reserve.
+    /// The reservations requested of the kernel.
     pub(crate) installed: Vec<Reservation>,
 }
 
@@ -94,7 +94,7 @@ fn wish(procedure: Procedure, rate: u16) -> Vec<u8> {
     octets
 }
 
-/// A RESERVE with this number.
+/// A RESERVE with this RSN.
 pub(crate) fn reserve(rsn: u32, qspec: &[u8]) -> Message<'_> {
     Message {
         flags: MessageFlags::REPLACE,
@@ -119,7 +119,7 @@ impl Rig {
         Self::with_rules(config, |_| {})
     }
 
-    /// With a change of the resources, which are one link of 1 Mbit/s.
+    /// A node with changed resources; the default is one link of 1 Mbit/s.
     pub(crate) fn with_rules(config: Config, change: impl FnOnce(&mut signalbox_resources::Config)) -> Self {
         let interface = |n: u32, address: &str| Interface {
             ifindex: IfIndex(n),
@@ -241,7 +241,7 @@ impl Rig {
         self.input(Input::Timer)
     }
 
-    /// A message of the session from the peer before, downstream.
+    /// A message of the session from the previous peer, downstream.
     pub(crate) fn receive(&mut self, message: &Message<'_>) -> Vec<Sent> {
         self.receive_octets(BEFORE, flow(), SESSION, &octets(message))
     }
@@ -252,7 +252,7 @@ impl Rig {
         self.input(Input::Indication(Indication::NetworkNotification { nslp, mri, session, event }))
     }
 
-    /// A message from the peer behind, upstream.
+    /// A message from the next peer, upstream.
     pub(crate) fn back(&mut self, message: &Message<'_>) -> Vec<Sent> {
         self.receive_octets(BEHIND, flow().inverted(), SESSION, &octets(message))
     }

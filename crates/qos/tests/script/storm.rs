@@ -1,4 +1,4 @@
-//! Whatever comes, in whatever order: no panic, no more reserved than there is, and nothing left in the end.
+//! Arbitrary messages in any order: no panic, no reservation beyond the capacity, and no state at the end.
 
 use signalbox_core::rng::Random;
 use signalbox_core::{SessionId, Time};
@@ -53,7 +53,7 @@ fn after_any_storm_what_is_held_is_what_sessions_hold_and_in_the_end_nothing() {
                     ..Message::new(MessageType::NOTIFY)
                 },
             };
-            // Flows of their own: sessions do not share.
+            // Each session has its own flow, so that sessions do not share.
             let signalbox_core::Mri::PathCoupled(mut mri) = flow() else { panic!() };
             mri.dst_port = Some(session.0[0].into());
             let mri = signalbox_core::Mri::PathCoupled(mri);

@@ -20,7 +20,7 @@ use super::support::*;
 const D: ObjectType = ObjectType::DESIRED;
 const A: ObjectType = ObjectType::AVAILABLE;
 
-/// What can be reserved: 75 % of 10 Mbit/s, in octets a second.
+/// The reservable rate: 75 % of 10 Mbit/s, in octets a second.
 const SHARE: f32 = 937_500.0;
 
 fn link(change: impl FnOnce(&mut LinkConfig)) -> Config {
@@ -100,7 +100,8 @@ fn of(procedure: Procedure, rate: f32, more: &[(Flags, Value<'_>)]) -> Vec<u8> {
     compose(&Wish::of(procedure, &desired))
 }
 
-/// QSPEC-4.3.1-01, QSPEC-4-02: all or nothing, with E on TMOD-1 and the rule by name.
+/// QSPEC-4.3.1-01, QSPEC-4-02: the request is granted completely or not at all. The refusal has E on TMOD-1 and names
+/// the rule.
 #[test]
 fn exactly() {
     let mut node = Node::new(link(|_| ()));
@@ -116,7 +117,7 @@ fn exactly() {
     assert_eq!(values(&out, D), values(&sent, D));
 }
 
-/// QSPEC-4.3.1-02, QSPEC-3.2-08: what is negotiable is lowered to what admission control has, link headers included, and
+/// QSPEC-4.3.1-02, QSPEC-3.2-08: negotiable values are lowered to the available resources, link headers included, and
 /// exactly that is reserved.
 #[test]
 fn negotiable() {
@@ -129,7 +130,7 @@ fn negotiable() {
         assert_eq!(rate(&out, D), 800_000.0);
         assert_eq!(passed.demand.tmod.unwrap().rate, left);
         assert_eq!(admitted.given.rate as f32, left);
-        // 64-octet packets with 38 octets of header on top.
+        // Packets of 64 octets, each with 38 octets of link header.
         let most = SHARE * 64.0 / (64.0 + overhead as f32) - 300_000.0;
         assert!(left <= most && left > most - 100.0, "{left} of {most}");
         let mut response = Vec::new();
@@ -138,7 +139,7 @@ fn negotiable() {
     }
 }
 
-/// A RESERVE in the place of another counts what that one held; denied, the old one stands.
+/// A RESERVE that replaces another may use the resources of the old one. If it is refused, the old one stays.
 #[test]
 fn in_the_place_of_another() {
     let mut node = Node::new(link(|_| ()));
@@ -153,7 +154,8 @@ fn in_the_place_of_another() {
     assert!(node.reserve(2, None, &of(Procedure::AVAILABLE, 10.0, &[])).1.is_err(), "still all taken");
 }
 
-/// QSPEC-3.2-12: lowered under the minimum it fails, with E where it is too little, and nothing is reserved.
+/// QSPEC-3.2-12: a value below the minimum fails the reservation, with E on the parameter that is too small, and
+/// nothing is reserved.
 #[test]
 fn under_the_minimum() {
     let mut node = Node::new(link(|_| ()));
@@ -175,7 +177,7 @@ fn under_the_minimum() {
     }
 }
 
-/// Other limits than the rate: bucket, packet size. QSPEC-3.3.1-11: policy lowers QoS Available as well.
+/// Limits of bucket and packet size. QSPEC-3.3.1-11: policy lowers QoS Available as well.
 #[test]
 fn other_limits() {
     let mut node = Node::new(link(|link| link.buffer = Some(7000)));
@@ -206,7 +208,7 @@ fn other_limits() {
     assert_eq!((rate(&out, A), rate(&told, A)), (125_000.0, 125_000.0));
 }
 
-/// QSPEC-6-01: a priority that the requester may not have is refused, and blamed.
+/// QSPEC-6-01: a priority that the requester may not have is refused, with E on its parameter.
 #[test]
 fn unauthorised_priority() {
     let rule = RuleConfig {
@@ -226,8 +228,8 @@ fn unauthorised_priority() {
     assert!(node.reserve(1, None, &of(Procedure::DESIRED, 1000.0, &[])).1.is_ok());
 }
 
-/// QSPEC-5.2.8-03, QSPEC-5.2.9-03: a new flow is compared by its preemption priority with the defending one of who is
-/// there; a high flow gets what a best-effort flow has, and not the other way round.
+/// QSPEC-5.2.8-03, QSPEC-5.2.9-03: the preemption priority of a new flow is compared with the defending priority of
+/// existing flows; a high-priority flow gets the resources of a best-effort flow, and not the reverse.
 #[test]
 fn competition() {
     let admission = |p| (PLAIN, Value::Admission(Admission::y2171(p)));
@@ -256,7 +258,7 @@ fn competition() {
     }
 }
 
-/// What a QUERY is told can be reserved; where there is nothing it is told so, and nothing is reserved by asking.
+/// The values that a QUERY collects can be reserved. On a full link they are zero, and a QUERY reserves no resources.
 #[test]
 fn asking_first() {
     let mut node = Node::new(link(|link| link.overhead = 20));
@@ -282,7 +284,7 @@ fn asking_first() {
     assert_eq!(rate(&out, A), 1.0);
 }
 
-/// A service that is not offered is blamed on the parameter that asks for it; what is malformed is shown.
+/// A service that is not offered has E on the parameter that requests it; a malformed parameter is reported.
 #[test]
 fn blame() {
     let mut node = Node::new(link(|link| {
@@ -307,7 +309,7 @@ fn blame() {
     assert!(flags(&out, D, ParameterId::DSTE_CLASS_TYPE).not_supported);
 }
 
-/// Guaranteed service is asked for at the rate of TMOD-1 with its slack.
+/// Guaranteed service is requested at the rate of TMOD-1 with its slack.
 #[test]
 fn guaranteed() {
     let mut node = Node::new(link(|_| ()));
@@ -320,8 +322,8 @@ fn guaranteed() {
 }
 
 proptest! {
-    /// Whatever comes, no more than the share is ever given out, nobody gets more than was desired, and what is told is
-    /// what was reserved.
+    /// For any requests, the grants never exceed the share, no grant exceeds its request, and the reported values are
+    /// the reserved ones.
     #[test]
     fn never_more_than_the_share(
         wishes in prop::collection::vec((1.0..600_000.0_f32, 64..1500_u32, any::<bool>()), 1..12),

@@ -41,7 +41,8 @@ fn desired() -> [(signalbox_qos::wire::qspec::Flags, Value<'static>); 4] {
     ]
 }
 
-/// QSPEC-4.3.1-01: reserved is what was desired, and nothing else is said. QSPEC-4.3.1-07: directives come back.
+/// QSPEC-4.3.1-01: QoS Reserved has the values of QoS Desired, and no other object is returned. QSPEC-4.3.1-07:
+/// directives are returned.
 #[test]
 fn sender_desired() {
     let desired = desired();
@@ -53,8 +54,8 @@ fn sender_desired() {
     assert!(flags(&response, R, ParameterId(258)).not_supported);
 }
 
-/// QSPEC-4.3.1-04, QSPEC-4.3.1-05, QSPEC-4.3.1-07, QSPEC-3.2-10: reserved are the parameters of QoS Desired, with the values
-/// of QoS Available where it has them; QoS Available comes back whole.
+/// QSPEC-4.3.1-04, QSPEC-4.3.1-05, QSPEC-4.3.1-07, QSPEC-3.2-10: QoS Reserved has the parameters of QoS Desired, with
+/// the values of QoS Available where it has them; QoS Available is returned complete.
 #[test]
 fn sender_available() {
     let desired = desired();
@@ -74,7 +75,7 @@ fn sender_available() {
     }
 }
 
-/// QSPEC-4.3.2-01: QUERY and RESERVE say what is desired, RESPONSE what is reserved.
+/// QSPEC-4.3.2-01: QUERY and RESERVE carry QoS Desired, RESPONSE carries QoS Reserved.
 #[test]
 fn receiver_desired() {
     let desired = desired();
@@ -88,8 +89,7 @@ fn receiver_desired() {
     assert_eq!(kinds(&response), [R]);
 }
 
-/// QSPEC-4.3.2-02: with a minimum in the QUERY what is available is collected by the RESERVE, and the minimum comes
-/// along.
+/// QSPEC-4.3.2-02: with a minimum in the QUERY the RESERVE collects QoS Available, and carries the minimum.
 #[test]
 fn receiver_available() {
     let desired = desired();
@@ -109,8 +109,8 @@ fn receiver_available() {
     }
 }
 
-/// QSPEC-4.3.2-03, QSPEC-4.3.2-04: in the style of RSVP the QUERY collects. The RESERVE desires what was found, has all
-/// parameters with the values with which they arrived, and QoS Available no longer changes.
+/// QSPEC-4.3.2-03, QSPEC-4.3.2-04: in the style of RSVP the QUERY collects. The RESERVE desires the collected values,
+/// has all parameters with the values with which they arrived, and QoS Available does not change any more.
 #[test]
 fn receiver_collected() {
     let desired = desired();
@@ -133,7 +133,7 @@ fn receiver_collected() {
     assert_eq!(kinds(&answer(&arrived, Message::Reserve)), [R, A]);
 }
 
-/// QSPEC-4.3.3-01: a QUERY for resources collects over three nodes, and the RESPONSE brings it back.
+/// QSPEC-4.3.3-01: a QUERY for resources collects over three nodes, and the RESPONSE returns the result.
 #[test]
 fn resource_query() {
     let desired = [(M, Value::Tmod1(tmod(100.0)))];
@@ -147,7 +147,7 @@ fn resource_query() {
     assert_eq!(back, response);
 }
 
-/// Answers are made of good requests only, and bad ones leave no trace.
+/// Answers are composed for valid requests only; invalid ones leave the output unchanged.
 #[test]
 fn no_answer_to_nonsense() {
     let sent = compose(&Wish::of(Procedure::DESIRED, &desired()));

@@ -46,7 +46,7 @@ proptest! {
             && x.max_packet <= y.max_packet && x.min_policed >= y.min_policed;
         prop_assert!(below(both, a) && below(both, b));
         prop_assert!(!(below(c, a) && below(c, b)) || below(c, both));
-        // Monotone: less in, less out.
+        // The composition is monotone: smaller inputs give smaller results.
         prop_assert!(below(common_tmod(both, c), common_tmod(a, c)));
         prop_assert!(is_at_most(a, a));
         prop_assert!(!(is_at_most(a, b) && is_at_most(b, c)) || is_at_most(a, c));
@@ -80,7 +80,7 @@ proptest! {
         prop_assert!(!(is_stronger_class(a, c) && is_stronger_class(b, c)) || is_stronger_class(both, c));
     }
 
-    /// What is left of a class holds for what was measured, and is the strongest that does.
+    /// The class that remains holds for the measured values, and is the strongest such class.
     #[test]
     fn classes_for_measurements(class in 0..8_u8, latency in 0..2_000_000_u32, jitter in 0..100_000_u32, loss in 0.0..0.01_f32) {
         let measured = Jitter { variance: 0, percentile: jitter, minimum: 0 };
@@ -98,8 +98,8 @@ proptest! {
         prop_assert_eq!(class_for(class, None, None, None), class);
     }
 
-    /// Along any path QoS Available only gets worse, each node once or in any order gives the same, and a node that is
-    /// passed twice lowers nothing but sums.
+    /// Along any path QoS Available only gets worse, each node once or in any order gives the same result, and a second
+    /// visit to a node changes sums only.
     #[test]
     fn any_path(start in any_tmod(), limits in prop::collection::vec(any_tmod(), 1..6), latencies in prop::collection::vec(1..1000_u32, 6)) {
         let desired = [(M, Value::Tmod1(start))];
@@ -125,7 +125,7 @@ proptest! {
     }
 }
 
-/// An indeterminate sum is worse than any class can promise, and meets no minimum but itself.
+/// An indeterminate sum is worse than the limit of any class, and satisfies only a minimum that is indeterminate too.
 #[test]
 fn indeterminate() {
     assert_eq!(class_for(0, Some(u32::MAX), None, None), 5);

@@ -1,11 +1,11 @@
-//! What nodes do with QSPECs that were damaged, and with what fuzzing found.
+//! Damaged QSPECs, and inputs that fuzzing found.
 
 use std::fs;
 use std::path::Path;
 
 use signalbox_qos::fuzz;
 
-/// Every octet of the corpus changed in each of its bits and to a few values, and every length.
+/// Every octet of the corpus with each bit changed and with some values, and every length.
 #[test]
 fn the_corpus_and_its_neighbours() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/qspec_rules");

@@ -27,8 +27,9 @@ fn no_priority_is_normal() {
     assert_eq!(none.admission.y2171, AdmissionPriority(1));
 }
 
-/// QSPEC-5.2.9-03, QSPEC-5.2.8-03: high is above normal is above best effort, and the priorities of RFC 3181 go to admission
-/// control as they are. Beside an RPH Priority the Admission Priority still counts (QSPEC-5.2.10-02). QSPEC-5.2.9-06: with Y.2171 both fields say the same, else the first is all ones.
+/// QSPEC-5.2.9-03, QSPEC-5.2.8-03: high is above normal, and normal is above best effort, and the priorities of RFC
+/// 3181 go to admission control as they are. Beside an RPH Priority the Admission Priority still counts
+/// (QSPEC-5.2.10-02). QSPEC-5.2.9-06: with Y.2171 both fields have the same value, otherwise the first is all ones.
 #[test]
 fn priorities() {
     let of = |admission| demand_of(&[(PLAIN, Value::Admission(admission))]).priorities();
@@ -65,7 +66,7 @@ fn services() {
     assert_eq!(demand_of(&[slack, ef]).dscp(), Some(46));
 }
 
-/// Excess traffic that is to be dropped is dropped by the kernel; nothing is said of other treatments.
+/// The kernel drops excess traffic if that is requested; other treatments do not appear in the request.
 #[test]
 fn excess_traffic() {
     let of = |treatment, remark| demand_of(&[(PLAIN, Value::Excess(Excess { treatment, remark }))]).excess();
@@ -76,7 +77,7 @@ fn excess_traffic() {
     assert_eq!(demand_of(&[]).excess(), None);
 }
 
-/// What a node does not support is not demanded of it.
+/// The request to admission control omits parameters that the node does not support.
 #[test]
 fn unsupported_is_not_demanded() {
     let desired =
@@ -95,8 +96,8 @@ fn limits() {
 }
 
 proptest! {
-    /// What is asked for is never less than the traffic, what is offered never more than the link, and values that a
-    /// float holds come back as they were.
+    /// The requested rate is never less than the traffic, the offered rate never more than the link, and a value that a
+    /// float can hold is returned unchanged.
     #[test]
     fn rounding(rate in 1..=40_000_000_000_000_u64, burst in 1..=u32::MAX, peak in any::<Option<u32>>(), mtu in 1..=9000_u32) {
         let peak = peak.map(|more| rate + u64::from(more));

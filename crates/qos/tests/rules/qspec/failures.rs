@@ -1,4 +1,4 @@
-//! Telling what went wrong (RFC 5975 §4.2).
+//! Reports of errors (RFC 5975 §4.2).
 
 use signalbox_qos::qspec::{Message, Wish, blamed, flagged, malformed, pass, refuse};
 use signalbox_qos::wire::qspec::{Flags, ObjectType, Outcome, ParameterId, Procedure, Qspec, Value};
@@ -42,7 +42,7 @@ fn refusal_of_a_parameter() {
     }
 }
 
-/// QSPEC-4.2.1-04: a refusal that has nothing to do with a parameter has E on the object only.
+/// QSPEC-4.2.1-04: a refusal that is not about a parameter has E on the object only.
 #[test]
 fn refusal_as_a_whole() {
     let sent = compose(&Wish::of(Procedure::AVAILABLE, &[(M, Value::Tmod1(tmod(100.0)))]));
@@ -50,13 +50,13 @@ fn refusal_as_a_whole() {
         let out = refused(&sent, blame);
         assert!(object(&out, D).error && !object(&out, A).error);
         assert_eq!(blamed(&Qspec::parse(&out).unwrap(), Outcome::FAILURE).count(), 0);
-        // The next node with state can tell.
+        // The next node with state can report the failure.
         assert!(at(&out, Message::Reserve, &node(1e6)).1.failed);
     }
 }
 
-/// QSPEC-4.2.3-05, QSPEC-4.2.4-03: of a malformed QSPEC only the wrong parameters are sent back, as they came and with
-/// E. QSPEC-4.2.4-06, QSPEC-4.2.1-06: that has precedence, and nothing that is merely not satisfied is flagged.
+/// QSPEC-4.2.3-05, QSPEC-4.2.4-03: of a malformed QSPEC only the wrong parameters are returned, unchanged except for E.
+/// QSPEC-4.2.4-06, QSPEC-4.2.1-06: this error has precedence, and a parameter that is only not satisfied has no flag.
 #[test]
 fn malformed_ones_are_quoted() {
     let parameters = [
@@ -90,7 +90,7 @@ fn malformed_ones_are_quoted() {
     );
 }
 
-/// QSPEC-4.2.4-04: after a malformed QSPEC only what has E counts.
+/// QSPEC-4.2.4-04: after a malformed QSPEC only parameters with E count.
 #[test]
 fn what_the_initiator_reads() {
     let e = Flags { error: true, ..PLAIN };
@@ -113,7 +113,7 @@ fn what_the_initiator_reads() {
     assert_eq!(ids(Outcome::FAILURE), [14, 13]);
 }
 
-/// What a node without state does with a malformed QSPEC: E where it is wrong, everything else as it came.
+/// A node without state sets E on the wrong part of a malformed QSPEC and leaves everything else unchanged.
 #[test]
 fn flagged_in_place() {
     let parameters = [(M, Value::Tmod1(tmod(10.0))), (PLAIN, Value::Y1541(0)), (PLAIN, Value::Dste(7))];
@@ -135,7 +135,7 @@ fn flagged_in_place() {
     assert_eq!(again, copy);
 }
 
-/// A parameter that occurs twice is shown once; what has no parts is not shown; nothing is left behind.
+/// A parameter that occurs twice is reported once. For a QSPEC without an error in a parameter the output is unchanged.
 #[test]
 fn what_cannot_be_shown() {
     let good =
@@ -163,14 +163,14 @@ fn what_cannot_be_shown() {
     assert_eq!(out, [5]);
 }
 
-/// However much is wrong, what is sent back stays small.
+/// The report stays small for any number of errors.
 #[test]
 fn quotes_are_bounded() {
     let long = [0_u8; 4000];
     let wide =
         [(M, Value::Tmod1(tmod(1.0))), (PLAIN, Value::Unknown { id: ParameterId(260), octets: &long })];
     let octets = qspec(Procedure::DESIRED, &[(D, &wide)]);
-    // The same parameter becomes one of known id and wrong length.
+    // The same parameter becomes one with a known id and a wrong length.
     let at = object(&octets, D).parameter(ParameterId(260)).unwrap().start;
     let mut bad = octets;
     bad[at..at + 2].copy_from_slice(&[0, 7]);

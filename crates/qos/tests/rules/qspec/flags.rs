@@ -11,7 +11,7 @@ use super::support::*;
 const D: ObjectType = ObjectType::DESIRED;
 const A: ObjectType = ObjectType::AVAILABLE;
 
-/// Values that the default node does not support: unknown and unassigned ones among them.
+/// Values that the default node does not support, unknown and unassigned ones included.
 fn unsupported() -> Vec<Value<'static>> {
     let excess = |n| Value::Excess(Excess { treatment: ExcessTreatment(n), remark: None });
     vec![
@@ -30,8 +30,8 @@ fn unsupported() -> Vec<Value<'static>> {
     ]
 }
 
-/// QSPEC-4-01, QSPEC-4-04, QSPEC-5.1.2-03, QSPEC-4.2.2-01, QSPEC-4.4-01: what is not supported gets N; with M the
-/// reservation fails (4/0x07), without M it goes on.
+/// QSPEC-4-01, QSPEC-4-04, QSPEC-5.1.2-03, QSPEC-4.2.2-01, QSPEC-4.4-01: an unsupported parameter gets N; with M the
+/// reservation fails (4/0x07), without M it continues.
 #[test]
 fn not_supported() {
     for value in unsupported() {
@@ -45,7 +45,7 @@ fn not_supported() {
             let outcome = if mandatory { Outcome::FAILURE } else { Outcome::SUCCESS };
             assert_eq!(passed.outcome(), outcome);
             assert_eq!(values(&out, D), values(&sent, D));
-            // Whoever answers for a node without state sees the failure.
+            // A node that answers for a node without state sees the failure.
             let (_, next) = at(
                 &out,
                 Message::Reserve,
@@ -58,8 +58,9 @@ fn not_supported() {
     assert_eq!(Outcome::SUCCESS, Outcome { class: 2, code: 0x01 });
 }
 
-/// QSPEC-4-02, QSPEC-4-05, QSPEC-4-03, QSPEC-4.2.1-01, QSPEC-4.2.1-02, QSPEC-4.2.1-03: what is supported and cannot be
-/// satisfied gets E, with its object, and the reservation fails, with M or without; all of them are flagged.
+/// QSPEC-4-02, QSPEC-4-05, QSPEC-4-03, QSPEC-4.2.1-01, QSPEC-4.2.1-02, QSPEC-4.2.1-03: a supported parameter that
+/// cannot be satisfied gets E, as does its object, and the reservation fails, with or without M; all such parameters
+/// are flagged.
 #[test]
 fn not_satisfied() {
     for mandatory in [M, PLAIN] {
@@ -77,7 +78,7 @@ fn not_satisfied() {
     }
 }
 
-/// QSPEC-4.2.3-02: without E it is a success, even with N.
+/// QSPEC-4.2.3-02: without E the reservation succeeds, even with N.
 #[test]
 fn success() {
     let desired = [(M, Value::Tmod1(tmod(10.0))), (PLAIN, Value::Dste(1))];
@@ -87,7 +88,7 @@ fn success() {
     assert!(!object(&out, D).error && flags(&out, D, ParameterId::DSTE_CLASS_TYPE).not_supported);
 }
 
-/// QSPEC-4.2.2-02: a sum with N is still added to by those who can, and N stays.
+/// QSPEC-4.2.2-02: nodes that support a sum with N still add to it, and N stays.
 #[test]
 fn sums_with_n_go_on() {
     use signalbox_qos::qspec::{Collect, Estimate, Quality};
@@ -104,8 +105,8 @@ fn sums_with_n_go_on() {
     assert!(said.iter().all(|p| !p.failed));
 }
 
-/// QSPEC-5.2.11-05: shaping without anything to shape to: E on the parameter, and the reservation fails. Only a Local
-/// QSPEC can come so far: an Initiator QSPEC without TMOD is malformed, and that has precedence.
+/// QSPEC-5.2.11-05: shaping without a TMOD: E on the parameter, and the reservation fails. Only a Local QSPEC can reach
+/// this check: an Initiator QSPEC without TMOD is malformed, and that has precedence.
 #[test]
 fn shape_without_tmod() {
     let shape = Value::Excess(Excess { treatment: ExcessTreatment::SHAPE, remark: None });

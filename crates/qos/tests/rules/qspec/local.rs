@@ -45,8 +45,7 @@ fn left(local: &[u8]) -> Vec<u8> {
     out
 }
 
-/// QSPEC-4.1-04: through a domain where nothing happens, the Initiator QSPEC comes out as it went in, and is the
-/// first again.
+/// QSPEC-4.1-04: after a domain that changes no value, the Initiator QSPEC is unchanged and is the first again.
 #[test]
 fn in_and_out() {
     let sent = sent();
@@ -59,8 +58,8 @@ fn in_and_out() {
     assert!(!Qspec::parse(&out).unwrap().header.local);
 }
 
-/// QSPEC-4.1-02, QSPEC-4.1-03: a domain that knows peak rates only gets no less than the Initiator QSPEC says; and what
-/// would be less is found.
+/// QSPEC-4.1-02, QSPEC-4.1-03: a domain that supports peak rates only gets no less than the Initiator QSPEC requests; a
+/// smaller value is detected.
 #[test]
 fn never_less() {
     for peak in [100.0, 250.0, f32::INFINITY] {
@@ -79,8 +78,8 @@ fn never_less() {
     assert!(!is_consistent(&Qspec::parse(&sent()).unwrap()), "not a Local QSPEC");
 }
 
-/// QSPEC-5.2.9-04, QSPEC-5.2.9-05: inside, the Admission Priority is the domain's for the same Y.2171 priority; outside it
-/// is what it was.
+/// QSPEC-5.2.9-04, QSPEC-5.2.9-05: inside the domain, the Admission Priority is that of the domain for the same Y.2171
+/// priority; outside it has its old value.
 #[test]
 fn admission_priority_inside() {
     let translation = Translation { admission: Some([10, 20, 30]), ..AS_IT_IS };
@@ -90,7 +89,7 @@ fn admission_priority_inside() {
     assert_eq!(value(&local, D, ParameterId::ADMISSION_PRIORITY), Value::Admission(inside));
     assert!(is_consistent(&Qspec::parse(&local).unwrap()));
     assert_eq!(left(&local), sent);
-    // A local priority has no Y.2171 value to translate.
+    // A local priority has no Y.2171 value for the translation.
     let rsvp = [(M, Value::Tmod1(tmod(1.0))), (PLAIN, Value::Admission(Admission::local(7)))];
     let local = entered(&compose(&Wish::of(Procedure::DESIRED, &rsvp)), &translation);
     assert_eq!(value(&local, D, ParameterId::ADMISSION_PRIORITY), Value::Admission(Admission::local(7)));
@@ -100,7 +99,7 @@ fn admission_priority_inside() {
     assert!(!is_consistent(&Qspec::parse(&other).unwrap()));
 }
 
-/// Interior nodes see the local objects only, with what their domain knows.
+/// Interior nodes read the local objects only, with the parameters of their domain.
 #[test]
 fn what_is_inside() {
     let translation = Translation { keep: Supported::NOTHING, phb: Some(PhbClass::dscp(34)), ..AS_IT_IS };
@@ -114,8 +113,8 @@ fn what_is_inside() {
     assert_eq!(after.encapsulated(), before.encapsulated(), "untouched inside");
 }
 
-/// QSPEC-4.2.5-01: the egress brings out what happened inside: lowered values, E, N, and N on sums that the domain did
-/// not follow.
+/// QSPEC-4.2.5-01: the egress carries the results of the domain to the Initiator QSPEC: lowered values, E, N, and N on
+/// sums that the domain did not update.
 #[test]
 fn what_happened_inside_is_seen_outside() {
     let sent = sent();
@@ -145,8 +144,8 @@ fn what_happened_inside_is_seen_outside() {
     assert!(flags(&out, A, ParameterId::TMOD_1).error && object(&out, A).error && !object(&out, D).error);
 }
 
-/// QSPEC-4.2.5-01, QSPEC-3.3-03: an error of something that only the domain knows still shows outside; the egress reads
-/// the Initiator QSPEC, and what is wrong in it is found there.
+/// QSPEC-4.2.5-01, QSPEC-3.3-03: an error in a parameter that exists in the domain only is visible outside too; the
+/// egress reads the Initiator QSPEC and detects errors in it.
 #[test]
 fn errors_without_a_match() {
     let sent = compose(&Wish::of(Procedure::DESIRED, &desired()[..1]));

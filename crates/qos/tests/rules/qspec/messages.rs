@@ -1,4 +1,4 @@
-//! Which objects are in which message.
+//! The objects of each message.
 
 use signalbox_qos::qspec::{Message, Offer, available_is_collected, check, faults, pass, wants_response};
 use signalbox_qos::wire::qspec::{ObjectType, Outcome, ParameterId, Problem, Procedure, Qspec, Value};
@@ -32,8 +32,8 @@ fn allowed(procedure: Procedure, message: Message) -> &'static [u8] {
     }
 }
 
-/// QSPEC-4.3-02, QSPEC-4.3.3-01, QSPEC-3.2-10: tables 1 to 3 for every procedure, message and set of objects; what they
-/// do not have is malformed. A RESPONSE to what had QoS Desired needs QoS Reserved.
+/// QSPEC-4.3-02, QSPEC-4.3.3-01, QSPEC-3.2-10: tables 1 to 3 for every procedure, message and set of objects; any other
+/// set is malformed. A RESPONSE to a message with QoS Desired needs QoS Reserved.
 #[test]
 fn the_tables() {
     let voice = [(M, Value::Tmod1(tmod(1000.0)))];
@@ -62,7 +62,7 @@ fn the_tables() {
     }
 }
 
-/// Objects for private use may be anywhere.
+/// Objects for private use may be in any message.
 #[test]
 fn private_objects_are_nobodys_business() {
     let voice = [(M, Value::Tmod1(tmod(1000.0)))];
@@ -95,7 +95,7 @@ fn no_request_without_tmod() {
     assert_eq!(check(&Qspec::parse(&octets).unwrap(), Message::Response), Ok(()));
 }
 
-/// All that is wrong is told, the message's part after the QSPEC's own.
+/// All errors are reported, those of the message after those of the QSPEC.
 #[test]
 fn all_faults_of_a_message() {
     let lonely = [(PLAIN, Value::SlackTerm(1))];
@@ -108,7 +108,7 @@ fn all_faults_of_a_message() {
     assert_eq!(found, [(missing, Some(1)), (missing, Some(3)), (extra, Some(2)), (missing, Some(0))]);
 }
 
-/// QSPEC-4.3-01: the procedures with QoS Available are worth a RESPONSE.
+/// QSPEC-4.3-01: the procedures with QoS Available need a RESPONSE.
 #[test]
 fn who_wants_a_response() {
     let without: Vec<_> = PROCEDURES.into_iter().filter(|p| !wants_response(*p)).collect();
@@ -116,7 +116,7 @@ fn who_wants_a_response() {
 }
 
 /// QSPEC-3.2-09: QoS Available is collected by one message of each procedure that has it, and read-only in all others:
-/// a RESPONSE, and the RESERVE of sequence 1 combination 2, pass with the same octets.
+/// a RESPONSE, and the RESERVE of sequence 1 combination 2, are forwarded with the same octets.
 #[test]
 fn where_available_is_written() {
     let collecting: Vec<_> = PROCEDURES

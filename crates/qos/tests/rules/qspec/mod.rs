@@ -1,4 +1,4 @@
-//! What nodes do with a QSPEC (RFC 5975 §3, §4).
+//! Processing of a QSPEC by nodes (RFC 5975 §3, §4).
 
 mod admit;
 mod answers;

@@ -1,4 +1,4 @@
-//! QSPECs that pass several nodes.
+//! QSPECs that travel over several nodes.
 
 use signalbox_qos::qspec::{Collect, Message, Offer, Quality, Supported, Wish};
 use signalbox_qos::wire::qspec::{
@@ -11,8 +11,8 @@ const D: ObjectType = ObjectType::DESIRED;
 const A: ObjectType = ObjectType::AVAILABLE;
 const MIN: ObjectType = ObjectType::MINIMUM;
 
-/// QSPEC-3.2-08, QSPEC-4.3.1-02: over nodes with 100, 50 and 80, each reserves what is left up to there, and 50
-/// arrives. QSPEC-3.2-06: what is desired, and the minimum, arrive as they were sent.
+/// QSPEC-3.2-08, QSPEC-4.3.1-02: over nodes with 100, 50 and 80, each node reserves the least value so far, and 50
+/// arrives. QSPEC-3.2-06: QoS Desired and Minimum QoS arrive unchanged.
 #[test]
 fn the_bottleneck_arrives() {
     let desired = [
@@ -33,12 +33,13 @@ fn the_bottleneck_arrives() {
         if procedure == Procedure::MINIMUM {
             assert_eq!(values(&arrived, MIN), values(&sent, MIN));
         }
-        // What is only desired is demanded as it is.
+        // QoS Desired without QoS Available is requested unchanged.
         assert!(said.iter().all(|passed| passed.demand.slack_us == Some(3)));
     }
 }
 
-/// QSPEC-4.3.1-01, QSPEC-3.3.1-07: with QoS Desired alone it is all or nothing, also for the packet size.
+/// QSPEC-4.3.1-01, QSPEC-3.3.1-07: with QoS Desired alone the request is granted completely or not at all, also for the
+/// packet size.
 #[test]
 fn exactly_what_is_desired() {
     let desired = [(M, Value::Tmod1(tmod(100.0)))];
@@ -60,13 +61,13 @@ fn exactly_what_is_desired() {
             assert_eq!(rate(&out, D), 100.0);
         }
     }
-    // A QUERY only tells the receiver what is desired.
+    // A QUERY only informs the receiver of QoS Desired.
     let sent = compose(&Wish::of(Procedure::RECEIVER_DESIRED, &desired));
     assert!(!at(&sent, Message::Query, &node(1.0)).1.failed);
 }
 
 /// QSPEC-3.3.1-12, QSPEC-3.2-07: the smallest r, b, p and MPS and the largest m of all nodes; every parameter of QoS
-/// Available is looked at.
+/// Available is processed.
 #[test]
 fn each_value_has_its_own_bottleneck() {
     let wide = Tmod { rate: 900.0, bucket: 900.0, peak: 900.0, min_policed: 10, max_packet: 9000 };
@@ -96,12 +97,12 @@ fn each_value_has_its_own_bottleneck() {
     assert_ne!(value(&arrived, A, ParameterId::PATH_JITTER), value(&sent, A, ParameterId::PATH_JITTER));
     assert_ne!(value(&arrived, A, ParameterId::PATH_PLR), value(&sent, A, ParameterId::PATH_PLR));
     assert_ne!(value(&arrived, A, ParameterId::PATH_PER), value(&sent, A, ParameterId::PATH_PER));
-    // Nothing is known of jitter and loss: no class that promises them holds.
+    // Jitter and loss are unknown: no class with limits for them holds.
     assert_eq!(value(&arrived, A, ParameterId::Y1541_CLASS), Value::Y1541(5));
     assert_eq!(values(&arrived, D), values(&sent, D));
 }
 
-/// QSPEC-3.2-09: no parameter of QoS Available is ever deleted, understood or not.
+/// QSPEC-3.2-09: no parameter of QoS Available is ever deleted, whether supported or not.
 #[test]
 fn nothing_is_deleted() {
     let unknown = Value::Unknown { id: ParameterId(300), octets: &[9, 9, 9, 9] };
@@ -120,8 +121,8 @@ fn nothing_is_deleted() {
     assert_eq!(value(&arrived, A, ParameterId(300)), unknown);
 }
 
-/// QSPEC-3.2-12, QSPEC-4.3.1-06, QSPEC-3.2-11: at the minimum it goes through, below it the reservation fails with E on
-/// what is too little; for delays, jitter and loss, above it. What has no minimum has no limit.
+/// QSPEC-3.2-12, QSPEC-4.3.1-06, QSPEC-3.2-11: a value at the minimum passes. Below it the reservation fails with E on
+/// the parameter that is too small; for delays, jitter and loss, above it. A parameter without a minimum has no limit.
 #[test]
 fn minimum() {
     let jitter = |us| {
@@ -175,7 +176,7 @@ fn minimum() {
     }
 }
 
-/// Where nothing is left at all there is nothing to reserve; who only asks learns it by the smallest value there is.
+/// Without any resources left no reservation is possible; a QUERY returns the smallest valid value.
 #[test]
 fn nothing_left() {
     let desired = [(M, Value::Tmod1(tmod(100.0)))];
@@ -188,9 +189,8 @@ fn nothing_left() {
     assert_eq!(rate(&out, A), 1.0);
 }
 
-/// QSPEC-4.3.1-03, QSPEC-3.3.2-01: QoS Available starts with what is desired, sums start at zero; what is desired of the
-/// sums is collected without asking, directives are not (QSPEC-3.3.3-01). M is where the initiator put
-/// it (QSPEC-3.3-02).
+/// QSPEC-4.3.1-03, QSPEC-3.3.2-01: QoS Available starts with what is desired, sums start at zero. Desired sums are
+/// collected by default, directives are not (QSPEC-3.3.3-01). The initiator decides on M (QSPEC-3.3-02).
 #[test]
 fn how_available_starts() {
     let desired = [
@@ -210,8 +210,8 @@ fn how_available_starts() {
     assert_eq!(marked, [true, false, true, false]);
 }
 
-/// QSPEC-3.3.1-10, QSPEC-3.3.2-03, QSPEC-3.3.2-05, QSPEC-3.3.2-07, QSPEC-3.3.2-09: the initiator counts the link by which
-/// the traffic comes, once.
+/// QSPEC-3.3.1-10, QSPEC-3.3.2-03, QSPEC-3.3.2-05, QSPEC-3.3.2-07, QSPEC-3.3.2-09: the initiator counts the ingress
+/// link of the traffic once.
 #[test]
 fn ingress_link() {
     use signalbox_qos::qspec::Estimate::Known;
@@ -236,7 +236,7 @@ fn ingress_link() {
     assert_eq!((rate(&out, A), passed.demand.tmod.unwrap().rate), (40.0, 40.0));
 }
 
-/// QSPEC-5.2.9-02: the Y.2171 field is the same at the end, in QoS Available as well, whatever it is.
+/// QSPEC-5.2.9-02: the Y.2171 field has the same value at the end, in QoS Available as well.
 #[test]
 fn y2171_is_left_alone() {
     for y2171 in [0, 1, 2, 77, 0xff] {
@@ -250,7 +250,7 @@ fn y2171_is_left_alone() {
     }
 }
 
-/// QSPEC-3.3.4-01: a node tells the initiator by the PHB Class in QoS Available how to mark.
+/// QSPEC-3.3.4-01: a node informs the initiator of the marking by the PHB Class in QoS Available.
 #[test]
 fn phb_class_is_set_by_nodes() {
     let both = [(M, Value::Tmod1(tmod(100.0))), (PLAIN, Value::Phb(PhbClass::dscp(0)))];
@@ -261,7 +261,7 @@ fn phb_class_is_set_by_nodes() {
     assert_eq!(value(&arrived, D, ParameterId::PHB_CLASS), Value::Phb(PhbClass::dscp(0)));
 }
 
-/// The example of RFC 5976 §4.4: a path of 150 ms cannot be class 0, but class 1 with its latency told.
+/// The example of RFC 5976 §4.4: a path of 150 ms cannot be class 0, but class 1, whose latency is reported.
 #[test]
 fn y1541_class_is_negotiated() {
     use signalbox_qos::qspec::Estimate::Known;
@@ -292,7 +292,7 @@ fn y1541_class_is_negotiated() {
     assert!(at(&exact, Message::Reserve, &Offer { y1541: Some(1), ..offer }).1.failed);
 }
 
-/// Flags of TMOD-1 are what they have to be, whatever came.
+/// The composed flags of TMOD-1 are the required ones for any input.
 #[test]
 fn flags_of_tmod_1() {
     let mut octets = compose(&Wish::of(Procedure::DESIRED, &[(M, Value::Tmod1(tmod(100.0)))]));

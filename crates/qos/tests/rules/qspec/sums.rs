@@ -14,7 +14,7 @@ const fn jitter(variance: u32, percentile: u32, minimum: u32) -> Jitter {
     Jitter { variance, percentile, minimum }
 }
 
-/// A link of which all is known.
+/// A link whose quality values are all available.
 fn link(latency: u32, jitter: Jitter, plr: f32, per: f32) -> Quality {
     Quality {
         latency: Estimate::Known(latency),
@@ -68,13 +68,13 @@ fn clamps() {
         assert_eq!(value(&arrived, A, ParameterId::PATH_PLR), Value::PathPlr(INDETERMINATE_RATIO));
         assert_eq!(value(&arrived, A, ParameterId::PATH_PER), Value::PathPer(INDETERMINATE_RATIO));
     }
-    // Once indeterminate, always.
+    // An indeterminate sum stays indeterminate.
     let arrived = collected(&[huge; 18]);
     assert_eq!(value(&arrived, A, ParameterId::PATH_LATENCY), Value::PathLatency(INDETERMINATE));
 }
 
-/// QSPEC-5.2.3-02, QSPEC-5.2.4-02, QSPEC-5.2.5-02, QSPEC-5.2.6-02, QSPEC-3.3.2-10: what a coarse clock or counter cannot tell
-/// is zero.
+/// QSPEC-5.2.3-02, QSPEC-5.2.4-02, QSPEC-5.2.5-02, QSPEC-5.2.6-02, QSPEC-3.3.2-10: a value below the resolution of a
+/// coarse clock or counter is zero.
 #[test]
 fn resolution() {
     let fine = link(1234, jitter(1, 999_500, 0), 0.001_234_5, 0.000_000_001_2);
@@ -88,9 +88,9 @@ fn resolution() {
     assert_eq!(fine.latency, Estimate::Known(1234));
 }
 
-/// QSPEC-5.2.3-05, QSPEC-5.2.4-04, QSPEC-5.2.5-05, QSPEC-5.2.6-05: who cannot tell raises N, and leaves the sum or adds
-/// what it is at least, as it is told to; QSPEC-5.2.4-05, QSPEC-5.2.5-06, QSPEC-5.2.6-06: or makes it indeterminate, which
-/// is the default for all but latency.
+/// QSPEC-5.2.3-05, QSPEC-5.2.4-04, QSPEC-5.2.5-05, QSPEC-5.2.6-05: a node without the value sets N, and leaves the sum
+/// or adds a lower bound, as configured; QSPEC-5.2.4-05, QSPEC-5.2.5-06, QSPEC-5.2.6-06: or makes it indeterminate,
+/// which is the default for all but latency.
 #[test]
 fn who_cannot_tell() {
     let known = link(1000, jitter(1, 2, 3), 0.001, 0.002);
@@ -137,7 +137,7 @@ fn who_cannot_tell() {
     assert_eq!(Offer::of(tmod(1.0)).quality, Quality::NOT_KNOWN);
 }
 
-/// A vague sum that has to be interpreted was interpreted: N, but no failure.
+/// An imprecise sum that has to be interpreted counts as interpreted: N, but no failure.
 #[test]
 fn vague_is_not_unsupported() {
     let both = [(M, Value::Tmod1(tmod(10.0))), (M, Value::PathLatency(0))];

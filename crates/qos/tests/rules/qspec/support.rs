@@ -1,4 +1,4 @@
-//! Wishes, nodes, and the way along them.
+//! Requests, nodes, and the path along them.
 
 use signalbox_qos::qspec::{Message, Offer, Passed, Wish, pass};
 use signalbox_qos::wire::qspec::{
@@ -6,18 +6,18 @@ use signalbox_qos::wire::qspec::{
 };
 use signalbox_wire::Writer;
 
-/// No flags.
+/// No flag is set.
 pub(crate) const PLAIN: Flags = Flags { mandatory: false, error: false, not_supported: false };
-/// M.
+/// The M flag.
 pub(crate) const M: Flags = Flags::MANDATORY;
 
-/// A TMOD of this rate, the rest of it without meaning.
+/// A TMOD of this rate; its other values have no meaning.
 pub(crate) const fn tmod(rate: f32) -> Tmod {
     let peak = if rate > 1e6 { rate } else { 1e6 };
     Tmod { rate, bucket: 10_000.0, peak, min_policed: 64, max_packet: 1500 }
 }
 
-/// A node at which this rate is left, and everything else.
+/// A node with this rate available, and unlimited other resources.
 pub(crate) fn node(rate: f32) -> Offer {
     Offer::of(Tmod { rate, ..Offer::UNLIMITED })
 }
@@ -42,14 +42,14 @@ pub(crate) fn compose(wish: &Wish<'_>) -> Vec<u8> {
     octets
 }
 
-/// What leaves one node.
+/// The QSPEC that leaves one node.
 pub(crate) fn at(octets: &[u8], message: Message, offer: &Offer) -> (Vec<u8>, Passed) {
     let mut out = b"before".to_vec();
     let passed = pass(octets, message, offer, &mut out).unwrap_or_else(|e| panic!("{e}"));
     (out.split_off(6), passed)
 }
 
-/// What leaves the last of these nodes, and what each of them said.
+/// The QSPEC that leaves the last of these nodes, and the result of each node.
 pub(crate) fn along(octets: &[u8], message: Message, nodes: &[Offer]) -> (Vec<u8>, Vec<Passed>) {
     let mut octets = octets.to_vec();
     let mut said = Vec::new();
@@ -73,7 +73,7 @@ pub(crate) fn flags(octets: &[u8], kind: ObjectType, id: ParameterId) -> Flags {
     object(octets, kind).parameter(id).unwrap_or_else(|| panic!("no {id} in {kind}")).flags
 }
 
-/// r of TMOD-1.
+/// The rate r of TMOD-1.
 pub(crate) fn rate(octets: &[u8], kind: ObjectType) -> f32 {
     match value(octets, kind, ParameterId::TMOD_1) {
         Value::Tmod1(tmod) => tmod.rate,
