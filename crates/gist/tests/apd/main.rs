@@ -120,8 +120,7 @@ fn the_first_match_decides() {
     assert_eq!(decide(&apd, Some(&me), &mri, &[]).by, Some(first));
 }
 
-/// [GIST-4.4.2-04] Known peers of a scope, then a wildcard deny for that scope; the rest of the world is
-/// another matter.
+/// [GIST-4.4.2-04] Known peers of a scope, then a wildcard deny for that scope; other scopes are not affected.
 #[test]
 fn a_wildcard_deny_ends_the_list_of_a_scope() {
     let ours = Scope { destination: Some(prefix("10.2.0.0/16")), ..Scope::ANY };
@@ -135,11 +134,12 @@ fn a_wildcard_deny_ends_the_list_of_a_scope() {
     assert_eq!(decide(&apd, None, &inside, &[]).verdict, Verdict::Deny);
     let elsewhere = decide(&apd, Some(&unknown), &outside, &[]);
     assert_eq!((elsewhere.verdict, elsewhere.by), (Verdict::Allow, None));
-    // An association shared with further flows has to ask again for each (§4.4.3).
+    // An association that further flows share needs a new decision for each (§4.4.3).
     assert!(elsewhere.depends_on_flow);
 }
 
-/// For validation after administrative changes: entries are added, changed and deleted, and each change moves the generation, so that decisions made before are void.
+/// Entries are added, changed and deleted, and each change increments the generation, so that earlier decisions are
+/// invalid and are made again.
 #[test]
 fn changes_void_decisions() {
     let mri = flow("10.1.0.5/32", "10.2.0.1/32");
@@ -166,7 +166,7 @@ fn changes_void_decisions() {
     assert_eq!(apd.entries().len(), 2);
 }
 
-/// [GIST-5.7.3.1-02] Every dNSName counts. [GIST-5.7.3.1-03] The Common Name counts only without them.
+/// [GIST-5.7.3.1-02] Every dNSName is compared. [GIST-5.7.3.1-03] The Common Name is compared only without any dNSName.
 #[test]
 fn names_of_a_certificate() {
     let matches = |peer: &Identity, name: &str| dns(name).matches(Some(peer));

@@ -175,7 +175,7 @@ impl Pair {
         );
     }
 
-    /// The responder has state.
+    /// Whether the responder has state.
     fn responder_has_state(&self) -> bool {
         self.nodes[1].sessions().any(|s| s.upstream.is_some())
     }
@@ -223,8 +223,8 @@ fn refreshes_come_in_time() {
     assert_eq!(lost, 0, "seconds without state in 60 runs");
 }
 
-/// GIST-4.4.6-08, GIST-6.2-18, GIST-5.3.3-15: however many packets are lost, Data gets through in the end: lost
-/// Queries and Responses are repeated, a lost Confirm is found out by an Error and mended.
+/// GIST-4.4.6-08, GIST-6.2-18, GIST-5.3.3-15: Data is delivered in the end for any packet loss: lost Queries and
+/// Responses are repeated, a lost Confirm is detected by an Error and repaired.
 #[test]
 fn losses_are_mended() {
     for seed in 0..60 {
@@ -242,8 +242,8 @@ fn losses_are_mended() {
     }
 }
 
-/// GIST-4.4.6-06, GIST-4.4.6-08, GIST-6.1-07: the responder crashed and is back with nothing: the next Data is
-/// refused and the handshake done again, within a second.
+/// GIST-4.4.6-06, GIST-4.4.6-08, GIST-6.1-07: the responder restarted without state: the next Data is refused, and a
+/// new handshake completes within a second.
 #[test]
 fn a_crash_is_found_out() {
     let mut pair = Pair::new(1, 0.0, &busy());
@@ -258,14 +258,14 @@ fn a_crash_is_found_out() {
     pair.send(0, b"back", Direction::Downstream);
     pair.until(3);
     assert_eq!(pair.received[1], [b"ping", b"back"]);
-    // Its identity is another, so it is another peer.
+    // Its identity changed, so it is another peer.
     assert!(matches!(
         pair.events[0][..],
         [NetworkEvent::Bad, NetworkEvent::Good(_), NetworkEvent::RouteDeleted(_)]
     ));
 }
 
-/// GIST-4.4.6-09: the querying node crashed: what the responder sends is refused, and its state goes.
+/// GIST-4.4.6-09: the querying node failed: Data of the responder is refused, and its state ends.
 #[test]
 fn a_crash_upstream_is_found_out() {
     let mut pair = Pair::new(1, 0.0, &busy());

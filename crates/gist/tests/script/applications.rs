@@ -1,4 +1,4 @@
-//! Applications that come and go while the node runs, and those that never peer.
+//! Applications that register and leave while the node runs, and applications that never peer.
 
 use signalbox_core::service::{MessageStatus, Peering, Request, SendError, TransferAttributes};
 use signalbox_gist::engine::{Config, Input, PeeringPolicy, Registration};
@@ -24,7 +24,7 @@ fn an_application_that_never_peers_lets_queries_pass() {
     rig.no_state();
 }
 
-/// GIST-4.3.2-01: a node that the Query is addressed to peers, whatever the policy of its application.
+/// GIST-4.3.2-01: a node peers when a Query is addressed to it, under any policy of its application.
 #[test]
 fn an_application_that_never_peers_does_so_where_the_flow_ends() {
     let mut rig = Rig::asking(Config::default(), PeeringPolicy::Never);
@@ -49,7 +49,7 @@ fn an_application_that_leaves_takes_its_state_with_it() {
     rig.error_free_silence();
     rig.send(b"data", own());
     assert_eq!(rig.failed(), SendError::Refused);
-    // From now on the node lets its signaling pass.
+    // From now on the node forwards its signaling.
     rig.query(None);
     assert_eq!(rig.sent().is(MessageType::QUERY).dst, at_port(DST));
     rig.unregister();
@@ -57,7 +57,7 @@ fn an_application_that_leaves_takes_its_state_with_it() {
 }
 
 impl Rig {
-    /// A stray Response gets silence also from a node that lacks the application.
+    /// A Response without state is not answered either by a node that lacks the application.
     fn error_free_silence(&mut self) {
         self.quiet();
         assert_eq!(self.gist.counters().unknown_nslp, 1);
@@ -74,7 +74,7 @@ fn queries_that_wait_for_a_decision_pass_when_the_application_leaves() {
     rig.delivered();
     rig.unregister();
     rig.sent().error_is(GistError::ENDPOINT_FOUND);
-    // After its route has been looked up:
+    // The Query is sent after the route lookup.
     assert_eq!(rig.sent().is(MessageType::QUERY).dst, at_port(DST));
     rig.quiet();
     rig.handle(Input::Request(Request::Peering {

@@ -35,7 +35,7 @@ fn query_cookies_are_unique() {
     assert_eq!((seen.len(), tails.len()), (4 * 50 * 4, 4 * 50 * 4));
 }
 
-/// GIST-8.5-01, GIST-5.3.3-18: the cookie of a former life of the session is worth nothing.
+/// GIST-8.5-01, GIST-5.3.3-18: the cookie of an earlier handshake of the session is not valid.
 #[test]
 fn query_cookies_do_not_outlive_the_handshake() {
     let mut rig = Rig::new();
@@ -49,9 +49,9 @@ fn query_cookies_do_not_outlive_the_handshake() {
     assert_eq!(rig.gist.counters().cookies_invalid, 1);
 }
 
-/// GIST-8.5-03, GIST-8.5-04, GIST-8.5-06, GIST-8.5-09, GIST-5.7.1-15, GIST-4.4.6-03: the Responder-Cookie is
-/// bound to peer identity, address, flow, application and session, and to the secret: change any of them
-/// or any octet of the cookie, and there is silence and no state.
+/// GIST-8.5-03, GIST-8.5-04, GIST-8.5-06, GIST-8.5-09, GIST-5.7.1-15, GIST-4.4.6-03: the Responder-Cookie is bound to
+/// peer identity, address, flow, application and session, and to the secret. If any of them or any octet of the cookie
+/// changes, there is neither an answer nor state.
 #[test]
 fn responder_cookies_are_bound() {
     let mut rig = Rig::new();
@@ -95,7 +95,7 @@ impl Rig {
     }
 }
 
-/// GIST-8.5-05: a cookie is good for one period of the secret at least and for two at most.
+/// GIST-8.5-05: a cookie is valid for one period of the secret at least and for two at most.
 #[test]
 fn responder_cookies_age() {
     for (asked, confirmed, good) in [
@@ -146,7 +146,7 @@ fn cookie_errors_are_an_option() {
     rig.sent().error_is(GistError::INVALID_COOKIE);
 }
 
-/// GIST-5.7.1-16: a Confirm with a bad cookie, where one is waited for, removes the state.
+/// GIST-5.7.1-16: a Confirm with an invalid cookie in Awaiting Confirm removes the state.
 #[test]
 fn a_bad_confirm_removes_the_state() {
     for established in [false, true] {
@@ -169,8 +169,8 @@ const fn packet(payload: usize) -> usize {
     20 + 8 + payload
 }
 
-/// GIST-8.4-01: a peer that has proved nothing gets one Response to a Query, at most 1.5 times as large, even if the
-/// Query is the smallest there can be and the node offers all transports.
+/// GIST-8.4-01: a peer without a verified address gets one Response to a Query, at most 1.5 times as large, even for
+/// the smallest possible Query and the node offers all transports.
 #[test]
 fn responses_do_not_amplify() {
     let mut worst = 0.0_f64;
@@ -207,8 +207,8 @@ fn responses_do_not_amplify() {
     rig_with_errors();
 }
 
-/// Errors in answer to a peer that has proved nothing: at most 2.5 times what came, and one hundred a second at
-/// most (and a quarter of that at once), whatever comes.
+/// Errors in answer to a peer without a verified address: at most 2.5 times the size of its packet, and one hundred a
+/// second at most (with a burst of a quarter of that).
 fn rig_with_errors() {
     let mut rig = Rig::with(Config { identity: vec![7; 16], ..Config::default() });
     let mut worst = 0.0_f64;
@@ -219,7 +219,7 @@ fn rig_with_errors() {
         let mut octets = encode(&message);
         match n % 4 {
             0 => {}
-            1 => octets.truncate(12), // a header that says more than there is
+            1 => octets.truncate(12), // a header that announces more octets than there are
             2 => octets[5] = 0,       // no hops left
             _ => octets[4] = 9,       // another version
         }

@@ -1,4 +1,4 @@
-//! What Queries and normal messages look like in their packets (RFC 5971 §5.1–§5.3, §5.8.1).
+//! The packets of Queries and normal messages (RFC 5971 §5.1–§5.3, §5.8.1).
 
 use core::net::IpAddr;
 
@@ -99,8 +99,8 @@ fn a_query_over_ipv6() {
     assert_eq!(packet.nli().interface, ip("2001:db8:2::1"));
 }
 
-/// GIST-5.8.1.2-05: over IPv6 the flow label of the MRI stands in the packet: in Queries, Q-mode Data and what is
-/// passed on for others, and in nothing that goes to a peer's own address.
+/// GIST-5.8.1.2-05: over IPv6 the flow label of the MRI stands in the packet: in Queries, Q-mode Data and forwarded
+/// packets, and in no packet to a peer's own address.
 #[test]
 fn q_mode_packets_have_the_label_of_their_flow() {
     let mut rig = Rig::new();
@@ -128,7 +128,7 @@ fn q_mode_packets_have_the_label_of_their_flow() {
     assert_eq!(rig.sent().is(MessageType::CONFIRM).flow_label, 0);
     assert_eq!(rig.sent().is(MessageType::DATA).flow_label, 0);
     rig.out.clear();
-    // Without a label in the MRI none is asked for.
+    // Without a label in the MRI the packet has no label.
     rig.send(b"data", flow(src, dst));
     assert_eq!(rig.sent().is(MessageType::QUERY).flow_label, 0);
 }
@@ -162,8 +162,8 @@ fn a_handshake_over_ipv6() {
     assert_eq!(rig.states(), (Some("Established"), Some("Established")));
 }
 
-/// Signaling has the DSCP that is configured, and so do the lookups of its routes; only Q-mode packets of a flow
-/// whose MRI names one have that (GIST-5.8.1.2-05).
+/// Signaling has the configured DSCP, and so have its route lookups. Only Q-mode packets of a flow whose MRI contains a
+/// DSCP have that one (GIST-5.8.1.2-05).
 #[test]
 fn signaling_is_marked() {
     let mut rig = Rig::with(Config { dscp: 48, ..Config::default() });
@@ -196,8 +196,8 @@ fn data_of(mri: Mri) -> signalbox_gist::wire::Message<'static> {
     data(mri, nli(b"up", UP), b"data")
 }
 
-/// A node with several interfaces: each flow's Query leaves by the interface of its route, names this node by the
-/// address there, and so do the messages that follow. GIST-5.2.2-02.
+/// A node with several interfaces: each flow's Query leaves by the interface of its route and has the address of this
+/// node there, and so do the messages that follow. GIST-5.2.2-02.
 #[test]
 fn each_flow_has_the_interface_of_its_route() {
     let mut rig = Rig::new();
@@ -213,7 +213,8 @@ fn each_flow_has_the_interface_of_its_route() {
     }
 }
 
-/// GIST-5.3.2.1-02, GIST-5.3.2.1-04, GIST-C-02: Router Alert can be left off towards some IPv4 destinations; others have it.
+/// GIST-5.3.2.1-02, GIST-5.3.2.1-04, GIST-C-02: Router Alert can be omitted towards some IPv4 destinations; packets to
+/// others have it.
 #[test]
 fn router_alert_can_be_switched_off() {
     let prefix = |addr, len| Prefix { addr: ip(addr), len };
@@ -238,8 +239,8 @@ fn data_in_normal_mode() {
     assert_eq!((data.ttl, said.nli.unwrap().ip_ttl), (64, 64));
 }
 
-/// GIST-6.1-11, GIST-4.3.3-15, GIST-5.3.2-02, GIST-4.1.2-07, GIST-5.5-02, GIST-5.2.1-01: Data for which no state
-/// is wanted goes in Q-mode with C=1 and makes none, even where state is.
+/// GIST-6.1-11, GIST-4.3.3-15, GIST-5.3.2-02, GIST-4.1.2-07, GIST-5.5-02, GIST-5.2.1-01: Data without a request for
+/// state is sent in Q-mode with C=1 and creates no state, even if state exists.
 #[test]
 fn data_in_q_mode() {
     let stateless = TransferAttributes { stateless: true, ..TransferAttributes::default() };
@@ -258,13 +259,13 @@ fn data_in_q_mode() {
     rig.send_with(b"data", through(), |m| m.attributes = stateless);
     assert!(rig.sent().message().header.c);
     rig.status();
-    // Q-mode goes downstream only.
+    // Q-mode is downstream only.
     rig.send_with(b"data", through().inverted(), |m| m.attributes = stateless);
     assert_eq!(rig.failed(), SendError::NoStateUpstream);
 }
 
-/// GIST-6.2-02, GIST-5.1-06: the message rides in every Query of the handshake if so configured, and counts
-/// as sent with the Response.
+/// GIST-6.2-02, GIST-5.1-06: with that configuration every Query of the handshake carries the message, and the Response
+/// confirms it as sent.
 #[test]
 fn a_message_may_ride_in_the_query() {
     let mut rig = Rig::with(Config { piggyback: true, ..Config::default() });
@@ -285,7 +286,7 @@ fn a_message_may_ride_in_the_query() {
     rig.quiet();
 }
 
-/// GIST-5.2.2-05, GIST-B.1-05, GIST-4.3.3-03, GIST-B.1-06: TTL and hop count as the application wants them.
+/// GIST-5.2.2-05, GIST-B.1-05, GIST-4.3.3-03, GIST-B.1-06: the application sets TTL and hop count.
 #[test]
 fn the_application_may_choose_ttl_and_hops() {
     let mut rig = Rig::new();
@@ -295,7 +296,7 @@ fn the_application_may_choose_ttl_and_hops() {
     assert_eq!((packet.ttl, packet.nli().ip_ttl, packet.message().header.hops), (9, 9, 3));
 }
 
-/// GIST-5.2.2-08, GIST-5.2.2-09: the Response has the distance downstream, and Data from there another one.
+/// GIST-5.2.2-08, GIST-5.2.2-09: the Response has the distance downstream, and Data of the same peer another one.
 #[test]
 fn distances_downstream_are_told_by_the_peer() {
     let mut rig = Rig::new();

@@ -14,7 +14,7 @@ fn inside() -> Mri {
 }
 
 /// GIST-7.2.2-06, GIST-7.2.3-09: over an association Confirm and Data have the Querying node's MRI as well, and a
-/// second session finds the association by the address that the NAT gave.
+/// second session finds the association by the address of the NAT.
 #[test]
 fn an_association_across_a_nat() {
     for policy in [Installation::Immediate, Installation::Confirmed, Installation::Delayed] {

@@ -1,4 +1,4 @@
-//! Who may be a peer over an association (RFC 5971 §4.4.2).
+//! Authorisation of peers over associations (RFC 5971 §4.4.2).
 
 use signalbox_core::Direction;
 use signalbox_core::node::Prefix;
@@ -57,7 +57,7 @@ fn asked_by(rig: &mut Rig, name: &str) -> ChannelId {
     channel
 }
 
-/// GIST-4.4.1-05, GIST-4.4.2-03: both ends accept who is in the database.
+/// GIST-4.4.1-05, GIST-4.4.2-03: both ends accept a peer that the database allows.
 #[test]
 fn who_is_in_the_database_may_be_a_peer() {
     let mut rig = Rig::with(with(&[friends()]));
@@ -71,8 +71,8 @@ fn who_is_in_the_database_may_be_a_peer() {
     assert!(matches!(rig.notified().1, NetworkEvent::Good(_)));
 }
 
-/// GIST-4.4.1-06, GIST-4.4.2-05, GIST-4.4.2-06, GIST-5.7.3.1-01: who is not is left without another word, and
-/// nothing remains.
+/// GIST-4.4.1-06, GIST-4.4.2-05, GIST-4.4.2-06, GIST-5.7.3.1-01: the association with a peer that the database does not
+/// allow is closed without a message, and no state remains.
 #[test]
 fn who_is_not_in_the_database_is_left() {
     for name in ["down.enemies.example", "friends.example"] {
@@ -103,8 +103,8 @@ fn who_is_not_in_the_database_is_left() {
     }
 }
 
-/// GIST-5.7.3.1-01: a channel with TLS whose peer showed nothing.
-/// A message over an association has the authenticated identity of the peer; other messages have no identity.
+/// GIST-5.7.3.1-01: a channel with TLS whose peer presented no certificate. A message over an association has the
+/// authenticated identity of the peer; other messages have no identity.
 #[test]
 fn an_application_is_told_who_the_peer_proved_to_be() {
     let mut rig = Rig::with(with(&[friends()]));
@@ -142,7 +142,7 @@ fn plain_associations_need_an_entry_to_be_refused() {
     rig.no_state();
 }
 
-/// GIST-4.4.3-06: one flow's authorisation is not another's: the association is not shared, and stays.
+/// GIST-4.4.3-06: one flow's authorisation is not valid for another flow: the association is not shared, and stays.
 #[test]
 fn authorisation_for_one_flow_is_not_for_all() {
     let source = Prefix { addr: ip("10.8.0.0"), len: 16 };
@@ -158,7 +158,7 @@ fn authorisation_for_one_flow_is_not_for_all() {
     rig.inject(&Via::intercepted("10.7.0.7", DST), &message);
     let response = rig.sent().is(MessageType::RESPONSE);
     assert!(response.message().stack_proposal.is_some());
-    // A Confirm over it all the same does not make state.
+    // A Confirm over it creates no state.
     let octets = first_confirm(&response, |m| m.stack_configuration = None);
     rig.octets(channel, &octets);
     rig.quiet();
@@ -166,7 +166,7 @@ fn authorisation_for_one_flow_is_not_for_all() {
     assert!(rig.held(channel).is_some());
 }
 
-/// GIST-4.4.2-02: Peer Address Ownership: one hop downstream, the next hop is where the peer must be.
+/// GIST-4.4.2-02: Peer Address Ownership: one hop downstream, the peer must have the address of the next hop.
 #[test]
 fn the_next_hop_is_where_the_peer_must_be() {
     for (owned, allowed) in [("10.2.0.2", true), ("10.2.0.3", false)] {
@@ -179,8 +179,8 @@ fn the_next_hop_is_where_the_peer_must_be() {
     }
 }
 
-/// GIST-4.4.2-08, GIST-4.4.2-09, GIST-4.4.2-06, GIST-B.4-04, GIST-4.4.2-10: the database changes: what it refuses
-/// now goes, with its state, and applications are notified.
+/// GIST-4.4.2-08, GIST-4.4.2-09, GIST-4.4.2-06, GIST-B.4-04, GIST-4.4.2-10: after a change of the database,
+/// associations that it refuses end with their state, and applications are notified.
 #[test]
 fn a_changed_database_is_applied_to_what_is_there() {
     let mut rig = Rig::with(with(&[friends()]));
@@ -197,7 +197,7 @@ fn a_changed_database_is_applied_to_what_is_there() {
     assert_eq!(rig.gist.counters().sessions_unauthorised, 1);
 }
 
-/// GIST-4.1.2-05: without TLS nothing is secure.
+/// GIST-4.1.2-05: without TLS a message is not secure.
 #[test]
 fn security_needs_tls() {
     let mut rig = Rig::with(tcp_only());

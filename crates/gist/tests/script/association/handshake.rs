@@ -1,4 +1,4 @@
-//! How sessions come to an association, at both ends.
+//! Handshakes that set up or use an association, at both ends.
 
 use signalbox_core::Direction;
 use signalbox_core::service::{MessageStatus, NetworkEvent};
@@ -76,7 +76,7 @@ fn the_first_confirm_replaces_the_hold_time_of_the_query() {
     rig.until(u64::from(PEER_HOLD / 5 * 3 / 4));
     rig.over().is(MessageType::MA_HELLO);
 
-    // Later Confirms over the same association have no Stack-Configuration-Data, and change nothing.
+    // Later Confirms over the same association have no Stack-Configuration-Data, and do not change the hold time.
     rig.asked(session(2), asks_tcp());
     let response = rig.over().is(MessageType::RESPONSE);
     assert_eq!(response.message().stack_configuration, None);
@@ -87,8 +87,8 @@ fn the_first_confirm_replaces_the_hold_time_of_the_query() {
     assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD / 5));
 }
 
-/// GIST-4.4.3-04, GIST-5.1-07, GIST-4.4.3-07: a second session with the same peer shares the association,
-/// whether the peer answers in a datagram or over it.
+/// GIST-4.4.3-04, GIST-5.1-07, GIST-4.4.3-07: a second session with the same peer shares the association, with a
+/// Response by datagram or over the association.
 #[test]
 fn sessions_share_an_association() {
     let mut rig = Rig::with(tcp_only());
@@ -123,9 +123,8 @@ fn sessions_share_an_association() {
     assert_eq!(rig.gist.associations().count(), 1);
 }
 
-/// GIST-4.4.1-02, GIST-5.7.1-09, GIST-5.7.1-10, GIST-5.7.2-04, GIST-5.1-10, GIST-5.7.1-14, GIST-4.4.1-11,
-/// GIST-8.6-01: the Responding node offers its own stacks, keeps nothing, and takes the Confirm over the
-/// channel.
+/// GIST-4.4.1-02, GIST-5.7.1-09, GIST-5.7.1-10, GIST-5.7.2-04, GIST-5.1-10, GIST-5.7.1-14, GIST-4.4.1-11, GIST-8.6-01:
+/// the Responding node offers its own stacks, keeps no state, and accepts the Confirm over the channel.
 #[test]
 fn a_query_for_an_association_is_answered_and_confirmed() {
     let mut rig = Rig::with(tcp_and_tls());

@@ -1,4 +1,4 @@
-//! What scripts about associations have in common.
+//! Functions that scripts about associations share.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -17,13 +17,13 @@ use signalbox_wire::Writer;
 
 use crate::rig::*;
 
-/// Our ports.
+/// The TCP port of this node.
 pub(super) const TCP: u16 = 4000;
 pub(super) const TLS: u16 = 4001;
-/// The peer's.
+/// The TCP port of the peer.
 pub(super) const PEER_TCP: u16 = 5000;
 pub(super) const PEER_TLS: u16 = 5001;
-/// The peer's hold time.
+/// The hold time of the peer.
 pub(super) const PEER_HOLD: u32 = 20_000;
 
 const TCP_ID: MaProtocolId = MaProtocolId::FORWARDS_TCP;
@@ -50,7 +50,7 @@ fn stack(profiles: &'static [Profile<'static>], options: &'static [MaOptions<'st
     )
 }
 
-/// What a peer answers.
+/// The stack that a peer answers with.
 pub(super) fn peer_tcp() -> Stack {
     stack(&TCP_PROFILE, &TCP_OPTION)
 }
@@ -63,7 +63,7 @@ pub(super) fn peer_both() -> Stack {
     stack(&BOTH_PROFILES, &BOTH_OPTIONS)
 }
 
-/// What a peer asks.
+/// The stack that a peer requests.
 pub(super) fn asks_tcp() -> Stack {
     stack(&TCP_PROFILE, &ASKING)
 }
@@ -84,7 +84,7 @@ pub(super) fn tcp_only() -> Config {
     }
 }
 
-/// A node with TCP and TLS where everybody who is authenticated may be a peer.
+/// A node with TCP and TLS that authorises every authenticated peer.
 pub(super) fn tcp_and_tls() -> Config {
     let mut config = tcp_only();
     config.associations.tls_port = Some(TLS);
@@ -121,7 +121,7 @@ pub(super) fn hello(id: u32, asks: bool) -> Vec<u8> {
     bare(&message)
 }
 
-/// Data as it stands in a channel.
+/// A Data message as it is in a channel.
 pub(super) fn bare_data(mri: Mri, session: SessionId, data: &[u8]) -> Vec<u8> {
     let mut message = Message::new(MessageType::DATA, NSLP, 64);
     message.mri = Some(mri.into());
@@ -147,7 +147,7 @@ impl Rig {
         }
     }
 
-    /// The next output closes a channel; whether it aborts it.
+    /// The next output closes a channel. Returns the channel, and whether it is aborted.
     pub(super) fn closed(&mut self) -> (ChannelId, bool) {
         match self.next() {
             (_, Out::Closed(channel, abort)) => (channel, abort),
@@ -169,10 +169,10 @@ impl Rig {
         });
     }
 
-    /// A Response with a proposal.
+    /// A Response with a stack proposal.
     pub(super) fn propose(&mut self, query: &Packet, (proposal, configuration): Stack) {
         self.respond_with(query, |m| {
-            // Long enough that no refresh is in the way of what is looked at.
+            // The validity time is so long that no refresh disturbs the test.
             m.nli = Some(Nli { validity_ms: 40_000_000, ..nli(b"down", DOWN) });
             m.stack_proposal = Some(proposal);
             m.stack_configuration = Some(configuration);
@@ -195,8 +195,8 @@ impl Rig {
         self.handle(Input::ChannelClosed { channel, reason, unacknowledged });
     }
 
-    /// A Querying-SM for the node's own flow with an association to `DOWN` over TCP, which carried Confirm and
-    /// one message.
+    /// A Querying-SM for the node's own flow with an association to `DOWN` over TCP, which carried the Confirm and one
+    /// message.
     pub(super) fn associated(&mut self) -> ChannelId {
         self.reliably(b"data", own());
         let query = self.sent().is(MessageType::QUERY);
@@ -211,7 +211,7 @@ impl Rig {
         channel
     }
 
-    /// A Query from `UP` that asks for an association; what the node answers comes next.
+    /// A Query from `UP` that requests an association; the answer of the node is the next output.
     pub(super) fn asked(&mut self, session: SessionId, (proposal, configuration): Stack) {
         let cookie = [7; 8];
         let mut message = query(through(), &cookie);
@@ -277,7 +277,7 @@ pub(super) fn confirm_to<'a>(answered: &Message<'a>, tweak: impl FnOnce(&mut Mes
     bare(&message)
 }
 
-/// Somebody with this name in a certificate.
+/// An identity with this name in a certificate.
 pub(super) fn named(name: &str) -> Identity {
     Identity { dns: vec![name.to_owned()], ..Identity::of_key(Fingerprint([1; 32])) }
 }

@@ -17,12 +17,12 @@ fn quiet_peers() -> Config {
     lasting(AssociationConfig { probe: false, ..tcp_only().associations })
 }
 
-/// The session goes, the association stays.
+/// Removes the session; the association stays.
 fn leave(rig: &mut Rig) {
     rig.lifetime(own(), Some(SESSION), seconds(0));
 }
 
-/// Idle, with nothing else under way; when it became so.
+/// An Idle association without other timers, and the time at which it became idle.
 fn idle(rig: &mut Rig) -> (ChannelId, u64) {
     let channel = rig.associated();
     leave(rig);
@@ -64,8 +64,8 @@ fn rules_5_and_6_messages_wait_for_the_connection() {
     assert!(view.hello_in.is_some() && view.closes_in.is_none());
 }
 
-/// GIST-6.4-05, GIST-5.4-02: rule 1 in Connected, at once. GIST-6.4-08, GIST-6.4-18, GIST-4.4.5-02, GIST-4.4.5-10, GIST-5.1-22,
-/// GIST-5.1-25, GIST-5.2.2-10, GIST-4.4.5-09: rule 4. The peer's hold time is 20 s.
+/// GIST-6.4-05, GIST-5.4-02: rule 1 in Connected, immediately. GIST-6.4-08, GIST-6.4-18, GIST-4.4.5-02, GIST-4.4.5-10,
+/// GIST-5.1-22, GIST-5.1-25, GIST-5.2.2-10, GIST-4.4.5-09: rule 4. The peer's hold time is 20 s.
 #[test]
 fn rules_1_and_4_hellos_fill_the_silence() {
     let mut gaps = Vec::new();
@@ -85,7 +85,7 @@ fn rules_1_and_4_hellos_fill_the_silence() {
             gaps.push(at - last);
             last = at;
         }
-        // Data does as well.
+        // Data restarts the timer as well.
         rig.until(last + 9_000);
         rig.reliably(b"data", own());
         rig.over().is(MessageType::DATA);
@@ -97,7 +97,7 @@ fn rules_1_and_4_hellos_fill_the_silence() {
     assert!(gaps.iter().min() < Some(&11_000) && gaps.iter().max() > Some(&14_000), "{gaps:?}");
 }
 
-/// GIST-6.4-07, GIST-5.1-24, GIST-5.2.2-11: rule 3. A hello is answered if it asks, with its own number.
+/// GIST-6.4-07, GIST-5.1-24, GIST-5.2.2-11: rule 3. A hello that requests an answer is answered with its own Hello-ID.
 #[test]
 fn rule_3_a_hello_that_asks_is_answered() {
     let mut rig = Rig::with(quiet_peers());
@@ -118,8 +118,8 @@ fn rule_3_a_hello_that_asks_is_answered() {
     rig.over().error_is(GistError::VALUE_NOT_SUPPORTED);
 }
 
-/// GIST-6.4-09, GIST-6.4-19, GIST-6.4-13, GIST-4.4.5-01, GIST-5972-08: rules 7 and 8. Nobody uses it: hellos stop, and after
-/// our own hold time without any from the peer it is closed in order.
+/// GIST-6.4-09, GIST-6.4-19, GIST-6.4-13, GIST-4.4.5-01, GIST-5972-08: rules 7 and 8. No session uses the association:
+/// hellos stop, and after the hold time of this node without a hello of the peer it is closed in order.
 #[test]
 fn rules_7_and_8_an_unused_association_is_left_and_closed() {
     let mut rig = Rig::with(quiet_peers());
@@ -133,7 +133,7 @@ fn rules_7_and_8_an_unused_association_is_left_and_closed() {
     assert!(rig.held(channel).is_none());
 }
 
-/// GIST-6.4-12, GIST-4.2.2-02: rule 9. Hellos of the peer keep it, and are answered if they ask.
+/// GIST-6.4-12, GIST-4.2.2-02: rule 9. Hellos of the peer keep the association open, and are answered on request.
 #[test]
 fn rule_9_the_peer_keeps_what_it_wants() {
     let mut rig = Rig::with(quiet_peers());
@@ -152,7 +152,7 @@ fn rule_9_the_peer_keeps_what_it_wants() {
     assert_eq!(rig.closed(), (channel, false));
 }
 
-/// GIST-6.4-10: rule 1 in Idle. A new session uses it: Connected, `NoHello` stops, hellos go.
+/// GIST-6.4-10: rule 1 in Idle. A new session uses the association: Connected, `NoHello` stops, hellos are sent.
 #[test]
 fn rule_1_traffic_of_ours_revives_an_idle_association() {
     let mut rig = Rig::with(quiet_peers());
@@ -171,8 +171,8 @@ fn rule_1_traffic_of_ours_revives_an_idle_association() {
     assert_eq!(rig.state_of(channel), Some("Connected"));
 }
 
-/// GIST-6.4-11: rule 2 in Idle. Any message but a hello revives it, and hellos resume, although rule 2 does not
-/// say so.
+/// GIST-6.4-11: rule 2 in Idle. Any message but a hello revives it, and hellos resume, although rule 2 does not contain
+/// that.
 #[test]
 fn rule_2_traffic_of_the_peer_revives_an_idle_association() {
     let mut rig = Rig::with(quiet_peers());
@@ -187,7 +187,7 @@ fn rule_2_traffic_of_the_peer_revives_an_idle_association() {
     assert_eq!(rig.state_of(channel), Some("Idle"));
 }
 
-/// GIST-6.4-06, GIST-5.5-03: rule 2 in Connected. Each type reaches its machine; Data as by datagram.
+/// GIST-6.4-06, GIST-5.5-03: rule 2 in Connected. Each type is processed by its state machine; Data as from a datagram.
 #[test]
 fn rule_2_data_is_delivered() {
     let mut rig = Rig::with(quiet_peers());
@@ -198,8 +198,8 @@ fn rule_2_data_is_delivered() {
     assert!(up.state.is_some() && up.sii.is_some() && !up.validation.unchecked_route);
 }
 
-/// GIST-6.4-04, GIST-4.3.3-13, GIST-5972-05, GIST-5.7.1-05, GIST-5.7.1-06: rule 8, `er_MAConnect`. Nobody listens: queued messages fail, the
-/// state goes.
+/// GIST-6.4-04, GIST-4.3.3-13, GIST-5972-05, GIST-5.7.1-05, GIST-5.7.1-06: rule 8, `er_MAConnect`. The peer does not
+/// accept connections: queued messages fail, the state is removed.
 #[test]
 fn rule_8_a_connection_that_fails_takes_its_session_along() {
     for reason in [ChannelClosed::Refused, ChannelClosed::TimedOut, ChannelClosed::Security] {
@@ -218,13 +218,13 @@ fn rule_8_a_connection_that_fails_takes_its_session_along() {
         rig.no_state();
         assert_eq!(rig.gist.associations().count(), 0);
         assert_eq!(rig.gist.counters().associations_not_connected, 1);
-        // What the peer configured is forgotten: the next message asks again.
+        // The configuration of the peer is removed: the next message requests it again.
         rig.reliably(b"data", own());
         assert!(rig.sent().is(MessageType::QUERY).message().stack_proposal.is_some());
     }
 }
 
-/// GIST-5.7.1-07, GIST-6.4-04: a connection that does not come up in 30 s is given up.
+/// GIST-5.7.1-07, GIST-6.4-04: a connection that is not set up in 30 s is given up.
 #[test]
 fn rule_8_a_connection_has_its_time() {
     let mut rig = Rig::with(quiet_peers());
@@ -243,7 +243,7 @@ fn rule_8_a_connection_has_its_time() {
     rig.no_state();
 }
 
-/// The session goes before the connection is up: so does the association.
+/// The session ends before the connection is set up, and the association ends too.
 #[test]
 fn nobody_waits_for_a_connection_that_nobody_wants() {
     let mut rig = Rig::with(quiet_peers());
@@ -259,7 +259,7 @@ fn nobody_waits_for_a_connection_that_nobody_wants() {
     assert_eq!(rig.gist.associations().count(), 0);
 }
 
-/// GIST-4.4.5-04: another hold time: it is what we advertise, and how long an idle association is kept.
+/// GIST-4.4.5-04: a configured hold time is the advertised one, and the time for which an idle association is kept.
 #[test]
 fn the_hold_time_is_configurable() {
     let mut config = quiet_peers();
@@ -309,7 +309,7 @@ fn rule_8_a_lost_association_is_told_to_all_its_sessions() {
     assert_eq!(rig.gist.counters().associations_failed, 1);
 }
 
-/// GIST-4.4.5-06: an orderly end with everything delivered is no loss. The session asks for a new association.
+/// GIST-4.4.5-06: an orderly end with everything delivered is not a loss. The session requests a new association.
 #[test]
 fn an_orderly_end_loses_nothing() {
     let mut rig = Rig::with(quiet_peers());
@@ -324,7 +324,7 @@ fn an_orderly_end_loses_nothing() {
     assert_ne!(rig.opened().0, channel);
 }
 
-/// GIST-4.4.5-06, GIST-4.1.2-03: an orderly end with octets on the way is one.
+/// GIST-4.4.5-06, GIST-4.1.2-03: an orderly end with undelivered octets is a loss.
 #[test]
 fn an_orderly_end_with_unacknowledged_octets_is_a_loss() {
     let mut rig = Rig::with(quiet_peers());
@@ -333,8 +333,8 @@ fn an_orderly_end_with_unacknowledged_octets_is_a_loss() {
     assert_eq!(rig.notified().1, NetworkEvent::CommunicationFailure);
 }
 
-/// GIST-6.4-15, GIST-5.1-23, GIST-4.4.5-08: a peer that is silent for our hold time is asked, with a number that
-/// is not 0, and closed if it does not answer within the hold time.
+/// GIST-6.4-15, GIST-5.1-23, GIST-4.4.5-08: a peer that is silent for the hold time of this node gets a request with a
+/// Hello-ID that is not 0. The association is closed without an answer within the hold time.
 #[test]
 fn a_silent_peer_is_asked_and_given_up() {
     let mut rig = Rig::with(lasting(tcp_only().associations));
@@ -361,7 +361,7 @@ fn a_silent_peer_is_asked_and_given_up() {
     assert_eq!(rig.gist.counters().associations_failed, 1);
 }
 
-/// GIST-6.4-01, GIST-5.7.1-03: a channel that a peer opens waits for its Confirm, and not for ever.
+/// GIST-6.4-01, GIST-5.7.1-03: a channel that a peer opens waits for its Confirm for a limited time.
 #[test]
 fn an_accepted_channel_without_confirm_is_closed() {
     let mut rig = Rig::with(quiet_peers());

@@ -1,4 +1,4 @@
-//! Which stack is used, and what is refused (RFC 5971 §5.7.1, §4.4.1, §4.4.3).
+//! Selection and refusal of stacks (RFC 5971 §5.7.1, §4.4.1, §4.4.3).
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
@@ -14,8 +14,8 @@ fn profiles(message: &Message<'_>) -> Vec<Vec<u8>> {
     message.stack_proposal.unwrap().profiles.iter().map(|p| p.0.to_vec()).collect()
 }
 
-/// GIST-5.7.1-08, GIST-8.6-02: a secured message asks for secure stacks only, a reliable one for all, in our
-/// order; and what the peer takes out of its Response is not used instead.
+/// GIST-5.7.1-08, GIST-8.6-02: a secured message proposes secure stacks only, a reliable one all stacks, in the order
+/// of this node. A stack that the peer removes from its Response is not used.
 #[test]
 fn queries_offer_what_suits_the_message() {
     let mut rig = Rig::with(tcp_and_tls());
@@ -47,8 +47,8 @@ fn the_best_common_stack_is_opened() {
     assert_eq!(rig.held(channel).unwrap().authenticated, Some(&named("down.example")));
 }
 
-/// GIST-8.1-01: protection is an application's choice, message by message: what wants it waits for TLS and goes
-/// over nothing else, what does not leaves as it always did.
+/// GIST-8.1-01: an application selects protection for each message: a message with protection waits for TLS and uses no
+/// other association, another message is sent as usual.
 #[test]
 fn protection_is_optional() {
     let mut rig = Rig::with(tcp_and_tls());
@@ -72,7 +72,7 @@ fn protection_is_optional() {
     rig.sent().is(MessageType::DATA);
 }
 
-/// GIST-5.7.1-01: D=1 rules a protocol out.
+/// GIST-5.7.1-01: D=1 excludes a protocol.
 #[test]
 fn a_disabled_protocol_is_not_used() {
     let mut rig = Rig::with(tcp_only());
@@ -97,7 +97,7 @@ fn a_disabled_protocol_is_not_used() {
     assert_eq!(rig.gist.associations().count(), 0);
 }
 
-/// GIST-5.7.1-02: a configuration for a profile that is not proposed.
+/// GIST-5.7.1-02: the Stack-Configuration-Data refers to a profile that is not proposed.
 #[test]
 fn a_contradiction_is_refused() {
     let mut rig = Rig::with(tcp_only());
@@ -112,8 +112,8 @@ fn a_contradiction_is_refused() {
     rig.quiet();
 }
 
-/// GIST-5.7.1-14, GIST-5.7.1-15, GIST-5.7.1-17, GIST-5.7.1-18: a proposal that was changed on the way, or a cookie
-/// that is not that of the Response: no state, and the new association is torn down.
+/// GIST-5.7.1-14, GIST-5.7.1-15, GIST-5.7.1-17, GIST-5.7.1-18: a proposal that was changed in transit, or a cookie
+/// different from that of the Response: no state is created, and the new association is closed.
 #[test]
 fn a_changed_first_confirm_ends_the_association() {
     for case in 0..3 {
@@ -151,7 +151,7 @@ fn a_proposal_cannot_be_cut_off() {
     assert_eq!(rig.gist.counters().cookies_invalid, 1);
 }
 
-/// GIST-5.7.1-16: the same for state that is there: it is deleted; the association, which is not new, stays.
+/// GIST-5.7.1-16: the same with existing state: it is deleted; the association, which is not new, stays.
 #[test]
 fn a_changed_confirm_ends_the_state() {
     let mut rig = Rig::with(tcp_only());
@@ -185,8 +185,8 @@ fn a_first_confirm_says_its_hold_time() {
     assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD));
 }
 
-/// GIST-5.5-01, GIST-5.1-21: a Confirm by datagram where the Response asked for an association; a Query or a datagram's Data
-/// over one; MA-Hello by datagram.
+/// GIST-5.5-01, GIST-5.1-21: a Confirm by datagram although the Response requires an association; a Query or a
+/// datagram's Data over an association; MA-Hello by datagram.
 #[test]
 fn messages_come_in_their_encapsulation() {
     let mut rig = Rig::with(tcp_only());
@@ -208,9 +208,9 @@ fn messages_come_in_their_encapsulation() {
     rig.sent().error_is(GistError::INCORRECT_ENCAPSULATION);
 }
 
-/// GIST-4.4.3-04, GIST-4.4.3-05, GIST-5.1-10, GIST-5.7.1-13, GIST-5.7.1-12, GIST-4.4.3-07, GIST-4.4.3-08: a
-/// Response over the association of the peer's whole name, if it is good enough; else by datagram with a full
-/// offer.
+/// GIST-4.4.3-04, GIST-4.4.3-05, GIST-5.1-10, GIST-5.7.1-13, GIST-5.7.1-12, GIST-4.4.3-07, GIST-4.4.3-08: a Response is
+/// sent over the association with the peer's complete identity, if its properties are sufficient, otherwise by datagram
+/// with a full offer.
 #[test]
 fn a_responder_shares_what_fits() {
     let mut rig = Rig::with(tcp_only());
@@ -240,7 +240,7 @@ fn a_responder_shares_what_fits() {
         assert!(rig.sent().is(MessageType::RESPONSE).message().stack_proposal.is_some());
     }
 
-    // All that this node would offer now is secure.
+    // This node offers only secure stacks from now on.
     let mut config = tcp_and_tls();
     config.associations.tcp_port = None;
     let mut rig = Rig::with(config);
@@ -248,8 +248,8 @@ fn a_responder_shares_what_fits() {
     assert_eq!(profiles(&rig.sent().message()), [vec![2, 1]]);
 }
 
-/// GIST-5.1-12, GIST-6.3-01: a new association takes a Confirm whatever the policy; one that is shared does not,
-/// where state comes with the Query.
+/// GIST-5.1-12, GIST-6.3-01: a new association needs a Confirm under every policy; a shared one does not, if the Query
+/// creates the state.
 #[test]
 fn immediate_state_waits_for_a_new_association_only() {
     let mut rig = Rig::with(installing(Installation::Immediate));
@@ -308,7 +308,7 @@ fn an_association_has_the_ip_version_of_its_flow() {
     assert_eq!((local, peer.ip()), (ip("2001:db8:2::1"), ip("2001:db8:2::2")));
 }
 
-/// Without a port there is no connection mode: nothing is offered, asked or given.
+/// Without a port connection mode is off: the node proposes, requests and accepts no association.
 #[test]
 fn a_node_without_ports_stays_in_datagram_mode() {
     let mut rig = Rig::with(Config::default());
@@ -323,8 +323,8 @@ fn a_node_without_ports_stays_in_datagram_mode() {
     assert_eq!(rig.closed(), (channel, true));
 }
 
-/// GIST-4.3.3-13: the peer has no connection mode: what needs it fails, what does not goes by datagram, and
-/// `always` is satisfied with that.
+/// GIST-4.3.3-13: the peer has no connection mode: messages that need it fail, others are sent by datagram, also under
+/// `always`.
 #[test]
 fn a_peer_without_connection_mode_gets_datagrams() {
     let mut rig = Rig::with(tcp_only());
@@ -363,7 +363,7 @@ fn always_means_all_messages() {
     rig.over().is(MessageType::DATA);
 }
 
-/// GIST-5972-06, GIST-7.1.3-03: another peer answers a refresh: the session moves to an association with it.
+/// GIST-5972-06, GIST-7.1.3-03: another peer answers a refresh: the session moves to an association with that peer.
 #[test]
 fn a_new_peer_means_a_new_association() {
     let mut rig = Rig::with(tcp_only());
@@ -390,7 +390,7 @@ fn a_new_peer_means_a_new_association() {
     let payload = encode(&response);
     rig.packet(&Via::direct("10.2.0.7", RIGHT), &payload);
     rig.out.retain(|(_, out)| !matches!(out, Out::Notified(..)));
-    // What went reliably to the former peer is asked for, before more goes to the new one.
+    // The end of the reliable messages to the former peer is confirmed before messages are sent to the new one.
     let new = loop {
         match rig.next().1 {
             Out::Opened(channel, _, _, peer) => {
@@ -406,7 +406,7 @@ fn a_new_peer_means_a_new_association() {
     assert_eq!(rig.held(old).unwrap().sessions, 0);
 }
 
-/// A peer's hold time of a millisecond does not make hellos without end.
+/// A hold time of a millisecond at the peer does not cause an endless run of hellos.
 #[test]
 fn a_tiny_hold_time_is_not_followed() {
     let mut rig = Rig::with(tcp_only());
@@ -423,7 +423,7 @@ fn a_tiny_hold_time_is_not_followed() {
 }
 
 /// GIST-5972-13, GIST-5.7.2-06: a session in datagram mode moves to the association that the Confirm of its next
-/// refresh comes over, wherever that was opened from.
+/// refresh is received over, regardless of the end that opened it.
 #[test]
 fn a_confirm_over_an_association_moves_its_session() {
     let mut rig = Rig::with(tcp_only());
@@ -442,7 +442,7 @@ fn a_confirm_over_an_association_moves_its_session() {
     assert_eq!((upstream.association, upstream.peer), (Some(channel), Some(at_port(UP))));
 }
 
-/// GIST-5972-02: while a handshake starts over, what the peer sends over the association is delivered.
+/// GIST-5972-02: during a new handshake, messages of the peer over the association are delivered.
 #[test]
 fn a_handshake_that_starts_over_does_not_stop_reliable_data() {
     let mut rig = Rig::with(tcp_only());

@@ -1,4 +1,4 @@
-//! Two nodes with a wire between them: the tables of both agree.
+//! Two nodes with a wire between them, whose tables agree.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::rig::*;
 
 const ADDRESSES: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 
-/// What is on its way to a node.
+/// An event that is under way to a node.
 enum Flying {
     Datagram { src: core::net::SocketAddr, dst: core::net::SocketAddr, options: Vec<u8>, payload: Vec<u8> },
     Accepted(ChannelId, signalbox_gist::engine::Transport, core::net::SocketAddr),
@@ -27,7 +27,7 @@ struct Pair {
     nodes: [Gist; 2],
     now: Time,
     flying: VecDeque<(usize, Flying)>,
-    /// By node and channel: the name of the same channel at the other node.
+    /// Identifier of the same channel at the other node, by node and channel.
     ends: BTreeMap<(usize, u64), u64>,
     received: [Vec<(SessionId, Vec<u8>)>; 2],
     events: Vec<NetworkEvent>,
@@ -185,8 +185,8 @@ fn numbered(number: u32) -> SessionId {
     SessionId(session)
 }
 
-/// GIST-4.4.3-04, GIST-3.7-04, GIST-4.1.2-02: a thousand sessions over one association, each in its order, in both
-/// directions.
+/// GIST-4.4.3-04, GIST-3.7-04, GIST-4.1.2-02: a thousand sessions over one association, each with its own order, in
+/// both directions.
 #[test]
 fn a_thousand_sessions_share_one_association() {
     let mut config = tcp_only();
@@ -214,8 +214,8 @@ fn a_thousand_sessions_share_one_association() {
     assert_eq!(pair.received[0].len(), 1000);
 }
 
-/// Sessions are refreshed over the association for as long as they are used, and it is closed when no session uses it.
-/// GIST-5.1-05, GIST-5.1-10, GIST-4.4.5-01.
+/// Sessions in use are refreshed over the association, and it is closed when no session uses it. GIST-5.1-05,
+/// GIST-5.1-10, GIST-4.4.5-01.
 #[test]
 fn a_session_is_refreshed_and_an_association_ends() {
     let mut pair = Pair::new(&tcp_only());
@@ -235,8 +235,8 @@ fn a_session_is_refreshed_and_an_association_ends() {
     }
 }
 
-/// Both open at the same time: both associations come up, both sessions live, and later sessions of both sides use
-/// that of the node with the lower identity.
+/// Both nodes open an association at the same time: both are set up, both sessions work, and later sessions of both
+/// nodes use that of the node with the lower identity.
 #[test]
 fn simultaneous_opening_settles_on_one() {
     let mut pair = Pair::new(&tcp_only());
@@ -257,7 +257,7 @@ fn simultaneous_opening_settles_on_one() {
         pair.settle();
     }
     assert_eq!((pair.received[0].len(), pair.received[1].len()), (11, 11));
-    // Node 0 is "a": what it opened carries the twenty.
+    // Node 0 has the identity "a": the association that it opened carries the twenty sessions.
     let carried = |at: usize, opened: bool| {
         sessions(&pair, at).iter().filter(|(o, _)| *o == opened).map(|(_, n)| *n).sum::<u32>()
     };
@@ -265,15 +265,15 @@ fn simultaneous_opening_settles_on_one() {
     assert_eq!((carried(1, false), carried(1, true)), (21, 1));
 }
 
-/// The peer restarts: its channels end, its state is gone; the session is back after one handshake, and what is
-/// sent meanwhile waits. GIST-4.4.6-08.
+/// The peer restarts: its channels end and its state is lost. One handshake restores the session, and messages wait
+/// meanwhile. GIST-4.4.6-08.
 #[test]
 fn a_restarted_peer_is_found_again() {
     let mut pair = Pair::new(&tcp_only());
     let mri = flow(ADDRESSES[0], ADDRESSES[1]);
     pair.send(0, mri, numbered(1), b"one1");
     pair.settle();
-    pair.now = Time::from_secs(3); // long enough that it is no refusal
+    pair.now = Time::from_secs(3); // long enough not to count as a refusal
     pair.nodes[1] = Pair::new(&tcp_only()).nodes.into_iter().nth(1).unwrap();
     let channel = pair.nodes[0].associations().next().unwrap().channel;
     let reason = ChannelClosed::Reset;
@@ -284,8 +284,8 @@ fn a_restarted_peer_is_found_again() {
     assert_eq!(pair.nodes[1].sessions().count(), 1);
 }
 
-/// Whatever is sent, refreshed, lost and closed, in whatever order: the tables of both agree
-/// together, and in the end nothing is left.
+/// Arbitrary messages, refreshes, losses and closes in any order: the tables of both nodes agree, and in the end no
+/// state is left.
 #[test]
 fn storms_leave_nothing_behind() {
     for seed in 0..30 {

@@ -1,4 +1,4 @@
-//! Retry delay after an association failed before a message of the peer was received.
+//! The retry delay after an association that failed before a message of the peer was received.
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
@@ -9,14 +9,14 @@ use signalbox_gist::wire::MessageType;
 use super::kit::*;
 use crate::rig::*;
 
-/// No refresh is in the way of what is looked at.
+/// Settings without refreshes during the test.
 fn lasting() -> Config {
     let mut config = Config { inactivity: seconds(40_000), ..tcp_and_tls() };
     config.associations.always = true;
     config
 }
 
-/// As a TLS 1.3 client that the server does not want: connected, and then not.
+/// Fails an association as a TLS 1.3 client sees it whose server refuses it: connected, and then closed.
 fn refused(rig: &mut Rig, query: &Packet) -> ChannelId {
     rig.propose(query, peer_tls());
     let (channel, ..) = rig.opened();
@@ -28,7 +28,7 @@ fn refused(rig: &mut Rig, query: &Packet) -> ChannelId {
     channel
 }
 
-/// The next Query, and when it leaves.
+/// The next Query, and the time at which it is sent.
 fn next_query(rig: &mut Rig) -> (u64, Packet) {
     while rig.out.is_empty() {
         rig.until(rig.ms() + 20);
@@ -39,7 +39,7 @@ fn next_query(rig: &mut Rig) -> (u64, Packet) {
     (at, query.is(MessageType::QUERY))
 }
 
-/// The attempts of one session: each wait is twice the one before, a quarter of it may be added by chance.
+/// The attempts of one session: each delay is twice the one before, plus a random part of up to a quarter.
 #[test]
 fn each_refusal_doubles_the_wait() {
     let mut rig = Rig::with(lasting());
@@ -48,11 +48,11 @@ fn each_refusal_doubles_the_wait() {
     let mut at = rig.ms();
     for wait in [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000] {
         refused(&mut rig, &query);
-        rig.out.clear(); // the status of what was lost
+        rig.out.clear(); // the status of the lost messages
         let next;
         (next, query) = next_query(&mut rig);
         assert!((wait..=wait * 5 / 4 + 20).contains(&(next - at)), "{} after {wait}", next - at);
-        // The rig may be a little late, and the next attempt begins now.
+        // The rig may be slightly late, and the next attempt begins now.
         at = rig.ms();
     }
     let counters = rig.gist.counters();
@@ -75,7 +75,8 @@ fn messages_fail_while_their_peer_waits() {
     rig.quiet();
 }
 
-/// Another session learns by its Query who its peer is, and opens nothing; one that asks for no association goes on.
+/// Another session detects its peer by its Query, and opens no association; a session that requests no association
+/// continues.
 #[test]
 fn other_sessions_with_the_peer_wait_too_unless_a_datagram_will_do() {
     let mut rig = Rig::with(tcp_and_tls());
@@ -99,7 +100,7 @@ fn other_sessions_with_the_peer_wait_too_unless_a_datagram_will_do() {
     rig.sent().is(MessageType::DATA);
 }
 
-/// A connection that is refused counts, and so does a peer that the database refuses.
+/// A refused connection counts as a failure, and so does a peer that the database refuses.
 #[test]
 fn all_attempts_that_come_to_nothing_count() {
     for not_authorised in [false, true] {
@@ -122,7 +123,7 @@ fn all_attempts_that_come_to_nothing_count() {
             rig.no_state();
             rig.out.clear();
         }
-        // Another database: everything is judged again.
+        // With another database all peers are authorised again.
         rig.handle(signalbox_gist::engine::Input::AuthorisedPeers(&Apd::new(8, Verdict::Allow)));
         rig.reliably(b"data", own());
         let query = rig.sent();
@@ -131,7 +132,7 @@ fn all_attempts_that_come_to_nothing_count() {
     }
 }
 
-/// The peer's first word clears what was held against it: the loss of its association later on is repaired at once.
+/// The first message of the peer clears its failures: a later loss of its association is repaired at once.
 #[test]
 fn a_peer_that_speaks_does_not_wait() {
     let mut rig = Rig::with(tcp_only());
@@ -152,7 +153,7 @@ fn a_peer_that_speaks_does_not_wait() {
     assert_eq!(rig.gist.counters().associations_waiting, 0);
 }
 
-/// An association that stood for longer than its failure would cost was no refusal.
+/// An association that lasted longer than its retry delay was not refused.
 #[test]
 fn what_stood_for_a_while_is_asked_for_at_once() {
     let mut rig = Rig::with(tcp_only());
@@ -164,7 +165,7 @@ fn what_stood_for_a_while_is_asked_for_at_once() {
     rig.sent().is(MessageType::QUERY);
 }
 
-/// Off, and without room: tried again at once, and the latter counted.
+/// Without a retry delay, or with a full table, an attempt is made at once; the latter is counted.
 #[test]
 fn the_waits_are_bounded_and_can_be_off() {
     for (first, max, uncounted) in [(0, 8, 0), (1, 0, 1)] {

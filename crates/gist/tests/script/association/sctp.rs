@@ -48,12 +48,12 @@ fn both() -> Config {
     }
 }
 
-/// Whether these octets stand in a packet.
+/// Whether a packet contains these octets.
 fn holds(packet: &[u8], wanted: &[u8]) -> bool {
     packet.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// A Querying-SM with an association over SCTP that has carried Confirm and one message.
+/// A Querying-SM with an association over SCTP that carried the Confirm and one message.
 fn associated() -> (Rig, ChannelId) {
     let mut rig = Rig::with(only_sctp());
     rig.reliably(b"data", own());
@@ -70,8 +70,8 @@ fn associated() -> (Rig, ChannelId) {
     (rig, channel)
 }
 
-/// SCTP-3.4-01, SCTP-3.3-03: the time that an application gives a message is the channel's, too. SCTP-3.3-02: not that of
-/// a reliable one, which once it is sent is sent until it arrives. SCTP-3.2-02: both take the session's stream.
+/// SCTP-3.4-01, SCTP-3.3-03: the lifetime of a message applies to the channel, too. SCTP-3.3-02: it does not apply to a
+/// reliable message, which is retransmitted until it arrives. SCTP-3.2-02: both use the session's stream.
 #[test]
 fn the_time_of_a_message_is_its_lifetime() {
     let (mut rig, _) = associated();
@@ -89,9 +89,9 @@ fn the_time_of_a_message_is_its_lifetime() {
     assert_eq!((other, lifetime), (one, None));
 }
 
-/// SCTP-3.1.1-01, SCTP-3.1.2-03, SCTP-4.1-02: a Query proposes protocol 3 without a port.
-/// SCTP-3.1.1-02, SCTP-3.1.2-06: the Querying node opens the association, to the address of the Response's NLI and the
-/// port of its configuration. SCTP-3.1.2-07: a reliable message goes over it, behind the Confirm.
+/// SCTP-3.1.1-01, SCTP-3.1.2-03, SCTP-4.1-02: a Query proposes protocol 3 without a port. SCTP-3.1.1-02, SCTP-3.1.2-06:
+/// the Querying node opens the association, to the address of the Response's NLI and the port of its configuration.
+/// SCTP-3.1.2-07: a reliable message is sent over it after the Confirm.
 #[test]
 fn the_querying_node_opens_the_association() {
     let mut rig = Rig::with(only_sctp());
@@ -113,7 +113,7 @@ fn the_responding_node_says_its_port() {
     assert!(holds(&response.payload, &[3, 1, 2, 0, 0x17, 0xeb, 0, 0]), "{response:?}");
 }
 
-/// SCTP-3.1.2-05: from whatever address and port the association comes. SCTP-3.2-04: it is used again for the next
+/// SCTP-3.1.2-05: the association may have any source address and port. SCTP-3.2-04: it is used again for the next
 /// session, by either method of the handshake.
 #[test]
 fn who_comes_from_anywhere_is_accepted() {
@@ -137,7 +137,7 @@ fn who_comes_from_anywhere_is_accepted() {
     assert_eq!(rig.held(channel).unwrap().sessions, 2);
 }
 
-/// SCTP-3.1.2-01: a node without SCTP passes over profiles that contain it, in Queries and Responses.
+/// SCTP-3.1.2-01: a node without SCTP ignores profiles that contain it, in Queries and Responses.
 #[test]
 fn without_sctp_another_profile_is_taken() {
     let mut rig = Rig::with(tcp_only());
@@ -191,8 +191,8 @@ fn a_failure_is_reported() {
     assert_eq!(rig.notified().1, NetworkEvent::CommunicationFailure);
 }
 
-/// SCTP-7-01, SCTP-7-02: protocol 4 is DTLS; alone it is no stack, and this node has none of it: neither is used nor
-/// ever proposed, not even where a message asks for security.
+/// SCTP-7-01, SCTP-7-02: protocol 4 is DTLS; alone it is not a stack, and this node does not support it: it is neither
+/// used nor proposed, not even for a message with security.
 #[test]
 fn dtls_is_known_and_not_used() {
     let alone = stack(&ONLY_DTLS, &[]);

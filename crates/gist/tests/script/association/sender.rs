@@ -22,8 +22,8 @@ impl Rig {
     }
 }
 
-/// GIST-B.2-03, GIST-7.1.4-02: what comes over the association of a former peer has the name that the application knew
-/// that peer by, in this session and in another, explicitly routed or not; so has what its datagrams bring.
+/// GIST-B.2-03, GIST-7.1.4-02: messages over the association of a former peer have the SII handle that the application
+/// has for that peer, in this session and in another, explicitly routed or not. The same holds for its datagrams.
 #[test]
 fn an_association_names_its_end() {
     let mut rig = Rig::with(tcp_only());
@@ -34,7 +34,7 @@ fn an_association_names_its_end() {
     let (_, NetworkEvent::Good(up)) = rig.notified() else { panic!() };
     assert_eq!(rig.named_over(first, 0xa5, false), Some(up));
     assert_eq!(rig.named_over(first, 0xa5, true), Some(up));
-    // Another peer takes the session over.
+    // Another peer becomes the peer of the session.
     let cookie = [8; 8];
     let mut again = query(through(), &cookie);
     (again.session, again.nli) = (Some(session(0xa5)), Some(nli(b"new", NEW)));
@@ -62,7 +62,7 @@ fn an_association_names_its_end() {
     assert_eq!(rig.delivered().sii, Some(up));
 }
 
-/// A peer that opened a channel without a Confirm over it is not known as a sender.
+/// A peer that opened a channel without a Confirm has no SII handle as a sender.
 #[test]
 fn a_channel_alone_names_nobody() {
     let mut rig = Rig::with(tcp_only());

@@ -1,4 +1,4 @@
-//! Messages over associations: cut out of streams, queued, held back, refused (RFC 5971 §4.1, §4.3, §5.4).
+//! Messages over associations: read from streams, queued, delayed, refused (RFC 5971 §4.1, §4.3, §5.4).
 
 use signalbox_core::NslpId;
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
@@ -8,14 +8,14 @@ use signalbox_gist::wire::{Encapsulation, ErrorObject, GistError, Infos, Message
 use super::kit::*;
 use crate::rig::*;
 
-/// Largest payload: 12 bits of words.
+/// The largest payload: 12 bits of words.
 const MOST: usize = 16_380;
 
 fn back(data: &[u8]) -> Vec<u8> {
     bare_data(own().inverted(), SESSION, data)
 }
 
-/// GIST-4.3.1-01, GIST-5.4-01: messages come whole however the stream is cut, in order.
+/// GIST-4.3.1-01, GIST-5.4-01: messages arrive complete and in order for any division of the stream.
 #[test]
 fn messages_are_cut_out_of_the_stream() {
     let stream: Vec<u8> = [back(b"one1"), back(b"two2two2"), hello(0, false), back(b"")].concat();
@@ -33,7 +33,8 @@ fn messages_are_cut_out_of_the_stream() {
     }
 }
 
-/// A version that this node does not know: its length means nothing. An Error, and the end. GIST-5.6-08.
+/// The length of a message of an unsupported version has no meaning: an Error is sent and the association is closed.
+/// GIST-5.6-08.
 #[test]
 fn a_bad_header_ends_the_association() {
     let mut rig = Rig::with(tcp_only());
@@ -48,8 +49,8 @@ fn a_bad_header_ends_the_association() {
     assert_eq!(rig.gist.associations().count(), 0);
 }
 
-/// GIST-5.6-08, GIST-4.3.4-03, GIST-4.3.1-08: an Error about one message is sent over the association, and
-/// the next is read.
+/// GIST-5.6-08, GIST-4.3.4-03, GIST-4.3.1-08: an Error about one message is sent over the association, and the next
+/// message is read.
 #[test]
 fn a_bad_message_is_refused_over_its_association() {
     let mut rig = Rig::with(tcp_only());
@@ -78,8 +79,8 @@ fn a_bad_message_is_refused_over_its_association() {
     assert_eq!(rig.delivered().data, b"data");
 }
 
-/// GIST-4.3.2-11, GIST-4.3.2-13, GIST-A.4.4.4-01: a session that the association is not for, or none at all;
-/// E=1 comes first.
+/// GIST-4.3.2-11, GIST-4.3.2-13, GIST-A.4.4.4-01: Data of a session that does not use the association, or without a
+/// session; E=1 is checked first.
 #[test]
 fn messages_belong_to_their_association() {
     let mut rig = Rig::with(tcp_only());
@@ -102,7 +103,7 @@ fn messages_belong_to_their_association() {
     assert_eq!(rig.gist.counters().data_misdelivered, 2);
 }
 
-/// Our own Data is refused as not of the association: the peer lost the session, so the handshake starts over.
+/// Data of this node is refused as not of the association: the peer lost the session, so the handshake starts again.
 #[test]
 fn a_misdelivered_message_of_ours_starts_the_handshake_again() {
     let mut rig = Rig::with(tcp_only());
@@ -122,8 +123,8 @@ fn a_misdelivered_message_of_ours_starts_the_handshake_again() {
     assert!(rig.sent().is(MessageType::QUERY).message().stack_proposal.is_some());
 }
 
-/// GIST-4.3.3-05, GIST-4.1.1-04: what is too large for a datagram asks for an association by itself; the largest
-/// payload arrives whole; more than that no message can carry.
+/// GIST-4.3.3-05, GIST-4.1.1-04: a message that is too large for a datagram requests an association; the largest
+/// payload arrives complete; a larger one is refused.
 #[test]
 fn large_messages_go_over_an_association() {
     let mut rig = Rig::with(tcp_only());
@@ -147,8 +148,8 @@ fn large_messages_go_over_an_association() {
     assert_eq!(rig.failed(), SendError::TooLarge { max: MOST });
 }
 
-/// GIST-5972-03, GIST-4.3.3-12: an established session in datagram mode gets an association when it needs one;
-/// what does not, goes on by datagram meanwhile.
+/// GIST-5972-03, GIST-4.3.3-12: an established session in datagram mode gets an association when it needs one; other
+/// messages are sent by datagram meanwhile.
 #[test]
 fn a_session_moves_up_when_it_must() {
     for large in [false, true] {
@@ -166,7 +167,7 @@ fn a_session_moves_up_when_it_must() {
         rig.quiet();
         rig.send(b"fast", own());
         if !large {
-            // Behind a reliable message nothing overtakes.
+            // No message overtakes a reliable message.
             rig.quiet();
         } else {
             rig.sent().is(MessageType::DATA);
@@ -184,7 +185,7 @@ fn a_session_moves_up_when_it_must() {
     }
 }
 
-/// A Responding node cannot open an association: what needs one fails where there was none.
+/// A Responding node cannot open an association: messages that need one fail if there is no association.
 #[test]
 fn a_responding_node_in_datagram_mode_cannot_move_up() {
     let mut rig = Rig::with(tcp_only());
@@ -195,8 +196,8 @@ fn a_responding_node_in_datagram_mode_cannot_move_up() {
     assert!(matches!(rig.failed(), SendError::TooLarge { .. }));
 }
 
-/// GIST-4.1.1-03, GIST-3.7-04: a channel that holds too much stops its association, and no other; the queue is
-/// bounded, its end reported; order is kept.
+/// GIST-4.1.1-03, GIST-3.7-04: a channel with a full buffer stops its association, and no other; the queue is bounded,
+/// its end reported; the order is kept.
 #[test]
 fn back_pressure_stops_one_association() {
     let mut config = tcp_only();
@@ -232,7 +233,7 @@ fn back_pressure_stops_one_association() {
     assert_eq!(rig.held(channel).unwrap().queued_octets, 0);
 }
 
-/// GIST-B.1-04: a message that waits no longer than its application wants.
+/// GIST-B.1-04: a message waits no longer than its application allows.
 #[test]
 fn messages_in_the_queue_have_their_time() {
     let mut rig = Rig::with(tcp_only());
@@ -247,8 +248,8 @@ fn messages_in_the_queue_have_their_time() {
     rig.quiet();
 }
 
-/// GIST-4.1.1-01, GIST-4.1.1-02, GIST-4.1.1-03: an application that takes nothing: its association is not read on,
-/// others are; nothing reliable is lost; datagrams are.
+/// GIST-4.1.1-01, GIST-4.1.1-02, GIST-4.1.1-03: an application accepts no messages: its association is not read, others
+/// are; no reliable message is lost; datagrams are.
 #[test]
 fn a_blocked_application_stops_its_senders() {
     let mut rig = Rig::with(tcp_only());
@@ -271,7 +272,7 @@ fn a_blocked_application_stops_its_senders() {
     assert_eq!(rig.delivered().data, b"more");
 }
 
-/// While an application takes nothing, the peer's hellos lie unread: that is no sign of its death.
+/// While an application accepts no messages, the hellos of the peer are not read. This is not a failure of the peer.
 #[test]
 fn an_association_that_is_not_read_is_not_given_up() {
     let mut rig = Rig::with(tcp_only());
@@ -289,7 +290,8 @@ fn an_association_that_is_not_read_is_not_given_up() {
     assert_eq!(rig.delivered().data, b"one1");
 }
 
-/// GIST-4.1.2-01: what a peer sent before it closed is delivered, although the application takes nothing.
+/// GIST-4.1.2-01: messages that a peer sent before it closed the association are delivered, although the application
+/// accepts none meanwhile.
 #[test]
 fn the_end_of_a_blocked_association_loses_nothing() {
     let mut rig = Rig::with(tcp_only());
@@ -301,8 +303,8 @@ fn the_end_of_a_blocked_association_loses_nothing() {
     assert_eq!(rig.delivered().data, b"one1");
 }
 
-/// GIST-4.4.5-07, GIST-4.3.3-10, GIST-4.3.3-11, GIST-4.4.5-08, GIST-4.4.3-08: a session that needs more than its
-/// association gives moves to another; its messages wait until the peer has answered behind the old ones.
+/// GIST-4.4.5-07, GIST-4.3.3-10, GIST-4.3.3-11, GIST-4.4.5-08, GIST-4.4.3-08: a session that needs properties that its
+/// association lacks moves to another; its messages wait until the peer has answered after the old ones.
 #[test]
 fn a_session_moves_when_its_old_association_is_drained() {
     let mut rig = Rig::with(tcp_and_tls());
@@ -333,7 +335,7 @@ fn a_session_moves_when_its_old_association_is_drained() {
     assert_eq!(rig.held(old).unwrap().sessions, 0);
 }
 
-/// A peer that does not answer behind the old messages does not hold the new ones for ever.
+/// A peer that does not answer after the old messages delays the new ones for a limited time.
 #[test]
 fn an_old_association_that_is_not_drained_is_given_up() {
     let mut rig = Rig::with(tcp_and_tls());
@@ -358,7 +360,7 @@ fn an_old_association_that_is_not_drained_is_given_up() {
     assert_eq!(rig.over().message().nslp_data, Some(&b"safe"[..]));
 }
 
-/// GIST-4.3.4-10: a Query with a payload that the path does not carry: a small one asks for an association.
+/// GIST-4.3.4-10: a Query whose payload is too large for the path: a small Query without it requests an association.
 #[test]
 fn a_query_that_is_too_large_asks_for_an_association() {
     let mut rig = Rig::with(Config { piggyback: true, ..tcp_only() });
@@ -376,7 +378,7 @@ fn a_query_that_is_too_large_asks_for_an_association() {
     assert_eq!(rig.over().message().nslp_data, Some(&[1; 200][..]));
 }
 
-/// SCTP keeps messages apart by itself: each comes whole, and is otherwise malformed (RFC 6084 §3).
+/// SCTP preserves message boundaries: each message arrives complete, otherwise it is malformed (RFC 6084 §3).
 #[test]
 fn sctp_gives_whole_messages() {
     let mut config = tcp_only();
@@ -419,7 +421,7 @@ fn what_peers_can_make_grow_is_bounded() {
     assert_eq!(rig.gist.counters().associations_overrun, 1);
 }
 
-/// GIST-4.1.2-10, GIST-5.5-02: what asks for nothing goes over the association that its session has.
+/// GIST-4.1.2-10, GIST-5.5-02: a message without requirements is sent over the association of its session.
 #[test]
 fn a_session_with_an_association_uses_it_for_all() {
     let mut rig = Rig::with(tcp_only());
@@ -429,7 +431,7 @@ fn a_session_with_an_association_uses_it_for_all() {
     assert!(matches!(rig.status().2, MessageStatus::Sent(attributes) if attributes == RELIABLE));
 }
 
-/// GIST-5.6-09: Errors for a peer that sends and does not read are dropped in the end, and counted.
+/// GIST-5.6-09: Errors for a peer that sends but does not read are dropped at a limit, and counted.
 #[test]
 fn errors_do_not_pile_up() {
     let mut config = tcp_only();
@@ -445,7 +447,7 @@ fn errors_do_not_pile_up() {
     assert!(rig.gist.counters().errors_unsendable > 50);
 }
 
-/// The reliable message that an application routes by itself goes over an association with that peer.
+/// A reliable message that is explicitly routed is sent over an association with that peer.
 #[test]
 fn explicit_routing_uses_an_association() {
     let mut rig = Rig::with(tcp_only());
@@ -457,7 +459,7 @@ fn explicit_routing_uses_an_association() {
     assert!(over.channel == channel && over.message().header.e);
 }
 
-/// Nonsense over channels neither panics nor makes state.
+/// Random octets over channels cause neither a panic nor state.
 #[test]
 fn nonsense_does_no_harm() {
     let mut rig = Rig::with(tcp_only());
