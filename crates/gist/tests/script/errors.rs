@@ -1,4 +1,4 @@
-//! Errors that a node answers with, and errors that it gets (RFC 5971 §5.6, §7.2.1, A.4).
+//! Errors that a node sends, and errors that it receives (RFC 5971 §5.6, §7.2.1, A.4).
 
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::{Direction, IfIndex, LooseEnd, Mri};
@@ -9,7 +9,7 @@ use signalbox_gist::wire::{
 
 use crate::rig::*;
 
-/// A Query whose objects are changed as octets before it comes in.
+/// Injects a Query whose octets are changed before.
 fn bent(rig: &mut Rig, bend: impl FnOnce(&mut Vec<u8>)) {
     let mut octets = encode(&query(through(), &[1; 8]));
     bend(&mut octets);
@@ -17,8 +17,8 @@ fn bent(rig: &mut Rig, bend: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// GIST-5.6-05, GIST-5.6-07, GIST-5.1-19, GIST-A.4.4.1-03, GIST-A.4.4.1-04, GIST-A.4.4.1-05, GIST-A.4.4.1-07,
-/// GIST-A.4.4.1-08, GIST-A.4.4.1-02, GIST-A.4.1-07, GIST-A.4.4.1-06, GIST-A.4.1-05, GIST-A.4.1-06: what is malformed is answered in normal
-/// mode to the address in its NLI, by an Error that names its sender, with NSLPID 0.
+/// GIST-A.4.4.1-08, GIST-A.4.4.1-02, GIST-A.4.1-07, GIST-A.4.4.1-06, GIST-A.4.1-05, GIST-A.4.1-06: a malformed message
+/// is answered in normal mode to the address in its NLI, by an Error that identifies its sender, with NSLPID 0.
 #[test]
 fn malformed_messages_are_refused() {
     type Bend = fn(&mut Vec<u8>);
@@ -52,7 +52,7 @@ fn malformed_messages_are_refused() {
 }
 
 /// GIST-5.1-03, GIST-5.1-04, GIST-A.2.1-01, GIST-A.2.1-02, GIST-A.4.4.9-03, GIST-A.4.1-06, GIST-A.4.4-01: unknown
-/// objects by their flags; the Error names flow, session and the type at fault.
+/// objects are processed by their flags; the Error has the flow, the session and the unknown type.
 #[test]
 fn unknown_objects() {
     let add = |flags: u8| {
@@ -75,8 +75,8 @@ fn unknown_objects() {
     rig.sent().error_is(GistError::INVALID_EXTENSIBILITY_FLAGS);
 }
 
-/// GIST-5.6-06, GIST-4.4.1-15, GIST-A.4.4.10-01: without an NLI that can be understood the Error goes to the IP source if S=1,
-/// and nowhere if S=0.
+/// GIST-5.6-06, GIST-4.4.1-15, GIST-A.4.4.10-01: without a valid NLI the Error is sent to the IP source if S=1, and is
+/// not sent if S=0.
 #[test]
 fn errors_without_an_nli() {
     for s in [true, false] {
@@ -100,8 +100,7 @@ fn errors_without_an_nli() {
     }
 }
 
-/// GIST-5.6-01, GIST-5.6-02: an Error draws no Error, however broken or out of place it is, and makes no
-/// state.
+/// GIST-5.6-01, GIST-5.6-02: an Error is not answered with an Error, however malformed it is, and creates no state.
 #[test]
 fn errors_are_not_answered() {
     let mut rig = Rig::new();
@@ -142,7 +141,7 @@ fn errors_are_limited() {
     assert_eq!(rig.out.len(), 2);
 }
 
-/// GIST-5.5-01, GIST-A.4.4.3-01, GIST-5.1-21: message types in encapsulations that are not theirs.
+/// GIST-5.5-01, GIST-A.4.4.3-01, GIST-5.1-21: message types in encapsulations that are not allowed for them.
 #[test]
 fn wrong_encapsulations() {
     let mut rig = Rig::new();
@@ -159,8 +158,8 @@ fn wrong_encapsulations() {
     rig.quiet();
 }
 
-/// GIST-7.2.1-01, GIST-7.2.1-02, GIST-7.2.1-03, GIST-5.3.2.1-01, GIST-A.4.4.9-06: S=1 and an NLI that is not the
-/// IP source: a NAT that does not know GIST. The Error goes back the way the Query came.
+/// GIST-7.2.1-01, GIST-7.2.1-02, GIST-7.2.1-03, GIST-5.3.2.1-01, GIST-A.4.4.9-06: S=1 and an NLI that is not the IP
+/// source: a NAT without GIST. The Error is sent back along the route of the Query.
 #[test]
 fn a_legacy_nat_is_found() {
     let mut rig = Rig::new();
@@ -173,7 +172,7 @@ fn a_legacy_nat_is_found() {
     assert_eq!(object.infos.iter().next(), Some(Info::ObjectType(ObjectType::MRI)));
     rig.quiet();
     rig.no_state();
-    // with S=0 nothing is wrong
+    // With S=0 the message is valid.
     message.header.s = false;
     rig.inject(&Via::intercepted(SRC, DST), &message);
     rig.sent().is(MessageType::RESPONSE);
@@ -195,8 +194,8 @@ fn a_nat_on_the_way_back_ends_the_handshake() {
     assert_eq!(rig.gist.counters().untranslated, 2);
 }
 
-/// GIST-A.4.4.12-03, GIST-A.4.4.12-04, GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-8.3-01, GIST-A.4.4.12-01: flows that could not come in
-/// here: of the other IP version, from an address of this node, against the filters.
+/// GIST-A.4.4.12-03, GIST-A.4.4.12-04, GIST-5.8.1.2-06, GIST-5.8.1.2-07, GIST-8.3-01, GIST-A.4.4.12-01: flows that
+/// cannot arrive here: of the other IP version, from an address of this node, against the filters.
 #[test]
 fn flows_that_cannot_be() {
     let filter = IngressFilter {
@@ -223,14 +222,14 @@ fn flows_that_cannot_be() {
         rig.quiet();
         rig.no_state();
     }
-    // Nor from an address of this node on an interface that is down.
+    // A flow from an address of this node on an interface that is down is refused, too.
     let mut rig = Rig::with(Config::default());
     let mut list = interfaces();
     list[1].up = false;
     rig.handle(signalbox_gist::engine::Input::Interfaces(&list));
     rig.inject(&Via::intercepted(SRC, DST), &query(own(), &[1; 8]));
     rig.sent().error_is(GistError::INGRESS_FILTER_FAILURE);
-    // GIST-A.4.4.12-04: the whole of a source prefix has to be inside
+    // GIST-A.4.4.12-04: the whole source prefix has to be inside.
     let mut rig = Rig::with(config());
     let mut p = signalbox_core::PathCoupled::between(ip("10.0.0.0"), ip(DST));
     p.src_prefix = 8;
@@ -259,7 +258,7 @@ fn loose_end_queries() {
     rig.no_state();
 }
 
-/// Some senders are never answered: this node, the unspecified address, multicast addresses.
+/// Some senders never get an answer: this node, the unspecified address, multicast addresses.
 #[test]
 fn impossible_senders() {
     for sender in [LEFT, RIGHT, "0.0.0.0", "127.0.0.1", "224.0.0.1"] {
@@ -275,8 +274,8 @@ fn impossible_senders() {
     }
 }
 
-/// GIST-B.4-01, GIST-A.4.4.7-01, GIST-5.6-10: the flow's end lacks the application: this is the last node that
-/// has it.
+/// GIST-B.4-01, GIST-A.4.4.7-01, GIST-5.6-10: the flow's end lacks the application: this is the last node with the
+/// application.
 #[test]
 fn endpoint_found() {
     let mut rig = Rig::new();
@@ -290,8 +289,7 @@ fn endpoint_found() {
     rig.quiet();
 }
 
-/// GIST-7.2.1-04, GIST-A.4.3-02: a Query that is refused ends its handshake, whatever
-/// class in the Error object.
+/// GIST-7.2.1-04, GIST-A.4.3-02: a Query that is refused ends its handshake, for any class in the Error object.
 #[test]
 fn refused_queries_are_not_repeated() {
     for error in [
@@ -313,7 +311,7 @@ fn refused_queries_are_not_repeated() {
     }
 }
 
-/// Data that the peer refuses is reported; the state stands.
+/// Data that the peer refuses is reported; the state stays.
 #[test]
 fn refused_data_is_reported() {
     let mut rig = Rig::new();

@@ -1,4 +1,4 @@
-//! What applications do about changed and parallel routes (RFC 5971 §7.1.4, §7.1.5): the script is the application.
+//! Reactions of applications to changed and parallel routes (RFC 5971 §7.1.4, §7.1.5): the script is the application.
 
 use core::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::rig::*;
 const PEERS: [(&[u8], &str); 2] = [(b"down", DOWN), (b"other", "10.2.0.3")];
 
 impl Rig {
-    /// Has the route found again, and one of the peers answer; the name of the peer that it is now.
+    /// Repeats the discovery of the route, and lets one of the peers answer. Returns the SII handle of the present
+    /// peer.
     fn rerouted(&mut self, mri: Mri, peer: usize) -> SiiHandle {
         let (status, data) = (InvalidStatus::Tentative, &[][..]);
         let nslp = Some(NSLP);
@@ -31,8 +32,8 @@ impl Rig {
     }
 }
 
-/// GIST-7.1.4-01: a route that flaps shows as it is, each change as a peer that is good and one that is off the
-/// path; each peer has the same SII handle every time, so the application can distinguish them.
+/// GIST-7.1.4-01: each change of an unstable route is reported, with a peer that is good and one that is off the path;
+/// each peer has the same SII handle every time, so the application can distinguish them.
 #[test]
 fn a_flapping_route_is_shown() {
     let mut rig = Rig::new();
@@ -48,8 +49,8 @@ fn a_flapping_route_is_shown() {
     assert_eq!(rig.gist.counters().peer_changed, 6);
 }
 
-/// GIST-7.1.5-01, GIST-7.1.5-02: notified of another peer, the application repairs at once, or first informs
-/// upstream; and it tears down what is off the path, by that peer's name.
+/// GIST-7.1.5-01, GIST-7.1.5-02: notified of another peer, the application repairs at once, or first informs the
+/// upstream peer. It tears down the state off the path, by that peer's SII handle.
 #[test]
 fn local_repair() {
     for upstream_first in [false, true] {
@@ -75,8 +76,8 @@ fn local_repair() {
     }
 }
 
-/// GIST-7.1.5-03: explicitly routed Data informs a node that it is off the path. Its application sees what it
-/// is, and that this node has state of its own; it lets go of it, and no Query refreshes it any more.
+/// GIST-7.1.5-03: explicitly routed Data informs a node that it is off the path. Its application detects this, and that
+/// this node has state of its own. It releases the state, and no Query refreshes it any more.
 #[test]
 fn a_node_off_the_path_lets_go() {
     let mut rig = Rig::new();
@@ -92,7 +93,7 @@ fn a_node_off_the_path_lets_go() {
     rig.no_state();
     rig.until(200_000);
     rig.quiet();
-    // One that does not would have gone on.
+    // Without the release the refreshes would have continued.
     let mut rig = Rig::new();
     rig.responding();
     rig.established_for(through());
@@ -103,8 +104,8 @@ fn a_node_off_the_path_lets_go() {
     rig.sent().is(MessageType::QUERY);
 }
 
-/// GIST-7.1.4-01: of two parallel ways the kernel's choice counts, and a change between them by the local
-/// forwarding table is shown as any other.
+/// GIST-7.1.4-01: of two parallel routes the choice of the kernel counts, and a change between them by the local
+/// forwarding table is reported as any other.
 #[test]
 fn a_change_between_parallel_ways() {
     let mut rig = Rig::with(Config { hold_down: Duration::ZERO, ..Config::default() });

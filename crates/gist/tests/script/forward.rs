@@ -1,4 +1,4 @@
-//! What a node passes on, forwards, or refuses because it is not for it (RFC 5971 §4.3.1, §4.3.4).
+//! Messages that a node passes on, forwards, or refuses because they are not for it (RFC 5971 §4.3.1, §4.3.4).
 
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::{IfIndex, Mri, PathCoupled, SessionId};
@@ -13,8 +13,9 @@ fn foreign() -> Message<'static> {
     message
 }
 
-/// GIST-3.6-01, GIST-5.3.2.3-06, GIST-5.3.2.3-07, GIST-4.3.1-03, GIST-4.3.4-01, GIST-4.3.4-05: what was intercepted
-/// and is no Q-mode packet goes on as it came, one TTL less: without magic, cut short, without Router Alert.
+/// GIST-3.6-01, GIST-5.3.2.3-06, GIST-5.3.2.3-07, GIST-4.3.1-03, GIST-4.3.4-01, GIST-4.3.4-05: an intercepted packet
+/// that is not in Q-mode is forwarded unchanged with one less TTL: without magic number, truncated, without Router
+/// Alert.
 #[test]
 fn what_is_not_ours_is_passed_on() {
     let message = encode(&query(through(), &[1; 8]));
@@ -39,7 +40,7 @@ fn what_is_not_ours_is_passed_on() {
     }
 }
 
-/// GIST-4.3.4-05: a TTL that has run out ends the journey, whatever it carries.
+/// GIST-4.3.4-05: a packet whose TTL has expired is discarded, whatever it carries.
 #[test]
 fn ttl_runs_out() {
     for ttl in [0, 1] {
@@ -51,7 +52,7 @@ fn ttl_runs_out() {
     }
 }
 
-/// GIST-5.3.1-04: without the magic number there is no answer.
+/// GIST-5.3.1-04: a packet without the magic number is not answered.
 #[test]
 fn no_magic_is_dropped_silently() {
     let mut rig = Rig::new();
@@ -62,13 +63,13 @@ fn no_magic_is_dropped_silently() {
 }
 
 /// GIST-4.3.4-02, GIST-4.3.4-05, GIST-4.3.4-06, GIST-4.3.4-08, GIST-4.3.4-16, GIST-4.3.4-17, GIST-4.3.4-18,
-/// GIST-3.7-01, GIST-4.3.1-04, GIST-4.3.1-07, GIST-5.3.2.4-02: an application that is not here: octet by octet
-/// as it came but for hop count and TTL, unknown and broken objects and all, with all IP options.
+/// GIST-3.7-01, GIST-4.3.1-04, GIST-4.3.1-07, GIST-5.3.2.4-02: a message for a missing application is forwarded octet
+/// by octet except for hop count and TTL, unknown and malformed objects included, with all IP options.
 #[test]
 fn a_foreign_query_is_forwarded() {
     let mut rig = Rig::new();
     let mut octets = encode(&foreign());
-    // Two broken objects and an unknown one at the end; the length field agrees.
+    // The message ends with two malformed objects and an unknown one; the length field is correct.
     octets.extend([0x8f, 0xff, 0, 1, 1, 2, 3, 4]);
     octets.extend([0, 2, 0, 0, 0xff, 0xff, 0x0f, 0xff]);
     octets[4 + 3] += 4;
@@ -85,7 +86,7 @@ fn a_foreign_query_is_forwarded() {
     rig.no_state();
 }
 
-/// GIST-4.3.4-07: the way is looked for with the whole MRI.
+/// GIST-4.3.4-07: the route lookup uses the complete MRI.
 #[test]
 fn forwarding_follows_the_mri() {
     let mut rig = Rig::new();
@@ -101,7 +102,7 @@ fn forwarding_follows_the_mri() {
     let route = Route { ifindex: IfIndex(9), ..ROUTE };
     rig.handle(signalbox_gist::engine::Input::Route { id, result: Ok(route) });
     assert_eq!(rig.sent().ifindex, Some(IfIndex(9)));
-    // An answer that comes twice finds nothing; no route, no packet.
+    // A second answer to the same lookup has no effect; without a route no packet is sent.
     rig.handle(signalbox_gist::engine::Input::Route { id, result: Ok(route) });
     rig.quiet();
     rig.route = Some(Err(NoRoute::Unreachable));
@@ -109,7 +110,7 @@ fn forwarding_follows_the_mri() {
     rig.quiet();
 }
 
-/// With too many lookups open, the kernel's routing has to do; lookups that are never answered are forgotten.
+/// With too many pending lookups, the kernel routes the packet; lookups without an answer are removed.
 #[test]
 fn lookups_are_bounded() {
     let mut rig = Rig::with(Config { max_lookups: 1, ..Config::default() });
@@ -124,8 +125,8 @@ fn lookups_are_bounded() {
     assert_eq!((rig.gist.counters().lookups_full, rig.gist.counters().transmit_failed), (1, 1));
 }
 
-/// GIST-4.3.1-08, GIST-4.3.4-11, GIST-A.4.4.2-01, GIST-4.3.1-09, GIST-A.1-04: hop count 0 is refused everywhere; 1 is good
-/// for this node, not for the next.
+/// GIST-4.3.1-08, GIST-4.3.4-11, GIST-A.4.4.2-01, GIST-4.3.1-09, GIST-A.1-04: hop count 0 is refused everywhere; 1 is
+/// accepted by this node, and not forwarded.
 #[test]
 fn hop_counts() {
     for (nslp, hops, to) in [(NSLP, 0, DST), (OTHER, 0, DST), (OTHER, 1, DST), (NSLP, 0, LEFT)] {
@@ -152,7 +153,7 @@ fn hop_counts() {
     rig.sent().is(MessageType::RESPONSE);
 }
 
-/// GIST-4.3.1-10: nothing with hop count 0 leaves.
+/// GIST-4.3.1-10: no message with hop count 0 is sent.
 #[test]
 fn nothing_leaves_without_hops() {
     let mut rig = Rig::with(Config { hops: 1, ..Config::default() });
@@ -172,8 +173,8 @@ fn nothing_leaves_without_hops() {
     assert!(Config { hops: 0, ..Config::default() }.validated().is_err());
 }
 
-/// GIST-4.3.4-03, GIST-A.4.4.6-01: addressed to this node, but the application is not here; a Response gets
-/// silence even so.
+/// GIST-4.3.4-03, GIST-A.4.4.6-01: a message to this node for a missing application is refused; a Response is not
+/// answered even then.
 #[test]
 fn unknown_applications_are_refused_to_the_sender() {
     let mut rig = Rig::new();
@@ -190,8 +191,8 @@ fn unknown_applications_are_refused_to_the_sender() {
     rig.quiet();
 }
 
-/// GIST-4.3.4-04, GIST-A.4.4.7-01: the flow ends here and the application is not here: the Error names flow
-/// and session as they came.
+/// GIST-4.3.4-04, GIST-A.4.4.7-01: the flow ends at this node, which lacks the application: the Error has the flow and
+/// session of the message.
 #[test]
 fn the_end_of_the_flow_without_the_application() {
     let mut rig = Rig::new();
@@ -209,7 +210,8 @@ fn the_end_of_the_flow_without_the_application() {
     assert!(object.d_mode && object.q_mode);
 }
 
-/// GIST-4.3.4-09, GIST-A.4.4.8-01: what the next link cannot carry is refused with its MTU, not cut.
+/// GIST-4.3.4-09, GIST-A.4.4.8-01: a message that is too large for the next link is refused with its MTU, not
+/// truncated.
 #[test]
 fn too_large_for_the_next_link() {
     let mut rig = Rig::new();
@@ -228,8 +230,8 @@ fn too_large_for_the_next_link() {
     assert_eq!(rig.sent().dst, at_port(DST));
 }
 
-/// GIST-4.3.4-13, GIST-A.4.4.12-01, GIST-A.4.4.12-02: a flow too general for one path; how general is a matter
-/// of configuration. GIST-5.8.1.1-03: wildcards in the source are no hindrance.
+/// GIST-4.3.4-13, GIST-A.4.4.12-01, GIST-A.4.4.12-02: a flow is too general for one path; the limit is configured.
+/// GIST-5.8.1.1-03: wildcards in the source are allowed.
 #[test]
 fn too_wild() {
     let mut p = PathCoupled::between(ip("10.8.0.0"), ip("10.9.0.0"));
@@ -249,7 +251,7 @@ fn too_wild() {
     assert_eq!(rig.sent().dst, via.dst);
 }
 
-/// GIST-4.3.4-15: what this node cannot read it does not judge.
+/// GIST-4.3.4-15: the node does not check an MRI that it cannot read.
 #[test]
 fn an_unknown_routing_method_is_forwarded() {
     let mut rig = Rig::new();
@@ -283,7 +285,7 @@ fn interception_without_router_alert() {
     }
 }
 
-/// GIST-5.3.3-21: what is forwarded does not count for the limit on own messages.
+/// GIST-5.3.3-21: forwarded messages do not count for the limit on own messages.
 #[test]
 fn forwarding_is_not_limited() {
     let mut rig = Rig::with(Config { dmode_rate: 1, dmode_burst: 1, ..Config::default() });

@@ -1,4 +1,4 @@
-//! Caps and rates: what peers and applications can grow is bounded and counted.
+//! Limits of tables and rates: the resources that peers and applications can use are bounded and counted.
 
 use core::time::Duration;
 
@@ -30,14 +30,14 @@ fn sessions() {
     rig.query(None);
     rig.quiet();
     assert_eq!((rig.gist.sessions().count(), rig.gist.counters().sessions_full), (3, 2));
-    // room again
+    // The table has a free entry again.
     rig.lifetime(own(), Some(number(0)), Duration::ZERO);
     rig.out.clear();
     rig.query(None);
     rig.sent().is(MessageType::RESPONSE);
 }
 
-/// The table of peers is full: no state, no half of one.
+/// The table of peers is full: no state is created, not even a part of it.
 #[test]
 fn peers() {
     let mut rig = Rig::with(Config { max_peers: 1, ..Config::default() });
@@ -115,8 +115,8 @@ fn the_mean_rate_is_a_small_part_of_the_slowest_interface() {
     assert!(octets <= slowest_link * 10 / 20 + 600, "{octets}");
 }
 
-/// GIST-5.3.2.3-08, GIST-5.3.2.3-09, GIST-8.4-02: candidate Q-mode packets beyond the limit are discarded; messages to the
-/// node itself are not candidates.
+/// GIST-5.3.2.3-08, GIST-5.3.2.3-09, GIST-8.4-02: candidate Q-mode packets beyond the limit are discarded; messages to
+/// the node itself are not candidates.
 #[test]
 fn interception_is_limited() {
     let mut rig = Rig::with(Config { intercept_rate: 40, ..Config::default() });
@@ -133,8 +133,8 @@ fn interception_is_limited() {
     assert!(rig.out.iter().any(|(_, out)| matches!(out, Out::Sent(_))));
 }
 
-/// GIST-4.4.4-04: so many states that their Queries would take more than half of the rate: the time is
-/// lengthened to 2·states/rate.
+/// GIST-4.4.4-04: if the Queries of all states would take more than half of the rate, the validity time is increased to
+/// 2·states/rate.
 #[test]
 fn validity_grows_with_the_number_of_states() {
     let mut rig =
@@ -149,7 +149,7 @@ fn validity_grows_with_the_number_of_states() {
     assert_eq!(rig.sent().nli().validity_ms, 200_000);
 }
 
-/// GIST-4.4.4-02: other validity times by configuration.
+/// GIST-4.4.4-02: configured validity times.
 #[test]
 fn validity_is_configurable() {
     for seconds in [5, 300] {
@@ -162,8 +162,8 @@ fn validity_is_configurable() {
     }
 }
 
-/// GIST-8.4-04: no source has more state than it may: neither Queries nor Confirms bring more, whatever identity they
-/// name; other sources are served, and room that becomes free is used.
+/// GIST-8.4-04: no source has more state than its limit: neither Queries nor Confirms create more, with any identity;
+/// other sources are served, and released entries are used again.
 #[test]
 fn sessions_of_one_source() {
     for installation in [Installation::Immediate, Installation::Confirmed, Installation::Delayed] {
@@ -184,7 +184,8 @@ fn sessions_of_one_source() {
         };
         ask(&mut rig, 0, b"one", UP);
         confirm(&mut rig, b"one");
-        // Two are answered before either is there, where a Query leaves no trace; one may stay.
+        // Two Queries are answered before either installs state, where a Query creates none; one of them may install
+        // it.
         ask(&mut rig, 1, b"two", UP);
         let delayed = installation == Installation::Delayed;
         let first = rig.sent().is(MessageType::RESPONSE);
@@ -200,7 +201,7 @@ fn sessions_of_one_source() {
         ask(&mut rig, 3, b"four", UP);
         rig.quiet();
         assert_eq!(rig.gist.counters().source_full, 2);
-        // Those that are there are refreshed.
+        // Existing states are refreshed.
         ask(&mut rig, 0, b"one", UP);
         rig.sent().is(MessageType::RESPONSE);
         rig.out.clear();
@@ -214,7 +215,8 @@ fn sessions_of_one_source() {
     }
 }
 
-/// GIST-8.4-02: Queries with the same address for the Response are limited, from any sender; others are not limited.
+/// GIST-8.4-02: the rate of Queries with the same address for the Response is limited, from any sender; others are not
+/// limited.
 #[test]
 fn queries_of_one_source() {
     let mut rig = Rig::with(Config { query_rate_per_source: 8, ..Config::default() });

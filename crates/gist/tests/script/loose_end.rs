@@ -1,4 +1,4 @@
-//! The loose-end routing method (RFC 5971 §5.8.2): looking for a node towards the edge of the network.
+//! The loose-end routing method (RFC 5971 §5.8.2): discovery of a node towards the edge of the network.
 
 use signalbox_core::packet::{router_alert_v4, router_alert_v6};
 use signalbox_core::service::{NetworkEvent, SendError, TransferAttributes};
@@ -8,14 +8,13 @@ use signalbox_gist::wire::MessageType;
 
 use crate::rig::*;
 
-/// From the node itself towards the edge.
+/// A loose-end flow from the node itself towards the edge.
 fn loose(src: &str, dst: &str) -> Mri {
     Mri::LooseEnd(LooseEnd { src: ip(src), dst: ip(dst), direction: Direction::Downstream })
 }
 
-/// GIST-5.8.2-01, GIST-5.8.2-02, GIST-5.8.2-03, GIST-5.8.2-04: a Query goes to the address that lies beyond the
-/// node looked for, from the address that it says, with the application's Router Alert; its MRI says no more
-/// than the two.
+/// GIST-5.8.2-01, GIST-5.8.2-02, GIST-5.8.2-03, GIST-5.8.2-04: a Query is sent to the address beyond the wanted node,
+/// from the source address of the MRI, with the application's Router Alert; its MRI has only these two addresses.
 #[test]
 fn a_loose_end_query_in_its_packet() {
     let mut rig = Rig::new();
@@ -74,8 +73,8 @@ fn the_querying_node() {
     assert!(back.state.is_some());
 }
 
-/// GIST-5.8-02, GIST-5.8.2-05, GIST-A.3.1.2-02: the node that is found answers, whatever interface and TTL the
-/// Query came with, and reaches the Querying node from then on.
+/// GIST-5.8-02, GIST-5.8.2-05, GIST-A.3.1.2-02: the discovered node answers a Query with any interface and TTL, and
+/// reaches the Querying node from then on.
 #[test]
 fn the_responding_node() {
     let prefix = signalbox_core::node::Prefix { addr: ip("10.7.0.0"), len: 16 };
@@ -93,14 +92,14 @@ fn the_responding_node() {
     let data = rig.sent().is(MessageType::DATA);
     assert_eq!((data.dst, data.message().mri.unwrap().mri), (at_port(UP), mri.inverted()));
     rig.status();
-    // On towards the edge: the next Query is this node's own.
+    // On towards the edge this node sends its own Query.
     rig.send(b"on..", mri);
     let onward = rig.sent().is(MessageType::QUERY);
     assert_eq!((onward.src, onward.dst), (at_port(SRC), at_port(DST)));
 }
 
-/// GIST-5.8.2-06: there is no way from the edge without state, in a handshake or without; and no edge at this
-/// node or at addresses that nodes cannot have.
+/// GIST-5.8.2-06: no message can be sent from the edge without state, with a handshake or without. The edge cannot be
+/// this node, nor an address that a node cannot have.
 #[test]
 fn impossible_loose_ends() {
     let stateless = TransferAttributes { stateless: true, ..TransferAttributes::default() };
@@ -119,7 +118,7 @@ fn impossible_loose_ends() {
     rig.no_state();
 }
 
-/// GIST-5.8-01: Q-mode Data of the loose-end method, sent and taken in.
+/// GIST-5.8-01: Q-mode Data of the loose-end method, sent and received.
 #[test]
 fn loose_end_data_without_state() {
     let stateless = TransferAttributes { stateless: true, ..TransferAttributes::default() };

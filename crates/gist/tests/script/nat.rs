@@ -13,7 +13,7 @@ use signalbox_wire::Writer;
 
 use crate::rig::*;
 
-/// The flow where the peer upstream is, who calls itself by an address that leads nowhere here.
+/// Source of the flow: the upstream peer, whose own address is not reachable from here.
 const INSIDE: &str = "192.168.0.8";
 const INNER: &str = "192.168.0.2";
 /// UDP port of the NAT towards this node.
@@ -36,7 +36,7 @@ pub(crate) fn translation(original_mri: &[u8]) -> NatTraversal<'_> {
     NatTraversal { octets: &[], original_mri, translated: List::of(&BOTH), replaced: List::of(&OPAQUE) }
 }
 
-/// A Query of the peer inside, as the NAT sends it on.
+/// A Query of the peer inside as the NAT forwards it.
 fn outward(original: &[u8], number: u8) -> Vec<u8> {
     let cookie = [number; 8];
     let mut message = query(through(), &cookie);
@@ -50,7 +50,7 @@ fn via_nat() -> Via {
     via
 }
 
-/// From the peer inside: the NAT changed nothing but the headers of the packet.
+/// The path from the peer inside: the NAT changed only the headers of the packet.
 fn from_inside() -> Via {
     let mut via = Via::direct(UP, LEFT);
     via.src.set_port(NAT_PORT);
@@ -82,13 +82,13 @@ fn met(rig: &mut Rig) {
 
 const POLICIES: [Installation; 3] = [Installation::Immediate, Installation::Confirmed, Installation::Delayed];
 
-/// GIST-7.2.3-04, GIST-7.2.3-05: the Response to a Query that was translated begins with the NAT's object,
-/// octet by octet, reserved ones too; MRI and NLI are those of this side.
+/// GIST-7.2.3-04, GIST-7.2.3-05: the Response to a Query that was translated begins with the NAT's object, octet by
+/// octet, reserved octets too; MRI and NLI are those of this side.
 #[test]
 fn the_object_comes_back_as_it_came() {
     let mut rig = Rig::new();
     let mut octets = outward(&value(&inside()), 1);
-    // The reserved octet of the object, 4 of magic, 8 of header and 4 of TLV in front.
+    // Offset of the reserved octet of the object: after 4 octets of magic number, 8 of header and 4 of TLV.
     octets[4 + 8 + 4 + 3] = 0x5a;
     rig.packet(&via_nat(), &octets);
     let response = rig.sent().is(MessageType::RESPONSE);
@@ -126,7 +126,7 @@ fn the_responding_node_translates() {
     }
 }
 
-/// GIST-7.2.3-09: a refresh, translated as the first Query was, is not taken for a change of the route.
+/// GIST-7.2.3-09: a refresh with the same translation as the first Query is not a route change.
 #[test]
 fn a_refresh_across_a_nat_changes_nothing() {
     for policy in POLICIES {
@@ -147,7 +147,7 @@ fn a_refresh_across_a_nat_changes_nothing() {
     }
 }
 
-/// GIST-7.2.3-09: neither what the cookie carries nor the flow beside it can be exchanged.
+/// GIST-7.2.3-09: neither the contents of the cookie nor the flow next to it can be replaced.
 #[test]
 fn a_carrying_cookie_cannot_be_changed() {
     let mut rig = Rig::new();
@@ -174,7 +174,7 @@ fn a_carrying_cookie_cannot_be_changed() {
     confirm.session = Some(SessionId([9; 16]));
     rig.inject(&from_inside(), &confirm);
     while let Some((_, out)) = rig.out.pop_front() {
-        // A Confirm without a cookie that could be one is refused, others draw nothing.
+        // A Confirm without a plausible cookie is refused, other messages are not answered.
         let Out::Sent(packet) = out else { panic!("{out:?}") };
         packet.is(MessageType::ERROR);
     }
@@ -183,7 +183,7 @@ fn a_carrying_cookie_cannot_be_changed() {
     assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
 }
 
-/// When the session goes, what it was called goes with it; a peer that moved out from behind its NAT, too.
+/// The peer's MRI is removed together with the session, and when the peer is not behind its NAT any more.
 #[test]
 fn translations_end_with_their_state() {
     let mut rig = Rig::new();
@@ -204,8 +204,8 @@ fn translations_end_with_their_state() {
     assert_eq!(rig.sent().message().mri.unwrap().mri, through().inverted());
 }
 
-/// GIST-7.2.3-02, GIST-7.2.3-03, GIST-A.4.4.9-06: a NAT that left an object with addresses as it was: the Error
-/// names the object, and comes with that of the NAT.
+/// GIST-7.2.3-02, GIST-7.2.3-03, GIST-A.4.4.9-06: a NAT did not translate an object with addresses: the Error names the
+/// object, and begins with the object of the NAT.
 #[test]
 fn objects_that_were_not_translated() {
     let original = value(&inside());
@@ -253,8 +253,7 @@ fn objects_that_were_not_translated() {
     }
 }
 
-/// GIST-7.2.3-03: any Error about a message with the object has it in front, also where nothing is wrong with
-/// the NAT.
+/// GIST-7.2.3-03: any Error about a message with the object begins with it, also if the NAT is not the cause.
 #[test]
 fn errors_begin_with_the_object() {
     let original = value(&inside());
@@ -267,7 +266,7 @@ fn errors_begin_with_the_object() {
     let first = Objects::of(error.octets()).next().unwrap().unwrap();
     assert_eq!(first.kind, ObjectType::NAT_TRAVERSAL);
     assert_eq!(error.message().nat_traversal, message.nat_traversal);
-    // An unknown routing method in the object only.
+    // Only the MRI in the object has an unknown routing method.
     let mut unknown = original.clone();
     unknown[0] = 99;
     message.nat_traversal = Some(translation(&unknown));
@@ -278,7 +277,7 @@ fn errors_begin_with_the_object() {
     rig.no_state();
 }
 
-/// Q-mode Data is understood by what the NAT made of it: no state is needed, none is made.
+/// Q-mode Data is processed with the NAT's translation: it needs no state and creates none.
 #[test]
 fn data_without_state_across_a_nat() {
     let original = value(&inside());
@@ -291,14 +290,14 @@ fn data_without_state_across_a_nat() {
     rig.no_state();
 }
 
-/// What `DOWN` calls the node's own flow, beyond a NAT in front of it.
+/// The node's own flow as `DOWN` sees it, behind a NAT.
 fn beyond() -> Mri {
     flow(RIGHT, "172.16.0.9")
 }
 
-/// GIST-7.2.3-07, GIST-7.2.3-08: the Querying node finds its state by the MRI in the object of a Response, and
-/// shows what the other side calls the flow; its own MRI stands in all that follows, and Data that comes back is
-/// taken, whatever address its sender has inside.
+/// GIST-7.2.3-07, GIST-7.2.3-08: the Querying node finds its state by the MRI in the object of a Response, and reports
+/// the flow of the other side; all later messages have its own MRI, and Data in return is accepted with any inside
+/// address of its sender.
 #[test]
 fn the_querying_node() {
     let mut rig = Rig::new();
@@ -323,14 +322,14 @@ fn the_querying_node() {
     rig.inject(&Via::direct(DOWN, RIGHT), &data(own().inverted(), sender, b"back"));
     let delivered = rig.delivered();
     assert_eq!((delivered.mri, delivered.ip_distance), (own().inverted(), 3));
-    // Without the object the same Data comes through a NAT that does not know GIST.
+    // Without the object the same Data was translated by a NAT without GIST.
     let mut other = Rig::new();
     other.established();
     other.inject(&Via::direct(DOWN, RIGHT), &data(own().inverted(), sender, b"back"));
     other.quiet();
 }
 
-/// GIST-7.2.3-07, GIST-7.2.1-04: so it finds it for an Error, and ends the handshake.
+/// GIST-7.2.3-07, GIST-7.2.1-04: the node finds its state by the object for an Error too, and ends the handshake.
 #[test]
 fn an_error_across_a_nat() {
     let original = value(&own());
@@ -338,7 +337,7 @@ fn an_error_across_a_nat() {
         let mut rig = Rig::new();
         rig.send(b"data", own());
         let sent = rig.sent().is(MessageType::QUERY);
-        // What arrived beyond the NAT.
+        // The message as it arrived beyond the NAT.
         let mut arrived = sent.message();
         arrived.mri = Some(beyond().into());
         let octets = encode(&arrived);
@@ -359,8 +358,8 @@ fn an_error_across_a_nat() {
     }
 }
 
-/// GIST-7.2.2-06: an Error of the peer inside about Data of this node has the MRI of the peer; it is meant for the session all
-/// the same.
+/// GIST-7.2.2-06: an Error of the peer inside about Data of this node has the MRI of the peer; it belongs to the
+/// session nevertheless.
 #[test]
 fn an_error_about_translated_data() {
     let mut rig = Rig::new();
@@ -397,8 +396,8 @@ fn explicit_routing_across_a_nat() {
     assert_eq!(delivered.mri, through());
 }
 
-/// GIST-7.2.1-05: a Query from outside a legacy NAT shows nothing of it: the Response is a usual one, S=1, to
-/// the address in the NLI.
+/// GIST-7.2.1-05: a Query from outside a legacy NAT has no sign of the NAT: the Response is a usual one, S=1, to the
+/// address in the NLI.
 #[test]
 fn the_querying_node_is_outside() {
     let mut rig = Rig::new();
@@ -412,8 +411,8 @@ fn the_querying_node_is_outside() {
     }
 }
 
-/// GIST-7.2.1-08: messages of an application use associations only, if that is configured: none leaves
-/// as a datagram.
+/// GIST-7.2.1-08: with that configuration messages of an application use associations only: no message is sent as a
+/// datagram.
 #[test]
 fn no_data_outside_associations_if_so_configured() {
     let mut config = Config::default();
@@ -430,7 +429,7 @@ fn no_data_outside_associations_if_so_configured() {
     }
 }
 
-/// Messages from across a NAT, every octet changed and cut at every length: no panic, and nothing is left of them.
+/// Messages from beyond a NAT, with every octet changed and truncated at every length: no panic, and no state is left.
 #[test]
 fn bad_messages_across_a_nat() {
     for policy in POLICIES {

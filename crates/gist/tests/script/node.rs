@@ -18,8 +18,8 @@ fn asking() -> Rig {
     Rig::asking(Config::default(), PeeringPolicy::Ask)
 }
 
-/// GIST-6.1-03, GIST-4.3.2-04, GIST-4.3.2-06, GIST-4.3.2-07: declined, the Query travels on, octet by octet as
-/// it came but for hop count and TTL, and nothing goes back.
+/// GIST-6.1-03, GIST-4.3.2-04, GIST-4.3.2-06, GIST-4.3.2-07: a declined Query is forwarded, octet by octet except for
+/// hop count and TTL, and is not answered.
 #[test]
 fn rule_1_a_declined_query_is_forwarded() {
     let mut rig = asking();
@@ -41,8 +41,8 @@ fn rule_1_a_declined_query_is_forwarded() {
     assert_eq!(rig.gist.counters().forwarded, 1);
 }
 
-/// GIST-4.3.2-05, GIST-B.2-02: the application's payload replaces that of the Query, longer, shorter or where
-/// none was.
+/// GIST-4.3.2-05, GIST-B.2-02: the application's payload replaces that of the Query, with a longer or shorter one, or
+/// where the Query had no payload.
 #[test]
 fn a_declining_application_may_replace_the_payload() {
     for (old, new) in [(Some(&b"data"[..]), &b"eight oc"[..]), (Some(b"eight oc"), b"four"), (None, b"four")]
@@ -58,8 +58,8 @@ fn a_declining_application_may_replace_the_payload() {
     }
 }
 
-/// GIST-4.3.2-02, GIST-4.3.2-03, GIST-4.3.2-08, GIST-B.2-01, GIST-B.2-02: a Query without payload asks as well;
-/// accepted, a Response follows, with the application's payload.
+/// GIST-4.3.2-02, GIST-4.3.2-03, GIST-4.3.2-08, GIST-B.2-01, GIST-B.2-02: the application decides about a Query without
+/// payload too. After acceptance a Response follows, with the application's payload.
 #[test]
 fn rule_1_an_accepted_query_is_answered() {
     for payload in [None, Some(&b"answer.."[..])] {
@@ -75,7 +75,7 @@ fn rule_1_an_accepted_query_is_answered() {
     }
 }
 
-/// GIST-4.3.2-01: a node that the Query is addressed to peers, also if its application declines.
+/// GIST-4.3.2-01: a node peers when a Query is addressed to it, also if its application declines.
 #[test]
 fn the_destination_always_peers() {
     let mut rig = asking();
@@ -87,7 +87,7 @@ fn the_destination_always_peers() {
     rig.sent().is(MessageType::RESPONSE);
 }
 
-/// A decision that never comes is a No; one that comes twice is counted.
+/// A missing decision counts as a refusal; a second decision is counted.
 #[test]
 fn decisions_have_their_time() {
     let mut rig = asking();
@@ -126,8 +126,8 @@ fn the_payload_of_a_query_is_delivered() {
     }
 }
 
-/// GIST-6.1-04, GIST-4.4.6-01, GIST-5.3.3-18, GIST-8.5-06: Responses that answer nothing are met with silence:
-/// for no session, with a wrong cookie, with one of another handshake.
+/// GIST-6.1-04, GIST-4.4.6-01, GIST-5.3.3-18, GIST-8.5-06: Responses without a Query are ignored: without a session,
+/// with a wrong cookie, with the cookie of another handshake.
 #[test]
 fn rule_2_stray_responses() {
     let mut rig = Rig::new();
@@ -150,8 +150,8 @@ fn rule_2_stray_responses() {
     assert_eq!(rig.states(), (Some("Awaiting Response"), None));
 }
 
-/// GIST-6.1-05, GIST-4.4.6-06: a Confirm out of nothing is refused under policies 1 and 2, and without a
-/// cookie under policy 3.
+/// GIST-6.1-05, GIST-4.4.6-06: an unexpected Confirm is refused under policies 1 and 2, and without a cookie under
+/// policy 3.
 #[test]
 fn rule_3_a_confirm_without_state() {
     let installations = [Installation::Immediate, Installation::Confirmed, Installation::Delayed];
@@ -172,8 +172,8 @@ fn rule_3_a_confirm_without_state() {
     }
 }
 
-/// GIST-6.1-07, GIST-4.3.2-14, GIST-3.5-01, GIST-4.4.6-06: Data without state is refused, in both directions,
-/// and makes no state; so does an Error.
+/// GIST-6.1-07, GIST-4.3.2-14, GIST-3.5-01, GIST-4.4.6-06: Data without state is refused, in both directions, and
+/// creates no state; the same holds for an Error.
 #[test]
 fn rule_4_data_without_state() {
     let mut rig = Rig::new();
@@ -191,7 +191,7 @@ fn rule_4_data_without_state() {
     );
     rig.quiet();
     rig.no_state();
-    // GIST-4.3.2-14: state in one direction is none for the other
+    // GIST-4.3.2-14: state in one direction is not state in the other.
     rig.responding();
     rig.data_up(through(), b"data");
     rig.sent().error_is(GistError::NO_ROUTING_STATE);
@@ -204,8 +204,8 @@ fn q_mode_data() -> Message<'static> {
     message
 }
 
-/// GIST-6.1-08, GIST-4.3.2-12, GIST-4.1.2-04: Q-mode Data is delivered without state and marked; twice if it
-/// comes twice.
+/// GIST-6.1-08, GIST-4.3.2-12, GIST-4.1.2-04: Q-mode Data is delivered without state and marked; a duplicate is
+/// delivered again.
 #[test]
 fn rule_4_stateless_data() {
     let mut rig = Rig::new();
@@ -221,7 +221,7 @@ fn rule_4_stateless_data() {
     rig.sent().error_is(GistError::NO_ROUTING_STATE);
 }
 
-/// GIST-4.3.2-11, GIST-4.3.2-12, GIST-7.1.4-06, GIST-B.2-04: explicitly routed Data comes before all checks.
+/// GIST-4.3.2-11, GIST-4.3.2-12, GIST-7.1.4-06, GIST-B.2-04: explicitly routed Data is delivered before all checks.
 #[test]
 fn explicitly_routed_data_is_not_checked() {
     let mut rig = Rig::new();
@@ -235,7 +235,7 @@ fn explicitly_routed_data_is_not_checked() {
     assert!(rig.delivered().validation.unchecked_route);
 }
 
-/// GIST-6.1-09, GIST-4.4.6-04, GIST-4.4.6-07: "No Routing State" for nothing that is known is met with silence.
+/// GIST-6.1-09, GIST-4.4.6-04, GIST-4.4.6-07: "No Routing State" for an unknown session is ignored.
 #[test]
 fn an_error_for_nothing() {
     let mut rig = Rig::new();
@@ -247,8 +247,8 @@ fn an_error_for_nothing() {
     assert_eq!(rig.gist.counters().errors_stray, 1);
 }
 
-/// GIST-6.1-10, GIST-4.3.3-16, GIST-4.2.1-03, GIST-4.3.3-01: no way upstream without state, none beyond the
-/// ends of the flow.
+/// GIST-6.1-10, GIST-4.3.3-16, GIST-4.2.1-03, GIST-4.3.3-01: a message upstream without state is refused, and so is a
+/// message beyond the ends of the flow.
 #[test]
 fn rule_5_no_way() {
     let mut rig = Rig::new();
@@ -281,13 +281,13 @@ fn a_delivery_tells_everything() {
     assert_eq!(up.ifindex, signalbox_core::IfIndex(1));
     assert!(!up.at_flow_end && up.state.is_some() && up.sii.is_some() && up.check.is_none());
     assert!(up.validation.return_routable && !up.validation.first_or_last_hop);
-    // GIST-5.2.2-06: a zero is not a distance, so the stored distance is kept
+    // GIST-5.2.2-06: a zero is not a distance, so the stored distance is kept.
     rig.inject(&Via::direct(UP, LEFT).ttl(9), &data(through(), Nli { ip_ttl: 0, ..nli(b"up", UP) }, b"data"));
     assert_eq!(rig.delivered().ip_distance, 4);
     assert_eq!(rig.gist.sessions().next().unwrap().downstream, None);
 }
 
-/// GIST-4.3.1-02: a second message in a datagram is no message.
+/// GIST-4.3.1-02: a second message in a datagram is ignored.
 #[test]
 fn one_message_a_datagram() {
     let mut rig = Rig::new();
@@ -300,7 +300,7 @@ fn one_message_a_datagram() {
     rig.quiet();
 }
 
-/// GIST-B.2-04: the first hop is known by its address.
+/// GIST-B.2-04: the first hop is identified by its address.
 #[test]
 fn the_ends_of_the_flow_are_recognised() {
     let mut rig = Rig::new();
@@ -346,8 +346,8 @@ fn upstream_queries() {
     }
 }
 
-/// GIST-5.8.1.3-03, GIST-5.8.1.3-04: what our own downstream Query installed stands against an upstream Query
-/// of the same session; other sessions are apart.
+/// GIST-5.8.1.3-03, GIST-5.8.1.3-04: an upstream Query does not replace state that this node's own downstream Query
+/// installed in the same session; other sessions are separate.
 #[test]
 fn the_downstream_exchange_wins() {
     let mut rig = Rig::new();
@@ -368,7 +368,7 @@ fn the_downstream_exchange_wins() {
     rig.quiet();
     let view = rig.session().downstream.unwrap();
     assert_eq!((view.role, view.peer), ("querying", Some(at_port(DOWN))));
-    // another session
+    // Another session.
     let other = signalbox_core::SessionId([9; 16]);
     message.session = Some(other);
     rig.inject(&via, &message);

@@ -15,8 +15,8 @@ const SENT: MessageStatus = MessageStatus::Sent(TransferAttributes {
     security: signalbox_core::service::Security::None,
 });
 
-/// GIST-3.5-02, GIST-6.1-12, GIST-6.2-01: nothing leaves until an application sends; then a Query does at
-/// once, the message waits, and `No_Response` runs for T1.
+/// GIST-3.5-02, GIST-6.1-12, GIST-6.2-01: no message is sent until an application sends; then a Query is sent at once,
+/// the message waits, and `No_Response` runs for T1.
 #[test]
 fn a_message_without_state_gives_birth_to_a_querying_sm() {
     let mut rig = Rig::new();
@@ -50,9 +50,8 @@ fn rule_1_messages_wait_for_the_response() {
     assert_eq!(rig.status(), (0, MessageHandle(2), SENT));
 }
 
-/// GIST-6.2-05, GIST-6.2-06, GIST-6.2-22, GIST-5.3.3-01, GIST-5.3.3-02, GIST-5.3.3-03, GIST-5.3.3-09,
-/// GIST-B.3-01: Queries at 0, 0.5, 1.5, 3.5 … seconds, each with its own cookie; then all queued messages
-/// fail and nothing is left.
+/// GIST-6.2-05, GIST-6.2-06, GIST-6.2-22, GIST-5.3.3-01, GIST-5.3.3-02, GIST-5.3.3-03, GIST-5.3.3-09, GIST-B.3-01:
+/// Queries at 0, 0.5, 1.5, 3.5 … seconds, each with its own cookie; then all queued messages fail and no state is left.
 #[test]
 fn rule_2_queries_are_repeated_and_given_up() {
     let mut rig = Rig::new();
@@ -91,10 +90,9 @@ fn the_backoff_stops_growing_at_t2() {
     assert_eq!(rig.status().0, 1200);
 }
 
-/// GIST-6.2-07, GIST-6.2-02, GIST-4.4.1-07, GIST-4.4.1-08, GIST-4.4.1-09, GIST-4.4.1-12, GIST-5.1-14,
-/// GIST-5.3.1-01, GIST-7.1.3-02, GIST-4.3.3-14, GIST-4.2.1-01: the Confirm first, with the cookie as it
-/// came and the Query's MRI, then the stored Data, both straight to the peer; then payload of the Response
-/// goes up, and the state is Good.
+/// GIST-6.2-07, GIST-6.2-02, GIST-4.4.1-07, GIST-4.4.1-08, GIST-4.4.1-09, GIST-4.4.1-12, GIST-5.1-14, GIST-5.3.1-01,
+/// GIST-7.1.3-02, GIST-4.3.3-14, GIST-4.2.1-01: the Confirm first, with the received cookie and the Query's MRI, then
+/// the stored Data, both directly to the peer; then the payload of the Response is delivered, and the state is Good.
 #[test]
 fn rule_4_a_response_establishes() {
     let mut rig = Rig::new();
@@ -168,7 +166,7 @@ fn any_of_the_queries_may_be_answered() {
     rig.sent().is(MessageType::CONFIRM);
 }
 
-/// GIST-6.2-10: Data leaves at once, and `Inactive_QNode` starts again.
+/// GIST-6.2-10: Data is sent at once, and `Inactive_QNode` restarts.
 #[test]
 fn rule_5_data_when_established() {
     let mut rig = Rig::with(Config { inactivity: Duration::from_secs(10), ..Config::default() });
@@ -194,7 +192,7 @@ fn rule_6_inactivity_ends_it() {
     rig.quiet();
 }
 
-/// GIST-6.2-11, GIST-6.2-23: Data from the peer goes up and counts as activity.
+/// GIST-6.2-11, GIST-6.2-23: Data from the peer is delivered and counts as activity.
 #[test]
 fn rule_7_data_from_the_peer() {
     let mut rig = Rig::with(Config { inactivity: Duration::from_secs(10), ..Config::default() });
@@ -208,9 +206,9 @@ fn rule_7_data_from_the_peer() {
     assert_eq!(rig.states().0, Some("Established"));
 }
 
-/// GIST-6.2-12, GIST-6.2-17, GIST-6.2-21, GIST-5.1-05, GIST-7.1.2-01, GIST-4.4.4-07, GIST-4.4.4-09,
-/// GIST-5.3.2-01: a Query in Q-mode
-/// between 1/2 and 3/4 of the validity time; the Response makes it Established again, round after round.
+/// GIST-6.2-12, GIST-6.2-17, GIST-6.2-21, GIST-5.1-05, GIST-7.1.2-01, GIST-4.4.4-07, GIST-4.4.4-09, GIST-5.3.2-01: a
+/// Query is sent in Q-mode between 1/2 and 3/4 of the validity time; the Response makes it Established again, round
+/// after round.
 #[test]
 fn rule_8_refresh() {
     let mut rig = Rig::with(Config { inactivity: Duration::from_secs(1000), ..Config::default() });
@@ -250,7 +248,7 @@ fn refreshes_are_spread_over_their_interval() {
     assert!(quarters.iter().all(|n| *n > 12), "{quarters:?}");
 }
 
-/// GIST-4.4.4-03, GIST-6.2-21: the time that the Response demands is in force, not the one proposed.
+/// GIST-4.4.4-03, GIST-6.2-21: the validity time of the Response is used, not the proposed one.
 #[test]
 fn the_responder_sets_the_validity_time() {
     let mut rig = Rig::new();
@@ -264,7 +262,7 @@ fn the_responder_sets_the_validity_time() {
     assert!((5_000..=7_510).contains(&at), "{at}");
 }
 
-/// Leads to Awaiting Refresh; yields the Query.
+/// Leads to Awaiting Refresh, and returns the Query.
 fn refreshing(rig: &mut Rig) -> Packet {
     rig.established();
     while rig.out.is_empty() {
@@ -274,7 +272,7 @@ fn refreshing(rig: &mut Rig) -> Packet {
     rig.sent().is(MessageType::QUERY)
 }
 
-/// GIST-6.2-13, GIST-6.2-14: Data flows both ways while the refresh runs.
+/// GIST-6.2-13, GIST-6.2-14: Data is sent and delivered while the refresh runs.
 #[test]
 fn data_flows_in_awaiting_refresh() {
     let mut rig = Rig::new();
@@ -306,7 +304,7 @@ fn rule_2_in_awaiting_refresh() {
     rig.no_state();
 }
 
-/// GIST-4.2.1-02: what is not refreshed goes when its time is over, even if Queries could still be sent.
+/// GIST-4.2.1-02: state without refreshes ends when its time is over, even if Queries could still be sent.
 #[test]
 fn state_does_not_outlive_its_validity() {
     let mut rig = Rig::new();
@@ -330,14 +328,14 @@ fn rule_3_the_handshake_starts_again() {
     assert_eq!(rig.states().0, Some("Awaiting Response"));
     rig.send(b"wait", own());
     rig.quiet();
-    // in Awaiting Response
+    // The same in Awaiting Response.
     rig.error(DOWN, GistError::NO_ROUTING_STATE, &data);
     let third = rig.sent().is(MessageType::QUERY);
     rig.quiet();
     rig.respond(&third);
     rig.sent().is(MessageType::CONFIRM);
     assert_eq!(rig.sent().message().nslp_data, Some(&b"wait"[..]));
-    // in Awaiting Refresh
+    // The same in Awaiting Refresh.
     let mut rig = Rig::new();
     let query = refreshing(&mut rig);
     rig.error(DOWN, GistError::NO_ROUTING_STATE, &data);
@@ -346,8 +344,8 @@ fn rule_3_the_handshake_starts_again() {
     assert_eq!(rig.states().0, Some("Awaiting Response"));
 }
 
-/// GIST-6.2-20: events that a state does not list change nothing: Confirms, Responses to nothing, errors about
-/// what was not sent, and Data before the Response (GIST-6.2-08 allows to do nothing about it).
+/// GIST-6.2-20: events that a state does not list change nothing: Confirms, Responses without a Query, errors about
+/// messages that were not sent, and Data before the Response (GIST-6.2-08 allows to ignore it).
 #[test]
 fn other_events_are_ignored() {
     fn disturb(rig: &mut Rig, query: &Packet) {
@@ -391,7 +389,7 @@ fn the_application_sets_the_lifetime() {
     rig.session();
     rig.until(8_020);
     rig.no_state();
-    // and for a session that is not named
+    // A session that does not exist.
     let mut rig = Rig::new();
     rig.established();
     rig.lifetime(own(), None, Duration::from_secs(3));
@@ -399,7 +397,7 @@ fn the_application_sets_the_lifetime() {
     rig.no_state();
 }
 
-/// GIST-4.4.4-08: no interest, no refresh.
+/// GIST-4.4.4-08: without interest of an application no refresh is sent.
 #[test]
 fn lifetime_zero_ends_it() {
     let mut rig = Rig::new();
@@ -410,7 +408,7 @@ fn lifetime_zero_ends_it() {
     rig.no_state();
 }
 
-/// GIST-5.3.3-08, GIST-B.1-04: an application's time bounds the handshake: nothing is sent after it.
+/// GIST-5.3.3-08, GIST-B.1-04: the time limit of an application bounds the handshake: no message is sent after it.
 #[test]
 fn a_timeout_bounds_the_handshake() {
     let mut rig = Rig::new();

@@ -16,15 +16,15 @@ fn relay() -> Rig {
     rig
 }
 
-/// The upstream peer's refresh, all of it.
+/// A complete refresh by the upstream peer.
 fn refreshed(rig: &mut Rig, number: u8) {
     rig.query_numbered(number, None);
     let response = rig.sent().is(MessageType::RESPONSE);
     rig.confirm(&response);
 }
 
-/// GIST-4.4.4-10, GIST-7.1.2-01: the refresh is passed on at the same instant, so that state further on does not end
-/// before that of this node, and not again for what came just after it.
+/// GIST-4.4.4-10, GIST-7.1.2-01: the refresh is passed on at the same instant, so that state further along the path
+/// does not end before that of this node. It is not passed on again for a refresh shortly after it.
 #[test]
 fn a_refresh_is_passed_on() {
     let mut rig = relay();
@@ -47,8 +47,8 @@ fn a_refresh_is_passed_on() {
     }
 }
 
-/// GIST-4.4.4-08: this node refreshes its peer by no clock of its own while it waits for its own refresh: on a branch
-/// that the path has left it would take back the node where the branches meet.
+/// GIST-4.4.4-08: this node does not refresh its peer by its own timer while it waits for its own refresh. Otherwise,
+/// on an old branch, the refresh would make it the peer again at the node where the branches meet.
 #[test]
 fn there_is_no_last_word() {
     for refreshed_at in [1_000, 7_000, 14_000, 22_000] {
@@ -79,7 +79,7 @@ fn without_refresh_from_upstream_there_is_none_downstream() {
     rig.no_state();
 }
 
-/// A refresh from upstream that is late is passed on when it comes.
+/// A late refresh from upstream is passed on when it arrives.
 #[test]
 fn a_late_refresh_is_passed_on() {
     let mut rig = relay();
@@ -89,7 +89,7 @@ fn a_late_refresh_is_passed_on() {
     rig.sent().is(MessageType::QUERY);
 }
 
-/// A peer that wants refreshes more often than this node does gets them in between.
+/// A peer that requires more frequent refreshes than this node receives gets them in between.
 #[test]
 fn a_shorter_time_downstream_has_its_own_timer() {
     let mut rig = Rig::new();

@@ -1,4 +1,4 @@
-//! Local repair (RFC 5971 §7.1): links, addresses and routes that go and come, for one session and for many.
+//! Local repair (RFC 5971 §7.1): links, addresses and routes that disappear and return, for one session and for many.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -22,7 +22,7 @@ fn three() -> Vec<Interface> {
     [interfaces(), vec![interface(3, &[THIRD])]].concat()
 }
 
-/// The same with one link down.
+/// The interfaces with one link down.
 fn without(ifindex: u32) -> Vec<Interface> {
     let mut list = three();
     for interface in &mut list {
@@ -74,9 +74,8 @@ fn two_thousand(rig: &mut Rig) {
     }
 }
 
-/// GIST-7.1.2-05, GIST-7.1.3-12: a link goes down under two thousand sessions, of which it carries half. These
-/// are looked at, no others, and with the default configuration the Queries of all of them leave in the same
-/// instant.
+/// GIST-7.1.2-05, GIST-7.1.3-12: a link goes down under two thousand sessions, of which it carries half. Only these are
+/// processed, and with the default configuration the Queries of all of them leave in the same instant.
 #[test]
 fn a_link_loss_repairs_those_that_used_it_at_once() {
     let mut rig = at_third(Config::default());
@@ -92,13 +91,13 @@ fn a_link_loss_repairs_those_that_used_it_at_once() {
     let counters = rig.gist.counters();
     assert_eq!((counters.route_checks - checks, counters.dmode_limited), (1000, 0));
     assert_eq!((counters.routes_followed, counters.routes_held), (1000, 0));
-    // GIST-5.3.3-24: the answers are worked off as they come; nothing else is touched afterwards.
+    // GIST-5.3.3-24: the lookup answers are processed as they arrive; no other session is processed afterwards.
     rig.out.clear();
     rig.until(before.as_micros() / 1000 + 100);
     rig.quiet();
 }
 
-/// A prefix that changed concerns the flows to it.
+/// A change of a prefix affects the flows to it.
 #[test]
 fn a_route_change_looks_at_its_destinations_only() {
     let mut rig = at_third(Config { hold_down: Duration::ZERO, ..Config::default() });
@@ -113,7 +112,7 @@ fn a_route_change_looks_at_its_destinations_only() {
     }
 }
 
-/// The address that peers know this node by goes, though the interface stays.
+/// The address that peers use for this node is removed, though the interface stays.
 #[test]
 fn an_address_that_goes_is_replaced() {
     let mut rig = at_third(Config::default());
@@ -139,7 +138,7 @@ fn a_destination_that_comes_here_ends_the_state() {
     rig.no_state();
 }
 
-/// Another MTU is no other way: it counts for the next message, and nothing is repaired.
+/// A change of the MTU is not a route change: it applies to the next message, and there is no repair.
 #[test]
 fn another_mtu_is_no_other_route() {
     let mut rig = at_third(Config { max_datagram: 1000, ..Config::default() });
@@ -151,8 +150,8 @@ fn another_mtu_is_no_other_route() {
     assert!(matches!(rig.failed(), SendError::TooLarge { .. }));
 }
 
-/// GIST-7.1.3-02, GIST-7.1.3-10: without any route state is Bad and messages wait. The route comes back, here by
-/// another interface: a Query at once, and with the answer everything goes on.
+/// GIST-7.1.3-02, GIST-7.1.3-10: without any route state is Bad and messages wait. When the route returns, here by
+/// another interface, a Query is sent at once, and after the Response messages are sent again.
 #[test]
 fn a_route_that_is_lost_and_found() {
     let mut rig = at_third(Config::default());
@@ -175,12 +174,12 @@ fn a_route_that_is_lost_and_found() {
     assert_eq!(rig.sent().message().nslp_data, Some(&b"wait"[..]));
     rig.status();
     assert!(matches!(rig.notified().1, NetworkEvent::Good(_)));
-    // The peer is named together with the interface towards it.
+    // The peer is reported together with the interface towards it.
     assert!(matches!(rig.notified().1, NetworkEvent::RouteDeleted(_)));
     rig.quiet();
 }
 
-/// The same way comes back: the peer is asked all the same, since it may have changed meanwhile.
+/// The same route returns: the peer gets a Query nevertheless, since it may have changed meanwhile.
 #[test]
 fn the_old_route_comes_back() {
     let mut rig = Rig::new();
@@ -193,7 +192,7 @@ fn the_old_route_comes_back() {
     rig.sent().is(MessageType::QUERY);
 }
 
-/// A route that does not come back ends the state, and messages that waited fail.
+/// A route that does not return ends the state, and waiting messages fail.
 #[test]
 fn a_route_that_stays_away() {
     let mut rig = Rig::new();
@@ -209,7 +208,7 @@ fn a_route_that_stays_away() {
     rig.no_state();
 }
 
-/// A handshake that runs while the route changes starts again on the new way.
+/// A handshake restarts on the new route if the route changes meanwhile.
 #[test]
 fn a_handshake_follows_its_route() {
     let mut rig = at_third(Config::default());
@@ -222,16 +221,16 @@ fn a_handshake_follows_its_route() {
     assert_ne!(first.cookie(), second.cookie());
 }
 
-/// GIST-7.1.4-01: a route that changes ten times a second is followed at once, then after 1 s, 2 s, 4 s: the
-/// hold-down doubles. The application is notified of each change that is followed. What stands when a hold-down ends
-/// is followed then, so that the last word is the right one.
+/// GIST-7.1.4-01: a route that changes ten times a second is followed at once, then after 1 s, 2 s, 4 s: the hold-down
+/// doubles. The application is notified of each change that is followed. The route at the end of a hold-down is
+/// followed then, so that the last change is not lost.
 #[test]
 fn a_flapping_route_is_followed_slowly() {
     let mut rig = at_third(Config::default());
     rig.established();
     let mut moved = Vec::new();
     let elsewhere = |n: u64| if n.is_multiple_of(2) { third() } else { ROUTE };
-    // At the end of each hold-down the route is not where the session is.
+    // At the end of each hold-down the route differs from that of the session.
     for n in 0..75_u64 {
         rig.until(n * 100);
         let on_third = moved.len() % 2 == 1;
@@ -254,7 +253,7 @@ fn a_flapping_route_is_followed_slowly() {
     assert!(rig.gist.counters().routes_held > 100);
 }
 
-/// Hold-down is no reason to stay on a link that is down.
+/// Hold-down does not apply to a link that is down.
 #[test]
 fn nobody_waits_on_a_dead_link() {
     let mut rig = at_third(Config::default());
@@ -274,7 +273,7 @@ fn nobody_waits_on_a_dead_link() {
     assert_eq!(rig.sent().is(MessageType::QUERY).ifindex, Some(IfIndex(2)));
 }
 
-/// Hold-down can be switched off, and is bounded in number.
+/// Hold-down can be switched off, and the number of sessions in it is bounded.
 #[test]
 fn hold_down_is_configured() {
     for config in [
@@ -294,8 +293,8 @@ fn hold_down_is_configured() {
     }
 }
 
-/// GIST-7.1.3-04, GIST-7.1.3-13: if configured, a change downstream puts state upstream in doubt too, and the
-/// repair waits a little; but not after a request of an application (GIST-7.1.3-05).
+/// GIST-7.1.3-04, GIST-7.1.3-13: if configured, a change downstream makes upstream state Tentative too, and the repair
+/// waits a little; but not after a request of an application (GIST-7.1.3-05).
 #[test]
 fn doubt_spreads_upstream_if_configured() {
     for (upstream_tentative, expected) in [(false, Validity::Good), (true, Validity::Tentative)] {
@@ -330,8 +329,8 @@ fn doubt_spreads_upstream_if_configured() {
     rig.quiet();
 }
 
-/// GIST-7.1.2-04, GIST-B.4-02: the upstream peer's Query took another number of hops. State is Tentative from then on, the
-/// Confirm makes it Good, and an unchanged Query causes no notification.
+/// GIST-7.1.2-04, GIST-B.4-02: the upstream peer's Query passed another number of hops. State is Tentative from then
+/// on, the Confirm makes it Good, and an unchanged Query causes no notification.
 #[test]
 fn a_query_that_came_another_way() {
     let mut rig = Rig::new();
@@ -345,13 +344,13 @@ fn a_query_that_came_another_way() {
     assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
     rig.quiet();
     rig.until(2000);
-    // The Confirm came over no hop, which is what counts now.
+    // The Confirm passed no hop, and its distance counts now.
     rig.query_numbered(3, None);
     rig.sent().is(MessageType::RESPONSE);
     rig.quiet();
 }
 
-/// An answer that comes late finds the session as it is then.
+/// A late answer applies to the present state of the session.
 #[test]
 fn late_answers_do_no_harm() {
     let mut rig = Rig::new();

@@ -13,10 +13,9 @@ fn policy(installation: Installation) -> Rig {
     Rig::with(Config { installation, ..Config::default() })
 }
 
-/// GIST-6.1-02, GIST-6.3-01, GIST-4.4.1-01, GIST-4.4.1-03, GIST-4.4.1-13, GIST-5.1-11, GIST-5.1-12,
-/// GIST-5.3.1-05, GIST-4.4.1-14, GIST-8.4-03,
-/// GIST-5.3.1-07, GIST-5.3.3-12: policy 3 answers at once, in normal mode to the NLI's address, with MRI
-/// inverted and cookie and session as they came, and keeps nothing.
+/// GIST-6.1-02, GIST-6.3-01, GIST-4.4.1-01, GIST-4.4.1-03, GIST-4.4.1-13, GIST-5.1-11, GIST-5.1-12, GIST-5.3.1-05,
+/// GIST-4.4.1-14, GIST-8.4-03, GIST-5.3.1-07, GIST-5.3.3-12: policy 3 answers at once, in normal mode to the NLI's
+/// address, with an inverted MRI and the received cookie and session, and keeps no state.
 #[test]
 fn a_query_is_answered_without_state() {
     for length in [4, 16, 64] {
@@ -42,8 +41,8 @@ fn a_query_is_answered_without_state() {
     }
 }
 
-/// GIST-5.3.1-06, GIST-D-02: the Response goes from GIST's port to the port that the Query came from, and so does what
-/// follows it upstream.
+/// GIST-5.3.1-06, GIST-D-02: the Response goes from GIST's port to the port that the Query came from, and so do later
+/// messages upstream.
 #[test]
 fn ports_are_those_of_the_query_swapped() {
     let mut rig = Rig::new();
@@ -66,8 +65,8 @@ fn ports_are_those_of_the_query_swapped() {
     assert_eq!((data.src.port(), data.dst.port()), (270, 4711));
 }
 
-/// GIST-6.1-06, GIST-6.3-05, GIST-4.4.6-03, GIST-4.4.1-16, GIST-4.4.4-01: the Confirm alone makes state, for
-/// 30 s; its payload goes up.
+/// GIST-6.1-06, GIST-6.3-05, GIST-4.4.6-03, GIST-4.4.1-16, GIST-4.4.4-01: only the Confirm creates state, for 30 s; its
+/// payload is delivered.
 #[test]
 fn rule_2_a_confirm_gives_birth() {
     let mut rig = Rig::new();
@@ -123,7 +122,7 @@ fn rule_1_another_query_in_awaiting_confirm() {
     assert_eq!(rig.states(), (None, Some("Awaiting Confirm")));
 }
 
-/// GIST-6.3-07, GIST-6.3-09: messages wait for the Confirm; then its payload goes up, they leave in order,
+/// GIST-6.3-07, GIST-6.3-09: messages wait for the Confirm; then its payload is delivered, they are sent in order,
 /// `No_Confirm` stops and `Expire_RNode` starts.
 #[test]
 fn rule_7_and_8_stored_data_leaves_with_the_confirm() {
@@ -152,7 +151,7 @@ fn rule_7_and_8_stored_data_leaves_with_the_confirm() {
     rig.no_state();
 }
 
-/// GIST-6.3-11: messages that wait for a Confirm that never comes fail.
+/// GIST-6.3-11: messages fail if they wait for a Confirm that does not arrive.
 #[test]
 fn stored_data_fails_with_the_machine() {
     let mut rig = policy(Installation::Confirmed);
@@ -259,7 +258,7 @@ fn a_refresh_that_is_not_confirmed_ends() {
     rig.no_state();
 }
 
-/// GIST-6.3-14: a second Confirm is ignored without a word.
+/// GIST-6.3-14: a second Confirm is ignored without an answer.
 #[test]
 fn rule_10_a_duplicate_confirm() {
     let mut rig = Rig::new();
@@ -272,7 +271,7 @@ fn rule_10_a_duplicate_confirm() {
     rig.no_state();
 }
 
-/// GIST-6.3-15, GIST-6.3-18, GIST-4.4.4-06, GIST-5972-12: Data goes up and does not prolong the state.
+/// GIST-6.3-15, GIST-6.3-18, GIST-4.4.4-06, GIST-5972-12: Data is delivered and does not prolong the state.
 #[test]
 fn rule_4_and_11_data_does_not_refresh() {
     let mut rig = Rig::new();
@@ -290,7 +289,7 @@ fn rule_4_and_11_data_does_not_refresh() {
     rig.no_state();
 }
 
-/// GIST-6.3-16, GIST-5.2.2-07: Data leaves for the peer at once, its NLI telling the distance measured.
+/// GIST-6.3-16, GIST-5.2.2-07: Data is sent to the peer at once, and its NLI has the measured distance.
 #[test]
 fn rule_3_data_upstream() {
     let mut rig = Rig::new();
@@ -325,7 +324,7 @@ fn rule_11_no_routing_state_upstream() {
     assert_eq!(rig.notified(), (Direction::Upstream, NetworkEvent::Bad));
     rig.quiet();
     rig.no_state();
-    // GIST-6.3-25: and so in Awaiting Refresh
+    // GIST-6.3-25: the same in Awaiting Refresh.
     let mut rig = Rig::new();
     rig.responding();
     rig.query_numbered(2, None);
@@ -335,8 +334,8 @@ fn rule_11_no_routing_state_upstream() {
     rig.no_state();
 }
 
-/// GIST-7.1.2-04, GIST-B.2-03, GIST-B.4-03: the refresh comes from another node: Data goes there from the
-/// Confirm on, and the application is notified of both peers.
+/// GIST-7.1.2-04, GIST-B.2-03, GIST-B.4-03: the refresh is from another node: Data is sent there after the Confirm, and
+/// the application is notified of both peers.
 #[test]
 fn another_upstream_peer() {
     for installation in [Installation::Immediate, Installation::Confirmed, Installation::Delayed] {
@@ -385,8 +384,8 @@ fn another_upstream_peer() {
     }
 }
 
-/// GIST-7.1.2-04, GIST-8.5-04: the interface that counts is the Query's, which the cookie remembers; the same
-/// peer's Query by another one is a change.
+/// GIST-7.1.2-04, GIST-8.5-04: the interface that counts is the Query's, which the cookie contains; a Query of the same
+/// peer by another interface is a change.
 #[test]
 fn another_arrival_interface() {
     let mut rig = Rig::new();
@@ -413,7 +412,7 @@ fn another_arrival_interface() {
     assert_eq!(rig.gist.counters().peer_changed, 1);
 }
 
-/// The node is renumbered: from the next refresh on, messages to the same peer have the new address.
+/// The address of the node changes: from the next refresh on, messages to the same peer have the new address.
 #[test]
 fn another_own_address() {
     let mut rig = Rig::new();
@@ -435,8 +434,7 @@ fn another_own_address() {
     assert_eq!(rig.gist.counters().peer_changed, 0);
 }
 
-/// GIST-7.1.3-07, GIST-4.4.4-07: a Responding node sends no Query of its own, and what a Query refreshes is
-/// its direction only.
+/// GIST-7.1.3-07, GIST-4.4.4-07: a Responding node sends no Query of its own, and a Query refreshes its direction only.
 #[test]
 fn a_responding_node_only_reacts() {
     let mut rig = Rig::new();
@@ -447,7 +445,7 @@ fn a_responding_node_only_reacts() {
     assert_eq!(rig.session().downstream, None);
 }
 
-/// GIST-3.7-03, GIST-3.7-05: sessions of one flow are apart from each other; any session identifier will do.
+/// GIST-3.7-03, GIST-3.7-05: sessions of one flow are separate; any session identifier is accepted.
 #[test]
 fn sessions_are_independent() {
     let mut rig = Rig::new();
@@ -465,8 +463,8 @@ fn sessions_are_independent() {
     assert_eq!(rig.session().session, zero);
 }
 
-/// GIST-4.4.4-08: when the state upstream is gone, the state downstream is not refreshed and ends with its
-/// validity time.
+/// GIST-4.4.4-08: when the upstream state has ended, the downstream state is not refreshed and ends with its validity
+/// time.
 #[test]
 fn downstream_is_not_refreshed_once_upstream_is_gone() {
     let mut rig = Rig::new();

@@ -1,4 +1,5 @@
-//! Where RFC 5972 draws other machines than RFC 5971, the latter counts; peers of either kind are met.
+//! Where the state machines of RFC 5972 differ from those of RFC 5971, the latter apply; the node works with peers of
+//! either kind.
 
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::{Direction, SessionId};
@@ -7,8 +8,8 @@ use signalbox_gist::wire::{GistError, MessageType, Nli};
 
 use crate::rig::*;
 
-/// GIST-5972-01: only what matches a waiting cookie, or the flow, session and application of an entry, comes to a
-/// machine of that entry; everything else leaves it as it is.
+/// GIST-5972-01: only messages that match a waiting cookie, or the flow, session and application of an entry, are
+/// processed by the state machine of that entry; all others leave it unchanged.
 #[test]
 fn strangers_reach_no_machine() {
     let mut rig = Rig::new();
@@ -34,8 +35,7 @@ fn strangers_reach_no_machine() {
     assert_eq!(rig.states(), (Some("Established"), None));
 }
 
-/// GIST-5972-09: an error that ends a handshake ends the state with it, whichever end we are; the application
-/// hears of it.
+/// GIST-5972-09: an error that ends a handshake also ends the state, at either end; the application is notified.
 #[test]
 fn a_general_error_ends_the_state() {
     let mut rig = Rig::new();
@@ -67,7 +67,7 @@ fn a_general_error_ends_the_state() {
     rig.no_state();
 }
 
-/// GIST-5972-10: a peer that never repeats a Response is asked again by our Query; one that repeats its Query and
+/// GIST-5972-10: a peer that never repeats a Response gets the Query of this node again; one that repeats its Query and
 /// waits for no repeated Response gets its state as well.
 #[test]
 fn peers_that_repeat_otherwise() {
